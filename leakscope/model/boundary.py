@@ -1,0 +1,56 @@
+"""Boundaries: the moments between two pieces of training at which memory is measured."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+
+class BoundaryKind(str, Enum):
+    """What has just happened at a boundary."""
+
+    RUN_BEGIN = "run_begin"
+    PHASE_BEGIN = "phase_begin"
+    STEP = "step"
+    """An iteration of training in which at least one optimizer stepped has ended."""
+    BATCH = "batch"
+    """A batch that stepped no optimizer has ended: validation, inference, gradient accumulation."""
+    PHASE_END = "phase_end"
+    EPOCH_END = "epoch_end"
+    """Only where the program says so (``scope.epochs``, a framework's callback)."""
+    MARK = "mark"
+    """The user's own ``scope.mark("name")``; comparable with marks of the same label."""
+    RUN_END = "run_end"
+
+
+class Boundary(msgspec.Struct, frozen=True, kw_only=True):
+    """One boundary and where training stood when it was reached.
+
+    Boundaries are *comparable* when kind, phase and label agree: memory there should be the same
+    each time unless something grows.
+    """
+
+    index: int
+    """Counts every boundary of the process from 0, also those that were not recorded."""
+    kind: BoundaryKind
+    time_s: float
+    """Seconds since the recording began (monotonic clock)."""
+    phase: str = ""
+    """``train``, ``validation``, ``validation:2`` (a second loader), or the user's own name."""
+    occurrence: int = 0
+    """How many times this phase had begun before this time."""
+    epoch: int = 0
+    """Training phases begun so far, less one; 0 before the first."""
+    step: int = 0
+    """Training iterations with an optimizer step that have ended so far."""
+    batch: int = 0
+    """Batches that have ended in this occurrence of the phase."""
+    label: str = ""
+    expected_batches: int | None = None
+    """How many batches this occurrence of the phase will have, where the loader tells."""
+
+
+def comparable_key(boundary: Boundary) -> tuple[str, str, str]:
+    """Return the key under which boundaries may be compared with each other."""
+    return (boundary.kind.value, boundary.phase, boundary.label)

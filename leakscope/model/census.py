@@ -1,0 +1,138 @@
+"""The census: the heap's rows at one boundary, by name."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+
+class RootKind(str, Enum):
+    """From where a path starts, most human first."""
+
+    LOCAL = "local"
+    """A local variable of a running function."""
+    GLOBAL = "global"
+    """A name in ``__main__`` or another module of the user's."""
+    CLASS_ATTRIBUTE = "class_attribute"
+    THREAD_LOCAL = "thread_local"
+    GENERATOR = "generator"
+    """A local variable of a suspended generator or coroutine."""
+    LIBRARY = "library"
+    """A name in the standard library or an installed package."""
+    NATIVE = "native"
+    """Held by native code only: more references than the walk found."""
+    GARBAGE = "garbage"
+    """Reached by no root: awaits the collector."""
+
+
+class Content(msgspec.Struct, frozen=True, kw_only=True):
+    """What a container holds directly, grouped by type."""
+
+    type: str
+    count: int
+    bytes: int
+    """What these retain, on all devices."""
+    detail: str = ""
+    """For arrays the commonest form, e.g. ``float32 (256, 4) on cpu``."""
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """A source line and how much memory it allocated."""
+
+    file: str
+    line: int
+    function: str = ""
+    bytes: int = 0
+    count: int = 0
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """The code that a path's first name belongs to: where to look for the lines that feed it."""
+
+    kind: str
+    """``function``, ``class`` or ``module``."""
+    name: str
+    """Qualified name: ``Trainer.validate``, ``Trainer``, ``__main__``."""
+    file: str = ""
+    line: int = 0
+    """First line of the function or class; 0 for a module."""
+    variable: str = ""
+    """The variable, attribute or parameter of the owner from which the path goes on."""
+    module: str = ""
+
+
+class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
+    """All objects that share a path pattern: one object, or the varying elements of a container."""
+
+    path: str
+    """The full pattern from the root: ``main()·trainer.history[*]['pred']``."""
+    name: str
+    """As a person would say it: ``Trainer.history[*]['pred']``."""
+    root: RootKind
+    owner: Owner | None = None
+    type: str
+    """Qualified type of the objects: ``list``, ``torch.Tensor``, ``__main__.Trainer``."""
+    kind: str
+    """The type in general terms: ``list``, ``dict``, ``set``, ``deque``, ``tuple``, ``tensor``,
+    ``graph`` (a tensor that keeps an autograd graph), ``array``, ``bytes``, ``str``, ``object``,
+    ``module`` (nn.Module), ``optimizer``, ``function``, ``lru_cache``, ``queue``, ``image``,
+    ``figure``, ``generator``, ``traceback``, ``other``."""
+    role: str = "other"
+    """The component it is part of: ``parameters``, ``buffers``, ``gradients``,
+    ``optimizer_state``, ``graph``, ``batch``, ``accumulation``, ``cache``, ``code``, ``other``."""
+    user: bool = True
+    """Whether the root belongs to the user's own code."""
+    host_bytes: int
+    """Retained bytes of host memory: what would be freed if these objects went."""
+    device_bytes: dict[str, int] = {}
+    """Retained bytes per device other than the host, e.g. ``{"cuda:0": 4096}``."""
+    count: int = 1
+    """How many objects share the pattern."""
+    length: int | None = None
+    """Items in the containers together, where they have a length."""
+    capacity: int | None = None
+    """The bound that the container itself declares (``deque.maxlen``, ``lru_cache`` maxsize)."""
+    graph_nodes: int = 0
+    """Autograd nodes among what is retained."""
+    holds: list[Content] = []
+    parent: str = ""
+    """Path of the nearest row that retains this one; empty under a root."""
+    allocated_at: list[Site] = []
+    """Where the contents were allocated; only in censuses taken inside a tracemalloc window."""
+
+
+class CensusScope(str, Enum):
+    """How much of the heap was walked."""
+
+    FOCUSED = "focused"
+    """What the user's own names reach; library, native and garbage rows are absent."""
+    FULL = "full"
+
+
+class Census(msgspec.Struct, frozen=True, kw_only=True):
+    """The heap at one boundary. Rows of one path are comparable between censuses.
+
+    A path that is absent retained less than ``cutoff_bytes`` there, or did not exist. Rows under
+    user roots mean the same in both scopes: everything that the user's names reach is theirs.
+    """
+
+    scope: CensusScope
+    rows: list[CensusRow]
+    cutoff_bytes: int
+    objects: int
+    """Objects walked."""
+    heap_bytes: int
+    """Shallow bytes of the Python objects walked, payloads excluded."""
+    payload_bytes: dict[str, int] = {}
+    """Bytes of tensor storages and buffers per device, ``host`` included."""
+    graph_bytes: dict[str, int] = {}
+    """The part of the payload that only autograd graphs hold, per device."""
+    garbage_bytes: int | None = None
+    """Unreached bytes awaiting the collector (host); None in a focused census."""
+    components: dict[str, dict[str, int]] = {}
+    """Bytes by role, then by device (``host``, ``cuda:0``, …)."""
+    pause_s: float = 0.0
+    """How long the whole process stood still."""
+    walker: str = "reference"
+    """``native`` or ``reference``."""

@@ -1,0 +1,376 @@
+"""The report: what was concluded about a run. Encoded as it stands it is ``report.json``."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+REPORT_SCHEMA_VERSION = 1
+
+
+class Severity(str, Enum):
+    """What a culprit does to the user."""
+
+    CRITICAL = "critical"
+    """The forecast reaches the memory limit."""
+    WARNING = "warning"
+    NOTE = "note"
+    """Worth knowing; never makes a run's verdict a leak."""
+
+
+class RunVerdict(str, Enum):
+    LEAK = "leak"
+    CLEAN = "clean"
+    INCONCLUSIVE = "inconclusive"
+
+
+class Remedy(msgspec.Struct, frozen=True, kw_only=True):
+    """What to change."""
+
+    title: str
+    text: str
+    diff: str | None = None
+    """Unified diff against the user's own source, where the pattern is recognised."""
+
+
+class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines of the user's source around a line that matters."""
+
+    file: str
+    first_line: int
+    lines: list[str]
+    marked: list[int] = []
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of what a culprit holds."""
+
+    type: str
+    count: int
+    bytes: int
+    detail: str = ""
+
+
+class Point(msgspec.Struct, frozen=True, array_like=True):
+    """A point of a chart: ``x`` in ``x_unit`` of its chart, ``y`` in bytes, and the boundary."""
+
+    x: float
+    y: float
+    boundary: int
+
+
+class Falsifier(msgspec.Struct, frozen=True, kw_only=True):
+    """What would prove the verdict wrong, and what came of it where it was tried."""
+
+    text: str
+    result: str | None = None
+
+
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+    """When memory runs out if growth goes on."""
+
+    limit_bytes: int
+    unit: str
+    units_left: float
+    """Units from the end of the recording until the limit."""
+    at: float | None = None
+    """The unit's own number, e.g. epoch 38."""
+    text: str
+    """``reaches 64 GB in epoch 38``."""
+
+
+class Culprit(msgspec.Struct, frozen=True, kw_only=True):
+    """A ranked explanation of growth: a container, graph or other object with a name."""
+
+    rank: int
+    name: str
+    path: str
+    kind: str
+    type: str
+    growth: str
+    """``across`` or ``within``."""
+    unit: str
+    """``step``, ``batch``, ``validation``, ``epoch`` or the user's own phase or mark."""
+    phase: str
+    bytes_per_unit: float
+    interval: tuple[float, float]
+    items_per_unit: float | None = None
+    share: float
+    """Part of the growth explained, 0 to 1."""
+    total_bytes: int
+    """What it retained at its highest recorded census."""
+    device: str = "host"
+    severity: Severity
+    confidence: float
+    """0 to 1: how sure the verdict is, from points, fit and agreement of the evidence."""
+    defined_at: str | None = None
+    fed_at: list[str] = []
+    allocated_at: list[str] = []
+    holds: list[Held] = []
+    signature: str
+    remedy: Remedy
+    owner: str = ""
+    held_by: list[str] = []
+    """The names on the way from the root, outermost first."""
+    sentence: str = ""
+    """The culprit in one sentence."""
+    trend: str = ""
+    """Verdict of its series: ``growing`` or ``stepwise``."""
+    forecast: Forecast | None = None
+    falsifier: Falsifier | None = None
+    excerpts: list[Excerpt] = []
+    chart: list[Point] = []
+    chart_unit: str = ""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """A diagnosis that is no container: garbage, allocator slack, unexplained growth, …"""
+
+    rank: int
+    kind: str
+    title: str
+    text: str
+    growth: str = "across"
+    unit: str = ""
+    phase: str = ""
+    bytes_per_unit: float = 0.0
+    interval: tuple[float, float] = (0.0, 0.0)
+    share: float = 0.0
+    total_bytes: int = 0
+    device: str = "host"
+    severity: Severity
+    confidence: float = 0.5
+    defined_at: str | None = None
+    fed_at: list[str] = []
+    allocated_at: list[str] = []
+    signature: str
+    remedy: Remedy
+    falsifier: Falsifier | None = None
+
+
+class Growth(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast one gauge grows and how much of that has a name."""
+
+    metric: str
+    unit: str
+    bytes_per_unit: float
+    interval: tuple[float, float]
+    explained_share: float | None
+
+
+class Cleared(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was looked at and is fine."""
+
+    name: str
+    path: str
+    reason: str
+    """``bounded: 500 entries since epoch 2``."""
+    kind: str
+    total_bytes: int = 0
+    signature: str = ""
+
+
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One term of the ledger; the terms add up to ``Ledger.total_bytes``."""
+
+    label: str
+    bytes: int
+    kind: str
+    """``named``, ``graph``, ``garbage``, ``slack``, ``pinned``, ``shm``, ``children``, ``own``,
+    ``unexplained``."""
+    note: str = ""
+
+
+class Ledger(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the growth of one kind of memory went, between two boundaries."""
+
+    metric: str
+    from_boundary: int
+    to_boundary: int
+    total_bytes: int
+    entries: list[LedgerEntry]
+    advice: str = ""
+    """Whether ``gc.collect()``, ``malloc_trim`` or ``empty_cache()`` could help, from this ledger."""
+
+
+class PhaseMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory before, at the peak of and after a phase: medians over its occurrences."""
+
+    phase: str
+    occurrences: int
+    metric: str
+    before_bytes: int
+    peak_bytes: int
+    after_bytes: int
+    kept_bytes: int
+    """After less before, median over occurrences: what the phase keeps."""
+
+
+class Component(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory of one component: baseline, parameters, gradients, …, workers, unexplained."""
+
+    name: str
+    device: str
+    start_bytes: int
+    peak_bytes: int
+    end_bytes: int
+
+
+class PhaseSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch of the timeline."""
+
+    phase: str
+    occurrence: int
+    epoch: int
+    start_s: float
+    end_s: float
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """A series of the timeline: seconds and bytes."""
+
+    label: str
+    metric: str
+    points: list[tuple[float, float]]
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory over the run, thinned where it is long (and then ``thinned_from`` says from what)."""
+
+    lines: list[Line]
+    spans: list[PhaseSpan]
+    censuses_s: list[float] = []
+    limit_bytes: int | None = None
+    thinned_from: int | None = None
+
+
+class Overhead(msgspec.Struct, frozen=True, kw_only=True):
+    """What leakscope cost, measured by itself."""
+
+    wall_share: float
+    peak_bytes: int
+    seconds: dict[str, float] = {}
+    censuses: int = 0
+    boundaries: int = 0
+    recorded_boundaries: int = 0
+    longest_pause_s: float = 0.0
+    budget: float | None = None
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that went wrong with measuring, recording or reading, and what it means."""
+
+    where: str
+    message: str
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """What the run did, for judging whether two runs are comparable."""
+
+    duration_s: float = 0.0
+    steps: int = 0
+    epochs: int = 0
+    validations: int = 0
+    batches: dict[str, int] = {}
+    """Batches by phase."""
+    processes: int = 1
+
+
+class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Which run this report is about."""
+
+    run_id: str
+    path: str
+    script: str
+    command: list[str]
+    created: float
+    environment: dict[str, str]
+    ended: str
+    """How the program ended, in words: ``completed``, ``killed (no closing record)``, …"""
+    limit_bytes: int | None = None
+    leakscope_version: str = ""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was concluded about a run."""
+
+    schema_version: int = REPORT_SCHEMA_VERSION
+    verdict: RunVerdict
+    headline: str
+    growth: list[Growth]
+    culprits: list[Culprit]
+    findings: list[Finding]
+    cleared: list[Cleared]
+    overhead: Overhead
+    errors: list[Problem]
+    run: RunFacts
+    work: Work
+    ledgers: list[Ledger] = []
+    phases: list[PhaseMemory] = []
+    components: list[Component] = []
+    timeline: Timeline | None = None
+    notes: list[str] = []
+    missing: list[str] = []
+    """What would settle an inconclusive verdict."""
+
+
+class Change(str, Enum):
+    """What became of a culprit between two runs."""
+
+    FIXED = "fixed"
+    REDUCED = "reduced"
+    UNCHANGED = "unchanged"
+    WORSE = "worse"
+    NEW = "new"
+
+
+class CulpritChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One culprit before and after."""
+
+    change: Change
+    name: str
+    path: str
+    signature: str
+    unit: str
+    severity: Severity
+    """The worse of both."""
+    before_bytes_per_unit: float | None = None
+    before_interval: tuple[float, float] | None = None
+    after_bytes_per_unit: float | None = None
+    after_interval: tuple[float, float] | None = None
+    significant: bool = False
+    """Whether the difference of the rates is real: their intervals don't overlap."""
+    text: str = ""
+
+
+class ValueChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A number of bytes before and after; None where one run lacks it."""
+
+    name: str
+    device: str = "host"
+    before_bytes: float | None = None
+    after_bytes: float | None = None
+    unit: str = ""
+    significant: bool | None = None
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Two runs held side by side."""
+
+    schema_version: int = REPORT_SCHEMA_VERSION
+    headline: str
+    before: RunFacts
+    after: RunFacts
+    before_verdict: RunVerdict
+    after_verdict: RunVerdict
+    culprits: list[CulpritChange]
+    growth: list[ValueChange]
+    components: list[ValueChange]
+    """Peaks per component."""
+    peaks: list[ValueChange]
+    """Peak per phase."""
+    work_differences: list[str]
+    """Why the two runs may not be comparable; empty when they did the same work."""
+    before_timeline: Timeline | None = None
+    after_timeline: Timeline | None = None

@@ -1,0 +1,70 @@
+"""A run as it was read back: manifest, recordings and whatever was damaged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from leakscope.model.boundary import Boundary
+from leakscope.model.census import Census
+from leakscope.model.record import (
+    AllocationRecord,
+    DeviceSnapshotRecord,
+    EndRecord,
+    ErrorRecord,
+    HeaderRecord,
+    NoteRecord,
+    OverheadRecord,
+    RunManifest,
+)
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A piece of a file that could not be read."""
+
+    file: str
+    offset: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A recorded boundary with what was measured there."""
+
+    boundary: Boundary
+    gauges: dict[str, int]
+    census: Census | None = None
+    devices: tuple[DeviceSnapshotRecord, ...] = ()
+
+
+@dataclass
+class Recording:
+    """Everything one process wrote, in order."""
+
+    header: HeaderRecord
+    measurements: list[Measurement] = field(default_factory=list)
+    allocations: list[AllocationRecord] = field(default_factory=list)
+    sources: dict[str, str] = field(default_factory=dict)
+    overhead: OverheadRecord | None = None
+    errors: list[ErrorRecord] = field(default_factory=list)
+    notes: list[NoteRecord] = field(default_factory=list)
+    end: EndRecord | None = None
+    damage: list[Damage] = field(default_factory=list)
+
+
+@dataclass
+class Run:
+    """A run directory: one recording per process."""
+
+    path: Path
+    manifest: RunManifest
+    recordings: list[Recording] = field(default_factory=list)
+    damage: list[Damage] = field(default_factory=list)
+    outcome: dict[str, str | int] = field(default_factory=dict)
+    """What the supervisor saw: ``exit_code``, ``signal``, ``oom_killed``; empty without one."""
+
+    @property
+    def main(self) -> Recording:
+        """The recording of the process that was started (rank 0 among several)."""
+        return min(self.recordings, key=lambda r: (r.header.worker is not None, r.header.rank))
