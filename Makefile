@@ -1,0 +1,49 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test quick reports bench clean
+
+help:
+	@echo "make demo     profile a leaking program and its fixed form, compare them, print the reports"
+	@echo "make test     lint, types, tests"
+	@echo "make quick    the tests that take seconds"
+	@echo "make reports  make the sample reports under reports/ anew"
+	@echo "make bench    overhead beside tracemalloc and memray"
+
+# torch comes first and by itself, so that no later requirement pulls a build with CUDA.
+$(VENV)/.torch:
+	@echo "Setting up $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install -q --disable-pip-version-check torch==2.13.0
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.torch pyproject.toml setup.py $(wildcard leakscope/heap/*.c)
+	@$(BIN)/pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.testing: $(VENV)/.installed
+	@$(BIN)/pip install -q --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+demo: $(VENV)/.installed
+	@$(BIN)/python examples/make_reports.py --out demo detector
+
+test: $(VENV)/.testing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q
+
+quick: $(VENV)/.testing
+	$(BIN)/python -m pytest -q -m "not slow"
+
+reports: $(VENV)/.installed
+	$(BIN)/python examples/make_reports.py --out reports
+
+bench: $(VENV)/.testing
+	@$(BIN)/pip install -q --disable-pip-version-check -e '.[bench]'
+	$(BIN)/python benchmarks/overhead.py
+
+clean:
+	rm -rf build demo leakscope-runs $(VENV) leakscope/heap/*.so *.egg-info
