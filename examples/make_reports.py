@@ -87,9 +87,12 @@ def write_index(out: Path) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("reports"))
-    parser.add_argument("examples", nargs="*", default=list(EXAMPLES), choices=[*EXAMPLES, []])
+    parser.add_argument("examples", nargs="*", help=f"of {', '.join(EXAMPLES)}; all if none given")
     arguments = parser.parse_args()
-    pages = [page for example in arguments.examples for page in make(example, arguments.out)]
+    if unknown := set(arguments.examples) - set(EXAMPLES):
+        parser.error(f"no such example: {', '.join(sorted(unknown))}")
+    chosen = arguments.examples or list(EXAMPLES)
+    pages = [page for example in chosen for page in make(example, arguments.out)]
     pages.append(write_index(arguments.out))
     print("Open one of these in a browser:")
     for page in pages:

@@ -1,0 +1,89 @@
+"""The rooms keep to their doors: who may import whom, and what importing leakscope costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "leakscope"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+MAY_IMPORT = {
+    "model": set(),
+    "heap": {"model"},
+    "probes": {"model"},
+    "recording": {"model"},
+    "instrument": {"model", "heap", "probes", "recording"},
+    "analysis": {"model"},
+    "report": {"model", "analysis"},
+    "cli": {"model", "recording", "analysis", "report", "instrument", "probes"},
+}
+WITHOUT_TORCH = ("model", "recording", "analysis", "report", "cli")
+
+
+def room(module: Path) -> str:
+    parts = module.relative_to(PACKAGE).parts
+    return parts[0] if len(parts) > 1 else ""
+
+
+def imported_names(module: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def imported_rooms(module: Path) -> set[str]:
+    ours = (name.split(".") for name in imported_names(module) if name.startswith("leakscope."))
+    return {parts[1] for parts in ours if parts[1] in MAY_IMPORT}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda m: str(m.relative_to(PACKAGE)))
+def test_imports_go_one_way(module: Path) -> None:
+    own = room(module)
+    if own in MAY_IMPORT:
+        assert imported_rooms(module) - {own} <= MAY_IMPORT[own]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda m: str(m.relative_to(PACKAGE)))
+def test_reading_rooms_never_import_torch(module: Path) -> None:
+    if room(module) in WITHOUT_TORCH:
+        assert not {n for n in imported_names(module) if n.split(".")[0] == "torch"}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda m: str(m.relative_to(PACKAGE)))
+def test_modules_and_functions_stay_small(module: Path) -> None:
+    text = module.read_text()
+    assert text.count("\n") <= 450
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, functions) and node.end_lineno:
+            assert node.end_lineno - node.lineno < 60, node.name
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    empty = ("util", "utils", "helper", "helpers", "manager", "misc", "common")
+    assert not [m for m in MODULES if m.stem in empty]
+
+
+def modules_after(statement: str) -> set[str]:
+    code = f"{statement}\nimport sys; print('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_importing_leakscope_is_light() -> None:
+    loaded = modules_after("import leakscope")
+    assert not loaded & {"torch", "matplotlib", "scipy", "rich", "jinja2", "objgraph", "pympler"}
+
+
+def test_the_command_line_starts_without_torch() -> None:
+    loaded = modules_after("import leakscope.cli, leakscope.analysis, leakscope.report")
+    assert "torch" not in loaded
