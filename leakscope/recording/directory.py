@@ -1,0 +1,204 @@
+"""The run directory: made without touching what is not leakscope's, found by any path into it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import msgspec
+
+from leakscope.model.errors import NoRunError, RunExistsError, UnwritableError
+from leakscope.model.record import RunManifest
+from leakscope.recording.frames import MAGIC
+from leakscope.recording.redaction import redact_command, redact_environment
+from leakscope.recording.wire import encode, encode_manifest, is_manifest
+from leakscope.recording.writer import JOURNAL_SUFFIX
+
+MANIFEST = "run.json"
+OUTCOME = "outcome.json"
+_REPORTS = ("report.html", "report.json")
+_NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+
+
+class RunDirectory:
+    """The folder that one run is recorded into."""
+
+    path: Path
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @staticmethod
+    def create(path: Path, manifest: RunManifest, *, force: bool = False) -> RunDirectory:
+        """Make the folder and write its manifest, secrets in command and environment replaced.
+
+        Args:
+            path: The folder; may exist and hold other files, which are never touched.
+            manifest: What is known before training begins.
+            force: Replace a former run there: its own files, nothing else.
+
+        Raises:
+            RunExistsError: the folder holds a run already, or one is begun there right now.
+            UnwritableError: the folder can't be made or written.
+
+        """
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if force:
+                _remove_run(path)
+            elif _journals(path):
+                raise _exists(path)
+            _write_new(path / MANIFEST, encode_manifest(_redacted(manifest)))
+        except FileExistsError as fault:
+            if not path.is_dir():
+                raise _unwritable(path, "it is a file") from fault
+            raise _exists(path) from fault
+        except OSError as fault:
+            raise _unwritable(path, _cause(fault)) from fault
+        return RunDirectory(path)
+
+    def write_outcome(self, outcome: dict[str, str | int]) -> None:
+        """Write what a supervisor saw; a disk that refuses it costs only this."""
+        target = self.path / OUTCOME
+        temporary = target.with_name(f".{OUTCOME}.{os.getpid()}.tmp")
+        try:
+            temporary.write_bytes(encode(outcome))
+            temporary.replace(target)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+
+
+def find_run(path: Path) -> Path:
+    """Return the run directory that is meant by a path: the folder itself or a file in it.
+
+    Raises:
+        NoRunError: there is none; says what the path is instead and what to do.
+
+    """
+    try:
+        for folder in (path, path.parent) if path.is_file() else (path,):
+            if folder.is_dir() and holds_run(folder):
+                return folder
+        raise NoRunError(_what_instead(path), slug="no-run")
+    except (OSError, ValueError) as fault:
+        raise NoRunError(f"{path} can't be read: {fault}.", slug="no-run") from fault
+
+
+def holds_run(folder: Path) -> bool:
+    """Return whether a folder holds a manifest or a journal of ours, intact or not."""
+    return _is_ours(folder / MANIFEST) or bool(_journals(folder))
+
+
+def journals(folder: Path) -> list[Path]:
+    """Return the journals in a run directory, whatever state they are in."""
+    return sorted(p for p in folder.glob(f"*{JOURNAL_SUFFIX}") if p.is_file())
+
+
+def _journals(folder: Path) -> list[Path]:
+    """The journals that are certainly ours."""
+    return [path for path in journals(folder) if _begins_with(path, MAGIC)]
+
+
+def _begins_with(path: Path, magic: bytes) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(len(magic)) == magic
+
+
+def _is_ours(manifest: Path) -> bool:
+    return manifest.is_file() and is_manifest(manifest.read_bytes())
+
+
+def _redacted(manifest: RunManifest) -> RunManifest:
+    return msgspec.structs.replace(
+        manifest,
+        command=redact_command(manifest.command),
+        environment=redact_environment(manifest.environment),
+    )
+
+
+def _remove_run(folder: Path) -> None:
+    if not holds_run(folder):
+        return
+    ours = _journals(folder) + [folder / name for name in (OUTCOME, *_REPORTS)]
+    # A foreign run.json beside journals of ours stays, and is refused when ours is written.
+    manifest = folder / MANIFEST
+    if _is_ours(manifest) or (_journals(folder) and not _is_json(manifest)):
+        ours.append(manifest)
+    for path in ours:
+        path.unlink(missing_ok=True)
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        msgspec.json.decode(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _write_new(target: Path, data: bytes) -> None:
+    """Write a file that must not exist; whole or not at all, and only one of two writers wins."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(data)
+        try:
+            os.link(temporary, target)
+        except OSError as fault:
+            if fault.errno not in _NO_HARD_LINKS:
+                raise
+            with target.open("xb") as stream:
+                stream.write(data)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _exists(path: Path) -> RunExistsError:
+    if (path / MANIFEST).exists() and not holds_run(path):
+        return RunExistsError(
+            f"{path} holds a {MANIFEST} that is not leakscope's. Choose another folder with --out.",
+            slug="run-exists",
+        )
+    return RunExistsError(
+        f"{path} already holds a run. Choose another folder with --out, "
+        "or pass --force to replace that run.",
+        slug="run-exists",
+    )
+
+
+def _unwritable(path: Path, cause: str) -> UnwritableError:
+    return UnwritableError(
+        f"No run can be recorded in {path}: {cause}. Choose another folder with --out.",
+        slug="unwritable",
+    )
+
+
+def _cause(fault: OSError) -> str:
+    causes = {
+        errno.EROFS: "the file system is read-only",
+        errno.EACCES: "permission denied",
+        errno.EPERM: "permission denied",
+        errno.ENOSPC: "the disk is full",
+        errno.EDQUOT: "the disk quota is used up",
+        errno.ENOTDIR: "part of the path is a file",
+    }
+    return causes.get(fault.errno or 0, fault.strerror or str(fault))
+
+
+def _what_instead(path: Path) -> str:
+    if not path.exists():
+        return f"{path} does not exist. Give the run directory that `leakscope run` printed."
+    if not path.is_dir():
+        return f"{path} is a file that belongs to no run. Give a run directory."
+    runs = _newest_runs(path)
+    if runs:
+        names = ", ".join(str(run) for run in runs[:5])
+        return f"{path} is no run but holds {len(runs)}. Name one; the newest: {names}."
+    if not any(path.iterdir()):
+        return f"{path} is empty. Give a run directory, or record one: leakscope run train.py."
+    return f"{path} holds no run (neither {MANIFEST} nor a journal). Give a run directory."
+
+
+def _newest_runs(folder: Path) -> list[Path]:
+    runs = [child for child in folder.iterdir() if child.is_dir() and holds_run(child)]
+    return sorted(runs, key=lambda run: run.stat().st_mtime, reverse=True)

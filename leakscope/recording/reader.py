@@ -1,0 +1,218 @@
+"""The reader: makes a run of whatever a run directory still holds.
+
+Bad input ends in a note of what was lost, not in an exception; only a path without anything
+readable and a newer format are refused. Nothing in a recording is executed, opened or followed.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from leakscope.model.census import Census
+from leakscope.model.errors import NewerSchemaError, NoRunError
+from leakscope.model.record import (
+    AllocationRecord,
+    BoundaryRecord,
+    CensusRecord,
+    DeviceSnapshotRecord,
+    EndRecord,
+    ErrorRecord,
+    HeaderRecord,
+    NoteRecord,
+    OverheadRecord,
+    Record,
+    RunManifest,
+    SourceRecord,
+)
+from leakscope.model.run import Damage, Measurement, Recording, Run
+from leakscope.recording.directory import MANIFEST, OUTCOME, find_run, journals
+from leakscope.recording.frames import MAX_PAYLOAD, Frame, read_frames
+from leakscope.recording.wire import (
+    UNREADABLE,
+    UnknownRecordError,
+    decode,
+    decode_manifest,
+    decode_record,
+)
+
+_MAX_DAMAGE = 100
+"""Notes kept per file; a file of noise would otherwise fill the report."""
+
+
+def open_run(path: str | Path) -> Run:
+    """Return the run in a directory, or of the directory that a file lies in.
+
+    Raises:
+        NoRunError: there is no run, or nothing of it can be read.
+        NewerSchemaError: it was written by a newer leakscope.
+
+    """
+    folder = find_run(Path(path))
+    damage: list[Damage] = []
+    manifest = _read_manifest(folder / MANIFEST, damage)
+    recordings = []
+    with _collector_paused():
+        for journal in journals(folder):
+            draft = _read_journal(journal)
+            if draft.is_readable:
+                recordings.append(draft.finish())
+            else:
+                damage.extend(draft.damage)
+    if not recordings:
+        raise NoRunError(_nothing_readable(folder, damage), slug="no-run")
+    recordings.sort(key=lambda r: (r.header.worker is not None, r.header.rank, r.header.started))
+    outcome = _read_outcome(folder / OUTCOME, damage)
+    return Run(folder, manifest, recordings, damage, outcome)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    # Decoding only allocates: the collector would search the growing run over and over in vain,
+    # which makes up two thirds of the time to read a long one.
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _read_manifest(path: Path, damage: list[Damage]) -> RunManifest:
+    try:
+        return decode_manifest(_read_bounded(path))
+    except NewerSchemaError as fault:
+        raise NewerSchemaError(f"{path.parent}: {fault}", slug=fault.slug) from fault
+    except FileNotFoundError:
+        damage.append(Damage(path.name, 0, "the manifest is missing"))
+    except (OSError, *UNREADABLE) as fault:
+        damage.append(Damage(path.name, 0, f"the manifest can't be read: {fault}"))
+    return RunManifest()
+
+
+def _read_outcome(path: Path, damage: list[Damage]) -> dict[str, str | int]:
+    try:
+        return decode(_read_bounded(path), dict[str, str | int])
+    except FileNotFoundError:
+        return {}
+    except (OSError, *UNREADABLE) as fault:
+        damage.append(Damage(path.name, 0, f"the outcome can't be read: {fault}"))
+        return {}
+
+
+def _read_bounded(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(MAX_PAYLOAD)
+
+
+def _nothing_readable(folder: Path, damage: list[Damage]) -> str:
+    if not journals(folder):
+        return (
+            f"{folder} holds a manifest but no recording: the program ended before anything was "
+            "measured. Record again."
+        )
+    causes = "; ".join(f"{item.file}: {item.reason}" for item in damage[:3])
+    return f"Nothing in {folder} can be read ({causes}). Record again."
+
+
+def _read_journal(path: Path) -> _Draft:
+    draft = _Draft(path.name)
+    try:
+        with path.open("rb", buffering=0) as stream:
+            for piece in read_frames(stream):
+                if isinstance(piece, Frame):
+                    draft.add(piece)
+                else:
+                    draft.lose(piece.offset, f"{piece.reason}; {piece.length} bytes skipped")
+    except NewerSchemaError as fault:
+        raise NewerSchemaError(f"{path.parent}: {fault}", slug=fault.slug) from fault
+    except OSError as fault:
+        draft.lose(0, f"the file can't be read: {fault.strerror}")
+    if not draft.is_readable and not draft.damage:
+        draft.lose(0, "the file is empty")
+    return draft
+
+
+class _Draft:
+    """A recording while its journal is read."""
+
+    def __init__(self, file: str) -> None:
+        self.is_readable = False
+        self._file = file
+        self._lost = 0
+        self._has_header = False
+        self._recording = Recording(HeaderRecord())
+        self._boundaries: list[BoundaryRecord] = []
+        self._censuses: dict[int, Census] = {}
+        self._devices: dict[int, tuple[DeviceSnapshotRecord, ...]] = {}
+
+    @property
+    def damage(self) -> list[Damage]:
+        """What could not be read so far."""
+        return self._recording.damage
+
+    def add(self, frame: Frame) -> None:
+        """Take in the record of a frame."""
+        try:
+            record = decode_record(frame.payload)
+        except UnknownRecordError as fault:
+            self.lose(frame.offset, f"a record of a kind that is unknown here was skipped: {fault}")
+        except UNREADABLE as fault:
+            self.lose(frame.offset, f"a record can't be understood: {fault}")
+        else:
+            self.is_readable = True
+            self._place(record)
+
+    def lose(self, offset: int, reason: str) -> None:
+        """Note that something could not be read."""
+        self._lost += 1
+        if self._lost <= _MAX_DAMAGE:
+            self.damage.append(Damage(self._file, offset, reason))
+
+    def finish(self) -> Recording:
+        """Return the recording; censuses go to the boundaries they were taken at."""
+        if not self._has_header:
+            self.lose(0, "the first record, which says what process wrote this, is missing")
+        self._recording.measurements = [
+            Measurement(
+                record.boundary,
+                record.gauges,
+                self._censuses.pop(record.boundary.index, None),
+                self._devices.pop(record.boundary.index, ()),
+            )
+            for record in self._boundaries
+        ]
+        for index in self._censuses:
+            self.lose(0, f"the census at boundary {index} is of no use: its boundary is missing")
+        if self._lost > _MAX_DAMAGE:
+            self.damage.append(Damage(self._file, 0, f"and {self._lost - _MAX_DAMAGE} more"))
+        return self._recording
+
+    def _place(self, record: Record) -> None:
+        recording = self._recording
+        match record:
+            case BoundaryRecord():
+                self._boundaries.append(record)
+            case CensusRecord():
+                self._censuses[record.boundary] = record.census
+            case DeviceSnapshotRecord():
+                others = self._devices.get(record.boundary, ())
+                self._devices[record.boundary] = (*others, record)
+            case AllocationRecord():
+                recording.allocations.append(record)
+            case SourceRecord():
+                recording.sources[record.path] = record.text
+            case OverheadRecord():
+                recording.overhead = record
+            case ErrorRecord():
+                recording.errors.append(record)
+            case NoteRecord():
+                recording.notes.append(record)
+            case EndRecord():
+                recording.end = record
+            case HeaderRecord():
+                self._has_header = True
+                recording.header = record

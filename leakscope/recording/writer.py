@@ -1,0 +1,173 @@
+"""The writer: appends records to the journal of one process, one system call each.
+
+No buffer, no thread, no lock and nothing at exit: what was acknowledged is in the kernel's hands
+and survives whatever becomes of the process. A writer costs its program data at worst, never more.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from leakscope.model.record import (
+    AllocationRecord,
+    DeviceSnapshotRecord,
+    EndRecord,
+    HeaderRecord,
+    NoteRecord,
+    OverheadRecord,
+    Record,
+    SourceRecord,
+)
+from leakscope.recording.frames import to_frame
+from leakscope.recording.wire import encode_record
+
+JOURNAL_SUFFIX = ".journal"
+
+_OPTIONAL = (SourceRecord, AllocationRecord, DeviceSnapshotRecord)
+"""Given up first when room is short: a verdict is possible without them."""
+_CLOSING = (EndRecord, OverheadRecord, NoteRecord)
+"""Small, and written beyond the cap: else a full recording would look like a killed run."""
+_OPTIONAL_SHARE = 0.7
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+class RecordingWriter:
+    """Writes the journal of this process into a run directory.
+
+    A child made by ``fork`` inherits the object but writes nothing through it. Neither the
+    constructor nor any method raises; :attr:`failed` says why nothing is written any more.
+    """
+
+    failed: str | None
+    """Why writing stopped, as a sentence; None while it goes on."""
+    bytes_written: int
+
+    def __init__(self, directory: Path, header: HeaderRecord, *, max_bytes: int = 500 << 20):
+        self.failed = None
+        self.bytes_written = 0
+        self.path = directory / f"{_stem(header)}{JOURNAL_SUFFIX}"
+        self._max_bytes = max_bytes
+        self._thinned = False
+        self._full = False
+        self._pid = os.getpid()
+        self._fd = -1
+        self._identity = (0, 0)
+        self._open()
+        self.write(header, sync=True)
+
+    def write(self, record: Record, *, sync: bool = False) -> bool:
+        """Append a record and return whether it is in the journal.
+
+        Args:
+            record: What to write. Optional payloads (sources, allocations, device snapshots) are
+                left out once the journal has grown to 70 % of its cap or the disk is full.
+            sync: Also wait for the disk, so that it survives the machine: some milliseconds.
+
+        """
+        if self._fd < 0 or os.getpid() != self._pid:
+            return False
+        try:
+            data = to_frame(encode_record(record))
+        except Exception:
+            return False
+        if not self._admits(record, len(data)):
+            return False
+        return self._append(data, optional=isinstance(record, _OPTIONAL)) and self._synced(sync)
+
+    def close(self) -> None:
+        """Close the journal; afterwards nothing is written."""
+        if self._fd >= 0 and os.getpid() == self._pid and self._still_ours():
+            os.close(self._fd)
+        self._fd = -1
+
+    def _open(self) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+        stem, attempt = self.path.stem, 1
+        try:
+            while self.path.exists():  # a second recording of this process, or pids of two hosts
+                attempt += 1
+                self.path = self.path.with_name(f"{stem}-{attempt}{JOURNAL_SUFFIX}")
+            self._fd = os.open(self.path, flags, 0o644)
+            status = os.fstat(self._fd)
+            self._identity = (status.st_dev, status.st_ino)
+        except OSError as fault:
+            self._give_up(f"The recording {self.path} can't be written: {fault.strerror}.")
+
+    def _admits(self, record: Record, size: int) -> bool:
+        share = (self.bytes_written + size) / self._max_bytes
+        if isinstance(record, _OPTIONAL):
+            if share > _OPTIONAL_SHARE:
+                self._thin(f"the recording reached 70 % of its cap of {self._max_bytes} bytes")
+            return not self._thinned
+        if isinstance(record, _CLOSING):
+            return True
+        if share > 1 and not self._full:
+            self._full = True
+            self.failed = (
+                f"The recording reached its cap of {self._max_bytes} bytes; "
+                "what came afterwards was not recorded."
+            )
+            self.write(NoteRecord(slug="recording-full", message=self.failed))
+        return not self._full
+
+    def _append(self, data: bytes, *, optional: bool) -> bool:
+        if not self._still_ours():
+            self._fd = -1  # not closed: it is somebody else's by now
+            self.failed = f"The recording {self.path} was closed or removed by somebody else."
+            return False
+        remaining = memoryview(data)
+        try:
+            while remaining:
+                remaining = remaining[os.write(self._fd, remaining) :]
+        except OSError as fault:
+            self._cut_back(torn=len(remaining) < len(data))
+            if optional and fault.errno in _NO_SPACE:
+                self._thin("the disk is full")
+            else:
+                self._give_up(f"The recording stopped: {fault.strerror} ({self.path}).")
+            return False
+        self.bytes_written += len(data)
+        return True
+
+    def _still_ours(self) -> bool:
+        """Whether the descriptor is still the journal's: a program may close all descriptors."""
+        try:
+            status = os.fstat(self._fd)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self._identity and status.st_nlink > 0
+
+    def _cut_back(self, *, torn: bool) -> None:
+        if torn:
+            try:
+                os.ftruncate(self._fd, self.bytes_written)
+            except OSError:
+                pass  # the reader skips a torn record
+
+    def _synced(self, wanted: bool) -> bool:
+        if wanted:
+            try:
+                os.fsync(self._fd)
+            except OSError as fault:
+                if fault.errno not in (errno.EINVAL, errno.ENOTSUP):  # no file that can be synced
+                    self._give_up(f"The recording stopped: {fault.strerror} ({self.path}).")
+        return True
+
+    def _thin(self, reason: str) -> None:
+        if not self._thinned:
+            self._thinned = True
+            message = f"Sources, allocation windows and device snapshots are left out: {reason}."
+            self.write(NoteRecord(slug="recording-thinned", message=message))
+
+    def _give_up(self, reason: str) -> None:
+        self.failed = reason
+        self.close()
+
+
+def _stem(header: HeaderRecord) -> str:
+    pid = header.pid or os.getpid()
+    if header.worker is not None:
+        return f"worker{header.worker}-{pid}"
+    return f"rank{header.rank}-{pid}" if header.role == "rank" else f"{header.role}-{pid}"
