@@ -1,0 +1,1 @@
+"""The heap as a graph: walked, named, and answered as a census."""

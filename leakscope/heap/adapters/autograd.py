@@ -1,0 +1,62 @@
+"""Autograd graphs: what a ``grad_fn`` keeps alive, without running a single unpack hook.
+
+``node._saved_x`` would unpack, and under non-reentrant checkpointing *recompute*; the raw saved
+variables hand out what they hold as it is: the tensor, or whatever a pack hook made of it.
+"""
+
+from __future__ import annotations
+
+from types import GetSetDescriptorType
+from typing import Any, NamedTuple
+
+_RAW = "_raw_saved_"
+
+
+class NodeFacts(NamedTuple):
+    """The accessors of one type of autograd nodes."""
+
+    next_functions: Any
+    saved: tuple[Any, ...]
+    variable: Any | None
+    """Of ``AccumulateGrad``: the leaf it accumulates into."""
+
+
+def node_facts(mro: tuple[type, ...]) -> NodeFacts | None:
+    """Return the accessors of a node type by its bases; None for any other type."""
+    found: dict[str, Any] = {}
+    for base in reversed(mro):
+        found.update(
+            (name, value)
+            for name, value in type.__dict__["__dict__"].__get__(base).items()
+            if type(value) is GetSetDescriptorType
+        )
+    if "next_functions" not in found or "_input_metadata" not in found:
+        return None
+    saved = tuple(value for name, value in found.items() if name.startswith(_RAW))
+    return NodeFacts(found["next_functions"], saved, found.get("variable"))
+
+
+def node_referents(node: object, facts: NodeFacts) -> list[object]:
+    """Return the next nodes, the leaf and what was saved; nothing of what was freed already."""
+    referents = [follower for follower, _ in _read(facts.next_functions, node) or ()]
+    if facts.variable is not None:
+        referents.append(_read(facts.variable, node))
+    for accessor in facts.saved:
+        saved = _read(accessor, node)
+        for variable in saved if type(saved) is tuple else (saved,):
+            referents.append(_data(variable))
+    return [r for r in referents if r is not None]
+
+
+def _read(accessor: Any, node: object) -> Any:
+    try:
+        return accessor.__get__(node)
+    except Exception:  # noqa: BLE001
+        return None  # freed by backward
+
+
+def _data(variable: Any) -> object:
+    try:
+        return variable.data
+    except Exception:  # noqa: BLE001
+        return None

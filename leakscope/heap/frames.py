@@ -1,0 +1,43 @@
+"""The locals of running frames, by name, without leaving a trace on them.
+
+Up to 3.12 reading ``frame.f_locals`` of a function leaves a dictionary on the frame that keeps what
+it holds alive until the function returns; the native module reads the variables where they are.
+From 3.13 on ``f_locals`` is a view and leaves nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from types import FrameType, ModuleType
+
+_native: ModuleType | None
+try:
+    from leakscope.heap import _native
+except ImportError:
+    _native = None
+
+
+def running_frames() -> list[tuple[int, FrameType]]:
+    """Return thread id and frame of every running Python frame, the innermost of a thread first."""
+    found = []
+    for thread, top in sys._current_frames().items():
+        frame: FrameType | None = top
+        while frame is not None:
+            found.append((thread, frame))
+            frame = frame.f_back
+    return found
+
+
+def locals_of(frame: FrameType) -> list[tuple[str, object]]:
+    """Return the variables of a function's frame, cells dereferenced; unset ones are absent.
+
+    For a module's or class's frame it returns nothing: their names live in a dictionary, which is
+    ``frame.f_globals`` for a module.
+    """
+    if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        return []
+    if _native is not None:
+        found: list[tuple[str, object]] = _native.frame_locals(frame)
+        return found
+    return list(frame.f_locals.items())

@@ -1,0 +1,186 @@
+"""The heap as a graph: what a walk is asked and what it answers, whichever engine does it.
+
+Two engines answer alike: ``_native`` (C, no Python runs while it walks) and ``reference`` (Python,
+the fallback and the oracle of the tests). Both follow ``tp_traverse`` from the roots, see through
+the payloads that it can't see (tensor storages, autograd graphs, array data), find the dominators
+and keep strong references only to what the answer names.
+
+What is never entered from any root, unless it is a root itself: types, modules, and the globals
+and builtins of functions and frames. A class or module of the user's is walked by making it (or its
+dict) a root.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from array import array
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, NamedTuple, Protocol
+
+from leakscope.heap import reference
+from leakscope.heap.adapters.tensor import TensorAccess, tensor_access
+
+_native: ModuleType | None
+try:
+    from leakscope.heap import _native
+except ImportError:
+    _native = None
+
+NATIVE = -1
+"""Root of what only native code holds: more references than the walk found."""
+GARBAGE = -2
+"""Root of what nothing reaches: it awaits the collector."""
+OTHER = -3
+"""Root of what only barriers reach, such as classes made at run time."""
+
+
+@dataclass(frozen=True)
+class WalkRequest:
+    """What to walk and what to answer."""
+
+    roots: list[object]
+    """Objects with names, the most human first; the user's before the library's. An object may be
+    given twice: the first counts."""
+    library_from: int | None = None
+    """Index of the first library root, walked only over what the user's roots did not reach."""
+    full: bool = False
+    """Walk the rest of the collector's objects too: library roots, native-held, garbage."""
+    barriers: list[object] = field(default_factory=list)
+    """Objects not entered from user roots (a full walk enters them from library roots)."""
+    hidden: list[object] = field(default_factory=list)
+    """leakscope's own objects: never entered, never answered; weighed apart in a full walk."""
+    marked_types: tuple[type, ...] = ()
+    """Classes that tensors are attributed to, e.g. ``(Module, Optimizer)``: see ``Tensors.mark``."""
+    cutoff_bytes: int = 16384
+    max_selected: int = 400
+    max_depth: int = 64
+    """Objects further than this from their root are not selected: nobody would write that name."""
+    graph_budget: int = 200_000
+    """Autograd nodes entered at most."""
+    max_groups: int = 6
+    max_samples: int = 3
+
+
+class Group(NamedTuple):
+    """Objects of one type that a selected node alone keeps alive, one dominator step below it."""
+
+    type: type
+    count: int
+    bytes: int
+    """What they retain, on all devices."""
+    samples: list[object]
+
+
+@dataclass
+class Nodes:
+    """The selected objects and the ancestors that name them, as columns; a parent comes first."""
+
+    objects: list[Any]
+    parent: list[int]
+    """Index here of the object on the shortest path from the root; -1 at a root."""
+    root: list[int]
+    """Index in the request's roots, or NATIVE, GARBAGE, OTHER."""
+    dominator: list[int]
+    """Index here of the nearest *selected* object that retains this one; -1 without one."""
+    selected: list[bool]
+    """False: only here because it names another."""
+    shallow_bytes: list[int]
+    host_bytes: list[int]
+    """Retained bytes of host memory."""
+    device_bytes: list[dict[str, int]]
+    """Retained bytes per device other than the host."""
+    graph_nodes: list[int]
+    """Autograd nodes retained."""
+    keeps_graph: list[bool]
+    """It is a tensor with a ``grad_fn``."""
+    holds: list[list[Group]]
+    """For selected objects: what they hold, the heaviest types first."""
+
+
+@dataclass
+class Tensors:
+    """Every tensor that was reached, as columns; a storage is shared by all its views."""
+
+    storage: array[int]
+    """Number of the storage; -1 without one (meta, sparse, functorch)."""
+    nbytes: array[int]
+    """Bytes of the whole storage."""
+    device: array[int]
+    """Index in ``WalkResult.devices``."""
+    holder: array[int]
+    """Index in ``Nodes`` of the nearest selected object on the path from the root, itself included;
+    -1 without one."""
+    root: array[int]
+    mark: array[int]
+    """Index in ``marked_types`` of the nearest instance on the path from the root; -1 without."""
+    flags: array[int]
+    """``PARAMETER | GRADIENT | KEEPS_GRAPH | BY_GRAPH``."""
+
+
+PARAMETER = 1
+"""An instance of ``torch.nn.Parameter``."""
+GRADIENT = 2
+"""The ``.grad`` of a leaf."""
+KEEPS_GRAPH = 4
+"""Has a ``grad_fn``."""
+BY_GRAPH = 8
+"""Reached through an autograd graph only."""
+
+
+@dataclass
+class WalkResult:
+    """The answer. Drop it soon: it keeps the selected objects alive."""
+
+    nodes: Nodes
+    tensors: Tensors
+    devices: list[str]
+    """Device names; the first is ``host``."""
+    objects: int
+    edges: int
+    heap_bytes: int
+    """Shallow bytes of the Python objects walked, payloads excluded."""
+    payload_bytes: dict[str, int]
+    """Storages and array data per device, ``host`` included."""
+    graph_bytes: dict[str, int]
+    """The part of the payload that was reached through autograd graphs only, per device."""
+    graph_nodes: int
+    graph_truncated: bool
+    garbage_bytes: int | None
+    """Host bytes (payload included) awaiting the collector; None unless full."""
+    native_bytes: int | None
+    """Host bytes that only native code holds; None unless full."""
+    hidden_bytes: int
+    """Host bytes of what only leakscope's own objects reach; 0 unless full."""
+    pause_s: float
+    scratch_bytes: int
+    """Peak of the engine's own working memory."""
+    engine: str
+
+
+class Engine(Protocol):
+    """What both engines provide."""
+
+    def walk(self, request: WalkRequest, access: TensorAccess | None) -> dict[str, Any]:
+        """Return the columns of the answer, by name."""
+
+
+def engine_name() -> str:
+    """Return which engine walks: ``native`` or ``reference``."""
+    return "reference" if _native is None else "native"
+
+
+def walk(request: WalkRequest, *, engine: str | None = None) -> WalkResult:
+    """Walk the heap as asked. The process stands still meanwhile; no code of the user's runs."""
+    chosen: Any = reference if _native is None or engine == "reference" else _native
+    access = tensor_access()
+    guard = contextlib.nullcontext() if access is None else access.without_overrides()
+    with guard:
+        columns = chosen.walk(request, access)
+    columns["nodes"]["holds"] = [[Group(*g) for g in h] for h in columns["nodes"]["holds"]]
+    return WalkResult(
+        nodes=Nodes(**columns.pop("nodes")),
+        tensors=Tensors(**{k: array("q", v) for k, v in columns.pop("tensors").items()}),
+        engine="reference" if chosen is reference else "native",
+        **columns,
+    )

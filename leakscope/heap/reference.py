@@ -1,0 +1,184 @@
+"""The walk in plain Python: the fallback where nothing was compiled, and the native engine's oracle."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections import deque
+from typing import Any
+
+from leakscope.heap.adapters.tensor import Storage, TensorAccess
+from leakscope.heap.edges import EdgeReader, Rank
+from leakscope.heap.selection import Graph, Phase, answer
+
+
+def walk(request: Any, access: TensorAccess | None) -> dict[str, Any]:
+    """Walk as asked and return the columns of a ``WalkResult``; see :mod:`leakscope.heap.graph`."""
+    began = time.perf_counter()
+    everything = gc.get_objects() if request.full else []
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        walker = _Walker(request, access)
+        walker.walk_user()
+        if request.full:
+            walker.walk_rest(everything)
+        columns = answer(walker.graph, request)
+    finally:
+        if enabled:
+            gc.enable()
+    columns["pause_s"] = time.perf_counter() - began
+    columns["scratch_bytes"] = walker.scratch_bytes()
+    return columns
+
+
+class _Walker:
+    """Breadth-first from the roots, phase by phase; a phase enters nothing of an earlier one."""
+
+    def __init__(self, request: Any, access: TensorAccess | None) -> None:
+        self._request = request
+        self._reader = EdgeReader(access, request.marked_types)
+        self.graph = Graph()
+        self._index: dict[int, int] = {}
+        self._queues: tuple[deque[int], ...] = (deque(), deque(), deque())
+        self._cut: dict[int, object] = {}
+        self._phase = Phase.USER
+
+    def scratch_bytes(self) -> int:
+        """Return an estimate of the walk's own memory."""
+        columns = self.graph
+        per_node = 8 * 14 + 100
+        return per_node * len(columns.objects) + 8 * sum(len(e) for e in columns.successors)
+
+    def walk_user(self) -> None:
+        """Walk from the user's roots; library roots, barriers and hidden objects stay outside."""
+        roots = self._request.roots
+        first = len(roots) if self._request.library_from is None else self._request.library_from
+        hidden = [self._request, roots, self._request.barriers, self._request.hidden]
+        for i, value in enumerate(roots[:first]):
+            self._seed(value, i)
+        for value in [*hidden, *self._request.hidden]:
+            self._reserve(value, Phase.HIDDEN)
+        for value in self._request.barriers:
+            self._reserve(value, Phase.BARRIER)
+        self._drain()
+
+    def walk_rest(self, everything: list[object]) -> None:
+        """Walk from library roots, from barriers, from our own, and then whatever is left."""
+        request = self._request
+        self._phase = Phase.LIBRARY
+        if request.library_from is not None:
+            for i in range(request.library_from, len(request.roots)):
+                self._seed(request.roots[i], i)
+        self._drain()
+        self._walk_from(Phase.OTHER, [*self._cut.values(), *request.barriers])
+        graph = self.graph
+        ours = [o for o, p in zip(graph.objects, graph.phase) if p == Phase.HIDDEN]
+        self._walk_from(Phase.HIDDEN, ours)
+        self._walk_from(Phase.NATIVE, self._held_by_native_code(everything))
+        for value in everything:
+            self._walk_from(Phase.GARBAGE, [value])
+
+    def _walk_from(self, phase: Phase, values: list[object]) -> None:
+        self._phase = phase
+        for value in values:
+            self._seed(value, phase.root)
+        self._drain()
+
+    def _held_by_native_code(self, everything: list[object]) -> list[object]:
+        """Return the unreached objects with more references than unreached objects hold."""
+        left = [o for o in everything if id(o) not in self._index and o is not everything]
+        ours = _reference_counts([object()])[0] + 1  # the list of everything is one more
+        counts = _reference_counts(left)
+        references = {id(o): count - ours for o, count in zip(left, counts, strict=True)}
+        for value in left:
+            for target in self._reader.referents(value, everything=True):
+                if id(target) in references:
+                    references[id(target)] -= 1
+        return [o for o in left if references[id(o)] > 0]
+
+    def _seed(self, value: object, root: int) -> None:
+        node = self._index.get(id(value))
+        if node is None:
+            node = self._add(value, -1, root)
+        elif not self._enterable(node):
+            return
+        self.graph.take(node, self._phase, root)
+        self._queues[0].append(node)
+
+    def _enterable(self, node: int) -> bool:
+        """Whether a node waits to be entered: reserved for this phase or a former barrier."""
+        phase = self.graph.phase[node]
+        if phase == Phase.BARRIER:
+            return self._phase >= Phase.LIBRARY
+        return phase == Phase.HIDDEN == self._phase and not self.graph.entered[node]
+
+    def _reserve(self, value: object, phase: Phase) -> None:
+        if id(value) not in self._index:
+            self.graph.phase[self._add(value, -1, phase.root)] = phase
+
+    def _add(self, value: object, parent: int, root: int) -> int:
+        node = self.graph.add(value, parent, root, self._phase)
+        self._index[_key(value)] = node
+        if type(value) is not Storage:
+            facts = self._reader.facts(value)
+            shallow, data = self._reader.own_bytes(value)
+            self.graph.describe(node, facts, shallow, data)
+        return node
+
+    def _drain(self) -> None:
+        plain, code, graph = self._queues
+        while queue := plain or code or graph:
+            self._enter(queue.popleft())
+
+    def _enter(self, node: int) -> None:
+        graph, value = self.graph, self.graph.objects[node]
+        graph.enter(node)
+        if type(value) is Storage:
+            return
+        facts = self._reader.facts(value)
+        if facts.node is not None and graph.graph_count >= self._request.graph_budget:
+            graph.graph_truncated = True
+            return
+        graph.graph_count += facts.node is not None
+        user = self._phase is Phase.USER
+        for target in self._reader.referents(value, everything=not user):
+            self._follow(node, target)
+        if facts.tensor:
+            self._mark_gradient(value)
+            graph.keeps_graph[node] = self._reader.graph(value) is not None
+
+    def _mark_gradient(self, tensor: object) -> None:
+        gradient = self._reader.gradient(tensor)
+        if gradient is not None and id(gradient) in self._index:
+            self.graph.is_gradient[self._index[id(gradient)]] = True
+
+    def _follow(self, node: int, target: object) -> None:
+        graph = self.graph
+        is_storage = type(target) is Storage
+        rank = Rank.PLAIN if is_storage else self._reader.facts(target).rank
+        found = self._index.get(_key(target))
+        if found is None:
+            if rank is Rank.CUT and self._phase is Phase.USER:
+                self._cut[id(target)] = target
+                return
+            found = self._add(target, node, graph.root[node])
+            self._queue(rank).append(found)
+        elif self._enterable(found):
+            graph.take(found, self._phase, graph.root[node], node)
+            self._queue(rank).append(found)
+        if graph.phase[found] == self._phase:
+            graph.successors[node].append(found)
+
+    def _queue(self, rank: Rank) -> deque[int]:
+        return self._queues[0 if rank is Rank.CUT else rank]
+
+
+def _key(value: object) -> int:
+    """Return what tells a node from others; addresses of storages are no addresses of objects."""
+    return value.key | 1 if type(value) is Storage else id(value)
+
+
+def _reference_counts(values: list[object]) -> list[int]:
+    return [sys.getrefcount(value) for value in values]

@@ -1,0 +1,280 @@
+"""From the walked graph to the answer: retained sizes, the objects worth a row, and their names' way.
+
+Both engines select by the same rules; this module is the reference's form of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from enum import IntEnum
+from typing import Any
+
+from leakscope.heap.adapters.tensor import Storage
+from leakscope.heap.dominators import immediate_dominators, preorder, retained_sums
+from leakscope.heap.edges import TypeFacts
+
+_MAX_DEPTH = 1 << 15
+
+
+class Phase(IntEnum):
+    """From what an object was reached, the first that did."""
+
+    USER = 0
+    LIBRARY = 1
+    OTHER = 2
+    HIDDEN = 3
+    NATIVE = 4
+    GARBAGE = 5
+    BARRIER = -1
+
+    @property
+    def root(self) -> int:
+        """What stands for the root of this phase's nodes, where it has no numbered ones."""
+        return {Phase.NATIVE: -1, Phase.GARBAGE: -2}.get(self, -3)
+
+
+class Graph:
+    """The walked nodes as columns."""
+
+    def __init__(self) -> None:
+        self.objects: list[Any] = []
+        self.parent: list[int] = []
+        self.root: list[int] = []
+        self.depth: list[int] = []
+        self.phase: list[Phase] = []
+        self.facts: list[TypeFacts | None] = []
+        self.shallow: list[int] = []
+        self.data: list[int] = []
+        self.entered: list[bool] = []
+        self.by_graph: list[bool] = []
+        self.mark: list[int] = []
+        self.keeps_graph: list[bool] = []
+        self.is_gradient: list[bool] = []
+        self.successors: list[list[int]] = []
+        self.seeds: list[int] = []
+        self.order: list[int] = []
+        self.graph_count = 0
+        self.graph_truncated = False
+
+    def add(self, value: object, parent: int, root: int, phase: Phase) -> int:
+        """Append a node and return its number."""
+        self.objects.append(value)
+        self.parent.append(parent)
+        self.root.append(root)
+        self.depth.append(0)
+        self.phase.append(phase)
+        self.facts.append(None)
+        self.shallow.append(0)
+        self.data.append(value.nbytes if type(value) is Storage else 0)
+        self.entered.append(False)
+        self.by_graph.append(False)
+        self.mark.append(-1)
+        self.keeps_graph.append(False)
+        self.is_gradient.append(False)
+        self.successors.append([])
+        return len(self.objects) - 1
+
+    def describe(self, node: int, facts: TypeFacts, shallow: int, data: int) -> None:
+        """Note what a Python object weighs."""
+        self.facts[node], self.shallow[node], self.data[node] = facts, shallow, data
+
+    def take(self, node: int, phase: Phase, root: int, parent: int = -1) -> None:
+        """Make a waiting node part of a phase, as a seed where it has no parent."""
+        self.phase[node], self.root[node], self.parent[node] = phase, root, parent
+        if parent < 0:
+            self.seeds.append(node)
+
+    def enter(self, node: int) -> None:
+        """Inherit from the parent, which was entered before."""
+        parent, facts = self.parent[node], self.facts[node]
+        self.entered[node] = True
+        self.order.append(node)
+        if parent >= 0:
+            above = self.facts[parent]
+            self.depth[node] = self.depth[parent] + 1
+            self.mark[node] = self.mark[parent]
+            self.by_graph[node] = self.by_graph[parent] or (
+                above is not None and above.node is not None
+            )
+        if facts is not None and facts.mark >= 0:
+            self.mark[node] = facts.mark
+
+    def device(self, node: int) -> str:
+        """Return where the data of a node lives."""
+        value = self.objects[node]
+        return value.device if type(value) is Storage else "host"
+
+
+class _Retained:
+    """Dominators and retained sums over one virtual root (the last number)."""
+
+    def __init__(self, graph: Graph) -> None:
+        virtual = len(graph.objects)
+        successors = [*graph.successors, graph.seeds]
+        self.dominator = immediate_dominators(successors, virtual)
+        order = preorder(successors, virtual)
+        self.devices = ["host"]
+        own: dict[str, list[int]] = {"host": [*graph.shallow, 0]}
+        for node, data in enumerate(graph.data):
+            device = graph.device(node)
+            if device not in own:
+                own[device] = [0] * (virtual + 1)
+                self.devices.append(device)
+            own[device][node] += data
+        nodes = [int(f is not None and f.node is not None) for f in graph.facts] + [0]
+        self.bytes = {d: retained_sums(self.dominator, order, v) for d, v in own.items()}
+        self.graph_nodes = retained_sums(self.dominator, order, nodes)
+        self.virtual = virtual
+
+    def total(self, node: int) -> int:
+        """Return the retained bytes of a node on all devices."""
+        return sum(column[node] for column in self.bytes.values())
+
+
+def answer(graph: Graph, request: Any) -> dict[str, Any]:
+    """Return the columns of a ``WalkResult`` without times."""
+    retained = _Retained(graph)
+    chosen = _chosen(graph, retained, request)
+    named = _with_ancestors(graph, chosen)
+    position = {node: i for i, node in enumerate(named)}
+    visible = [n for n in graph.order if graph.phase[n] != Phase.HIDDEN]
+    return {
+        "nodes": _node_columns(graph, retained, request, named, chosen),
+        "tensors": _tensor_columns(graph, retained, position, chosen),
+        "devices": retained.devices,
+        "objects": sum(graph.facts[n] is not None for n in visible),
+        "edges": sum(len(graph.successors[n]) for n in visible),
+        "heap_bytes": sum(graph.shallow[n] for n in visible),
+        "payload_bytes": _payload(graph, visible),
+        "graph_bytes": _payload(graph, [n for n in visible if graph.by_graph[n]]),
+        "graph_nodes": graph.graph_count,
+        "graph_truncated": graph.graph_truncated,
+        "garbage_bytes": _phase_bytes(graph, Phase.GARBAGE) if request.full else None,
+        "native_bytes": _phase_bytes(graph, Phase.NATIVE) if request.full else None,
+        "hidden_bytes": _phase_bytes(graph, Phase.HIDDEN) if request.full else 0,
+    }
+
+
+def _chosen(graph: Graph, retained: _Retained, request: Any) -> set[int]:
+    """Return the heaviest objects that a person could name, the user's first."""
+    heavy = [
+        (graph.phase[n] != Phase.USER, -retained.total(n), graph.depth[n], n)
+        for n in graph.order
+        if _nameable(graph, n, request) and retained.total(n) >= request.cutoff_bytes
+    ]
+    return {n for *_, n in sorted(heavy)[: request.max_selected]}
+
+
+def _nameable(graph: Graph, node: int, request: Any) -> bool:
+    facts = graph.facts[node]
+    return (
+        facts is not None
+        and facts.node is None
+        and not graph.by_graph[node]
+        and graph.phase[node] != Phase.HIDDEN
+        and graph.depth[node] <= request.max_depth
+    )
+
+
+def _with_ancestors(graph: Graph, chosen: set[int]) -> list[int]:
+    named = set(chosen)
+    for node in chosen:
+        above = graph.parent[node]
+        while above >= 0 and above not in named:
+            named.add(above)
+            above = graph.parent[above]
+    return sorted(named, key=lambda n: (graph.depth[n], n))
+
+
+def _node_columns(
+    graph: Graph, retained: _Retained, request: Any, named: list[int], chosen: set[int]
+) -> dict[str, list[Any]]:
+    position = {node: i for i, node in enumerate(named)}
+    others = [d for d in retained.devices if d != "host"]
+    held = _children(retained, chosen)
+    return {
+        "objects": [graph.objects[n] for n in named],
+        "parent": [position.get(graph.parent[n], -1) for n in named],
+        "root": [graph.root[n] for n in named],
+        "dominator": [position.get(_above(retained, n, chosen), -1) for n in named],
+        "selected": [n in chosen for n in named],
+        "shallow_bytes": [graph.shallow[n] + graph.data[n] for n in named],
+        "host_bytes": [retained.bytes["host"][n] for n in named],
+        "device_bytes": [
+            {d: retained.bytes[d][n] for d in others if retained.bytes[d][n]} for n in named
+        ],
+        "graph_nodes": [retained.graph_nodes[n] for n in named],
+        "keeps_graph": [graph.keeps_graph[n] for n in named],
+        "holds": [_groups(graph, retained, request, held.get(n, [])) for n in named],
+    }
+
+
+def _above(retained: _Retained, node: int, chosen: set[int]) -> int:
+    above = retained.dominator[node]
+    while above >= 0 and above not in chosen:
+        above = retained.dominator[above]
+    return above
+
+
+def _children(retained: _Retained, chosen: set[int]) -> dict[int, list[int]]:
+    held: dict[int, list[int]] = defaultdict(list)
+    for node, above in enumerate(retained.dominator):
+        if above in chosen:
+            held[above].append(node)
+    return held
+
+
+def _groups(graph: Graph, retained: _Retained, request: Any, children: list[int]) -> list[Any]:
+    by_type: dict[int, list[int]] = defaultdict(list)
+    for node in children:
+        facts = graph.facts[node]
+        if facts is not None and facts.node is None:
+            by_type[id(type(graph.objects[node]))].append(node)
+    groups = [
+        (
+            type(graph.objects[nodes[0]]),
+            len(nodes),
+            sum(retained.total(n) for n in nodes),
+            [graph.objects[n] for n in nodes[: request.max_samples]],
+        )
+        for nodes in by_type.values()
+    ]
+    return sorted(groups, key=lambda g: -g[2])[: request.max_groups]
+
+
+def _tensor_columns(
+    graph: Graph, retained: _Retained, position: dict[int, int], chosen: set[int]
+) -> dict[str, list[int]]:
+    names = ("storage", "nbytes", "device", "holder", "root", "mark", "flags")
+    columns: dict[str, list[int]] = {name: [] for name in names}
+    holder: dict[int, int] = {-1: -1}
+    for node in graph.order:
+        holder[node] = position[node] if node in chosen else holder[graph.parent[node]]
+        facts = graph.facts[node]
+        if facts is None or not facts.tensor or graph.phase[node] == Phase.HIDDEN:
+            continue
+        storage = next((s for s in graph.successors[node] if type(graph.objects[s]) is Storage), -1)
+        data = graph.objects[storage] if storage >= 0 else Storage(-1, 0, "host")
+        flags = facts.parameter | graph.is_gradient[node] << 1
+        flags |= graph.keeps_graph[node] << 2 | graph.by_graph[node] << 3
+        device = retained.devices.index(data.device)
+        values = (storage, data.nbytes, device, holder[node], graph.root[node])
+        for name, value in zip(names, (*values, graph.mark[node], flags)):
+            columns[name].append(value)
+    return columns
+
+
+def _payload(graph: Graph, nodes: list[int]) -> dict[str, int]:
+    total: dict[str, int] = {"host": 0}
+    for node in nodes:
+        device = graph.device(node)
+        total[device] = total.get(device, 0) + graph.data[node]
+    return total
+
+
+def _phase_bytes(graph: Graph, phase: Phase) -> int:
+    return sum(
+        graph.shallow[n] + graph.data[n] * (graph.device(n) == "host")
+        for n in graph.order
+        if graph.phase[n] == phase
+    )
