@@ -1,0 +1,52 @@
+"""The ``leakscope`` command: wrap a run, rebuild its report, hold two runs side by side.
+
+Exit codes: ``run`` ends exactly as the program did. Otherwise 0 is success, 1 a fault that one
+sentence on stderr explains, 2 a command line that makes no sense or a threshold that was met.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+import click
+
+from leakscope.cli.compare import compare
+from leakscope.cli.faults import exit_code_of
+from leakscope.cli.report import report
+from leakscope.cli.run import run
+from leakscope.cli.version import version
+
+__all__ = ["leakscope", "main"]
+
+_EPILOG = """\b
+Examples:
+  leakscope run train.py --epochs 10
+  leakscope report leakscope-runs/20250101-120000-train --format text
+  leakscope compare runs/before runs/after --fail-on new,worse
+
+\b
+Exit codes: `run` ends as the program does; otherwise
+  0  all is well
+  1  a fault, explained by one sentence on stderr (LEAKSCOPE_DEBUG=1 adds the traceback)
+  2  a command line that makes no sense, or --fail-on was met
+"""
+
+
+@click.group(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version(), prog_name="leakscope")
+def leakscope() -> None:
+    """Find out why a PyTorch training run's memory grows."""
+
+
+for _command in (run, report, compare):
+    leakscope.add_command(_command)
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    try:
+        code = leakscope.main(prog_name="leakscope", standalone_mode=False)
+    except BaseException as fault:
+        code = exit_code_of(fault)
+    sys.exit(code)

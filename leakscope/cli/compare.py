@@ -1,0 +1,158 @@
+"""``leakscope compare``: what became of each culprit between two runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import click
+
+from leakscope.cli.conclusion import conclude, terminal_width, wants_color
+from leakscope.cli.faults import say
+from leakscope.cli.report import deliver, format_of
+from leakscope.model.errors import (
+    EXIT_OK,
+    EXIT_THRESHOLD,
+    NewerSchemaError,
+    NoRunError,
+)
+from leakscope.model.report import (
+    REPORT_SCHEMA_VERSION,
+    Change,
+    Comparison,
+    CulpritChange,
+    Report,
+    Severity,
+)
+
+_REMAINING = frozenset(Change) - {Change.FIXED}
+_EPILOG = """\b
+Examples:
+  leakscope compare runs/before runs/after
+  leakscope compare runs/before runs/after --out comparison.html
+  leakscope compare main/report.json runs/after --fail-on new,worse
+
+\b
+--fail-on takes new, worse, unchanged, reduced, fixed or any (all but fixed), separated by commas.
+Notes never count: only culprits of severity warning or critical do.
+
+\b
+Exit codes:
+  0  compared
+  1  one of the two is no run, or can't be read or written
+  2  --fail-on was met, or a command line that makes no sense
+"""
+
+
+class Changes(click.ParamType):
+    """A list of changes separated by commas; ``any`` stands for all but ``fixed``."""
+
+    name = "changes"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> frozenset[Change]:
+        """Return the changes that were named."""
+        if isinstance(value, frozenset):
+            return value
+        names = {name.strip().lower() for name in str(value).split(",")} - {""}
+        known = {change.value for change in Change}
+        for name in sorted(names - known - {"any"}):
+            self.fail(f"{name!r} is none of {', '.join(sorted(known))}, any.", param, ctx)
+        named = frozenset(Change(name) for name in names & known)
+        return named | _REMAINING if "any" in names else named
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["html", "json", "text"]),
+    default=None,
+    help="[default: by the suffix of --out, else text]",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where to write; - or nothing is stdout.",
+)
+@click.option(
+    "--fail-on",
+    type=Changes(),
+    default="",
+    metavar="CHANGES",
+    help="Exit with 2 if a culprit changed so.",
+)
+def compare(
+    before: Path, after: Path, *, form: str | None, out: Path | None, fail_on: frozenset[Change]
+) -> int:
+    """Hold two runs side by side: what is fixed, reduced, unchanged, worse or new.
+
+    BEFORE and AFTER are run directories, analysed anew, or a report.json.
+    """
+    from leakscope.analysis import compare as compare_reports
+
+    comparison = compare_reports(read_report(before), read_report(after))
+    deliver(_rendered(comparison, form or format_of(out, "text"), out), out)
+    if out is not None and str(out) != "-":
+        click.echo(f"leakscope: {comparison.headline}\nleakscope: comparison in {out}", err=True)
+    met = [change for change in comparison.culprits if is_met(change, fail_on)]
+    for change in met:
+        say(f"--fail-on is met: {change.name} is {change.change.value}.")
+    return EXIT_THRESHOLD if met else EXIT_OK
+
+
+def is_met(change: CulpritChange, fail_on: Collection[Change]) -> bool:
+    """Return whether a culprit's change is among those that fail; notes never are."""
+    return change.change in fail_on and change.severity is not Severity.NOTE
+
+
+def read_report(path: Path) -> Report:
+    """Return the report of a run, from its recording or from a ``report.json`` kept elsewhere.
+
+    Raises:
+        NoRunError: it is neither.
+        NewerSchemaError: a newer leakscope wrote it.
+
+    """
+    if path.suffix == ".json" and path.is_file() and path.name not in ("run.json", "outcome.json"):
+        return _decode_report(path)
+    return conclude(path)
+
+
+def _decode_report(path: Path) -> Report:
+    import msgspec
+
+    class Version(msgspec.Struct):
+        schema_version: int
+
+    try:
+        data = path.read_bytes()
+        version = msgspec.json.decode(data, type=Version).schema_version
+        if version > REPORT_SCHEMA_VERSION:
+            raise NewerSchemaError(
+                f"{path} was written by a newer leakscope; update this one.", slug="newer-schema"
+            )
+        return msgspec.json.decode(data, type=Report)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as fault:
+        raise NoRunError(f"{path} is no report of leakscope ({fault}).", slug="no-run") from fault
+
+
+def _rendered(comparison: Comparison, form: str, out: Path | None) -> str:
+    from leakscope.report import (
+        render_comparison_html,
+        render_comparison_json,
+        render_comparison_text,
+    )
+
+    if form == "html":
+        return render_comparison_html(comparison)
+    if form == "json":
+        return render_comparison_json(comparison)
+    color = wants_color(sys.stdout.isatty() and (out is None or str(out) == "-"))
+    return render_comparison_text(comparison, width=terminal_width(100), color=color)

@@ -1,0 +1,79 @@
+"""From a recording to its report: read, analyse, write, sum up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from leakscope.model.errors import UnwritableError
+from leakscope.model.report import Report
+
+HTML = "report.html"
+JSON = "report.json"
+
+
+def conclude(run_path: Path) -> Report:
+    """Return what is concluded about a run, from its recording alone."""
+    from leakscope.analysis import analyse
+    from leakscope.recording import open_run
+
+    return analyse(open_run(run_path))
+
+
+def write_reports(run_path: Path, report: Report) -> Path:
+    """Write both reports into the run directory and return the path of the page."""
+    from leakscope.report import render_html, render_json
+
+    write_text(run_path / JSON, render_json(report))
+    page = run_path / HTML
+    write_text(page, render_html(report))
+    return page
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        UnwritableError: it can't be written; nothing is left behind.
+
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+        temporary.replace(path)
+    except OSError as fault:
+        raise UnwritableError(
+            f"{path} can't be written ({fault.strerror or fault}); --out chooses another place.",
+            slug="unwritable",
+        ) from fault
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def print_summary(report: Report, page: Path) -> None:
+    """Print the few lines after a run to stderr."""
+    from leakscope.report import render_summary
+
+    text = render_summary(
+        report,
+        report_path=str(page),
+        run_path=str(page.parent),
+        width=terminal_width(80),
+        color=wants_color(sys.stderr.isatty()),
+    )
+    sys.stderr.write(text if text.endswith("\n") else text + "\n")
+    sys.stderr.flush()
+
+
+def terminal_width(otherwise: int) -> int:
+    """Return the terminal's columns, or a fixed width where output goes elsewhere."""
+    return shutil.get_terminal_size((otherwise, 24)).columns
+
+
+def wants_color(is_terminal: bool) -> bool:
+    """Return whether to colour: a terminal, and no ``NO_COLOR``."""
+    return is_terminal and not os.environ.get("NO_COLOR")

@@ -1,0 +1,53 @@
+"""What a user sees when something goes wrong: one sentence and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+import click
+
+from leakscope.model.errors import EXIT_ERROR, LeakscopeError
+
+_INTERRUPTED = 130
+
+
+def say(sentence: str) -> None:
+    """Write one sentence of ours to stderr, if there is one to write to."""
+    try:
+        sys.stderr.write(f"leakscope: {sentence}\n")
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        pass
+
+
+def exit_code_of(fault: BaseException) -> int:
+    """Explain what ended a command and return the exit code that says so."""
+    if isinstance(fault, SystemExit):
+        raise fault
+    if isinstance(fault, click.ClickException):
+        fault.show()
+        return fault.exit_code
+    if isinstance(fault, (click.Abort, KeyboardInterrupt)):
+        say("interrupted.")
+        return _INTERRUPTED
+    if isinstance(fault, BrokenPipeError):
+        # The reader of our output went away; the interpreter's last flush must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_ERROR
+    say(explain(fault))
+    return EXIT_ERROR
+
+
+def explain(fault: BaseException) -> str:
+    """Return a fault as a sentence; with ``LEAKSCOPE_DEBUG`` set, after its traceback."""
+    if isinstance(fault, LeakscopeError):
+        return str(fault)
+    if os.environ.get("LEAKSCOPE_DEBUG"):
+        traceback.print_exception(fault)
+        return f"{type(fault).__name__}: {fault}"
+    return (
+        f"an error of leakscope's own ({type(fault).__name__}: {fault}); "
+        "LEAKSCOPE_DEBUG=1 shows the traceback."
+    )

@@ -1,0 +1,179 @@
+"""``leakscope run``: a small parent that starts the program, waits, and writes the report.
+
+The program is a child process that behaves as ``python`` would have (``instrument.launch``). The
+parent imports no torch while it waits, ends as the program ended, and concludes from the recording
+alone; so a program that is killed still gets its report.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from leakscope.cli.command_line import ProgramCommand
+from leakscope.cli.conclusion import conclude, print_summary, write_reports
+from leakscope.cli.destination import prepare, this_rank
+from leakscope.cli.faults import explain, say
+from leakscope.cli.supervisor import end_as, supervise
+from leakscope.instrument.launch import Launch
+from leakscope.instrument.options import SessionOptions, Tracemalloc
+from leakscope.instrument.program import Program, interpreter_options
+from leakscope.model.errors import LeakscopeError
+
+_OFF = {"off", "0", "false", "no"}
+_NO_PROGRAM = 2
+"""As Python has it for a file that it can't open."""
+
+_EPILOG = """\b
+Options of leakscope come before the program; all that follows belongs to the program:
+  leakscope run train.py --epochs 10
+  leakscope run --out runs/before --budget 1% -m package.train --lr 0.1
+  torchrun --nproc-per-node 2 -m leakscope run train.py
+
+\b
+LEAKSCOPE=off runs the program plainly, as if leakscope weren't there.
+
+\b
+Exit codes: the program's own; where a signal ended it, leakscope ends by the same signal.
+  1  the run can't be recorded (--out holds a run, or can't be written); nothing was started
+  2  no such script, or a command line that makes no sense; nothing was started
+"""
+
+
+class Share(click.ParamType):
+    """A share of wall time: ``2%`` or ``0.02``."""
+
+    name = "share"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the share as a number above 0 and at most 1."""
+        text = str(value).strip()
+        try:
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            share = 0.0
+        if not 0 < share <= 1:
+            self.fail(f"{text!r} is no share of wall time; write 2% or 0.02.", param, ctx)
+        return share
+
+
+@click.command(cls=ProgramCommand, epilog=_EPILOG)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Run directory to make [default: leakscope-runs/<time>-<script>].",
+)
+@click.option("--force", is_flag=True, help="Replace a run that --out holds already.")
+@click.option(
+    "--budget",
+    type=Share(),
+    default="2%",
+    show_default=True,
+    help="Share of wall time that measuring may cost.",
+)
+@click.option(
+    "--tracemalloc",
+    type=click.Choice(["off", "window", "always"]),
+    default="window",
+    show_default=True,
+    help="When to learn which lines allocate.",
+)
+@click.option("--report/--no-report", default=True, help="Whether to write the report at the end.")
+@click.option("--quiet", "-q", is_flag=True, help="Print no summary.")
+@click.option("--label", metavar="TEXT", help="A name for the run, shown in its report.")
+@click.pass_obj
+def run(
+    program: Program,
+    *,
+    out: Path | None,
+    force: bool,
+    budget: float,
+    tracemalloc: Tracemalloc,
+    report: bool,
+    quiet: bool,
+    label: str | None,
+) -> NoReturn:
+    """Run a Python program and record its memory.
+
+    It runs as with `python`: same arguments, output, exceptions and exit code.
+    """
+    _require_program(program)
+    python = [sys.executable, *interpreter_options()]
+    if os.environ.get("LEAKSCOPE", "").lower() in _OFF:
+        os.execv(sys.executable, [*python, *program.arguments])  # noqa: S606
+    options = SessionOptions(
+        out=out,
+        force=force,
+        budget=budget,
+        tracemalloc=tracemalloc,
+        report=report,
+        quiet=quiet,
+        label=label,
+        project_root=Path(program.project_root()),
+        script=program.target,
+    )
+    rank = this_rank()
+    directory = prepare(
+        program, out=out, force=force, options=json.loads(options.to_json()), rank=rank
+    )
+    launch = Launch(program, str(directory.path.absolute()), options.to_json(), os.getpid())
+    ending = supervise(launch.command(python))
+    if rank.leads:
+        directory.write_outcome(ending.outcome())
+        with _never_in_the_way(directory.path):
+            _finish(directory.path, report=report, quiet=quiet)
+    end_as(ending)
+
+
+def _require_program(program: Program) -> None:
+    if program.kind != "script" or program.target == "-":
+        if program.target == "-":
+            raise click.UsageError("A program on stdin can't be profiled; save it to a file.")
+        return
+    name = program.filename
+    if not os.access(name, os.R_OK):
+        number = errno.EACCES if os.path.lexists(name) else errno.ENOENT
+        say(f"can't open file {name!r}: [Errno {number}] {os.strerror(number)}")
+        sys.exit(_NO_PROGRAM)
+    if Path(name).is_dir() and not Path(name, "__main__.py").exists():
+        say(f"can't find '__main__' module in {name!r}")
+        sys.exit(1)
+
+
+def _finish(path: Path, *, report: bool, quiet: bool) -> None:
+    if report:
+        concluded = conclude(path)
+        page = write_reports(path, concluded)
+        if not quiet:
+            print_summary(concluded, page)
+    elif not quiet:
+        say(f"recorded in {path}; next: leakscope report {path}")
+
+
+@contextmanager
+def _never_in_the_way(path: Path) -> Iterator[None]:
+    """Have whatever goes wrong with the report cost the report only, not the exit status."""
+    again = f"`leakscope report {path}` writes it from the recording."
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"stopped before the report was written; {again}")
+    except LeakscopeError as fault:
+        say(f"no report: {fault}")
+    except Exception as fault:
+        say(f"no report: {explain(fault)} {again}")

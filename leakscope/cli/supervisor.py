@@ -1,0 +1,194 @@
+"""Waits for the user's program, hands on signals, and ends as the program ended."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn
+
+HANDED_ON = frozenset(
+    {
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+        signal.SIGQUIT,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+        signal.SIGALRM,
+        signal.SIGXCPU,
+    }
+)
+"""Signals that mean the program when they are sent to us. Those of job control aren't among them:
+the terminal sends them to every process of the group."""
+
+_WITNESS_PATIENCE_S = 0.05
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the program ended: by exit code or by signal."""
+
+    exit_code: int
+    """``128 + signal`` where a signal ended it, as shells have it."""
+    signal: int | None = None
+    oom_killed: bool = False
+
+    def outcome(self) -> dict[str, str | int]:
+        """Return what a run directory keeps of it."""
+        told: dict[str, str | int] = {"exit_code": self.exit_code}
+        if self.signal is not None:
+            told["signal"] = self.signal
+        if self.oom_killed:
+            told["oom_killed"] = 1
+        return told
+
+
+def supervise(command: list[str]) -> Ending:
+    """Run a command in our own process group and terminal until it ends."""
+    kills_before = oom_kills()
+    status = _run(command)
+    if os.WIFEXITED(status):
+        return Ending(os.WEXITSTATUS(status))
+    number = os.WTERMSIG(status)
+    killed = number == signal.SIGKILL and _grew(kills_before, oom_kills())
+    return Ending(128 + number, signal=number, oom_killed=killed)
+
+
+def end_as(ending: Ending) -> NoReturn:
+    """End this process by the same signal or exit code, without a core dump of ours."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if ending.signal is None:
+        os._exit(ending.exit_code)
+    # One byte: too little for any core file, and the kernel's sign not to start a core handler.
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (min(1, hard) if hard >= 0 else 1, hard))
+    if ending.signal not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(ending.signal, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {ending.signal})
+    os.kill(os.getpid(), ending.signal)
+    os._exit(ending.exit_code)
+
+
+def oom_kills() -> int | None:
+    """Return how many processes the kernel has killed for memory, in our control group if it says.
+
+    From ``memory.events`` (version 2), ``memory.oom_control`` (version 1), else ``/proc/vmstat``.
+    """
+    for path in (*_control_group_files(), Path("/proc/vmstat")):
+        try:
+            lines = path.read_text().splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            name, _, value = line.partition(" ")
+            if name == "oom_kill":
+                return int(value)
+    return None
+
+
+def _control_group_files() -> list[Path]:
+    root = Path("/sys/fs/cgroup")
+    try:
+        entries = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    files = []
+    for entry in entries:
+        _, controllers, group = entry.split(":", 2)
+        if controllers == "":
+            files += [root / group.lstrip("/") / "memory.events", root / "memory.events"]
+        elif "memory" in controllers.split(","):
+            memory = root / "memory"
+            files += [memory / group.lstrip("/") / "memory.oom_control"]
+            files += [memory / "memory.oom_control"]
+    return files
+
+
+def _grew(before: int | None, after: int | None) -> bool:
+    return before is not None and after is not None and after > before
+
+
+def _run(command: list[str]) -> int:
+    """Return the wait status. Signals are taken one by one, so that none is lost or races."""
+    watched = {*HANDED_ON, signal.SIGCHLD}
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    try:
+        with _Witness() as witness:
+            child = os.posix_spawn(command[0], command, os.environ, setsigmask=mask)
+            return _wait(child, witness, watched)
+    finally:
+        while signal.sigtimedwait(watched, 0) is not None:
+            pass
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _wait(child: int, witness: _Witness, watched: set[signal.Signals]) -> int:
+    while True:
+        told = signal.sigwaitinfo(watched)
+        if told.si_signo == signal.SIGCHLD:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return status
+        elif told.si_code <= 0 and not witness.was_hit():
+            # A positive code means the kernel: the terminal, which tells the child itself.
+            os.kill(child, told.si_signo)
+
+
+class _Witness:
+    """An idle process of our group, which dies of any signal that was sent to the whole group.
+
+    A signal sent to us alone must be handed on; one sent to the group has reached the program
+    already, and a second Ctrl-C would break into its cleaning up. The kernel doesn't say which it
+    was.
+    """
+
+    def __init__(self) -> None:
+        self._pid = 0
+        self._read_end, self._write_end = os.pipe()
+
+    def __enter__(self) -> _Witness:
+        self._station()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        os.close(self._write_end)
+        os.close(self._read_end)
+        os.waitpid(self._pid, 0)
+
+    def was_hit(self) -> bool:
+        """Return whether it died of a signal just now; if so, another takes its place."""
+        deadline = time.monotonic() + _WITNESS_PATIENCE_S
+        while time.monotonic() < deadline:
+            if os.waitpid(self._pid, os.WNOHANG)[0]:
+                self._station()
+                return True
+            time.sleep(0.002)
+        return False
+
+    def _station(self) -> None:
+        self._pid = os.fork()
+        if self._pid:
+            return
+        try:
+            os.close(self._write_end)
+            for number in HANDED_ON:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDED_ON)
+            for descriptor in {0, 1, 2} - {self._read_end}:
+                os.close(descriptor)
+            os.read(self._read_end, 1)
+        finally:
+            os._exit(0)
