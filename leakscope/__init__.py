@@ -1,0 +1,33 @@
+"""Find out why a training run's memory grows: what, who holds it, which line, what to change.
+
+>>> import leakscope
+>>> with leakscope.profile():       # or @leakscope.profile()
+...     train()
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from leakscope.instrument.scope import Scope, profile
+
+__all__ = ["Scope", "__version__", "profile"]
+
+__version__ = "0.1.0"
+
+_LAZY = {"profile", "Scope"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is heavier than this module only when it is asked for."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from leakscope.instrument import scope
+
+    value = globals()[name] = getattr(scope, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

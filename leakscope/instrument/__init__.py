@@ -1,0 +1,1 @@
+"""Where boundaries come from, and what is measured at them without being noticed."""

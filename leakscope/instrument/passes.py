@@ -1,0 +1,111 @@
+"""One pass over a loader, and what earlier passes taught about its place in the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leakscope.instrument.phases import Phase
+
+Site = tuple[str, int]
+"""File and line of the user's code that started something."""
+
+SITES_KEPT = 512
+
+
+class Verdict(str, Enum):
+    """What a pass over a loader is for."""
+
+    TRAINING = "train"
+    VALIDATION = "validation"
+
+
+class Pass:
+    """One iteration over a loader, from ``iter(loader)`` until it is exhausted or dropped."""
+
+    __slots__ = (
+        "asked",
+        "evaluating",
+        "expected",
+        "grad",
+        "loader",
+        "phase",
+        "seen",
+        "site",
+        "token",
+        "verdict",
+    )
+
+    def __init__(
+        self,
+        token: int,
+        site: Site,
+        *,
+        loader: int,
+        evaluating: bool,
+        grad: bool,
+        expected: int | None,
+    ) -> None:
+        self.token = token
+        self.site = site
+        self.loader = loader
+        self.evaluating = evaluating
+        self.grad = grad
+        self.expected = expected
+        self.verdict: Verdict | None = None
+        self.phase: Phase | None = None
+        self.asked = 0
+        """How often a batch was asked for."""
+        self.seen = 0
+        """``phase.batch`` when this pass was last asked."""
+
+
+class Sites:
+    """Remembers what the passes begun at each place turned out to be.
+
+    A place is a line of the user's code plus mode, grad state and loader, from the particular to
+    the general, so that loaders which are rebuilt every epoch are still recognised and a function
+    that trains and validates on the same line is told apart.
+    """
+
+    def __init__(self) -> None:
+        self._learned: dict[tuple[object, ...], Verdict] = {}
+        self._validations: dict[Site, int] = {}
+
+    def judge(self, run: Pass, *, optimizers: bool, stepped: bool) -> Verdict | None:
+        """Return what a pass is for, or None while only its first step or batch can tell."""
+        exact, *general = _keys(run)
+        if exact in self._learned:
+            return self._learned[exact]
+        if not run.grad:
+            return Verdict.VALIDATION
+        for key in general:
+            if key in self._learned:
+                return self._learned[key]
+        if stepped:
+            return Verdict.VALIDATION if run.evaluating else None
+        if not optimizers:
+            return Verdict.VALIDATION
+        return None if run.evaluating else Verdict.TRAINING
+
+    def learn(self, run: Pass, verdict: Verdict) -> None:
+        """Remember what a pass turned out to be."""
+        if len(self._learned) >= SITES_KEPT:
+            self._learned.clear()
+        for key in _keys(run):
+            self._learned[key] = verdict
+
+    def validation_name(self, site: Site) -> str:
+        """Return ``validation`` for the first place that validates, then ``validation:2``…"""
+        if site not in self._validations and len(self._validations) >= SITES_KEPT:
+            site = next(iter(self._validations))
+        number = self._validations.setdefault(site, len(self._validations) + 1)
+        return "validation" if number == 1 else f"validation:{number}"
+
+
+def _keys(run: Pass) -> Iterator[tuple[object, ...]]:
+    yield (run.site, run.evaluating, run.grad, run.loader)
+    yield (run.site, run.evaluating, run.grad)
+    yield (run.site, run.loader)

@@ -1,0 +1,437 @@
+"""From what a program does to where its training stands: events in, boundaries out.
+
+A state machine without torch and without a clock. It is told of loaders, optimizer steps, modes
+and the user's own calls, and emits a boundary whenever a piece of training has ended.
+"""
+
+from __future__ import annotations
+
+from leakscope.instrument.passes import Pass, Site, Sites, Verdict
+from leakscope.instrument.stack import TRAIN, Emit, Phase, PhaseStack
+from leakscope.model.boundary import BoundaryKind
+
+STALE_AFTER_STEPS = 200
+"""A loader that isn't asked for so many optimizer steps no longer drives the training."""
+LEAD_LOST_AFTER = 32
+"""Another optimizer takes the lead after so many steps without the first one."""
+DEEPEST = 8
+"""Phases open at once; beyond this an iterator was kept and forgotten."""
+KEYS_KEPT = 1024
+
+
+class _Watched:
+    """A module in evaluation without a loader: its forward passes are the batches."""
+
+    __slots__ = ("calls", "key", "phase", "site")
+
+    def __init__(self, key: int, site: Site) -> None:
+        self.key = key
+        self.site = site
+        self.calls = 0
+        self.phase: Phase | None = None
+
+
+class PhaseTracker:
+    """Tells phases, steps and batches from events. Not re-entrant: one event at a time."""
+
+    def __init__(self, emit: Emit) -> None:
+        self.step = 0
+        """Training iterations with an optimizer step that have ended."""
+        self._emit = emit
+        self._stack = PhaseStack(emit)
+        self._sites = Sites()
+        self._passes: dict[int, Pass] = {}
+        self._undecided: list[Pass] = []
+        self._last_training: Pass | None = None
+        self._evaluated: set[int] = set()
+        """Modules put into evaluation mode since the last training step."""
+        self._optimizers: set[int] = set()
+        self._stepped = False
+        self._lead: int | None = None
+        self._since_lead = 0
+        self._accumulation = 0
+        self._manual_steps = False
+        self._watched: _Watched | None = None
+        self._steady: Phase | None = None
+
+    @property
+    def epoch(self) -> int:
+        """Training phases begun so far, less one; 0 before the first."""
+        return max(0, self._stack.trainings - 1)
+
+    @property
+    def phase(self) -> Phase | None:
+        """The innermost open phase."""
+        return self._stack.top
+
+    @property
+    def watched(self) -> int | None:
+        """The module whose forward passes should be told, or None."""
+        return None if self._watched is None else self._watched.key
+
+    # Loaders
+
+    def loader_begin(
+        self,
+        token: int,
+        *,
+        site: Site,
+        loader: int = 0,
+        grad: bool = True,
+        optimizers: bool = True,
+        expected: int | None = None,
+    ) -> None:
+        """A loader's iterator was made: ``token`` names the iterator, ``loader`` the loader.
+
+        ``optimizers`` says whether the program has made any optimizer so far.
+        """
+        self.loader_end(token)
+        evaluating = bool(self._evaluated)
+        run = Pass(token, site, loader=loader, evaluating=evaluating, grad=grad, expected=expected)
+        run.verdict = self._sites.judge(run, optimizers=optimizers, stepped=self._stepped)
+        self._unwatch()
+        if not self._inherit(run):
+            self._place(run)
+        self._passes[token] = run
+        self._settle()
+
+    def loader_next(self, token: int) -> None:
+        """The next batch of a pass is asked for: whatever was done with the last one is done."""
+        run = self._passes.get(token)
+        if run is None:
+            return
+        phase = run.phase
+        if phase is None or phase is not self._stack.top or phase.owner is None:
+            self._resume(run)
+            phase = run.phase
+        if phase is not None:
+            if run.asked:
+                self._batch_over(run, phase)
+            run.seen = phase.batch
+        run.asked += 1
+
+    def loader_end(self, token: int, *, dropped: bool = False) -> None:
+        """A pass is exhausted, or was dropped in its middle (``break``, ``islice``)."""
+        run = self._passes.pop(token, None)
+        if run is None:
+            return
+        phase = run.phase
+        if phase is None:
+            self._undecided.remove(run)
+            if run.asked > 1:
+                self._sites.learn(run, Verdict.VALIDATION)
+        elif phase.owner is run and phase in self._stack:
+            self._flush(run, phase, dropped=dropped)
+            self._learn_from(run, phase)
+            if phase.explicit:
+                phase.owner = None
+            else:
+                self._stack.end(phase)
+        self._settle()
+
+    # Optimizers
+
+    def optimizer_step(self, key: int) -> None:
+        """An optimizer has stepped; ``key`` tells optimizers apart."""
+        phase = self._steady
+        if phase is not None and key in self._optimizers and phase.pending < STALE_AFTER_STEPS:
+            phase.pending += 1
+        else:
+            self._first_or_odd_step(key)
+
+    # Modes
+
+    def evaluate(self, key: int, site: Site) -> None:
+        """A module was put into evaluation mode."""
+        if len(self._evaluated) < KEYS_KEPT:
+            self._evaluated.add(key)
+        top = self._stack.top
+        if top is None or top.training:
+            self._watched = _Watched(key, site)
+        self._settle()
+
+    def train(self, keys: set[int]) -> None:
+        """A module, and the modules inside it named by ``keys``, went back to training mode."""
+        self._evaluated -= keys
+        if self._watched is not None and self._watched.key in keys:
+            self._unwatch()
+        self._settle()
+
+    def forward(self, key: int, *, optimizers: bool = True) -> None:
+        """The watched module is called: whatever was done with its last result is done.
+
+        Before the first step a single call tells nothing: it may be a frozen part of the training.
+        """
+        watched = self._watched
+        if watched is None or watched.key != key:
+            return
+        watched.calls += 1
+        if watched.phase is not None and watched.phase in self._stack:
+            self._batch_ends(watched.phase, BoundaryKind.BATCH)
+        elif self._stepped or not optimizers or watched.calls > 1:
+            name = self._sites.validation_name(watched.site)
+            watched.phase = self._stack.begin(name, training=False)
+            self._settle()
+
+    # The user's own calls
+
+    def phase_begin(self, name: str) -> Phase:
+        """Open a phase that only :meth:`phase_end` closes."""
+        self._unwatch()
+        top = self._stack.top
+        if name == TRAIN and top is not None and top.training and not top.explicit:
+            self._stack.end(top)
+        phase = self._stack.begin(name, training=name == TRAIN, explicit=True)
+        self._settle()
+        return phase
+
+    def phase_end(self, phase: Phase) -> None:
+        """Close a phase that the user opened."""
+        if phase not in self._stack:
+            return
+        if phase.pending and not self._silent(phase):
+            self._step_over(phase)
+        self._stack.end(phase)
+        self._settle()
+
+    def step_over(self) -> None:
+        """The user says that an iteration has ended: from now on nobody else does."""
+        self._manual_steps = True
+        self._step_over(self._target() or self._stack.begin(TRAIN, training=True))
+        self._settle()
+
+    def steps_begin(self, expected: int | None = None) -> Phase:
+        """The user names a loop of steps: return the phase they belong to, a new one if need be."""
+        top = self._stack.top
+        if top is not None and top.explicit and not top.manual:
+            phase = top
+        else:
+            phase = self.phase_begin(TRAIN)
+        phase.manual, phase.expected = True, expected
+        self._settle()
+        return phase
+
+    def steps_next(self, phase: Phase) -> None:
+        """An iteration of the user's named loop has ended."""
+        if phase not in self._stack:
+            return
+        self._stack.leave_to(phase)
+        if phase.training or phase.pending:
+            self._step_over(phase)
+        else:
+            self._batch_ends(phase, BoundaryKind.BATCH)
+        self._settle()
+
+    def finish(self) -> None:
+        """The run is over: close what is open."""
+        self._watched = None
+        while (phase := self._stack.top) is not None:
+            if phase.pending and not self._silent(phase):
+                self._step_over(phase)
+            self._stack.end(phase)
+        self._passes.clear()
+        self._undecided.clear()
+        self._steady = None
+
+    # Where a pass belongs
+
+    def _inherit(self, run: Pass) -> bool:
+        """End the unfinished pass over the same loader; True if ``run`` takes its phase over.
+
+        ``next(iter(loader))`` kept in a variable, to look at a batch, is no phase of its own.
+        """
+        for old in [p for p in self._passes.values() if p.loader == run.loader and p.loader]:
+            phase = old.phase
+            unused = phase is not None and phase.owner is old and not phase.steps + phase.pending
+            if unused and phase in self._stack and old.verdict is run.verdict and old.asked < 2:
+                assert phase is not None
+                del self._passes[old.token]
+                self._feed(run, phase)
+                return True
+            self.loader_end(old.token, dropped=True)
+        return False
+
+    def _place(self, run: Pass) -> None:
+        top = self._stack.top
+        training = self._live_training()
+        if top is not None and top.explicit and not top.training:
+            self._feed(run, top)
+        elif run.verdict is Verdict.VALIDATION:
+            self._begin_validation(run)
+        elif training is not None and not (run.verdict is None and run.evaluating):
+            self._feed(run, training)
+        elif run.verdict is Verdict.TRAINING:
+            self._begin_training(run)
+        else:
+            self._undecided.append(run)
+
+    def _begin_training(self, run: Pass) -> None:
+        self._stack.leave_to(None)
+        self._stack.begin(TRAIN, training=True, owner=run)
+
+    def _begin_validation(self, run: Pass) -> None:
+        name = self._sites.validation_name(run.site)
+        top = self._stack.top
+        if top is not None and not top.training and not top.explicit:
+            if top.owner is not None and top.owner.asked == 0:
+                run.phase = top  # zip(a, b): the first one leads
+                return
+            if top.name == name or len(self._stack) >= DEEPEST:
+                self._stack.end(top)
+        self._stack.begin(name, training=False, owner=run)
+
+    def _feed(self, run: Pass, phase: Phase) -> None:
+        run.phase = phase
+        if not self._is_fed(phase):
+            phase.owner, phase.expected = run, run.expected
+
+    def _resume(self, run: Pass) -> None:
+        """Bring the phase of a pass back to the top: what lies inside was left without notice."""
+        if run.phase is None:
+            if run.asked > self._accumulation:
+                self._decide(run, Verdict.VALIDATION)
+        elif run.phase in self._stack:
+            self._stack.leave_to(run.phase)
+            self._feed(run, run.phase)
+        else:
+            run.asked = 0
+            self._place(run)
+        self._settle()
+
+    def _decide(self, run: Pass, verdict: Verdict) -> None:
+        self._undecided.remove(run)
+        run.verdict = verdict
+        self._sites.learn(run, verdict)
+        self._place(run)
+
+    def _learn_from(self, run: Pass, phase: Phase) -> None:
+        if phase.training and not phase.explicit and run.asked > 1:
+            self._last_training = run
+            self._sites.learn(run, Verdict.TRAINING if phase.steps else Verdict.VALIDATION)
+
+    # Where a step belongs
+
+    def _first_or_odd_step(self, key: int) -> None:
+        waiting = next((run for run in self._undecided if run.asked), None)
+        top = self._stack.top
+        if waiting is not None:
+            self._decide(waiting, Verdict.TRAINING)
+        elif top is not None and not top.training and not top.explicit:
+            if self._tunes_at_test_time(key, top):
+                return
+            self._leave_validation(top)
+        if len(self._optimizers) >= KEYS_KEPT:
+            self._optimizers.clear()
+        self._optimizers.add(key)
+        self._evaluated.clear()
+        self._watched = None
+        self._stepped = True
+        self._count_step(key)
+        self._settle()
+
+    def _tunes_at_test_time(self, key: int, phase: Phase) -> bool:
+        if not self._stepped or key in self._optimizers:
+            return False
+        return bool(self._evaluated) or (phase.owner is not None and not phase.owner.grad)
+
+    def _leave_validation(self, top: Phase) -> None:
+        """An optimizer of the training steps: validation is over, or never was one."""
+        run = top.owner
+        self._stack.leave_validation()
+        if not len(self._stack) and run is not None and self._is_live(run):
+            run.verdict = Verdict.TRAINING
+            self._sites.learn(run, Verdict.TRAINING)
+            self._begin_training(run)
+
+    def _count_step(self, key: int) -> None:
+        phase = self._target()
+        if phase is None:
+            if self._manual_steps or self._trails():
+                return
+            phase = self._stack.begin(TRAIN, training=True)
+        if phase.pending >= STALE_AFTER_STEPS and not phase.manual:
+            phase.owner = None
+        if phase.manual or self._is_fed(phase):
+            phase.pending += 1
+        elif not self._silent(phase) and self._leads(key):
+            self._step_over(phase)
+
+    def _trails(self) -> bool:
+        """Whether this is the one step after a pass, for gradients gathered until its end."""
+        run, self._last_training = self._last_training, None
+        if run is None:
+            return False
+        self._sites.learn(run, Verdict.TRAINING)
+        self.step += 1
+        return True
+
+    def _leads(self, key: int) -> bool:
+        self._since_lead += 1
+        if self._lead is None or key == self._lead or self._since_lead > LEAD_LOST_AFTER:
+            self._lead, self._since_lead = key, 0
+        return self._since_lead == 0
+
+    def _target(self) -> Phase | None:
+        for phase in self._stack.inwards():
+            if phase.training or (phase.explicit and (phase.manual or self._is_fed(phase))):
+                return phase
+        top = self._stack.top
+        return top if top is not None and top.explicit else None
+
+    def _live_training(self) -> Phase | None:
+        for phase in self._stack.inwards():
+            if phase.training and (phase.explicit or self._is_fed(phase)):
+                return phase
+        return None
+
+    # Boundaries
+
+    def _batch_over(self, run: Pass, phase: Phase) -> None:
+        if self._silent(phase):
+            phase.pending = 0
+        elif phase.pending and (phase.training or phase.explicit):
+            self._step_over(phase)
+        elif phase.owner is run and phase.batch == run.seen:
+            phase.micro += 1
+            self._batch_ends(phase, BoundaryKind.BATCH)
+
+    def _flush(self, run: Pass, phase: Phase, *, dropped: bool) -> None:
+        if self._silent(phase):
+            return
+        if phase.pending and (phase.training or phase.explicit):
+            self._step_over(phase)
+        elif dropped and run.asked and not phase.training:
+            self._batch_ends(phase, BoundaryKind.BATCH)
+
+    def _step_over(self, phase: Phase) -> None:
+        self.step += 1
+        phase.steps += 1
+        self._accumulation = max(self._accumulation, min(phase.micro, LEAD_LOST_AFTER))
+        phase.micro = phase.pending = 0
+        self._batch_ends(phase, BoundaryKind.STEP)
+
+    def _batch_ends(self, phase: Phase, kind: BoundaryKind) -> None:
+        phase.batch += 1
+        self._emit(kind, phase, "")
+
+    def _silent(self, phase: Phase) -> bool:
+        """Whether the user alone says where this phase's steps end."""
+        return phase.manual or (self._manual_steps and phase.training)
+
+    def _unwatch(self) -> None:
+        watched, self._watched = self._watched, None
+        if watched is not None and watched.phase is not None and watched.phase in self._stack:
+            self._batch_ends(watched.phase, BoundaryKind.BATCH)
+            self._stack.end(watched.phase)
+
+    def _is_live(self, run: Pass) -> bool:
+        return self._passes.get(run.token) is run
+
+    def _is_fed(self, phase: Phase) -> bool:
+        return phase.owner is not None and self._is_live(phase.owner)
+
+    def _settle(self) -> None:
+        """Find the phase to which every further optimizer step plainly belongs, if there is one."""
+        top = self._stack.top
+        plain = top is not None and top.training and (top.manual or self._is_fed(top))
+        self._steady = top if plain and not self._evaluated and not self._undecided else None
