@@ -1,0 +1,226 @@
+"""Where a census row's path touches the sources: the places to start looking from."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from leakscope.analysis.source.path import PathPattern, Step, Steps, parse_path
+from leakscope.analysis.source.program import Program, Scope, own_nodes
+from leakscope.analysis.source.references import Place, References
+from leakscope.analysis.source.types import FOREIGN, Types, dotted
+from leakscope.model.census import CensusRow, Owner
+
+
+def anchor(program: Program, types: Types, owner: Owner | None, row: CensusRow) -> References:
+    """Return the references to the row's container, spread through the program."""
+    references = References(program, types)
+    path = parse_path(row.path)
+    cut = _last_renaming(path.steps)
+    if cut is not None:
+        for place in _renamed(program, path, cut, owner):
+            references.start(place, path.steps[cut + 1 :])
+    else:
+        _start_at_owner(references, owner, path)
+        _start_at_root(references, path)
+        _start_at_named_class(references, row, path)
+        if not references.chain:
+            _start_at_any_attribute(references, path)
+        _trace_back(references)
+    references.spread()
+    return references
+
+
+def find_scope(program: Program, owner: Owner | None) -> Scope | None:
+    """Return the module, class or function that an owner stands for."""
+    if owner is None:
+        return None
+    root = program.scope_of_file(owner.file) or program.module_named(owner.module or owner.name)
+    name = _plain(owner.name)
+    if owner.kind == "module" or name in {"<module>", "__main__"}:
+        return root or _main_module(program, owner.variable)
+    register = program.classes if owner.kind == "class" else program.functions
+    candidates = register.get(name.rpartition(".")[2], [])
+    inside = [c for c in candidates if root is None or c.root is root]
+    by_line = [c for c in inside if owner.line and c.first_line <= owner.line <= _line(c)]
+    by_name = [c for c in inside if c.qualname == name]
+    return next(iter([*by_line, *by_name, *inside]), None)
+
+
+def _start_at_owner(references: References, owner: Owner | None, path: PathPattern) -> None:
+    scope = find_scope(references.program, owner)
+    if scope is None or owner is None or not owner.variable:
+        return
+    steps = _after_variable(path, owner.variable)
+    if scope.kind == "class":
+        references.start(Place("attr", scope, owner.variable), steps)
+    else:
+        home = scope.resolve(owner.variable) or scope
+        references.start(Place("name", home, owner.variable), steps)
+
+
+def _start_at_root(references: References, path: PathPattern) -> None:
+    """Start at the function or module that the path itself begins with."""
+    root, program = path.root, references.program
+    if not path.variable:
+        return
+    scopes: Iterable[Scope | None]
+    if root.endswith("()"):
+        name = _plain(root[:-2])
+        functions = program.functions.get(name.rpartition(".")[2], [])
+        exact = [f for f in functions if f.qualname == name]
+        scopes = exact or [f for f in functions if f.qualname.endswith("." + name)]
+    elif root in {"__main__", ""}:
+        scopes = [] if references.chain else [_main_module(program, path.variable)]
+    else:
+        scopes = [program.module_named(root)]
+    for scope in scopes:
+        if scope is not None and path.variable in scope.bindings:
+            references.start(Place("name", scope, path.variable), path.steps)
+
+
+def _start_at_named_class(references: References, row: CensusRow, path: PathPattern) -> None:
+    """``Trainer.history`` in the row's name says whose attribute the path's step is."""
+    head = row.name.partition("[")[0].split(".")
+    for index, step in enumerate(path.steps):
+        if step.kind != "attr" or step.value not in head[1:]:
+            continue
+        before = head[head.index(step.value, 1) - 1]
+        for cls in references.program.classes.get(before, []):
+            references.start(Place("attr", cls, step.value), path.steps[index + 1 :])
+
+
+def _start_at_any_attribute(references: References, path: PathPattern) -> None:
+    """Last resort: an attribute that only one family of classes binds."""
+    for index, step in enumerate(path.steps):
+        binders = references.types.binders(step.value) if step.kind == "attr" else []
+        if binders and set(binders) <= references.types.family(binders[0]):
+            references.start(Place("attr", binders[0], step.value), path.steps[index + 1 :])
+
+
+def _trace_back(references: References) -> None:
+    """A variable that was assigned from an attribute or argument is an alias of that."""
+    for place, steps in list(references.chain):
+        if place.kind != "name" or place.scope is None or place.name == place.scope.receiver:
+            continue
+        bindings = place.scope.bindings.get(place.name, [])
+        if len(bindings) > 1:
+            continue
+        for binding in bindings:
+            if binding.how == "assign" and isinstance(binding.value, ast.Attribute):
+                owners = references.types.of(binding.value.value, binding.scope) - {FOREIGN}
+                for owner in owners:
+                    references.start(Place("attr", owner, binding.value.attr), steps)
+            elif binding.how == "assign" and isinstance(binding.value, ast.Name):
+                _start_at_name(references, binding.value.id, binding.scope, steps)
+            elif binding.how == "param":
+                _start_at_arguments(references, place, steps)
+
+
+def _start_at_name(references: References, name: str, scope: Scope, steps: Steps) -> None:
+    home = scope.resolve(name)
+    if home is not None and name != home.receiver:
+        references.start(Place("name", home, name), steps)
+
+
+def _start_at_arguments(references: References, place: Place, steps: Steps) -> None:
+    """Start at the variables that callers pass for a parameter."""
+    function = place.scope
+    if function is None or place.name not in function.params:
+        return
+    index = function.params.index(place.name) - bool(function.receiver)
+    for statement in references.program.mentioning(function.name):
+        for call in own_nodes(statement.node):
+            if not isinstance(call, ast.Call):
+                continue
+            if dotted(call.func).rpartition(".")[2] != function.name:
+                continue
+            named = [k.value for k in call.keywords if k.arg == place.name]
+            for value in named or call.args[index : index + 1]:
+                if isinstance(value, ast.Name):
+                    _start_at_name(references, value.id, statement.scope, steps)
+
+
+def _renamed(program: Program, path: PathPattern, cut: int, owner: Owner | None) -> list[Place]:
+    """Return the variables behind a closure cell or a default argument."""
+    step = path.steps[cut]
+    holder = _holder_name(path, cut)
+    if step.kind == "default":
+        functions = [f for f in program.functions.get(holder, []) if step.value in f.params]
+        found = functions or [
+            f for group in program.functions.values() for f in group if step.value in f.params
+        ]
+        return [Place("name", function, step.value) for function in found[:1]]
+    makers = _cell_makers(program, step.value)
+    scope = find_scope(program, owner)
+    exact = [m for m in makers if scope is not None and scope in (m, m.parent, *m.children)]
+    by_name = [m for m in makers if _makes(program, m, holder)]
+    return [Place("name", m, step.value) for m in (by_name or exact or makers)[:1]]
+
+
+def _cell_makers(program: Program, name: str) -> list[Scope]:
+    """Return the functions whose variable ``name`` an inner function uses."""
+    makers = []
+    for statement in program.mentioning(name):
+        home = statement.scope.resolve(name)
+        inner = home is not None and home.kind == "function" and home is not statement.scope
+        if inner and home is not None and home not in makers:
+            makers.append(home)
+    return makers
+
+
+def _makes(program: Program, maker: Scope, holder: str) -> bool:
+    """Whether ``maker`` defines, decorates or returns what is called ``holder``."""
+    if maker.name == holder or any(child.name == holder for child in maker.children):
+        return True
+    decorated = program.functions.get(holder, [])
+    for function in decorated:
+        for decorator in getattr(function.node, "decorator_list", []):
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            name = dotted(called).rpartition(".")[2]
+            if name in {maker.name, getattr(maker.parent, "name", None)}:
+                return True
+    assigned = [s for s in program.mentioning(holder) if isinstance(s.node, ast.Assign)]
+    return any(maker.name in statement.names for statement in assigned)
+
+
+def _holder_name(path: PathPattern, cut: int) -> str:
+    """Return the last name before a step: that of the function which has the cell."""
+    for step in reversed(path.steps[:cut]):
+        if step.kind in {"attr", "cell"}:
+            return step.value
+    if path.variable:
+        return path.variable
+    return _plain(path.root.removesuffix("()")).rpartition(".")[2]
+
+
+def _last_renaming(steps: Steps) -> int | None:
+    positions = [i for i, step in enumerate(steps) if step.kind in {"cell", "default"}]
+    return positions[-1] if positions else None
+
+
+def _after_variable(path: PathPattern, variable: str) -> Steps:
+    if path.variable == variable:
+        return path.steps
+    wanted = Step("attr", variable)
+    return path.steps[path.steps.index(wanted) + 1 :] if wanted in path.steps else ()
+
+
+def _main_module(program: Program, variable: str) -> Scope | None:
+    """Return the module that was most likely run as ``__main__``."""
+    candidates = [root for root in program.modules.values() if variable in root.bindings]
+    candidates.sort(key=lambda root: "__name__" not in _names_read(program, root))
+    return candidates[0] if candidates else None
+
+
+def _names_read(program: Program, root: Scope) -> set[str]:
+    guards = program.mentioning("__name__")
+    return {"__name__"} if any(s.scope is root for s in guards) else set()
+
+
+def _plain(name: str) -> str:
+    return name.replace("<locals>.", "")
+
+
+def _line(scope: Scope) -> int:
+    return getattr(scope.node, "lineno", 0)

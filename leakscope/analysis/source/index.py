@@ -1,0 +1,91 @@
+"""The index of the user's sources: who feeds a container, where it was defined."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from leakscope.analysis.source.anchors import anchor
+from leakscope.analysis.source.definitions import find_definition
+from leakscope.analysis.source.files import SourceFiles
+from leakscope.analysis.source.lines import FeedingLine
+from leakscope.analysis.source.mutations import CALLED, Mutation, find_mutations
+from leakscope.analysis.source.program import Program
+from leakscope.analysis.source.ranking import Heat, rank
+from leakscope.analysis.source.references import References
+from leakscope.analysis.source.suspects import cache_decorator, cached_function, suspect_mutations
+from leakscope.analysis.source.types import Types
+from leakscope.model.census import CensusRow, Owner
+from leakscope.model.report import Excerpt
+
+_MOST_LINES = 8
+
+
+class SourceIndex:
+    """Answers questions about a container from the recorded sources; never reads a file.
+
+    Args:
+        sources: Text of each source file by its path, as recorded.
+        project_root: The folder that shown paths are relative to.
+
+    """
+
+    def __init__(self, sources: dict[str, str], project_root: str = "") -> None:
+        self.files = SourceFiles(sources, project_root)
+        self._found: dict[tuple[str, str, Owner | None], References] = {}
+
+    @cached_property
+    def program(self) -> Program:
+        """The parsed sources."""
+        return Program(self.files)
+
+    @cached_property
+    def types(self) -> Types:
+        """What the sources tell about classes."""
+        return Types(self.program)
+
+    @cached_property
+    def heat(self) -> Heat:
+        """Which functions run repeatedly."""
+        return Heat(self.program)
+
+    def references(self, owner: Owner | None, row: CensusRow) -> References:
+        """Return every expression that refers to the row's container."""
+        key = (row.path, row.name, owner)
+        if key not in self._found:
+            self._found[key] = anchor(self.program, self.types, owner, row)
+        return self._found[key]
+
+    def mutations(self, owner: Owner | None, row: CensusRow, phase: str = "") -> list[Mutation]:
+        """Return the statements behind ``feeding``, best first."""
+        references = self.references(owner, row)
+        found = find_mutations(references, row)
+        if all(mutation.distance >= CALLED for mutation in found):
+            found = suspect_mutations(references, row) or found
+        return rank(found, row, self.heat, phase)[:_MOST_LINES]
+
+    def feeding(self, owner: Owner | None, row: CensusRow, phase: str = "") -> list[FeedingLine]:
+        """Return the lines that put something into the row's container, likeliest first."""
+        return [self._line(mutation) for mutation in self.mutations(owner, row, phase)]
+
+    def _line(self, mutation: Mutation) -> FeedingLine:
+        file, line = mutation.statement.scope.module.file, mutation.statement.line
+        text = self.files.lines(file)[line - 1].strip()
+        return FeedingLine(file=file, line=line, text=text, form=mutation.form)
+
+    def defined_at(self, owner: Owner | None, row: CensusRow) -> str | None:
+        """Return ``file:line`` of the container's first binding, None where it can't be told."""
+        references = self.references(owner, row)
+        cached = cached_function(references, row)
+        decorator = cache_decorator(cached) if cached is not None else None
+        if cached is not None and decorator is not None:
+            return self.location(cached.module.file, decorator.lineno)
+        found = find_definition(references)
+        return self.location(*found) if found else None
+
+    def excerpt(self, file: str, lines: list[int], context: int = 4) -> Excerpt | None:
+        """Return the source around some lines, None where it wasn't recorded."""
+        return self.files.excerpt(file, lines, context)
+
+    def location(self, file: str, line: int) -> str:
+        """Return ``train.py:12`` as a person of the project would write it."""
+        return f"{self.files.relative(self.files.find(file) or file)}:{line}"

@@ -1,0 +1,17 @@
+"""A line of the user's that feeds a container."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class FeedingLine:
+    """The first line of a statement that puts something into a container."""
+
+    file: str
+    line: int
+    text: str
+    """The statement's first line, without its indentation."""
+    form: str
+    """How: ``append``, ``setitem``, ``augmented``, ``assign``, ``put``, ``setattr``, ``call``, …"""

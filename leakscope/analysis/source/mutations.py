@@ -1,0 +1,267 @@
+"""The statements that put something into a container."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from leakscope.analysis.source.path import Steps
+from leakscope.analysis.source.program import COMPREHENSIONS, Scope, Statement, own_nodes
+from leakscope.analysis.source.references import Place, References
+from leakscope.analysis.source.types import dotted
+from leakscope.model.census import CensusRow
+
+FEEDERS = frozenset(
+    {
+        "append", "appendleft", "extend", "extendleft", "insert", "add", "update", "setdefault",
+        "put", "put_nowait", "push", "write", "writelines", "__setitem__", "move_to_end", "send",
+        "register", "addHandler", "add_param_group", "heappush", "insort", "enqueue",
+    }
+)  # fmt: skip
+_FED_ARGUMENT = {
+    "heappush": 0, "heappushpop": 0, "insort": 0, "insort_left": 0, "insort_right": 0,
+    "setattr": 0, "setitem": 0, "save": 1, "dump": 1,
+}  # fmt: skip
+_STORES = {
+    "queue": {"put", "put_nowait"},
+    "_queue": {"put", "put_nowait"},
+    "_buffer": {"put", "put_nowait", "write"},
+    "handlers": {"addHandler"},
+    "buffer": {"emit", "handle", "write"},
+    "param_groups": {"add_param_group"},
+    "state": {"step"},
+    "_callbacks": {"add_done_callback"},
+    "_done_callbacks": {"add_done_callback"},
+    "_hooks": {"register_hook"},
+}
+"""Attributes of library objects, and the methods of their owner that fill them."""
+_PASSIVE = frozenset(
+    {
+        "to", "eval", "train", "parameters", "named_parameters", "zero_grad", "compute", "reset",
+        "item", "keys", "values", "items", "get", "state_dict", "load_state_dict", "join",
+        "format", "clear", "pop", "popleft", "remove", "close", "copy", "cpu", "cuda", "detach",
+        "size", "numel", "backward", "mean", "sum", "modules", "children", "start", "flush",
+    }
+)  # fmt: skip
+
+EXACT = 0.0
+INNER = 0.5
+OUTER = 1.0
+REBOUND = 6.0
+CALLED = 10.0
+SUSPECTED = 20.0
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A statement that feeds the container, or may."""
+
+    statement: Statement
+    node: ast.AST
+    form: str
+    distance: float
+    """0: this very container; more: something in it, something around it, only suspected."""
+    repeated: bool = False
+    """Whether it stands in a comprehension."""
+
+
+def find_mutations(references: References, row: CensusRow) -> list[Mutation]:
+    """Return all candidates, in the order of the program."""
+    seen: dict[int, Statement] = {}
+    for name in references.names:
+        for statement in references.program.mentioning(name):
+            seen[id(statement)] = statement
+    for place in references.places:
+        if place.kind == "return" and place.scope is not None:
+            for statement in references.program.mentioning(place.scope.name):
+                seen[id(statement)] = statement
+    ordered = sorted(seen.values(), key=lambda s: (s.scope.module.file, s.line))
+    finder = _Finder(references, row)
+    return [mutation for statement in ordered for mutation in finder.in_statement(statement)]
+
+
+class _Finder:
+    def __init__(self, references: References, row: CensusRow) -> None:
+        self.references = references
+        self.grows_by_reading = "defaultdict" in row.type
+        self.is_object = row.kind in {"object", "module", "other"}
+
+    def in_statement(self, statement: Statement) -> Iterator[Mutation]:
+        node, scope = statement.node, statement.scope
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                yield from self.assignment(statement, target, node.value)
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            yield from self.assignment(statement, node.target, node.value)
+        elif isinstance(node, ast.AugAssign):
+            yield from self.augmented(statement, node)
+        for part, repeated in _with_repetition(node):
+            found: Iterator[tuple[str, float]] = iter(())
+            if isinstance(part, ast.Call):
+                found = self.call(part, scope)
+            elif isinstance(part, ast.NamedExpr):
+                found = self.rebinding(part.target, part.value, statement)
+            elif self.grows_by_reading and isinstance(part, ast.Subscript):
+                is_read = () in self.references.steps_from(part.value, scope)
+                found = iter([("setitem", EXACT)] if is_read else [])
+            for form, distance in found:
+                yield Mutation(statement, part, form, distance, repeated)
+
+    def assignment(
+        self, statement: Statement, target: ast.expr, value: ast.expr
+    ) -> Iterator[Mutation]:
+        if isinstance(target, ast.Starred):
+            target = target.value
+        if isinstance(target, (ast.Tuple, ast.List)):
+            for part in target.elts:
+                yield from self.assignment(statement, part, value)
+            return
+        scope = statement.scope
+        if isinstance(target, ast.Subscript):
+            for distance in self.distances(target.value, scope):
+                yield Mutation(statement, target, "setitem", distance)
+        elif self.is_object and isinstance(target, ast.Attribute):
+            found = self.references.steps_from(target.value, scope)
+            yield from [Mutation(statement, target, "setattr", EXACT)] * (() in found)
+        for form, distance in self.rebinding(target, value, statement):
+            yield Mutation(statement, target, form, distance, _is_comprehension(value))
+
+    def rebinding(
+        self, target: ast.expr, value: ast.expr, statement: Statement
+    ) -> Iterator[tuple[str, float]]:
+        scope = statement.scope
+        is_alias = () in self.references.steps_from(value, scope)
+        if is_alias or () not in self.references.steps_from(target, scope):
+            return
+        if self.reads_container(value, statement, depth=3):
+            yield "assign", EXACT
+        elif not _is_empty(value):
+            yield "assign", REBOUND
+
+    def reads_container(self, value: ast.expr, statement: Statement, depth: int) -> bool:
+        """Whether the value is made from the container, through other variables too."""
+        scope = statement.scope
+        parts = [node for node in ast.walk(value) if isinstance(node, ast.expr)]
+        if any(() in self.references.steps_from(part, scope) for part in parts):
+            return True
+        if depth == 0:
+            return False
+        names = {part.id for part in parts if isinstance(part, ast.Name)}
+        bindings = [b for name in names for b in scope.bindings.get(name, [])]
+        sources = [b.statement for b in bindings if b.how == "assign" and b.statement]
+        return any(
+            source is not statement
+            and isinstance(source.node, ast.Assign)
+            and self.reads_container(source.node.value, source, depth - 1)
+            for source in sources
+        )
+
+    def augmented(self, statement: Statement, node: ast.AugAssign) -> Iterator[Mutation]:
+        scope, target = statement.scope, node.target
+        for steps in self.references.steps_from(target, scope):
+            if not steps:
+                yield Mutation(statement, target, "augmented", EXACT)
+        if isinstance(target, ast.Subscript):
+            for distance in self.distances(target.value, scope):
+                yield Mutation(statement, target, "setitem", distance)
+
+    def call(self, call: ast.Call, scope: Scope) -> Iterator[tuple[str, float]]:
+        function = call.func
+        if isinstance(function, ast.Attribute):
+            yield from self.method(function, call, scope)
+        elif isinstance(function, ast.Name):
+            home = scope.resolve(function.id)
+            kept = self.references.methods.get(Place("name", home, function.id), ())
+            for method, steps in kept:
+                if not steps and method in FEEDERS:
+                    yield method, EXACT
+            for steps in self.references.steps_from(function, scope):
+                if call.args and (not steps or steps[0].kind == "attr"):
+                    yield "call", CALLED + len(steps)
+        name = dotted(function).rpartition(".")[2]
+        if name in _FED_ARGUMENT and len(call.args) > _FED_ARGUMENT[name]:
+            fed = call.args[_FED_ARGUMENT[name]]
+            if () in self.references.steps_from(fed, scope):
+                yield ("setattr" if name == "setattr" else "call"), EXACT
+
+    def method(
+        self, function: ast.Attribute, call: ast.Call, scope: Scope
+    ) -> Iterator[tuple[str, float]]:
+        name = function.attr
+        if name in FEEDERS and (call.args or call.keywords):
+            for distance in self.distances(function.value, scope):
+                yield name, distance
+        may_feed = bool(call.args or call.keywords) and name not in _PASSIVE
+        for steps in self.references.steps_from(function.value, scope):
+            if self.fills_store(name, steps):
+                yield name, EXACT
+            elif may_feed and (steps[0].kind == "attr" if steps else name not in FEEDERS):
+                yield "call", CALLED + len(steps) + (not _sounds_feeding(name))
+
+    def fills_store(self, method: str, steps: Steps) -> bool:
+        """Whether a library object's method fills the attribute that the path goes on with."""
+        if not steps or steps[0].kind != "attr" or any(not s.is_item for s in steps[1:]):
+            return False
+        store = steps[0].value
+        if "hooks" in store:
+            return method.startswith("register_") and "hook" in method
+        return method in _STORES.get(store, ())
+
+    def distances(self, receiver: ast.expr, scope: Scope) -> Iterator[float]:
+        """Yield how far the receiver of a mutation is from the container, nearest first."""
+        found = self.references.steps_from(receiver, scope)
+        if () in found:
+            yield EXACT
+            return
+        if self.is_inside(receiver, scope):
+            yield INNER
+            return
+        around = [len(steps) for steps in found if all(step.is_item for step in steps[:1])]
+        if around:
+            yield OUTER + min(around)
+
+    def is_inside(self, expr: ast.expr, scope: Scope) -> bool:
+        """Whether the expression goes from the container to something in it."""
+        while True:
+            if isinstance(expr, (ast.Subscript, ast.Attribute)):
+                expr = expr.value
+            elif isinstance(expr, ast.Call):
+                expr = expr.func
+            else:
+                return False
+            if () in self.references.steps_from(expr, scope):
+                return True
+
+
+def _sounds_feeding(method: str) -> bool:
+    stem = method.lower()
+    return any(word in stem for word in ("add", "log", "update", "append", "push", "record", "put"))
+
+
+def _with_repetition(node: ast.AST, inside: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+    """Yield a statement's own nodes, and whether each stands in a comprehension."""
+    yield node, inside
+    inside = inside or isinstance(node, COMPREHENSIONS)
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
+            yield from _with_repetition(child, inside)
+
+
+def _is_comprehension(value: ast.expr) -> bool:
+    return any(isinstance(node, COMPREHENSIONS) for node in own_nodes(value))
+
+
+def _is_empty(value: ast.expr) -> bool:
+    """Whether a value is a beginning rather than a content: ``[]``, ``0``, ``None``, ``dict()``."""
+    if isinstance(value, ast.Constant):
+        return True
+    if isinstance(value, (ast.List, ast.Tuple, ast.Set)):
+        return not value.elts
+    if isinstance(value, ast.Dict):
+        return all(_is_empty(item) for item in value.values)
+    if isinstance(value, ast.Call):
+        name = dotted(value.func).rpartition(".")[2]
+        empty_makers = {"list", "dict", "set", "deque", "OrderedDict", "Counter", "Queue"}
+        return name in empty_makers or name in {"defaultdict", "field", "SimpleQueue"}
+    return False

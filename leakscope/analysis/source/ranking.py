@@ -1,0 +1,143 @@
+"""Which of the candidate statements feed the container most likely.
+
+Evidence, strongest first: that the statement changes this very container, that an allocation of
+its contents was seen there, that it is run again and again, that it lies in the right phase.
+Statements that run once while others are repeated initialise and don't feed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from leakscope.analysis.source.mutations import CALLED, Mutation
+from leakscope.analysis.source.program import COMPREHENSIONS, Program, Scope, Statement, own_nodes
+from leakscope.analysis.source.types import dotted
+from leakscope.model.census import CensusRow
+
+_CALLBACK = re.compile(r"(^|_)(step|hook|callback|forward|collate|wrapper)$|^(on_|__call__|__get)")
+_PHASE_WORDS = {
+    "validation": re.compile(r"val|eval|test"),
+    "test": re.compile(r"test|eval"),
+    "train": re.compile(r"train|fit"),
+}
+
+
+class Heat:
+    """Which functions run again and again, judged by where they are called."""
+
+    def __init__(self, program: Program) -> None:
+        self._called: dict[str, list[tuple[Statement, bool]]] = {}
+        for statement in program.statements:
+            repeated = bool(statement.loops) or any(
+                isinstance(node, COMPREHENSIONS) for node in own_nodes(statement.node)
+            )
+            for node in own_nodes(statement.node):
+                if isinstance(node, ast.Call):
+                    name = dotted(node.func).rpartition(".")[2] or _last_name(node.func)
+                    self._called.setdefault(name, []).append((statement, repeated))
+        self._known: dict[Scope, bool] = {}
+
+    def of(self, statement: Statement) -> bool:
+        """Whether the statement is run more than once."""
+        return bool(statement.loops) or self.of_scope(statement.scope)
+
+    def of_scope(self, scope: Scope) -> bool:
+        """Whether a function is run more than once; one that only a library calls is."""
+        if scope.kind == "module":
+            return False
+        if scope.kind == "class":
+            return self.of_scope(scope.parent) if scope.parent else False
+        if scope not in self._known:
+            self._known[scope] = False
+            self._known[scope] = self._is_hot(scope)
+        return self._known[scope]
+
+    def _is_hot(self, scope: Scope) -> bool:
+        if _CALLBACK.search(scope.name):
+            return True
+        name = scope.parent.name if scope.name == "__init__" and scope.parent else scope.name
+        calls = self._called.get(name, [])
+        if not calls:
+            return scope.name not in {"__init__", "main", "setup", "__post_init__"}
+        return any(repeated or self.of(statement) for statement, repeated in calls)
+
+
+def rank(mutations: list[Mutation], row: CensusRow, heat: Heat, phase: str = "") -> list[Mutation]:
+    """Return the best tier of candidates, best first, one per statement."""
+    if not mutations:
+        return []
+    tier = _tier(min(m.distance for m in mutations))
+    best = [m for m in mutations if _tier(m.distance) == tier]
+    hot = [m for m in best if m.repeated or heat.of(m.statement)]
+    candidates = _one_per_statement(hot or best)
+    return sorted(candidates, key=lambda m: _weakness(m, row, heat, phase))
+
+
+def _tier(distance: float) -> float:
+    """Return the class of evidence: exact, inside, around by level, rebound, only called."""
+    return distance if distance < CALLED else CALLED
+
+
+def _weakness(
+    mutation: Mutation, row: CensusRow, heat: Heat, phase: str
+) -> tuple[int, bool, bool, float, bool, str, int]:
+    statement = mutation.statement
+    return (
+        -_witnessed(mutation, row),
+        not (mutation.repeated or heat.of(statement)),
+        not _in_phase(statement, phase),
+        mutation.distance,
+        not (statement.loops or mutation.repeated),
+        statement.scope.module.file,
+        statement.line,
+    )
+
+
+def _witnessed(mutation: Mutation, row: CensusRow) -> int:
+    """Return 2 where an allocation was seen on the statement's lines, 1 in its function."""
+    statement = mutation.statement
+    file = statement.scope.module.file
+    best = 0
+    for site in row.allocated_at:
+        if _same_file(site.file, file):
+            if statement.line <= site.line <= statement.end_line:
+                return 2
+            if _spans(statement.scope, site.line):
+                best = 1
+    return best
+
+
+def _same_file(left: str, right: str) -> bool:
+    left, right = left.removeprefix("./"), right.removeprefix("./")
+    return left == right or left.endswith("/" + right) or right.endswith("/" + left)
+
+
+def _spans(scope: Scope, line: int) -> bool:
+    if isinstance(scope.node, ast.Module):
+        return False
+    return scope.first_line <= line <= (scope.node.end_lineno or line)
+
+
+def _in_phase(statement: Statement, phase: str) -> bool:
+    words = _PHASE_WORDS.get(phase.partition(":")[0])
+    if words is None:
+        return False
+    text = statement.scope.qualname.lower()
+    for loop in statement.loops:
+        if isinstance(loop, (ast.For, ast.AsyncFor)):
+            text += " " + ast.unparse(loop.iter).lower()
+    return bool(words.search(text))
+
+
+def _one_per_statement(mutations: list[Mutation]) -> list[Mutation]:
+    best: dict[tuple[str, int], Mutation] = {}
+    for mutation in mutations:
+        key = (mutation.statement.scope.module.file, mutation.statement.line)
+        if key not in best or mutation.distance < best[key].distance:
+            best[key] = mutation
+    return list(best.values())
+
+
+def _last_name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else ""

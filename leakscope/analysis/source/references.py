@@ -1,0 +1,363 @@
+"""Which expressions of a program refer to one container, and what is still between.
+
+A *place* is a variable, an attribute of a class, a bound method kept in a variable, or what a
+function returns. For each place the *remaining steps* say how to go on from its value to the
+container: ``self.history`` is one ``['val']`` short of ``Trainer.history['val']``. Places spread
+along assignments, loops, arguments and returns until nothing new is found.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from leakscope.analysis.source.path import Step, Steps
+from leakscope.analysis.source.program import Program, Scope, Statement, own_nodes
+from leakscope.analysis.source.types import FOREIGN, Types
+
+_MAX_LEVEL = 6
+_ITEM_GETTERS = frozenset({"setdefault", "get", "pop", "__getitem__", "popleft", "popitem"})
+_WRAPPERS = frozenset({"iter", "reversed", "sorted", "list", "tuple", "tqdm", "next", "enumerate"})
+_STARTERS = frozenset({"Thread", "Process", "submit", "partial", "apply_async", "Timer"})
+
+
+@dataclass(frozen=True)
+class Place:
+    """``name`` in a scope, ``attr`` of a class (None: of any), ``return`` of a function."""
+
+    kind: str
+    scope: Scope | None
+    name: str
+
+
+class References:
+    """All places from which one container can be reached."""
+
+    def __init__(self, program: Program, types: Types) -> None:
+        self.program = program
+        self.types = types
+        self.places: dict[Place, set[Steps]] = {}
+        self.methods: dict[Place, set[tuple[str, Steps]]] = {}
+        """Variables that hold a bound method: its name, and the steps left from its object."""
+        self.chain: list[tuple[Place, Steps]] = []
+        """The places on the path itself, in the order of its steps; the others are aliases."""
+        self._pending: list[tuple[Place, int]] = []
+
+    @property
+    def names(self) -> set[str]:
+        """The identifiers under which the container may be met."""
+        return {place.name for place in (*self.places, *self.methods)}
+
+    def start(self, place: Place, steps: Steps) -> None:
+        """Declare that the container is ``steps`` away from ``place``."""
+        self.add(place, steps, level=0, on_path=True)
+
+    def add(self, place: Place, steps: Steps, *, level: int, on_path: bool = False) -> None:
+        """Record a place, and the attribute of its class that the next step leads to."""
+        known = self.places.setdefault(place, set())
+        if steps in known or level > _MAX_LEVEL or len(known) > 12:
+            return
+        known.add(steps)
+        if on_path:
+            self.chain.append((place, steps))
+        self._pending.append((place, level))
+        if steps and steps[0].kind == "attr":
+            for owner in self._owners(place, steps[0].value):
+                attribute = Place("attr", owner, steps[0].value)
+                self.add(attribute, steps[1:], level=level, on_path=on_path)
+
+    def _owners(self, place: Place, attribute: str) -> list[Scope]:
+        """Return the classes of the place's value that may carry the attribute."""
+        owners = self.classes_of(place)
+        known = [owner for owner in owners if owner is not FOREIGN]
+        if known:
+            return known
+        if owners:
+            return []
+        binders = self.types.binders(attribute)
+        if binders and set(binders) <= self.types.family(binders[0]):
+            return binders[:1]
+        return []
+
+    def classes_of(self, place: Place) -> frozenset[Scope]:
+        """Return the classes of the value at a place."""
+        if place.scope is None or place.kind == "return":
+            return frozenset()
+        if place.kind == "name":
+            if place.name == place.scope.receiver and place.scope.parent:
+                return frozenset({place.scope.parent})
+            return self.types.of(ast.Name(id=place.name), place.scope)
+        found: frozenset[Scope] = frozenset()
+        for cls in self.types.family(place.scope):
+            bindings = cls.attributes.get(place.name, []) + cls.bindings.get(place.name, [])
+            found |= self.types.of_bindings(bindings)
+        return found
+
+    def spread(self) -> None:
+        """Follow the places through the program until no new one turns up."""
+        seen: set[tuple[Place, int]] = set()
+        while self._pending:
+            place, level = self._pending.pop()
+            if (place, len(self.places.get(place, ()))) in seen:
+                continue
+            seen.add((place, len(self.places.get(place, ()))))
+            name = place.scope.name if place.kind == "return" and place.scope else place.name
+            for statement in self.program.mentioning(name):
+                _Follower(self, statement, level).follow()
+
+    def steps_from(self, expr: ast.expr | None, scope: Scope) -> set[Steps]:
+        """Return the steps left from the expression's value; empty if it leads nowhere."""
+        if isinstance(expr, ast.Name):
+            return self._from_name(expr.id, scope)
+        if isinstance(expr, ast.Attribute):
+            return self._from_attribute(expr, scope)
+        if isinstance(expr, ast.Subscript):
+            return _after_item(self.steps_from(expr.value, scope), _constant(expr.slice))
+        if isinstance(expr, ast.Call):
+            return self._from_call(expr, scope)
+        if isinstance(expr, (ast.NamedExpr, ast.Await, ast.Starred)):
+            return self.steps_from(expr.value, scope)
+        if isinstance(expr, ast.IfExp):
+            return self.steps_from(expr.body, scope) | self.steps_from(expr.orelse, scope)
+        if isinstance(expr, ast.BoolOp):
+            return set().union(*(self.steps_from(value, scope) for value in expr.values))
+        return set()
+
+    def _from_name(self, name: str, scope: Scope) -> set[Steps]:
+        home = scope.resolve(name)
+        if home is None:
+            return set()
+        found = set(self.places.get(Place("name", home, name), ()))
+        if home.kind == "class":
+            for owner in self._attribute_owners(name):
+                if owner is None or home in self.types.family(owner):
+                    found |= self.places[Place("attr", owner, name)]
+        if name in home.module.imports:
+            module, attribute = home.module.imports[name]
+            source = self.program.module_named(module, importer=home.root) if attribute else None
+            if source is not None and source is not home:
+                found |= self._from_name(attribute, source)
+        return found
+
+    def _attribute_owners(self, name: str) -> list[Scope | None]:
+        return [p.scope for p in self.places if p.kind == "attr" and p.name == name]
+
+    def _from_attribute(self, expr: ast.Attribute, scope: Scope) -> set[Steps]:
+        found = _after_attribute(self.steps_from(expr.value, scope), expr.attr)
+        owners = self._attribute_owners(expr.attr)
+        if owners:
+            receivers = self.types.of(expr.value, scope)
+            for owner in owners:
+                if self._may_be(receivers, owner, expr.attr):
+                    found |= self.places[Place("attr", owner, expr.attr)]
+        module = self.types.module_of(expr.value, scope)
+        return found | self._from_name(expr.attr, module) if module else found
+
+    def _may_be(self, receivers: frozenset[Scope], owner: Scope | None, attribute: str) -> bool:
+        """Whether an object of one of these classes may be the one whose attribute is meant."""
+        if owner is None:
+            return True
+        family = self.types.family(owner)
+        if receivers:
+            return not family.isdisjoint(receivers)
+        return set(self.types.binders(attribute)) <= family
+
+    def _from_call(self, expr: ast.Call, scope: Scope) -> set[Steps]:
+        function = expr.func
+        found: set[Steps] = set()
+        if isinstance(function, ast.Attribute) and function.attr in _ITEM_GETTERS:
+            key = _constant(expr.args[0]) if expr.args else None
+            found |= _after_item(self.steps_from(function.value, scope), key)
+        if isinstance(function, ast.Name) and function.id == "getattr" and len(expr.args) > 1:
+            name = expr.args[1]
+            if isinstance(name, ast.Constant):
+                read = ast.Attribute(value=expr.args[0], attr=str(name.value))
+                found |= self._from_attribute(read, scope)
+        returns = [place for place in self.places if place.kind == "return"]
+        if returns and _name_of(function) in {p.scope.name for p in returns if p.scope}:
+            for called in self.types.called_functions(function, scope):
+                found |= self.places.get(Place("return", called, ""), set())
+        return found
+
+    def items_of(self, expr: ast.expr, scope: Scope) -> tuple[set[Steps], bool]:
+        """Return the steps left from what a loop over ``expr`` yields, and whether in pairs."""
+        method = expr.func if isinstance(expr, ast.Call) else None
+        if isinstance(method, ast.Attribute) and method.attr in {"values", "items"}:
+            inner = self.steps_from(method.value, scope)
+            return _after_item(inner, None), method.attr == "items"
+        if isinstance(expr, ast.Call) and _name_of(expr.func) in _WRAPPERS and expr.args:
+            steps, paired = self.items_of(expr.args[0], scope)
+            return steps, paired or _name_of(expr.func) == "enumerate"
+        return _after_item(self.steps_from(expr, scope), None), False
+
+
+class _Follower:
+    """Follows what one statement hands on."""
+
+    def __init__(self, references: References, statement: Statement, level: int) -> None:
+        self.references = references
+        self.scope = statement.scope
+        self.node = statement.node
+        self.level = level
+
+    def follow(self) -> None:
+        node = self.node
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                self.assigned(target, node.value)
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            self.looped(node.target, node.iter)
+        elif isinstance(node, ast.Return):
+            for steps in self.references.steps_from(node.value, self.scope):
+                self.references.add(Place("return", self.scope, ""), steps, level=self.level)
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            for item in node.items:
+                if item.optional_vars is not None:
+                    self.assigned(item.optional_vars, item.context_expr)
+        elif isinstance(node, ast.ImportFrom):
+            self.imported(node)
+        self.expressions()
+
+    def expressions(self) -> None:
+        for node in own_nodes(self.node):
+            if isinstance(node, ast.NamedExpr):
+                self.assigned(node.target, node.value)
+            elif isinstance(node, ast.comprehension):
+                self.looped(node.target, node.iter)
+            elif isinstance(node, ast.Call):
+                self.passed(node)
+
+    def assigned(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Tuple):
+            if isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts):
+                for part, element in zip(target.elts, value.elts, strict=True):
+                    self.assigned(part, element)
+            return
+        if isinstance(target, ast.Name) and isinstance(value, ast.Attribute):
+            self.method_kept(target.id, value)
+        self.bind(target, self.references.steps_from(value, self.scope))
+
+    def imported(self, node: ast.ImportFrom) -> None:
+        for alias in node.names:
+            local = alias.asname or alias.name
+            self.bind(
+                ast.Name(id=local), self.references.steps_from(ast.Name(id=local), self.scope)
+            )
+
+    def method_kept(self, name: str, value: ast.Attribute) -> None:
+        found = {(value.attr, s) for s in self.references.steps_from(value.value, self.scope)}
+        place = Place("name", self.scope.home(name), name)
+        known = self.references.methods.setdefault(place, set()) if found else set()
+        if not found <= known:
+            known |= found
+            self.references._pending.append((place, self.level))
+
+    def bind(self, target: ast.expr, found: set[Steps]) -> None:
+        for steps in found:
+            if isinstance(target, ast.Name):
+                place = Place("name", self.scope.home(target.id), target.id)
+                self.references.add(place, steps, level=self.level)
+            elif isinstance(target, ast.Attribute):
+                for owner in self.references.types.of(target.value, self.scope) - {FOREIGN}:
+                    place = Place("attr", owner, target.attr)
+                    self.references.add(place, steps, level=self.level)
+
+    def looped(self, target: ast.expr, iterated: ast.expr) -> None:
+        if isinstance(iterated, ast.Call) and _name_of(iterated.func) == "zip":
+            if isinstance(target, ast.Tuple) and len(target.elts) == len(iterated.args):
+                for part, source in zip(target.elts, iterated.args, strict=True):
+                    self.looped(part, source)
+            return
+        steps, paired = self.references.items_of(iterated, self.scope)
+        if paired and isinstance(target, ast.Tuple) and len(target.elts) == 2:
+            target = target.elts[1]
+        self.bind(target, steps)
+
+    def passed(self, call: ast.Call) -> None:
+        given = [*call.args, *(k.value for k in call.keywords)]
+        if not any(self.references.steps_from(value, self.scope) for value in given):
+            self.started(call)
+            return
+        types = self.references.types
+        for function in types.called_functions(call.func, self.scope):
+            self.into(function, call.args, call.keywords, call.func)
+        for cls in types.of(call, self.scope) - {FOREIGN}:
+            if cls.name == _name_of(call.func):
+                for member in types.ancestors(cls):
+                    self.constructed(member, call)
+
+    def constructed(self, cls: Scope, call: ast.Call) -> None:
+        makers = [c for c in cls.children if c.name == "__init__"]
+        for maker in makers:
+            self.into(maker, call.args, call.keywords, call.func)
+        if not makers and call.args:
+            fields = [n for n, b in cls.bindings.items() if b[0].annotation is not None]
+            for name, value in [
+                *zip(fields, call.args, strict=False),
+                *((k.arg, k.value) for k in call.keywords if k.arg in fields),
+            ]:
+                for steps in self.references.steps_from(value, self.scope):
+                    self.references.add(Place("attr", cls, str(name)), steps, level=self.level + 1)
+
+    def started(self, call: ast.Call) -> None:
+        """``Thread(target=f, args=(out,))``, ``submit(f, out)``: the arguments arrive in ``f``."""
+        if _name_of(call.func) not in _STARTERS:
+            return
+        keywords = {k.arg: k.value for k in call.keywords}
+        target = keywords.get("target", call.args[0] if call.args else None)
+        packed = keywords.get("args")
+        arguments = packed.elts if isinstance(packed, ast.Tuple) else call.args[1:]
+        if target is not None:
+            for function in self.references.types.called_functions(target, self.scope):
+                self.into(function, arguments, [], target)
+
+    def into(
+        self,
+        function: Scope,
+        arguments: list[ast.expr],
+        keywords: list[ast.keyword],
+        written: ast.expr,
+    ) -> None:
+        is_method = bool(function.receiver)
+        if isinstance(written, ast.Attribute) and isinstance(written.value, ast.Name):
+            is_method = is_method and written.value.id != getattr(function.parent, "name", "")
+        params = function.params[1:] if is_method else function.params
+        pairs = [*zip(params, arguments, strict=False)]
+        pairs += [(k.arg, k.value) for k in keywords if k.arg in function.params]
+        for name, value in pairs:
+            for steps in self.references.steps_from(value, self.scope):
+                place = Place("name", function, name)
+                self.references.add(place, steps, level=self.level + 1)
+
+
+def _after_attribute(found: set[Steps], attribute: str) -> set[Steps]:
+    wanted = Step("attr", attribute)
+    return {steps[1:] for steps in found if steps and steps[0] == wanted}
+
+
+def _after_item(found: set[Steps], key: str | None) -> set[Steps]:
+    """Return what is left after an item is taken; ``key`` None may be any."""
+    after = set()
+    for steps in found:
+        if steps and steps[0].is_item:
+            fixed = steps[0].kind != "any" and key is not None
+            if not fixed or _same_key(steps[0].value, key or ""):
+                after.add(steps[1:])
+    return after
+
+
+def _same_key(left: str, right: str) -> bool:
+    return left.strip("'\"") == right.strip("'\"")
+
+
+def _constant(expr: ast.expr) -> str | None:
+    if isinstance(expr, ast.Constant):
+        return repr(expr.value)
+    return None
+
+
+def _name_of(function: ast.expr) -> str:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""

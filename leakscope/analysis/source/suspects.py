@@ -1,0 +1,92 @@
+"""Feeding lines for what a library keeps behind the user's back.
+
+Open figures hang on pyplot, hooks on modules, handlers on loggers, cached results on the decorated
+function: no name of the user's leads there, but the calls that feed them are recognisable.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+
+from leakscope.analysis.source.mutations import EXACT, SUSPECTED, Mutation
+from leakscope.analysis.source.path import parse_path
+from leakscope.analysis.source.program import Program, Scope, own_nodes
+from leakscope.analysis.source.references import References
+from leakscope.analysis.source.types import dotted
+from leakscope.model.census import CensusRow
+
+_CACHES = frozenset({"lru_cache", "cache", "memoize", "cached"})
+_FIGURE_MAKERS = frozenset({"figure", "subplots", "subplot_mosaic"})
+
+
+def suspect_mutations(references: References, row: CensusRow) -> list[Mutation]:
+    """Return the calls known to feed this kind of object; empty for kinds without any."""
+    program = references.program
+    cached = cached_function(references, row)
+    if cached is not None:
+        return list(_calls(program, lambda call: _calls_function(call, cached), EXACT))
+    if row.kind == "figure" or "Gcf" in row.path:
+        return list(_calls(program, _makes_figure, SUSPECTED))
+    if "hooks" in row.path or "Hook" in row.type or "RemovableHandle" in row.type:
+        return list(_calls(program, _registers_hook, SUSPECTED))
+    if "handlers" in row.path or row.type.endswith("Handler"):
+        return list(_calls(program, _named({"addHandler"}), SUSPECTED))
+    if "param_groups" in row.path or row.kind == "optimizer":
+        return list(_calls(program, _named({"add_param_group"}), SUSPECTED))
+    return []
+
+
+def cached_function(references: References, row: CensusRow) -> Scope | None:
+    """Return the function whose results ``functools`` keeps in this row."""
+    names = [place.name for place, _ in references.chain]
+    path = parse_path(row.path)
+    names += [step.value for step in reversed(path.steps) if step.kind == "attr"]
+    for name in [*names, path.variable]:
+        for function in references.program.functions.get(name, []):
+            if cache_decorator(function) is not None:
+                return function
+    return None
+
+
+def cache_decorator(function: Scope) -> ast.expr | None:
+    """Return the decorator that makes a function keep its results."""
+    for decorator in getattr(function.node, "decorator_list", []):
+        made_by = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if dotted(made_by).rpartition(".")[2] in _CACHES:
+            return decorator if isinstance(decorator, ast.expr) else None
+    return None
+
+
+def _calls(
+    program: Program, matches: Callable[[ast.Call], bool], distance: float
+) -> Iterator[Mutation]:
+    for statement in program.statements:
+        for node in own_nodes(statement.node):
+            if isinstance(node, ast.Call) and matches(node):
+                form = "register" if _registers_hook(node) else "call"
+                yield Mutation(statement, node, form, distance)
+
+
+def _calls_function(call: ast.Call, function: Scope) -> bool:
+    if isinstance(call.func, ast.Attribute):
+        is_method = function.parent is not None and function.parent.kind == "class"
+        return call.func.attr == function.name and (is_method or bool(dotted(call.func)))
+    return isinstance(call.func, ast.Name) and call.func.id == function.name
+
+
+def _makes_figure(call: ast.Call) -> bool:
+    head, _, name = dotted(call.func).rpartition(".")
+    return name in _FIGURE_MAKERS and not head.startswith("self")
+
+
+def _registers_hook(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    return name.startswith("register_") and "hook" in name
+
+
+def _named(names: set[str]) -> Callable[[ast.Call], bool]:
+    def matches(call: ast.Call) -> bool:
+        return isinstance(call.func, ast.Attribute) and call.func.attr in names
+
+    return matches

@@ -1,0 +1,249 @@
+"""What class an expression's value is of, as far as the sources tell."""
+
+from __future__ import annotations
+
+import ast
+
+from leakscope.analysis.source.program import Binding, Module, Program, Scope, descendants
+
+Classes = frozenset[Scope]
+
+FOREIGN = Scope("class", "", "", ast.Module(body=[], type_ignores=[]), Module("", ()))
+"""Stands for every class that the sources don't define: a literal's, a library's."""
+
+UNKNOWN: Classes = frozenset()
+_MAX_DEPTH = 6
+
+
+class Types:
+    """Infers classes by following assignments, annotations, calls and returns."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._families: dict[Scope, Classes] = {}
+        self._ancestors: dict[Scope, Classes] = {}
+
+    def family(self, owner: Scope) -> Classes:
+        """Return the classes whose methods may see an attribute of ``owner``'s instances."""
+        if owner not in self._families:
+            heirs = {owner}
+            for group in self._program.classes.values():
+                heirs.update(cls for cls in group if owner in self.ancestors(cls))
+            members = set(heirs)
+            for heir in heirs:
+                members |= self.ancestors(heir)
+            self._families[owner] = frozenset(members)
+        return self._families[owner]
+
+    def ancestors(self, owner: Scope) -> Classes:
+        """Return the class and its base classes among the sources."""
+        if owner not in self._ancestors:
+            self._ancestors[owner] = frozenset({owner})
+            found = {owner}
+            for base in getattr(owner.node, "bases", []):
+                for cls in self._named_classes(base, owner.parent or owner):
+                    found |= self.ancestors(cls)
+            self._ancestors[owner] = frozenset(found)
+        return self._ancestors[owner]
+
+    def binders(self, attribute: str) -> list[Scope]:
+        """Return the classes that bind ``attribute`` in their body or on ``self``."""
+        return [
+            cls
+            for group in self._program.classes.values()
+            for cls in group
+            if attribute in cls.attributes or attribute in cls.bindings
+        ]
+
+    def of(self, expr: ast.expr | None, scope: Scope, depth: int = 0) -> Classes:
+        """Return the possible classes of the value, or of the class that it is; empty: unknown."""
+        if expr is None or depth > _MAX_DEPTH:
+            return UNKNOWN
+        if isinstance(expr, ast.Name):
+            return self._of_name(expr.id, scope, depth)
+        if isinstance(expr, ast.Attribute):
+            return self._of_attribute(expr, scope, depth)
+        if isinstance(expr, ast.Call):
+            return self._of_call(expr, scope, depth)
+        if isinstance(expr, ast.IfExp):
+            return self.of(expr.body, scope, depth) | self.of(expr.orelse, scope, depth)
+        if isinstance(expr, ast.BoolOp):
+            parts = [self.of(value, scope, depth) for value in expr.values]
+            return frozenset().union(*parts)
+        if isinstance(expr, (ast.NamedExpr, ast.Await)):
+            return self.of(expr.value, scope, depth)
+        if isinstance(expr, (ast.Constant, ast.List, ast.Dict, ast.Set, ast.Tuple, ast.ListComp)):
+            return UNKNOWN if _is_none(expr) else frozenset({FOREIGN})
+        return UNKNOWN
+
+    def of_bindings(self, bindings: list[Binding], depth: int = 0) -> Classes:
+        """Return the classes that a name's or attribute's bindings give it."""
+        found: Classes = UNKNOWN
+        for binding in bindings:
+            if binding.how == "for":
+                continue
+            annotated = self._annotated(binding.annotation, binding.scope)
+            found |= annotated or self.of(binding.value, binding.scope, depth + 1)
+        return found
+
+    def _of_name(self, name: str, scope: Scope, depth: int) -> Classes:
+        home = scope.resolve(name)
+        if home is None:
+            return UNKNOWN
+        owner = home.parent
+        if home.receiver == name and owner is not None:
+            return frozenset({owner})
+        named = self._named_classes(ast.Name(id=name), scope)
+        if named:
+            return named
+        if home.kind == "module" and name in home.module.imports:
+            return UNKNOWN if self.imported_scope(name, home) else frozenset({FOREIGN})
+        return self.of_bindings(home.bindings[name], depth)
+
+    def _of_attribute(self, expr: ast.Attribute, scope: Scope, depth: int) -> Classes:
+        named = self._named_classes(expr, scope)
+        if named:
+            return named
+        owners = self.of(expr.value, scope, depth + 1)
+        if expr.attr == "__class__":
+            return owners
+        found: Classes = UNKNOWN
+        for owner in owners:
+            for cls in self.family(owner):
+                bindings = [*cls.attributes.get(expr.attr, []), *cls.bindings.get(expr.attr, [])]
+                found |= self.of_bindings(bindings, depth + 1)
+        return found
+
+    def _of_call(self, expr: ast.Call, scope: Scope, depth: int) -> Classes:
+        function = expr.func
+        if isinstance(function, ast.Name) and function.id == "type" and expr.args:
+            return self.of(expr.args[0], scope, depth + 1)
+        if isinstance(function, ast.Name) and function.id == "super":
+            owner = scope.enclosing_class()
+            return frozenset({owner}) if owner else UNKNOWN
+        named = self._named_classes(function, scope)
+        if named:
+            return named
+        called = self.called_functions(function, scope)
+        if called:
+            return self._returned(called, depth)
+        home = scope.resolve(function.id) if isinstance(function, ast.Name) else None
+        is_builtin = isinstance(function, ast.Name) and home is None
+        is_library = isinstance(function, ast.Attribute) and FOREIGN in self.of(
+            function.value, scope, depth + 1
+        )
+        is_imported = home is not None and FOREIGN in self.of(function, scope, depth + 1)
+        return frozenset({FOREIGN}) if is_builtin or is_library or is_imported else UNKNOWN
+
+    def _returned(self, functions: list[Scope], depth: int) -> Classes:
+        found: Classes = UNKNOWN
+        for function in functions:
+            annotation = getattr(function.node, "returns", None)
+            found |= self._annotated(annotation, function)
+            for node in ast.walk(function.node):
+                if isinstance(node, ast.Return) and not found:
+                    found |= self.of(node.value, function, depth + 2)
+        return found
+
+    def called_functions(self, function: ast.expr, scope: Scope) -> list[Scope]:
+        """Return the functions of the sources that a call of ``function`` may run."""
+        if isinstance(function, ast.Name):
+            return self._functions_named(function.id, scope)
+        if not isinstance(function, ast.Attribute):
+            return []
+        module = self.module_of(function.value, scope)
+        if module is not None:
+            return [c for c in module.children if c.name == function.attr and c.kind == "function"]
+        owners = self.of(function.value, scope, 1)
+        methods = [
+            method
+            for method in self._program.functions.get(function.attr, [])
+            if method.parent is not None and method.parent.kind == "class"
+        ]
+        if owners:
+            families = frozenset().union(*(self.family(owner) for owner in owners))
+            return [method for method in methods if method.parent in families]
+        return methods if len(methods) == 1 else []
+
+    def _functions_named(self, name: str, scope: Scope) -> list[Scope]:
+        home = scope.resolve(name)
+        if home is None:
+            return []
+        found = [c for c in home.children if c.name == name and c.kind == "function"]
+        if found:
+            return found
+        source = self.imported_scope(name, home)
+        return [source] if source is not None and source.kind == "function" else []
+
+    def module_of(self, expr: ast.expr, scope: Scope) -> Scope | None:
+        """Return the module of the sources that an expression names, if it does."""
+        text = dotted(expr)
+        head, _, rest = text.partition(".")
+        home = scope.resolve(head) if head else None
+        if home is None or head not in home.module.imports:
+            return None
+        module, attribute = home.module.imports[head]
+        name = ".".join(part for part in (module, attribute, rest) if part)
+        return self._program.module_named(name, importer=home.root)
+
+    def imported_scope(self, name: str, home: Scope) -> Scope | None:
+        """Return the module, class or function of the sources that ``name`` was imported as."""
+        module, attribute = home.module.imports.get(name, ("", ""))
+        source = self._program.module_named(module, importer=home.root)
+        if not attribute:
+            return source
+        if source is None:
+            return self._program.module_named(f"{module}.{attribute}", importer=home.root)
+        for scope in source.children:
+            if scope.name == attribute:
+                return scope
+        if attribute in source.module.imports and source is not home.root:
+            return self.imported_scope(attribute, source)
+        return source if attribute in source.bindings else None
+
+    def _annotated(self, annotation: ast.expr | None, scope: Scope) -> Classes:
+        """Return the classes of the sources that an annotation mentions."""
+        if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+            try:
+                annotation = ast.parse(annotation.value, mode="eval").body
+            except SyntaxError:
+                return UNKNOWN
+        if isinstance(annotation, ast.BinOp):
+            sides = (annotation.left, annotation.right)
+            return self._annotated(sides[0], scope) | self._annotated(sides[1], scope)
+        if isinstance(annotation, ast.Subscript) and dotted(annotation.value).endswith("Optional"):
+            return self._annotated(annotation.slice, scope)
+        return self._named_classes(annotation, scope)
+
+    def _named_classes(self, expr: ast.expr | None, scope: Scope) -> Classes:
+        """Return the classes that a name or dotted name stands for."""
+        text = dotted(expr) if expr is not None else ""
+        name = text.rpartition(".")[2]
+        candidates = self._program.classes.get(name, [])
+        if not candidates or text.startswith("self."):
+            return UNKNOWN
+        home = scope.resolve(text.partition(".")[0])
+        if home is None:
+            return frozenset(candidates[:1]) if "." in text else UNKNOWN
+        local = [c for c in candidates if c.parent is home]
+        if local:
+            return frozenset(local)
+        imported = self.imported_scope(text.partition(".")[0], home)
+        if imported is None:
+            return UNKNOWN
+        inside = [c for c in candidates if c is imported or c in set(descendants(imported))]
+        return frozenset(inside)
+
+
+def dotted(expr: ast.expr | None) -> str:
+    """Return ``a.b.c`` for a plain chain of names, else an empty text."""
+    if isinstance(expr, ast.Name):
+        return expr.id
+    if isinstance(expr, ast.Attribute):
+        head = dotted(expr.value)
+        return f"{head}.{expr.attr}" if head else ""
+    return ""
+
+
+def _is_none(expr: ast.expr) -> bool:
+    return isinstance(expr, ast.Constant) and expr.value is None

@@ -1,0 +1,1126 @@
+"""Which lines feed a container: each program marks its own answers with comments.
+
+``# feeds`` marks the first line of every statement that must be named, ``# first`` the one that
+must come first, ``# defines`` the definition. Nothing else may be named.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from dataclasses import dataclass, field
+
+import pytest
+
+from leakscope.analysis.source import SourceIndex
+from leakscope.model.census import CensusRow, Owner, RootKind
+
+ROOT = "/project"
+
+
+@dataclass
+class Program:
+    """Files with marked lines, and the row whose feeding lines are asked for."""
+
+    name: str
+    path: str
+    owner: tuple[str, str, str]
+    files: dict[str, str] = field(default_factory=dict)
+    kind: str = "list"
+    type: str = ""
+    person: str = ""
+    owner_file: str = "train.py"
+
+    def row(self) -> CensusRow:
+        kind, name, variable = self.owner
+        owner = Owner(
+            kind=kind,
+            name=name,
+            variable=variable,
+            file=f"{ROOT}/{self.owner_file}" if self.owner_file else "",
+            module="__main__" if self.owner_file == "train.py" else "",
+        )
+        return CensusRow(
+            path=self.path,
+            name=self.person or self.path.partition("·")[2],
+            root=RootKind.LOCAL,
+            owner=owner,
+            type=self.type or self.kind,
+            kind=self.kind,
+            host_bytes=1 << 20,
+        )
+
+    def index(self) -> SourceIndex:
+        return SourceIndex(
+            {f"{ROOT}/{file}": textwrap.dedent(text) for file, text in self.files.items()}, ROOT
+        )
+
+    def marked(self, mark: str) -> list[str]:
+        found = []
+        for file, text in self.files.items():
+            for number, line in enumerate(textwrap.dedent(text).splitlines(), 1):
+                if re.search(rf"#.*\b{mark}\b", line):
+                    found.append(f"{file}:{number}")
+        return found
+
+
+def one(name, path, owner, text, **more) -> Program:
+    return Program(name, path, tuple(owner.split(" ")), {"train.py": text}, **more)
+
+
+PROGRAMS = [
+    one(
+        "append to an attribute in validation",
+        "main()·trainer.all_preds",
+        "class Trainer all_preds",
+        """
+        class Trainer:
+            def __init__(self):
+                self.all_preds = []  # defines
+            def validate(self, loader):
+                for batch in loader:
+                    out = self.model(batch)
+                    self.all_preds.append(out)  # feeds
+        def main():
+            trainer = Trainer()
+            for epoch in range(3):
+                trainer.validate(loader)
+        """,
+    ),
+    one(
+        "path begins at a local of main, owner too",
+        "main()·trainer.all_preds",
+        "function main trainer",
+        """
+        class Trainer:
+            def __init__(self):
+                self.all_preds = []  # defines
+            def validate(self, loader):
+                for batch in loader:
+                    self.all_preds.append(batch)  # feeds
+        def main():
+            trainer = Trainer()
+            trainer.validate(loader)
+        """,
+    ),
+    one(
+        "local list of a method",
+        "Trainer.validate()·boxes[*]['x']",
+        "function Trainer.validate boxes",
+        """
+        class Trainer:
+            def validate(self, loader):
+                boxes = []  # defines
+                for batch in loader:
+                    for item in batch:
+                        boxes.append({"x": item})  # feeds
+                return len(boxes)
+        """,
+        kind="dict",
+    ),
+    one(
+        "only the named list among several",
+        "Trainer.validate()·scores",
+        "function Trainer.validate scores",
+        """
+        class Trainer:
+            def validate(self, loader):
+                boxes = []
+                scores = []  # defines
+                for batch in loader:
+                    boxes.append(batch)
+                    scores.append(batch)  # feeds
+        """,
+    ),
+    one(
+        "same variable name in another function",
+        "validate()·preds",
+        "function validate preds",
+        """
+        def train(loader):
+            preds = []
+            for batch in loader:
+                preds.append(batch)
+        def validate(loader):
+            preds = []  # defines
+            for batch in loader:
+                preds.append(batch)  # feeds
+        """,
+    ),
+    one(
+        "a key of a dict of lists",
+        "main()·trainer.history['val']",
+        "class Trainer history",
+        """
+        class Trainer:
+            def __init__(self):
+                self.history = {"train": [], "val": []}  # defines
+            def run(self):
+                for epoch in range(9):
+                    self.history["train"].append(epoch)
+                    self.history["val"].append(epoch)  # feeds
+        """,
+    ),
+    one(
+        "the outer dict of a dict of lists per epoch",
+        "main()·history",
+        "function main history",
+        """
+        def main():
+            history = {}  # defines
+            for epoch in range(9):
+                history[epoch] = []  # feeds
+                for step in range(9):
+                    history[epoch].append(step)
+        """,
+        kind="dict",
+    ),
+    one(
+        "the inner lists of a dict of lists per epoch",
+        "main()·history[*]",
+        "function main history",
+        """
+        def main():
+            history = {}  # defines
+            for epoch in range(9):
+                history[epoch] = []
+                for step in range(9):
+                    history[epoch].append(step)  # feeds
+        """,
+    ),
+    one(
+        "setdefault feeds the outer dict",
+        "main()·history",
+        "function main history",
+        """
+        def main():
+            history = {}  # defines
+            for epoch in range(9):
+                history.setdefault(epoch, []).append(epoch)  # feeds
+        """,
+        kind="dict",
+    ),
+    one(
+        "append on setdefault feeds the inner list",
+        "main()·history[*]",
+        "function main history",
+        """
+        def main():
+            history = {}  # defines
+            for epoch in range(9):
+                history.setdefault("x", []).append(epoch)  # feeds
+        """,
+    ),
+    one(
+        "reading a defaultdict feeds it",
+        "main()·history",
+        "function main history",
+        """
+        from collections import defaultdict
+        def main():
+            history = defaultdict(list)  # defines
+            for epoch in range(9):
+                history[epoch].append(epoch)  # feeds
+        """,
+        kind="dict",
+        type="collections.defaultdict",
+    ),
+    one(
+        "no line for the outer dict but for its lists",
+        "main()·history",
+        "function main history",
+        """
+        def main():
+            history = {"a": [], "b": []}  # defines
+            for epoch in range(9):
+                history["a"].append(epoch)  # feeds
+        """,
+        kind="dict",
+    ),
+    one(
+        "running total",
+        "main()·total_loss",
+        "function main total_loss",
+        """
+        def main():
+            total_loss = 0  # defines
+            for x in loader:
+                loss = f(x)
+                total_loss += loss  # feeds
+            print(total_loss / 3)
+        """,
+        kind="graph",
+    ),
+    one(
+        "running total written out",
+        "main()·total",
+        "function main total",
+        """
+        def main():
+            total = 0.0  # defines
+            for x in loader:
+                total = total + f(x)  # feeds
+        """,
+        kind="graph",
+    ),
+    one(
+        "running total in an attribute",
+        "main()·t.total",
+        "class Trainer total",
+        """
+        class Trainer:
+            def reset(self):
+                self.total = 0  # defines
+            def step(self, x):
+                self.total += self.f(x)  # feeds
+        def main():
+            t = Trainer()
+            for x in loader:
+                t.step(x)
+        """,
+        kind="graph",
+    ),
+    one(
+        "a total per key",
+        "main()·totals['box']",
+        "function main totals",
+        """
+        def main():
+            totals = {"box": 0, "cls": 0}  # defines
+            for x in loader:
+                totals["box"] += box(x)  # feeds
+                totals["cls"] += cls(x)
+        """,
+        kind="graph",
+    ),
+    one(
+        "concatenation",
+        "main()·bank",
+        "function main bank",
+        """
+        def main():
+            bank = torch.zeros(0, 4)  # defines
+            for x in loader:
+                bank = torch.cat([bank, x])  # feeds
+        """,
+        kind="tensor",
+    ),
+    one(
+        "numpy append",
+        "main()·bank",
+        "function main bank",
+        """
+        import numpy as np
+        def main():
+            bank = np.zeros(0)  # defines
+            for x in loader:
+                bank = np.append(bank, x)  # feeds
+        """,
+        kind="array",
+    ),
+    one(
+        "hidden state carried on",
+        "main()·hidden",
+        "function main hidden",
+        """
+        def main():
+            hidden = None  # defines
+            for x in loader:
+                out, hidden = rnn(x, hidden)  # feeds
+        """,
+        kind="graph",
+    ),
+    one(
+        "hidden state carried on through another variable",
+        "main()·hidden",
+        "function main hidden",
+        """
+        def main():
+            hidden = torch.zeros(4)  # defines
+            for x in loader:
+                new = cell(x, hidden)
+                hidden = new  # feeds
+        """,
+        kind="graph",
+    ),
+    one(
+        "hidden state of an attribute",
+        "main()·agent.state",
+        "class Agent state",
+        """
+        class Agent:
+            def __init__(self):
+                self.state = None  # defines
+            def act(self, x):
+                out, self.state = self.rnn(x, self.state)  # feeds
+                return out
+        """,
+        kind="graph",
+    ),
+    one(
+        "losses by index",
+        "main()·losses",
+        "function main losses",
+        """
+        def main():
+            losses = torch.zeros(10)  # defines
+            for i, x in enumerate(loader):
+                losses[i] = f(x)  # feeds
+        """,
+        kind="graph",
+    ),
+    one(
+        "extend, plus-equals and slice",
+        "main()·xs",
+        "function main xs",
+        """
+        def main():
+            xs = []  # defines
+            while True:
+                xs.extend(f())  # feeds
+                xs += [1, 2]  # feeds
+                xs[len(xs):] = f()  # feeds
+                xs = xs + [3]  # feeds
+                xs *= 2  # feeds
+        """,
+    ),
+    one(
+        "set, deque, insert",
+        "main()·xs",
+        "function main xs",
+        """
+        def main():
+            xs = thing()  # defines
+            for i in range(3):
+                xs.add(i)  # feeds
+                xs.appendleft(i)  # feeds
+                xs.insert(0, i)  # feeds
+                xs.update({i})  # feeds
+                xs.pop()
+                xs.remove(i)
+        """,
+        kind="set",
+    ),
+    one(
+        "a queue's own deque",
+        "main()·q.queue",
+        "function main q",
+        """
+        import queue
+        def main():
+            q = queue.Queue()  # defines
+            for x in loader:
+                q.put(x)  # feeds
+        """,
+        kind="deque",
+    ),
+    one(
+        "put_nowait",
+        "main()·q",
+        "function main q",
+        """
+        def main():
+            q = Queue()  # defines
+            for x in loader:
+                q.put_nowait(x)  # feeds
+                q.get()
+        """,
+        kind="queue",
+    ),
+    one(
+        "initialisation is no feeding",
+        "main()·log",
+        "function main log",
+        """
+        def main():
+            log = []  # defines
+            log.append("header")
+            for x in loader:
+                log.append(x)  # feeds
+        """,
+    ),
+    one(
+        "an alias",
+        "main()·t.history",
+        "class Trainer history",
+        """
+        class Trainer:
+            def __init__(self):
+                self.history = []  # defines
+            def run(self, loader):
+                h = self.history
+                for x in loader:
+                    h.append(x)  # feeds
+        """,
+    ),
+    one(
+        "a bound method kept",
+        "main()·t.history",
+        "class Trainer history",
+        """
+        class Trainer:
+            def __init__(self):
+                self.history = []  # defines
+            def run(self, loader):
+                append = self.history.append
+                for x in loader:
+                    append(x)  # feeds
+        """,
+    ),
+    one(
+        "fed through two parameters",
+        "validate()·out",
+        "function validate out",
+        """
+        def store(sink, value):
+            sink.append(value)  # feeds
+        def collect(batch, into):
+            for item in batch:
+                store(into, item)
+        def validate(loader):
+            out = []  # defines
+            for batch in loader:
+                collect(batch, out)
+        """,
+    ),
+    one(
+        "fed through a keyword argument and a method",
+        "main()·rows",
+        "function main rows",
+        """
+        class Collector:
+            def collect(self, batch, *, rows):
+                rows.append(batch)  # feeds
+        def main():
+            rows = []  # defines
+            c = Collector()
+            for batch in loader:
+                c.collect(batch, rows=rows)
+        """,
+    ),
+    one(
+        "kept by a constructor",
+        "main()·rows",
+        "function main rows",
+        """
+        class Collector:
+            def __init__(self, sink):
+                self.sink = sink
+            def __call__(self, batch):
+                self.sink.append(batch)  # feeds
+        def main():
+            rows = []  # defines
+            c = Collector(rows)
+            for batch in loader:
+                c(batch)
+        """,
+    ),
+    one(
+        "nonlocal in a nested function",
+        "main()·total",
+        "function main total",
+        """
+        def main():
+            total = 0  # defines
+            def step(x):
+                nonlocal total
+                total += f(x)  # feeds
+            for x in loader:
+                step(x)
+        """,
+        kind="graph",
+    ),
+    one(
+        "a closure's cell",
+        "__main__·step⟨records⟩",
+        "module __main__ step",
+        """
+        def make():
+            records = []  # defines
+            def step(x):
+                records.append(x)  # feeds
+            return step
+        step = make()
+        for x in loader:
+            step(x)
+        """,
+    ),
+    one(
+        "the cell of the right closure",
+        "__main__·encode⟨cache⟩",
+        "module __main__ encode",
+        """
+        def other(fn):
+            cache = {}
+            def wrapper(x):
+                cache[x] = 1
+            return wrapper
+        def memo(fn):
+            cache = {}  # defines
+            def wrapper(x):
+                if x not in cache:
+                    cache[x] = fn(x)  # feeds
+                return cache[x]
+            return wrapper
+        @memo
+        def encode(x):
+            return x
+        """,
+        kind="dict",
+    ),
+    one(
+        "a default argument",
+        "__main__·collect(out=)",
+        "function collect out",
+        """
+        def collect(x, out=[]):  # defines
+            out.append(x)  # feeds
+            return out
+        for x in loader:
+            collect(x)
+        """,
+    ),
+    one(
+        "walrus",
+        "main()·total",
+        "function main total",
+        """
+        def main():
+            total = 0  # defines
+            for x in loader:
+                print(total := total + f(x))  # feeds
+        """,
+        kind="graph",
+    ),
+    one(
+        "append inside a comprehension",
+        "main()·seen",
+        "function main seen",
+        """
+        def main():
+            seen = []  # defines
+            [seen.append(x) for x in loader]  # feeds
+        """,
+    ),
+    one(
+        "plus-equals a comprehension",
+        "main()·t.preds",
+        "class T preds",
+        """
+        class T:
+            preds = None
+            def __init__(self):
+                self.preds = []
+            def validate(self):
+                self.preds += [f(x) for x in self.loader]  # feeds
+        """,
+    ),
+    one(
+        "built by a comprehension",
+        "evaluate()·preds",
+        "function evaluate preds",
+        """
+        def evaluate(loader):
+            preds = [f(x) for x in loader]  # feeds defines
+            return preds
+        """,
+    ),
+    one(
+        "lru_cache",
+        "__main__·encode",
+        "module __main__ encode",
+        """
+        from functools import lru_cache
+        @lru_cache(maxsize=None)  # defines
+        def encode(x):
+            return x * 2
+        for x in loader:
+            y = encode(x)  # feeds
+        """,
+        kind="lru_cache",
+    ),
+    one(
+        "cached method",
+        "__main__·Dataset.load",
+        "class Dataset load",
+        """
+        import functools
+        class Dataset:
+            @functools.cache  # defines
+            def load(self, i):
+                return read(i)
+            def __getitem__(self, i):
+                return self.load(i)  # feeds
+        """,
+        kind="lru_cache",
+    ),
+    one(
+        "attribute fed by the base class",
+        "main()·t.log",
+        "class Child log",
+        """
+        class Base:
+            def record(self, x):
+                self.log.append(x)  # feeds
+        class Child(Base):
+            def __init__(self):
+                self.log = []  # defines
+        def main():
+            t = Child()
+            for x in loader:
+                t.record(x)
+        """,
+    ),
+    one(
+        "another class's attribute of the same name",
+        "main()·t.log",
+        "class Trainer log",
+        """
+        class Meter:
+            def __init__(self):
+                self.log = []
+            def add(self, x):
+                self.log.append(x)
+        class Trainer:
+            def __init__(self):
+                self.log = []  # defines
+                self.meter = Meter()
+            def step(self, x):
+                self.meter.log.append(x)
+                self.log.append(x)  # feeds
+        """,
+    ),
+    one(
+        "dataclass field",
+        "main()·state.losses",
+        "class State losses",
+        """
+        from dataclasses import dataclass, field
+        @dataclass
+        class State:
+            step: int = 0
+            losses: list = field(default_factory=list)  # defines
+        def main():
+            state = State()
+            for x in loader:
+                state.losses.append(x)  # feeds
+        """,
+    ),
+    one(
+        "class attribute by three names",
+        "__main__·Config.cache",
+        "class Config cache",
+        """
+        class Config:
+            cache = {}  # defines
+            @classmethod
+            def put(cls, k, v):
+                cls.cache[k] = v  # feeds
+            def keep(self, k, v):
+                self.cache[k] = v  # feeds
+        for k in loader:
+            Config.cache[k] = k  # feeds
+        """,
+        kind="dict",
+    ),
+    one(
+        "attribute of another object",
+        "main()·trainer.state.log",
+        "class State log",
+        """
+        class State:
+            def __init__(self):
+                self.log = []  # defines
+        class Trainer:
+            def __init__(self):
+                self.state = State()
+        class Callback:
+            def __init__(self, trainer):
+                self.trainer = trainer
+            def on_step(self, x):
+                self.trainer.state.log.append(x)  # feeds
+        def main():
+            trainer = Trainer()
+            cb = Callback(trainer)
+        """,
+    ),
+    one(
+        "an attribute set from outside",
+        "main()·model.feats",
+        "function main model",
+        """
+        class Net:
+            pass
+        def hook(module, args, out):
+            model.feats.append(out)  # feeds
+        def main():
+            global model
+            model = Net()
+            model.feats = []
+            for x in loader:
+                model.feats.append(x)  # feeds
+        """,
+    ),
+    Program(
+        "module global fed from another module",
+        "data.loader·CACHE",
+        ("module", "data.loader", "CACHE"),
+        {
+            "data/loader.py": """
+            CACHE = {}  # defines
+            """,
+            "train.py": """
+            from data.loader import CACHE
+            for k in keys:
+                CACHE[k] = load(k)  # feeds
+            """,
+            "other.py": """
+            import data.loader as dl
+            CACHE = {}
+            def go():
+                for k in keys:
+                    CACHE[k] = 1
+                    dl.CACHE[k] = 2  # feeds
+            """,
+        },
+        kind="dict",
+        owner_file="data/loader.py",
+    ),
+    Program(
+        "import under another name",
+        "data·LOG",
+        ("module", "data", "LOG"),
+        {
+            "data.py": "LOG = []  # defines\n",
+            "train.py": """
+            from data import LOG as sink
+            for k in keys:
+                sink.append(k)  # feeds
+            """,
+        },
+        owner_file="data.py",
+    ),
+    one(
+        "global of the script",
+        "__main__·cache['x']",
+        "module __main__ cache",
+        """
+        cache = {"x": []}  # defines
+        def step(v):
+            cache["x"].append(v)  # feeds
+            cache["y"].append(v)
+        for v in loader:
+            step(v)
+        """,
+    ),
+    one(
+        "global declared in a function",
+        "__main__·total",
+        "module __main__ total",
+        """
+        total = 0  # defines
+        def step(v):
+            global total
+            total += v  # feeds
+        for v in loader:
+            step(v)
+        """,
+        kind="graph",
+    ),
+    one(
+        "hooks in the epoch loop",
+        "main()·model._forward_hooks",
+        "function main model",
+        """
+        def main():
+            model = Net()  # defines
+            for epoch in range(3):
+                model.register_forward_hook(hook)  # feeds
+        """,
+        kind="dict",
+        type="collections.OrderedDict",
+    ),
+    one(
+        "hooks of inner modules",
+        "main()·model._modules['layer']._forward_hooks",
+        "function main model",
+        """
+        def main():
+            model = Net()  # defines
+            for epoch in range(3):
+                for m in model.modules():
+                    m.register_forward_hook(hook)  # feeds
+        """,
+        kind="dict",
+    ),
+    one(
+        "open figures",
+        "matplotlib._pylab_helpers·Gcf.figs",
+        "module matplotlib._pylab_helpers Gcf",
+        """
+        import matplotlib.pyplot as plt
+        def plot(epoch):
+            fig, ax = plt.subplots()  # feeds
+            fig.savefig(f"{epoch}.png")
+        for epoch in range(3):
+            plot(epoch)
+        """,
+        kind="figure",
+        owner_file="",
+    ),
+    one(
+        "log handlers",
+        "logging·root.manager.loggerDict['x'].handlers",
+        "module logging root",
+        """
+        import logging
+        def get(epoch):
+            logger = logging.getLogger("x")
+            logger.addHandler(logging.FileHandler("x"))  # feeds
+        for epoch in range(3):
+            get(epoch)
+        """,
+        owner_file="",
+    ),
+    one(
+        "a library's metric",
+        "main()·metric.preds",
+        "function main metric",
+        """
+        import torchmetrics
+        def main():
+            metric = torchmetrics.Accuracy()  # defines
+            metric.to("cpu")
+            for x, y in loader:
+                metric.update(f(x), y)  # feeds
+            metric.compute()
+        """,
+    ),
+    one(
+        "a library's metric, called",
+        "main()·metric.preds",
+        "function main metric",
+        """
+        from torchmetrics import Accuracy
+        def main():
+            metric = Accuracy()  # defines
+            for x, y in loader:
+                metric(f(x), y)  # feeds
+        """,
+    ),
+    one(
+        "a statement over several lines",
+        "main()·rows",
+        "function main rows",
+        """
+        def main():
+            rows = []  # defines
+            for x in loader:
+                rows.append(  # feeds
+                    {
+                        "x": x,
+                    }
+                )
+        """,
+    ),
+    one(
+        "lists in a loop over a dict",
+        "main()·sinks[*]",
+        "function main sinks",
+        """
+        def main():
+            sinks = {"a": [], "b": []}  # defines
+            for x in loader:
+                for name, sink in sinks.items():
+                    sink.append(x)  # feeds
+        """,
+    ),
+    one(
+        "returned by a getter",
+        "main()·t.log",
+        "class T log",
+        """
+        class T:
+            def __init__(self):
+                self.log = []  # defines
+            def sink(self):
+                return self.log
+            def step(self, x):
+                self.sink().append(x)  # feeds
+        """,
+    ),
+    one(
+        "heap and bisect",
+        "main()·best",
+        "function main best",
+        """
+        import heapq
+        def main():
+            best = []  # defines
+            for x in loader:
+                heapq.heappush(best, x)  # feeds
+        """,
+    ),
+    one(
+        "fed from a thread",
+        "main()·out",
+        "function main out",
+        """
+        import threading
+        def work(out):
+            while True:
+                out.append(read())  # feeds
+        def main():
+            out = []  # defines
+            threading.Thread(target=work, args=(out,)).start()
+        """,
+    ),
+    one(
+        "object gaining attributes",
+        "main()·box",
+        "function main box",
+        """
+        class Box:
+            pass
+        def main():
+            box = Box()  # defines
+            for i, x in enumerate(loader):
+                setattr(box, f"x{i}", x)  # feeds
+        """,
+        kind="object",
+        type="__main__.Box",
+    ),
+    one(
+        "replaced each time",
+        "main()·outputs",
+        "function main outputs",
+        """
+        def main():
+            for x in loader:
+                outputs = model(x)  # feeds defines
+        """,
+        kind="tensor",
+    ),
+    one(
+        "a subscript beyond the list: the list is fed",
+        "main()·records[*].boxes",
+        "function main records",
+        """
+        def main():
+            records = []  # defines
+            for x in loader:
+                records.append(Record(x))  # feeds
+        """,
+        kind="array",
+    ),
+    one(
+        "a handler's buffer behind a wrapper object",
+        "main()·meter.values",
+        "function main meter",
+        """
+        from meters import AverageMeter
+        def main():
+            meter = AverageMeter()  # defines
+            for x in loader:
+                meter.add(x)  # feeds
+                meter.reset()
+        """,
+    ),
+    one(
+        "variable of the module's loop, typed by a factory",
+        "__main__·trainer.log",
+        "module __main__ trainer",
+        """
+        class Trainer:
+            def __init__(self):
+                self.log = []  # defines
+            def step(self, x):
+                self.log.append(x)  # feeds
+        class Other:
+            def __init__(self):
+                self.log = []
+            def step(self, x):
+                self.log.append(x)
+        def build():
+            t = Trainer()
+            return t
+        trainer = build()
+        for x in loader:
+            trainer.step(x)
+        """,
+    ),
+    one(
+        "annotated parameter",
+        "main()·state.log",
+        "class State log",
+        """
+        class State:
+            def __init__(self):
+                self.log = []  # defines
+        class Other:
+            def __init__(self):
+                self.log = []
+        def record(state: "State", other: Other, x):
+            state.log.append(x)  # feeds
+            other.log.append(x)
+        """,
+    ),
+    one(
+        "async and with and try",
+        "main()·out",
+        "function main out",
+        """
+        async def main():
+            out = []  # defines
+            async for x in stream():
+                with lock:
+                    try:
+                        out.append(x)  # feeds
+                    finally:
+                        pass
+        """,
+    ),
+    one(
+        "match statement",
+        "main()·out",
+        "function main out",
+        """
+        def main():
+            out = []  # defines
+            for x in loader:
+                match x:
+                    case [a, b]:
+                        out.append(a)  # feeds
+        """,
+    ),
+    one(
+        "exceptions kept",
+        "main()·errors",
+        "function main errors",
+        """
+        def main():
+            errors = []  # defines
+            for x in loader:
+                try:
+                    f(x)
+                except ValueError as error:
+                    errors.append(error)  # feeds
+        """,
+    ),
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
+def test_names_the_feeding_lines(program: Program) -> None:
+    row = program.row()
+    index = program.index()
+    found = [index.location(line.file, line.line) for line in index.feeding(row.owner, row)]
+    assert sorted(found) == sorted(program.marked("feeds"))
+
+
+@pytest.mark.parametrize(
+    "program", [p for p in PROGRAMS if p.marked("defines")], ids=lambda p: p.name
+)
+def test_names_the_definition(program: Program) -> None:
+    row = program.row()
+    assert program.index().defined_at(row.owner, row) == program.marked("defines")[0]
