@@ -1,0 +1,43 @@
+"""What is measured at a boundary: one module per source.
+
+Probes read; they never start threads, import torch, create a CUDA context or raise. A source that
+is missing (another platform, no GPU, no control group) yields no gauges rather than zeros.
+"""
+
+from __future__ import annotations
+
+from leakscope.probes.allocations import AllocationWindow
+from leakscope.probes.base import Probe
+from leakscope.probes.cgroup import CgroupProbe, memory_limit
+from leakscope.probes.children import ChildrenProbe
+from leakscope.probes.cuda import CudaProbe, DeviceProbe, device_snapshots
+from leakscope.probes.environment import environment
+from leakscope.probes.figures import FiguresProbe
+from leakscope.probes.garbage import GarbageProbe
+from leakscope.probes.malloc import MallocProbe
+from leakscope.probes.process import MappingProbe, ProcessProbe, SystemProbe
+
+__all__ = [
+    "AllocationWindow",
+    "Probe",
+    "default_probes",
+    "device_snapshots",
+    "environment",
+    "memory_limit",
+]
+
+
+def default_probes() -> list[Probe]:
+    """Return one probe of every kind, those for every boundary first."""
+    return [
+        ProcessProbe(),
+        GarbageProbe(),
+        FiguresProbe(),
+        CudaProbe(),
+        SystemProbe(),
+        MallocProbe(),
+        CgroupProbe(),
+        MappingProbe(),
+        ChildrenProbe(),
+        DeviceProbe(),
+    ]

@@ -1,0 +1,205 @@
+"""A window of tracemalloc: which of the user's lines allocated what is alive at its end.
+
+Tracing costs 1.2 to 2.8 times the running time while it is on, so a window is opened once something
+grows and closed some boundaries later. Only blocks of Python's allocators are seen: a tensor counts
+as its wrapper of some hundred bytes, its storage not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+from leakscope.model.census import Site
+
+_MOST_OVERHEAD = 512 << 20
+"""Bytes of tracemalloc's own beyond which reading its traces would hurt more than it tells."""
+
+_Frame = tuple[str, int]
+_Traceback = tuple[_Frame, ...]
+"""Innermost frame first."""
+_Trace = tuple[int, int, _Traceback, int]
+"""Domain, bytes, where, and how deep the stack really was."""
+_Totals = dict[_Traceback, list[int]]
+"""Bytes and number of live blocks."""
+
+
+class AllocationWindow:
+    """Traces allocations from :meth:`open` to :meth:`close`.
+
+    If the program traces by itself its tracing is used and left alone; what was alive before is
+    subtracted.
+    """
+
+    is_open: bool
+
+    def __init__(self, frames: int = 8) -> None:
+        self.is_open = False
+        self._frames = frames
+        self._is_ours = False
+        self._before: _Totals | None = {}
+
+    def open(self) -> bool:
+        """Begin; return False where the program is tracing already (its tracing is used)."""
+        if not self.is_open:
+            self.is_open = True
+            self._is_ours = not tracemalloc.is_tracing()
+            self._before = {} if self._is_ours else _summed(_traces())
+            if self._is_ours:
+                _start(self._frames)
+        return self._is_ours
+
+    def close(self, top: int = 60, project_root: str = "") -> tuple[list[Site], int]:
+        """End, and return the lines that allocated most of what still lives, and all such bytes.
+
+        Args:
+            top: How many lines.
+            project_root: Blocks are charged to the innermost line below this folder that is not
+                installed there; where there is none, to the innermost line of all.
+
+        """
+        if not self.is_open:
+            return [], 0
+        self.is_open = False
+        before, self._before = self._before, {}
+        try:
+            traces = _traces()
+        finally:
+            if self._is_ours:
+                _stop()  # before the sums are made: it would trace every one of them
+        live = _summed(traces)
+        if live is None or before is None:
+            return [], 0
+        return _sites(live, before, _Attribution(project_root), top)
+
+
+class _Attribution:
+    """Finds the line that a block is charged to."""
+
+    _own = str(Path(__file__).parents[1]) + os.sep
+    _wrappers = str(Path(__file__).parents[1] / "instrument") + os.sep
+    _noise = ("<frozen importlib", tracemalloc.__file__)
+    _installed = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+    _standard = tuple(
+        os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")
+    )
+
+    def __init__(self, project_root: str) -> None:
+        self._root = os.path.realpath(project_root) + os.sep if project_root else ""
+        self._main = getattr(sys.modules.get("__main__"), "__file__", None)
+        self._known: dict[str, bool] = {}
+
+    def line(self, traceback: _Traceback) -> _Frame | None:
+        """Return the line to charge; None for leakscope's own blocks and the import system's."""
+        innermost = traceback[0]
+        if innermost[0].startswith((self._own, *self._noise)):
+            return None
+        for frame in traceback:
+            if self._is_user(frame[0]):
+                return frame
+            # Wrapped iterators pass through the instrument's frames; the other rooms only
+            # ever call libraries for themselves.
+            if frame[0].startswith(self._own) and not frame[0].startswith(self._wrappers):
+                return None
+        return innermost
+
+    def _is_user(self, file: str) -> bool:
+        known = self._known.get(file)
+        if known is None:
+            known = self._known[file] = self._looks_user(file)
+        return known
+
+    def _looks_user(self, file: str) -> bool:
+        if file.startswith("<"):
+            return file == "<string>" or file.startswith(("<stdin", "<ipython"))
+        if file == self._main:
+            return True
+        path = os.path.realpath(file)
+        return (
+            self._root != ""
+            and path.startswith(self._root)
+            and not path.startswith((self._own, *self._standard))
+            and not any(part in path for part in self._installed)
+        )
+
+
+def _sites(
+    live: _Totals, before: _Totals, attribution: _Attribution, top: int
+) -> tuple[list[Site], int]:
+    charged: dict[_Frame, list[int]] = {}
+    for traceback, (size, count) in live.items():
+        old_size, old_count = before.get(traceback, (0, 0))
+        line = attribution.line(traceback)
+        if line is not None and size > old_size:
+            sums = charged.setdefault(line, [0, 0])
+            sums[0] += size - old_size
+            sums[1] += max(0, count - old_count)
+    ranked = sorted(charged.items(), key=lambda item: item[1][0], reverse=True)
+    sites = [
+        Site(file=file, line=line, bytes=size, count=count)
+        for (file, line), (size, count) in ranked[:top]
+    ]
+    return sites, sum(size for size, _ in charged.values())
+
+
+def _traces() -> list[_Trace] | None:
+    """What is alive, block by block; None if nobody traces or there is too much to look at.
+
+    Raw, since a :class:`tracemalloc.Snapshot` makes three more objects of every block.
+    """
+    if not tracemalloc.is_tracing() or tracemalloc.get_tracemalloc_memory() > _MOST_OVERHEAD:
+        return None
+    return _raw_traces()
+
+
+def _summed(traces: list[_Trace] | None) -> _Totals | None:
+    """Bytes and blocks by traceback."""
+    if traces is None:
+        return None
+    # By identity first: hashing a traceback costs ten times more, and those that are equal are
+    # nearly always one object.
+    sums: dict[int, tuple[_Traceback, list[int]]] = {}
+    for _, size, traceback, _ in traces:
+        known = sums.get(id(traceback))
+        if known is None:
+            sums[id(traceback)] = (traceback, [size, 1])
+        else:
+            known[1][0] += size
+            known[1][1] += 1
+    totals: _Totals = {}
+    for traceback, (size, count) in sums.values():
+        total = totals.setdefault(traceback, [0, 0])
+        total[0] += size
+        total[1] += count
+    return totals
+
+
+_raw_traces: Callable[[], list[_Trace]] = getattr(tracemalloc, "_get_traces", list)
+
+_traces_for_us = False
+
+
+def _start(frames: int) -> None:
+    global _traces_for_us
+    tracemalloc.start(frames)
+    _traces_for_us = True
+
+
+def _stop() -> None:
+    global _traces_for_us
+    tracemalloc.stop()
+    _traces_for_us = False
+
+
+def _stop_in_child() -> None:
+    # A worker forked inside a window would otherwise pay for tracing as long as it lives.
+    if _traces_for_us:
+        _stop()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_stop_in_child)

@@ -1,0 +1,130 @@
+"""The control group: the memory limit that ends containers and batch jobs, and how near it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import psutil
+
+from leakscope.model import gauge
+from leakscope.probes.base import GuardedProbe
+
+_UNLIMITED = 1 << 60
+"""Version 1 says "no limit" with the largest page-aligned number."""
+
+
+class CgroupProbe(GuardedProbe):
+    """Use and limit of the control group that would kill this process first.
+
+    Use is counted as ``docker stats`` and the kubelet do: without the file cache that the kernel
+    would drop before it kills anything.
+    """
+
+    name = "cgroup"
+    slow = True
+
+    def __init__(self) -> None:
+        self._group = limiting_group()
+
+    def measure(self) -> dict[str, int]:
+        """Return the group's use, and its limit where it has one."""
+        if self._group is None:
+            return {}
+        gauges = {gauge.CGROUP_USED: self._group.used()}
+        limit = self._group.limit()
+        return gauges if limit is None else {**gauges, gauge.CGROUP_LIMIT: limit}
+
+
+def memory_limit() -> tuple[int | None, int | None]:
+    """Return the machine's memory and the amount whose excess would kill the run, in bytes."""
+    try:
+        total: int | None = int(psutil.virtual_memory().total)
+    except Exception:
+        total = None
+    group = limiting_group()
+    limits = [size for size in (total, group.limit() if group else None) if size is not None]
+    return total, min(limits, default=None)
+
+
+@dataclass(frozen=True)
+class MemoryGroup:
+    """A directory of the control group file system that accounts memory."""
+
+    path: Path
+    version: int
+
+    def used(self) -> int:
+        """Return bytes in use, without reclaimable file cache."""
+        usage = "memory.current" if self.version == 2 else "memory.usage_in_bytes"
+        cache = b"inactive_file" if self.version == 2 else b"total_inactive_file"
+        fields = (line.split() for line in (self.path / "memory.stat").read_bytes().splitlines())
+        reclaimable = next((int(f[1]) for f in fields if f[0] == cache), 0)
+        return max(0, int((self.path / usage).read_bytes()) - reclaimable)
+
+    def limit(self) -> int | None:
+        """Return the limit in bytes; None where there is none."""
+        name = "memory.max" if self.version == 2 else "memory.limit_in_bytes"
+        try:
+            text = (self.path / name).read_bytes().strip()
+        except OSError:
+            return None  # the root group has no limit
+        limit = None if text == b"max" else int(text)
+        return None if limit is None or limit >= _UNLIMITED else limit
+
+    def exists(self) -> bool:
+        """Return whether it accounts memory at all."""
+        name = "memory.current" if self.version == 2 else "memory.usage_in_bytes"
+        return (self.path / name).is_file()
+
+
+def limiting_group(proc: Path = Path("/proc/self")) -> MemoryGroup | None:
+    """Return the tightest limited group among the process's own and those around it.
+
+    Limits apply to whole subtrees: a batch system limits the job, and the process sits in a step
+    below it. Without any limit it is the process's own group; None where memory is not accounted.
+    """
+    try:
+        groups = [group for group in _ancestry(proc) if group.exists()]
+        limited = [(limit, group) for group in groups if (limit := group.limit()) is not None]
+    except (OSError, ValueError, IndexError):
+        return None
+    if limited:
+        return min(limited, key=lambda pair: pair[0])[1]
+    return groups[0] if groups else None
+
+
+def _ancestry(proc: Path) -> list[MemoryGroup]:
+    """The process's memory group and those above it that are visible here, innermost first."""
+    lines = (proc / "cgroup").read_text().splitlines()
+    entries = [line.split(":", 2) for line in lines]
+    found: list[MemoryGroup] = []
+    for version, mounted_at, root in _mounts(proc):
+        for _, controllers, path in entries:
+            if ("memory" in controllers.split(",")) if version == 1 else not controllers:
+                inside = _below(path, root)
+                folders = [inside, *inside.parents]
+                found += [MemoryGroup(mounted_at / folder, version) for folder in folders]
+    return found
+
+
+def _mounts(proc: Path) -> list[tuple[int, Path, str]]:
+    """Where control groups that account memory are mounted: version, mount point, root in it."""
+    mounts = []
+    for line in (proc / "mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split(" ", 2)
+        root, mounted_at = before.split(" ")[3:5]
+        if kind == "cgroup2":
+            mounts.append((2, Path(mounted_at), root))
+        elif kind == "cgroup" and "memory" in options.split(","):
+            mounts.append((1, Path(mounted_at), root))
+    return mounts
+
+
+def _below(path: str, root: str) -> PurePosixPath:
+    """The group's place under the mount: a container often sees only a part of the tree."""
+    try:
+        return PurePosixPath(path).relative_to(root)
+    except ValueError:
+        return PurePosixPath()

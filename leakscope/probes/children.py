@@ -1,0 +1,36 @@
+"""Child processes: DataLoader workers and whatever else the program started."""
+
+from __future__ import annotations
+
+import psutil
+
+from leakscope.model import gauge
+from leakscope.probes.base import GuardedProbe
+from leakscope.probes.process import read_rollup
+
+
+class ChildrenProbe(GuardedProbe):
+    """Number and proportional memory of all descendants; searches the process table."""
+
+    name = "children"
+    slow = True
+
+    def measure(self) -> dict[str, int]:
+        """Return how many there are and what they hold together."""
+        children = psutil.Process().children(recursive=True)
+        return {
+            gauge.CHILDREN: len(children),
+            gauge.CHILDREN_PSS: sum(_proportional(child) for child in children),
+        }
+
+
+def _proportional(child: psutil.Process) -> int:
+    """Proportional memory, or resident memory where that is not told; 0 once it has ended."""
+    try:
+        return read_rollup(child.pid)["Pss"]
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        return int(child.memory_info().rss)
+    except psutil.Error:
+        return 0

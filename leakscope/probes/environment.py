@@ -1,0 +1,106 @@
+"""What a reader of the report must know about the machine and the settings it ran under."""
+
+from __future__ import annotations
+
+import gc
+import importlib.metadata
+import os
+import platform
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+_LIBRARIES = (
+    "torch",
+    "numpy",
+    "transformers",
+    "lightning",
+    "pytorch-lightning",
+    "accelerate",
+    "pillow",
+    "matplotlib",
+)
+
+_SETTINGS = (
+    "PYTHONMALLOC",
+    "MALLOC_ARENA_MAX",
+    "MALLOC_TRIM_THRESHOLD_",
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TOP_PAD_",
+    "GLIBC_TUNABLES",
+    "LD_PRELOAD",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_LAUNCH_BLOCKING",
+    "OMP_NUM_THREADS",
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "SLURM_JOB_ID",
+)
+"""Variables that change how memory is allocated or who shares it. No others are recorded."""
+
+
+def environment() -> dict[str, str]:
+    """Return versions, platform and the settings that bear on memory; imports none of them."""
+    facts = {
+        "python": platform.python_version(),
+        "implementation": sys.implementation.name,
+        "platform": _told(_platform),
+        "libc": _told(lambda: os.confstr("CS_GNU_LIBC_VERSION") or ""),
+        "host": _told(lambda: os.uname().nodename),
+        "processors": _told(_processors),
+        "gc_thresholds": " ".join(map(str, gc.get_threshold())),
+        "gc_enabled": str(gc.isenabled()).lower(),
+    }
+    facts |= {name: _told(partial(_version, name)) for name in _LIBRARIES}
+    facts |= {name: os.environ.get(name, "") for name in _SETTINGS}
+    facts |= {"allocator": _told(_allocator), **_gpus()}
+    return {name: value for name, value in facts.items() if value}
+
+
+def _told(ask: Callable[[], str]) -> str:
+    try:
+        return ask()
+    except Exception:
+        return ""
+
+
+def _platform() -> str:
+    system = os.uname()
+    return f"{system.sysname} {system.release} {system.machine}"
+
+
+def _processors() -> str:
+    """Those that this process may use: fewer than the machine's in a container or a batch job."""
+    if hasattr(os, "sched_getaffinity"):
+        return str(len(os.sched_getaffinity(0)))
+    return str(os.cpu_count() or "")
+
+
+def _version(library: str) -> str:
+    loaded = sys.modules.get(library)
+    version = getattr(loaded, "__version__", None)
+    return str(version) if version else importlib.metadata.version(library)
+
+
+def _allocator() -> str:
+    """The malloc that was loaded in place of the C library's."""
+    text = Path("/proc/self/maps").read_bytes()
+    found = [name for name in ("jemalloc", "tcmalloc", "mimalloc") if f"lib{name}".encode() in text]
+    return " ".join(found)
+
+
+def _gpus() -> dict[str, str]:
+    """Names of the devices, where the program has woken CUDA already."""
+    try:
+        cuda = getattr(sys.modules.get("torch"), "cuda", None)
+        if cuda is None or not cuda.is_initialized():
+            return {}
+        names = {f"cuda:{i}": cuda.get_device_name(i) for i in range(cuda.device_count())}
+        return {**names, "cuda": str(sys.modules["torch"].version.cuda)}
+    except Exception:
+        return {}

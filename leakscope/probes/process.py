@@ -1,0 +1,116 @@
+"""The process as the kernel sees it: resident memory, its division, threads and open files."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+
+from leakscope.model import gauge
+from leakscope.probes.base import GuardedProbe
+
+_IS_LINUX = sys.platform.startswith("linux")
+_STATM_FIELDS = 7
+_SHM = "/dev/shm"  # noqa: S108
+
+
+class ProcessProbe(GuardedProbe):
+    """Resident memory: on Linux from ``/proc/self/statm``, some microseconds."""
+
+    name = "process"
+
+    def __init__(self) -> None:
+        self._page = os.sysconf("SC_PAGE_SIZE") if _IS_LINUX else 0
+        self._fd = -1
+        self._pid = -1
+
+    def measure(self) -> dict[str, int]:
+        """Return the resident set size."""
+        if not _IS_LINUX:
+            return {gauge.RSS: psutil.Process().memory_info().rss}
+        return {gauge.RSS: self._resident_pages() * self._page}
+
+    def _resident_pages(self) -> int:
+        # The descriptor names the process that opened it, so a forked child needs its own; and a
+        # program that closes all descriptors may since have given its number to another file.
+        if self._pid == os.getpid():
+            fields = self._fields()
+            if len(fields) == _STATM_FIELDS:
+                return int(fields[1])
+        self._fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        self._pid = os.getpid()
+        return int(self._fields()[1])
+
+    def _fields(self) -> list[bytes]:
+        try:
+            fields = os.pread(self._fd, 256, 0).split()
+        except OSError:
+            return []
+        return fields if all(field.isdigit() for field in fields) else []
+
+
+class MappingProbe(GuardedProbe):
+    """How resident memory divides into shared and own, from ``/proc/self/smaps_rollup``.
+
+    The kernel visits every page table to answer: milliseconds in a process of many gigabytes.
+    """
+
+    name = "mappings"
+    slow = True
+
+    def measure(self) -> dict[str, int]:
+        """Return proportional, private and shared resident memory."""
+        rollup = read_rollup("self")
+        return {
+            gauge.PSS: rollup["Pss"],
+            gauge.PRIVATE: rollup["Private_Clean"] + rollup["Private_Dirty"],
+            gauge.SHARED: rollup["Shared_Clean"] + rollup["Shared_Dirty"],
+        }
+
+
+class SystemProbe(GuardedProbe):
+    """Threads and open files of the process, shared memory and memory left on the machine."""
+
+    name = "system"
+    slow = True
+
+    def measure(self) -> dict[str, int]:
+        """Return what this platform tells of them."""
+        gauges = {
+            gauge.THREADS: _threads(),
+            gauge.SYSTEM_AVAILABLE: psutil.virtual_memory().available,
+        }
+        if _IS_LINUX:
+            # The listing's own descriptor is among those listed.
+            gauges[gauge.OPEN_FILES] = _entries("/proc/self/fd") - 1
+            gauges |= _shared_memory()
+        return gauges
+
+
+def read_rollup(pid: int | str) -> dict[str, int]:
+    """Return the sums over all mappings of a process, in bytes, by the kernel's field names."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_bytes()
+    fields = (line.split() for line in text.splitlines())
+    return {f[0][:-1].decode(): int(f[1]) * 1024 for f in fields if f[-1] == b"kB"}
+
+
+def _threads() -> int:
+    return _entries("/proc/self/task") if _IS_LINUX else threading.active_count()
+
+
+def _entries(folder: str) -> int:
+    with os.scandir(folder) as entries:
+        return sum(1 for _ in entries)
+
+
+def _shared_memory() -> dict[str, int]:
+    """The whole machine's or container's. The file system's own count, not a sum over its files:
+    tensors on their way between processes lie in files whose names are removed already.
+    """
+    if not os.path.ismount(_SHM):
+        return {}
+    status = os.statvfs(_SHM)
+    return {gauge.SHM: (status.f_blocks - status.f_bfree) * status.f_frsize}
