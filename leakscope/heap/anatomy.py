@@ -1,0 +1,137 @@
+"""The parts of an object, read without running any code of the user's.
+
+Classes may override ``__getattribute__``, ``__len__``, ``__eq__`` or ``__class__``, and a census
+that called them would change the program it looks at. Everything here goes through the C slots of
+``type`` and ``object`` and compares by identity.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from typing import Any
+
+MISSING: Any = object()
+"""What :func:`class_attribute` and :func:`slot_value` return where there is nothing."""
+
+_mro = type.__dict__["__mro__"].__get__
+_module = type.__dict__["__module__"].__get__
+_qualname = type.__dict__["__qualname__"].__get__
+_type_dict = type.__dict__["__dict__"].__get__
+_module_dict: Any = vars(types.ModuleType)["__dict__"].__get__
+
+
+def mro(cls: type) -> tuple[type, ...]:
+    """Return the classes that ``cls`` inherits from, itself first."""
+    classes: tuple[type, ...] = _mro(cls)
+    return classes
+
+
+def class_dict(cls: type) -> Mapping[str, Any]:
+    """Return the names defined in the class itself."""
+    names: Mapping[str, Any] = _type_dict(cls)
+    return names
+
+
+def module_dict(module: types.ModuleType) -> dict[str, Any]:
+    """Return the globals of a module, also of one that loads lazily."""
+    names: dict[str, Any] = _module_dict(module)
+    return names
+
+
+def class_attribute(cls: type, name: str) -> Any:
+    """Return what ``cls`` or its bases define under ``name``, else :data:`MISSING`."""
+    for base in mro(cls):
+        found = class_dict(base).get(name, MISSING)
+        if found is not MISSING:
+            return found
+    return MISSING
+
+
+def module_name(cls: type) -> str:
+    """Return the module a class says it was defined in; empty where it says nothing sensible."""
+    module = _module(cls)
+    return module if type(module) is str else ""
+
+
+def qualified_name(cls: type) -> str:
+    """Return ``list``, ``torch.Tensor`` or ``__main__.Trainer``."""
+    module = module_name(cls)
+    return qualname(cls) if module == "builtins" else f"{module}.{qualname(cls)}"
+
+
+def qualname(cls: type) -> str:
+    """Return the class's own qualified name, without its module."""
+    name: str = _qualname(cls)
+    return name
+
+
+def is_instance(obj: object, cls: type) -> bool:
+    """Say whether ``obj`` is an instance of ``cls``, believing the type and not ``__class__``.
+
+    ``cls`` must be a class whose own type is ``type``: then no ``__subclasscheck__`` runs.
+    """
+    return issubclass(type(obj), cls)
+
+
+def inherits(cls: type, module: str, name: str) -> bool:
+    """Say whether a base of ``cls`` is called ``module.name``, without importing that module."""
+    return any(qualname(b) == name and module_name(b) == module for b in mro(cls))
+
+
+def instance_dict(obj: object) -> dict[str, Any] | None:
+    """Return the ``__dict__`` of an instance, class, function or module, or None.
+
+    On CPython 3.11 and later this makes a dict for instances that had none yet; ask only for
+    objects that are going to be named.
+    """
+    if is_instance(obj, type):
+        return None
+    getter = class_attribute(type(obj), "__dict__")
+    if type(getter) not in (types.GetSetDescriptorType, types.MemberDescriptorType):
+        return None
+    try:
+        names = getter.__get__(obj)
+    except Exception:
+        return None
+    return names if type(names) is dict else None
+
+
+def slots(cls: type) -> dict[str, Any]:
+    """Return the member descriptors of a class and its bases: ``__slots__`` and C members."""
+    found: dict[str, Any] = {}
+    for base in mro(cls):
+        for name, value in class_dict(base).items():
+            if type(value) is types.MemberDescriptorType:
+                found.setdefault(name, value)
+    return found
+
+
+def slot_value(descriptor: Any, obj: object) -> Any:
+    """Return what a member descriptor holds for ``obj``, else :data:`MISSING`."""
+    try:
+        return descriptor.__get__(obj)
+    except Exception:
+        return MISSING
+
+
+def plain_length(obj: object) -> int | None:
+    """Return the length of a built-in container or a subclass of one, from C."""
+    for base in mro(type(obj)):
+        length = _LENGTHS.get(id(base))
+        if length is not None:
+            size: int = length(obj)
+            return size
+    return None
+
+
+def _lengths() -> dict[int, Any]:
+    from collections import deque
+
+    return {
+        id(cls): cls.__dict__["__len__"]
+        for cls in (list, dict, tuple, set, frozenset, deque, str, bytes, bytearray)
+    }
+
+
+_LENGTHS = _lengths()

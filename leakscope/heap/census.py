@@ -1,0 +1,109 @@
+"""Taking a census: walk, name, merge, and forget everything but numbers and strings."""
+
+from __future__ import annotations
+
+import sys
+import time
+import tracemalloc
+
+import msgspec
+
+from leakscope.heap.definitions import Definitions
+from leakscope.heap.graph import WalkRequest, WalkResult, walk
+from leakscope.heap.memory import RowMemory
+from leakscope.heap.origins import origins
+from leakscope.heap.ownership import Ownership
+from leakscope.heap.roles import Roles
+from leakscope.heap.roots import Roots, find_roots
+from leakscope.heap.rows import RowMaker
+from leakscope.model.census import Census, CensusRow, CensusScope
+
+_SPARE = 2
+"""Several objects make one row: this many times more objects than rows are asked for."""
+
+
+class CensusTaker:
+    """Takes censuses of this process.
+
+    Between censuses it keeps paths and sizes, never an object. A census runs no code of the
+    user's, reads every object through C slots, and raises only for lack of memory.
+    """
+
+    def __init__(
+        self, *, project_root: str, cutoff_bytes: int = 16384, max_rows: int = 400
+    ) -> None:
+        self._ownership = Ownership(project_root)
+        self._definitions = Definitions(self._ownership)
+        self._memory = RowMemory(max_rows)
+        self._cutoff_bytes = cutoff_bytes
+        self._max_rows = max_rows
+
+    def take(self, scope: CensusScope) -> Census:
+        """Return the rows of this moment; the whole process stands still meanwhile."""
+        began = time.perf_counter()
+        full = scope is CensusScope.FULL
+        roots = find_roots(self._ownership, self._definitions, full=full)
+        result = walk(self._request(roots, full=full))
+        census = self._census(scope, roots, result)
+        return msgspec.structs.replace(census, pause_s=time.perf_counter() - began)
+
+    def source_files(self) -> set[str]:
+        """Return the user's source files that were seen to own something."""
+        return set(self._definitions.files)
+
+    @property
+    def own_bytes(self) -> int:
+        """What the taker keeps between censuses, in bytes."""
+        return self._memory.own_bytes() + self._definitions.own_bytes()
+
+    def _request(self, roots: Roots, *, full: bool) -> WalkRequest:
+        return WalkRequest(
+            roots=[root.obj for root in (*roots.user, *roots.library)],
+            library_from=len(roots.user),
+            full=full,
+            hidden=[*roots.hidden, self, roots],
+            marked_types=_marked_types(),
+            cutoff_bytes=self._cutoff_bytes,
+            max_selected=self._max_rows * _SPARE,
+        )
+
+    def _census(self, scope: CensusScope, roots: Roots, result: WalkResult) -> Census:
+        everything = [*roots.user, *roots.library]
+        maker = RowMaker(result, everything, self._ownership, self._definitions)
+        roles = Roles(result, maker)
+        return Census(
+            scope=scope,
+            rows=self._rows(maker, roles),
+            cutoff_bytes=self._cutoff_bytes,
+            objects=result.objects,
+            heap_bytes=result.heap_bytes,
+            payload_bytes=result.payload_bytes,
+            graph_bytes=result.graph_bytes,
+            garbage_bytes=result.garbage_bytes,
+            components=roles.components(),
+            walker=result.engine,
+        )
+
+    def _rows(self, maker: RowMaker, roles: Roles) -> list[CensusRow]:
+        drafts = {draft.path: draft for draft in maker.drafts()}
+        rows = self._memory.choose([maker.row(d, roles.of_draft(d)) for d in drafts.values()])
+        if not tracemalloc.is_tracing():
+            return rows
+        grown = [row for row in rows if row.user and self._memory.growth(row.path) > 0]
+        for row in grown:
+            row.allocated_at[:] = origins(maker.groups(drafts[row.path]), self._ownership)
+        return rows
+
+
+def _marked_types() -> tuple[type, ...]:
+    """Return torch's Module and Optimizer where the program has imported them."""
+    found = []
+    for module, name in (
+        ("torch.nn.modules.module", "Module"),
+        ("torch.optim.optimizer", "Optimizer"),
+    ):
+        cls = getattr(sys.modules.get(module), name, None)
+        if cls is None:
+            break
+        found.append(cls)
+    return tuple(found)

@@ -1,0 +1,78 @@
+"""What objects hold, described from a few samples: types, counts, and the form of arrays."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from leakscope.heap import anatomy, kinds
+from leakscope.heap.graph import Group
+from leakscope.model.census import Content
+
+_LONGEST_SHAPE = 8
+
+
+def contents(groups: list[Group]) -> list[Content]:
+    """Return what one or several objects hold directly, by type, the heaviest first."""
+    by_type: dict[str, list[Group]] = defaultdict(list)
+    for group in groups:
+        by_type[anatomy.qualified_name(group.type)].append(group)
+    found = [
+        Content(
+            type=name,
+            count=sum(group.count for group in same),
+            bytes=sum(group.bytes for group in same),
+            detail=commonest_form([sample for group in same for sample in group.samples]),
+        )
+        for name, same in by_type.items()
+    ]
+    return sorted(found, key=lambda content: -content.bytes)
+
+
+def commonest_form(samples: list[object]) -> str:
+    """Return the form that most of the samples have, e.g. ``float32 (256, 4) on cpu``."""
+    forms = Counter(form for sample in samples if (form := form_of(sample)))
+    return forms.most_common(1)[0][0] if forms else ""
+
+
+def form_of(obj: Any) -> str:
+    """Return dtype, shape and device of a tensor or array, mode and size of an image, else ''."""
+    try:
+        kind = kinds.kind_of(obj)
+        if kind == "tensor":
+            return _tensor_form(obj)
+        if kind == "array":
+            return _array_form(obj)
+        if kind == "image":
+            return _image_form(obj)
+    except Exception:
+        return ""
+    return ""
+
+
+def _tensor_form(tensor: Any) -> str:
+    """Read from C; no ``__torch_function__`` of a subclass is asked."""
+    core: Any = sys.modules["torch._C"]
+    base = vars(core.TensorBase)
+    with core.DisableTorchFunction():
+        dtype = str(base["dtype"].__get__(tensor)).removeprefix("torch.")
+        shape = _shape(base["shape"].__get__(tensor))
+        return f"{dtype} {shape} on {base['device'].__get__(tensor)}"
+
+
+def _array_form(array: Any) -> str:
+    base = vars(sys.modules["numpy"].ndarray)
+    return f"{base['dtype'].__get__(array)} {_shape(base['shape'].__get__(array))}"
+
+
+def _image_form(image: Any) -> str:
+    names = anatomy.instance_dict(image) or {}
+    size, mode = names.get("_size"), names.get("_mode", names.get("mode"))
+    return f"{mode} {_shape(size)}" if type(size) is tuple and type(mode) is str else ""
+
+
+def _shape(sizes: Iterable[Any]) -> str:
+    numbers = [int(size) for size in sizes][:_LONGEST_SHAPE]
+    return str(tuple(numbers))

@@ -1,0 +1,365 @@
+"""How one object refers to another, as a person would write it: ``.attr``, ``['key']``, ``[*]``.
+
+The walk knows only that a parent reaches a child; the label is found again by scanning the parent
+for the child by identity. What varies from epoch to epoch or from process to process (indices, long
+or numbered keys) is folded to ``[*]``, so that a label is the same every time.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+import types
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, NamedTuple
+
+from leakscope.heap import anatomy
+from leakscope.heap.frames import locals_of
+
+NAMED_KEYS = 32
+"""A dict with more entries than this is data and not a record: its keys are folded."""
+NAMED_ITEMS = 8
+"""A tuple with more items than this is data and not a record."""
+_SCAN_LIMIT = 4096
+_KEY = re.compile(r"[A-Za-z_][A-Za-z_ ./@:-]{0,39}")
+
+
+class Edge(Enum):
+    """In which way a parent refers to a child."""
+
+    ATTRIBUTE = "attribute"
+    ITEM = "item"
+    CELL = "cell"
+    DEFAULT = "default"
+    LOCAL = "local"
+    HIDDEN = "hidden"
+    """Inside a wrapper that a person would not mention: ``__dict__``, the deque of a queue."""
+
+
+class Stands(Enum):
+    """What an object that is part of another stands for."""
+
+    ITSELF = "itself"
+    ATTRIBUTES = "attributes"
+    SUBMODULES = "submodules"
+    CLOSURE = "closure"
+    CELL = "cell"
+    DEFAULTS = "defaults"
+    KEYWORD_DEFAULTS = "keyword_defaults"
+    THREADS = "threads"
+    CACHE = "cache"
+    GLOBALS = "globals"
+    FRAME = "frame"
+
+
+class Part(NamedTuple):
+    """An object on a chain: what it stands for, and for whom."""
+
+    obj: Any
+    stands: Stands = Stands.ITSELF
+    whole: Any = None
+
+
+class Label(NamedTuple):
+    """One step: its text in a path, the way it goes, the bare name, what the child stands for."""
+
+    text: str
+    edge: Edge
+    variable: str = ""
+    stands: Stands = Stands.ITSELF
+
+
+ANY = Label("[*]", Edge.ITEM)
+INSIDE = Label("", Edge.HIDDEN)
+
+
+def label(parent: Part, child: object) -> Label:
+    """Return how ``parent`` refers to ``child``; never raises and runs no code of the user's."""
+    try:
+        if parent.stands is not Stands.ITSELF:
+            return _INSIDE_PARTS[parent.stands](parent, child)
+        return _from_object(parent.obj, child)
+    except Exception:
+        return ANY
+
+
+def attribute(name: str, stands: Stands = Stands.ITSELF) -> Label:
+    """Return the label of an attribute."""
+    return Label(f".{name}", Edge.ATTRIBUTE, name, stands)
+
+
+def key(name: object) -> Label:
+    """Return the label of a dict's entry: the key where it reads like a name, else ``[*]``."""
+    if type(name) is str and _KEY.fullmatch(name):
+        return Label(f"['{name}']", Edge.ITEM, name)
+    return ANY
+
+
+def _from_object(obj: Any, child: object) -> Label:
+    for base in anatomy.mro(type(obj)):
+        find = _BY_TYPE.get(id(base))
+        if find is not None:
+            found = find(obj, child)
+            if found is not None:
+                return found
+    return _attribute_of(obj, child) or INSIDE
+
+
+def _attribute_of(obj: Any, child: object) -> Label | None:
+    cls = type(obj)
+    for name, descriptor in anatomy.slots(cls).items():
+        if name != "__dict__" and anatomy.slot_value(descriptor, obj) is child:
+            return _of_instance(cls, name)
+    names = anatomy.instance_dict(obj)
+    if names is None:
+        return None
+    if names is child:
+        return Label("", Edge.HIDDEN, stands=Stands.ATTRIBUTES)
+    found = _name_of(names, child)
+    return None if found is None else _of_instance(cls, found)
+
+
+def _of_instance(cls: type, name: str) -> Label:
+    """Some attributes are a wrapper's own affair and are not said."""
+    if name in _TORCH_PARTS and is_torch_module(cls):
+        return Label("", Edge.HIDDEN, stands=Stands.SUBMODULES)
+    if name in _INNER and any(anatomy.inherits(cls, *owner) for owner in _INNER[name]):
+        return INSIDE
+    return attribute(name)
+
+
+def is_torch_module(cls: type) -> bool:
+    """Say whether instances of ``cls`` are ``torch.nn.Module``s."""
+    return anatomy.inherits(cls, "torch.nn.modules.module", "Module")
+
+
+def _name_of(names: dict[Any, Any], child: object) -> str | None:
+    for name, value in dict.items(names):
+        if value is child and type(name) is str:
+            return name
+    return None
+
+
+def _entry(mapping: dict[Any, Any], child: object) -> Label | None:
+    for index, (name, value) in enumerate(dict.items(mapping)):
+        if value is child:
+            return key(name) if len(mapping) <= NAMED_KEYS else ANY
+        if index >= _SCAN_LIMIT:
+            return ANY
+    for name in dict.keys(mapping):
+        if name is child:
+            return Label(".keys()[*]", Edge.ITEM)
+    return None if type(mapping) is not dict else ANY
+
+
+def _dict_entry(mapping: dict[Any, Any], child: object) -> Label | None:
+    own = None if type(mapping) is dict else _attribute_of(mapping, child)
+    return own or _entry(mapping, child) or ANY
+
+
+def _item(container: Any, child: object) -> Label:
+    own = None if type(container) in _EXACT_CONTAINERS else _attribute_of(container, child)
+    return own or ANY
+
+
+def _tuple_item(items: tuple[Any, ...], child: object) -> Label:
+    if type(items) is not tuple:
+        fields = anatomy.class_attribute(type(items), "_fields")
+        names = fields if type(fields) is tuple else ()
+        for name, value in zip(names, tuple.__iter__(items), strict=False):
+            if value is child and type(name) is str:
+                return attribute(name)
+        own = _attribute_of(items, child)
+        if own is not None:
+            return own
+    if tuple.__len__(items) <= NAMED_ITEMS:
+        for index, value in enumerate(tuple.__iter__(items)):
+            if value is child:
+                return Label(f"[{index}]", Edge.ITEM)
+    return ANY
+
+
+def _from_function(function: types.FunctionType, child: object) -> Label | None:
+    if child is function.__closure__:
+        return Label("", Edge.HIDDEN, stands=Stands.CLOSURE)
+    if child is function.__defaults__:
+        return Label("", Edge.HIDDEN, stands=Stands.DEFAULTS)
+    if child is function.__kwdefaults__:
+        return Label("", Edge.HIDDEN, stands=Stands.KEYWORD_DEFAULTS)
+    if child is function.__code__:
+        return attribute("__code__")
+    return _attribute_of(function, child)
+
+
+def _from_class(cls: type, child: object) -> Label:
+    name = _name_of(dict(anatomy.class_dict(cls)), child)
+    if name is not None:
+        return attribute(name)
+    if type(child) is dict:
+        return Label("", Edge.HIDDEN, stands=Stands.ATTRIBUTES)
+    return INSIDE
+
+
+def _from_cell(_: types.CellType, __: object) -> Label:
+    return INSIDE
+
+
+def _from_method(_: types.MethodType, __: object) -> Label:
+    return INSIDE
+
+
+def _from_cache(wrapper: Any, child: object) -> Label | None:
+    """The dict of an lru_cache is the cache itself; its links and keys belong to it."""
+    names = anatomy.instance_dict(wrapper)
+    if child is names:
+        return Label("", Edge.HIDDEN, stands=Stands.ATTRIBUTES)
+    if type(child) is dict:
+        return Label("", Edge.HIDDEN, stands=Stands.CACHE)
+    name = _name_of(names or {}, child)
+    return ANY if name is None else attribute(name)
+
+
+def _from_thread_local(_: Any, child: object) -> Label:
+    """A thread-local maps each thread to its dict of attributes."""
+    return Label("", Edge.HIDDEN, stands=Stands.THREADS) if type(child) is dict else INSIDE
+
+
+def _from_generator(generator: Any, child: object) -> Label | None:
+    frame = frame_of(generator)
+    if frame is None:
+        return None
+    if child is frame:
+        return Label("", Edge.HIDDEN, stands=Stands.FRAME)
+    return _from_frame(frame, child)
+
+
+def _from_frame(frame: types.FrameType, child: object) -> Label:
+    for name, value in locals_of(frame):
+        if value is child:
+            return Label(f".{name}", Edge.LOCAL, name)
+    return INSIDE
+
+
+def frame_of(obj: Any) -> types.FrameType | None:
+    """Return the frame of a generator or coroutine, or the frame itself; None once it is done."""
+    name = _FRAME_OF.get(id(type(obj)))
+    frame = obj if name is None else anatomy.slot_value(type(obj).__dict__[name], obj)
+    return frame if type(frame) is types.FrameType else None
+
+
+def is_generator(obj: object) -> bool:
+    """Say whether an object is a generator or coroutine: a function that is suspended."""
+    return id(type(obj)) in _FRAME_OF
+
+
+def _in_attributes(parent: Part, child: object) -> Label:
+    name = _name_of(parent.obj, child)
+    if name is None:
+        return ANY
+    return _of_instance(type(parent.whole), name)
+
+
+def _in_globals(parent: Part, child: object) -> Label:
+    name = _name_of(parent.obj, child)
+    return ANY if name is None else Label(f"·{name}", Edge.ATTRIBUTE, name)
+
+
+def _in_submodules(parent: Part, child: object) -> Label:
+    name = _name_of(parent.obj, child)
+    if name is None:
+        return ANY
+    return attribute(name) if name.isidentifier() else Label(f"[{name}]", Edge.ITEM, name)
+
+
+def _in_closure(parent: Part, child: object) -> Label:
+    names = parent.whole.__code__.co_freevars
+    for name, cell in zip(names, parent.obj, strict=False):
+        if cell is child:
+            return Label(f"⟨{name}⟩", Edge.CELL, name, Stands.CELL)
+    return ANY
+
+
+def _in_defaults(parent: Part, child: object) -> Label:
+    code = parent.whole.__code__
+    names = code.co_varnames[: code.co_argcount][-len(parent.obj) :]
+    for name, value in zip(names, parent.obj, strict=False):
+        if value is child:
+            return Label(f"({name}=)", Edge.DEFAULT, name)
+    return ANY
+
+
+def _in_keyword_defaults(parent: Part, child: object) -> Label:
+    name = _name_of(parent.obj, child)
+    return ANY if name is None else Label(f"({name}=)", Edge.DEFAULT, name)
+
+
+def _in_threads(_: Part, child: object) -> Label:
+    return Label("", Edge.HIDDEN, stands=Stands.ATTRIBUTES) if type(child) is dict else INSIDE
+
+
+def _in_cell(_: Part, __: object) -> Label:
+    return INSIDE
+
+
+def _in_cache(_: Part, __: object) -> Label:
+    return ANY
+
+
+def _in_frame(parent: Part, child: object) -> Label:
+    return _from_frame(parent.obj, child)
+
+
+_FRAME_OF = {
+    id(types.GeneratorType): "gi_frame",
+    id(types.CoroutineType): "cr_frame",
+    id(types.AsyncGeneratorType): "ag_frame",
+}
+_EXACT_CONTAINERS = (list, set, frozenset, deque)
+_TORCH_PARTS = frozenset({"_parameters", "_buffers", "_modules"})
+_INNER: dict[str, list[tuple[str, str]]] = {
+    "queue": [("queue", "Queue")],
+    "data": [
+        ("collections", "UserDict"),
+        ("collections", "UserList"),
+        ("weakref", "WeakValueDictionary"),
+        ("weakref", "WeakKeyDictionary"),
+        ("weakref", "WeakSet"),
+    ],
+    "_buffer": [("multiprocessing.queues", "Queue")],
+}
+
+_INSIDE_PARTS: dict[Stands, Callable[[Part, object], Label]] = {
+    Stands.ATTRIBUTES: _in_attributes,
+    Stands.GLOBALS: _in_globals,
+    Stands.SUBMODULES: _in_submodules,
+    Stands.CLOSURE: _in_closure,
+    Stands.CELL: _in_cell,
+    Stands.DEFAULTS: _in_defaults,
+    Stands.KEYWORD_DEFAULTS: _in_keyword_defaults,
+    Stands.THREADS: _in_threads,
+    Stands.CACHE: _in_cache,
+    Stands.FRAME: _in_frame,
+}
+
+_FINDERS: dict[type, Callable[[Any, object], Label | None]] = {
+    dict: _dict_entry,
+    list: _item,
+    set: _item,
+    frozenset: _item,
+    deque: _item,
+    tuple: _tuple_item,
+    type: _from_class,
+    types.FunctionType: _from_function,
+    types.MethodType: _from_method,
+    types.CellType: _from_cell,
+    types.GeneratorType: _from_generator,
+    types.CoroutineType: _from_generator,
+    types.AsyncGeneratorType: _from_generator,
+    types.FrameType: _from_frame,
+    functools._lru_cache_wrapper: _from_cache,
+    sys.modules["_thread"]._local: _from_thread_local,
+}
+_BY_TYPE = {id(cls): find for cls, find in _FINDERS.items()}

@@ -1,0 +1,133 @@
+"""What is the user's own code, as against the standard library, installed packages and leakscope.
+
+The user's code is what lies under the project's root and was not installed there, and whatever runs
+as ``__main__``, also from ``-c``, a notebook or standard input.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import types
+from pathlib import Path
+from typing import Any, cast
+
+from leakscope.heap import anatomy
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent)
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+
+
+class Ownership:
+    """Tells the user's files, code, modules and classes from everybody else's.
+
+    Answers are remembered by name, never by object, so nothing of the user's is kept alive.
+    """
+
+    def __init__(self, project_root: str) -> None:
+        self.root = os.path.realpath(project_root)
+        self._files: dict[str, bool] = {}
+        self._modules: dict[str, bool] = {}
+        self._library = tuple(
+            os.path.realpath(path) + os.sep
+            for name, path in sysconfig.get_paths().items()
+            if name in {"stdlib", "platstdlib", "purelib", "platlib"}
+        )
+
+    def owns_file(self, path: str) -> bool:
+        """Say whether a source file is the user's."""
+        known = self._files.get(path)
+        if known is None:
+            known = self._files[path] = self._is_user_file(path)
+        return known
+
+    def owns_code(self, code: types.CodeType, names: dict[str, Any]) -> bool:
+        """Say whether code that runs with the globals ``names`` is the user's."""
+        if is_own_file(code.co_filename):
+            return False
+        if self.owns_file(code.co_filename):
+            return True
+        if names.get("__name__") != "__main__" or is_own_main(names):
+            return False
+        return code.co_filename.startswith("<") or code.co_filename == names.get("__file__")
+
+    def owns_function(self, function: types.FunctionType) -> bool:
+        """Say whether a function was written by the user."""
+        return self.owns_code(function.__code__, function.__globals__)
+
+    def owns_module(self, name: str, names: dict[str, Any]) -> bool:
+        """Say whether the module called ``name`` with the globals ``names`` is the user's."""
+        if name == "__main__":
+            return not is_own_main(names)
+        path = names.get("__file__")
+        return type(path) is str and self.owns_file(path)
+
+    def owns_class(self, cls: type) -> bool:
+        """Say whether a class was defined in the user's code."""
+        module = sys.modules.get(anatomy.module_name(cls))
+        if module is not None:
+            if not anatomy.is_instance(module, types.ModuleType):
+                return False
+            return self.owns_module(anatomy.module_name(cls), anatomy.module_dict(module))
+        methods = anatomy.class_dict(cls).values()
+        return any(type(m) is types.FunctionType and self.owns_function(m) for m in methods)
+
+    def user_modules(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return the user's modules by name with their globals, ``__main__`` first."""
+        found: dict[int, tuple[str, dict[str, Any]]] = {}
+        for name, module in list(sys.modules.items()):
+            if self._is_library_name(name, module):
+                continue
+            names = anatomy.module_dict(module)
+            if name == "__main__" or id(names) not in found:
+                found[id(names)] = (name, names)
+        return sorted(found.values(), key=lambda entry: (entry[0] != "__main__", entry[0]))
+
+    def _is_library_name(self, name: str, module: object) -> bool:
+        """Thousands of modules are imported: each is judged once, by name."""
+        verdict = self._modules.get(name)
+        if verdict is None or name == "__main__":
+            verdict = not (
+                type(name) is str
+                and anatomy.is_instance(module, types.ModuleType)
+                and self.owns_module(name, anatomy.module_dict(cast("types.ModuleType", module)))
+            )
+            self._modules[name] = verdict
+        return verdict
+
+    def _is_user_file(self, path: str) -> bool:
+        if path.startswith("<"):
+            return False
+        real = os.path.realpath(path)
+        if is_own_file(real) or real.startswith(self._library):
+            return False
+        if _INSTALLED.intersection(Path(real).parts):
+            return False
+        return real == self.root or real.startswith(self.root.rstrip(os.sep) + os.sep)
+
+
+def is_own_file(path: str) -> bool:
+    """Say whether a source file is part of leakscope."""
+    return path.startswith(_PACKAGE + os.sep)
+
+
+def is_own_main(names: dict[str, Any]) -> bool:
+    """Say whether ``__main__`` is leakscope itself and not a program of the user's."""
+    path = names.get("__file__")
+    return type(path) is str and is_own_file(path)
+
+
+def all_modules() -> list[tuple[str, dict[str, Any]]]:
+    """Return every imported module by name with its globals."""
+    return [
+        (name, anatomy.module_dict(module))
+        for name, module in list(sys.modules.items())
+        if type(name) is str and anatomy.is_instance(module, types.ModuleType)
+    ]
+
+
+def module_of(names: dict[str, Any]) -> str:
+    """Return the name under which code with the globals ``names`` was imported."""
+    name = names.get("__name__")
+    return name if type(name) is str else ""

@@ -1,0 +1,190 @@
+"""Components: what part each tensor and container plays in training."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import NamedTuple
+
+from leakscope.heap import kinds
+from leakscope.heap.graph import BY_GRAPH, GRADIENT, PARAMETER, WalkResult
+from leakscope.heap.labels import Stands
+from leakscope.heap.naming import Place
+from leakscope.heap.rows import Draft, RowMaker
+from leakscope.model.census import RootKind
+
+MODULE, OPTIMIZER = 0, 1
+"""Indices in the walk's marked types."""
+
+_PRECEDENCE = (
+    "parameters",
+    "gradients",
+    "optimizer_state",
+    "buffers",
+    "cache",
+    "accumulation",
+    "batch",
+    "other",
+    "graph",
+)
+"""A storage that several tensors share plays the first of its tensors' roles."""
+_RANK = {role: rank for rank, role in enumerate(_PRECEDENCE)}
+_BATCH_ITEMS = 8
+"""Local containers with at most this many items are a batch in the hand and no collection."""
+_ROLE_OF_KIND = {
+    "module": "parameters",
+    "optimizer": "optimizer_state",
+    "lru_cache": "cache",
+    "function": "code",
+    "graph": "graph",
+}
+
+
+class StorageRole(NamedTuple):
+    """The part that one tensor storage plays."""
+
+    role: str
+    device: str
+    nbytes: int
+    holder: int
+
+
+class Roles:
+    """The roles of one census; a storage counts once, however many tensors share it."""
+
+    def __init__(self, result: WalkResult, maker: RowMaker) -> None:
+        self._result = result
+        self._maker = maker
+        self._gathered: dict[int, str] = {}
+        self._storages = self._by_storage()
+        self._held = self._by_holder()
+
+    def components(self) -> dict[str, dict[str, int]]:
+        """Return bytes by role and device; they add up to the payload and the Python heap."""
+        found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        for storage in self._storages.values():
+            found[storage.role][storage.device] += storage.nbytes
+        self._add_heap(found)
+        return {role: dict(devices) for role, devices in found.items() if any(devices.values())}
+
+    def of_draft(self, draft: Draft) -> str:
+        """Return the role of a row."""
+        node, kind = draft.first, self._maker.kind(draft.first)
+        if kind in kinds.CONTAINERS:
+            return self._gathering(node) or "other"
+        if kind in _ROLE_OF_KIND:
+            return _ROLE_OF_KIND[kind]
+        held = self._held.get(node)
+        return max(held, key=lambda role: held[role]) if held else self._gathering(node) or "other"
+
+    def _by_storage(self) -> dict[int, StorageRole]:
+        tensors, devices = self._result.tensors, self._result.devices
+        found: dict[int, StorageRole] = {}
+        columns = zip(
+            tensors.storage,
+            tensors.nbytes,
+            tensors.device,
+            tensors.holder,
+            tensors.root,
+            tensors.mark,
+            tensors.flags,
+            strict=True,
+        )
+        for storage, nbytes, device, holder, root, mark, flags in columns:
+            if storage < 0:
+                continue
+            role = self._of_tensor(holder, root, mark, flags)
+            known = found.get(storage)
+            if known is None or _RANK[role] < _RANK[known.role]:
+                found[storage] = StorageRole(role, devices[device], nbytes, holder)
+        return found
+
+    def _of_tensor(self, holder: int, root: int, mark: int, flags: int) -> str:
+        if flags & PARAMETER:
+            return "parameters"
+        if flags & GRADIENT:
+            return "gradients"
+        if flags & BY_GRAPH:
+            return "graph"
+        gathering = self._gathering(holder) if holder >= 0 else ""
+        if gathering or mark == OPTIMIZER:
+            return gathering or "optimizer_state"
+        if mark == MODULE:
+            return "buffers"
+        kind = self._maker.root_kind(root)
+        return "batch" if kind in (RootKind.LOCAL, RootKind.GENERATOR) else "other"
+
+    def _gathering(self, node: int) -> str:
+        role = self._gathered.get(node)
+        if role is None:
+            role = self._gathered[node] = gathering_role(self._maker.places[node])
+        return role
+
+    def _by_holder(self) -> dict[int, dict[str, int]]:
+        found: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        for storage in self._storages.values():
+            found[storage.holder][storage.role] += storage.nbytes
+        return found
+
+    def _add_heap(self, found: dict[str, dict[str, int]]) -> None:
+        """Split what is no tensor: containers' own bytes and arrays, code, and the rest."""
+        heap = self._result.heap_bytes
+        rest = heap + self._result.payload_bytes.get("host", 0)
+        rest -= sum(devices.get("host", 0) for devices in found.values())
+        for role, nbytes in self._gathered_heap().items():
+            part = max(0, min(nbytes, rest))
+            found[role]["host"] += part
+            rest -= part
+        found["code"]["host"] += max(0, min(rest, heap))
+        found["other"]["host"] += max(0, rest - heap)
+
+    def _gathered_heap(self) -> dict[str, int]:
+        """Return what the outermost containers retain besides tensors, by role."""
+        nodes = self._result.nodes
+        tensors: dict[int, int] = defaultdict(int)
+        for storage in self._storages.values():
+            outermost = self._outermost(storage.holder) if storage.device == "host" else -1
+            tensors[outermost] += storage.nbytes
+        found: dict[str, int] = defaultdict(int)
+        for node, selected in enumerate(nodes.selected):
+            role = self._gathering(node) if selected else ""
+            if role and self._outermost(node) == node:
+                found[role] += max(0, nodes.host_bytes[node] - tensors[node])
+        return found
+
+    def _outermost(self, node: int) -> int:
+        """Return the outermost gathering object among those that retain a node; -1 for none."""
+        found = -1
+        while node >= 0:
+            if self._gathering(node):
+                found = node
+            node = self._result.nodes.dominator[node]
+        return found
+
+
+def gathering_role(place: Place) -> str:
+    """Return the role of what is gathered in containers at or above ``place``, else ``""``.
+
+    The containers up to the next object count: those of an optimizer are its state, bounded ones
+    are caches, and a few tensors in a running function's hand are a batch.
+    """
+    gathered, capacity, most = "", False, 0
+    nested = False
+    at: Place | None = place
+    while at is not None:
+        obj, kind = at.part.obj, kinds.kind_of(at.part.obj)
+        if kind == "optimizer":
+            return "optimizer_state" if gathered else ""
+        if kind == "module" and not gathered:
+            return ""
+        if kind in kinds.CONTAINERS and at.part.stands in (Stands.ITSELF, Stands.CACHE):
+            nested = bool(gathered)
+            gathered = kind
+            capacity = capacity or kind == "lru_cache" or kinds.capacity_of(obj) is not None
+            most = max(most, kinds.length_of(obj) or 0)
+        elif gathered and at.part.stands is Stands.ITSELF:
+            break
+        at = at.before
+    if not gathered or capacity:
+        return "cache" if capacity else ""
+    in_hand = place.kind is RootKind.LOCAL and at is None and most <= _BATCH_ITEMS
+    return "batch" if in_hand and not (gathered == "list" and nested) else "accumulation"

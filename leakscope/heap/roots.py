@@ -1,0 +1,198 @@
+"""Where names begin: the roots of a walk, in the order in which a person would use them.
+
+What lives long gives the better name: globals come before the locals of running functions, and
+outer functions before those they call. So ``self.history`` stays ``main()·trainer.history`` however
+many functions are running with an alias of it.
+"""
+
+from __future__ import annotations
+
+import threading
+import types
+from dataclasses import dataclass
+from typing import Any
+
+from leakscope.heap import anatomy
+from leakscope.heap.definitions import Definitions
+from leakscope.heap.frames import locals_of, running_frames
+from leakscope.heap.labels import Stands, is_torch_module
+from leakscope.heap.ownership import Ownership, all_modules, is_own_file, module_of
+from leakscope.model.census import Owner, RootKind
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+@dataclass(slots=True)
+class Root:
+    """An object with a name of its own, and how that name is written."""
+
+    obj: Any
+    kind: RootKind
+    path: str
+    """``main()·trainer``, ``__main__·cache``; the bare module for the globals of a library."""
+    name: str
+    owner: Owner | None
+    user: bool = True
+    stands: Stands = Stands.ITSELF
+
+
+@dataclass(slots=True)
+class Roots:
+    """All roots of a census."""
+
+    user: list[Root]
+    library: list[Root]
+    hidden: list[Any]
+    """Objects of leakscope itself."""
+    transient_from: int
+    """Index of the first user root that is gone when its function returns."""
+
+
+def find_roots(ownership: Ownership, definitions: Definitions, *, full: bool) -> Roots:
+    """Return the roots: the user's, and for a full census the library's too."""
+    hidden: list[Any] = []
+    frames = _outermost_first()
+    lasting = _globals(ownership, definitions, hidden)
+    transient: list[Root] = []
+    library = []
+    for frame in frames:
+        if is_own_file(frame.f_code.co_filename):
+            hidden += _own_values(frame)
+        elif ownership.owns_code(frame.f_code, frame.f_globals):
+            transient += _locals(frame, ownership, definitions, hidden)
+        elif full:
+            library += _locals(frame, ownership, definitions, hidden, user=False)
+    if full:
+        library += _library(ownership)
+    hidden += _own_globals()
+    lasting.sort(key=_precedence)
+    transient.sort(key=_precedence)
+    return Roots(lasting + transient, library, hidden, len(lasting))
+
+
+def _precedence(root: Root) -> int:
+    """Modules name their parameters before optimizers, which refer to them, get a chance."""
+    cls = type(root.obj)
+    if is_torch_module(cls):
+        return 0
+    if anatomy.inherits(cls, "torch.optim.optimizer", "Optimizer"):
+        return 2
+    return 1
+
+
+def _outermost_first() -> list[types.FrameType]:
+    """Return the frames of all threads, those of the calling thread before the others'."""
+    me = threading.get_ident()
+    by_thread: dict[int, list[types.FrameType]] = {me: []}
+    for thread, frame in running_frames():
+        by_thread.setdefault(thread, []).append(frame)
+    return [frame for stack in by_thread.values() for frame in reversed(stack)]
+
+
+def _globals(ownership: Ownership, definitions: Definitions, hidden: list[Any]) -> list[Root]:
+    roots: list[Root] = []
+    classes: dict[int, type] = {}
+    for module, names in ownership.user_modules():
+        for name, value in list(names.items()):
+            if type(name) is not str or anatomy.is_instance(value, types.ModuleType):
+                continue
+            if _is_own(value):
+                hidden.append(value)
+            elif anatomy.is_instance(value, type):
+                _add_class(value, ownership, classes)
+            elif not _is_plumbing(name):
+                owner = definitions.module(module, names, name)
+                spoken = name if module == "__main__" else f"{module}.{name}"
+                roots.append(Root(value, RootKind.GLOBAL, f"{module}·{name}", spoken, owner))
+    return roots + [_class_root(cls, definitions) for cls in classes.values()]
+
+
+def _add_class(cls: type, ownership: Ownership, classes: dict[int, type]) -> None:
+    """Gather a class of the user's and the classes defined in it."""
+    if id(cls) in classes or not ownership.owns_class(cls):
+        return
+    classes[id(cls)] = cls
+    for value in list(anatomy.class_dict(cls).values()):
+        if anatomy.is_instance(value, type):
+            _add_class(value, ownership, classes)
+
+
+def _class_root(cls: type, definitions: Definitions) -> Root:
+    spoken = anatomy.qualname(cls)
+    path = f"{anatomy.module_name(cls)}·{spoken}"
+    return Root(cls, RootKind.CLASS_ATTRIBUTE, path, spoken, definitions.class_(cls, ""))
+
+
+def _locals(
+    frame: types.FrameType,
+    ownership: Ownership,
+    definitions: Definitions,
+    hidden: list[Any],
+    *,
+    user: bool = True,
+) -> list[Root]:
+    code = frame.f_code
+    values = locals_of(frame)
+    function = definitions.qualname(code, values[0][1] if values and code.co_argcount else None)
+    module = module_of(frame.f_globals)
+    spoken = function.replace("<locals>.", "")
+    if not user:
+        function, spoken = f"{module}.{function}", f"{module}.{spoken}"
+    roots = []
+    for name, value in values:
+        if _is_own(value):
+            hidden.append(value)
+        elif not (name.startswith(".") or _is_foreign(value, ownership)):
+            owner = definitions.function(code, name, module, function)
+            path = f"{function}()·{name}"
+            kind = RootKind.LOCAL if user else RootKind.LIBRARY
+            roots.append(Root(value, kind, path, f"{spoken}.{name}", owner, user))
+    return roots
+
+
+def _library(ownership: Ownership) -> list[Root]:
+    """Return the globals and the classes of all modules that are not the user's."""
+    roots: list[Root] = []
+    seen: set[int] = {id(names) for _, names in ownership.user_modules()}
+    for module, names in all_modules():
+        if id(names) in seen or module.partition(".")[0] == _PACKAGE:
+            continue
+        seen.add(id(names))
+        roots.append(_library_root(names, module, module, Stands.GLOBALS))
+        for name, value in list(names.items()):
+            if anatomy.is_instance(value, type) and id(value) not in seen:
+                seen.add(id(value))
+                home, own = anatomy.module_name(value), anatomy.qualname(value)
+                if home.partition(".")[0] != _PACKAGE:
+                    roots.append(_library_root(value, f"{home}·{own}", f"{home}.{own}"))
+    return roots
+
+
+def _library_root(obj: Any, path: str, name: str, stands: Stands = Stands.ITSELF) -> Root:
+    module = path.partition("·")[0]
+    owner = Owner(kind="module", name=module, module=module)
+    return Root(obj, RootKind.LIBRARY, path, name, owner, user=False, stands=stands)
+
+
+def _own_globals() -> list[Any]:
+    return [names for module, names in all_modules() if module.partition(".")[0] == _PACKAGE]
+
+
+def _own_values(frame: types.FrameType) -> list[Any]:
+    return [value for _, value in locals_of(frame) if _is_own(value)]
+
+
+def _is_own(value: object) -> bool:
+    cls = value if anatomy.is_instance(value, type) else type(value)
+    return anatomy.module_name(cls).partition(".")[0] == _PACKAGE  # type: ignore[arg-type]
+
+
+def _is_foreign(value: Any, ownership: Ownership) -> bool:
+    """A class or module of somebody else's says nothing about who refers to it."""
+    if anatomy.is_instance(value, type):
+        return not ownership.owns_class(value)
+    return anatomy.is_instance(value, types.ModuleType)
+
+
+def _is_plumbing(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")

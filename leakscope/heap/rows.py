@@ -1,0 +1,201 @@
+"""From selected objects to rows: objects that share a path become one row."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from leakscope.heap import anatomy, contents, kinds
+from leakscope.heap.definitions import Definitions
+from leakscope.heap.graph import GARBAGE, NATIVE, Group, Nodes, WalkResult
+from leakscope.heap.labels import Stands
+from leakscope.heap.naming import Naming, Place, is_transparent
+from leakscope.heap.ownership import Ownership
+from leakscope.heap.roots import Root
+from leakscope.model.census import CensusRow, Owner, RootKind
+
+_LENGTH_FROM_INSIDE = frozenset({"queue", "dict", "list"})
+_GRAPH_NODES = 2
+"""A tensor that keeps fewer nodes than this merely remembers which operation made it."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """A row in the making: the nodes that share a path."""
+
+    path: str
+    nodes: list[int]
+    """Indices of the objects a person would name."""
+    inner: list[int]
+    """Indices of objects inside of those, such as the deque of a queue."""
+
+    @property
+    def first(self) -> int:
+        """The node that speaks for all of them."""
+        return (self.nodes or self.inner)[0]
+
+
+class RowMaker:
+    """Names the nodes of one walk and merges them into rows."""
+
+    def __init__(
+        self,
+        result: WalkResult,
+        roots: list[Root],
+        ownership: Ownership,
+        definitions: Definitions,
+    ) -> None:
+        self._nodes: Nodes = result.nodes
+        self._roots = roots
+        self._naming = Naming(ownership, definitions)
+        self._definitions = definitions
+        self.places = self._named()
+        self.paths = [place.path for place in self.places]
+
+    def is_row(self, node: int) -> bool:
+        """Say whether a node may stand in a row: selected, and something a person would name."""
+        place = self.places[node]
+        return (
+            self._nodes.selected[node]
+            and place.part.stands is not Stands.GLOBALS
+            and not is_transparent(place.part.obj)
+        )
+
+    def dominators(self, node: int) -> Iterator[int]:
+        """Yield the selected objects that retain a node, the nearest first."""
+        above = self._nodes.dominator[node]
+        while above >= 0:
+            yield above
+            above = self._nodes.dominator[above]
+
+    def _named(self) -> list[Place]:
+        places: list[Place] = []
+        columns = zip(self._nodes.objects, self._nodes.parent, self._nodes.root, strict=True)
+        for obj, parent, root in columns:
+            if parent >= 0:
+                places.append(self._naming.below(places[parent], obj))
+            elif root >= 0:
+                places.append(self._naming.at_root(self._roots[root]))
+            else:
+                places.append(self._nameless(obj, root))
+        return places
+
+    def _nameless(self, obj: Any, root: int) -> Place:
+        said = _said_of(obj)
+        if root == NATIVE:
+            text = f"<held by native code>·{said}"
+            return self._naming.without_root(obj, RootKind.NATIVE, text)
+        if root == GARBAGE:
+            return self._naming.without_root(obj, RootKind.GARBAGE, f"<garbage>·{said}")
+        return self._naming.without_root(obj, RootKind.LIBRARY, f"<unnamed>·{said}")
+
+    def drafts(self) -> list[Draft]:
+        """Return a draft for every path, in the order of the walk."""
+        drafts: dict[str, Draft] = {}
+        for node, (place, path) in enumerate(zip(self.places, self.paths, strict=True)):
+            if self.is_row(node):
+                draft = drafts.setdefault(path, Draft(path, [], []))
+                (draft.inner if place.inside else draft.nodes).append(node)
+        return list(drafts.values())
+
+    def row(self, draft: Draft, role: str) -> CensusRow:
+        """Return the row of the objects that share a path."""
+        nodes, place = self._nodes, self.places[draft.first]
+        counted = [n for n in (*draft.nodes, *draft.inner) if not self._is_within(n, draft.path)]
+        kind = self.kind(draft.first)
+        return CensusRow(
+            path=draft.path,
+            name=_name(place),
+            root=place.kind,
+            owner=self._owner(place),
+            type=anatomy.qualified_name(type(place.part.obj)),
+            kind=kind,
+            role=role,
+            user=place.root is not None and place.root.user,
+            host_bytes=sum(nodes.host_bytes[n] for n in counted),
+            device_bytes=_added(nodes.device_bytes[n] for n in counted),
+            count=len(draft.nodes) or len(draft.inner),
+            length=self._length(draft, kind),
+            capacity=self._capacity(draft),
+            graph_nodes=sum(nodes.graph_nodes[n] for n in counted),
+            holds=contents.contents(self.groups(draft)),
+            parent=self._parent(draft),
+        )
+
+    def _is_within(self, node: int, path: str) -> bool:
+        """What another object of the same row retains is counted with that."""
+        above = self.dominators(node)
+        return any(self.paths[n] == path and self.is_row(n) for n in above)
+
+    def kind(self, node: int) -> str:
+        """Return the kind of a node's object, telling tensors that keep a graph from others."""
+        kind = kinds.kind_of(self._nodes.objects[node])
+        keeps = self._nodes.keeps_graph[node] and self._nodes.graph_nodes[node] >= _GRAPH_NODES
+        return "graph" if kind == "tensor" and keeps else kind
+
+    def _owner(self, place: Place) -> Owner | None:
+        wrapped = wrapped_function(place.part.obj)
+        if wrapped is None:
+            return place.owner
+        code, module = wrapped.__code__, place.owner.module if place.owner else ""
+        return self._definitions.function(code, "", module, wrapped.__qualname__)
+
+    def _length(self, draft: Draft, kind: str) -> int | None:
+        inside = draft.inner if kind in _LENGTH_FROM_INSIDE or not draft.nodes else []
+        for nodes in (draft.nodes, inside):
+            lengths = [kinds.length_of(self._nodes.objects[n]) for n in nodes]
+            known = [length for length in lengths if length is not None]
+            if known:
+                return sum(known)
+        return None
+
+    def _capacity(self, draft: Draft) -> int | None:
+        found = [kinds.capacity_of(self._nodes.objects[n]) for n in (*draft.nodes, *draft.inner)]
+        return max((capacity for capacity in found if capacity is not None), default=None)
+
+    def groups(self, draft: Draft) -> list[Group]:
+        """Return what the objects of a row hold; of a wrapper, what its inner container holds."""
+        return [group for n in draft.inner or draft.nodes for group in self._nodes.holds[n]]
+
+    def root_kind(self, root: int) -> RootKind:
+        """Return the kind of a root by its number in the walk."""
+        if root >= 0:
+            return self._roots[root].kind
+        return {NATIVE: RootKind.NATIVE, GARBAGE: RootKind.GARBAGE}.get(root, RootKind.LIBRARY)
+
+    def _parent(self, draft: Draft) -> str:
+        for above in self.dominators(draft.first):
+            if self.paths[above] != draft.path and self.is_row(above):
+                return self.paths[above]
+        return ""
+
+
+def wrapped_function(obj: Any) -> types.FunctionType | None:
+    """Return the function whose results an ``lru_cache`` keeps, else None."""
+    if type(obj) is not functools._lru_cache_wrapper:
+        return None
+    wrapped = (anatomy.instance_dict(obj) or {}).get("__wrapped__")
+    return wrapped if type(wrapped) is types.FunctionType else None
+
+
+def _name(place: Place) -> str:
+    wrapped = wrapped_function(place.part.obj)
+    if wrapped is not None and place.root is not None and place.root.user:
+        return wrapped.__qualname__.rpartition("<locals>.")[2]
+    return place.name
+
+
+def _said_of(obj: object) -> str:
+    form = contents.form_of(obj).partition(" ")[0]
+    return f"{anatomy.qualified_name(type(obj))} {form}".rstrip()
+
+
+def _added(columns: Iterator[dict[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for column in columns:
+        for device, size in column.items():
+            total[device] = total.get(device, 0) + size
+    return total
