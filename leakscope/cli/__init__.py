@@ -33,8 +33,21 @@ Exit codes: `run` ends as the program does; otherwise
 """
 
 
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"leakscope {version()}")
+        context.exit()
+
+
 @click.group(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version(), prog_name="leakscope")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 def leakscope() -> None:
     """Find out why a PyTorch training run's memory grows."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import metadata
-
 
 def version() -> str:
     """Return the installed version; ``unknown`` when run from a bare checkout."""
+    from importlib import metadata
+
     try:
         return metadata.version("leakscope")
     except metadata.PackageNotFoundError:

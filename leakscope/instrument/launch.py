@@ -136,10 +136,18 @@ def _run_module(name: str, *, alter_argv: bool) -> None:
 def _run_code(source: str) -> None:
     code = compile(source, "<string>", "exec", dont_inherit=True)
     if sys.version_info >= (3, 13):
-        import linecache
-
-        linecache._register_code(code, source, "<string>")  # type: ignore[attr-defined]
+        _show_source_of(code, source)
     exec(code, _main_namespace())  # noqa: S102
+
+
+def _show_source_of(code: CodeType, source: str) -> None:
+    """Have tracebacks show the lines of ``-c``, where the interpreter has put the boot code's."""
+    import linecache
+
+    linecache._register_code(code, source, "<string>")  # type: ignore[attr-defined]
+    if "<string>" in linecache.cache:
+        lines = source.splitlines(keepends=True)
+        linecache.cache["<string>"] = (len(source), None, lines, "<string>")
 
 
 def _run_script(filename: str) -> None:
@@ -291,9 +299,9 @@ def _print_as_python(
     except SystemExit:
         raise
     except BaseException as fault:
-        own = fault.__traceback__
+        fault.__traceback__ = fault.__traceback__ and fault.__traceback__.tb_next
         sys.stderr.write("Error in sys.excepthook:\n")
-        sys.__excepthook__(type(fault), fault, own and own.tb_next)
+        sys.__excepthook__(type(fault), fault, fault.__traceback__)
         sys.stderr.write("\nOriginal exception was:\n")
         sys.__excepthook__(kind, value, traceback)
 

@@ -1,0 +1,234 @@
+"""`leakscope run` around the program: its directory, its refusals, its parts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from leakscope.cli.command_line import split_command_line
+from leakscope.cli.run import Share
+from leakscope.cli.supervisor import Ending, oom_kills
+from leakscope.instrument.program import Program, interpreter_options
+
+ROOT = Path(__file__).parents[2]
+WITH_VALUE = {"--out", "--budget"}
+
+
+def leakscope(*words: str, folder: Path, **added: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **added}
+    return subprocess.run(
+        [sys.executable, "-m", "leakscope", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=environment,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "own", "program"),
+    [
+        (["train.py", "--out", "x"], [], Program("script", "train.py", ("--out", "x"))),
+        (["--out", "x", "train.py"], ["--out", "x"], Program("script", "train.py")),
+        (["--out=x", "a", "-m", "b"], ["--out=x"], Program("script", "a", ("-m", "b"))),
+        (["-q", "-m", "p.q", "-q"], ["-q"], Program("module", "p.q", ("-q",))),
+        (["-mp.q", "-c"], [], Program("module", "p.q", ("-c",))),
+        (["-c", "print(1)", "--force"], [], Program("code", "print(1)", ("--force",))),
+        (["--", "--odd.py", "--"], [], Program("script", "--odd.py", ("--",))),
+        (["--force", "--", "-m", "p"], ["--force"], Program("module", "p")),
+        (["--out", "-m", "train.py"], ["--out", "-m"], Program("script", "train.py")),
+        (["--quiet"], ["--quiet"], None),
+        (["--"], [], None),
+        ([], [], None),
+    ],
+)
+def test_our_options_end_where_the_program_begins(
+    words: list[str], own: list[str], program: Program | None
+) -> None:
+    assert split_command_line(words, WITH_VALUE) == (own, program)
+
+
+def test_option_without_its_program_is_a_wrong_usage() -> None:
+    with pytest.raises(click.UsageError):
+        split_command_line(["-m"], WITH_VALUE)
+
+
+@pytest.mark.parametrize(
+    ("original", "options"),
+    [
+        (["python", "-m", "leakscope", "run"], []),
+        (["python", "-u", "-m", "leakscope"], ["-u"]),
+        (["python", "-um", "leakscope", "-O"], ["-u"]),
+        (["python", "-uW", "error", "-Xdev", "/bin/leakscope", "-B"], ["-uW", "error", "-Xdev"]),
+        (["python", "-X", "dev", "-Werror", "-c", "x"], ["-X", "dev", "-Werror"]),
+        (
+            ["python", "--check-hash-based-pycs", "never", "-OO", "leakscope"],
+            ["--check-hash-based-pycs", "never", "-OO"],
+        ),
+        (["python", "/bin/leakscope", "run", "-u"], []),
+    ],
+)
+def test_interpreter_options_are_those_before_the_program(
+    original: list[str], options: list[str]
+) -> None:
+    assert interpreter_options(original) == options
+
+
+@pytest.mark.parametrize(("text", "share"), [("2%", 0.02), ("0.5 %", 0.005), ("0.1", 0.1)])
+def test_share_is_a_percentage_or_a_fraction(text: str, share: float) -> None:
+    assert Share().convert(text, None, None) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["", "two", "0", "-1%", "200%", "2", "nan"])
+def test_share_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        Share().convert(text, None, None)
+
+
+def test_project_root_is_the_nearest_folder_with_a_projects_mark(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    deep = tmp_path / "a" / "b"
+    deep.mkdir(parents=True)
+    script = deep / "train.py"
+    script.write_text("")
+    assert Program("script", str(script)).project_root() == str(tmp_path)
+    (tmp_path / "a" / ".git").mkdir()
+    assert Program("script", str(script)).project_root() == str(tmp_path / "a")
+
+
+def test_project_root_of_a_module_is_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Program("module", "package.train").project_root() == str(tmp_path)
+
+
+def test_outcome_tells_signal_and_oom_kill() -> None:
+    assert Ending(3).outcome() == {"exit_code": 3}
+    killed = Ending(137, signal=signal.SIGKILL, oom_killed=True)
+    assert killed.outcome() == {"exit_code": 137, "signal": 9, "oom_killed": 1}
+
+
+@pytest.mark.skipif(not Path("/proc/vmstat").exists(), reason="needs Linux")
+def test_oom_kills_are_counted() -> None:
+    counted = oom_kills()
+    assert counted is not None
+    assert counted >= 0
+
+
+@pytest.mark.parametrize(
+    ("words", "says", "code"),
+    [
+        (["missing.py"], "can't open file", 2),
+        (["empty"], "can't find '__main__' module", 1),
+        (["missing.py/"], "can't open file", 2),
+        (["-"], "stdin", 2),
+        ([], "Name a script", 2),
+        (["-m"], "Argument expected for the -m option", 2),
+        (["--budgit", "2%", "train.py"], "No such option", 2),
+        (["--budget", "lots", "train.py"], "no share of wall time", 2),
+        (["--tracemalloc", "maybe", "train.py"], "maybe", 2),
+        (["--out", "file", "train.py"], "it is a file", 1),
+        (["--out", "/proc/nowhere", "train.py"], "No run can be recorded", 1),
+    ],
+)
+def test_refusal_is_one_clear_sentence(
+    words: list[str], says: str, code: int, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("print('ran')")
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "empty").mkdir()
+    done = leakscope("run", *words, folder=tmp_path)
+    assert done.returncode == code
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert not (tmp_path / "leakscope-runs").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
+def test_permissions_are_respected(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("print('ran')")
+    script.chmod(0)
+    done = leakscope("run", "train.py", folder=tmp_path)
+    assert done.returncode == 2
+    assert "Permission denied" in done.stderr
+    script.chmod(0o600)
+    tmp_path.chmod(0o500)
+    done = leakscope("run", "train.py", folder=tmp_path)
+    tmp_path.chmod(0o700)
+    assert done.returncode == 1
+    assert "No run can be recorded" in done.stderr
+
+
+def test_run_is_not_overwritten_unless_forced(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('ran')")
+    words = ("--no-report", "--out", "run", "train.py")
+    first = leakscope("run", *words, folder=tmp_path)
+    assert (first.returncode, first.stdout) == (0, "ran\n")
+    before = manifest(tmp_path / "run")
+    second = leakscope("run", *words, folder=tmp_path)
+    assert (second.returncode, second.stdout) == (1, "")
+    assert "--force" in second.stderr
+    assert manifest(tmp_path / "run") == before
+    third = leakscope("run", "--force", *words, folder=tmp_path)
+    assert (third.returncode, third.stdout) == (0, "ran\n")
+    assert manifest(tmp_path / "run") != before
+
+
+def test_run_directory_is_named_after_time_and_script(tmp_path: Path) -> None:
+    (tmp_path / "fine tune.py").write_text("")
+    assert leakscope("run", "--no-report", "fine tune.py", folder=tmp_path).returncode == 0
+    (path,) = (tmp_path / "leakscope-runs").iterdir()
+    assert path.name.endswith("-fine-tune")
+    assert manifest(path)["command"] == ["python", "fine tune.py"]
+    assert manifest(path)["project_root"] == str(tmp_path)
+
+
+def test_next_command_is_told_without_a_report(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    done = leakscope("run", "--no-report", "--out", "run", "train.py", folder=tmp_path)
+    assert "leakscope report run" in done.stderr
+    assert not (tmp_path / "run" / "report.html").exists()
+
+
+def test_secrets_of_the_command_line_are_not_kept(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import sys; print(sys.argv)")
+    words = ("run", "--no-report", "--out", "run", "train.py", "--api-key", "hunter2")
+    assert "hunter2" in leakscope(*words, folder=tmp_path).stdout
+    kept = [path for path in (tmp_path / "run").iterdir() if b"hunter2" in path.read_bytes()]
+    assert kept == []
+
+
+def test_ranks_of_one_launcher_share_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import os; print('rank', os.environ['RANK'])")
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "leakscope", "run", "--no-report", "-q", "train.py"],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "WORLD_SIZE": "2", "RANK": rank},
+        )
+        for rank in ("1", "0")
+    ]
+    told = [process.communicate(timeout=60) for process in processes]
+    assert told == [("rank 1\n", ""), ("rank 0\n", "")]
+    (path,) = (tmp_path / "leakscope-runs").iterdir()
+    assert sorted(p.name.split("-")[0] for p in path.glob("*.journal")) == ["rank0", "rank1"]
+
+
+def manifest(path: Path) -> dict[str, object]:
+    told: dict[str, object] = json.loads((path / "run.json").read_text())
+    return told
