@@ -78,7 +78,7 @@ def find_run(path: Path) -> Path:
     """
     try:
         for folder in (path, path.parent) if path.is_file() else (path,):
-            if folder.is_dir() and holds_run(folder):
+            if folder.is_dir() and (journals(folder) or holds_run(folder)):
                 return folder
         raise NoRunError(_what_instead(path), slug="no-run")
     except (OSError, ValueError) as fault:

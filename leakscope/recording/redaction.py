@@ -18,7 +18,7 @@ _SENSITIVE = (
 )
 _SENSITIVE_NAME = re.compile(_SENSITIVE, re.IGNORECASE)
 _ASSIGNMENT = re.compile(
-    rf"([\w.-]*{_SENSITIVE}[\w.-]*['\"]?\s*[=:]\s*)(['\"]?)([^\s'\"&;,]+)", re.IGNORECASE
+    rf"([\w.-]*{_SENSITIVE}[\w.-]*['\"\]]*\s*[=:]\s*)(['\"]?)([^\s'\"&;,]+)", re.IGNORECASE
 )
 _USERINFO = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s/@]+@", re.IGNORECASE)
 _TOKEN = re.compile(

@@ -1,0 +1,81 @@
+"""Records and runs for the tests of the recording room."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from leakscope.model.boundary import Boundary, BoundaryKind
+from leakscope.model.census import Census, CensusRow, CensusScope, RootKind
+from leakscope.model.record import (
+    AllocationRecord,
+    BoundaryRecord,
+    CensusRecord,
+    DeviceSnapshotRecord,
+    EndRecord,
+    ErrorRecord,
+    HeaderRecord,
+    NoteRecord,
+    OverheadRecord,
+    Record,
+    RunManifest,
+    SourceRecord,
+)
+from leakscope.recording import RecordingWriter, RunDirectory
+
+
+def boundary(index: int, **gauges: int) -> BoundaryRecord:
+    return BoundaryRecord(
+        boundary=Boundary(
+            index=index, kind=BoundaryKind.STEP, time_s=index / 8, phase="train", step=index
+        ),
+        gauges=gauges or {"rss": 1_000_000 + index},
+    )
+
+
+def census(index: int, rows: int = 3) -> CensusRecord:
+    return CensusRecord(
+        boundary=index,
+        census=Census(
+            scope=CensusScope.FULL,
+            cutoff_bytes=16384,
+            objects=1000,
+            heap_bytes=1 << 20,
+            rows=[
+                CensusRow(
+                    path=f"main()·trainer.history_{row}[*]['pred']",
+                    name=f"Trainer.history_{row}",
+                    root=RootKind.LOCAL,
+                    type="list",
+                    kind="list",
+                    host_bytes=(1 << 16) * row,
+                    device_bytes={"cuda:0": row},
+                )
+                for row in range(rows)
+            ],
+        ),
+    )
+
+
+def one_of_each() -> list[Record]:
+    return [
+        census(0),
+        DeviceSnapshotRecord(boundary=0, device="cuda:0", segments=2, stuck=17),
+        boundary(0),
+        AllocationRecord(first_boundary=0, last_boundary=1, traced_bytes=5),
+        SourceRecord(path="/p/train.py", text="history.append(loss)\n"),
+        OverheadRecord(boundary=1, seconds={"census": 0.5}, censuses=1),
+        ErrorRecord(where="probe", message="broke", disabled=True),
+        NoteRecord(slug="census-skipped", message="no memory"),
+        boundary(1),
+        EndRecord(status="completed", time_s=1.5),
+    ]
+
+
+def write_run(path: Path, records: list[Record], **manifest: object) -> Path:
+    """Write a run and return its journal."""
+    directory = RunDirectory.create(path, RunManifest(**manifest))  # type: ignore[arg-type]
+    writer = RecordingWriter(directory.path, HeaderRecord(pid=42, host="h"))
+    for record in records:
+        assert writer.write(record)
+    writer.close()
+    return writer.path
