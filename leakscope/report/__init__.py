@@ -1,0 +1,36 @@
+"""Reports for people and for programs: HTML, terminal and JSON.
+
+The libraries behind the pages are imported when a page is asked for, so that the summary after a
+run costs nothing.
+"""
+
+from __future__ import annotations
+
+from leakscope.model.report import Comparison, Report
+from leakscope.report.encoding import json_schema, render_comparison_json, render_json
+from leakscope.report.terminal import render_comparison_text, render_summary, render_text
+
+__all__ = [
+    "json_schema",
+    "render_comparison_html",
+    "render_comparison_json",
+    "render_comparison_text",
+    "render_html",
+    "render_json",
+    "render_summary",
+    "render_text",
+]
+
+
+def render_html(report: Report) -> str:
+    """Return the report as one self-contained HTML file."""
+    from leakscope.report import html
+
+    return html.render_html(report)
+
+
+def render_comparison_html(comparison: Comparison) -> str:
+    """Return the comparison as one self-contained HTML file."""
+    from leakscope.report import html
+
+    return html.render_comparison_html(comparison)

@@ -1,0 +1,249 @@
+"""The charts of the report: memory over the run, a culprit's series, two runs laid over another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path as Outline
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from leakscope.model.report import Culprit, Line, PhaseSpan, Timeline
+from leakscope.report.sizes import clock, humane_bytes, scale_of, unit_name
+from leakscope.report.svg import Canvas, Drawing, canvas, shade
+
+WIDE = (740, 330)
+NARROW = (360, 260)
+SMALL = (400, 210)
+SECONDS = "s"
+FEW = 60
+"""So many points are drawn one by one."""
+PHASE_SHADES = 5
+SERIES_SHADES = 6
+LIMIT_IN_SIGHT = 2.5
+"""The limit is drawn where it is at most so many times the highest point."""
+_TIME_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
+
+Points = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Track:
+    """A line to draw: its points and the CSS variable of its colour."""
+
+    points: Points
+    shade: str
+    dashed: bool = False
+
+
+def draw_timeline(timeline: Timeline, key: str, size: tuple[int, int]) -> Drawing:
+    """Return memory over the run with its phases shaded and its censuses ticked."""
+    view = _time_canvas(size)
+    tracks = [Track(line.points, series_shade(i)) for i, line in enumerate(timeline.lines)]
+    _scale(view, [track.points for track in tracks], timeline.limit_bytes)
+    _shade_phases(view, timeline.spans)
+    for track in reversed(tracks):
+        _draw_track(view, track, filled=track is tracks[0])
+    _mark_limit(view, timeline.limit_bytes)
+    _tick_censuses(view, timeline.censuses_s)
+    return view.finish(key, "Memory over the run, with its phases shaded")
+
+
+def draw_overlay(
+    before: Line | None, after: Line | None, key: str, size: tuple[int, int]
+) -> Drawing:
+    """Return one gauge of two runs over the same clock, each from its own start."""
+    view = _time_canvas(size)
+    tracks = [
+        Track(line.points, name, dashed=name == "before")
+        for line, name in ((before, "before"), (after, "after"))
+        if line is not None
+    ]
+    _scale(view, [track.points for track in tracks], None)
+    for track in tracks:
+        _draw_track(view, track)
+    return view.finish(key, "Memory over time before and after the change")
+
+
+def draw_series(culprit: Culprit, key: str, spans: Sequence[PhaseSpan]) -> Drawing:
+    """Return a culprit's bytes at each census: its fitted rate, or the phases it climbs in."""
+    view = canvas(*SMALL, left=60, right=16, top=12, bottom=42)
+    points = finite((point.x, point.y) for point in culprit.chart)
+    _scale(view, [points], None)
+    if is_fitted(culprit) and len(points) > 1:
+        _draw_fit(view, points, culprit.bytes_per_unit, culprit.interval)
+    _draw_measured(view, points, joined=len(points) > FEW or not is_fitted(culprit))
+    if culprit.chart_unit == SECONDS:
+        _shade_phases(view, [span for span in spans if span.phase == culprit.phase], "phase-2")
+        view.axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: clock(seconds)))
+    else:
+        view.axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        view.axes.set_xlabel(culprit.chart_unit or culprit.unit, color=shade("muted"), labelpad=4)
+    return view.finish(key, "What the culprit retained at each census")
+
+
+def is_fitted(culprit: Culprit) -> bool:
+    """Return whether the rate can be drawn through the series: both count the same unit."""
+    return culprit.growth == "across" and culprit.chart_unit == culprit.unit
+
+
+def _draw_measured(view: Canvas, points: Points, *, joined: bool) -> None:
+    xs, ys = _columns(points)
+    if joined:
+        view.axes.plot(xs, ys, color=shade("point"), linewidth=1.6)
+    if len(points) <= FEW:
+        view.axes.plot(
+            xs, ys, color=shade("point"), linestyle="none", marker="o", markersize=5, clip_on=False
+        )
+
+
+def series_shade(index: int) -> str:
+    """Return the CSS variable for the so-manieth line."""
+    return f"series-{index % SERIES_SHADES + 1}"
+
+
+def phase_shades(spans: Sequence[PhaseSpan]) -> dict[str, str]:
+    """Return the CSS variable for each phase, in the order in which they first began."""
+    phases = dict.fromkeys(span.phase for span in spans)
+    return {phase: f"phase-{i % PHASE_SHADES + 1}" for i, phase in enumerate(phases)}
+
+
+def finite(points: Any) -> list[tuple[float, float]]:
+    """Return the points that can be drawn."""
+    return [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
+
+
+def _time_canvas(size: tuple[int, int]) -> Canvas:
+    view = canvas(*size, left=62, right=14, top=14, bottom=30)
+    view.axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: clock(seconds)))
+    return view
+
+
+def _scale(view: Canvas, tracks: Sequence[Points], limit: int | None) -> None:
+    points = [point for track in tracks for point in finite(track)]
+    xs = [x for x, _ in points] or [0.0]
+    top = max((y for _, y in points), default=0.0)
+    if limit_in_sight(top, limit):
+        top = float(limit or 0)
+    left, right = min(xs), max(xs)
+    view.axes.set_xlim(left, right if right > left else left + 1)
+    step = _byte_step(top if top > 0 else 1.0)
+    ceiling = math.ceil(top * 1.04 / step) * step if top > 0 else step
+    view.axes.set_ylim(0, ceiling)
+    ticks = [step * i for i in range(round(ceiling / step) + 1)]
+    view.axes.set_yticks(ticks, [_tick(tick, scale_of(top)) for tick in ticks])
+    span = view.axes.get_xlim()[1] - view.axes.get_xlim()[0]
+    wanted = 7 if view.figure.get_figwidth() > 6 else 4
+    second = next((s for s in _TIME_STEPS if span / s <= wanted), span / wanted)
+    view.axes.set_xticks(
+        [second * i for i in range(math.ceil(left / second), int(right / second) + 1)]
+    )
+
+
+def limit_in_sight(top: float, limit: int | None) -> bool:
+    """Return whether a limit is near enough to be drawn with a series of this height."""
+    return limit is not None and 0 < limit <= top * LIMIT_IN_SIGHT
+
+
+def _byte_step(top: float) -> float:
+    scale = scale_of(top)
+    rough = top / scale / 4.5
+    power = 10.0 ** math.floor(math.log10(rough))
+    factor = next(f for f in (1.0, 2.0, 2.5, 5.0, 10.0) if f * power >= rough * 0.999)
+    return factor * power * scale
+
+
+def _tick(amount: float, scale: int) -> str:
+    return f"{amount / scale:g} {unit_name(scale)}" if amount else "0"
+
+
+def _shade_phases(view: Canvas, spans: Sequence[PhaseSpan], colour: str | None = None) -> None:
+    left, right = view.axes.get_xlim()
+    for phase, own in phase_shades(spans).items():
+        stretches = _merged([s for s in spans if s.phase == phase], (right - left) / 900)
+        inside = [(max(start, left), min(end, right)) for start, end in stretches]
+        outline = _blocks(view, [(start, end) for start, end in inside if end > start])
+        if outline is not None:
+            view.axes.add_patch(
+                PathPatch(outline, facecolor=shade(colour or own), linewidth=0, zorder=0.1)
+            )
+
+
+def _blocks(view: Canvas, stretches: Points) -> Outline | None:
+    bottom, top = view.axes.get_ylim()
+    blocks = [
+        [(start, bottom), (start, top), (end, top), (end, bottom), (start, bottom)]
+        for start, end in stretches
+    ]
+    steps = [int(Outline.MOVETO), *[int(Outline.LINETO)] * 3, int(Outline.CLOSEPOLY)]
+    return (
+        Outline([corner for b in blocks for corner in b], steps * len(blocks)) if blocks else None
+    )
+
+
+def _merged(spans: Sequence[PhaseSpan], gap: float) -> list[tuple[float, float]]:
+    joined: list[tuple[float, float]] = []
+    for span in sorted(spans, key=lambda s: s.start_s):
+        if joined and span.start_s - joined[-1][1] < gap:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], span.end_s))
+        else:
+            joined.append((span.start_s, span.end_s))
+    return joined
+
+
+def _draw_track(view: Canvas, track: Track, *, filled: bool = False) -> None:
+    points = finite(track.points)
+    xs, ys = _columns(points)
+    if filled and len(points) > 1:
+        view.axes.fill_between(xs, ys, color=shade("area"), linewidth=0, zorder=1)
+    marker = "o" if len(points) == 1 else None
+    style = (0, (5, 3)) if track.dashed else "-"
+    view.axes.plot(
+        xs, ys, color=shade(track.shade), linewidth=1.8, linestyle=style, marker=marker,
+        solid_joinstyle="round", clip_on=len(points) != 1,
+    )  # fmt: skip
+
+
+def _mark_limit(view: Canvas, limit: int | None) -> None:
+    if limit is None or limit > view.axes.get_ylim()[1]:
+        return
+    view.axes.axhline(limit, color=shade("limit"), linewidth=1.2, linestyle=(0, (6, 3)))
+    left, right = view.axes.get_xlim()
+    view.axes.text(
+        left + (right - left) * 0.01, limit, f"limit {humane_bytes(limit)}",
+        color=shade("limit"), va="top", ha="left", fontsize=11,
+    )  # fmt: skip
+
+
+def _tick_censuses(view: Canvas, moments: Sequence[float]) -> None:
+    if moments:
+        height = view.axes.get_ylim()[1] * 0.018
+        view.axes.vlines(finite_only(moments), 0, height, color=shade("muted"), linewidth=0.8)
+
+
+def finite_only(moments: Sequence[float]) -> list[float]:
+    """Return the moments that can be drawn."""
+    return [moment for moment in moments if math.isfinite(moment)]
+
+
+def _draw_fit(view: Canvas, points: Points, rate: float, interval: tuple[float, float]) -> None:
+    if not all(map(math.isfinite, (rate, *interval))):
+        return
+    centre_x = median(x for x, _ in points)
+    centre_y = median(y for _, y in points)
+    ends = [points[0][0], centre_x, points[-1][0]]
+
+    def along(slope: float) -> list[float]:
+        return [centre_y + slope * (x - centre_x) for x in ends]
+
+    low, high = along(interval[0]), along(interval[1])
+    view.axes.fill_between(ends, low, high, color=shade("band"), linewidth=0, zorder=0.5)
+    view.axes.plot(ends, along(rate), color=shade("fit"), linewidth=1.4)
+
+
+def _columns(points: Points) -> tuple[list[float], list[float]]:
+    return [x for x, _ in points], [y for _, y in points]

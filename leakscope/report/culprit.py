@@ -1,0 +1,259 @@
+"""Culprits and findings as the page shows them: every number already in words."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from leakscope.model.report import Culprit, Falsifier, Finding, Held, PhaseSpan, Remedy
+from leakscope.report import wording
+from leakscope.report.charts import SECONDS, draw_series, is_fitted
+from leakscope.report.markdown import culprit_markdown
+from leakscope.report.sizes import (
+    Size,
+    exact_bytes,
+    humane_interval,
+    humane_number,
+    humane_rate,
+    humane_share,
+    size_of,
+)
+from leakscope.report.source import DiffLine, SourceView, diff_lines, excerpt_view
+from leakscope.report.svg import Drawing
+
+
+@dataclass(frozen=True)
+class RemedyView:
+    """What to change; ``raw_diff`` is what the copy button hands over."""
+
+    title: str
+    text: str
+    diff: list[DiffLine]
+    raw_diff: str
+
+
+@dataclass(frozen=True)
+class RateView:
+    """A rate in words with its interval, and both exactly."""
+
+    text: str
+    exact: str
+    interval: str
+
+
+@dataclass(frozen=True)
+class HeldRow:
+    """One kind of thing that a culprit holds."""
+
+    type: str
+    detail: str
+    count: str
+    size: Size
+
+
+@dataclass(frozen=True)
+class ChartView:
+    """A small chart and what its hover read-out needs."""
+
+    key: str
+    drawing: Drawing
+    unit: str
+    points: list[tuple[float, float]]
+    fitted: bool
+
+
+@dataclass(frozen=True)
+class SuspectView:
+    """What culprits and findings have in common on the page."""
+
+    anchor: str
+    rank: str
+    name: str
+    severity: str
+    severity_label: str
+    severity_meaning: str
+    sentence: str
+    growth: str
+    growth_label: str
+    growth_term: str
+    growth_text: str
+    rate: RateView | None
+    share: str
+    share_label: str
+    share_width: str
+    total: Size | None
+    device: str
+    place: str
+    defined_at: str
+    fed_at: list[str]
+    allocated_at: list[str]
+    confidence: str
+    falsifier: str
+    falsifier_result: str
+    remedy: RemedyView
+    is_code: bool = False
+    """Whether the name stands in the program."""
+
+
+@dataclass(frozen=True)
+class CulpritView(SuspectView):
+    """A culprit's card."""
+
+    type: str = ""
+    kind: str = ""
+    path: str = ""
+    held_by: list[str] = field(default_factory=list)
+    owner: str = ""
+    items: str = ""
+    holds: list[HeldRow] = field(default_factory=list)
+    forecast: str = ""
+    excerpts: list[SourceView] = field(default_factory=list)
+    chart: ChartView | None = None
+    markdown: str = ""
+    signature: str = ""
+
+
+def culprit_views(
+    culprits: Iterable[Culprit], spans: Sequence[PhaseSpan] = ()
+) -> list[CulpritView]:
+    """Return the cards in rank order, each with an anchor of its own."""
+    taken: set[str] = set()
+    return [_culprit_view(c, _anchor("culprit", c.signature, taken), spans) for c in culprits]
+
+
+def finding_views(findings: Iterable[Finding]) -> list[SuspectView]:
+    """Return the findings in rank order, each with an anchor of its own."""
+    taken: set[str] = set()
+    return [_finding_view(f, _anchor("finding", f.signature, taken)) for f in findings]
+
+
+def _culprit_view(culprit: Culprit, anchor: str, spans: Sequence[PhaseSpan]) -> CulpritView:
+    return CulpritView(
+        **_shared(culprit, anchor),
+        name=culprit.name,
+        is_code=True,
+        sentence=culprit.sentence,
+        place=wording.place_of(culprit),
+        type=culprit.type,
+        kind=culprit.kind,
+        path=culprit.path,
+        held_by=_chain(culprit),
+        owner=culprit.owner,
+        items=_items(culprit),
+        holds=[_held_row(held) for held in culprit.holds],
+        forecast=culprit.forecast.text if culprit.forecast else "",
+        excerpts=[excerpt_view(excerpt) for excerpt in culprit.excerpts],
+        chart=_chart(culprit, f"{anchor}-chart", spans),
+        markdown=culprit_markdown(culprit),
+        signature=culprit.signature,
+    )
+
+
+def _finding_view(finding: Finding, anchor: str) -> SuspectView:
+    return SuspectView(
+        **_shared(finding, anchor),
+        name=finding.title,
+        sentence=finding.text,
+        place=next(
+            iter([*finding.fed_at, *([finding.defined_at] if finding.defined_at else [])]), ""
+        ),
+    )
+
+
+def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
+    return {
+        "anchor": anchor,
+        "rank": str(suspect.rank),
+        "severity": suspect.severity.value,
+        "severity_label": wording.SEVERITIES[suspect.severity],
+        "severity_meaning": wording.SEVERITY_MEANINGS[suspect.severity],
+        "growth": suspect.growth,
+        "growth_label": wording.GROWTHS.get(suspect.growth, suspect.growth),
+        "growth_term": wording.TERMS.get(suspect.growth, ""),
+        "growth_text": wording.growth_words(suspect.growth, suspect.phase, suspect.unit),
+        "rate": _rate(suspect),
+        "share": humane_share(suspect.share),
+        "share_label": wording.SHARES.get(suspect.growth, "Share"),
+        "share_width": percent(suspect.share),
+        "total": size_of(suspect.total_bytes) if suspect.total_bytes else None,
+        "device": suspect.device,
+        "defined_at": suspect.defined_at or "",
+        "fed_at": [*suspect.fed_at],
+        "allocated_at": [*suspect.allocated_at],
+        "confidence": f"{wording.confidence_words(suspect.confidence)} "
+        f"({humane_share(suspect.confidence)})",
+        "falsifier": suspect.falsifier.text if suspect.falsifier else "",
+        "falsifier_result": _falsifier_result(suspect.falsifier),
+        "remedy": remedy_view(suspect.remedy),
+    }
+
+
+def remedy_view(remedy: Remedy) -> RemedyView:
+    """Return what to change with its diff in colours."""
+    return RemedyView(remedy.title, remedy.text, diff_lines(remedy.diff), remedy.diff or "")
+
+
+def percent(share: float) -> str:
+    """Return a share as a CSS length between 0 and 100 %."""
+    return f"{100 * min(1.0, max(0.0, share if share == share else 0.0)):.2f}%"
+
+
+def _falsifier_result(falsifier: Falsifier | None) -> str:
+    return (falsifier.result or "") if falsifier else ""
+
+
+def _rate(suspect: Culprit | Finding) -> RateView | None:
+    if not suspect.unit:
+        return None
+    rate = suspect.bytes_per_unit
+    low, high = suspect.interval
+    return RateView(
+        text=humane_rate(rate, suspect.unit),
+        exact=f"{exact_bytes(rate)} per {suspect.unit}; 95 % interval "
+        f"{exact_bytes(low)} to {exact_bytes(high)}",
+        interval=humane_interval(suspect.interval),
+    )
+
+
+def _chain(culprit: Culprit) -> list[str]:
+    holders = [*culprit.held_by]
+    return holders if holders[-1:] == [culprit.name] else [*holders, culprit.name]
+
+
+def _items(culprit: Culprit) -> str:
+    if culprit.items_per_unit is None:
+        return ""
+    return f"{humane_number(culprit.items_per_unit)} items per {culprit.unit}"
+
+
+def _held_row(held: Held) -> HeldRow:
+    return HeldRow(held.type, held.detail, humane_number(held.count), size_of(held.bytes))
+
+
+def _chart(culprit: Culprit, key: str, spans: Sequence[PhaseSpan]) -> ChartView | None:
+    if not culprit.chart:
+        return None
+    return ChartView(
+        key=key,
+        drawing=draw_series(culprit, key, spans),
+        unit="clock" if culprit.chart_unit == SECONDS else culprit.chart_unit or culprit.unit,
+        points=[(point.x, point.y) for point in culprit.chart],
+        fitted=is_fitted(culprit),
+    )
+
+
+def _anchor(kind: str, signature: str, taken: set[str]) -> str:
+    name = signature if re.fullmatch(r"[\w.-]{1,80}", signature, re.ASCII) else _digest(signature)
+    anchor, number = f"{kind}-{name}", 1
+    while anchor in taken:
+        number += 1
+        anchor = f"{kind}-{name}-{number}"
+    taken.add(anchor)
+    return anchor
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

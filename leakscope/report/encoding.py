@@ -1,0 +1,66 @@
+"""Reports and comparisons as JSON, and the schema that documents them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from leakscope.model.report import REPORT_SCHEMA_VERSION, Comparison, Report
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def render_json(report: Report) -> str:
+    """Return ``report.json``; what JSON can't hold is replaced: no NaN, no half surrogates."""
+    return _encoded(report)
+
+
+def render_comparison_json(comparison: Comparison) -> str:
+    """Return the comparison as JSON, under the same rules."""
+    return _encoded(comparison)
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the schema of ``report.json``; comparisons are ``$defs/Comparison``."""
+    (reference, _), definitions = msgspec.json.schema_components(
+        [Report, Comparison], ref_template="#/$defs/{name}"
+    )
+    schema = {
+        "$schema": DIALECT,
+        "title": f"leakscope report, version {REPORT_SCHEMA_VERSION}",
+        "description": "A number that is not finite, such as the open end of an interval, is null.",
+        **reference,
+        "$defs": dict(sorted(definitions.items())),
+    }
+    result = _with_open_numbers(schema)
+    assert isinstance(result, dict)
+    return result
+
+
+def _encoded(value: Report | Comparison) -> str:
+    plain = _representable(msgspec.to_builtins(value))
+    text = msgspec.json.format(msgspec.json.encode(plain), indent=1)
+    return text.decode() + "\n"
+
+
+def _representable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {_representable(key): _representable(item) for key, item in value.items()}
+    return [_representable(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _with_open_numbers(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_with_open_numbers(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result = {key: _with_open_numbers(item) for key, item in schema.items()}
+    if result.get("type") == "number":
+        result["type"] = ["number", "null"]
+    return result

@@ -1,0 +1,57 @@
+"""Reports and comparisons as one self-contained HTML file each."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from leakscope.model.report import Comparison, Report
+from leakscope.report import trusted
+from leakscope.report.comparison import comparison_page
+from leakscope.report.page import report_page
+from leakscope.report.printable import printable
+
+
+def render_html(report: Report) -> str:
+    """Return the report page: no network, nothing of the user's unescaped, same input same file."""
+    return _environment().get_template("report.html.j2").render(page=report_page(report))
+
+
+def render_comparison_html(comparison: Comparison) -> str:
+    """Return the page of two runs side by side."""
+    page = comparison_page(comparison)
+    return _environment().get_template("comparison.html.j2").render(page=page)
+
+
+def path_parts(place: str) -> list[str]:
+    """Return a path cut after its slashes: where a narrow page may break it."""
+    return re.findall(r"[^/]*/|[^/]+$", place)
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(trusted.TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(
+        path_parts=path_parts,
+        inline_svg=trusted.inline_svg,
+        stylesheet=trusted.stylesheet,
+        script=trusted.script,
+        content_security_policy=trusted.content_security_policy,
+        embed_json=trusted.embed_json,
+    )
+    return environment
+
+
+def _visible(value: Any) -> Any:
+    # Markup is a str too, but ours alone: spelling out its characters would change nothing.
+    return printable(value) if type(value) is str else value

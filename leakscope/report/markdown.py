@@ -1,0 +1,47 @@
+"""A culprit as Markdown, for pasting into an issue."""
+
+from __future__ import annotations
+
+import re
+
+from leakscope.model.report import Culprit
+from leakscope.report.printable import one_line, printable
+from leakscope.report.sizes import humane_bytes, humane_interval, humane_rate
+from leakscope.report.wording import share_words
+
+
+def culprit_markdown(culprit: Culprit) -> str:
+    """Return title, facts and remedy; names can't break out of their code spans."""
+    rate = humane_rate(culprit.bytes_per_unit, one_line(culprit.unit))
+    rate += f" (95 % interval {humane_interval(culprit.interval)})"
+    facts = [
+        ("rate", rate),
+        ("share", share_words(culprit.share, culprit.growth)),
+        ("retains at most", humane_bytes(culprit.total_bytes)),
+        ("forecast", one_line(culprit.forecast.text) if culprit.forecast else ""),
+        ("fed at", ", ".join(map(_code, culprit.fed_at))),
+        ("defined at", _code(culprit.defined_at) if culprit.defined_at else ""),
+        ("signature", _code(culprit.signature)),
+    ]  # fmt: skip
+    lines = [f"### Memory leak: {_code(culprit.name)}", "", one_line(culprit.sentence), ""]
+    lines += [f"- **{label}:** {value}" for label, value in facts if value]
+    lines += ["", f"**{one_line(culprit.remedy.title)}** {one_line(culprit.remedy.text)}"]
+    if culprit.remedy.diff:
+        lines += ["", _fenced(printable(culprit.remedy.diff).rstrip("\n"))]
+    return "\n".join(lines) + "\n"
+
+
+def _code(text: str) -> str:
+    text = one_line(text)
+    fence = "`" * (_longest_run(text) + 1)
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def _fenced(text: str) -> str:
+    fence = "`" * max(3, _longest_run(text) + 1)
+    return f"{fence}diff\n{text}\n{fence}"
+
+
+def _longest_run(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)

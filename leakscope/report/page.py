@@ -1,0 +1,202 @@
+"""The report page as plain values: everything computed, nothing left for the template but order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from leakscope.analysis.sizes import plural
+from leakscope.model.report import Overhead, Report, RunFacts, Work
+from leakscope.report import wording
+from leakscope.report.culprit import CulpritView, SuspectView, culprit_views, finding_views
+from leakscope.report.sizes import (
+    Size,
+    humane_duration,
+    humane_number,
+    humane_share,
+    size_of,
+)
+from leakscope.report.tables import (
+    ClearedRow,
+    ComponentRow,
+    GrowthRow,
+    LedgerView,
+    PhaseRow,
+    cleared_rows,
+    component_rows,
+    growth_rows,
+    ledger_view,
+    phase_rows,
+)
+from leakscope.report.timeline import TimelineView, chart_data, timeline_data, timeline_view
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of running text; ``code`` where it is a name from the program."""
+
+    text: str
+    code: bool = False
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A label and a value; ``exact`` is revealed on hover."""
+
+    label: str
+    value: str
+    exact: str = ""
+
+
+@dataclass(frozen=True)
+class OverheadView:
+    """What leakscope cost."""
+
+    facts: list[Fact]
+    over_budget: bool
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything the report template shows."""
+
+    title: str
+    verdict: str
+    verdict_label: str
+    headline: list[Piece]
+    names_lead: bool
+    context: list[Fact]
+    lead: CulpritView | None
+    lead_finding: SuspectView | None
+    others: list[SuspectView]
+    timeline: TimelineView | None
+    culprits: list[CulpritView]
+    findings: list[SuspectView]
+    growth: list[GrowthRow]
+    ledgers: list[LedgerView]
+    phases: list[PhaseRow]
+    components: list[ComponentRow]
+    cleared: list[ClearedRow]
+    missing: list[str]
+    notes: list[str]
+    problems: list[Fact]
+    overhead: OverheadView
+    environment: list[Fact]
+    command: str
+    version: str
+    terms: dict[str, str]
+    data: dict[str, Any]
+
+
+def report_page(report: Report) -> Page:
+    """Return the whole page for a report."""
+    spans = report.timeline.spans if report.timeline else []
+    culprits, findings = culprit_views(report.culprits, spans), finding_views(report.findings)
+    timeline = timeline_view(report.timeline)
+    headline = _headline(report)
+    suspects: list[SuspectView] = [*culprits, *findings]
+    return Page(
+        title=f"{wording.VERDICTS[report.verdict]} · {report.run.script or report.run.run_id}",
+        verdict=report.verdict.value,
+        verdict_label=wording.VERDICTS[report.verdict],
+        headline=headline,
+        names_lead=any(piece.code for piece in headline),
+        context=run_context(report.run, report.work),
+        lead=culprits[0] if culprits else None,
+        lead_finding=findings[0] if findings and not culprits else None,
+        others=suspects[1:6],
+        timeline=timeline,
+        culprits=culprits,
+        findings=findings,
+        growth=growth_rows(report.growth),
+        ledgers=[ledger_view(ledger) for ledger in report.ledgers],
+        phases=phase_rows(report.phases),
+        components=component_rows(report.components),
+        cleared=cleared_rows(report.cleared),
+        missing=[*report.missing],
+        notes=[*report.notes],
+        problems=[Fact(problem.where, problem.message) for problem in report.errors],
+        overhead=_overhead(report.overhead),
+        environment=environment_facts(report.run),
+        command=" ".join(report.run.command),
+        version=report.run.leakscope_version,
+        terms=wording.TERMS,
+        data=_data(culprits, timeline, report),
+    )
+
+
+def run_context(run: RunFacts, work: Work | None = None) -> list[Fact]:
+    """Return the line under the title: which run, when, how long, how it ended."""
+    facts = [Fact("Run", run.run_id or run.path, run.path)]
+    if run.created > 0:
+        facts.append(Fact("Started", _moment(run.created)))
+    if work is not None:
+        facts.append(Fact("Work", work_words(work)))
+    facts.append(Fact("Ended", run.ended))
+    return [fact for fact in facts if fact.value]
+
+
+def work_words(work: Work) -> str:
+    """Return ``12 epochs, 4,800 steps, 12 validations in 3 min 20 s``."""
+    counts = [(work.epochs, "epoch"), (work.steps, "step"), (work.validations, "validation")]
+    parts = [plural(count, noun) for count, noun in counts if count]
+    if work.processes > 1:
+        parts.append(plural(work.processes, "process"))
+    return f"{', '.join(parts) or 'no steps'} in {humane_duration(work.duration_s)}"
+
+
+def environment_facts(run: RunFacts) -> list[Fact]:
+    """Return what the run ran on."""
+    facts = [Fact(name.replace("_", " "), value) for name, value in sorted(run.environment.items())]
+    if run.limit_bytes is not None:
+        limit = size_of(run.limit_bytes)
+        facts.insert(0, Fact("memory limit", limit.text, limit.exact))
+    return facts
+
+
+def _headline(report: Report) -> list[Piece]:
+    name = report.culprits[0].name if report.culprits else ""
+    before, found, after = report.headline.partition(name) if name else (report.headline, "", "")
+    pieces = [Piece(before), Piece(found, code=True), Piece(after)]
+    return [piece for piece in pieces if piece.text]
+
+
+def _overhead(overhead: Overhead) -> OverheadView:
+    peak: Size = size_of(overhead.peak_bytes)
+    facts = [
+        Fact("Share of wall time", _precise_share(overhead.wall_share)),
+        Fact("Budget", _precise_share(overhead.budget) if overhead.budget is not None else ""),
+        Fact("Own memory at most", peak.text, peak.exact),
+        Fact("Censuses", humane_number(overhead.censuses)),
+        Fact("Longest pause", humane_duration(overhead.longest_pause_s)),
+        Fact("Boundaries", humane_number(overhead.boundaries)),
+        Fact("of them recorded", humane_number(overhead.recorded_boundaries)),
+        *(
+            Fact(f"Time in {activity}", humane_duration(seconds))
+            for activity, seconds in sorted(overhead.seconds.items(), key=lambda item: -item[1])
+        ),
+    ]
+    over = overhead.budget is not None and overhead.wall_share > overhead.budget
+    return OverheadView([fact for fact in facts if fact.value], over)
+
+
+def _precise_share(share: float) -> str:
+    return f"{share:.1%}".replace("%", " %") if share == share else humane_share(share)
+
+
+def _data(
+    culprits: list[CulpritView], timeline: TimelineView | None, report: Report
+) -> dict[str, Any]:
+    charts = timeline_data(timeline, report.timeline)
+    charts |= {c.chart.key: chart_data(c.chart) for c in culprits if c.chart}
+    copies = {f"{c.anchor}-markdown": c.markdown for c in culprits}
+    copies |= {f"{c.anchor}-diff": c.remedy.raw_diff for c in culprits if c.remedy.raw_diff}
+    return {"charts": charts, "copies": copies}
+
+
+def _moment(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    except (OverflowError, OSError, ValueError):
+        return ""

@@ -1,0 +1,130 @@
+"""Numbers as people read them: short with an IEC unit, and the exact figure for those who ask."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from leakscope.analysis.sizes import human_bytes
+
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+"""Each 1,024 times the one before; rounding is the analysis's, so that sentence and table agree."""
+UNKNOWN = "–"
+MINUS = "\N{MINUS SIGN}"
+SOON = 10_000
+"""Counts up to here are written out; larger ones are rounded in running text."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """An amount of memory: ``text`` to show and ``exact`` to reveal."""
+
+    text: str
+    exact: str
+
+
+def size_of(amount: float | None, *, signed: bool = False) -> Size:
+    """Return an amount of bytes for a page; None and what is not finite are unknown."""
+    if not _known(amount):
+        return Size(UNKNOWN, "unknown")
+    assert amount is not None
+    return Size(humane_bytes(amount, signed=signed), exact_bytes(amount))
+
+
+def humane_bytes(amount: float | None, *, signed: bool = False) -> str:
+    """Return bytes in the largest fitting unit: ``1.4 GiB``, ``812 KiB``, ``12 B``."""
+    if not _known(amount):
+        return UNKNOWN
+    assert amount is not None
+    return f"{'+' if signed and amount > 0 else ''}{human_bytes(amount)}"
+
+
+def exact_bytes(amount: float | None) -> str:
+    """Return every digit: ``1,503,238,553 bytes``."""
+    if not _known(amount):
+        return "unknown"
+    assert amount is not None
+    return f"{_minus(amount)}{abs(round(amount)):,} bytes"
+
+
+def humane_interval(interval: tuple[float, float]) -> str:
+    """Return both ends in one unit: ``398 to 425 MiB``."""
+    low, high = interval
+    if not (_known(low) and _known(high)):
+        return "unknown"
+    scale = scale_of(max(abs(low), abs(high)))
+    ends = [f"{_minus(end)}{_digits(abs(end) / scale)}" for end in (low, high)]
+    return f"{ends[0]} to {ends[1]} {unit_name(scale)}"
+
+
+def humane_rate(bytes_per_unit: float | None, unit: str) -> str:
+    """Return ``412 MiB per validation``."""
+    return f"{humane_bytes(bytes_per_unit)} per {unit}" if unit else humane_bytes(bytes_per_unit)
+
+
+def humane_share(share: float | None) -> str:
+    """Return a part of one as per cent: ``83 %``, ``< 1 %``."""
+    if not _known(share):
+        return UNKNOWN
+    assert share is not None
+    if 0 < share < 0.01:
+        return "< 1 %"
+    return f"{share:.0%}".replace("%", " %").replace("-", MINUS)
+
+
+def humane_number(number: float | None) -> str:
+    """Return a count with thousands parted; fractions keep three significant digits."""
+    if not _known(number):
+        return UNKNOWN
+    assert number is not None
+    if float(number).is_integer() or abs(number) >= SOON:
+        return f"{round(number):,}"
+    return f"{number:.3g}"
+
+
+def humane_duration(seconds: float | None) -> str:
+    """Return ``1.2 ms``, ``48 s``, ``3 min 20 s`` or ``2 h 5 min``."""
+    if not _known(seconds):
+        return UNKNOWN
+    assert seconds is not None
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 59.5:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60:,} h {minutes % 60} min"
+
+
+def clock(seconds: float) -> str:
+    """Return a moment of the run: ``3:20``, ``1:02:05``."""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    if minutes < 60:
+        return f"{minutes}:{rest:02d}"
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+
+
+def scale_of(amount: float) -> int:
+    """Return the bytes in the largest unit in which an amount is at least one."""
+    scale = 1
+    while abs(amount) >= 999.5 * scale and scale < 1024 ** (len(UNITS) - 1):
+        scale *= 1024
+    return scale
+
+
+def unit_name(scale: int) -> str:
+    """Return the name of a unit given its bytes."""
+    return UNITS[round(math.log(scale, 1024))]
+
+
+def _digits(number: float) -> str:
+    return f"{number:.0f}" if number >= 99.95 else f"{number:.1f}".removesuffix(".0")
+
+
+def _minus(amount: float) -> str:
+    return MINUS if amount < 0 else ""
+
+
+def _known(number: float | None) -> bool:
+    return number is not None and math.isfinite(number)

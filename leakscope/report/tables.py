@@ -1,0 +1,235 @@
+"""The tables of the page: ledger, phases, components, growth and cleared items, with their bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from leakscope.model.report import Cleared, Component, Growth, Ledger, LedgerEntry, PhaseMemory
+from leakscope.report.sizes import (
+    Size,
+    exact_bytes,
+    humane_interval,
+    humane_rate,
+    humane_share,
+    size_of,
+)
+from leakscope.report.wording import metric_words
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar inside a cell: where it begins and how wide it is, as CSS lengths."""
+
+    left: str
+    width: str
+    kind: str = ""
+    """The style; ``none`` draws nothing."""
+
+
+@dataclass(frozen=True)
+class LedgerRow:
+    """One term: its amount and its step of the waterfall."""
+
+    label: str
+    kind: str
+    note: str
+    size: Size
+    share: str
+    bar: Bar
+
+
+@dataclass(frozen=True)
+class LedgerView:
+    """Where the growth of one kind of memory went."""
+
+    metric: str
+    total: Size
+    change: str
+    zero: str
+    total_bar: Bar
+    rows: list[LedgerRow]
+    advice: str
+    unexplained: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An amount and its bar."""
+
+    size: Size
+    bar: Bar
+    order: str
+
+
+@dataclass(frozen=True)
+class PhaseRow:
+    """Memory before, at the peak of and after a phase."""
+
+    phase: str
+    metric: str
+    occurrences: str
+    before: Cell
+    peak: Cell
+    after: Cell
+    kept: Size
+    kept_order: str
+
+
+@dataclass(frozen=True)
+class ComponentRow:
+    """Memory of one component over the run."""
+
+    name: str
+    device: str
+    start: Cell
+    peak: Cell
+    end: Cell
+
+
+@dataclass(frozen=True)
+class GrowthRow:
+    """How fast a gauge grows and how much of that has a name."""
+
+    metric: str
+    raw: str
+    rate: str
+    exact: str
+    interval: str
+    explained: str
+    explained_bar: Bar | None
+
+
+@dataclass(frozen=True)
+class ClearedRow:
+    """Something that was looked at and is fine."""
+
+    name: str
+    path: str
+    reason: str
+    kind: str
+    size: Size
+
+
+def ledger_view(ledger: Ledger) -> LedgerView:
+    """Return the waterfall: each term begins where the one before ended."""
+    ends = _running(ledger.entries)
+    low, high = min(0, ledger.total_bytes, *ends), max(0, ledger.total_bytes, *ends)
+    span = (high - low) or 1
+
+    def bar(start: float, stop: float, kind: str) -> Bar:
+        return Bar(_percent(min(start, stop) - low, span), _percent(abs(stop - start), span), kind)
+
+    rows = [
+        LedgerRow(
+            label=entry.label,
+            kind=entry.kind,
+            note=entry.note,
+            size=size_of(entry.bytes, signed=True),
+            share=_part(entry.bytes, ledger.total_bytes),
+            bar=bar(start, start + entry.bytes, entry.kind),
+        )
+        for entry, start in zip(ledger.entries, ends, strict=False)
+    ]
+    unexplained = sum(entry.bytes for entry in ledger.entries if entry.kind == "unexplained")
+    return LedgerView(
+        metric=metric_words(ledger.metric),
+        total=size_of(abs(ledger.total_bytes)),
+        change="fell by" if ledger.total_bytes < 0 else "grew by",
+        zero=_percent(-low, span),
+        total_bar=bar(0, ledger.total_bytes, "total"),
+        rows=rows,
+        advice=ledger.advice,
+        unexplained=_part(unexplained, ledger.total_bytes),
+    )
+
+
+def phase_rows(phases: Sequence[PhaseMemory]) -> list[PhaseRow]:
+    """Return one row a phase; bars share one scale per gauge."""
+    tops = _tops((p.metric, max(p.before_bytes, p.peak_bytes, p.after_bytes)) for p in phases)
+    return [
+        PhaseRow(
+            phase=phase.phase,
+            metric=metric_words(phase.metric),
+            occurrences=f"{phase.occurrences:,}",
+            before=_cell(phase.before_bytes, tops[phase.metric]),
+            peak=_cell(phase.peak_bytes, tops[phase.metric], "peak"),
+            after=_cell(phase.after_bytes, tops[phase.metric]),
+            kept=size_of(phase.kept_bytes, signed=True),
+            kept_order=str(phase.kept_bytes),
+        )
+        for phase in phases
+    ]
+
+
+def component_rows(components: Sequence[Component]) -> list[ComponentRow]:
+    """Return one row a component and device; bars share one scale per device."""
+    tops = _tops((c.device, max(c.start_bytes, c.peak_bytes, c.end_bytes)) for c in components)
+    return [
+        ComponentRow(
+            name=component.name.replace("_", " "),
+            device=component.device,
+            start=_cell(component.start_bytes, tops[component.device]),
+            peak=_cell(component.peak_bytes, tops[component.device], "peak"),
+            end=_cell(component.end_bytes, tops[component.device]),
+        )
+        for component in components
+    ]
+
+
+def growth_rows(growth: Sequence[Growth]) -> list[GrowthRow]:
+    """Return the rates of the gauges."""
+    return [
+        GrowthRow(
+            metric=metric_words(g.metric),
+            raw=g.metric,
+            rate=humane_rate(g.bytes_per_unit, g.unit),
+            exact=f"{exact_bytes(g.bytes_per_unit)} per {g.unit}",
+            interval=humane_interval(g.interval),
+            explained=humane_share(g.explained_share),
+            explained_bar=_share_bar(g.explained_share),
+        )
+        for g in growth
+    ]
+
+
+def cleared_rows(cleared: Sequence[Cleared]) -> list[ClearedRow]:
+    """Return what was looked at and is fine."""
+    return [ClearedRow(c.name, c.path, c.reason, c.kind, size_of(c.total_bytes)) for c in cleared]
+
+
+def _share_bar(share: float | None) -> Bar | None:
+    return None if share is None else bar_of(share, 1.0, "named")
+
+
+def _running(entries: Sequence[LedgerEntry]) -> list[int]:
+    ends = [0]
+    for entry in entries:
+        ends.append(ends[-1] + entry.bytes)
+    return ends
+
+
+def _tops(amounts: Iterable[tuple[str, int]]) -> dict[str, int]:
+    tops: dict[str, int] = {}
+    for key, amount in amounts:
+        tops[key] = max(tops.get(key, 1), amount)
+    return tops
+
+
+def _cell(amount: int, top: int, kind: str = "") -> Cell:
+    return Cell(size_of(amount), bar_of(amount, top, kind), str(amount))
+
+
+def bar_of(amount: float | None, top: float, kind: str) -> Bar:
+    """Return a bar from the left edge; nothing is drawn for what isn't there."""
+    if amount is None or not amount > 0 or not top > 0:
+        return Bar("0%", "0%", "none")
+    return Bar("0%", _percent(amount, top), kind)
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * min(1.0, part / whole):.2f}%" if whole and part == part else "0.00%"
+
+
+def _part(part: int, whole: int) -> str:
+    return humane_share(part / whole) if whole > 0 else ""

@@ -1,0 +1,253 @@
+"""Reports for the terminal: the answer in some thirty lines, with or without colour."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+
+from leakscope.analysis.sizes import plural
+from leakscope.model.report import Comparison, Culprit, CulpritChange, Finding, Ledger, Report
+from leakscope.report import wording
+from leakscope.report.printable import clipped, one_line, printable
+from leakscope.report.sizes import (
+    humane_bytes,
+    humane_duration,
+    humane_interval,
+    humane_rate,
+    humane_share,
+)
+from leakscope.report.sparkline import sparkline
+
+SHOWN_CULPRITS = 3
+SHOWN_DIFF_LINES = 8
+SHOWN_TERMS = 5
+SHOWN_CLEARED = 3
+_STYLES = {
+    "leak": "1;31", "critical": "1;31", "worse": "1;31", "new": "1;31", "removed": "31",
+    "warning": "1;33", "inconclusive": "1;33", "unchanged": "1;33", "reduced": "33",
+    "clean": "1;32", "fixed": "1;32", "added": "32", "note": "2", "muted": "2", "name": "1",
+}  # fmt: skip
+_MARKS = {"leak": "✗", "clean": "✓", "inconclusive": "?"}
+
+
+@dataclass(frozen=True)
+class Paper:
+    """How wide the terminal is and whether it shows colours."""
+
+    width: int
+    color: bool
+
+    def paint(self, text: str, style: str) -> str:
+        """Return text in the style's colour where there are colours."""
+        code = _STYLES.get(style, "") if self.color else ""
+        return f"\x1b[{code}m{text}\x1b[0m" if code else text
+
+    def wrap(self, text: str, indent: str = "") -> list[str]:
+        """Return running text broken to the width; no line is wider."""
+        return textwrap.wrap(
+            one_line(text), max(20, self.width), initial_indent=indent, subsequent_indent=indent
+        )
+
+    def clip(self, text: str, indent: str = "") -> str:
+        """Return one line that fits, its middle left out where it is too long."""
+        return indent + clipped(text, self.width - len(indent))
+
+
+def render_text(report: Report, *, width: int = 100, color: bool = False) -> str:
+    """Return the report for a terminal; without ``color`` it is plain text."""
+    paper = Paper(width, color)
+    lines = [*_verdict(report, paper), *_curve(report, paper)]
+    lines += [""] if report.culprits else []
+    for culprit in report.culprits[:SHOWN_CULPRITS]:
+        lines += _culprit(culprit, paper)
+    lines += _more(len(report.culprits), "culprit")
+    if report.culprits:
+        lines += ["", *_remedy(report.culprits[0], paper)]
+    lines += _spaced([_finding(finding, paper) for finding in report.findings[:SHOWN_CULPRITS]])
+    lines += _spaced([line for ledger in report.ledgers[:2] for line in _ledger(ledger, paper)])
+    lines += _spaced(_cleared(report, paper))
+    lines += _spaced([paper.clip(f"to settle it: {text}") for text in report.missing])
+    lines += _spaced([_cost(report, paper), *_problems(report, paper)])
+    return "\n".join(lines) + "\n"
+
+
+def render_summary(
+    report: Report, *, report_path: str, run_path: str = "", width: int = 80, color: bool = False
+) -> str:
+    """Return the few lines after a run: verdict, top culprits, where the report is, what next."""
+    paper = Paper(width, color)
+    lines = _verdict(report, paper)
+    for culprit in report.culprits[:SHOWN_CULPRITS]:
+        lines += _short(culprit, paper)
+    lines += _more(len(report.culprits), "culprit")
+    if not report.culprits:
+        lines += [_finding(finding, paper) for finding in report.findings[:SHOWN_CULPRITS]]
+    lines += [paper.clip(f"to settle it: {text}", "  ") for text in report.missing[:2]]
+    lines += ["  " + line for line in _problems(report, paper)]
+    lines.append(f"  report   {one_line(report_path)}")
+    lines.append(f"  next     {_next_command(report, one_line(run_path))}")
+    return "\n".join(lines) + "\n"
+
+
+def render_comparison_text(comparison: Comparison, *, width: int = 100, color: bool = False) -> str:
+    """Return two runs side by side for a terminal."""
+    paper = Paper(width, color)
+    verdict, word = wording.outcome_of(comparison)
+    lines = paper.wrap(f"{_MARKS[verdict]} {word}: {comparison.headline}")
+    lines[0] = paper.paint(lines[0], verdict)
+    lines += _spaced(
+        [paper.clip(f"! not the same work: {text}") for text in comparison.work_differences]
+    )
+    lines += _spaced([line for change in comparison.culprits for line in _change(change, paper)])
+    rows = [
+        ("growth", comparison.growth),
+        ("peak", comparison.peaks),
+        ("component", comparison.components),
+    ]
+    for title, values in rows:
+        if values:
+            lines += ["", _row(title, "before", "after")]
+        for value in values:
+            unit = f" per {value.unit}" if value.unit else ""
+            lines.append(
+                _row(
+                    value.name + (f" on {value.device}" if value.device != "host" else "") + unit,
+                    humane_bytes(value.before_bytes),
+                    humane_bytes(value.after_bytes),
+                )
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _verdict(report: Report, paper: Paper) -> list[str]:
+    verdict = report.verdict.value
+    label = f"{_MARKS[verdict]} {wording.VERDICTS[report.verdict]}"
+    lines = paper.wrap(f"{label}: {report.headline}")
+    return [lines[0].replace(label, paper.paint(label, verdict), 1), *lines[1:]]
+
+
+def _curve(report: Report, paper: Paper) -> list[str]:
+    lines = report.timeline.lines if report.timeline else []
+    if not lines or not lines[0].points:
+        return []
+    values = [y for _, y in lines[0].points]
+    ends = f"{humane_bytes(values[0])} → {humane_bytes(values[-1])}"
+    peak = f"peak {humane_bytes(max(values))}"
+    room = max(10, min(60, paper.width - len(ends) - len(peak) - 22))
+    label = clipped(lines[0].label, 16)
+    return [f"{label} {sparkline(values, room)} {ends}, {peak}"]
+
+
+def _culprit(culprit: Culprit, paper: Paper) -> list[str]:
+    severity = culprit.severity.value
+    name = paper.paint(clipped(culprit.name, paper.width - 16), "name")
+    device = f" on {culprit.device}" if culprit.device != "host" else ""
+    rate = humane_rate(culprit.bytes_per_unit, culprit.unit)
+    lines = [
+        f"{culprit.rank}. {name}  {paper.paint(severity, severity)}",
+        paper.clip(
+            f"{rate}{device}, 95 % interval {humane_interval(culprit.interval)}; "
+            f"{wording.share_words(culprit.share, culprit.growth)}",
+            "   ",
+        ),
+        paper.clip(_course(culprit, paper), "   "),
+    ]
+    place = wording.place_of(culprit)
+    lines += [paper.clip(f"fed at {place}", "   ")] if place else []
+    return lines + ([paper.clip(culprit.forecast.text, "   ")] if culprit.forecast else [])
+
+
+def _course(culprit: Culprit, paper: Paper) -> str:
+    points = [point.y for point in culprit.chart]
+    curve = f"{sparkline(points, min(30, paper.width // 3))} " if len(points) > 1 else ""
+    grows = wording.GROWTHS.get(culprit.growth, culprit.growth).lower()
+    return f"{curve}{humane_bytes(culprit.total_bytes)} at most, grows {grows}"
+
+
+def _remedy(culprit: Culprit, paper: Paper) -> list[str]:
+    remedy = culprit.remedy
+    lines = [paper.clip(f"→ {remedy.title}"), *paper.wrap(remedy.text, "  ")]
+    diff = printable(remedy.diff or "").splitlines()
+    body = [line for line in diff if not line.startswith(("---", "+++", "@@"))]
+    for line in body[:SHOWN_DIFF_LINES]:
+        kind = {"+": "added", "-": "removed"}.get(line[:1], "muted")
+        lines.append("    " + paper.paint(clipped(line.expandtabs(4), paper.width - 4), kind))
+    return [*lines, *(["    …"] if len(body) > SHOWN_DIFF_LINES else [])]
+
+
+def _finding(finding: Finding, paper: Paper) -> str:
+    severity = finding.severity.value
+    return f"{paper.paint(f'{severity}:', severity)} " + clipped(
+        finding.title, paper.width - len(severity) - 2
+    )
+
+
+def _ledger(ledger: Ledger, paper: Paper) -> list[str]:
+    largest = sorted(ledger.entries, key=lambda entry: -abs(entry.bytes))[:SHOWN_TERMS]
+    terms = [f"{entry.label} {humane_bytes(entry.bytes, signed=True)}" for entry in largest]
+    name = wording.metric_words(ledger.metric)
+    total = humane_bytes(ledger.total_bytes, signed=True)
+    return paper.wrap(f"{name} {total}: {', '.join(terms) or 'nothing'}")
+
+
+def _cleared(report: Report, paper: Paper) -> list[str]:
+    shown = report.cleared[:SHOWN_CLEARED]
+    lines = [paper.clip(f"✓ {cleared.name}: {cleared.reason}") for cleared in shown]
+    return [*lines, *_more(len(report.cleared), "cleared item")]
+
+
+def _cost(report: Report, paper: Paper) -> str:
+    overhead = report.overhead
+    share = humane_share(overhead.wall_share) if overhead.wall_share else "no measurable part"
+    return paper.clip(
+        f"leakscope took {share} of the time and {humane_bytes(overhead.peak_bytes)}; "
+        f"{plural(overhead.censuses, 'census')}, longest pause "
+        f"{humane_duration(overhead.longest_pause_s)}"
+    )
+
+
+def _problems(report: Report, paper: Paper) -> list[str]:
+    return [paper.clip(f"! {p.where}: {p.message}") for p in report.errors[:2]]
+
+
+def _short(culprit: Culprit, paper: Paper) -> list[str]:
+    rate = humane_rate(culprit.bytes_per_unit, one_line(culprit.unit))
+    share = humane_share(culprit.share)
+    place = wording.place_of(culprit)
+    head = f"  {culprit.rank}. "
+    name = clipped(culprit.name, max(16, paper.width - len(head) - len(rate) - len(share) - 6))
+    lines = [f"{head}{paper.paint(name, culprit.severity.value)}  {rate}  {share}"]
+    return [*lines, paper.clip(place, "     ")] if place else lines
+
+
+def _next_command(report: Report, run_path: str) -> str:
+    if not run_path:
+        return "leakscope report RUN --format text"
+    if report.culprits:
+        return f"change it, run again, then: leakscope compare {run_path} NEW-RUN"
+    return f"leakscope report {run_path} --format text"
+
+
+def _change(change: CulpritChange, paper: Paper) -> list[str]:
+    name = clipped(change.name, paper.width - 14)
+    label = f"{wording.CHANGES[change.change].lower():<10}"
+    before = humane_bytes(change.before_bytes_per_unit)
+    after = humane_bytes(change.after_bytes_per_unit)
+    certain = "" if change.significant else ", within the noise"
+    return [
+        f"{paper.paint(label, change.change.value)} {name}",
+        paper.clip(f"{before} → {after} per {change.unit}{certain}", " " * 11),
+    ]
+
+
+def _row(name: str, before: str, after: str) -> str:
+    return f"{clipped(name, 44):<46}{before:>12}{after:>14}"
+
+
+def _more(count: int, noun: str) -> list[str]:
+    shown = SHOWN_CULPRITS
+    return [f"   and {plural(count - shown, f'more {noun}')}"] if count > shown else []
+
+
+def _spaced(lines: list[str]) -> list[str]:
+    return ["", *lines] if lines else []

@@ -1,0 +1,165 @@
+"""The timeline as the page shows it: two drawings, a legend and what the read-out needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from leakscope.model.report import Line, PhaseSpan, Timeline
+from leakscope.report.charts import (
+    NARROW,
+    WIDE,
+    draw_overlay,
+    draw_timeline,
+    finite,
+    limit_in_sight,
+    phase_shades,
+    series_shade,
+)
+from leakscope.report.culprit import ChartView
+from leakscope.report.sizes import Size, humane_bytes, humane_duration, size_of
+from leakscope.report.svg import Drawing, Frame
+
+
+@dataclass(frozen=True)
+class LegendEntry:
+    """A line or phase, its colour and for lines its last value."""
+
+    label: str
+    shade: str
+    last: Size | None = None
+
+
+@dataclass(frozen=True)
+class TimelineView:
+    """Memory over the run, drawn for wide and for narrow pages."""
+
+    key: str
+    wide: Drawing
+    narrow: Drawing
+    lines: list[LegendEntry]
+    phases: list[LegendEntry]
+    note: str
+    summary: str
+
+
+def timeline_view(timeline: Timeline | None) -> TimelineView | None:
+    """Return the timeline, or None where nothing was measured."""
+    if timeline is None or not any(finite(line.points) for line in timeline.lines):
+        return None
+    return TimelineView(
+        key="timeline",
+        wide=draw_timeline(timeline, "timeline-wide", WIDE),
+        narrow=draw_timeline(timeline, "timeline-narrow", NARROW),
+        lines=[_line_entry(line, series_shade(i)) for i, line in enumerate(timeline.lines)],
+        phases=[
+            LegendEntry(phase or "outside any phase", shade)
+            for phase, shade in phase_shades(timeline.spans).items()
+        ],
+        note=_note(timeline),
+        summary=" ".join(_summary(line) for line in timeline.lines),
+    )
+
+
+def overlay_view(before: Timeline | None, after: Timeline | None) -> TimelineView | None:
+    """Return the leading gauge of both runs over one clock, or None where there is none."""
+    lines = [_leading(before), _leading(after)]
+    if not any(lines):
+        return None
+    entries = [
+        _line_entry(line, side, side)
+        for line, side in zip(lines, ("before", "after"), strict=True)
+        if line is not None
+    ]
+    return TimelineView(
+        key="overlay",
+        wide=draw_overlay(lines[0], lines[1], "overlay-wide", WIDE),
+        narrow=draw_overlay(lines[0], lines[1], "overlay-narrow", NARROW),
+        lines=entries,
+        phases=[],
+        note="",
+        summary=" ".join(_summary(line) for line in lines if line is not None),
+    )
+
+
+def timeline_data(view: TimelineView | None, timeline: Timeline | None) -> dict[str, Any]:
+    """Return what the read-out of the timeline needs, as plain values."""
+    if view is None or timeline is None:
+        return {}
+    return {view.key: _readout(view, timeline.lines, [e.label for e in view.lines], timeline.spans)}
+
+
+def overlay_data(
+    view: TimelineView | None, before: Timeline | None, after: Timeline | None
+) -> dict[str, Any]:
+    """Return what the read-out of the overlay needs, as plain values."""
+    if view is None:
+        return {}
+    lines = [line for line in (_leading(before), _leading(after)) if line is not None]
+    return {view.key: _readout(view, lines, [e.label for e in view.lines], [])}
+
+
+def chart_data(chart: ChartView) -> dict[str, Any]:
+    """Return what the read-out of a culprit's chart needs, as plain values."""
+    return {
+        "frames": {"only": _frame(chart.drawing.frame)},
+        "x": chart.unit or "x",
+        "lines": [{"label": "retained", "points": _compact(chart.points)}],
+        "spans": [],
+    }
+
+
+def _readout(
+    view: TimelineView, lines: Sequence[Line], labels: Sequence[str], spans: Sequence[PhaseSpan]
+) -> dict[str, Any]:
+    return {
+        "frames": {"wide": _frame(view.wide.frame), "narrow": _frame(view.narrow.frame)},
+        "x": "clock",
+        "lines": [
+            {"label": label, "points": _compact(line.points)}
+            for label, line in zip(labels, lines, strict=True)
+        ],
+        "spans": [[s.phase, s.epoch, round(s.start_s, 2), round(s.end_s, 2)] for s in spans],
+    }
+
+
+def _frame(frame: Frame) -> dict[str, Any]:
+    return asdict(frame)
+
+
+def _compact(points: Sequence[tuple[float, float]]) -> list[list[float]]:
+    return [[round(x, 2), round(y)] for x, y in finite(points)]
+
+
+def _leading(timeline: Timeline | None) -> Line | None:
+    lines = timeline.lines if timeline else []
+    return next((line for line in lines if finite(line.points)), None)
+
+
+def _line_entry(line: Line, shade: str, label: str | None = None) -> LegendEntry:
+    points = finite(line.points)
+    return LegendEntry(label or line.label, shade, size_of(points[-1][1]) if points else None)
+
+
+def _summary(line: Line) -> str:
+    points = finite(line.points)
+    if not points:
+        return ""
+    first, last, peak = points[0][1], points[-1][1], max(y for _, y in points)
+    return (
+        f"{line.label} begins at {humane_bytes(first)}, peaks at {humane_bytes(peak)} and ends at "
+        f"{humane_bytes(last)} after {humane_duration(points[-1][0])}."
+    )
+
+
+def _note(timeline: Timeline) -> str:
+    top = max(y for line in timeline.lines for _, y in finite(line.points))
+    notes = []
+    if timeline.limit_bytes and not limit_in_sight(top, timeline.limit_bytes):
+        notes.append(f"The limit, {humane_bytes(timeline.limit_bytes)}, is above the picture.")
+    if timeline.censuses_s:
+        notes.append(f"Ticks at the foot: {len(timeline.censuses_s):,} censuses.")
+    if timeline.thinned_from:
+        notes.append(f"Thinned from {timeline.thinned_from:,} points; peaks are kept.")
+    return " ".join(notes)

@@ -1,0 +1,62 @@
+"""The only place where markup enters a page unescaped: our own drawings, style and script.
+
+Nothing from the user's program passes here except :func:`embed_json`, whose output holds no
+character that could end a script element, in any letter case.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from leakscope.report.printable import printable
+from leakscope.report.svg import Drawing
+
+TEMPLATES = Path(__file__).parent / "templates"
+_ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&'\u2028\u2029"}
+
+
+def inline_svg(drawing: Drawing) -> Markup:
+    """Return a drawing of ours; its title was escaped where it was made."""
+    return Markup(drawing.svg)  # noqa: S704
+
+
+@lru_cache(maxsize=1)
+def stylesheet() -> Markup:
+    """Return the page's style sheet."""
+    return Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704
+
+
+@lru_cache(maxsize=1)
+def script() -> Markup:
+    """Return the page's one script."""
+    return Markup((TEMPLATES / "script.js").read_text(encoding="utf-8"))  # noqa: S704
+
+
+def content_security_policy() -> str:
+    """Return the policy that lets nothing run but our script, and nothing load at all."""
+    digest = base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()
+    return (
+        "default-src 'none'; style-src 'unsafe-inline'; "
+        f"script-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def embed_json(value: Any) -> Markup:
+    """Return a value as JSON in plain ASCII for a script element that is never executed."""
+    text = json.dumps(_printable(value), separators=(",", ":"), allow_nan=False)
+    return Markup(text.translate(_ESCAPES))  # noqa: S704
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {_printable(key): _printable(item) for key, item in value.items()}
+    return [_printable(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,113 @@
+"""The words of the report: what a verdict, a kind of growth or a confidence is called."""
+
+from __future__ import annotations
+
+from leakscope.model.report import Change, Comparison, Culprit, RunVerdict, Severity
+from leakscope.report.sizes import humane_share
+
+VERDICTS = {
+    RunVerdict.LEAK: "Leak",
+    RunVerdict.CLEAN: "No leak",
+    RunVerdict.INCONCLUSIVE: "Not enough evidence",
+}
+SEVERITIES = {
+    Severity.CRITICAL: "Critical",
+    Severity.WARNING: "Warning",
+    Severity.NOTE: "Note",
+}
+SEVERITY_MEANINGS = {
+    Severity.CRITICAL: "If this goes on, the run reaches its memory limit.",
+    Severity.WARNING: "Steady growth that is worth stopping.",
+    Severity.NOTE: "Worth knowing; it doesn't make the run a leak.",
+}
+GROWTHS = {"across": "Across phases", "within": "Within a phase"}
+SHARES = {"across": "Share of the growth", "within": "Share of the phase's height"}
+CHANGES = {
+    Change.FIXED: "Fixed",
+    Change.REDUCED: "Reduced",
+    Change.UNCHANGED: "Unchanged",
+    Change.WORSE: "Worse",
+    Change.NEW: "New",
+}
+WORST_FIRST = [Change.NEW, Change.WORSE, Change.UNCHANGED, Change.REDUCED, Change.FIXED]
+TERMS = {
+    "retained": "What would be freed if this object went: itself and everything only it keeps.",
+    "across": "Growth across phases: the same moment of the same phase is higher each time, "
+    "so memory is never given back.",
+    "within": "Growth within a phase: it climbs while the phase lasts and falls back when it "
+    "ends, so it drives the peak.",
+    "falsifier": "The observation that would prove this verdict wrong.",
+    "interval": "95 % confidence interval of the rate.",
+    "ledger": "An account of where the growth went; its terms add up to the total.",
+    "census": "A walk over the heap that lists what retains much memory, by name.",
+    "signature": "The culprit's identity, which survives moved lines and later runs.",
+}
+METRICS = {
+    "rss": "Process memory (RSS)",
+    "pss": "Process memory (PSS)",
+    "tree": "Process and children",
+    "allocated": "in live tensors",
+    "reserved": "held by torch's allocator",
+    "peak_allocated": "peak in tensors",
+}
+
+
+def metric_words(metric: str) -> str:
+    """Return what a gauge is called: ``cuda:0 in live tensors``."""
+    device, _, gauge = metric.rpartition(".")
+    return f"{device} {METRICS.get(gauge, gauge)}".strip()
+
+
+def growth_words(growth: str, phase: str, unit: str) -> str:
+    """Return what growth across or within means for this phase, as a sentence."""
+    stretch = phase or unit or "phase"
+    if growth == "within":
+        return f"Climbs through each {stretch} phase and falls back when it ends."
+    return f"Kept for good: higher after each {unit or stretch} than after the one before."
+
+
+def share_words(share: float, growth: str) -> str:
+    """Return ``72 % of the growth``, or of the phase's height where growth falls back."""
+    whole = "the phase's height" if growth == "within" else "the growth"
+    return f"{humane_share(share)} of {whole}"
+
+
+def confidence_words(confidence: float) -> str:
+    """Return how sure a verdict is: ``very sure``, ``fairly sure`` or ``a first hint``."""
+    if confidence >= 0.9:
+        return "very sure"
+    if confidence >= 0.7:
+        return "fairly sure"
+    return "likely" if confidence >= 0.4 else "a first hint"
+
+
+def place_of(culprit: Culprit) -> str:
+    """Return the line to look at first: what feeds it, else where it is defined."""
+    places = [*culprit.fed_at, culprit.defined_at or "", *culprit.allocated_at]
+    return next((place for place in places if place), "")
+
+
+def outcome_of(comparison: Comparison) -> tuple[str, str]:
+    """Return how the change went: the verdict whose colours it wears, and a word."""
+    verdicts = (comparison.before_verdict, comparison.after_verdict)
+    if verdicts == (RunVerdict.LEAK, RunVerdict.CLEAN):
+        return RunVerdict.CLEAN.value, "Fixed"
+    changes = {c.change for c in comparison.culprits if c.severity is not Severity.NOTE}
+    if changes & {Change.NEW, Change.WORSE}:
+        return RunVerdict.LEAK.value, "Worse"
+    if changes == {Change.UNCHANGED}:
+        return RunVerdict.LEAK.value, "Unchanged"
+    if Change.UNCHANGED in changes:
+        return RunVerdict.INCONCLUSIVE.value, "Partly fixed"
+    if Change.REDUCED in changes:
+        return RunVerdict.INCONCLUSIVE.value, "Reduced"
+    if Change.FIXED in changes:
+        return RunVerdict.CLEAN.value, "Fixed"
+    return RunVerdict.INCONCLUSIVE.value, "No difference"
+
+
+def change_counts(comparison: Comparison) -> list[tuple[Change, int]]:
+    """Return how many culprits were fixed, reduced and so on; only what occurred."""
+    changes = [row.change for row in comparison.culprits]
+    counted = [(change, changes.count(change)) for change in reversed(WORST_FIRST)]
+    return [(change, count) for change, count in counted if count]
