@@ -45,25 +45,20 @@ def preorder(successors: Sequence[Sequence[int]], root: int) -> list[int]:
 
 def _preorder(successors: Sequence[Sequence[int]], root: int) -> tuple[list[int], list[int]]:
     """Return nodes in depth-first order and the position of each one's parent in that order."""
-    order, parent = [], []
-    seen = {root: 0}
-    stack = [(root, 0)]
-    order.append(root)
-    parent.append(0)
-    iterators = [iter(successors[root])]
+    order, parent = [root], [0]
+    seen = {root}
+    stack = [(0, iter(successors[root]))]
     while stack:
-        node, position = stack[-1]
-        for target in iterators[-1]:
+        position, targets = stack[-1]
+        for target in targets:
             if target not in seen:
-                seen[target] = len(order)
-                parent.append(position)
-                stack.append((target, len(order)))
+                seen.add(target)
+                stack.append((len(order), iter(successors[target])))
                 order.append(target)
-                iterators.append(iter(successors[target]))
+                parent.append(position)
                 break
         else:
             stack.pop()
-            iterators.pop()
     return order, parent
 
 

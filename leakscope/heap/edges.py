@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 from leakscope.heap.adapters.array import (
     array_bytes,
     array_referents,
-    array_type,
     image_bytes,
     is_image_core,
 )
 from leakscope.heap.adapters.autograd import NodeFacts, node_facts, node_referents
-from leakscope.heap.adapters.tensor import Storage, TensorAccess, storage_of
+from leakscope.heap.adapters.tensor import TensorAccess, storage_of
 from leakscope.heap.shallow import dict_of, mro_of, shallow_bytes
 
 
@@ -52,10 +51,12 @@ _NOTHING = frozenset(id(x) for x in (None, True, False, ..., NotImplemented))
 class EdgeReader:
     """Reads objects without running code of the user's. Facts are kept per type, by identity."""
 
-    def __init__(self, access: TensorAccess | None, marked: tuple[type, ...]) -> None:
+    def __init__(
+        self, access: TensorAccess | None, ndarray: type | None, marked: tuple[type, ...]
+    ) -> None:
         self._access = access
+        self._ndarray = ndarray
         self._marked = marked
-        self._ndarray = array_type()
         self._facts: dict[int, TypeFacts] = {}
 
     def facts(self, value: object) -> TypeFacts:
@@ -98,6 +99,7 @@ class EdgeReader:
         Args:
             value: the object.
             everything: also the globals of functions and frames.
+
         """
         facts = self.facts(value)
         found = [r for r in gc.get_referents(value) if id(r) not in _NOTHING]
@@ -158,11 +160,10 @@ def _unwrapped(function: Any) -> Any:
 
 
 def _without_namespaces(value: Any, found: list[object]) -> list[object]:
-    """Drop the globals and builtins; of a running frame everything, its locals being roots."""
-    if type(value) is FunctionType:
-        cut = {id(value.__globals__), id(value.__builtins__)}
-    elif type(value) is FrameType:
-        cut = {id(value.f_globals), id(value.f_builtins)}
-    else:
+    """Drop the globals and builtins of a function or frame."""
+    if type(value) is TracebackType:
         return found
+    prefix = "__" if type(value) is FunctionType else "f_"
+    suffix = "__" if type(value) is FunctionType else ""
+    cut = {id(getattr(value, f"{prefix}{name}{suffix}")) for name in ("globals", "builtins")}
     return [r for r in found if id(r) not in cut]

@@ -16,9 +16,10 @@ import contextlib
 from array import array
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from leakscope.heap import reference
+from leakscope.heap.adapters.array import array_type
 from leakscope.heap.adapters.tensor import TensorAccess, tensor_access
 
 _native: ModuleType | None
@@ -51,7 +52,7 @@ class WalkRequest:
     hidden: list[object] = field(default_factory=list)
     """leakscope's own objects: never entered, never answered; weighed apart in a full walk."""
     marked_types: tuple[type, ...] = ()
-    """Classes that tensors are attributed to, e.g. ``(Module, Optimizer)``: see ``Tensors.mark``."""
+    """Classes that tensors are attributed to, such as ``(Module, Optimizer)``: ``Tensors.mark``."""
     cutoff_bytes: int = 16384
     max_selected: int = 400
     max_depth: int = 64
@@ -62,7 +63,8 @@ class WalkRequest:
     max_samples: int = 3
 
 
-class Group(NamedTuple):
+@dataclass(frozen=True)
+class Group:
     """Objects of one type that a selected node alone keeps alive, one dominator step below it."""
 
     type: type
@@ -161,7 +163,9 @@ class WalkResult:
 class Engine(Protocol):
     """What both engines provide."""
 
-    def walk(self, request: WalkRequest, access: TensorAccess | None) -> dict[str, Any]:
+    def walk(
+        self, request: WalkRequest, access: TensorAccess | None, ndarray: type | None
+    ) -> dict[str, Any]:
         """Return the columns of the answer, by name."""
 
 
@@ -176,7 +180,7 @@ def walk(request: WalkRequest, *, engine: str | None = None) -> WalkResult:
     access = tensor_access()
     guard = contextlib.nullcontext() if access is None else access.without_overrides()
     with guard:
-        columns = chosen.walk(request, access)
+        columns = chosen.walk(request, access, array_type())
     columns["nodes"]["holds"] = [[Group(*g) for g in h] for h in columns["nodes"]["holds"]]
     return WalkResult(
         nodes=Nodes(**columns.pop("nodes")),

@@ -1,4 +1,4 @@
-"""The walk in plain Python: the fallback where nothing was compiled, and the native engine's oracle."""
+"""The walk in plain Python: the fallback where nothing was compiled, the native engine's oracle."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from leakscope.heap.edges import EdgeReader, Rank
 from leakscope.heap.selection import Graph, Phase, answer
 
 
-def walk(request: Any, access: TensorAccess | None) -> dict[str, Any]:
+def walk(request: Any, access: TensorAccess | None, ndarray: type | None) -> dict[str, Any]:
     """Walk as asked and return the columns of a ``WalkResult``; see :mod:`leakscope.heap.graph`."""
     began = time.perf_counter()
     everything = gc.get_objects() if request.full else []
     enabled = gc.isenabled()
     gc.disable()
     try:
-        walker = _Walker(request, access)
+        walker = _Walker(request, EdgeReader(access, ndarray, request.marked_types))
         walker.walk_user()
         if request.full:
             walker.walk_rest(everything)
@@ -36,13 +36,12 @@ def walk(request: Any, access: TensorAccess | None) -> dict[str, Any]:
 class _Walker:
     """Breadth-first from the roots, phase by phase; a phase enters nothing of an earlier one."""
 
-    def __init__(self, request: Any, access: TensorAccess | None) -> None:
+    def __init__(self, request: Any, reader: EdgeReader) -> None:
         self._request = request
-        self._reader = EdgeReader(access, request.marked_types)
+        self._reader = reader
         self.graph = Graph()
         self._index: dict[int, int] = {}
         self._queues: tuple[deque[int], ...] = (deque(), deque(), deque())
-        self._cut: dict[int, object] = {}
         self._phase = Phase.USER
 
     def scratch_bytes(self) -> int:
@@ -72,10 +71,8 @@ class _Walker:
             for i in range(request.library_from, len(request.roots)):
                 self._seed(request.roots[i], i)
         self._drain()
-        self._walk_from(Phase.OTHER, [*self._cut.values(), *request.barriers])
-        graph = self.graph
-        ours = [o for o, p in zip(graph.objects, graph.phase) if p == Phase.HIDDEN]
-        self._walk_from(Phase.HIDDEN, ours)
+        self._walk_from(Phase.OTHER, self._waiting(Phase.BARRIER))
+        self._walk_from(Phase.HIDDEN, self._waiting(Phase.HIDDEN))
         self._walk_from(Phase.NATIVE, self._held_by_native_code(everything))
         for value in everything:
             self._walk_from(Phase.GARBAGE, [value])
@@ -85,6 +82,10 @@ class _Walker:
         for value in values:
             self._seed(value, phase.root)
         self._drain()
+
+    def _waiting(self, phase: Phase) -> list[object]:
+        columns = zip(self.graph.objects, self.graph.phase, strict=True)
+        return [value for value, waiting in columns if waiting == phase]
 
     def _held_by_native_code(self, everything: list[object]) -> list[object]:
         """Return the unreached objects with more references than unreached objects hold."""
@@ -161,7 +162,8 @@ class _Walker:
         found = self._index.get(_key(target))
         if found is None:
             if rank is Rank.CUT and self._phase is Phase.USER:
-                self._cut[id(target)] = target
+                if self._request.full:
+                    self._reserve(target, Phase.BARRIER)
                 return
             found = self._add(target, node, graph.root[node])
             self._queue(rank).append(found)

@@ -1,4 +1,4 @@
-"""From the walked graph to the answer: retained sizes, the objects worth a row, and their names' way.
+"""From the walked graph to the answer: retained sizes, objects worth a row, their ancestors.
 
 Both engines select by the same rules; this module is the reference's form of them.
 """
@@ -259,7 +259,7 @@ def _tensor_columns(
         flags |= graph.keeps_graph[node] << 2 | graph.by_graph[node] << 3
         device = retained.devices.index(data.device)
         values = (storage, data.nbytes, device, holder[node], graph.root[node])
-        for name, value in zip(names, (*values, graph.mark[node], flags)):
+        for name, value in zip(names, (*values, graph.mark[node], flags), strict=True):
             columns[name].append(value)
     return columns
 

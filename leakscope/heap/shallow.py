@@ -48,5 +48,5 @@ def shallow_bytes(value: object) -> int:
     header = 0 if static else header_bytes(kind)
     try:
         return int(sizer_of(kind)(value)) + header
-    except Exception:  # noqa: BLE001
+    except Exception:
         return header

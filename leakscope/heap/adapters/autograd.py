@@ -43,20 +43,19 @@ def node_referents(node: object, facts: NodeFacts) -> list[object]:
         referents.append(_read(facts.variable, node))
     for accessor in facts.saved:
         saved = _read(accessor, node)
-        for variable in saved if type(saved) is tuple else (saved,):
-            referents.append(_data(variable))
+        referents += map(_data, saved if type(saved) is tuple else (saved,))
     return [r for r in referents if r is not None]
 
 
 def _read(accessor: Any, node: object) -> Any:
     try:
         return accessor.__get__(node)
-    except Exception:  # noqa: BLE001
+    except Exception:
         return None  # freed by backward
 
 
 def _data(variable: Any) -> object:
     try:
         return variable.data
-    except Exception:  # noqa: BLE001
+    except Exception:
         return None

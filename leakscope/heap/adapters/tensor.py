@@ -74,13 +74,13 @@ def no_overrides(access: TensorAccess) -> AbstractContextManager[None]:
 
 
 def storage_of(tensor: object, access: TensorAccess) -> Storage | None:
-    """Return the storage of a tensor; None where it has no memory (meta, fake, sparse, wrappers)."""
+    """Return the storage of a tensor; None where it has no memory (meta, fake, sparse)."""
     try:
         storage = access.untyped_storage(tensor)
         device = str(access.storage_device.__get__(storage))
         nbytes = access.storage_nbytes(storage)
         key = access.storage_key.__get__(storage)
-    except Exception:  # noqa: BLE001
+    except Exception:
         return None
     if device == "meta" or nbytes <= 0:
         return None

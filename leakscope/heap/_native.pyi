@@ -1,0 +1,10 @@
+from types import FrameType
+from typing import Any
+
+from leakscope.heap.adapters.tensor import TensorAccess
+from leakscope.heap.graph import WalkRequest
+
+def walk(
+    request: WalkRequest, access: TensorAccess | None, array_type: type | None
+) -> dict[str, Any]: ...
+def frame_locals(frame: FrameType) -> list[tuple[str, object]]: ...
