@@ -1,0 +1,11 @@
+"""Conclusions from recordings: series, trends, culprits, the ledger, remedies, comparison.
+
+Works from files alone, on any machine; never imports torch.
+"""
+
+from __future__ import annotations
+
+from leakscope.analysis.analyse import analyse
+
+
+__all__ = ["analyse"]

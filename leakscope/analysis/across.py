@@ -1,0 +1,220 @@
+"""Growth across phases: the same boundary of the same phase is higher each time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+
+from leakscope.analysis.growers import ROW_NOISE_BYTES, Grower
+from leakscope.analysis.series import HOST, INNER, FloatArray, IntArray, RowTable, Track
+from leakscope.analysis.trends import (
+    FEWEST_POINTS,
+    is_growth,
+    judge,
+    late_start,
+    theil_sen,
+    warm_up,
+)
+from leakscope.analysis.units import Places, unit_of_growth
+from leakscope.model.boundary import comparable_key
+from leakscope.model.trend import Trend, TrendVerdict
+
+MOVED = 0.7
+"""A path that gains what another loses at the same time has not grown: its objects have moved."""
+
+
+class Comparables:
+    """Groups of censuses at which memory should be the same each time."""
+
+    def __init__(self, track: Track, table: RowTable) -> None:
+        self.track, self.table = track, table
+        strict: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+        pooled: dict[str, list[int]] = defaultdict(list)
+        for column, position in enumerate(table.at):
+            boundary = track.boundaries[position]
+            if boundary.phase:
+                pooled[boundary.phase].append(column)
+            if track.kind[position] not in INNER or track.begun(boundary.phase) <= 1:
+                strict[comparable_key(boundary)].append(column)
+        self.strict = [np.array(c) for c in sorted(strict.values(), key=len, reverse=True)]
+        self.pooled = [np.array(c) for c in sorted(pooled.values(), key=len, reverse=True)]
+
+    @property
+    def most(self) -> int:
+        """The most comparable censuses of one kind."""
+        groups = self.strict + [c for c in self.pooled if len(c) >= 3 * FEWEST_POINTS]
+        return max((len(c) for c in groups), default=0)
+
+    def series(self, path: int, device: str) -> tuple[IntArray, FloatArray] | None:
+        """Return the censuses to judge a path by and what it retained there.
+
+        The boundary with most readings is taken; when none has four, all censuses of a phase are,
+        for a leak carries on from one occurrence to the next.
+        """
+        values = self.table.retained[device][path]
+        covered = self.table.covered(path)
+        best = self._longest(self.strict, values, covered)
+        if best is None or len(best) < FEWEST_POINTS:
+            best = self._longest(self.pooled, values, covered) if self.pooled else best
+        if best is None or len(best) < FEWEST_POINTS:
+            return None
+        return best, np.nan_to_num(values[best])
+
+    @staticmethod
+    def _longest(
+        groups: list[IntArray],
+        values: FloatArray,
+        covered: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    ) -> IntArray | None:
+        """Return the group that shows the path most often, from its first appearance on."""
+        best: IntArray | None = None
+        for group in groups:
+            if best is not None and len(group) <= len(best):
+                break
+            seen = group[covered[group]]
+            present = np.flatnonzero(np.isfinite(values[seen]))
+            if len(present) and (best is None or len(seen) - present[0] > len(best)):
+                best = seen[present[0] :]
+        return best
+
+
+def judge_across(comparables: Comparables, path: int, device: str) -> tuple[Trend, IntArray] | None:
+    """Return the trend of a path over boundaries and the censuses used; None with too few."""
+    chosen = comparables.series(path, device)
+    if chosen is None:
+        return None
+    columns, y = chosen
+    x = comparables.track.index[comparables.table.at[columns]].astype(np.float64)
+    return judge(x, y, unit="boundary", noise_bytes=ROW_NOISE_BYTES), columns
+
+
+def find_across(comparables: Comparables) -> tuple[dict[tuple[int, str], Grower], dict[int, Trend]]:
+    """Return the paths that grow across phases, and the trends of all that were large enough.
+
+    Trends and gains are per boundary here; :func:`in_units` puts them in the leak's own unit.
+    """
+    table = comparables.table
+    growers: dict[tuple[int, str], Grower] = {}
+    trends: dict[int, Trend] = {}
+    for device in table.retained:
+        for path in _varying(table, device):
+            judged = judge_across(comparables, path, device)
+            if judged is None:
+                continue
+            trend, columns = judged
+            if device == HOST or path not in trends:
+                trends[path] = trend
+            if is_growth(trend.verdict):
+                growers[path, device] = _grower(comparables, path, device, trend, columns)
+    return {k: g for k, g in growers.items() if not has_moved(table, g)}, trends
+
+
+def _varying(table: RowTable, device: str) -> list[int]:
+    values = table.retained[device]
+    if values.size == 0:
+        return []
+    known = np.where(np.isfinite(values), values, 0.0)
+    garbage = np.array([row.root.value in {"garbage", "native"} for row in table.latest])
+    return np.flatnonzero((np.ptp(known, axis=1) > ROW_NOISE_BYTES) & ~garbage).tolist()
+
+
+def _grower(
+    comparables: Comparables, path: int, device: str, trend: Trend, columns: IntArray
+) -> Grower:
+    table, track = comparables.table, comparables.track
+    y = np.nan_to_num(table.retained[device][path, columns])
+    begin = warm_up(y)
+    begin += late_start(y[begin:])
+    columns, y = columns[begin:], y[begin:]
+    x = track.index[table.at[columns]].astype(np.float64)
+    units = float(x[-1] - x[0])
+    return Grower(
+        path=path,
+        device=device,
+        growth="across",
+        unit="boundary",
+        phase="",
+        trend=trend,
+        gained=max(trend.bytes_per_unit * units, 0.0) or max(trend.net_bytes, 0.0),
+        units=units,
+        columns=columns,
+        x=x,
+        y=y,
+        spread=spread_of(table.count[path, columns], y),
+    )
+
+
+def spread_of(count: FloatArray, y: FloatArray) -> float:
+    """Return the part of a row's growth that comes from there being more objects of it."""
+    gained = y[-1] - y[0]
+    more = np.nan_to_num(count[-1]) - np.nan_to_num(count[0])
+    if gained <= 0 or more <= 0:
+        return 0.0
+    return float(min(more * y[-1] / max(count[-1], 1.0) / gained, 1.0))
+
+
+def has_moved(table: RowTable, grower: Grower) -> bool:
+    """Return whether another path lost what this one gained: an alias that came or went."""
+    values = np.nan_to_num(table.retained[grower.device][:, grower.columns])
+    gains = np.diff(grower.y)
+    rise = gains[gains > 0].sum()
+    lost = values[:, 0] - values[:, -1] >= MOVED * (grower.y[-1] - grower.y[0])
+    suspects = np.flatnonzero(lost)
+    if not len(suspects) or rise <= 0:
+        return False
+    shared = np.minimum(-np.diff(values[suspects], axis=1), gains).clip(min=0).sum(axis=1)
+    kin = {*table.ancestors(grower.path), grower.path}
+    return any(
+        share >= MOVED * rise and suspect not in kin and grower.path not in table.ancestors(suspect)
+        for suspect, share in zip(suspects.tolist(), shared, strict=True)
+    )
+
+
+def in_units(comparables: Comparables, places: Places, grower: Grower) -> Grower:
+    """Return a grower with rate, gain and items in the unit of work that its growth belongs to."""
+    track, table = comparables.track, comparables.table
+    values = table.retained[grower.device][grower.path]
+    gained = grower.gained
+    unit = unit_of_growth(track, places, values, grower.columns, table.at, gained)
+    x = unit.done[table.at[grower.columns]]
+    slope = theil_sen(x, grower.y)
+    trend = Trend(
+        verdict=grower.trend.verdict,
+        bytes_per_unit=slope.rate if slope.rate > 0 else gained / max(x[-1] - x[0], 1.0),
+        interval=(slope.low, slope.high),
+        unit=unit.name,
+        points=grower.trend.points,
+        net_bytes=grower.trend.net_bytes,
+        reason=grower.trend.reason,
+    )
+    return replace(
+        grower,
+        unit=unit.name,
+        phase=unit.phase,
+        trend=trend,
+        gained=trend.bytes_per_unit * float(x[-1] - x[0]),
+        units=float(x[-1] - x[0]),
+        x=x,
+        items_per_unit=items_per_unit(table, grower.path, grower.columns, x),
+    )
+
+
+def items_per_unit(table: RowTable, path: int, columns: IntArray, x: FloatArray) -> float | None:
+    """Return how many items a container gains per unit, None where it has no length."""
+    length = table.length[path, columns]
+    known = np.isfinite(length)
+    if known.sum() < 2 or np.ptp(x[known]) == 0:
+        return None
+    return theil_sen(x[known], length[known]).rate
+
+
+def bounded_by_capacity(table: RowTable, path: int) -> bool:
+    """Return whether the container itself declares a bound."""
+    return table.latest[path].capacity is not None
+
+
+def settled(trend: Trend) -> bool:
+    """Return whether a series grew at first and then no more."""
+    return trend.verdict is TrendVerdict.BOUNDED

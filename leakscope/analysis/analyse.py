@@ -1,0 +1,69 @@
+"""From a run to its report: joins all that is concluded."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from leakscope.analysis.case import Case
+from leakscope.analysis.cleared import find_cleared
+from leakscope.analysis.components import find_components
+from leakscope.analysis.culprits import find_culprits
+from leakscope.analysis.diagnoses import find_findings
+from leakscope.analysis.facts import find_facts, find_problems, find_work
+from leakscope.analysis.headline import headline, verdict_of
+from leakscope.analysis.ledger import find_ledgers
+from leakscope.analysis.overhead import find_overhead
+from leakscope.analysis.phases import find_phases
+from leakscope.analysis.rates import find_growth
+from leakscope.analysis.search import search_growth
+from leakscope.analysis.source import SourceIndex
+from leakscope.analysis.timeline import find_timeline
+from leakscope.model.record import HeaderRecord
+from leakscope.model.report import Report
+from leakscope.model.run import Recording, Run
+
+
+def analyse(run: Run) -> Report:
+    """Return everything that can be concluded about a run, from its recordings alone."""
+    recording = _main(run)
+    case = Case(run, recording)
+    with np.errstate(all="ignore"):
+        return _report(case)
+
+
+def _report(case: Case) -> Report:
+    run = case.run
+    sources = SourceIndex(case.recording.sources, run.manifest.project_root)
+    growth = search_growth(case)
+    ledgers = find_ledgers(case, growth.growers)
+    culprits = find_culprits(case, sources, growth.growers)
+    findings = find_findings(case, growth, ledgers)
+    verdict, missing = verdict_of(case, culprits, findings, ledgers)
+    work = find_work(run, case)
+    return Report(
+        verdict=verdict,
+        headline=headline(verdict, culprits, findings, missing, work),
+        growth=find_growth(case, growth.growers),
+        culprits=culprits,
+        findings=findings,
+        cleared=find_cleared(case, growth),
+        overhead=find_overhead(case),
+        errors=find_problems(run),
+        run=find_facts(run, case.recording),
+        work=work,
+        ledgers=ledgers,
+        phases=find_phases(case),
+        components=find_components(case),
+        timeline=find_timeline(case),
+        notes=[note.message for note in case.recording.notes],
+        missing=missing,
+    )
+
+
+def _main(run: Run) -> Recording:
+    """Return the recording to judge: the main process's, else any that measured something."""
+    if not run.recordings:
+        return Recording(header=HeaderRecord())
+    main = run.main
+    measured = [r for r in run.recordings if r.measurements]
+    return main if main.measurements or not measured else measured[0]

@@ -1,0 +1,135 @@
+"""The case: everything that is known about one run, gathered once for all who conclude from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from leakscope.analysis.across import Comparables
+from leakscope.analysis.series import HOST, FloatArray, IntArray, RowTable, Track, tabulate
+from leakscope.analysis.trends import FEWEST_POINTS, judge, theil_sen, warm_up
+from leakscope.analysis.units import Places, Unit, epochs, is_training, unit_of_phase
+from leakscope.model import gauge
+from leakscope.model.boundary import BoundaryKind, comparable_key
+from leakscope.model.run import Recording, Run
+from leakscope.model.trend import Trend
+
+GAUGE_NOISE_BYTES = float(1 << 20)
+"""Resident memory moves by pages, arenas and stacks without any leak."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """From the first comparable boundary after warm-up to the last, as measurement positions."""
+
+    first: int
+    last: int
+
+
+class Case:
+    """One recording with its columns, its table of rows and what may be compared in them."""
+
+    def __init__(self, run: Run, recording: Recording) -> None:
+        self.run = run
+        self.recording = recording
+        self.track = Track(recording)
+        self.table: RowTable = tabulate(self.track)
+        self.comparables = Comparables(self.track, self.table)
+        self.places = Places(self.track, self.table)
+
+    @property
+    def host_metric(self) -> str:
+        """The gauge of host memory that was read most: resident or proportional memory."""
+        return gauge.RSS if self.track.has_gauge(gauge.RSS) else gauge.PSS
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """The memory limit that would kill the run."""
+        return self.run.manifest.memory_limit or self.run.manifest.memory_total
+
+    @cached_property
+    def comparable(self) -> IntArray:
+        """Positions of the comparable boundaries that were measured most often and evenly."""
+        groups: dict[tuple[str, str, str], list[int]] = {}
+        for position, boundary in enumerate(self.track.boundaries):
+            if boundary.kind not in {BoundaryKind.RUN_BEGIN, BoundaryKind.RUN_END}:
+                groups.setdefault(comparable_key(boundary), []).append(position)
+        whole = [g for key, g in groups.items() if key[0] not in {"step", "batch"}]
+        enough = [g for g in whole if len(g) >= FEWEST_POINTS]
+        candidates = enough or list(groups.values())
+        return np.array(max(candidates, key=len, default=[]), dtype=np.int64)
+
+    @cached_property
+    def window(self) -> Window | None:
+        """The stretch over which growth is accounted for, None when nothing is comparable."""
+        with_census = self.comparable[np.isin(self.comparable, self.table.at)]
+        chosen = with_census if len(with_census) >= 2 else self.comparable
+        if len(chosen) < 2:
+            return None
+        begin = warm_up(np.zeros(len(chosen))) if len(chosen) > FEWEST_POINTS else 0
+        return Window(int(chosen[begin]), int(chosen[-1]))
+
+    @cached_property
+    def unit(self) -> Unit:
+        """The unit for the growth of whole gauges: epochs when there are some, else steps."""
+        counted = epochs(self.track)
+        if counted.total >= FEWEST_POINTS - 1 or not self.track.phases:
+            return counted if counted.total else Unit("step", "", self.track.step.astype(float))
+        training = [p for p in self.track.phases if is_training(p)]
+        return unit_of_phase(self.track, (training or self.track.phases)[0])
+
+    def gauge_series(self, name: str) -> tuple[FloatArray, FloatArray]:
+        """Return units done and readings of a gauge at comparable boundaries where it was read."""
+        values = self.track.gauge(name)[self.comparable]
+        known = np.isfinite(values)
+        return self.unit.done[self.comparable][known], values[known]
+
+    def gauge_trend(self, name: str, noise_bytes: float = GAUGE_NOISE_BYTES) -> Trend:
+        """Return rate and shape of a gauge over comparable boundaries."""
+        x, y = self.gauge_series(name)
+        return judge(x, y, unit=self.unit.name, noise_bytes=max(noise_bytes, 3 * _jitter(x, y)))
+
+    def gauge_gain(self, name: str) -> float | None:
+        """Return the change of a gauge over the window, None when it was not read there."""
+        if self.window is None:
+            return None
+        before = self.nearest(name, self.window.first)
+        after = self.nearest(name, self.window.last)
+        return None if before is None or after is None else after - before
+
+    def nearest(self, name: str, position: int) -> float | None:
+        """Return the last reading of a gauge up to a position, else the first after it."""
+        values = self.track.gauge(name)
+        known = np.flatnonzero(np.isfinite(values))
+        if not len(known):
+            return None
+        place = int(np.searchsorted(known, position, side="right")) - 1
+        return float(values[known[max(place, 0)]])
+
+    def device_gain(self, device: str) -> float | None:
+        """Return how much memory of a device grew over the window."""
+        return self.gauge_gain(self.metric_of(device))
+
+    def metric_of(self, device: str) -> str:
+        """Return the gauge that measures a device's live memory."""
+        return self.host_metric if device == HOST else f"{device}.{gauge.DEVICE_ALLOCATED}"
+
+    def used_at_end(self) -> float:
+        """Return host memory at the end: of the process and of its children."""
+        last = len(self.track) - 1
+        own = self.nearest(self.host_metric, last) or 0.0
+        return own + (self.nearest(gauge.CHILDREN_PSS, last) or 0.0)
+
+    def children_gain(self) -> float:
+        """Return how much memory child processes gained over the window."""
+        return self.gauge_gain(gauge.CHILDREN_PSS) or 0.0
+
+
+def _jitter(x: FloatArray, y: FloatArray) -> float:
+    """Return how far readings scatter about their own trend (median absolute deviation)."""
+    if len(y) < FEWEST_POINTS:
+        return 0.0
+    left = y - theil_sen(x, y).rate * x
+    return float(np.median(np.abs(left - np.median(left))))

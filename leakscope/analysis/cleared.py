@@ -1,0 +1,112 @@
+"""Cleared: what looks like a leak and isn't, with the reason in words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from leakscope.analysis.case import Case
+from leakscope.analysis.culprits import signature
+from leakscope.analysis.growers import Grower
+from leakscope.analysis.search import Growth
+from leakscope.analysis.series import HOST, RowTable
+from leakscope.analysis.sizes import human_bytes, human_count
+from leakscope.analysis.trends import plateau_start
+from leakscope.model.census import CensusRow
+from leakscope.model.report import Cleared
+from leakscope.model.trend import Trend, TrendVerdict
+
+BIG_BYTES = 1 << 20
+MOST = 15
+_PARTS = {"parameters", "buffers", "gradients", "code"}
+_HOLDERS = {
+    "list", "dict", "set", "deque", "tuple", "tensor", "array", "bytes", "lru_cache", "queue", "image",
+}  # fmt: skip
+
+
+def find_cleared(case: Case, growth: Growth) -> list[Cleared]:
+    """Return what was looked at and is fine, the largest first."""
+    accused = {g.path for g in growth.growers}
+    kin = accused | {a for path in accused for a in case.table.ancestors(path)}
+    found = [_filling(case, g) for g in growth.filling]
+    done = {g.path for g in growth.filling}
+    for path in _worth_a_word(case.table):
+        if path in kin | done or accused.intersection(case.table.ancestors(path)):
+            continue
+        if done.intersection(case.table.ancestors(path)):
+            continue
+        done.add(path)
+        found.append(_cleared(case, path, growth.trends.get(path)))
+    return sorted(found, key=lambda c: -c.total_bytes)[:MOST]
+
+
+def _worth_a_word(table: RowTable) -> list[int]:
+    """Return large single containers and tensors, and all that declare a bound; outermost first."""
+    if not table.paths:
+        return []
+    values = table.retained[HOST]
+    highest = np.where(np.isfinite(values), values, 0.0).max(axis=1, initial=0.0)
+    chosen = [
+        path
+        for path, row in enumerate(table.latest)
+        if row.user
+        and row.root.value != "garbage"
+        and row.role not in _PARTS
+        and row.kind in _HOLDERS
+        and (highest[path] >= BIG_BYTES or row.capacity is not None)
+    ]
+    return sorted(chosen, key=lambda p: (len(table.ancestors(p)), -highest[p]))
+
+
+def _filling(case: Case, g: Grower) -> Cleared:
+    row = case.table.latest[g.path]
+    entries = human_count(row.capacity or 0)
+    return _entry(case, g.path, row, f"filling: bounded, {entries} entries at most", "bounded")
+
+
+def _cleared(case: Case, path: int, trend: Trend | None) -> Cleared:
+    row = case.table.latest[path]
+    if row.capacity is not None and (row.length or 0) >= row.capacity > 0:
+        since = _since(case, path, case.table.length[path])
+        return _entry(
+            case, path, row, f"bounded: {human_count(row.capacity)} entries{since}", "bounded"
+        )
+    if trend is None:
+        return _entry(case, path, row, "constant: as large at every boundary", "constant")
+    return _entry(case, path, row, _reason(case, path, row, trend), trend.verdict.value)
+
+
+def _reason(case: Case, path: int, row: CensusRow, trend: Trend) -> str:
+    if trend.verdict is TrendVerdict.BOUNDED:
+        since = _since(case, path, case.table.retained[HOST][path])
+        entries = f"{human_count(row.length)} entries" if row.length is not None else trend.reason
+        return f"bounded: {entries}{since}"
+    if trend.verdict is TrendVerdict.SAWTOOTH:
+        return f"{trend.reason}: it is emptied again"
+    if trend.verdict is TrendVerdict.INCONCLUSIVE:
+        return "seen too rarely to grow"
+    return "constant: no growth across boundaries"
+
+
+def _since(case: Case, path: int, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
+    """Return since when a path has been as large as it is."""
+    known = np.flatnonzero(np.isfinite(values))
+    if len(known) < 2:
+        return ""
+    start = plateau_start(values[known], 0.02 * float(values[known][-1]))
+    where = case.table.at[known[start]]
+    if start == 0:
+        return " throughout"
+    epoch, step = int(case.track.epoch[where]), int(case.track.step[where])
+    return f" since epoch {epoch}" if case.track.epoch.any() else f" since step {step}"
+
+
+def _entry(case: Case, path: int, row: CensusRow, reason: str, kind: str) -> Cleared:
+    _, total = case.table.highest(path, HOST)
+    return Cleared(
+        name=row.name,
+        path=row.path,
+        reason=f"{reason} ({human_bytes(total)})",
+        kind=kind,
+        total_bytes=int(total),
+        signature=signature(row),
+    )

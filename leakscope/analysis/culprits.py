@@ -1,0 +1,195 @@
+"""Culprits: growers at their accumulation points, judged, explained and ranked."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from leakscope.analysis import severity
+from leakscope.analysis.case import Case
+from leakscope.analysis.forecast import forecast
+from leakscope.analysis.growers import Grower
+from leakscope.analysis.origins import find_origins
+from leakscope.analysis.series import HOST
+from leakscope.analysis.source import SourceIndex
+from leakscope.analysis.wording import falsifier, sentence
+from leakscope.model.boundary import BoundaryKind
+from leakscope.model.census import CensusRow
+from leakscope.model.report import Culprit, Forecast, Held, Point, Severity
+
+MOST_NOTES = 12
+MOST_POINTS = 200
+ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A grower with what it does to the user."""
+
+    grower: Grower
+    severity: Severity
+    share: float
+    forecast: Forecast | None
+    peak_bytes: float
+    """Within: what it comes to by the last batch."""
+
+
+def find_culprits(case: Case, sources: SourceIndex, growers: list[Grower]) -> list[Culprit]:
+    """Return the culprits behind these growers, the worst first."""
+    judged = [*_judge_across(case, growers), *_judge_within(case, growers)]
+    judged.sort(key=lambda j: (ORDER[j.severity], -_impact(j.grower), j.grower.path))
+    serious = [j for j in judged if j.severity is not Severity.NOTE]
+    notes = [j for j in judged if j.severity is Severity.NOTE][:MOST_NOTES]
+    return [_culprit(case, sources, j, rank) for rank, j in enumerate([*serious, *notes], 1)]
+
+
+def _impact(g: Grower) -> float:
+    """Return what a culprit comes to over the horizon: a peak stays, a leak goes on."""
+    return g.gained * (severity.HORIZON if g.growth == "across" else 1)
+
+
+def _judge_across(case: Case, growers: list[Grower]) -> list[Judged]:
+    across = [g for g in growers if g.growth == "across"]
+    judged = []
+    for g in across:
+        together = sum(o.gained for o in across if o.device == g.device)
+        whole = max(together, case.device_gain(g.device) or 0.0)
+        horizon = _forecast(case, g, together)
+        share = min(g.gained / whole, 1.0) if whole > 0 else 0.0
+        judged.append(Judged(g, severity.of_across(g, horizon), share, horizon, 0.0))
+    return judged
+
+
+def _forecast(case: Case, g: Grower, together: float) -> Forecast | None:
+    """Return when the limit is reached if all that grows goes on: not only this culprit."""
+    if g.device != HOST or g.gained <= 0:
+        return None
+    return forecast(
+        limit_bytes=case.limit_bytes,
+        used_bytes=case.used_at_end(),
+        rate=g.trend.bytes_per_unit * together / g.gained,
+        unit=g.unit,
+        done=float(g.x[-1]),
+    )
+
+
+def _judge_within(case: Case, growers: list[Grower]) -> list[Judged]:
+    judged = []
+    for g in growers:
+        if g.growth != "within":
+            continue
+        peers = [
+            o
+            for o in growers
+            if o.growth == "within" and (o.phase, o.device) == (g.phase, g.device)
+        ]
+        together = sum(o.gained for o in peers)
+        height = phase_height(case, g.phase, g.device)
+        whole = max(together, height.rise)
+        share = min(g.gained / whole, 1.0) if whole > 0 else 0.0
+        grade = severity.of_within(g.gained, together, height)
+        judged.append(Judged(g, grade, share, None, _peak(case, g)))
+    return judged
+
+
+def _peak(case: Case, g: Grower) -> float:
+    """Return what a container that climbs comes to by the last batch of its phase."""
+    ended = int(case.track.batch[case.table.at[g.columns[-1]]])
+    left = max(case.track.batches_per_occurrence(g.phase) - ended, 0.0)
+    return float(g.y[-1]) + left * g.trend.bytes_per_unit
+
+
+def phase_height(case: Case, phase: str, device: str) -> severity.PhaseHeight:
+    """Return how high memory of a device rises in a phase above its lowest beginning."""
+    track = case.track
+    values = track.gauge(case.metric_of(device))
+    mine = (track.phase == track.phase_code(phase)) & np.isfinite(values)
+    begins = mine & np.array([b.kind is BoundaryKind.PHASE_BEGIN for b in track.boundaries])
+    lowest = values[begins] if begins.any() else values[mine]
+    return severity.PhaseHeight(
+        baseline=float(lowest.min()) if len(lowest) else 0.0,
+        peak=float(values[mine].max()) if mine.any() else 0.0,
+        limit=case.limit_bytes if device == HOST else None,
+    )
+
+
+def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Culprit:
+    grower, table = judged.grower, case.table
+    column, total = table.highest(grower.path, grower.device)
+    row = table.row_at(grower.path, column)
+    holders = [table.latest[a].name for a in table.ancestors(grower.path)]
+    origins = find_origins(sources, table, grower, row)
+    chart, chart_unit = _chart(case, grower)
+    return Culprit(
+        rank=rank,
+        name=row.name,
+        path=row.path,
+        kind=row.kind,
+        type=row.type,
+        growth=grower.growth,
+        unit=grower.unit,
+        phase=grower.phase,
+        bytes_per_unit=grower.trend.bytes_per_unit,
+        interval=grower.trend.interval,
+        items_per_unit=grower.items_per_unit,
+        share=judged.share,
+        total_bytes=int(total),
+        device=grower.device,
+        severity=judged.severity,
+        confidence=confidence(case, grower),
+        defined_at=origins.defined_at,
+        fed_at=origins.fed_at,
+        allocated_at=origins.allocated_at,
+        holds=[Held(type=h.type, count=h.count, bytes=h.bytes, detail=h.detail) for h in row.holds],
+        signature=signature(row),
+        remedy=origins.remedy,
+        owner=row.owner.name if row.owner else "",
+        held_by=holders,
+        sentence=sentence(row, grower, judged.share, total, judged.peak_bytes),
+        trend=grower.trend.verdict.value,
+        forecast=judged.forecast,
+        falsifier=falsifier(row, grower, holders),
+        excerpts=origins.excerpts,
+        chart=chart,
+        chart_unit=chart_unit,
+    )
+
+
+def signature(row: CensusRow) -> str:
+    """Return what identifies a culprit between runs: root, folded path and type, no line."""
+    folded = re.sub(r"\[\d+\]", "[*]", row.path)
+    text = "\n".join((row.root.value, folded, row.type))
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]
+
+
+def confidence(case: Case, grower: Grower) -> float:
+    """Return how sure a verdict is, 0 to 1: from points, fit and what the gauges say."""
+    if grower.growth == "within":
+        sure = 0.45 if grower.repeats == 1 else 1.0 - 0.5**grower.repeats
+    else:
+        sure = 1.0 - 0.5 ** (grower.trend.points / 3)
+    rate = abs(grower.trend.bytes_per_unit)
+    low, high = grower.trend.interval
+    if rate > 0 and (high - low) > rate:
+        sure *= 0.8
+    gain = case.device_gain(grower.device)
+    if grower.growth == "across" and gain is not None and gain < 0.3 * grower.gained:
+        sure *= 0.7
+    return round(min(max(sure, 0.05), 0.99), 2)
+
+
+def _chart(case: Case, grower: Grower) -> tuple[list[Point], str]:
+    """Return the series behind a verdict: over work done (across), over seconds (within)."""
+    table, track = case.table, case.track
+    if grower.growth == "across":
+        columns, x, unit = grower.columns, grower.x, grower.unit
+    else:
+        columns = np.flatnonzero(table.covered(grower.path))
+        x, unit = track.time_s[table.at[columns]], "s"
+    y = np.nan_to_num(table.retained[grower.device][grower.path, columns])
+    chosen = np.unique(np.linspace(0, len(columns) - 1, min(len(columns), MOST_POINTS)).astype(int))
+    where = track.index[table.at[columns]]
+    return [Point(float(x[i]), float(y[i]), int(where[i])) for i in chosen], unit

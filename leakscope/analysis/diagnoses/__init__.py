@@ -1,0 +1,49 @@
+"""Diagnoses that are no container, one module each: a name, what it finds, what it may confuse.
+
+Each takes the case and its growth and returns findings without rank; this package ranks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from leakscope.analysis.case import Case
+from leakscope.analysis.diagnoses import (
+    children,
+    collector,
+    device,
+    garbage,
+    handles,
+    native,
+    slack,
+    unexplained,
+)
+from leakscope.analysis.search import Growth
+from leakscope.model.report import Finding, Ledger, Severity
+
+DIAGNOSES: tuple[Callable[[Case, Growth, list[Ledger]], list[Finding]], ...] = (
+    collector.diagnose,
+    garbage.diagnose,
+    slack.diagnose,
+    children.diagnose,
+    handles.diagnose,
+    native.diagnose,
+    device.diagnose,
+    unexplained.diagnose,
+)
+_ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}
+
+
+def find_findings(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
+    """Return what all diagnoses found, the worst first."""
+    found = [finding for diagnose in DIAGNOSES for finding in diagnose(case, growth, ledgers)]
+    if any(f.kind in _EXPLAINS for f in found if f.severity is not Severity.NOTE):
+        found = [f for f in found if f.kind != "unexplained"]
+    found.sort(key=lambda f: (_ORDER[f.severity], -f.total_bytes))
+    return [msgspec.structs.replace(f, rank=rank) for rank, f in enumerate(found, 1)]
+
+
+_EXPLAINS = {"open_figures", "garbage", "collector_off", "native_held"}
+"""With one of these, unexplained growth has an explanation already."""

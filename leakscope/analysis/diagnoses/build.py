@@ -1,0 +1,49 @@
+"""How a diagnosis writes down what it found."""
+
+from __future__ import annotations
+
+import hashlib
+
+from leakscope.model.report import Falsifier, Finding, Remedy, Severity
+from leakscope.model.trend import Trend
+
+
+def finding(
+    kind: str,
+    title: str,
+    text: str,
+    remedy: tuple[str, str],
+    *,
+    severity: Severity,
+    trend: Trend | None = None,
+    share: float = 0.0,
+    total_bytes: float = 0.0,
+    device: str = "host",
+    confidence: float = 0.5,
+    falsifier: tuple[str, str | None] = ("", None),
+    subject: str = "",
+) -> Finding:
+    """Return a finding, not ranked yet; ``subject`` tells two of one kind apart."""
+    return Finding(
+        rank=0,
+        kind=kind,
+        title=title,
+        text=text,
+        unit=trend.unit if trend else "",
+        bytes_per_unit=trend.bytes_per_unit if trend else 0.0,
+        interval=trend.interval if trend else (0.0, 0.0),
+        share=min(max(share, 0.0), 1.0),
+        total_bytes=max(int(total_bytes), 0),
+        device=device,
+        severity=severity,
+        confidence=confidence,
+        signature=finding_signature(kind, device, subject),
+        remedy=Remedy(title=remedy[0], text=remedy[1]),
+        falsifier=Falsifier(text=falsifier[0], result=falsifier[1]) if falsifier[0] else None,
+    )
+
+
+def finding_signature(kind: str, device: str, subject: str = "") -> str:
+    """Return what identifies a finding between runs."""
+    text = "\n".join(("finding", kind, device, subject))
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]

@@ -1,0 +1,58 @@
+"""The cyclic collector was switched off or frozen, and garbage piles up.
+
+May be confused with: a program that switches it off and has no cycles. That is only a note.
+Costs two gauges and the garbage figure of full censuses.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from leakscope.analysis.case import Case
+from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.diagnoses.garbage import garbage_series, garbage_trend
+from leakscope.analysis.search import Growth
+from leakscope.analysis.severity import MIB
+from leakscope.analysis.sizes import human_bytes, human_count
+from leakscope.analysis.trends import is_growth
+from leakscope.model import gauge
+from leakscope.model.report import Finding, Ledger, Severity
+
+MATTERS_BYTES = 16 * MIB
+"""Garbage below this does no harm, whoever switched the collector off."""
+
+
+def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
+    """Return findings about a collector that doesn't do its work."""
+    enabled, frozen = case.track.gauge(gauge.GC_ENABLED), case.track.gauge(gauge.GC_FROZEN)
+    known = enabled[np.isfinite(enabled)]
+    off = len(known) >= 2 and float(np.mean(known[1:] == 0)) > 0.5
+    hidden = frozen[np.isfinite(frozen)]
+    jumped = len(hidden) >= 2 and hidden.max() - hidden[0] > 0
+    if not off and not jumped:
+        return []
+    _, garbage = garbage_series(case)
+    most = float(garbage.max()) if len(garbage) else 0.0
+    trend = garbage_trend(case)
+    piles_up = most >= MATTERS_BYTES and (is_growth(trend.verdict) or most == garbage[-1])
+    if off:
+        title, call = "The cyclic garbage collector is switched off", "gc.enable()"
+        state = "Automatic collection was off for most of the run"
+    else:
+        title, call = "Objects were frozen out of the collector's sight", "gc.unfreeze()"
+        state = f"gc.freeze() hides {human_count(float(hidden.max()))} objects from the collector"
+        piles_up = piles_up and is_growth(trend.verdict)
+    return [
+        finding(
+            "collector_off" if off else "collector_frozen",
+            title,
+            f"{state}; at most {human_bytes(most)} of garbage were waiting.",
+            (f"Call {call}, or collect now and then", "Cycles are freed only by the collector: "
+             "call gc.collect() at the end of each epoch, or switch it on again."),
+            severity=Severity.WARNING if piles_up else Severity.NOTE,
+            trend=trend,
+            total_bytes=most,
+            confidence=0.9 if piles_up else 0.6,
+            falsifier=("gc.collect() frees what awaits it.", f"{human_bytes(most)} were unreached."),
+        )
+    ]  # fmt: skip

@@ -1,0 +1,97 @@
+"""Things that are small in Python and big outside: open figures, files, threads, processes.
+
+May be confused with: a pool that fills once, which levels off. The bytes are imputed: growth of
+resident memory that nothing else explains, as an estimate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from leakscope.analysis.case import Case
+from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.search import Growth
+from leakscope.analysis.severity import MIB
+from leakscope.analysis.sizes import human_bytes, human_count
+from leakscope.analysis.trends import is_growth, judge
+from leakscope.model import gauge
+from leakscope.model.report import Finding, Ledger, Severity
+from leakscope.model.trend import Trend
+
+
+@dataclass(frozen=True)
+class Handle:
+    """A kind of thing that is counted by a gauge."""
+
+    gauge: str
+    kind: str
+    noun: str
+    fewest: float
+    """Fewer new ones than this are no finding."""
+    holds_memory: bool
+    remedy: tuple[str, str]
+
+
+HANDLES = (
+    Handle(gauge.FIGURES, "open_figures", "open figures", 5, True,
+           ("Close figures after saving them", "pyplot keeps every figure until it is closed: call "
+            "plt.close(fig) after fig.savefig(…), or use matplotlib.figure.Figure directly.")),
+    Handle(gauge.OPEN_FILES, "open_files", "open files", 20, False,
+           ("Close files", "Open them with `with`, or close images after reading; a process may "
+            "hold some thousand descriptors at most.")),
+    Handle(gauge.THREADS, "threads", "threads", 8, False,
+           ("Reuse one executor", "Every thread keeps a stack and often an arena of its own: make "
+            "one pool outside the loop, or use it as a context manager.")),
+    Handle(gauge.CHILDREN, "processes", "child processes", 8, False,
+           ("Let workers end", "Keep one DataLoader (persistent_workers=True) instead of "
+            "an iterator left unfinished in each epoch, and join processes that were started.")),
+)  # fmt: skip
+
+
+def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
+    """Return a finding for each kind of handle whose number grows steadily."""
+    found = []
+    for handle in HANDLES:
+        x, y = case.gauge_series(handle.gauge)
+        trend = judge(x, y, unit=case.unit.name, noise_bytes=0.5)
+        if is_growth(trend.verdict) and trend.net_bytes >= handle.fewest and trend.points >= 5:
+            found.append(_finding(case, handle, trend, ledgers))
+    return found
+
+
+def _finding(case: Case, handle: Handle, trend: Trend, ledgers: list[Ledger]) -> Finding:
+    imputed = _unexplained(ledgers) if handle.holds_memory else 0.0
+    per_unit = imputed / max(trend.net_bytes, 1.0) * trend.bytes_per_unit
+    matters = handle.holds_memory and imputed >= 8 * MIB
+    text = (
+        f"{human_count(trend.net_bytes)} more {handle.noun} than at the beginning, "
+        f"{human_count(trend.bytes_per_unit)} per {trend.unit}."
+    )
+    if matters:
+        text += f" They may hold the {human_bytes(imputed)} that nothing else explains (estimate)."
+    scale = imputed / max(trend.net_bytes, 1.0)
+    return finding(
+        handle.kind,
+        f"More and more {handle.noun}",
+        text,
+        handle.remedy,
+        severity=Severity.WARNING if matters else Severity.NOTE,
+        trend=Trend(
+            verdict=trend.verdict,
+            bytes_per_unit=per_unit,
+            interval=(trend.interval[0] * scale, trend.interval[1] * scale),
+            unit=trend.unit,
+            points=trend.points,
+            net_bytes=imputed,
+            reason=trend.reason,
+        ),
+        total_bytes=imputed,
+        confidence=0.6,
+        falsifier=(f"If the {handle.noun} are closed and memory grows on, it was not them.", None),
+    )
+
+
+def _unexplained(ledgers: list[Ledger]) -> float:
+    host = ledgers[0] if ledgers and "rss" in ledgers[0].metric else None
+    entries = host.entries if host else []
+    return float(max(sum(e.bytes for e in entries if e.kind == "unexplained"), 0))

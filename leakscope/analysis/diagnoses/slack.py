@@ -1,0 +1,61 @@
+"""Allocator slack: the C heap keeps freed memory, so that resident memory stays high.
+
+May be confused with: a leak, by anyone who looks at resident memory alone. Slack that has settled
+is no more than a note.
+"""
+
+from __future__ import annotations
+
+from leakscope.analysis.case import Case
+from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.search import Growth
+from leakscope.analysis.severity import MIB
+from leakscope.analysis.sizes import human_bytes
+from leakscope.analysis.trends import is_growth
+from leakscope.model import gauge
+from leakscope.model.report import Finding, Ledger, Severity
+
+EXPLAINS = 0.5
+"""Slack is the explanation when it makes up this part of the growth of resident memory."""
+GROWTH_BYTES = 32 * MIB
+HELD_BYTES = 128 * MIB
+HELD_SHARE = 0.3
+LONG_POINTS = 8
+"""A heap settles within some epochs; fewer boundaries than this say nothing."""
+
+
+def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
+    """Return a finding when freed memory is kept by the C heap in quantity."""
+    gained, resident = case.gauge_gain(gauge.MALLOC_FREE), case.gauge_gain(case.host_metric)
+    held = case.nearest(gauge.MALLOC_FREE, len(case.track) - 1)
+    if gained is None or resident is None or held is None:
+        return []
+    trend = case.gauge_trend(gauge.MALLOC_FREE)
+    steady = (
+        gained >= GROWTH_BYTES
+        and gained > EXPLAINS * resident > 0
+        and is_growth(trend.verdict)
+        and trend.points >= LONG_POINTS
+        and is_growth(case.gauge_trend(case.host_metric).verdict)
+    )
+    large = held >= HELD_BYTES and held > HELD_SHARE * case.used_at_end()
+    if not steady and not large:
+        return []
+    return [
+        finding(
+            "allocator_slack",
+            "Freed memory stays in the C heap",
+            f"glibc keeps {human_bytes(held)} that the program has freed; over the run this grew by "
+            f"{human_bytes(max(gained, 0))}, while resident memory grew by {human_bytes(resident)}.",
+            ("Let the allocator return memory",
+             "Set MALLOC_ARENA_MAX=2 and MALLOC_TRIM_THRESHOLD_=131072, preload jemalloc or "
+             "tcmalloc, or call ctypes.CDLL('libc.so.6').malloc_trim(0) after each epoch. No "
+             "container has to be changed."),
+            severity=Severity.WARNING if steady else Severity.NOTE,
+            trend=trend,
+            share=gained / resident if resident > 0 else 0.0,
+            total_bytes=held,
+            confidence=0.7,
+            falsifier=("malloc_trim(0) would return most of it to the system.", None),
+        )
+    ]  # fmt: skip

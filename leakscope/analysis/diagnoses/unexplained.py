@@ -1,0 +1,66 @@
+"""Growth of resident memory that nothing explains, when it is steady and large.
+
+May be confused with: warm-up of libraries (imports, oneDNN's primitive cache, arenas), which slows
+down. Hence it must go on through all thirds of the run, and be most of what grows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from leakscope.analysis.case import Case
+from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.search import Growth
+from leakscope.analysis.series import FloatArray
+from leakscope.analysis.severity import MIB
+from leakscope.analysis.sizes import human_bytes, human_share
+from leakscope.analysis.trends import is_growth, warm_up
+from leakscope.model.report import Finding, Ledger, Severity
+
+GROWTH_BYTES = 32 * MIB
+SHARE = 0.3
+LONG_POINTS = 8
+THIRD_SHARE = 0.2
+"""Each third of the run must bring this part of the growth: a warm-up's last third does not."""
+
+
+def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
+    """Return a finding when much steady growth has no name."""
+    if not ledgers or ledgers[0].metric.partition("+")[0] != case.host_metric:
+        return []
+    ledger = ledgers[0]
+    left = sum(e.bytes for e in ledger.entries if e.kind == "unexplained")
+    if left < GROWTH_BYTES or left < SHARE * ledger.total_bytes:
+        return []
+    trend = case.gauge_trend(case.host_metric)
+    _, y = case.gauge_series(case.host_metric)
+    if not is_growth(trend.verdict) or trend.points < LONG_POINTS or not goes_on(y):
+        return []
+    share = left / max(ledger.total_bytes, 1)
+    return [
+        finding(
+            "unexplained",
+            "Memory grows outside everything that has a name",
+            f"{human_bytes(left)} of growth ({human_share(share)}) is neither in Python objects, "
+            "tensors, garbage nor allocator slack: it was allocated by native code.",
+            ("Narrow it down", "Run with fewer libraries active (no DataLoader workers, no "
+             "logging, no image decoding) and compare; a native profiler such as memray with "
+             "--native shows the allocating C functions."),
+            severity=Severity.WARNING,
+            trend=trend,
+            share=share,
+            total_bytes=left,
+            confidence=0.5,
+            falsifier=("A warm-up would have ended within the run.", "It went on in each third."),
+        )
+    ]  # fmt: skip
+
+
+def goes_on(y: FloatArray) -> bool:
+    """Return whether growth after warm-up goes on through each third of a series."""
+    y = y[warm_up(y) :]
+    if len(y) < 4:
+        return False
+    edges = y[np.linspace(0, len(y) - 1, 4).round().astype(int)]
+    net = float(edges[-1] - edges[0])
+    return bool(net > 0 and (np.diff(edges) >= THIRD_SHARE * net).all())

@@ -1,0 +1,82 @@
+"""What the run was and did: facts, work, and what went wrong with measuring."""
+
+from __future__ import annotations
+
+from leakscope.analysis.case import Case
+from leakscope.analysis.units import epochs, is_training
+from leakscope.model.boundary import BoundaryKind
+from leakscope.model.report import Problem, RunFacts, Work
+from leakscope.model.run import Recording, Run
+
+
+def find_facts(run: Run, recording: Recording) -> RunFacts:
+    """Return which run a report is about."""
+    manifest = run.manifest
+    return RunFacts(
+        run_id=manifest.run_id,
+        path=str(run.path),
+        script=manifest.script,
+        command=list(manifest.command),
+        created=manifest.created,
+        environment=dict(manifest.environment),
+        ended=how_it_ended(run, recording),
+        limit_bytes=manifest.memory_limit or manifest.memory_total,
+        leakscope_version=manifest.leakscope_version,
+    )
+
+
+def how_it_ended(run: Run, recording: Recording) -> str:
+    """Return how the program ended, in words."""
+    outcome, end = run.outcome, recording.end
+    if outcome.get("oom_killed"):
+        return "killed: out of memory"
+    if end is not None and end.status == "exception":
+        return f"exception: {end.exception}" if end.exception else "exception"
+    if end is not None:
+        return f"exit code {end.exit_code}" if end.status == "exit" else end.status
+    if outcome.get("signal"):
+        return f"killed by signal {outcome['signal']}"
+    if "exit_code" in outcome:
+        return f"ended with exit code {outcome['exit_code']} (no closing record)"
+    return "killed (no closing record)"
+
+
+def find_work(run: Run, case: Case) -> Work:
+    """Return what the run did."""
+    track = case.track
+    announced = any(b.kind is BoundaryKind.EPOCH_END for b in track.boundaries)
+    trained = sum(track.begun(p) for p in track.phases if p == "train")
+    validations = [track.begun(p) for p in track.phases if p.partition(":")[0] == "validation"]
+    end = case.recording.end
+    times = track.time_s
+    return Work(
+        duration_s=max(float(times[-1]) if len(times) else 0.0, end.time_s if end else 0.0),
+        steps=int(track.step.max()) if len(track) else 0,
+        epochs=int(epochs(track).total) if announced else trained,
+        validations=max(validations, default=0),
+        batches={p: _batches(case, p) for p in track.phases},
+        processes=max(len(run.recordings), 1),
+    )
+
+
+def _batches(case: Case, phase: str) -> int:
+    track = case.track
+    mine = track.phase == track.phase_code(phase)
+    most: dict[int, int] = {}
+    numbers = zip(track.occurrence[mine].tolist(), track.batch[mine].tolist(), strict=True)
+    for occurrence, batch in numbers:
+        most[occurrence] = max(most.get(occurrence, 0), batch)
+    steps = int(track.step.max()) if is_training(phase) and len(track) else 0
+    return max(sum(most.values()), steps)
+
+
+def find_problems(run: Run) -> list[Problem]:
+    """Return what went wrong with measuring, recording or reading."""
+    problems = [
+        Problem(where=e.where, message=e.message + (" (switched off)" if e.disabled else ""))
+        for recording in run.recordings
+        for e in recording.errors
+    ]
+    damage = [*run.damage, *(d for recording in run.recordings for d in recording.damage)]
+    problems += [Problem(where=f"{d.file}@{d.offset}", message=d.reason) for d in damage]
+    return problems

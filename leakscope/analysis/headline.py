@@ -1,0 +1,114 @@
+"""The verdict of a run and its first line."""
+
+from __future__ import annotations
+
+from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
+from leakscope.analysis.severity import MIB
+from leakscope.analysis.sizes import human_bytes, plural
+from leakscope.analysis.trends import FEWEST_POINTS, is_growth
+from leakscope.model.report import Culprit, Finding, Ledger, RunVerdict, Severity, Work
+
+UNSETTLED_BYTES = 64 * MIB
+UNSETTLED_SHARE = 0.5
+SHORT_POINTS = 8
+
+
+def verdict_of(
+    case: Case, culprits: list[Culprit], findings: list[Finding], ledgers: list[Ledger]
+) -> tuple[RunVerdict, list[str]]:
+    """Return the verdict and, when it is inconclusive, what would settle it."""
+    if any(c.severity is not Severity.NOTE for c in [*culprits, *findings]):
+        return RunVerdict.LEAK, []
+    missing = _too_little(case) or _unsettled(case, ledgers)
+    return (RunVerdict.INCONCLUSIVE if missing else RunVerdict.CLEAN), missing
+
+
+def _too_little(case: Case) -> list[str]:
+    track = case.track
+    if not len(track):
+        return ["Nothing was recorded: did the program train at all?"]
+    if not case.table.censuses:
+        return ["No census of the heap was taken: profile longer, or raise --budget."]
+    most = case.comparables.most
+    if most >= FEWEST_POINTS:
+        return []
+    unit = case.unit.name
+    wanted = FEWEST_POINTS + 1
+    return [
+        f"Only {plural(most, 'comparable boundary')} with a census: profile at least "
+        f"{wanted} {unit}s; a leak can't be told from a warm-up before."
+    ]
+
+
+def _unsettled(case: Case, ledgers: list[Ledger]) -> list[str]:
+    """Return what is missing when a short run grew much and nothing says why."""
+    host = next((ledger for ledger in ledgers if ledger.metric.startswith(case.host_metric)), None)
+    trend = case.gauge_trend(case.host_metric, GAUGE_NOISE_BYTES)
+    if host is None or not is_growth(trend.verdict) or trend.points >= SHORT_POINTS:
+        return []
+    left = sum(e.bytes for e in host.entries if e.kind == "unexplained")
+    if left < UNSETTLED_BYTES or left < UNSETTLED_SHARE * host.total_bytes:
+        return []
+    return [
+        f"Memory grew by {human_bytes(host.total_bytes)}, of which {human_bytes(left)} has no name, "
+        f"and the run is too short to tell a warm-up: profile twice as many {trend.unit}s."
+    ]
+
+
+def headline(
+    verdict: RunVerdict,
+    culprits: list[Culprit],
+    findings: list[Finding],
+    missing: list[str],
+    work: Work,
+) -> str:
+    """Return the verdict in a sentence."""
+    if verdict is RunVerdict.LEAK:
+        return _accusation(culprits, findings)
+    did = _did(work)
+    if verdict is RunVerdict.INCONCLUSIVE:
+        return f"Inconclusive after {did}. {missing[0]}"
+    return f"No leak found in {did}."
+
+
+def _accusation(culprits: list[Culprit], findings: list[Finding]) -> str:
+    serious = [c for c in culprits if c.severity is not Severity.NOTE]
+    if not serious:
+        worst = next(f for f in findings if f.severity is not Severity.NOTE)
+        return f"Memory grows: {worst.title[0].lower()}{worst.title[1:]}. {worst.text}"
+    worst_culprit = serious[0]
+    text = _says(worst_culprit)
+    if len(serious) > 1:
+        text += f" {plural(len(serious) - 1, 'more culprit')} below."
+    return text
+
+
+def _says(culprit: Culprit) -> str:
+    place = f" ({culprit.fed_at[0]})" if culprit.fed_at else ""
+    rate = f"{human_bytes(culprit.bytes_per_unit)} per {culprit.unit}"
+    if culprit.growth == "within":
+        return (
+            f"Memory peaks in {culprit.phase}: {culprit.name} climbs by {rate}{place} to "
+            f"{human_bytes(culprit.total_bytes)} and is freed only when it ends."
+        )
+    ends = f"; {culprit.forecast.text}" if _is_near(culprit) and culprit.forecast else ""
+    return f"Memory leaks: {culprit.name} grows by {rate}{place}{ends}."
+
+
+def _is_near(culprit: Culprit) -> bool:
+    return culprit.severity is Severity.CRITICAL
+
+
+def _did(work: Work) -> str:
+    parts = [
+        plural(count, noun)
+        for count, noun in (
+            (work.epochs, "epoch"),
+            (work.steps, "step"),
+            (work.validations, "validation"),
+        )
+        if count
+    ]
+    if not parts:
+        return f"{work.duration_s:.1f} s"
+    return ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]

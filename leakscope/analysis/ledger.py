@@ -1,0 +1,154 @@
+"""The ledger: where the growth of each kind of memory went, with the remainder as a number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from leakscope.analysis.advice import device_advice, host_advice
+from leakscope.analysis.case import Case, Window
+from leakscope.analysis.growers import Grower
+from leakscope.analysis.series import HOST
+from leakscope.model import gauge
+from leakscope.model.record import DeviceSnapshotRecord
+from leakscope.model.report import Ledger, LedgerEntry
+
+
+def find_ledgers(case: Case, growers: list[Grower]) -> list[Ledger]:
+    """Return the ledger of the host and of each device, over the window of the case."""
+    window = case.window
+    if window is None:
+        return []
+    across = [g for g in growers if g.growth == "across"]
+    ledgers = [_host(case, window, across)]
+    ledgers += [_device(case, window, across, d) for d in case.track.devices]
+    return [ledger for ledger in ledgers if ledger is not None]
+
+
+def _host(case: Case, window: Window, growers: list[Grower]) -> Ledger | None:
+    gain = case.gauge_gain(case.host_metric)
+    if gain is None:
+        return None
+    children = case.children_gain()
+    entries = _named(case, window, growers, HOST)
+    entries += [
+        _entry("garbage awaiting the collector", _garbage(case, window), "garbage"),
+        _entry(
+            "allocator slack: free in the C heap, not returned",
+            _gain(case, gauge.MALLOC_FREE),
+            "slack",
+        ),
+        _entry("page-locked memory of torch", _gain(case, gauge.PINNED_HOST), "pinned"),
+        _entry("shared memory", _shared(case), "shm"),
+        _entry("child processes", children, "children"),
+        _entry("leakscope itself", _gain(case, gauge.OWN), "own"),
+    ]
+    metric = case.host_metric + ("+children_pss" if children else "")
+    return _close(case, window, metric, gain + children, entries, host_advice)
+
+
+def _device(case: Case, window: Window, growers: list[Grower], device: str) -> Ledger | None:
+    metrics = [f"{device}.{m}" for m in (gauge.DEVICE_RESERVED, gauge.DEVICE_ALLOCATED)]
+    metric = next((m for m in metrics if case.track.has_gauge(m)), None)
+    gain = case.gauge_gain(metric) if metric else None
+    if metric is None or gain is None:
+        return None
+    live = case.gauge_gain(metrics[1]) or 0.0
+    entries = _named(case, window, growers, device)
+    named = sum(entry.bytes for entry in entries)
+    before, after = (_snapshot(case, device, p) for p in (window.first, window.last))
+    cached = after.cached - before.cached if before and after else gain - live
+    stuck = after.stuck - before.stuck if before and after else 0
+    entries += [
+        _entry("live tensors without a name", live - named, "unnamed"),
+        _entry("cached but free: whole segments", cached, "cached"),
+        _entry("cached but free: stuck in used segments", stuck, "fragmentation"),
+    ]
+    return _close(case, window, metric, gain, entries, device_advice)
+
+
+def _named(case: Case, window: Window, growers: list[Grower], device: str) -> list[LedgerEntry]:
+    """Return what each culprit gained over the window, and what all other names did."""
+    entries, seen = [], 0
+    for g in growers:
+        if g.device != device:
+            continue
+        row = case.table.latest[g.path]
+        gained = _gain_of(case, window, g)
+        seen += gained
+        holds_graph = row.kind == "graph" or row.graph_nodes > 0
+        entries.append(_entry(row.name, gained, "graph" if holds_graph else "named"))
+    everything = _gain_of_roots(case, window, device)
+    if everything is not None:
+        entries.append(_entry("all other named objects", everything - seen, "named"))
+    return entries
+
+
+def _gain_of(case: Case, window: Window, g: Grower) -> int:
+    """Return what a culprit gained over the window, by its rate where the census is elsewhere."""
+    at = case.table.at[g.columns].astype(np.float64)
+    return round(float(np.interp(window.last, at, g.y) - np.interp(window.first, at, g.y)))
+
+
+def _gain_of_roots(case: Case, window: Window, device: str) -> int | None:
+    """Return the change of all rows that no other row retains, None without a census there."""
+    table = case.table
+    columns = [np.flatnonzero(table.at == p) for p in (window.first, window.last)]
+    if device not in table.retained or not all(len(c) for c in columns):
+        return None
+    tops = [p for p, row in enumerate(table.latest) if row.user and table.parent(p) is None]
+    values = np.nan_to_num(table.retained[device][tops])
+    return round(float(values[:, columns[1][0]].sum() - values[:, columns[0][0]].sum()))
+
+
+def _garbage(case: Case, window: Window) -> float:
+    known = [
+        (p, c.garbage_bytes)
+        for p, c in zip(case.table.at.tolist(), case.table.censuses, strict=True)
+        if c.garbage_bytes is not None and window.first <= p <= window.last
+    ]
+    return float(known[-1][1] - known[0][1]) if len(known) >= 2 else 0.0
+
+
+def _shared(case: Case) -> float:
+    """Return growth of shared memory that is part of resident memory."""
+    files, mapped = case.gauge_gain(gauge.SHM), case.gauge_gain(gauge.SHARED)
+    return 0.0 if files is None or mapped is None else max(min(files, mapped), 0.0)
+
+
+def _gain(case: Case, name: str) -> float:
+    return case.gauge_gain(name) or 0.0
+
+
+def _snapshot(case: Case, device: str, position: int) -> DeviceSnapshotRecord | None:
+    found = None
+    for m in case.track.measurements[: position + 1]:
+        found = next((d for d in m.devices if d.device == device), found)
+    return found
+
+
+def _entry(label: str, size: float, kind: str) -> LedgerEntry:
+    return LedgerEntry(label=label, bytes=round(size), kind=kind)
+
+
+def _close(
+    case: Case,
+    window: Window,
+    metric: str,
+    gain: float,
+    entries: list[LedgerEntry],
+    advise: Callable[[int, list[LedgerEntry]], str],
+) -> Ledger:
+    total = round(gain)
+    kept = [entry for entry in entries if entry.bytes]
+    remainder = total - sum(entry.bytes for entry in kept)
+    kept.append(_entry("unexplained", remainder, "unexplained"))
+    return Ledger(
+        metric=metric,
+        from_boundary=int(case.track.index[window.first]),
+        to_boundary=int(case.track.index[window.last]),
+        total_bytes=total,
+        entries=kept,
+        advice=advise(total, kept),
+    )

@@ -1,0 +1,68 @@
+"""Origins of a culprit: where it was defined, fed and filled, from source and allocations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from leakscope.analysis.growers import Grower
+from leakscope.analysis.remedies import propose
+from leakscope.analysis.series import RowTable
+from leakscope.analysis.source import FeedingLine, SourceIndex
+from leakscope.model.census import CensusRow, Site
+from leakscope.model.report import Excerpt, Remedy
+
+MOST_LINES = 5
+MOST_EXCERPTS = 3
+
+
+@dataclass(frozen=True)
+class Origins:
+    """What the user's source says about a culprit."""
+
+    defined_at: str | None
+    fed_at: list[str]
+    allocated_at: list[str]
+    excerpts: list[Excerpt]
+    remedy: Remedy
+
+
+def find_origins(sources: SourceIndex, table: RowTable, grower: Grower, row: CensusRow) -> Origins:
+    """Return where a culprit was defined, fed and filled, and what to change there."""
+    feeding: list[FeedingLine] = []
+    defined = None
+    if row.owner is not None:
+        feeding = sources.feeding(row.owner, row, grower.phase)
+        defined = sources.defined_at(row.owner, row)
+    shown = feeding[:MOST_LINES]
+    return Origins(
+        defined_at=defined,
+        fed_at=list(dict.fromkeys(sources.location(f.file, f.line) for f in shown)),
+        allocated_at=[sources.location(s.file, s.line) for s in _sites(table, row)[:MOST_LINES]],
+        excerpts=_excerpts(sources, shown),
+        remedy=propose(
+            row,
+            growth=grower.growth,
+            unit=grower.unit,
+            phase=grower.phase,
+            items_per_unit=grower.items_per_unit,
+            feeding=feeding,
+            sources=sources,
+        ),
+    )
+
+
+def _excerpts(sources: SourceIndex, feeding: list[FeedingLine]) -> list[Excerpt]:
+    lines: dict[str, list[int]] = {}
+    for line in feeding:
+        lines.setdefault(line.file, []).append(line.line)
+    found = [sources.excerpt(file, marked) for file, marked in lines.items()]
+    return [excerpt for excerpt in found if excerpt is not None][:MOST_EXCERPTS]
+
+
+def _sites(table: RowTable, row: CensusRow) -> list[Site]:
+    """Return where the contents were allocated, from the last census that knew."""
+    for census in reversed(table.censuses):
+        for other in census.rows:
+            if other.path == row.path and other.allocated_at:
+                return sorted(other.allocated_at, key=lambda s: -s.bytes)
+    return []

@@ -1,0 +1,107 @@
+"""The search for growth: from the table of rows to growers at their accumulation points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from leakscope.analysis.accumulation import accumulation_points
+from leakscope.analysis.across import find_across, in_units
+from leakscope.analysis.case import Case
+from leakscope.analysis.growers import Grower
+from leakscope.analysis.series import RowTable
+from leakscope.analysis.within import find_within
+from leakscope.model.trend import Trend
+
+CAPACITY_OF_LIMIT = 0.25
+"""A container that declares a bound is accused only if, full, it would fill this part of memory."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What grows, and what was looked at."""
+
+    growers: list[Grower]
+    filling: list[Grower]
+    """Containers that grow towards a bound they declare."""
+    trends: dict[int, Trend]
+    """Of each path large enough to be judged across phases."""
+
+
+def search_growth(case: Case) -> Growth:
+    """Return what grows across and within phases, each once, at its accumulation point."""
+    table = case.table
+    grown, trends = find_across(case.comparables)
+    across: list[Grower] = []
+    for device in table.retained:
+        mine = {path: g for (path, on), g in grown.items() if on == device}
+        across += [
+            in_units(case.comparables, case.places, mine[path])
+            for path in accumulation_points(table, mine)
+        ]
+    across = [share_named(table, g) for g in _one_device_each(across)]
+    filling = [g for g in across if is_filling(case, g)]
+    across = [g for g in across if g not in filling]
+    within = _within(case, {path for path, _ in grown})
+    return Growth(across + within, filling, trends)
+
+
+def _within(case: Case, across: set[int]) -> list[Grower]:
+    """Return growth within phases, without what grows across them or lies inside of that."""
+    found: list[Grower] = []
+    for device in case.table.retained:
+        for climbing in find_within(case.track, case.table, device).values():
+            kept = {
+                path: g
+                for path, g in climbing.items()
+                if path not in across and not across.intersection(case.table.ancestors(path))
+            }
+            found += [kept[path] for path in accumulation_points(case.table, kept)]
+    return [g for g in _one_device_each(found) if not is_filling(case, g)]
+
+
+def _one_device_each(growers: list[Grower]) -> list[Grower]:
+    """Return each path once, on the device on which it grows most."""
+    best: dict[tuple[int, str], Grower] = {}
+    for g in growers:
+        key = (g.path, g.phase if g.growth == "within" else "")
+        if key not in best or g.gained > best[key].gained:
+            best[key] = g
+    return list(best.values())
+
+
+def is_filling(case: Case, g: Grower) -> bool:
+    """Return whether a grower will stop by itself, at a bound that does no harm."""
+    row = case.table.latest[g.path]
+    if row.capacity is None or not row.length:
+        return False
+    full = g.y[-1] / row.length * row.capacity * max(row.count, 1)
+    return case.limit_bytes is None or full < CAPACITY_OF_LIMIT * case.limit_bytes
+
+
+def share_named(table: RowTable, g: Grower) -> Grower:
+    """Return the grower under the name of the container in which its growth can be seen.
+
+    Two containers that share their contents retain nothing alone: only their common owner grows.
+    Then the one whose length grows is named, with the owner's bytes.
+    """
+    if table.latest[g.path].length is not None:
+        return g
+    below = [p for p in range(len(table.paths)) if g.path in table.ancestors(p)]
+    longer = [(growth, p) for p in below if (growth := _gained_items(table, p, g)) > 0]
+    if not longer:
+        return g
+    most = max(growth for growth, _ in longer)
+    alike = [p for growth, p in longer if growth >= 0.5 * most]
+    named = min(alike, key=lambda p: (len(table.paths[p]), table.paths[p]))
+    return replace(g, path=named, y=g.y)
+
+
+def _gained_items(table: RowTable, path: int, g: Grower) -> float:
+    """Return how many items a single container gained where it gained them steadily."""
+    length = table.length[path, g.columns]
+    if not np.isfinite(length).all() or table.count[path, g.columns[-1]] > 1:
+        return 0.0
+    gains = np.diff(length)
+    return float(gains.sum()) if (gains >= 0).all() and (gains > 0).mean() > 0.5 else 0.0

@@ -1,0 +1,259 @@
+"""A recording as columns: where training stood, what the gauges read, what each path retained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from leakscope.model.boundary import Boundary, BoundaryKind
+from leakscope.model.census import Census, CensusRow, CensusScope
+from leakscope.model.run import Measurement, Recording
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+HOST = "host"
+NOWHERE = ""
+"""The place of a stretch outside every phase."""
+
+_KINDS = {kind.value: code for code, kind in enumerate(BoundaryKind)}
+INNER = (_KINDS["step"], _KINDS["batch"])
+
+
+def code_of(kind: BoundaryKind) -> int:
+    """Return the number that stands for a kind of boundary in the columns."""
+    return _KINDS[kind.value]
+
+
+class Track:
+    """The boundaries of one recording as columns, one entry per measurement."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.measurements: list[Measurement] = recording.measurements
+        self.boundaries: list[Boundary] = [m.boundary for m in recording.measurements]
+        self.index = self._column("index")
+        self.occurrence = self._column("occurrence")
+        self.epoch = self._column("epoch")
+        self.step = self._column("step")
+        self.batch = self._column("batch")
+        self.time_s = np.array([b.time_s for b in self.boundaries], dtype=np.float64)
+        self.kind = np.array([_KINDS[b.kind.value] for b in self.boundaries], dtype=np.int64)
+        self._codes: dict[str, int] = {}
+        self.phase = np.array([self._code(b.phase) for b in self.boundaries], dtype=np.int64)
+        self.before, self.after = self._places()
+        self._gauges: dict[str, FloatArray] = {}
+
+    def __len__(self) -> int:
+        return len(self.boundaries)
+
+    @property
+    def phases(self) -> list[str]:
+        """Names of the phases, in the order of their first appearance."""
+        return [name for name in self._codes if name]
+
+    def phase_code(self, name: str) -> int:
+        """Return the number of a phase in the columns; −1 for a phase that never was."""
+        return self._codes.get(name, -1)
+
+    def gauge(self, name: str) -> FloatArray:
+        """Return a gauge's readings, NaN where it was not read."""
+        if name not in self._gauges:
+            values = [m.gauges.get(name) for m in self.measurements]
+            self._gauges[name] = np.array(values, dtype=np.float64)
+        return self._gauges[name]
+
+    def has_gauge(self, name: str) -> bool:
+        """Return whether the gauge was ever read."""
+        return bool(np.isfinite(self.gauge(name)).any())
+
+    @cached_property
+    def gauge_names(self) -> list[str]:
+        """Names of all gauges that were read at some boundary of a sample of the run."""
+        names: dict[str, None] = {}
+        stride = max(1, len(self) // 500)
+        for m in self.measurements[::stride] + self.measurements[-1:]:
+            names.update(dict.fromkeys(m.gauges))
+        return list(names)
+
+    @cached_property
+    def devices(self) -> list[str]:
+        """Devices other than the host that gauges speak of."""
+        return sorted({name.rpartition(".")[0] for name in self.gauge_names if "." in name})
+
+    def completed(self, phase: str) -> IntArray:
+        """Return how many occurrences of a phase had ended at each measurement."""
+        mine = self.phase == self.phase_code(phase)
+        ended = self.occurrence + (self.kind == code_of(BoundaryKind.PHASE_END))
+        return _running_max(np.where(mine, ended, 0))
+
+    def begun(self, phase: str) -> int:
+        """Return how many occurrences of a phase began."""
+        mine = self.phase == self.phase_code(phase)
+        return int(self.occurrence[mine].max()) + 1 if mine.any() else 0
+
+    def batches_per_occurrence(self, phase: str) -> float:
+        """Return the usual number of batches of a phase, 0 when none ended."""
+        mine = self.phase == self.phase_code(phase)
+        most = [
+            int(self.batch[mine & (self.occurrence == o)].max())
+            for o in np.unique(self.occurrence[mine])[:50]
+        ]
+        return float(np.median([m for m in most if m > 0])) if any(most) else 0.0
+
+    def _column(self, name: str) -> IntArray:
+        return np.array([getattr(b, name) for b in self.boundaries], dtype=np.int64)
+
+    def _code(self, phase: str) -> int:
+        return self._codes.setdefault(phase, len(self._codes))
+
+    def _places(self) -> tuple[IntArray, IntArray]:
+        """Return the phase of the stretch before and after each measurement.
+
+        Phases may nest (a validation inside an endless training phase), and their ends may be
+        missing (a loop left by ``break``), so a stack is kept that forgives.
+        """
+        outside = self._code(NOWHERE)
+        begin, end = code_of(BoundaryKind.PHASE_BEGIN), code_of(BoundaryKind.PHASE_END)
+        stack = [outside]
+        before, after = [], []
+        for kind, phase in zip(self.kind.tolist(), self.phase.tolist(), strict=True):
+            if kind == begin:
+                _leave(stack, phase)
+                before.append(stack[-1])
+                stack.append(phase)
+            elif kind == end:
+                before.append(phase)
+                _leave(stack, phase)
+            else:
+                if kind in INNER and stack[-1] != phase:
+                    _enter(stack, phase)
+                before.append(stack[-1])
+            after.append(stack[-1])
+        return np.array(before, dtype=np.int64), np.array(after, dtype=np.int64)
+
+
+def _leave(stack: list[int], phase: int) -> None:
+    if phase in stack[1:]:
+        del stack[stack.index(phase, 1) :]
+
+
+def _enter(stack: list[int], phase: int) -> None:
+    if phase in stack[1:]:
+        del stack[stack.index(phase, 1) + 1 :]
+    else:
+        stack.append(phase)
+
+
+def _running_max(values: IntArray) -> IntArray:
+    return np.maximum.accumulate(values) if len(values) else values
+
+
+@dataclass
+class RowTable:
+    """What each path retained at each census: paths down, censuses across, NaN where absent."""
+
+    at: IntArray
+    """Positions of the censuses among the measurements."""
+    censuses: list[Census]
+    paths: list[str]
+    latest: list[CensusRow]
+    """The row of each path in the last census that has it."""
+    retained: dict[str, FloatArray]
+    """By device."""
+    length: FloatArray
+    count: FloatArray
+    nodes: FloatArray
+    full: BoolArray
+    """Which censuses walked the whole heap."""
+    number: dict[str, int] = field(default_factory=dict)
+    """Path to its place in ``paths``."""
+
+    def covered(self, path: int) -> BoolArray:
+        """Return the censuses that would show the path if it were there."""
+        return np.ones(len(self.at), dtype=bool) if self.latest[path].user else self.full
+
+    def parent(self, path: int) -> int | None:
+        """Return the nearest row that retains a path, None under a root."""
+        above = self.number.get(self.latest[path].parent)
+        return None if above == path else above
+
+    def ancestors(self, path: int) -> list[int]:
+        """Return the rows on the way from the root, outermost first, the path itself excluded."""
+        found: list[int] = []
+        above = self.parent(path)
+        while above is not None and above not in found:
+            found.append(above)
+            above = self.parent(above)
+        return found[::-1]
+
+    def row_at(self, path: int, column: int) -> CensusRow:
+        """Return the row of a path at one census, or the nearest known one."""
+        wanted = self.paths[path]
+        for row in self.censuses[column].rows:
+            if row.path == wanted:
+                return row
+        return self.latest[path]
+
+    def highest(self, path: int, device: str) -> tuple[int, float]:
+        """Return the census at which a path retained most, and how much."""
+        values = self.retained[device][path]
+        if not np.isfinite(values).any():
+            return 0, 0.0
+        column = int(np.nanargmax(values))
+        return column, float(values[column])
+
+
+def tabulate(track: Track) -> RowTable:
+    """Return the censuses of a recording as one table."""
+    at = [i for i, m in enumerate(track.measurements) if m.census is not None]
+    censuses = [c for i in at if (c := track.measurements[i].census) is not None]
+    number: dict[str, int] = {}
+    latest: list[CensusRow] = []
+    for census in censuses:
+        for row in census.rows:
+            place = number.setdefault(row.path, len(latest))
+            if place == len(latest):
+                latest.append(row)
+            else:
+                latest[place] = row
+    table = RowTable(
+        at=np.array(at, dtype=np.int64),
+        censuses=censuses,
+        paths=list(number),
+        latest=latest,
+        retained={HOST: _blank(latest, at)},
+        length=_blank(latest, at),
+        count=_blank(latest, at),
+        nodes=_blank(latest, at),
+        full=np.array([c.scope is CensusScope.FULL for c in censuses], dtype=bool),
+        number=number,
+    )
+    for column, census in enumerate(censuses):
+        _fill(table, column, census)
+    present = np.isfinite(table.retained[HOST])
+    for values in table.retained.values():
+        values[present & np.isnan(values)] = 0.0
+    return table
+
+
+def _blank(rows: list[CensusRow], at: list[int]) -> FloatArray:
+    return np.full((len(rows), len(at)), np.nan)
+
+
+def _fill(table: RowTable, column: int, census: Census) -> None:
+    places = np.array([table.number[row.path] for row in census.rows], dtype=np.int64)
+    rows = census.rows
+    table.retained[HOST][places, column] = [row.host_bytes for row in rows]
+    table.count[places, column] = [row.count for row in rows]
+    table.nodes[places, column] = [row.graph_nodes for row in rows]
+    lengths = [np.nan if row.length is None else row.length for row in rows]
+    table.length[places, column] = lengths
+    for place, row in zip(places, rows, strict=True):
+        for device, size in row.device_bytes.items():
+            if device not in table.retained:
+                table.retained[device] = np.full_like(table.retained[HOST], np.nan)
+            table.retained[device][place, column] = size

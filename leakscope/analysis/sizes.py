@@ -1,0 +1,50 @@
+"""Numbers as a person reads them: bytes in IEC units, counts, rates, times."""
+
+from __future__ import annotations
+
+import math
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def human_bytes(value: float) -> str:
+    """Return bytes with three significant digits at most: ``2.1 MiB``, ``512 B``, ``−40 KiB``."""
+    if not math.isfinite(value):
+        return "unknown"
+    sign, size = ("−" if value < 0 else ""), abs(float(value))
+    unit = 0
+    while size >= 999.5 and unit < len(_UNITS) - 1:
+        size /= 1024.0
+        unit += 1
+    if sign and round(size, 1) == 0:
+        sign = ""
+    return f"{sign}{_digits(size, whole=unit == 0)} {_UNITS[unit]}"
+
+
+def human_count(value: float) -> str:
+    """Return a count with thin grouping: ``12,345``, or one decimal below ten: ``2.5``."""
+    if not math.isfinite(value):
+        return "unknown"
+    if abs(value) < 10 and not float(value).is_integer():
+        return f"{value:.1f}"
+    return f"{round(value):,}"
+
+
+def human_share(value: float) -> str:
+    """Return a share from 0 to 1 as a percentage."""
+    return f"{100 * value:.0f} %"
+
+
+def plural(count: float, noun: str) -> str:
+    """Return ``3 epochs``, ``1 batch``, ``2 batches``."""
+    if round(count) == 1:
+        return f"1 {noun}"
+    ending = "es" if noun.endswith(("s", "x", "tch", "sh")) else "s"
+    return f"{human_count(round(count))} {noun}{ending}"
+
+
+def _digits(size: float, *, whole: bool) -> str:
+    if whole or size >= 99.95:
+        return f"{size:.0f}"
+    text = f"{size:.1f}"
+    return text.removesuffix(".0")

@@ -1,0 +1,84 @@
+"""The timeline: memory over seconds with phases, thinned so that no spike is lost."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from leakscope.analysis.case import Case
+from leakscope.analysis.series import FloatArray, code_of
+from leakscope.model import gauge
+from leakscope.model.boundary import BoundaryKind
+from leakscope.model.report import Line, PhaseSpan, Timeline
+
+MOST_POINTS = 1500
+MOST_SPANS = 400
+LABELS = {
+    gauge.RSS: "resident",
+    gauge.PSS: "resident, shared pages divided",
+    gauge.CHILDREN_PSS: "child processes",
+    gauge.DEVICE_ALLOCATED: "allocated",
+    gauge.DEVICE_RESERVED: "reserved",
+}
+
+
+def find_timeline(case: Case) -> Timeline | None:
+    """Return memory over time, None when nothing was measured."""
+    track = case.track
+    if not len(track):
+        return None
+    devices = [
+        f"{d}.{m}" for d in track.devices for m in (gauge.DEVICE_ALLOCATED, gauge.DEVICE_RESERVED)
+    ]
+    metrics = [gauge.RSS, gauge.PSS, gauge.CHILDREN_PSS, *devices]
+    return Timeline(
+        lines=[_line(case, metric) for metric in metrics if track.has_gauge(metric)],
+        spans=_spans(case),
+        censuses_s=[float(t) for t in track.time_s[case.table.at]],
+        limit_bytes=case.limit_bytes,
+        thinned_from=len(track) if len(track) > MOST_POINTS else None,
+    )
+
+
+def _line(case: Case, metric: str) -> Line:
+    values = case.track.gauge(metric)
+    known = np.flatnonzero(np.isfinite(values))
+    kept = known[keep_extremes(values[known], MOST_POINTS)]
+    device, _, short = metric.rpartition(".")
+    label = f"{device} {LABELS[short]}".strip()
+    points = [(float(case.track.time_s[i]), float(values[i])) for i in kept]
+    return Line(label=label, metric=metric, points=points)
+
+
+def keep_extremes(values: FloatArray, most: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return indices of the lowest and highest value of each of ``most / 2`` equal stretches."""
+    if len(values) <= most:
+        return np.arange(len(values))
+    edges = np.linspace(0, len(values), most // 2, dtype=np.int64)
+    kept = {0, len(values) - 1}
+    for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        if stop > start:
+            kept.add(start + int(values[start:stop].argmin()))
+            kept.add(start + int(values[start:stop].argmax()))
+    return np.array(sorted(kept), dtype=np.int64)
+
+
+def _spans(case: Case) -> list[PhaseSpan]:
+    """Return the phases as stretches of time; one whose end is missing lasts until the next."""
+    track = case.track
+    begin, end = code_of(BoundaryKind.PHASE_BEGIN), code_of(BoundaryKind.PHASE_END)
+    spans: list[PhaseSpan] = []
+    for at in np.flatnonzero(track.kind == begin)[:MOST_SPANS].tolist():
+        same = (track.phase == track.phase[at]) & (track.occurrence == track.occurrence[at])
+        mine = np.flatnonzero(same)
+        ended = mine[track.kind[mine] == end]
+        boundary = track.boundaries[at]
+        spans.append(
+            PhaseSpan(
+                phase=boundary.phase,
+                occurrence=boundary.occurrence,
+                epoch=boundary.epoch,
+                start_s=boundary.time_s,
+                end_s=float(track.time_s[ended[-1] if len(ended) else mine[-1]]),
+            )
+        )
+    return spans

@@ -1,0 +1,211 @@
+"""Units of work: in which place of training a path grows, and the counter that goes with it.
+
+One leak is reported once: a list that grows at every step also grows from epoch to epoch, but its
+unit is the step, because that is where most of its growth happens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from leakscope.analysis.series import (
+    INNER,
+    NOWHERE,
+    FloatArray,
+    IntArray,
+    RowTable,
+    Track,
+    code_of,
+)
+from leakscope.model.boundary import BoundaryKind
+
+DECIDES = 0.7
+"""The place that carries this part of the growth gives the unit."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit of work and how much of it was done at each measurement."""
+
+    name: str
+    phase: str
+    done: FloatArray
+
+    @property
+    def total(self) -> float:
+        """Units done in the whole recording."""
+        return float(self.done[-1] - self.done[0]) if len(self.done) else 0.0
+
+
+def is_training(phase: str) -> bool:
+    """Return whether a phase is the training phase (or a second one)."""
+    return phase.partition(":")[0] == "train"
+
+
+def unit_of_phase(track: Track, phase: str) -> Unit:
+    """Return the unit of growth inside a phase: steps of training, passes of anything else."""
+    if is_training(phase):
+        if track.step.any():
+            return Unit("step", phase, track.step.astype(np.float64))
+        return Unit("batch", phase, batches_done(track, phase))
+    return Unit(phase.partition(":")[0], phase, passes_done(track, phase))
+
+
+def unit_within(track: Track, phase: str) -> Unit:
+    """Return the unit of growth that climbs through a phase and falls back after it."""
+    if is_training(phase) and track.step.any():
+        return unit_of_phase(track, phase)
+    return Unit("batch", phase, batches_done(track, phase))
+
+
+def epochs(track: Track) -> Unit:
+    """Return epochs as a unit: those the program announced, else training phases begun."""
+    ended = track.kind == code_of(BoundaryKind.EPOCH_END)
+    done = np.cumsum(ended) if ended.any() else track.epoch
+    return Unit("epoch", "train", done.astype(np.float64))
+
+
+def marks(track: Track, label: str) -> Unit:
+    """Return the user's own marks of one label as a unit."""
+    mine = [b.kind is BoundaryKind.MARK and b.label == label for b in track.boundaries]
+    return Unit(label or "mark", "", np.cumsum(mine).astype(np.float64))
+
+
+def batches_done(track: Track, phase: str) -> FloatArray:
+    """Return the batches of a phase that had ended at each measurement, over all occurrences."""
+    mine = np.flatnonzero(track.phase == track.phase_code(phase))
+    batch, occurrence = track.batch[mine], track.occurrence[mine]
+    same = np.diff(occurrence, prepend=-1) == 0
+    gained = np.where(same, np.diff(batch, prepend=0), batch)
+    done = np.zeros(len(track))
+    done[mine] = np.maximum(gained, 0)
+    return np.cumsum(done)
+
+
+def passes_done(track: Track, phase: str) -> FloatArray:
+    """Return the occurrences of a phase done at each measurement, the running one in part."""
+    completed = track.completed(phase).astype(np.float64)
+    usual = track.batches_per_occurrence(phase)
+    inside = (track.phase == track.phase_code(phase)) & np.isin(track.kind, INNER)
+    if usual > 0:
+        completed[inside] += np.minimum(track.batch[inside] / usual, 1.0)
+    return np.maximum.accumulate(completed) if len(completed) else completed
+
+
+class Places:
+    """The stretches between consecutive censuses, by the phase in which they lie."""
+
+    def __init__(self, track: Track, table: RowTable) -> None:
+        self._track = track
+        self._at = table.at
+        at = table.at
+        self.phase = np.array(
+            [_only(track.after[i:j]) for i, j in zip(at[:-1], at[1:], strict=True)], dtype=np.int64
+        )
+        inner = np.isin(track.kind[at], INNER)
+        same = track.occurrence[at][1:] == track.occurrence[at][:-1]
+        self.inner = inner[1:] & inner[:-1] & same & (self.phase >= 0)
+        self._progress = {p: _progress(track, p) for p in track.phases}
+
+    def growth_by_phase(self, values: FloatArray, first: int, last: int) -> dict[str, float]:
+        """Return how much a path gained inside each phase, between two censuses.
+
+        What it gained from batch to batch is taken, scaled to all batches of the phase: what comes
+        and goes with the phase itself (a batch, an activation) is no growth inside it.
+        """
+        gains = np.diff(values)
+        known = np.isfinite(gains)
+        inside = np.zeros(len(gains), dtype=bool)
+        inside[first:last] = True
+        found = {}
+        for phase, progress in self._progress.items():
+            mine = known & inside & self.inner & (self.phase == self._track.phase_code(phase))
+            work = np.diff(progress[self._at])[mine].sum()
+            if work > 0:
+                done = progress[self._at[last]] - progress[self._at[first]]
+                found[phase] = float(gains[mine].sum() / work * done)
+            else:
+                found[phase] = self._begin_to_end(values, phase, first, last)
+        return found
+
+    def _begin_to_end(self, values: FloatArray, phase: str, first: int, last: int) -> float:
+        """Return the gain from begin to end of a phase that has no census inside."""
+        track, at = self._track, self._at
+        columns = [
+            c for c in range(first, last + 1) if track.phase[at[c]] == track.phase_code(phase)
+        ]
+        gains = [
+            values[b] - values[a]
+            for a, b in zip(columns, columns[1:], strict=False)
+            if track.occurrence[at[a]] == track.occurrence[at[b]]
+            and np.isfinite(values[a])
+            and np.isfinite(values[b])
+        ]
+        begun = (
+            track.occurrence[at[columns]].max() - track.occurrence[at[columns]].min() + 1
+            if gains
+            else 0
+        )
+        return float(np.median(gains) * begun) if gains else 0.0
+
+
+def unit_of_growth(
+    track: Track, places: Places, values: FloatArray, columns: IntArray, at: IntArray, gained: float
+) -> Unit:
+    """Return the unit that a path's growth across phases is counted in.
+
+    Args:
+        track: The recording.
+        places: Its stretches between censuses.
+        values: What the path retained at every census, NaN where absent.
+        columns: The censuses by which its growth was judged.
+        at: Where the censuses lie in the recording.
+        gained: How much it grew between the first and the last of them.
+    """
+    if not track.phases:
+        return _unit_of_marks(track)
+    shares = places.growth_by_phase(values, int(columns[0]), int(columns[-1]))
+    phase, most = max(shares.items(), key=lambda item: item[1])
+    if gained <= 0 or most >= DECIDES * gained:
+        return unit_of_phase(track, phase)
+    return _unit_between(track, at[columns], values[columns])
+
+
+def _unit_of_marks(track: Track) -> Unit:
+    labels = [b.label for b in track.boundaries if b.kind is BoundaryKind.MARK]
+    if labels:
+        return marks(track, max(set(labels), key=labels.count))
+    return Unit("step", NOWHERE, track.step.astype(np.float64))
+
+
+def _unit_between(track: Track, at: IntArray, y: FloatArray) -> Unit:
+    """Return the unit of growth that happens between phases: the counter that fits it best."""
+    candidates = [epochs(track)]
+    candidates += [unit_of_phase(track, p) for p in track.phases if not is_training(p)]
+    moving = [u for u in candidates if u.done[at[-1]] - u.done[at[0]] >= 2]
+    if not moving:
+        steps = next((p for p in track.phases if is_training(p)), track.phases[0])
+        return unit_of_phase(track, steps)
+    return min(moving, key=lambda u: _misfit(u.done[at], y) + 1e-3 * (u.name != "epoch"))
+
+
+def _misfit(x: FloatArray, y: FloatArray) -> float:
+    """Return the share of the variation of y that a straight line over x leaves."""
+    known = np.isfinite(y)
+    x, y = x[known], y[known]
+    if len(y) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return 1.0
+    return 1.0 - float(np.corrcoef(x, y)[0, 1] ** 2)
+
+
+def _progress(track: Track, phase: str) -> FloatArray:
+    if is_training(phase) and track.step.any():
+        return track.step.astype(np.float64)
+    return batches_done(track, phase)
+
+
+def _only(codes: IntArray) -> int:
+    """Return the one code among these, −1 when there are several."""
+    return int(codes[0]) if len(codes) and bool((codes == codes[0]).all()) else -1

@@ -1,0 +1,59 @@
+"""What is said about a culprit: its sentence and its falsifier."""
+
+from __future__ import annotations
+
+from leakscope.analysis.growers import Grower
+from leakscope.analysis.sizes import human_bytes, human_count, human_share
+from leakscope.model.census import CensusRow, RootKind
+from leakscope.model.report import Falsifier
+
+_ROOTS = {
+    RootKind.LOCAL: "a local variable of a running function",
+    RootKind.GLOBAL: "a module's global",
+    RootKind.CLASS_ATTRIBUTE: "a class attribute",
+    RootKind.THREAD_LOCAL: "a thread-local",
+    RootKind.GENERATOR: "a suspended generator",
+    RootKind.LIBRARY: "a library's own name",
+}
+
+
+def sentence(row: CensusRow, grower: Grower, share: float, total: float, peak: float) -> str:
+    """Return a culprit in a sentence or two."""
+    if grower.growth == "across":
+        return (
+            f"{row.name} ({row.type}) grows by {per_unit(grower)}{_items(grower)} and held "
+            f"{human_bytes(total)}; that is {human_share(share)} of the growth of memory."
+        )
+    text = (
+        f"{row.name} ({row.type}) climbs by {per_unit(grower)}{_items(grower)} during "
+        f"{grower.phase} to {human_bytes(total)} and falls back when it ends"
+    )
+    if peak > 1.1 * total:
+        text += f"; by its last batch that comes to about {human_bytes(peak)}"
+    return f"{text}. That is {human_share(share)} of the height of the phase."
+
+
+def per_unit(grower: Grower) -> str:
+    """Return ``2.1 MiB per validation``."""
+    return f"{human_bytes(grower.trend.bytes_per_unit)} per {grower.unit}"
+
+
+def _items(grower: Grower) -> str:
+    items = grower.items_per_unit
+    return f" (+{human_count(items)} items)" if items and items >= 0.05 else ""
+
+
+def falsifier(row: CensusRow, grower: Grower, holders: list[str]) -> Falsifier:
+    """Return what would prove a verdict wrong; the census itself has tried the collector."""
+    holder = holders[0] if holders else f"{row.name}, {_ROOTS.get(row.root, 'a root')}"
+    reachable = f"gc.collect() would free 0 B of it: it is reachable from {holder}."
+    if grower.growth == "within":
+        return Falsifier(
+            text="If it were needed only per batch, it would not be higher at the next one.",
+            result=f"{grower.trend.reason}. {reachable}",
+        )
+    return Falsifier(
+        text="If it were garbage, a collection would free it; if it were a cache filling or a "
+        f"warm-up, it would stop: one more {grower.unit} at the same size would withdraw this.",
+        result=f"{reachable} It was {grower.trend.reason}.",
+    )

@@ -1,0 +1,272 @@
+"""Runs made of planted objects: a small language for what grows, when, and how much."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from leakscope.model import gauge
+from leakscope.model.boundary import Boundary, BoundaryKind
+from leakscope.model.census import Census, CensusRow, CensusScope, Owner, RootKind
+from leakscope.model.record import HeaderRecord, RunManifest
+from leakscope.model.run import Measurement, Recording, Run
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+CUTOFF = 16 * KIB
+
+
+@dataclass(frozen=True)
+class State:
+    """Where the synthetic program stands."""
+
+    kind: BoundaryKind = BoundaryKind.RUN_BEGIN
+    phase: str = ""
+    occurrence: int = 0
+    epoch: int = 0
+    step: int = 0
+    batch: int = 0
+    label: str = ""
+    validations: int = 0
+    """Validation passes that have ended."""
+    validation_batches: int = 0
+    epochs_done: int = 0
+    expected: int | None = None
+
+    @property
+    def inner(self) -> bool:
+        return self.kind in {BoundaryKind.STEP, BoundaryKind.BATCH}
+
+
+Size = Callable[[State], float | None]
+PER: dict[str, Callable[[State], float]] = {
+    "step": lambda s: s.step,
+    "validation batch": lambda s: s.validation_batches,
+    "validation": lambda s: s.validations,
+    "epoch": lambda s: s.epochs_done,
+}
+
+
+@dataclass(frozen=True)
+class Thing:
+    """An object (or the elements of one) with a size at each moment; None: not there."""
+
+    path: str
+    size: Size
+    kind: str = "list"
+    type: str = "list"
+    parent: str = ""
+    root: RootKind = RootKind.GLOBAL
+    user: bool = True
+    length: Size | None = None
+    count: Size | None = None
+    capacity: int | None = None
+    device: str = "host"
+    graph_nodes: int = 0
+    role: str = "other"
+
+    def row(self, state: State) -> CensusRow | None:
+        size = self.size(state)
+        if size is None or size < CUTOFF:
+            return None
+        length = self.length(state) if self.length else None
+        count = self.count(state) if self.count else 1
+        return CensusRow(
+            path=self.path,
+            name=self.path.replace("()·", ".").replace("·", "."),
+            root=self.root,
+            owner=Owner(kind="function", name=self.path.partition("(")[0], variable="x"),
+            type=self.type,
+            kind=self.kind,
+            role=self.role,
+            user=self.user,
+            host_bytes=int(size) if self.device == "host" else 64,
+            device_bytes={} if self.device == "host" else {self.device: int(size)},
+            count=int(count or 1),
+            length=None if length is None else int(length),
+            capacity=self.capacity,
+            graph_nodes=self.graph_nodes,
+            parent=self.parent,
+        )
+
+
+@dataclass
+class Program:
+    """A training program; builder methods return it."""
+
+    epochs: int = 8
+    steps: int = 40
+    validation: int = 10
+    """Batches of a validation pass; 0: none."""
+    endless: bool = False
+    """One training phase with all steps, validation nested every ``validate_every`` steps."""
+    validate_every: int = 0
+    inner: int = 5
+    """Censuses inside each of the first four occurrences of a phase; in an endless one: in all."""
+    full_every: int = 2
+    rss: bool = True
+    rss_noise: float = 0.2 * MIB
+    baseline: float = 400 * MIB
+    limit: int = 64 * GIB
+    seed: int = 0
+    things: list[Thing] = field(default_factory=list)
+    gauges: dict[str, Size] = field(default_factory=dict)
+    extra: list[Size] = field(default_factory=list)
+    garbage: Size | None = None
+    killed_at: int | None = None
+
+    def plant(self, *things: Thing) -> Program:
+        self.things += things
+        return self
+
+    def leak(self, path: str, size: float, per: str = "step", *, start: int = 0, **more: object) -> Program:
+        """A list that gains ``size`` bytes in one element per unit of work, and keeps them."""
+        counter = PER[per]
+
+        def items(state: State) -> float:
+            return max(counter(state) - start, 0)
+
+        holder = Thing(path, lambda s: 56 + items(s) * (size + 8), length=items)
+        element = Thing(
+            f"{path}[*]", lambda s: items(s) * size, "tensor", "torch.Tensor", path, count=items
+        )
+        return self.plant(replace(holder, **more), replace(element, **_inherited(more)))
+
+    def local(self, path: str, size: float, phase: str = "validation", **more: object) -> Program:
+        """A list local to a phase's function: one element per batch, gone after the phase."""
+
+        def items(state: State) -> float | None:
+            return state.batch if state.phase == phase else None
+
+        def bytes_(state: State) -> float | None:
+            n = items(state)
+            return None if n is None else 56 + n * (size + 8)
+
+        holder = Thing(path, bytes_, root=RootKind.LOCAL, length=items)
+        element = Thing(
+            f"{path}[*]", lambda s: (items(s) or 0) * size, "tensor", "torch.Tensor", path,
+            RootKind.LOCAL, count=items,
+        )  # fmt: skip
+        return self.plant(replace(holder, **more), replace(element, **_inherited(more)))
+
+    def constant(self, path: str, size: float, **more: object) -> Program:
+        return self.plant(replace(Thing(path, lambda s: size, "tensor", "torch.Tensor"), **more))
+
+    def swell(self, size: Size) -> Program:
+        """Resident memory that no census sees."""
+        self.extra.append(size)
+        return self
+
+    def gauge(self, name: str, value: Size) -> Program:
+        self.gauges[name] = value
+        return self
+
+    def build(self) -> Run:
+        chance = random.Random(self.seed)
+        states = list(self._endless() if self.endless else self._loaders())
+        measurements = [self._measure(i, s, chance) for i, s in enumerate(states)]
+        measurements = measurements[: self.killed_at]
+        recording = Recording(header=HeaderRecord(pid=1), measurements=measurements)
+        manifest = RunManifest(
+            run_id="r", script="train.py", project_root="/project", memory_limit=self.limit
+        )
+        return Run(path=Path("run"), manifest=manifest, recordings=[recording])
+
+    def _loaders(self) -> Iterator[State]:
+        now = State()
+        yield now
+        for epoch in range(self.epochs):
+            now = replace(now, phase="train", occurrence=epoch, epoch=epoch, batch=0)
+            now = replace(now, expected=self.steps)
+            yield replace(now, kind=BoundaryKind.PHASE_BEGIN)
+            for batch in range(1, self.steps + 1):
+                now = replace(now, batch=batch, step=now.step + 1)
+                yield replace(now, kind=BoundaryKind.STEP)
+            yield replace(now, kind=BoundaryKind.PHASE_END)
+            if self.validation:
+                yield from (passes := list(self._validate(now, epoch)))
+                now = passes[-1]
+            now = replace(now, epochs_done=now.epochs_done + 1, validations=epoch + 1)
+        yield replace(now, kind=BoundaryKind.RUN_END, phase="", expected=None)
+
+    def _validate(self, now: State, occurrence: int) -> Iterator[State]:
+        now = replace(now, phase="validation", occurrence=occurrence, batch=0)
+        now = replace(now, expected=self.validation)
+        yield replace(now, kind=BoundaryKind.PHASE_BEGIN)
+        for batch in range(1, self.validation + 1):
+            now = replace(now, batch=batch, validation_batches=now.validation_batches + 1)
+            yield replace(now, kind=BoundaryKind.BATCH)
+        yield replace(now, kind=BoundaryKind.PHASE_END)
+
+    def _endless(self) -> Iterator[State]:
+        now = State(phase="train")
+        yield replace(now, kind=BoundaryKind.RUN_BEGIN, phase="")
+        yield replace(now, kind=BoundaryKind.PHASE_BEGIN)
+        for step in range(1, self.steps + 1):
+            now = replace(now, step=step, batch=step)
+            yield replace(now, kind=BoundaryKind.STEP)
+            if self.validate_every and step % self.validate_every == 0:
+                passes = list(self._validate(now, now.validations))
+                yield from passes
+                now = replace(
+                    now,
+                    validations=now.validations + 1,
+                    validation_batches=passes[-1].validation_batches,
+                )
+        yield replace(now, kind=BoundaryKind.RUN_END, phase="")
+
+    def _measure(self, index: int, state: State, chance: random.Random) -> Measurement:
+        census = self._census(state) if self._is_due(state) else None
+        boundary = Boundary(
+            index=index,
+            kind=state.kind,
+            time_s=index * 0.01,
+            phase=state.phase,
+            occurrence=state.occurrence,
+            epoch=state.epoch,
+            step=state.step,
+            batch=state.batch,
+            label=state.label,
+            expected_batches=state.expected,
+        )
+        return Measurement(boundary, self._gauges(state, chance), census)
+
+    def _gauges(self, state: State, chance: random.Random) -> dict[str, int]:
+        tops = sum((t.size(state) or 0) for t in self.things if not t.parent and t.device == "host")
+        extra = sum((size(state) or 0) for size in self.extra)
+        read = {name: int(value(state) or 0) for name, value in self.gauges.items()}
+        if self.rss:
+            noise = chance.gauss(0, self.rss_noise)
+            read[gauge.RSS] = int(self.baseline + tops + extra + noise)
+        return read
+
+    def _is_due(self, state: State) -> bool:
+        if state.kind in {BoundaryKind.PHASE_BEGIN, BoundaryKind.PHASE_END}:
+            return True
+        if not state.inner:
+            return False
+        if self.endless and state.phase == "train":
+            return state.batch % max(self.steps // 30, 1) == 0
+        total = self.steps if state.phase == "train" else self.validation
+        every = max(total // self.inner, 1)
+        return state.occurrence < 4 and state.batch % every == 0
+
+    def _census(self, state: State) -> Census:
+        begins = state.kind is BoundaryKind.PHASE_BEGIN and state.phase == "train"
+        full = begins and state.occurrence % self.full_every == 0
+        rows = [row for t in self.things if (full or t.user) and (row := t.row(state))]
+        garbage = int(self.garbage(state) or 0) if self.garbage and full else (0 if full else None)
+        return Census(
+            scope=CensusScope.FULL if full else CensusScope.FOCUSED,
+            rows=rows,
+            cutoff_bytes=CUTOFF,
+            objects=100_000,
+            heap_bytes=10 * MIB,
+            garbage_bytes=garbage,
+            pause_s=0.003,
+        )
+
+
+def _inherited(more: dict[str, object]) -> dict[str, object]:
+    return {k: v for k, v in more.items() if k in {"root", "device", "user", "graph_nodes"}}
