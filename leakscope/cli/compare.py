@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -46,23 +45,14 @@ Exit codes:
 """
 
 
-class Changes(click.ParamType):
-    """A list of changes separated by commas; ``any`` stands for all but ``fixed``."""
-
-    name = "changes"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> frozenset[Change]:
-        """Return the changes that were named."""
-        if isinstance(value, frozenset):
-            return value
-        names = {name.strip().lower() for name in str(value).split(",")} - {""}
-        known = {change.value for change in Change}
-        for name in sorted(names - known - {"any"}):
-            self.fail(f"{name!r} is none of {', '.join(sorted(known))}, any.", param, ctx)
-        named = frozenset(Change(name) for name in names & known)
-        return named | _REMAINING if "any" in names else named
+def to_changes(_: click.Context | None, __: click.Parameter | None, text: str) -> frozenset[Change]:
+    """Return the changes in a list separated by commas; ``any`` stands for all but ``fixed``."""
+    names = {name.strip().lower() for name in text.split(",")} - {""}
+    known = {change.value for change in Change}
+    for name in sorted(names - known - {"any"}):
+        raise click.BadParameter(f"{name!r} is none of {', '.join(sorted(known))}, any.")
+    named = frozenset(Change(name) for name in names & known)
+    return named | _REMAINING if "any" in names else named
 
 
 @click.command(epilog=_EPILOG)
@@ -83,7 +73,7 @@ class Changes(click.ParamType):
 )
 @click.option(
     "--fail-on",
-    type=Changes(),
+    callback=to_changes,
     default="",
     metavar="CHANGES",
     help="Exit with 2 if a culprit changed so.",

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -49,23 +49,16 @@ Exit codes: the program's own; where a signal ended it, leakscope ends by the sa
 """
 
 
-class Share(click.ParamType):
-    """A share of wall time: ``2%`` or ``0.02``."""
-
-    name = "share"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the share as a number above 0 and at most 1."""
-        text = str(value).strip()
-        try:
-            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        except ValueError:
-            share = 0.0
-        if not 0 < share <= 1:
-            self.fail(f"{text!r} is no share of wall time; write 2% or 0.02.", param, ctx)
-        return share
+def to_share(_: click.Context | None, __: click.Parameter | None, text: str) -> float:
+    """Return a share of wall time, written ``2%`` or ``0.02``: above 0 and at most 1."""
+    number = text.strip().removesuffix("%")
+    try:
+        share = float(number) / (1 if number == text.strip() else 100)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise click.BadParameter(f"{text!r} is no share of wall time; write 2% or 0.02.")
+    return share
 
 
 @click.command(cls=ProgramCommand, epilog=_EPILOG)
@@ -78,7 +71,8 @@ class Share(click.ParamType):
 @click.option("--force", is_flag=True, help="Replace a run that --out holds already.")
 @click.option(
     "--budget",
-    type=Share(),
+    callback=to_share,
+    metavar="SHARE",
     default="2%",
     show_default=True,
     help="Share of wall time that measuring may cost.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -62,8 +63,9 @@ def supervise(command: list[str]) -> Ending:
 
 def end_as(ending: Ending) -> NoReturn:
     """End this process by the same signal or exit code, without a core dump of ours."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
     if ending.signal is None:
         os._exit(ending.exit_code)
     # One byte: too little for any core file, and the kernel's sign not to start a core handler.

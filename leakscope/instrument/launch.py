@@ -65,7 +65,11 @@ def main(loaded: Collection[str]) -> None:
     launch = Launch.from_words(sys.argv[1:])
     _die_with(launch.supervisor)
     _disguise(launch.program)
-    session = _start_session(launch)
+    try:
+        session = _start_session(launch)
+    except KeyboardInterrupt as error:
+        _show_traceback(error, None)
+        raise
     folder = _first_path(launch.program)
     if folder is not None:
         sys.path.insert(0, folder)
@@ -107,7 +111,7 @@ def _run(program: Program, closing: Closing) -> None:
         closing.arrange("exit", _exit_code(error))
         raise
     except BaseException as error:
-        _hide_our_frames(error)
+        _show_traceback(error, _without_our_frames(error.__traceback__))
         if isinstance(error, KeyboardInterrupt):
             closing.arrange("interrupted", _INTERRUPTED, "KeyboardInterrupt")
         else:
@@ -159,6 +163,7 @@ def _run_script(filename: str) -> None:
     namespace.update(__file__=filename, __cached__=None, __loader__=loader)
     try:
         code = loader.get_code("__main__") if compiled else _compile_script(filename)
+        assert code is not None
         exec(code, namespace)  # noqa: S102
     finally:
         namespace.pop("__file__", None)
@@ -260,18 +265,21 @@ def _die_with(supervisor: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _hide_our_frames(error: BaseException) -> None:
-    """Have the interpreter's last words on this exception leave out the frames of the launch.
-
-    The interpreter hands the traceback to ``sys.excepthook`` when all frames are gone. For that one
-    call the hook is ours; it takes its frames off and hands on to the hook the program had.
-    """
-    hook = getattr(sys, "excepthook", None)
-    traceback = error.__traceback__
+def _without_our_frames(traceback: TracebackType | None) -> TracebackType | None:
     while traceback is not None and traceback.tb_frame.f_code.co_filename == __file__:
         traceback = traceback.tb_next
+    return traceback
 
-    def print_without_our_frames(
+
+def _show_traceback(error: BaseException, traceback: TracebackType | None) -> None:
+    """Have the interpreter's last words on this exception show this traceback.
+
+    The interpreter calls ``sys.excepthook`` when all frames are gone. For that one call the hook is
+    ours; it takes the launch's frames off and hands on to the hook that the program had.
+    """
+    hook = getattr(sys, "excepthook", None)
+
+    def print_as_if_alone(
         kind: type[BaseException], value: BaseException, _: TracebackType | None
     ) -> None:
         if hook is None:
@@ -281,7 +289,7 @@ def _hide_our_frames(error: BaseException) -> None:
         sys.last_traceback = value.__traceback__ = traceback
         _print_as_python(hook, kind, value, traceback)
 
-    sys.excepthook = print_without_our_frames
+    sys.excepthook = print_as_if_alone
 
 
 def _print_as_python(

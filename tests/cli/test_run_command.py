@@ -13,7 +13,7 @@ import click
 import pytest
 
 from leakscope.cli.command_line import split_command_line
-from leakscope.cli.run import Share
+from leakscope.cli.run import to_share
 from leakscope.cli.supervisor import Ending, oom_kills
 from leakscope.instrument.program import Program, interpreter_options
 
@@ -85,13 +85,13 @@ def test_interpreter_options_are_those_before_the_program(
 
 @pytest.mark.parametrize(("text", "share"), [("2%", 0.02), ("0.5 %", 0.005), ("0.1", 0.1)])
 def test_share_is_a_percentage_or_a_fraction(text: str, share: float) -> None:
-    assert Share().convert(text, None, None) == pytest.approx(share)
+    assert to_share(None, None, text) == pytest.approx(share)
 
 
 @pytest.mark.parametrize("text", ["", "two", "0", "-1%", "200%", "2", "nan"])
 def test_share_that_makes_no_sense_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
-        Share().convert(text, None, None)
+        to_share(None, None, text)
 
 
 def test_project_root_is_the_nearest_folder_with_a_projects_mark(tmp_path: Path) -> None:
@@ -200,6 +200,42 @@ def test_next_command_is_told_without_a_report(tmp_path: Path) -> None:
     done = leakscope("run", "--no-report", "--out", "run", "train.py", folder=tmp_path)
     assert "leakscope report run" in done.stderr
     assert not (tmp_path / "run" / "report.html").exists()
+
+
+def test_report_of_a_killed_program_is_written(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import os; os.kill(os.getpid(), 9)")
+    done = leakscope("run", "--out", "run", "train.py", folder=tmp_path)
+    assert done.returncode == -signal.SIGKILL
+    told = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert told["verdict"] == "inconclusive"
+    assert "report.html" in done.stderr
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_fault_in_the_report_costs_only_the_report(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit(3)")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "jinja2.py").write_text("raise RuntimeError('broken templates')")
+    path = os.pathsep.join([str(tmp_path / "broken"), str(ROOT)])
+    words = ("run", "--out", "run", "train.py")
+    done = leakscope(*words, folder=tmp_path, PYTHONPATH=path)
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert "leakscope report run" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_writing_the_report_can_be_stopped(name: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit(3)")
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow" / "jinja2.py").write_text(
+        f"import os, signal, time; os.kill(os.getpid(), signal.{name}); time.sleep(30)"
+    )
+    path = os.pathsep.join([str(tmp_path / "slow"), str(ROOT)])
+    done = leakscope("run", "--out", "run", "train.py", folder=tmp_path, PYTHONPATH=path)
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert "stopped before the report was written" in done.stderr
 
 
 def test_secrets_of_the_command_line_are_not_kept(tmp_path: Path) -> None:

@@ -1,0 +1,117 @@
+"""`leakscope compare`: two runs or reports side by side, and when to fail."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+from cli_runs import MIB, record_run, report_with
+from click.testing import CliRunner, Result
+
+from leakscope.cli import leakscope
+from leakscope.cli.compare import to_changes
+from leakscope.model.errors import NewerSchemaError, NoRunError
+from leakscope.model.report import Change, Severity
+from leakscope.report import render_json
+
+
+def compare(*words: object) -> Result:
+    arguments = ["compare", *map(str, words)]
+    return CliRunner().invoke(leakscope, arguments, standalone_mode=False)
+
+
+def written(path: Path, rate: float | None, *, severity: Severity = Severity.CRITICAL) -> Path:
+    path.write_text(render_json(report_with(rate, severity=severity)))
+    return path
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> Path:
+    return written(tmp_path / "before.json", 4.0 * MIB)
+
+
+def test_run_directories_are_analysed_anew(tmp_path: Path) -> None:
+    leaking = record_run(tmp_path / "before")
+    fixed = record_run(tmp_path / "after", grows=0)
+    told = json.loads(compare(leaking, fixed, "--format", "json").stdout)
+    assert [culprit["change"] for culprit in told["culprits"]] == ["fixed"]
+    assert not list(tmp_path.glob("*/report.*"))
+
+
+@pytest.mark.parametrize(
+    ("rate", "fail_on", "code", "said"),
+    [
+        (None, "new,worse", 0, ""),
+        (None, "any", 0, ""),
+        (None, "fixed", 2, "fixed"),
+        (4.0 * MIB, "new,worse", 0, ""),
+        (4.0 * MIB, "unchanged", 2, "unchanged"),
+        (9.0 * MIB, "new,worse", 2, "worse"),
+        (9.0 * MIB, "", 0, ""),
+        (1.0 * MIB, "any", 2, "reduced"),
+    ],
+)
+def test_exit_code_says_whether_a_change_was_met(
+    rate: float | None, fail_on: str, code: int, said: str, before: Path, tmp_path: Path
+) -> None:
+    after = written(tmp_path / "after.json", rate)
+    result = compare(before, after, "--fail-on", fail_on)
+    assert result.exception is None
+    assert result.return_value == code
+    assert ("--fail-on is met" in result.stderr) == bool(code)
+    assert said in result.stderr
+
+
+def test_new_culprit_fails_but_a_new_note_does_not(before: Path, tmp_path: Path) -> None:
+    clean = written(tmp_path / "clean.json", None)
+    note = written(tmp_path / "note.json", 100.0, severity=Severity.NOTE)
+    assert compare(clean, before, "--fail-on", "new").return_value == 2
+    assert compare(clean, note, "--fail-on", "any").return_value == 0
+
+
+@pytest.mark.parametrize(("name", "begins"), [("c.html", "<!"), ("c.json", "{"), ("c.txt", "")])
+def test_format_follows_the_suffix_of_the_file(
+    name: str, begins: str, before: Path, tmp_path: Path
+) -> None:
+    result = compare(before, before, "--out", tmp_path / name)
+    assert result.exception is None
+    assert result.stdout == ""
+    assert str(tmp_path / name) in result.stderr
+    assert (tmp_path / name).read_text().lstrip().startswith(begins)
+
+
+def test_comparison_is_printed_where_no_file_is_named(before: Path) -> None:
+    assert "history" in compare(before, before).stdout
+
+
+def test_file_that_is_no_report_is_one_sentence(before: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    for text in ('{"a": 1}', "{", "", '{"schema_version": 1}'):
+        other.write_text(text)
+        fault = compare(before, other).exception
+        assert isinstance(fault, NoRunError)
+        assert "other.json" in str(fault)
+    assert isinstance(compare(before, tmp_path / "nowhere").exception, NoRunError)
+
+
+def test_report_of_a_newer_version_is_refused(before: Path, tmp_path: Path) -> None:
+    newer = tmp_path / "newer.json"
+    newer.write_text(json.dumps({**json.loads(before.read_text()), "schema_version": 99}))
+    assert isinstance(compare(before, newer).exception, NewerSchemaError)
+
+
+def test_report_json_inside_a_run_stands_for_itself(tmp_path: Path) -> None:
+    run = record_run(tmp_path / "run")
+    CliRunner().invoke(leakscope, ["report", str(run)], standalone_mode=False)
+    result = compare(run / "report.json", run, "--format", "json")
+    assert {c["change"] for c in json.loads(result.stdout)["culprits"]} <= {"unchanged"}
+
+
+def test_changes_are_read_from_a_list() -> None:
+    assert to_changes(None, None, " new, WORSE ,") == {Change.NEW, Change.WORSE}
+    assert to_changes(None, None, "any") == frozenset(Change) - {Change.FIXED}
+    assert to_changes(None, None, "") == frozenset()
+    with pytest.raises(click.BadParameter):
+        to_changes(None, None, "newer")
