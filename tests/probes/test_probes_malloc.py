@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import ctypes
+import platform
+
+import pytest
+
+from leakscope.model import gauge
+from leakscope.probes import malloc
+from leakscope.probes.malloc import MallocProbe
+
+MB = 1 << 20
+
+glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+
+
+@glibc
+def test_blocks_in_use_then_kept_free_are_told_apart():
+    probe = MallocProbe()
+    before = probe.read()
+    blocks = [bytearray(60_000) for _ in range(500)]
+    during = probe.read()
+    del blocks[:-1]  # the last one keeps the heap from shrinking
+    after = probe.read()
+    assert during[gauge.MALLOC_IN_USE] - before[gauge.MALLOC_IN_USE] >= 20 * MB
+    assert after[gauge.MALLOC_IN_USE] - before[gauge.MALLOC_IN_USE] < 2 * MB
+    assert after[gauge.MALLOC_FREE] >= 20 * MB
+
+
+@glibc
+def test_a_large_block_is_in_a_mapping_of_its_own():
+    probe = MallocProbe()
+    before = probe.read()
+    block = bytearray(64 * MB)
+    during = probe.read()
+    assert during[gauge.MALLOC_MAPPED] - before[gauge.MALLOC_MAPPED] >= 64 * MB
+    assert during[gauge.MALLOC_IN_USE] - before[gauge.MALLOC_IN_USE] >= 64 * MB
+    del block
+
+
+@glibc
+def test_older_versions_of_glibc_tell_the_same_by_another_way():
+    libc = ctypes.CDLL(None)
+    newer = MallocProbe().read()
+    older = malloc._from_malloc_info(libc)()
+    assert older.keys() == newer.keys()
+    for name in newer:
+        assert older[name] == pytest.approx(newer[name], abs=MB)
+
+
+def test_the_sums_over_all_arenas_are_taken_from_the_xml():
+    xml = b"""<malloc version="1"><heap nr="0"><sizes></sizes>
+    <total type="fast" count="1" size="10"/><total type="rest" count="2" size="200"/>
+    <system type="current" size="1000"/></heap><heap nr="1">
+    <total type="fast" count="1" size="1"/><total type="rest" count="2" size="100"/>
+    <system type="current" size="500"/></heap>
+    <total type="fast" count="2" size="11"/><total type="rest" count="4" size="300"/>
+    <total type="mmap" count="3" size="7000"/>
+    <system type="current" size="1500"/><system type="max" size="9999"/></malloc>"""
+    assert malloc._from_xml(xml) == {
+        gauge.MALLOC_IN_USE: 1500 - 311 + 7000,
+        gauge.MALLOC_FREE: 311,
+        gauge.MALLOC_MAPPED: 7000,
+    }
+
+
+def test_another_c_library_tells_nothing(monkeypatch):
+    monkeypatch.setattr(malloc.ctypes, "CDLL", lambda name: object())
+    assert MallocProbe().read() == {}

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import psutil
+import pytest
+
+from leakscope.model import gauge
+from leakscope.probes import default_probes
+from leakscope.probes.base import GuardedProbe
+from leakscope.probes.children import ChildrenProbe
+from leakscope.probes.figures import FiguresProbe
+from leakscope.probes.garbage import GarbageProbe
+from leakscope.probes.process import MappingProbe, ProcessProbe, SystemProbe
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+
+MB = 1 << 20
+
+
+class Broken(GuardedProbe):
+    name = "broken"
+
+    def measure(self):
+        raise RuntimeError("the source is gone")
+
+
+def test_a_fault_of_a_source_costs_its_gauges_only():
+    assert Broken().read() == {}
+
+
+def test_every_probe_reads_whole_numbers_under_known_names_and_never_twice_the_same():
+    seen: set[str] = set()
+    for probe in default_probes():
+        gauges = probe.read()
+        assert all(type(value) is int for value in gauges.values()), probe.name
+        assert set(gauges) <= set(gauge.DESCRIPTIONS), probe.name
+        assert not seen & set(gauges), probe.name
+        seen |= set(gauges)
+    assert {gauge.RSS, gauge.GC_COLLECTIONS, gauge.THREADS} <= seen
+
+
+def test_probes_have_names_of_their_own():
+    names = [probe.name for probe in default_probes()]
+    assert len(names) == len(set(names)) >= 10
+
+
+def test_probes_import_neither_torch_nor_matplotlib():
+    code = (
+        "import sys; from leakscope.probes import *;"
+        "[p.read() for p in default_probes()]; environment(); device_snapshots();"
+        "print([m for m in ('torch', 'matplotlib', 'numpy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_resident_memory_follows_what_the_process_touches():
+    probe = ProcessProbe()
+    before = probe.read()[gauge.RSS]
+    assert before == pytest.approx(psutil.Process().memory_info().rss, rel=0.05)
+    block = bytearray(b"x") * (32 * MB)
+    assert 28 * MB < probe.read()[gauge.RSS] - before < 40 * MB
+    del block
+
+
+@linux
+def test_reading_resident_memory_opens_one_descriptor_for_good():
+    probe = ProcessProbe()
+    probe.read()
+    before = psutil.Process().num_fds()
+    for _ in range(100):
+        probe.read()
+    assert psutil.Process().num_fds() == before
+    os.close(probe._fd)
+
+
+@linux
+def test_a_forked_child_reads_its_own_memory():
+    probe = ProcessProbe()
+    before = probe.read()[gauge.RSS]
+    pid = os.fork()
+    if not pid:
+        block = bytearray(b"x") * (64 * MB)
+        own = probe.read()[gauge.RSS]
+        os._exit(0 if block and own > before / 4 + 60 * MB else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+@linux
+def test_a_descriptor_that_the_program_reused_is_neither_read_nor_closed(tmp_path):
+    probe = ProcessProbe()
+    probe.read()
+    os.close(probe._fd)
+    (tmp_path / "users").write_text("1 2 3 words")
+    users = os.open(tmp_path / "users", os.O_RDONLY)
+    assert users == probe._fd
+    assert probe.read()[gauge.RSS] > MB
+    assert probe._fd != users
+    assert os.read(users, 3) == b"1 2"
+    os.close(users)
+    os.close(probe._fd)
+
+
+@linux
+def test_proportional_private_and_shared_memory_fit_together():
+    gauges = MappingProbe().read()
+    rss = psutil.Process().memory_info().rss
+    assert gauges[gauge.PRIVATE] <= gauges[gauge.PSS] <= rss * 1.1
+    assert gauges[gauge.PRIVATE] + gauges[gauge.SHARED] == pytest.approx(rss, rel=0.1)
+
+
+@linux
+def test_open_files_threads_and_memory_left_are_counted(tmp_path):
+    before = SystemProbe().read()
+    with (tmp_path / "a").open("w"), (tmp_path / "b").open("w"):
+        during = SystemProbe().read()
+    assert during[gauge.OPEN_FILES] - before[gauge.OPEN_FILES] == 2
+    assert before[gauge.OPEN_FILES] == psutil.Process().num_fds() - 1, "psutil counts its listing"
+    assert before[gauge.THREADS] == psutil.Process().num_threads()
+    assert 0 < before[gauge.SYSTEM_AVAILABLE] < psutil.virtual_memory().total
+
+
+@linux
+@pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="no shared memory file system")
+def test_shared_memory_counts_files_whose_names_are_gone():
+    before = SystemProbe().read()[gauge.SHM]
+    path = Path(f"/dev/shm/leakscope-test-{os.getpid()}")
+    with path.open("wb") as stream:
+        path.unlink()
+        stream.write(bytes(2 * MB))
+        stream.flush()
+        assert SystemProbe().read()[gauge.SHM] - before >= 2 * MB
+    assert SystemProbe().read()[gauge.SHM] - before < 2 * MB
+
+
+def test_children_are_counted_with_their_memory_until_they_end():
+    before = ChildrenProbe().read()
+    sleeper = "import sys; print(flush=True); sys.stdin.read()"
+    nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {sleeper!r}])"
+    child = subprocess.Popen(
+        [sys.executable, "-c", nested], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdout.readline()
+    during = ChildrenProbe().read()
+    child.stdin.close()
+    child.wait()
+    child.stdout.close()
+    assert during[gauge.CHILDREN] - before[gauge.CHILDREN] == 2, "grandchildren count"
+    assert during[gauge.CHILDREN_PSS] - before[gauge.CHILDREN_PSS] > 2 * MB
+    assert ChildrenProbe().read() == before
+
+
+def test_the_collector_is_watched_and_not_woken():
+    probe = GarbageProbe()
+    before = probe.read()
+    assert probe.read()[gauge.GC_COLLECTIONS] == before[gauge.GC_COLLECTIONS]
+    cycle: list[object] = []
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+    after = probe.read()
+    assert after[gauge.GC_COLLECTIONS] == before[gauge.GC_COLLECTIONS] + 1
+    assert after[gauge.GC_COLLECTED] > before[gauge.GC_COLLECTED]
+
+
+def test_a_switched_off_collector_is_seen():
+    gc.disable()
+    try:
+        assert GarbageProbe().read()[gauge.GC_ENABLED] == 0
+    finally:
+        gc.enable()
+    assert GarbageProbe().read()[gauge.GC_ENABLED] == 1
+
+
+def test_figures_are_counted_once_pyplot_is_there(monkeypatch):
+    monkeypatch.delitem(sys.modules, "matplotlib._pylab_helpers", raising=False)
+    assert FiguresProbe().read() == {}
+    half_imported = types.ModuleType("matplotlib._pylab_helpers")
+    monkeypatch.setitem(sys.modules, "matplotlib._pylab_helpers", half_imported)
+    assert FiguresProbe().read() == {}
+    half_imported.Gcf = types.SimpleNamespace(figs={1: None, 2: None})  # type: ignore[attr-defined]
+    assert FiguresProbe().read() == {gauge.FIGURES: 2}
+
+
+def test_open_figures_of_the_real_pyplot_are_counted():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("agg")
+    pyplot.close("all")
+    pyplot.figure()
+    pyplot.figure()
+    assert FiguresProbe().read() == {gauge.FIGURES: 2}
+    pyplot.close("all")
+    assert FiguresProbe().read() == {gauge.FIGURES: 0}
