@@ -37,6 +37,7 @@ def propose(
         feeding: Its feeding lines, best first.
         sources: The recorded sources.
         items_per_unit: Items added per unit, where known.
+
     """
     case = Case(row, growth, unit, phase, feeding, sources, items_per_unit)
     for recognise in PATTERNS:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from leakscope.analysis.remedies.edits import Edits
-from leakscope.analysis.remedies.wording import number, plural, size
+from leakscope.analysis.sizes import human_bytes, human_count
 from leakscope.analysis.source import FeedingLine, SourceIndex
 from leakscope.analysis.source.program import Scope, Statement
 from leakscope.analysis.source.references import References
@@ -130,11 +130,12 @@ class Case:
         """Return what is known of its growth: ``20 items per validation, 640 so far, 2.1 MB``."""
         parts = []
         if self.items_per_unit:
-            parts.append(f"{plural(self.items_per_unit, 'item')} per {self.unit or 'unit'}")
+            items = "item" if self.items_per_unit == 1 else "items"
+            parts.append(f"{human_count(self.items_per_unit)} {items} per {self.unit or 'unit'}")
         if self.row.length:
-            parts.append(f"{number(self.row.length)} when last seen")
+            parts.append(f"{human_count(self.row.length)} when last seen")
         if self.total:
-            parts.append(size(self.total))
+            parts.append(human_bytes(self.total))
         return ", ".join(parts)
 
     def opening(self) -> str:

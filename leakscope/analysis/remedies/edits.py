@@ -110,7 +110,8 @@ class Edits:
             return None
         text = self._text
         limit = len(text) + 1
-        for start, end, new in sorted(self._changes, key=lambda c: c[:2], reverse=True):
+        ordered = sorted(enumerate(self._changes), key=lambda c: (*c[1][:2], c[0]), reverse=True)
+        for _, (start, end, new) in ordered:
             if end > limit:
                 return None
             text = text[:start] + new + text[end:]

@@ -64,8 +64,9 @@ def uses(references: References) -> list[Use]:
     found = []
     for statement in sorted(seen.values(), key=lambda s: (s.scope.module.file, s.line)):
         for node, parents in _with_parents(statement.node, ()):
-            is_expression = isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
-            if is_expression and () in references.steps_from(node, statement.scope):
+            if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+                continue
+            if () in references.steps_from(node, statement.scope):
                 found.append(Use(statement, node, parents))
     return found
 

@@ -1,0 +1,82 @@
+"""Whether two runs did the same work: only then do their bytes compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from leakscope.model.report import Report, Work
+
+_ENVIRONMENT = {
+    "python": "Python",
+    "torch": "torch",
+    "numpy": "numpy",
+    "host": "The host",
+    "platform": "The platform",
+    "processors": "The number of processors",
+    "allocator": "The allocator",
+    "cuda": "CUDA",
+    "gpu": "The GPU",
+    "PYTORCH_ALLOC_CONF": "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF": "PYTORCH_CUDA_ALLOC_CONF",
+}
+_ENDED_BY_ITSELF = frozenset({"", "completed", "detached", "exit code 0"})
+_LONGER = 3.0
+
+
+def work_differences(before: Report, after: Report) -> list[str]:
+    """Return a sentence for each reason why the two runs may not compare; usually none."""
+    return [
+        *_counts(before.work, after.work),
+        *_batches(before.work, after.work),
+        *_environment(before.run.environment, after.run.environment),
+        *_conditions(before, after),
+    ]
+
+
+def _counts(before: Work, after: Work) -> Iterator[str]:
+    for noun, one, other in (
+        ("steps", before.steps, after.steps),
+        ("epochs", before.epochs, after.epochs),
+        ("validations", before.validations, after.validations),
+        ("processes", before.processes, after.processes),
+    ):
+        if one != other:
+            yield f"The first run did {one:,} {noun}, the second {other:,}."
+    short, long = sorted((before.duration_s, after.duration_s))
+    same_steps = before.steps == after.steps
+    if short > 0 and long / short >= _LONGER and same_steps:
+        which = "second" if after.duration_s > before.duration_s else "first"
+        yield f"The {which} run took {long / short:.1f} times as long for the same steps."
+
+
+def _batches(before: Work, after: Work) -> Iterator[str]:
+    for phase in {**before.batches, **after.batches}:
+        one, other = before.batches.get(phase), after.batches.get(phase)
+        if one is None or other is None:
+            which = "first" if other is None else "second"
+            yield f"Only the {which} run had the phase {phase}."
+        elif one != other:
+            yield f"In {phase} the first run had {one:,} batches, the second {other:,}."
+
+
+def _environment(before: dict[str, str], after: dict[str, str]) -> Iterator[str]:
+    for key, words in _ENVIRONMENT.items():
+        one, other = before.get(key), after.get(key)
+        if one is not None and other is not None and one != other:
+            yield f"{words} differs: {one} in the first run, {other} in the second."
+
+
+def _conditions(before: Report, after: Report) -> Iterator[str]:
+    if before.run.script and after.run.script and _base(before) != _base(after):
+        yield f"The first run is of {before.run.script}, the second of {after.run.script}."
+    if before.run.limit_bytes != after.run.limit_bytes:
+        yield "The memory limits differ, and with them what counts as critical."
+    if before.overhead.budget != after.overhead.budget:
+        yield "leakscope's budgets differ: the runs were measured more and less densely."
+    for which, report in (("first", before), ("second", after)):
+        if report.run.ended not in _ENDED_BY_ITSELF:
+            yield f"The {which} run did not end by itself: {report.run.ended}."
+
+
+def _base(report: Report) -> str:
+    return report.run.script.replace("\\", "/").rpartition("/")[2]
