@@ -11,11 +11,11 @@ from typing import NoReturn
 
 import click
 
+from leakscope import __version__
 from leakscope.cli.compare import compare
 from leakscope.cli.faults import exit_code_of
 from leakscope.cli.report import report
 from leakscope.cli.run import run
-from leakscope.cli.version import version
 
 __all__ = ["leakscope", "main"]
 
@@ -35,7 +35,7 @@ Exit codes: `run` ends as the program does; otherwise
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        click.echo(f"leakscope {version()}")
+        click.echo(f"leakscope {__version__}")
         context.exit()
 
 

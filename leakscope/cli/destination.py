@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from leakscope import __version__
 from leakscope.cli.faults import say
-from leakscope.cli.version import version
 from leakscope.instrument.program import Program, interpreter_options
 from leakscope.model.errors import LeakscopeError, RunExistsError
 from leakscope.model.record import RunManifest
 from leakscope.recording import RunDirectory
 
 RUNS = Path("leakscope-runs")
+_MOST_OF_A_SECOND = 1000
 _PATIENCE_S = 20.0
 _CLOCK_SLACK_S = 2.0
 """Process start times are counted from a boot time that is known to the second."""
@@ -87,11 +88,12 @@ def _path(program: Program, out: Path | None, rank: Rank) -> Path:
 
 
 def _create_unused(path: Path, manifest: RunManifest) -> RunDirectory:
-    for attempt in range(2, 100):
+    for attempt in range(1, _MOST_OF_A_SECOND):
+        name = path.name if attempt == 1 else f"{path.name}-{attempt}"
         try:
-            return RunDirectory.create(path, manifest)
-        except RunExistsError:  # noqa: PERF203
-            path = path.with_name(f"{path.name.rpartition('~')[0] or path.name}~{attempt}")
+            return RunDirectory.create(path.with_name(name), manifest)
+        except RunExistsError:
+            continue
     raise LeakscopeError(f"{path.parent} holds too many runs of this second.", slug="run-exists")
 
 
@@ -113,7 +115,7 @@ def _manifest(program: Program, options: dict[str, Any]) -> RunManifest:
 
     total, limit = memory_limit()
     return RunManifest(
-        leakscope_version=version(),
+        leakscope_version=__version__,
         run_id=uuid.uuid4().hex,
         created=time.time(),
         command=["python", *interpreter_options(), *program.arguments],
