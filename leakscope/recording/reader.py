@@ -7,9 +7,11 @@ readable and a newer format are refused. Nothing in a recording is executed, ope
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import msgspec
 
 from leakscope.model.census import Census
 from leakscope.model.errors import NewerSchemaError, NoRunError
@@ -38,6 +40,7 @@ from leakscope.recording.wire import (
     decode_record,
 )
 
+_RECURRING = ("path", "name", "parent", "owner", "type", "kind", "role")
 _MAX_DAMAGE = 100
 """Notes kept per file; a file of noise would otherwise fill the report."""
 
@@ -148,6 +151,7 @@ class _Draft:
         self._boundaries: list[BoundaryRecord] = []
         self._censuses: dict[int, Census] = {}
         self._devices: dict[int, tuple[DeviceSnapshotRecord, ...]] = {}
+        self._shared: dict[Hashable, Hashable] = {}
 
     @property
     def damage(self) -> list[Damage]:
@@ -197,6 +201,7 @@ class _Draft:
             case BoundaryRecord():
                 self._boundaries.append(record)
             case CensusRecord():
+                self._share_names(record.census)
                 self._censuses[record.boundary] = record.census
             case DeviceSnapshotRecord():
                 others = self._devices.get(record.boundary, ())
@@ -216,3 +221,12 @@ class _Draft:
             case HeaderRecord():
                 self._has_header = True
                 recording.header = record
+
+    def _share_names(self, census: Census) -> None:
+        # Names recur in every census and would be most of a long run's memory. Rows are frozen
+        # for everybody else, but nobody else has seen these yet.
+        share = self._shared.setdefault
+        for row in census.rows:
+            for field in _RECURRING:
+                value = getattr(row, field)
+                msgspec.structs.force_setattr(row, field, share(value, value))

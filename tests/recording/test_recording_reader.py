@@ -283,6 +283,13 @@ def test_links_and_devices_named_like_journals_are_not_followed_into_hanging(tmp
     assert len(open_run(tmp_path).recordings) == 1
 
 
+def test_names_that_recur_in_every_census_are_kept_once(tmp_path):
+    write_run(tmp_path, [census(0), boundary(0), census(1), boundary(1)])
+    first, second = (m.census for m in open_run(tmp_path).main.measurements)
+    assert first == second == census(0).census
+    assert all(a.path is b.path for a, b in zip(first.rows, second.rows, strict=True))
+
+
 @pytest.mark.slow
 def test_a_long_run_is_read_in_seconds(tmp_path):
     records = []
