@@ -1,4 +1,7 @@
-"""The charts of the report: memory over the run, a culprit's series, two runs laid over another."""
+"""The charts of the report: memory over the run, a culprit's series, two runs laid over another.
+
+No text of the user's enters a drawing: names and units stand beside it, in the page.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from leakscope.report.svg import Canvas, Drawing, canvas, shade
 
 WIDE = (740, 330)
 NARROW = (360, 260)
-SMALL = (400, 210)
+SMALL = (400, 200)
 SECONDS = "s"
 FEW = 60
 """So many points are drawn one by one."""
@@ -71,7 +74,7 @@ def draw_overlay(
 
 def draw_series(culprit: Culprit, key: str, spans: Sequence[PhaseSpan]) -> Drawing:
     """Return a culprit's bytes at each census: its fitted rate, or the phases it climbs in."""
-    view = canvas(*SMALL, left=60, right=16, top=12, bottom=42)
+    view = canvas(*SMALL, left=60, right=16, top=12, bottom=28)
     points = finite((point.x, point.y) for point in culprit.chart)
     _scale(view, [points], None)
     if is_fitted(culprit) and len(points) > 1:
@@ -82,7 +85,6 @@ def draw_series(culprit: Culprit, key: str, spans: Sequence[PhaseSpan]) -> Drawi
         view.axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: clock(seconds)))
     else:
         view.axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        view.axes.set_xlabel(culprit.chart_unit or culprit.unit, color=shade("muted"), labelpad=4)
     return view.finish(key, "What the culprit retained at each census")
 
 

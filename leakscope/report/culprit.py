@@ -61,6 +61,7 @@ class ChartView:
     key: str
     drawing: Drawing
     unit: str
+    axis: str
     points: list[tuple[float, float]]
     fitted: bool
 
@@ -96,6 +97,7 @@ class SuspectView:
     remedy: RemedyView
     is_code: bool = False
     """Whether the name stands in the program."""
+    forecast: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,6 @@ class CulpritView(SuspectView):
     owner: str = ""
     items: str = ""
     holds: list[HeldRow] = field(default_factory=list)
-    forecast: str = ""
     excerpts: list[SourceView] = field(default_factory=list)
     chart: ChartView | None = None
     markdown: str = ""
@@ -157,9 +158,7 @@ def _finding_view(finding: Finding, anchor: str) -> SuspectView:
         **_shared(finding, anchor),
         name=finding.title,
         sentence=finding.text,
-        place=next(
-            iter([*finding.fed_at, *([finding.defined_at] if finding.defined_at else [])]), ""
-        ),
+        place=wording.place_of(finding),
     )
 
 
@@ -220,7 +219,8 @@ def _rate(suspect: Culprit | Finding) -> RateView | None:
 
 def _chain(culprit: Culprit) -> list[str]:
     holders = [*culprit.held_by]
-    return holders if holders[-1:] == [culprit.name] else [*holders, culprit.name]
+    named = bool(holders) and culprit.name.endswith(holders[-1])
+    return holders if named else [*holders, culprit.name]
 
 
 def _items(culprit: Culprit) -> str:
@@ -239,6 +239,7 @@ def _chart(culprit: Culprit, key: str, spans: Sequence[PhaseSpan]) -> ChartView 
     return ChartView(
         key=key,
         drawing=draw_series(culprit, key, spans),
+        axis="time in the run" if culprit.chart_unit == SECONDS else culprit.chart_unit,
         unit="clock" if culprit.chart_unit == SECONDS else culprit.chart_unit or culprit.unit,
         points=[(point.x, point.y) for point in culprit.chart],
         fitted=is_fitted(culprit),

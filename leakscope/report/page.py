@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from leakscope.analysis.sizes import plural
-from leakscope.model.report import Overhead, Report, RunFacts, Work
+from leakscope.model.report import Overhead, Report, RunFacts, Severity, Work
 from leakscope.report import wording
 from leakscope.report.culprit import CulpritView, SuspectView, culprit_views, finding_views
 from leakscope.report.sizes import (
@@ -30,6 +30,9 @@ from leakscope.report.tables import (
     phase_rows,
 )
 from leakscope.report.timeline import TimelineView, chart_data, timeline_data, timeline_view
+
+OTHERS = 5
+"""So many more suspects are named on the first screen."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,7 @@ class Page:
     headline: list[Piece]
     names_lead: bool
     context: list[Fact]
-    lead: CulpritView | None
-    lead_finding: SuspectView | None
+    lead: SuspectView | None
     others: list[SuspectView]
     timeline: TimelineView | None
     culprits: list[CulpritView]
@@ -94,8 +96,9 @@ def report_page(report: Report) -> Page:
     spans = report.timeline.spans if report.timeline else []
     culprits, findings = culprit_views(report.culprits, spans), finding_views(report.findings)
     timeline = timeline_view(report.timeline)
-    headline = _headline(report)
     suspects: list[SuspectView] = [*culprits, *findings]
+    lead = next((s for s in suspects if s.severity != Severity.NOTE.value), None)
+    headline = _headline(report.headline, lead)
     return Page(
         title=f"{wording.VERDICTS[report.verdict]} · {report.run.script or report.run.run_id}",
         verdict=report.verdict.value,
@@ -103,9 +106,8 @@ def report_page(report: Report) -> Page:
         headline=headline,
         names_lead=any(piece.code for piece in headline),
         context=run_context(report.run, report.work),
-        lead=culprits[0] if culprits else None,
-        lead_finding=findings[0] if findings and not culprits else None,
-        others=suspects[1:6],
+        lead=lead,
+        others=[suspect for suspect in suspects if suspect is not lead][:OTHERS],
         timeline=timeline,
         culprits=culprits,
         findings=findings,
@@ -155,9 +157,9 @@ def environment_facts(run: RunFacts) -> list[Fact]:
     return facts
 
 
-def _headline(report: Report) -> list[Piece]:
-    name = report.culprits[0].name if report.culprits else ""
-    before, found, after = report.headline.partition(name) if name else (report.headline, "", "")
+def _headline(text: str, lead: SuspectView | None) -> list[Piece]:
+    name = lead.name if lead is not None and lead.is_code else ""
+    before, found, after = text.partition(name) if name else (text, "", "")
     pieces = [Piece(before), Piece(found, code=True), Piece(after)]
     return [piece for piece in pieces if piece.text]
 

@@ -54,7 +54,8 @@ def humane_interval(interval: tuple[float, float]) -> str:
         return "unknown"
     scale = scale_of(max(abs(low), abs(high)))
     ends = [f"{_minus(end)}{_digits(abs(end) / scale)}" for end in (low, high)]
-    return f"{ends[0]} to {ends[1]} {unit_name(scale)}"
+    first, last = ("0" if end == f"{MINUS}0" else end for end in ends)
+    return f"{first} to {last} {unit_name(scale)}"
 
 
 def humane_rate(bytes_per_unit: float | None, unit: str) -> str:

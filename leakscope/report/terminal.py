@@ -61,8 +61,9 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
     for culprit in report.culprits[:SHOWN_CULPRITS]:
         lines += _culprit(culprit, paper)
     lines += _more(len(report.culprits), "culprit")
-    if report.culprits:
-        lines += ["", *_remedy(report.culprits[0], paper)]
+    lead = wording.lead_of(report)
+    if lead is not None:
+        lines += ["", *_remedy(lead, paper)]
     lines += _spaced([_finding(finding, paper) for finding in report.findings[:SHOWN_CULPRITS]])
     lines += _spaced([line for ledger in report.ledgers[:2] for line in _ledger(ledger, paper)])
     lines += _spaced(_cleared(report, paper))
@@ -135,7 +136,7 @@ def _curve(report: Report, paper: Paper) -> list[str]:
     peak = f"peak {humane_bytes(max(values))}"
     room = max(10, min(60, paper.width - len(ends) - len(peak) - 22))
     label = clipped(lines[0].label, 16)
-    return [f"{label} {sparkline(values, room)} {ends}, {peak}"]
+    return [paper.clip(f"{label} {sparkline(values, room)} {ends}, {peak}")]
 
 
 def _culprit(culprit: Culprit, paper: Paper) -> list[str]:
@@ -164,8 +165,8 @@ def _course(culprit: Culprit, paper: Paper) -> str:
     return f"{curve}{humane_bytes(culprit.total_bytes)} at most, grows {grows}"
 
 
-def _remedy(culprit: Culprit, paper: Paper) -> list[str]:
-    remedy = culprit.remedy
+def _remedy(suspect: Culprit | Finding, paper: Paper) -> list[str]:
+    remedy = suspect.remedy
     lines = [paper.clip(f"→ {remedy.title}"), *paper.wrap(remedy.text, "  ")]
     diff = printable(remedy.diff or "").splitlines()
     body = [line for line in diff if not line.startswith(("---", "+++", "@@"))]
@@ -223,7 +224,7 @@ def _short(culprit: Culprit, paper: Paper) -> list[str]:
 def _next_command(report: Report, run_path: str) -> str:
     if not run_path:
         return "leakscope report RUN --format text"
-    if report.culprits:
+    if wording.lead_of(report) is not None:
         return f"change it, run again, then: leakscope compare {run_path} NEW-RUN"
     return f"leakscope report {run_path} --format text"
 
@@ -231,13 +232,16 @@ def _next_command(report: Report, run_path: str) -> str:
 def _change(change: CulpritChange, paper: Paper) -> list[str]:
     name = clipped(change.name, paper.width - 14)
     label = f"{wording.CHANGES[change.change].lower():<10}"
-    before = humane_bytes(change.before_bytes_per_unit)
-    after = humane_bytes(change.after_bytes_per_unit)
+    before, after = _rate(change.before_bytes_per_unit), _rate(change.after_bytes_per_unit)
     certain = "" if change.significant else ", within the noise"
     return [
         f"{paper.paint(label, change.change.value)} {name}",
         paper.clip(f"{before} → {after} per {change.unit}{certain}", " " * 11),
     ]
+
+
+def _rate(bytes_per_unit: float | None) -> str:
+    return "none" if bytes_per_unit is None else humane_bytes(bytes_per_unit)
 
 
 def _row(name: str, before: str, after: str) -> str:

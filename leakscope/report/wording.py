@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from leakscope.model.report import Change, Comparison, Culprit, RunVerdict, Severity
+from leakscope.model.report import (
+    Change,
+    Comparison,
+    Culprit,
+    Finding,
+    Report,
+    RunVerdict,
+    Severity,
+)
 from leakscope.report.sizes import humane_share
 
 VERDICTS = {
@@ -81,10 +89,16 @@ def confidence_words(confidence: float) -> str:
     return "likely" if confidence >= 0.4 else "a first hint"
 
 
-def place_of(culprit: Culprit) -> str:
+def place_of(suspect: Culprit | Finding) -> str:
     """Return the line to look at first: what feeds it, else where it is defined."""
-    places = [*culprit.fed_at, culprit.defined_at or "", *culprit.allocated_at]
+    places = [*suspect.fed_at, suspect.defined_at or "", *suspect.allocated_at]
     return next((place for place in places if place), "")
+
+
+def lead_of(report: Report) -> Culprit | Finding | None:
+    """Return what makes the run a leak: the first grave culprit, else the first grave finding."""
+    suspects: list[Culprit | Finding] = [*report.culprits, *report.findings]
+    return next((s for s in suspects if s.severity is not Severity.NOTE), None)
 
 
 def outcome_of(comparison: Comparison) -> tuple[str, str]:
@@ -101,6 +115,8 @@ def outcome_of(comparison: Comparison) -> tuple[str, str]:
         return RunVerdict.INCONCLUSIVE.value, "Partly fixed"
     if Change.REDUCED in changes:
         return RunVerdict.INCONCLUSIVE.value, "Reduced"
+    if comparison.after_verdict is RunVerdict.INCONCLUSIVE:
+        return RunVerdict.INCONCLUSIVE.value, "Not settled"
     if Change.FIXED in changes:
         return RunVerdict.CLEAN.value, "Fixed"
     return RunVerdict.INCONCLUSIVE.value, "No difference"

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+import report_samples as samples
+
+from leakscope.model.report import Change, Excerpt, RunVerdict, Severity
+from leakscope.report import sizes, wording
+from leakscope.report.charts import SMALL, WIDE, draw_series, draw_timeline
+from leakscope.report.comparison import comparison_page
+from leakscope.report.markdown import culprit_markdown
+from leakscope.report.page import report_page
+from leakscope.report.printable import clipped, one_line, printable
+from leakscope.report.source import diff_lines, excerpt_view, tokens_of
+from leakscope.report.tables import ledger_view
+
+MIB = 1024**2
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1024, "1 KiB"),
+        (1536, "1.5 KiB"),
+        (298.4 * MIB, "298 MiB"),
+        (-48 * MIB, "−48 MiB"),
+        (5 * 1024**4, "5 TiB"),
+        (None, "–"),
+        (float("nan"), "–"),
+        (float("inf"), "–"),
+    ],
+)
+def test_sizes_are_short(amount, text: str) -> None:
+    assert sizes.humane_bytes(amount) == text
+
+
+def test_sizes_are_exact_on_demand() -> None:
+    assert sizes.size_of(1_503_238_553).exact == "1,503,238,553 bytes"
+    assert sizes.size_of(2 * MIB, signed=True).text == "+2 MiB"
+    assert sizes.humane_interval((-2 * 1024, 1.5 * MIB)) == "0 to 1.5 MiB"
+    assert sizes.humane_interval((float("-inf"), 3.0)) == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.083, "83 ms"), (1.5, "1.5 s"), (200, "3 min 20 s"), (7500, "2 h 5 min"), (None, "–")],
+)
+def test_durations_are_short(seconds, text: str) -> None:
+    assert sizes.humane_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.724, "72 %"), (0.001, "< 1 %"), (0, "0 %"), (-0.5, "−50 %"), (None, "–")]
+)
+def test_shares_are_per_cent(share, text: str) -> None:
+    assert sizes.humane_share(share) == text
+
+
+def test_clock_times() -> None:
+    assert [sizes.clock(s) for s in (0, 65, 3725)] == ["0:00", "1:05", "1:02:05"]
+
+
+def test_unseen_characters_are_spelt_out() -> None:
+    assert printable("a\x1b[1m\u202eb\ud800\n\t") == "a\\x1b[1m\\u202eb\\ud800\n\t"
+    assert one_line("a\r\n\tb") == "a\\r\\n\\tb"
+    assert clipped("Trainer.validate.boxes", 9) == "Trai…oxes"
+    assert len(clipped("x" * 50, 7)) == 7
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "    total += loss  # never 'detached'",
+        "name = f\"{a!r}\" + 'b' if x else 0x1F",
+        '"unclosed and \\" more',
+        "@decorator.call(1)",
+        "",
+        "\t\x00 weird \u202e",
+    ],
+)
+def test_coloured_pieces_join_to_the_line(line: str) -> None:
+    assert "".join(token.text for token in tokens_of(line)) == line
+
+
+def test_strings_hide_what_looks_like_code() -> None:
+    styles = {token.text: token.style for token in tokens_of("x = 'for # in'  # for 'x'")}
+    assert styles["'for # in'"] == "string"
+    assert styles["# for 'x'"] == "comment"
+
+
+def test_an_excerpt_keeps_its_line_numbers_when_outdented() -> None:
+    view = excerpt_view(
+        Excerpt(file="a.py", first_line=7, lines=["    a", "", "      b"], marked=[9])
+    )
+    assert [line.number for line in view.lines] == [7, 8, 9]
+    assert [line.marked for line in view.lines] == [False, False, True]
+    assert view.lines[2].tokens[0].text == "  b"
+    assert view.place == "a.py:9"
+
+
+def test_diff_lines_are_told_apart() -> None:
+    kinds = [line.kind for line in diff_lines("--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n z\n")]
+    assert kinds == ["file", "file", "hunk", "removed", "added", "same"]
+    assert diff_lines(None) == []
+
+
+def test_the_waterfall_ends_where_the_total_does() -> None:
+    view = ledger_view(samples.leaking().ledgers[0])
+    last = view.rows[-1].bar
+    assert float(last.left[:-1]) + float(last.width[:-1]) == pytest.approx(100, abs=0.1)
+    assert view.rows[0].bar.left == "0.00%"
+    assert view.unexplained == "12 %"
+
+
+def test_bars_of_a_shrinking_ledger_stay_in_the_picture() -> None:
+    ledger = samples.leaking().ledgers[0]
+    entries = [msgspec.structs.replace(entry, bytes=-entry.bytes) for entry in ledger.entries]
+    view = ledger_view(
+        msgspec.structs.replace(ledger, entries=entries, total_bytes=-ledger.total_bytes)
+    )
+    for bar in [*(row.bar for row in view.rows), view.total_bar]:
+        assert 0 <= float(bar.left[:-1]) <= float(bar.left[:-1]) + float(bar.width[:-1]) <= 100.1
+    assert view.change == "fell by"
+
+
+def test_drawings_wear_the_colours_of_the_page() -> None:
+    svg = draw_timeline(samples.timeline(), "t", WIDE).svg
+    assert not re.search(r"#[0-9a-f]{6}\b", svg)
+    assert "var(--series-1)" in svg
+    assert "var(--phase-2)" in svg
+    assert "<title " in svg
+    assert "dc:date" not in svg
+
+
+def test_two_drawings_share_no_identifier() -> None:
+    svgs = [draw_timeline(samples.timeline(), key, WIDE).svg for key in ("a", "b")]
+    first, second = (set(re.findall(r' id="([^"]+)"', svg)) for svg in svgs)
+    assert first
+    assert not first & second
+    for svg, names in zip(svgs, (first, second), strict=True):
+        assert set(re.findall(r'(?:url\(|href=")#([^)"]+)', svg)) <= names
+
+
+def test_labels_stay_inside_the_drawing() -> None:
+    for svg, (width, height) in (
+        (draw_timeline(samples.timeline(), "t", WIDE).svg, WIDE),
+        (draw_series(samples.boxes_culprit(), "c", []).svg, SMALL),
+    ):
+        for style, x, y, text in re.findall(
+            r'<text style="([^"]*)" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)<', svg
+        ):
+            span = 6.5 * len(text) * (0.5 if "middle" in style else 1)
+            left = float(x) - (0 if "start" in style else span)
+            right = float(x) + (span if "middle" in style or "start" in style else 0)
+            assert left >= 0, text
+            assert right <= width, text
+            assert float(y) <= height, text
+
+
+def test_a_culprit_on_another_clock_has_no_fit() -> None:
+    across = samples.boxes_culprit()
+    assert "var(--fit)" in draw_series(across, "a", []).svg
+    other = msgspec.structs.replace(across, chart_unit="epoch")
+    assert "var(--fit)" not in draw_series(other, "a", []).svg
+
+
+def test_markdown_cannot_leave_its_code_spans() -> None:
+    culprit = msgspec.structs.replace(
+        samples.boxes_culprit(), name="a`b``c", signature="`", sentence="x\n# y"
+    )
+    text = culprit_markdown(culprit)
+    assert "### Memory leak: ```a`b``c```" in text
+    assert "x\\n# y" in text
+    assert "```diff\n--- a/src" in text
+
+
+def test_within_growth_is_shown_over_the_run() -> None:
+    view = report_page(samples.leaking()).culprits[1]
+    assert view.chart is not None
+    assert view.chart.axis == "time in the run"
+    assert view.share_label == "Share of the phase's height"
+
+
+def test_changes_come_worst_first_and_notes_last() -> None:
+    page = comparison_page(samples.comparison())
+    assert [row.change for row in page.culprits] == ["reduced", "fixed", "new"]
+
+
+def changed(*changes: Change, verdicts=(RunVerdict.LEAK, RunVerdict.LEAK)):
+    first = samples.comparison().culprits[0]
+    rows = [msgspec.structs.replace(first, change=c, severity=Severity.WARNING) for c in changes]
+    return msgspec.structs.replace(
+        samples.comparison(), culprits=rows, before_verdict=verdicts[0], after_verdict=verdicts[1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ([Change.FIXED], "Fixed"),
+        ([Change.FIXED, Change.NEW], "Worse"),
+        ([Change.WORSE], "Worse"),
+        ([Change.UNCHANGED], "Unchanged"),
+        ([Change.UNCHANGED, Change.FIXED], "Partly fixed"),
+        ([Change.REDUCED], "Reduced"),
+        ([], "No difference"),
+    ],
+)
+def test_a_comparison_is_summed_up_in_a_word(changes: list[Change], word: str) -> None:
+    assert wording.outcome_of(changed(*changes))[1] == word
+
+
+def test_an_unsettled_second_run_fixes_nothing() -> None:
+    verdicts = (RunVerdict.LEAK, RunVerdict.INCONCLUSIVE)
+    assert wording.outcome_of(changed(Change.FIXED, verdicts=verdicts))[1] == "Not settled"
+
+
+def test_a_value_that_one_run_lacks_has_no_difference() -> None:
+    caches = comparison_page(samples.comparison()).components[-1]
+    assert (caches.before.text, caches.delta.text) == ("–", "–")
