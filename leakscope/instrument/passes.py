@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from leakscope.instrument.phases import Phase
+    from leakscope.instrument.stack import Phase
 
 Site = tuple[str, int]
 """File and line of the user's code that started something."""
@@ -27,8 +27,10 @@ class Pass:
 
     __slots__ = (
         "asked",
+        "born",
         "evaluating",
         "expected",
+        "first",
         "grad",
         "loader",
         "phase",
@@ -39,21 +41,18 @@ class Pass:
     )
 
     def __init__(
-        self,
-        token: int,
-        site: Site,
-        *,
-        loader: int,
-        evaluating: bool,
-        grad: bool,
-        expected: int | None,
+        self, token: int, site: Site, *, loader: int, expected: int | None, born: int
     ) -> None:
         self.token = token
         self.site = site
         self.loader = loader
-        self.evaluating = evaluating
-        self.grad = grad
         self.expected = expected
+        self.born = born
+        """How many passes had been asked for a batch when this one was made."""
+        self.first = 0
+        """The how-manieth pass it was to be asked; 0 before."""
+        self.evaluating = False
+        self.grad = True
         self.verdict: Verdict | None = None
         self.phase: Phase | None = None
         self.asked = 0

@@ -6,6 +6,8 @@ and the user's own calls, and emits a boundary whenever a piece of training has 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from leakscope.instrument.passes import Pass, Site, Sites, Verdict
 from leakscope.instrument.stack import TRAIN, Emit, Phase, PhaseStack
 from leakscope.model.boundary import BoundaryKind
@@ -37,10 +39,13 @@ class PhaseTracker:
     def __init__(self, emit: Emit) -> None:
         self.step = 0
         """Training iterations with an optimizer step that have ended."""
+        self.surroundings: Callable[[], tuple[bool, bool]] = lambda: (True, True)
+        """Tells whether gradients are recorded, and whether any optimizer was made so far."""
         self._emit = emit
         self._stack = PhaseStack(emit)
         self._sites = Sites()
         self._passes: dict[int, Pass] = {}
+        self._entered = 0
         self._undecided: list[Pass] = []
         self._last_training: Pass | None = None
         self._evaluated: set[int] = set()
@@ -72,28 +77,18 @@ class PhaseTracker:
     # Loaders
 
     def loader_begin(
-        self,
-        token: int,
-        *,
-        site: Site,
-        loader: int = 0,
-        grad: bool = True,
-        optimizers: bool = True,
-        expected: int | None = None,
+        self, token: int, *, site: Site, loader: int = 0, expected: int | None = None
     ) -> None:
         """A loader's iterator was made: ``token`` names the iterator, ``loader`` the loader.
 
-        ``optimizers`` says whether the program has made any optimizer so far.
+        The pass begins when it is first asked for a batch.
         """
         self.loader_end(token)
-        evaluating = bool(self._evaluated)
-        run = Pass(token, site, loader=loader, evaluating=evaluating, grad=grad, expected=expected)
-        run.verdict = self._sites.judge(run, optimizers=optimizers, stepped=self._stepped)
-        self._unwatch()
-        if not self._inherit(run):
-            self._place(run)
-        self._passes[token] = run
-        self._settle()
+        self._passes[token] = Pass(
+            token, site, loader=loader, expected=expected, born=self._entered
+        )
+        if self._watched is not None and self._watched.phase is None:
+            self._watched = None
 
     def loader_next(self, token: int) -> None:
         """The next batch of a pass is asked for: whatever was done with the last one is done."""
@@ -102,7 +97,10 @@ class PhaseTracker:
             return
         phase = run.phase
         if phase is None or phase is not self._stack.top or phase.owner is None:
-            self._resume(run)
+            if run.first:
+                self._resume(run)
+            else:
+                self._enter(run)
             phase = run.phase
         if phase is not None:
             if run.asked:
@@ -110,24 +108,13 @@ class PhaseTracker:
             run.seen = phase.batch
         run.asked += 1
 
-    def loader_end(self, token: int, *, dropped: bool = False) -> None:
-        """A pass is exhausted, or was dropped in its middle (``break``, ``islice``)."""
-        run = self._passes.pop(token, None)
-        if run is None:
-            return
-        phase = run.phase
-        if phase is None:
-            self._undecided.remove(run)
-            if run.asked > 1:
-                self._sites.learn(run, Verdict.VALIDATION)
-        elif phase.owner is run and phase in self._stack:
-            self._flush(run, phase, dropped=dropped)
-            self._learn_from(run, phase)
-            if phase.explicit:
-                phase.owner = None
-            else:
-                self._stack.end(phase)
-        self._settle()
+    def loader_end(self, token: int) -> None:
+        """A pass is exhausted."""
+        self._leave(token, dropped=False)
+
+    def loader_dropped(self, token: int) -> None:
+        """A pass was dropped, perhaps in its middle (``break``, ``islice``)."""
+        self._leave(token, dropped=True)
 
     # Optimizers
 
@@ -138,6 +125,13 @@ class PhaseTracker:
             phase.pending += 1
         else:
             self._first_or_odd_step(key)
+
+    def step_elsewhere(self) -> bool:
+        """Another thread steps optimizers; return whether that belongs to the training here."""
+        phase = self._live_training()
+        if phase is not None:
+            phase.pending += 1
+        return phase is not None
 
     # Modes
 
@@ -157,7 +151,7 @@ class PhaseTracker:
             self._unwatch()
         self._settle()
 
-    def forward(self, key: int, *, optimizers: bool = True) -> None:
+    def forward(self, key: int) -> None:
         """The watched module is called: whatever was done with its last result is done.
 
         Before the first step a single call tells nothing: it may be a frozen part of the training.
@@ -168,7 +162,7 @@ class PhaseTracker:
         watched.calls += 1
         if watched.phase is not None and watched.phase in self._stack:
             self._batch_ends(watched.phase, BoundaryKind.BATCH)
-        elif self._stepped or not optimizers or watched.calls > 1:
+        elif self._stepped or watched.calls > 1 or not self.surroundings()[1]:
             name = self._sites.validation_name(watched.site)
             watched.phase = self._stack.begin(name, training=False)
             self._settle()
@@ -207,6 +201,7 @@ class PhaseTracker:
             phase = top
         else:
             phase = self.phase_begin(TRAIN)
+            phase.loop = True
         phase.manual, phase.expected = True, expected
         self._settle()
         return phase
@@ -222,6 +217,14 @@ class PhaseTracker:
             self._batch_ends(phase, BoundaryKind.BATCH)
         self._settle()
 
+    def steps_end(self, phase: Phase) -> None:
+        """The user's named loop is over, or was left in the middle of an iteration."""
+        if phase.pending:
+            self.steps_next(phase)
+        phase.manual = False
+        if phase.loop:
+            self.phase_end(phase)
+
     def finish(self) -> None:
         """The run is over: close what is open."""
         self._watched = None
@@ -235,20 +238,52 @@ class PhaseTracker:
 
     # Where a pass belongs
 
+    def _enter(self, run: Pass) -> None:
+        self._entered += 1
+        run.first = self._entered
+        run.grad, optimizers = self.surroundings()
+        run.evaluating = bool(self._evaluated)
+        run.verdict = self._sites.judge(run, optimizers=optimizers, stepped=self._stepped)
+        self._unwatch()
+        if not self._inherit(run):
+            self._place(run)
+        self._settle()
+
+    def _leave(self, token: int, *, dropped: bool) -> None:
+        run = self._passes.get(token)
+        if run is None:
+            return
+        phase = run.phase
+        if run in self._undecided:
+            self._undecided.remove(run)
+            if run.asked > 1:
+                self._sites.learn(run, Verdict.VALIDATION)
+        elif phase is not None and phase.owner is run and phase in self._stack:
+            self._flush(run, phase, dropped=dropped)
+            self._learn_from(run, phase)
+            if not phase.explicit:
+                self._stack.end(phase)
+        del self._passes[token]
+        self._settle()
+
     def _inherit(self, run: Pass) -> bool:
         """End the unfinished pass over the same loader; True if ``run`` takes its phase over.
 
         ``next(iter(loader))`` kept in a variable, to look at a batch, is no phase of its own.
         """
-        for old in [p for p in self._passes.values() if p.loader == run.loader and p.loader]:
+        if not run.loader:
+            return False
+        for old in [p for p in self._passes.values() if p.loader == run.loader and p.first]:
             phase = old.phase
+            if old is run:
+                continue
             unused = phase is not None and phase.owner is old and not phase.steps + phase.pending
             if unused and phase in self._stack and old.verdict is run.verdict and old.asked < 2:
                 assert phase is not None
                 del self._passes[old.token]
                 self._feed(run, phase)
                 return True
-            self.loader_end(old.token, dropped=True)
+            self.loader_dropped(old.token)
         return False
 
     def _place(self, run: Pass) -> None:
@@ -273,7 +308,7 @@ class PhaseTracker:
         name = self._sites.validation_name(run.site)
         top = self._stack.top
         if top is not None and not top.training and not top.explicit:
-            if top.owner is not None and top.owner.asked == 0:
+            if self._is_fed(top) and top.owner is not None and run.born < top.owner.first:
                 run.phase = top  # zip(a, b): the first one leads
                 return
             if top.name == name or len(self._stack) >= DEEPEST:

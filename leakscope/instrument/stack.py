@@ -21,6 +21,7 @@ class Phase:
         "batch",
         "expected",
         "explicit",
+        "loop",
         "manual",
         "micro",
         "name",
@@ -42,6 +43,8 @@ class Phase:
         """The pass whose batches count; the phase ends with it unless it is explicit."""
         self.manual = False
         """Whether the user says where steps end."""
+        self.loop = False
+        """Whether it was opened for a named loop of steps and ends with it."""
         self.batch = 0
         self.steps = 0
         self.micro = 0

@@ -1,0 +1,30 @@
+"""Methods of torch's classes, wrapped for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Method = Callable[..., Any]
+
+
+class PatchedMethod:
+    """A method of a class that is replaced until :meth:`remove`."""
+
+    def __init__(self, owner: type, name: str, wrap: Callable[[Method], Method]) -> None:
+        self._owner = owner
+        self._name = name
+        self._original = owner.__dict__[name]
+        self._ours = wrap(self._original)
+        setattr(owner, name, self._ours)
+
+    def remove(self) -> None:
+        """Put the original back, unless somebody has wrapped ours since: ours only passes on."""
+        if self._owner.__dict__.get(self._name) is self._ours:
+            setattr(self._owner, self._name, self._original)
+
+
+def without_our_frame(error: BaseException) -> None:
+    """Take the frame of the wrapper, the outermost one, off a traceback before it goes on."""
+    if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+        error.__traceback__ = error.__traceback__.tb_next

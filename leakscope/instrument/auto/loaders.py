@@ -1,0 +1,115 @@
+"""Passes over a ``DataLoader``: its iterator made, a batch asked for, exhausted, dropped."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
+from leakscope.instrument.gate import Gate
+from leakscope.instrument.phases import PhaseTracker
+from leakscope.instrument.sites import Numbers, call_site
+
+
+class LoaderHooks:
+    """Wraps the two methods through which every loader is iterated, in the main process."""
+
+    module = "torch.utils.data.dataloader"
+
+    def __init__(self, tracker: PhaseTracker, gate: Gate, *, begun: Callable[[], None]) -> None:
+        self._tracker = tracker
+        self._gate = gate
+        self._begun = begun
+        self._loaders = Numbers()
+        self._iterators = Numbers(self._dropped)
+        self._patches: list[PatchedMethod] = []
+
+    def install(self, module: ModuleType) -> None:
+        """Wrap the methods."""
+        self._patches = [
+            PatchedMethod(module.DataLoader, "__iter__", self._wrap_iter),
+            PatchedMethod(module._BaseDataLoaderIter, "__next__", self._wrap_next),
+        ]
+
+    def uninstall(self) -> None:
+        """Put the methods back."""
+        for patch in self._patches:
+            patch.remove()
+        self._patches.clear()
+        self._iterators.clear()
+        self._loaders.clear()
+
+    def _wrap_iter(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        gate, begin = self._gate, self._begin
+
+        @functools.wraps(original)
+        def __iter__(loader: Any) -> Any:  # noqa: N807
+            try:
+                iterator = original(loader)
+            except BaseException as error:
+                without_our_frame(error)
+                raise
+            gate.hear(begin, loader, iterator)
+            return iterator
+
+        return __iter__
+
+    def _wrap_next(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        gate, asked, ended = self._gate, self._asked, self._ended
+
+        @functools.wraps(original)
+        def __next__(iterator: Any) -> Any:  # noqa: N807
+            gate.hear(asked, iterator)
+            try:
+                return original(iterator)
+            except StopIteration:
+                gate.hear(ended, iterator)
+                raise
+            except BaseException as error:
+                without_our_frame(error)
+                raise
+
+        return __next__
+
+    def _begin(self, loader: Any, iterator: Any) -> None:
+        self._tracker.loader_begin(
+            self._iterators.of(iterator),
+            site=call_site(),
+            loader=self._loaders.of(loader),
+            expected=batches_of(loader),
+        )
+        self._begun()
+
+    def _asked(self, iterator: Any) -> None:
+        token = self._iterators.find(iterator)
+        if token is not None:
+            self._tracker.loader_next(token)
+
+    def _ended(self, iterator: Any) -> None:
+        token = self._iterators.find(iterator)
+        if token is not None:
+            self._tracker.loader_end(token)
+
+    def _dropped(self, token: int) -> None:
+        self._gate.hear_late(self._tracker.loader_dropped, token)
+
+
+def batches_of(loader: Any) -> int | None:
+    """Return how many batches a loader has, if asking for it runs nothing but torch's samplers.
+
+    A sampler of the user's may shuffle when it is asked; an iterable dataset would warn later.
+    """
+    try:
+        sampler = loader.batch_sampler or loader.sampler
+        parts = (sampler, getattr(sampler, "sampler", sampler))
+        if loader._dataset_kind != 0 or not all(_is_torch(part) for part in parts):
+            return None
+        return len(sampler)
+    except Exception:
+        return None
+
+
+def _is_torch(thing: object) -> bool:
+    return type(thing).__module__.startswith("torch.")

@@ -1,0 +1,62 @@
+"""Optimizer steps, from torch's own hook for every optimizer."""
+
+from __future__ import annotations
+
+import sys
+from threading import get_ident
+from types import ModuleType
+from typing import Any
+
+from leakscope.instrument.gate import Gate
+from leakscope.instrument.phases import PhaseTracker
+
+
+class OptimizerHooks:
+    """Tells of every step of every ``torch.optim.Optimizer``."""
+
+    module = "torch.optim.optimizer"
+
+    def __init__(self, tracker: PhaseTracker, gate: Gate) -> None:
+        self._tracker = tracker
+        self._gate = gate
+        self._handle: Any = None
+        self._leads = False
+
+    def install(self, module: ModuleType) -> None:
+        """Register the hook."""
+        gate, hear, stepped = self._gate, self._gate.hear, self._tracker.optimizer_step
+
+        def after_step(optimizer: object, args: object, kwargs: object) -> None:
+            if get_ident() == gate.thread:
+                self._leads = True
+                hear(stepped, id(optimizer))
+            else:
+                self._from_another_thread(id(optimizer))
+
+        self._handle = module.register_optimizer_step_post_hook(after_step)
+
+    def _from_another_thread(self, key: int) -> None:
+        """Steps may be made by the threads of a backward pass, or all training by one thread."""
+        gate = self._gate
+        if not gate.is_open or (gate.thread and self._tracker.step_elsewhere()):
+            return
+        if not self._leads:
+            gate.take_over()
+            gate.hear(self._tracker.optimizer_step, key)
+
+    def uninstall(self) -> None:
+        """Remove the hook."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.remove()
+
+    def any_made(self) -> bool:
+        """Return whether the program has made an optimizer: torch marks its class then."""
+        module = sys.modules.get(self.module)
+        waiting = [] if module is None else [module.Optimizer]
+        while waiting:
+            kind = waiting.pop()
+            if getattr(kind.__dict__.get("step"), "hooked", False):
+                return True
+            waiting += type.__subclasses__(kind)
+        return False

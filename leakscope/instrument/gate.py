@@ -1,0 +1,110 @@
+"""The one way into a session: an event at a time, of the training thread, faults contained."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any
+
+from leakscope.instrument.costs import Costs
+from leakscope.instrument.guard import Guard
+
+PART = "boundaries"
+LATE_KEPT = 64
+SAMPLE_EVERY = 256
+
+
+class Gate:
+    """Lets events in or turns them away; never waits.
+
+    An event that comes while another is heard (a census may make the collector run a callback), or
+    from another thread, is turned away and counted. The first thread that is heard is the training
+    thread, unless another one takes over.
+    """
+
+    def __init__(self, guard: Guard, costs: Costs) -> None:
+        self.is_open = False
+        self.turned_away = 0
+        self.thread = 0
+        self._guard = guard
+        self._costs = costs
+        self._busy = False
+        self._heard = 0
+        self._late: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque(maxlen=LATE_KEPT)
+
+    def open(self) -> None:
+        """Begin to hear."""
+        self.is_open = True
+
+    def shut(self) -> None:
+        """Hear nothing any more, in this process or this child of it."""
+        self.is_open = False
+        self._late.clear()
+
+    def hear(self, event: Callable[..., Any], *args: Any) -> Any:
+        """Pass an event on and return what it returns; None if it is turned away or fails."""
+        if self._busy or not self.is_open or get_ident() != self.thread:
+            if self._busy or not self.is_open or self.thread:
+                self.turned_away += self.is_open
+                return None
+            self.thread = get_ident()
+        self._busy = True
+        self._heard += 1
+        try:
+            if not self._heard % SAMPLE_EVERY:
+                return self._timed(event, args)
+            return event(*args)
+        except Exception as error:
+            self._fault(error)
+        finally:
+            self._busy = False
+            if self._late:
+                self._catch_up()
+
+    def is_training_thread(self) -> bool:
+        """Return whether an event of the calling thread would be heard."""
+        return self.is_open and not self._busy and self.thread in (0, get_ident())
+
+    def take_over(self) -> None:
+        """Hear the calling thread from now on."""
+        if not self._busy:
+            self.thread = get_ident()
+
+    def hear_late(self, event: Callable[..., Any], *args: Any) -> None:
+        """Pass on an event that must not be lost: after the present one if need be."""
+        if self._busy and get_ident() == self.thread:
+            self._late.append((event, args))
+        else:
+            self.hear(event, *args)
+
+    def muted(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Return what ``function`` returns, hearing no event meanwhile."""
+        if self._busy or not self.is_open or get_ident() != self.thread:
+            return function(*args)
+        self._busy = True
+        try:
+            return function(*args)
+        finally:
+            self._busy = False
+
+    def _timed(self, event: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Charge the time that the other events took, judging by this one."""
+        spent = self._costs.total
+        began = time.perf_counter()
+        try:
+            return event(*args)
+        finally:
+            own = time.perf_counter() - began - (self._costs.total - spent)
+            self._costs.spend("boundary", max(0.0, own) * SAMPLE_EVERY)
+
+    def _catch_up(self) -> None:
+        for _ in range(len(self._late)):
+            event, args = self._late.popleft()
+            self.hear(event, *args)
+
+    def _fault(self, error: Exception) -> None:
+        self._guard.fault(PART, error)
+        if not self._guard.allows(PART):
+            self.shut()

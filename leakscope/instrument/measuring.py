@@ -1,0 +1,286 @@
+"""What happens at a boundary that is worth it: gauges, a census, and all of it recorded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from leakscope.instrument.costs import Costs, Due
+from leakscope.instrument.guard import Guard
+from leakscope.instrument.sources import Sources
+from leakscope.instrument.windows import AllocationWindows
+from leakscope.model import gauge
+from leakscope.model.boundary import Boundary, BoundaryKind
+from leakscope.model.census import Census, CensusScope
+from leakscope.model.record import (
+    BoundaryRecord,
+    CensusRecord,
+    DeviceSnapshotRecord,
+    ErrorRecord,
+    NoteRecord,
+    OverheadRecord,
+    Record,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SLOW_SHARE = 0.05
+"""Part of the budget for each source of gauges that is slow to read."""
+BYTES_PER_OBJECT = 250
+FIRST_CENSUS_BYTES = 48 << 20
+SPARE_MEMORY = 3
+"""No census unless this many times what it needs is available."""
+OVERHEAD_EVERY_SECONDS = 2.0
+
+
+class Taker(Protocol):
+    """What :class:`leakscope.heap.CensusTaker` offers."""
+
+    def take(self, scope: CensusScope) -> Census:
+        """Return the heap's rows at this moment."""
+
+    def source_files(self) -> set[str]:
+        """Return the user's files seen as owners."""
+
+    @property
+    def own_bytes(self) -> int:
+        """What the taker itself keeps."""
+
+
+class Reader(Protocol):
+    """What :class:`leakscope.probes.Probe` offers."""
+
+    @property
+    def slow(self) -> bool:
+        """Whether it is read only now and then."""
+
+    def read(self) -> dict[str, int]:
+        """Return gauges."""
+
+
+class Writer(Protocol):
+    """What :class:`leakscope.recording.RecordingWriter` offers."""
+
+    bytes_written: int
+    failed: str | None
+
+    def write(self, record: Record, *, sync: bool = False) -> bool:
+        """Append a record; return whether it was written."""
+
+    def close(self) -> None:
+        """Write no more."""
+
+
+class Measuring:
+    """Measures at boundaries, and keeps account of what that costs."""
+
+    def __init__(
+        self,
+        *,
+        writer: Writer,
+        taker: Taker,
+        probes: Iterable[Reader],
+        devices: Callable[[], Iterable[DeviceSnapshotRecord]],
+        windows: AllocationWindows,
+        costs: Costs,
+        guard: Guard,
+        budget: float,
+    ) -> None:
+        readers = list(probes)
+        self.windows = windows
+        self._fast = [probe for probe in readers if not probe.slow]
+        self._slow = [_SlowReader(probe) for probe in readers if probe.slow]
+        self._writer = writer
+        self._taker = taker
+        self._devices = devices
+        self._costs = costs
+        self._guard = guard
+        self._budget = budget
+        self._sources = Sources()
+        self._objects: dict[CensusScope, int] = {}
+        self._available: int | None = None
+        self._next_overhead = 0.0
+        self._censuses = 0
+        self._recorded = 0
+        self._own_peak = 0
+        self._poor = False
+
+    def at(self, boundary: Boundary, due: Due) -> Due:
+        """Measure at a boundary; return what was done in the end."""
+        closing = self.windows.closes_at(boundary)
+        if closing:
+            due = max(due, Due.FOCUSED)
+        gauges = self._read_gauges(boundary, due)
+        census = self._take_census(boundary, due, gauges) if due >= Due.FOCUSED else None
+        with self._charged("recording"):
+            self._recorded += 1
+            self._writer.write(
+                BoundaryRecord(boundary=boundary, gauges=gauges),
+                sync=boundary.kind is BoundaryKind.RUN_END,
+            )
+        self._guard.call("tracemalloc", None, self._trace, boundary, census, gauges, closing)
+        if census is not None:
+            self._keep_sources()
+            self._keep_account(boundary)
+        return Due.RECORD if census is None else due
+
+    def note(self, slug: str, message: str, boundary: int) -> None:
+        """Write something that the report should mention."""
+        self._writer.write(NoteRecord(slug=slug, message=message, boundary=boundary))
+
+    def fault(self, where: str, message: str, boundary: int, *, disabled: bool) -> None:
+        """Write down a fault of our own."""
+        self._writer.write(
+            ErrorRecord(where=where, message=message, boundary=boundary, disabled=disabled)
+        )
+
+    def finish(self, boundary: Boundary) -> None:
+        """Write what is only known at the end."""
+        with self._charged("tracemalloc"):
+            whole = self._guard.call("tracemalloc", None, self.windows.end, boundary)
+        if whole is not None:
+            self._writer.write(whole)
+        self._next_overhead = 0.0
+        self._keep_account(boundary)
+
+    # Gauges
+
+    def _read_gauges(self, boundary: Boundary, due: Due) -> dict[str, int]:
+        """Read every gauge between phases when a census is due, else those whose turn it is."""
+        gauges: dict[str, int] = {}
+        everything = due >= Due.FOCUSED and boundary.kind not in _INSIDE
+        with self._charged("gauges"):
+            for probe in self._fast:
+                gauges.update(probe.read())
+            for reader in self._slow:
+                if everything or boundary.time_s >= reader.not_before:
+                    gauges.update(reader.read(boundary.time_s, self._budget * SLOW_SHARE))
+        self._available = _available(gauges, self._available)
+        return gauges
+
+    # Census
+
+    def _has_room(self, boundary: Boundary, scope: CensusScope) -> bool:
+        objects = self._objects.get(scope)
+        needed = FIRST_CENSUS_BYTES if objects is None else objects * BYTES_PER_OBJECT
+        available = self._available
+        if available is None or available >= SPARE_MEMORY * needed:
+            return True
+        if not self._poor:
+            self._poor = True
+            self.note(
+                "census-skipped-memory",
+                f"Only {available >> 20} MiB of memory were left: censuses were left out there.",
+                boundary.index,
+            )
+        return False
+
+    def _take_census(self, boundary: Boundary, due: Due, gauges: dict[str, int]) -> Census | None:
+        scope = _SCOPES[due]
+        if not self._has_room(boundary, scope):
+            return None
+        with self._charged("census"):
+            census = self._guard.call("census", None, self._taker.take, scope)
+        if census is None:
+            return None
+        self._censuses += 1
+        self._objects[scope] = census.objects
+        own = gauges[gauge.OWN] = self._own_bytes()
+        self._own_peak = max(self._own_peak, own)
+        with self._charged("recording"):
+            self._writer.write(CensusRecord(boundary=boundary.index, census=census))
+        if due is Due.FULL:
+            self._guard.call("devices", None, self._snapshot_devices, boundary.index)
+        return census
+
+    def _snapshot_devices(self, index: int) -> None:
+        with self._charged("gauges"):
+            for record in self._devices():
+                self._writer.write(msgspec.structs.replace(record, boundary=index))
+
+    def _keep_sources(self) -> None:
+        with self._charged("recording"):
+            for record in self._sources.new(self._guard.call("sources", set(), self._files)):
+                self._writer.write(record)
+
+    def _files(self) -> set[str]:
+        return self._taker.source_files()
+
+    # Allocations
+
+    def _trace(
+        self, boundary: Boundary, census: Census | None, gauges: dict[str, int], closing: bool
+    ) -> None:
+        if closing:
+            with self._charged("tracemalloc"):
+                record, slowdown = self.windows.close(boundary)
+            self._costs.spend("tracemalloc", slowdown)
+            self._writer.write(record)
+        elif census is not None and not self.windows.is_open:
+            self.windows.learn(boundary, census, gauges.get(gauge.RSS, 0))
+        self.windows.open_here(boundary)
+
+    # Our own account
+
+    def _own_bytes(self) -> int:
+        taker = self._guard.call("census", 0, lambda: self._taker.own_bytes)
+        return taker + self.windows.growth.own_bytes + _FIXED_BYTES
+
+    def _keep_account(self, boundary: Boundary) -> None:
+        if boundary.time_s < self._next_overhead:
+            return
+        # Each record replaces the one before, so a few per octave of the run are enough.
+        self._next_overhead = boundary.time_s + max(OVERHEAD_EVERY_SECONDS, boundary.time_s / 50)
+        self._writer.write(
+            OverheadRecord(
+                boundary=boundary.index,
+                seconds=dict(self._costs.seconds),
+                censuses=self._censuses,
+                boundaries=boundary.index + 1,
+                recorded_boundaries=self._recorded,
+                own_bytes=self._own_bytes(),
+                own_peak_bytes=self._own_peak,
+            )
+        )
+
+    @contextmanager
+    def _charged(self, activity: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._costs.spend(activity, time.perf_counter() - began)
+
+
+_SCOPES = {Due.FOCUSED: CensusScope.FOCUSED, Due.FULL: CensusScope.FULL}
+_INSIDE = (BoundaryKind.STEP, BoundaryKind.BATCH)
+_FIXED_BYTES = 200_000
+"""Schedule, phases, probes and writer: bounded tables of some hundred entries."""
+
+
+def _available(gauges: dict[str, int], before: int | None) -> int | None:
+    found = []
+    if gauge.SYSTEM_AVAILABLE in gauges:
+        found.append(gauges[gauge.SYSTEM_AVAILABLE])
+    if gauge.CGROUP_LIMIT in gauges and gauge.CGROUP_USED in gauges:
+        found.append(gauges[gauge.CGROUP_LIMIT] - gauges[gauge.CGROUP_USED])
+    return min(found, default=before)
+
+
+class _SlowReader:
+    """A source that is read again only when its last reading has been paid for."""
+
+    def __init__(self, probe: Reader) -> None:
+        self.not_before = 0.0
+        self._probe = probe
+
+    def read(self, now: float, share: float) -> dict[str, int]:
+        began = time.perf_counter()
+        gauges = self._probe.read()
+        self.not_before = now + (time.perf_counter() - began) / share
+        return gauges

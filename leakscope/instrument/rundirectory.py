@@ -1,0 +1,82 @@
+"""Where ``leakscope.profile()`` records: a folder named after the time and the script."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import leakscope
+from leakscope.instrument.options import SessionOptions
+from leakscope.instrument.program import Program
+from leakscope.model.errors import LeakscopeError, RunExistsError
+from leakscope.model.record import RunManifest
+
+RUNS = Path("leakscope-runs")
+MOST_OF_A_SECOND = 1000
+
+
+def make_run_directory(options: SessionOptions) -> Path:
+    """Make the run directory that the options ask for and return its absolute path.
+
+    Raises:
+        RunExistsError: ``out`` holds a run already and ``force`` is not set.
+        UnwritableError: it can't be made.
+
+    """
+    from leakscope.recording import RunDirectory
+
+    manifest = _manifest(options)
+    if options.out is not None:
+        return RunDirectory.create(options.out.absolute(), manifest, force=options.force).path
+    stem = time.strftime("%Y%m%d-%H%M%S-") + _stem(options)
+    for number in range(1, MOST_OF_A_SECOND):
+        name = stem if number == 1 else f"{stem}-{number}"
+        try:
+            return RunDirectory.create(RUNS.absolute() / name, manifest).path
+        except RunExistsError:
+            continue
+    raise LeakscopeError(f"{RUNS} holds too many runs of this second.", slug="run-exists")
+
+
+def project_root_of(options: SessionOptions) -> str:
+    """Return the folder whose files are the user's own code."""
+    if options.project_root is not None:
+        return str(options.project_root.absolute())
+    script = options.script or _main_file()
+    if script is None or not Path(script).exists():
+        return str(Path.cwd())
+    return Program("script", script).project_root()
+
+
+def _manifest(options: SessionOptions) -> RunManifest:
+    import json
+
+    from leakscope.probes import environment, memory_limit
+
+    total, limit = memory_limit()
+    return RunManifest(
+        leakscope_version=leakscope.__version__,
+        run_id=uuid.uuid4().hex,
+        created=time.time(),
+        command=list(options.command or (sys.orig_argv or sys.argv)),
+        script=options.script or _main_file() or "",
+        project_root=project_root_of(options),
+        options=json.loads(options.to_json()),
+        environment=environment(),
+        memory_total=total,
+        memory_limit=limit,
+    )
+
+
+def _main_file() -> str | None:
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    return file if isinstance(file, str) else None
+
+
+def _stem(options: SessionOptions) -> str:
+    script = options.script or _main_file()
+    name = "python" if script is None else Path(script).stem
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:60] or "run"

@@ -1,0 +1,269 @@
+"""What may be measured at a boundary: a floor that even a short run gets, then a budget.
+
+The floor gives each kind of boundary its first censuses at once, so that a run of a few epochs of
+a few seconds still allows a verdict. After it, measuring costs at most the budgeted share of the
+wall time, the time spent on the floor included, spread over the run and over the kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import ceil, inf
+
+from leakscope.instrument.costs import Costs, Due
+from leakscope.instrument.stack import Phase
+from leakscope.model.boundary import BoundaryKind
+
+FLOOR_AT_KEY = 6
+"""Censuses that each kind of boundary between phases gets at once."""
+FULL_AT_KEY = 5
+FLOOR_OCCURRENCES = 4
+"""Occurrences of a phase that get censuses inside at once."""
+FLOOR_SHARE = 0.08
+FLOOR_SECONDS = 1.5
+EXEMPT_CENSUSES = 24
+"""First and second censuses of a kind that are taken even where the floor has cost too much."""
+FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Where in a phase of known length censuses lie: the same places each time."""
+EARLY_RECORDS = 200
+RECORD_SHARE = 0.25
+INSIDE_SHARE = 0.5
+"""Parts of the budget for recording batches and for censuses between them."""
+RECORDS_PER_OCTAVE = 2000
+CENSUSES_PER_OCTAVE = 64
+"""After so many, the spacing doubles: recordings of long runs grow with the logarithm of time."""
+KEYS_KEPT = 256
+PATIENCE = 3
+"""How often a kind gives way to those that were refused before it."""
+SPARSE_SECONDS = 60.0
+
+Note = Callable[[str, str], None]
+_Name = tuple[BoundaryKind, str, str]
+
+
+class _Key:
+    """What one kind of comparable boundary has had."""
+
+    __slots__ = ("censuses", "fulls", "gave_way", "seen")
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.censuses = 0
+        self.fulls = 0
+        self.gave_way = 0
+
+
+class _Plan:
+    """Where censuses lie inside one occurrence of a phase."""
+
+    __slots__ = ("_full_next", "_marks", "first", "floor", "mark")
+
+    def __init__(self, phase: Phase) -> None:
+        self.first = phase.occurrence == 0
+        self.floor = phase.occurrence < FLOOR_OCCURRENCES
+        self._marks = _marks(phase.expected, dense=self.first)
+        endless = phase.training and phase.expected is None and phase.owner is None
+        self._full_next = (0, 2) if endless else (4, 3)
+        self.mark = next(self._marks, inf)
+
+    def advance(self, batch: int) -> bool:
+        """Pass the marks up to ``batch``; return whether a full census is wanted here."""
+        while self.mark <= batch:
+            self.mark = next(self._marks, inf)
+        waits, every = self._full_next
+        self._full_next = (waits - 1 if waits else every - 1, every)
+        return self.first and waits == 0
+
+
+class Schedule:
+    """Decides boundary by boundary; told afterwards what its decision has cost."""
+
+    def __init__(self, budget: float, costs: Costs, note: Note) -> None:
+        self._budget = budget
+        self._costs = costs
+        self._note = note
+        self._keys: dict[_Name, _Key] = {}
+        self._waiting: dict[_Name, None] = {}
+        self._granted: tuple[_Key, bool, bool] | None = None
+        self._floor_spent = 0.0
+        self._inside_spent = 0.0
+        self._exempt = 0
+        self._inside_censuses = 0
+        self._records = 0
+        self._next_record = 0.0
+        self._next_inside = SPARSE_SECONDS / 30
+        self._last_paid = 0.0
+        self._trained = False
+        self._told = False
+
+    def due(self, kind: BoundaryKind, phase: Phase | None, label: str, now: float) -> Due:
+        """Return what a boundary is worth ``now``, in seconds since the recording began."""
+        if phase is not None and (kind is BoundaryKind.STEP or kind is BoundaryKind.BATCH):
+            plan = phase.plan
+            if phase.batch < plan.mark and now < self._next_record and now < self._next_inside:
+                return Due.NOTHING
+            return self._inside(kind, phase, plan, now)
+        return self._between(kind, phase, label, now)
+
+    def recorded(self, due: Due, seconds: float, now: float) -> None:
+        """Learn what the boundary that was just measured has cost."""
+        self._costs.sample(due, seconds)
+        self._records += 1
+        if self._records >= EARLY_RECORDS:
+            octave = 2.0 ** (self._records // RECORDS_PER_OCTAVE)
+            cost = self._costs.expect(Due.RECORD)
+            self._next_record = now + octave * cost / (self._budget * RECORD_SHARE)
+        if due < Due.FOCUSED or self._granted is None:
+            return
+        key, floor, inside = self._granted
+        key.censuses += 1
+        key.fulls += due is Due.FULL
+        if floor:
+            self._floor_spent += seconds
+        else:
+            self._last_paid = now
+        if inside:
+            self._inside_spent += seconds
+            self._inside_censuses += 1
+            self._next_inside = now + self._spacing(Due.FOCUSED, now)
+
+    # Boundaries between phases
+
+    def _between(self, kind: BoundaryKind, phase: Phase | None, label: str, now: float) -> Due:
+        name = (kind, "" if phase is None else phase.name, label)
+        key = self._key(name)
+        key.seen += 1
+        if kind is BoundaryKind.PHASE_BEGIN and phase is not None:
+            phase.plan = _Plan(phase)
+            self._trained = self._trained or phase.training
+        if kind is BoundaryKind.RUN_BEGIN:
+            return Due.RECORD
+        tier = self._tier(kind, phase, key)
+        if kind is BoundaryKind.RUN_END or key.censuses < FLOOR_AT_KEY:
+            granted = self._grant_floor(key, tier, now, inside=False)
+        elif key.seen % _stride(key.censuses, CENSUSES_PER_OCTAVE) == 0:
+            granted = self._grant_paid(name, key, tier, now)
+        else:
+            granted = Due.NOTHING
+        if granted:
+            return granted
+        return Due.RECORD if key.seen % _stride(key.seen, RECORDS_PER_OCTAVE) == 0 else Due.NOTHING
+
+    def _tier(self, kind: BoundaryKind, phase: Phase | None, key: _Key) -> Due:
+        if kind is BoundaryKind.RUN_END:
+            return Due.FULL
+        if self._trained:
+            place = kind is BoundaryKind.PHASE_BEGIN and phase is not None and phase.training
+        else:
+            place = kind is not BoundaryKind.PHASE_BEGIN
+        enough = key.fulls >= FULL_AT_KEY and key.censuses % 4 != 0
+        return Due.FULL if place and not enough else Due.FOCUSED
+
+    # Boundaries inside phases
+
+    def _inside(self, kind: BoundaryKind, phase: Phase, plan: _Plan, now: float) -> Due:
+        name = (kind, phase.name, "")
+        granted = Due.NOTHING
+        if phase.batch >= plan.mark:
+            tier = Due.FULL if plan.advance(phase.batch) else Due.FOCUSED
+            if plan.floor:
+                granted = self._grant_floor(self._key(name), tier, now, inside=True)
+            else:
+                granted = self._grant_inside(name, now)
+        elif now >= self._next_inside:
+            granted = self._grant_inside(name, now)
+        if granted:
+            return granted
+        return Due.RECORD if now >= self._next_record else Due.NOTHING
+
+    def _grant_inside(self, name: _Name, now: float) -> Due:
+        expected = self._costs.expect(Due.FOCUSED)
+        if self._inside_spent + expected > INSIDE_SHARE * self._budget * now:
+            self._next_inside = now + self._spacing(Due.FOCUSED, now)
+            return Due.NOTHING
+        if not self._affords(Due.FOCUSED, now):
+            self._next_inside = now + self._spacing(Due.FOCUSED, now)
+            return Due.NOTHING
+        self._granted = (self._key(name), False, True)
+        return Due.FOCUSED
+
+    def _spacing(self, tier: Due, now: float) -> float:
+        octave = 2.0 ** (self._inside_censuses // CENSUSES_PER_OCTAVE)
+        evenly = self._costs.expect(tier) / (self._budget * INSIDE_SHARE)
+        return max(octave * evenly, now / 200)
+
+    # Grants
+
+    def _grant_floor(self, key: _Key, tier: Due, now: float, *, inside: bool) -> Due:
+        allowed = FLOOR_SHARE * now + FLOOR_SECONDS
+        for cheaper in (tier, Due.FOCUSED):
+            if self._floor_spent + self._costs.expect(cheaper) <= allowed:
+                self._granted = (key, True, inside)
+                return cheaper
+        if key.censuses < 2 and self._exempt < EXEMPT_CENSUSES:
+            self._exempt += 1
+            self._granted = (key, True, inside)
+            return Due.FOCUSED
+        return Due.NOTHING
+
+    def _grant_paid(self, name: _Name, key: _Key, tier: Due, now: float) -> Due:
+        for cheaper in (tier, Due.FOCUSED):
+            if self._affords(cheaper, now):
+                if not self._has_turn(name, key):
+                    return Due.NOTHING
+                self._granted = (key, False, False)
+                return cheaper
+        self._waiting[name] = None
+        return Due.NOTHING
+
+    def _affords(self, tier: Due, now: float) -> bool:
+        expected = self._costs.expect(tier)
+        if now - self._last_paid < expected / self._budget / 2:
+            return False
+        affords = self._costs.total + expected <= self._budget * now
+        if not affords and expected > self._budget * SPARSE_SECONDS and not self._told:
+            self._told = True
+            self._note(
+                "census-sparse",
+                f"A census takes {expected:.1f} s in this program; to stay within the budget of "
+                f"{self._budget:.1%} they are at least {expected / self._budget:.0f} s apart.",
+            )
+        return affords
+
+    def _has_turn(self, name: _Name, key: _Key) -> bool:
+        """Whether no kind that was refused earlier comes first."""
+        if name not in self._waiting and self._waiting and key.gave_way < PATIENCE:
+            key.gave_way += 1
+            self._waiting[name] = None
+            return False
+        self._waiting.pop(name, None)
+        key.gave_way = 0
+        return True
+
+    def _key(self, name: _Name) -> _Key:
+        key = self._keys.get(name)
+        if key is None:
+            if len(self._keys) >= KEYS_KEPT:
+                name = (name[0], "", "")
+            key = self._keys.setdefault(name, _Key())
+        return key
+
+
+def _stride(count: int, octave: int) -> int:
+    """Return how many to pass over for one: twice as many after each octave's worth."""
+    return 1 << min(count // octave, 30)
+
+
+def _marks(expected: int | None, *, dense: bool) -> Iterator[int]:
+    """Yield the batches of a phase after which a census lies, ascending."""
+    evenly = [] if expected is None else [ceil(expected * part) for part in FRACTIONS]
+    if expected is not None and not dense:
+        yield from sorted(set(evenly))
+        return
+    mark = 1
+    factor = 1.5 if dense else 2.0
+    while expected is None or mark <= expected:
+        yield from sorted({at for at in evenly if at <= mark} | {mark})
+        evenly = [at for at in evenly if at > mark]
+        mark = max(mark + 1, int(mark * factor))
+    yield from evenly

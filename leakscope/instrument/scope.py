@@ -1,0 +1,317 @@
+"""``leakscope.profile()``: what a user writes around their own code."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar, cast, overload
+
+from leakscope.instrument.auto.loaders import batches_of
+from leakscope.instrument.options import Boundaries, SessionOptions, Tracemalloc
+from leakscope.instrument.session import Session, current_session
+from leakscope.model.boundary import BoundaryKind
+from leakscope.model.errors import LeakscopeError
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+OFF = ("off", "0", "false", "no")
+REPORT_SECONDS = 120
+
+
+class Scope:
+    """The session around some code, and where its boundaries lie if one wants to say so exactly.
+
+    A context manager and a decorator. Every call does nothing while nothing is recorded.
+    """
+
+    def __init__(self, options: SessionOptions | None) -> None:
+        self._options = options
+        self._session: Session | None = None
+        self._owns = False
+        self._uses = 0
+
+    @property
+    def run_path(self) -> Path | None:
+        """The run directory; None while nothing is recorded."""
+        return None if self._session is None else self._session.run_path
+
+    @property
+    def enabled(self) -> bool:
+        """Whether anything is being recorded."""
+        return self._session is not None and self._session.is_live
+
+    # Boundaries that the user names
+
+    def epochs(self, iterable: Iterable[T]) -> Iterator[T]:
+        """Iterate over ``iterable``; after each item an epoch has ended."""
+        session = self._session
+        return iter(iterable) if session is None else _epochs(session, iterable)
+
+    def steps(self, iterable: Iterable[T]) -> Iterator[T]:
+        """Iterate over ``iterable``, a loader for instance; after each item a step has ended."""
+        session = self._session
+        return iter(iterable) if session is None else _steps(session, iterable)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Name a phase: ``train``, ``validation``, ``test`` or one's own."""
+        session = self._session
+        phase = None if session is None else session.gate.hear(session.tracker.phase_begin, name)
+        try:
+            yield
+        finally:
+            if session is not None and phase is not None:
+                session.gate.hear(session.tracker.phase_end, phase)
+
+    def step(self) -> None:
+        """Say that a training iteration has ended; from now on nobody else says so."""
+        session = self._session
+        if session is not None:
+            session.gate.hear(session.tracker.step_over)
+
+    def mark(self, name: str) -> None:
+        """Measure here; comparable with the other marks of this name."""
+        session = self._session
+        if session is not None:
+            session.boundary(BoundaryKind.MARK, label=name)
+
+    # Context manager and decorator
+
+    def __enter__(self) -> Scope:
+        options = self._options
+        if options is None:
+            return self
+        running = current_session()
+        if running is not None and running.is_live:
+            self._join(running, options)
+        else:
+            self._session = Session.start(self._fresh(options))
+            self._owns = True
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        session, self._session = self._session, None
+        owns, self._owns = self._owns, False
+        if session is None or not owns or not session.is_live:
+            return
+        status, exit_code, text = _ending(error)
+        session.close(status=status, exit_code=exit_code, exception=text)
+        if session.options.report:
+            report(session.run_path, quiet=session.options.quiet)
+
+    def __call__(self, function: F) -> F:
+        """Record each call of ``function``, each into a run directory of its own."""
+        if self._options is None:
+            return function
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise LeakscopeError(
+                f"profile() can't decorate the generator {function.__qualname__}(): use "
+                "`with leakscope.profile():` around the loop that consumes it.",
+                slug="bad-option",
+            )
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def profiled(*args: Any, **kwargs: Any) -> Any:
+                with self._again():
+                    return await function(*args, **kwargs)
+        else:
+
+            @functools.wraps(function)
+            def profiled(*args: Any, **kwargs: Any) -> Any:
+                with self._again():
+                    return function(*args, **kwargs)
+
+        return cast("F", profiled)
+
+    def _again(self) -> Scope:
+        return Scope(None if self._options is None else self._fresh(self._options))
+
+    def _fresh(self, options: SessionOptions) -> SessionOptions:
+        """A scope that is used again records beside what it recorded before, not over it."""
+        self._uses += 1
+        if options.out is None or self._uses == 1:
+            return options
+        return replace(options, out=options.out.with_name(f"{options.out.name}-{self._uses}"))
+
+    def _join(self, running: Session, options: SessionOptions) -> None:
+        self._session = running
+        if not options.quiet:
+            _say_once(f"already recording into {running.run_path}; this profile() adds to it.")
+
+
+@overload
+def profile(out: F) -> F: ...
+
+
+@overload
+def profile(
+    out: str | os.PathLike[str] | None = None,
+    *,
+    budget: float = 0.02,
+    boundaries: Boundaries = "auto",
+    tracemalloc: Tracemalloc = "window",
+    report: bool = True,
+    force: bool = False,
+    label: str | None = None,
+    enabled: bool | None = None,
+    quiet: bool = False,
+) -> Scope: ...
+
+
+def profile(
+    out: Any = None,
+    *,
+    budget: float = 0.02,
+    boundaries: Boundaries = "auto",
+    tracemalloc: Tracemalloc = "window",
+    report: bool = True,
+    force: bool = False,
+    label: str | None = None,
+    enabled: bool | None = None,
+    quiet: bool = False,
+) -> Any:
+    """Record the memory of the code in a ``with`` block, or of a decorated function.
+
+    Args:
+        out: Run directory; by default ``leakscope-runs/<time>-<script>``.
+        budget: Share of wall time that measuring may cost.
+        boundaries: ``auto`` finds epochs, steps and validation by itself; ``manual`` leaves them
+            to the calls of the scope.
+        tracemalloc: ``window`` traces allocating lines for short stretches once something grows.
+        report: Whether to write the report at the end.
+        force: Replace a run that ``out`` holds already.
+        label: A name for the run, shown in its report.
+        enabled: False does nothing at all; None asks the environment (``LEAKSCOPE=off``).
+        quiet: Print no summary.
+
+    Raises:
+        LeakscopeError: before anything runs, for options that make no sense or a directory that
+            can't be made; never later.
+
+    """
+    if enabled is False or (enabled is None and is_off()):
+        return out if callable(out) else _OFF
+    if callable(out):
+        return Scope(SessionOptions())(out)
+    return Scope(
+        SessionOptions(
+            out=None if out is None else Path(out),
+            budget=budget,
+            boundaries=boundaries,
+            tracemalloc=tracemalloc,
+            report=report,
+            force=force,
+            label=label,
+            quiet=quiet,
+        )
+    )
+
+
+def is_off() -> bool:
+    """Return whether the environment switches leakscope off."""
+    return os.environ.get("LEAKSCOPE", "").lower() in OFF
+
+
+def report(run_path: Path, *, quiet: bool) -> None:
+    """Have another process write the report, and print its summary unless ``quiet``.
+
+    In a process of its own, because charts need room and time that the training's may not have.
+    """
+    command = [sys.executable, "-m", "leakscope", "report", str(run_path)]
+    try:
+        subprocess.run(
+            command if quiet else [*command, "--summary"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            timeout=REPORT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as fault:
+        _say(f"the report could not be written ({type(fault).__name__}); {' '.join(command[2:])}")
+
+
+def _epochs(session: Session, iterable: Iterable[T]) -> Iterator[T]:
+    for item in iterable:
+        yield item
+        session.boundary(BoundaryKind.EPOCH_END)
+
+
+def _steps(session: Session, iterable: Iterable[T]) -> Iterator[T]:
+    gate, tracker = session.gate, session.tracker
+    iterator = gate.muted(iter, iterable)
+    steps = gate.hear(tracker.steps_begin, _length(iterable))
+    try:
+        while True:
+            try:
+                # Not kept in a variable here: the user alone decides how long a batch lives.
+                yield gate.muted(next, iterator)
+            except StopIteration:
+                return
+            if steps is not None:
+                gate.hear(tracker.steps_next, steps)
+    finally:
+        if steps is not None:
+            gate.hear(tracker.steps_end, steps)
+
+
+def _length(iterable: object) -> int | None:
+    kind = type(iterable)
+    if kind in (list, tuple, range, dict):
+        return len(cast("list[object]", iterable))
+    return batches_of(iterable) if kind.__module__.startswith("torch.utils.data") else None
+
+
+def _ending(error: BaseException | None) -> tuple[str, int, str]:
+    if error is None:
+        return ("completed", 0, "")
+    name = type(error).__name__
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        return ("exit", code, "")
+    if isinstance(error, KeyboardInterrupt):
+        return ("interrupted", 130, name)
+    try:
+        return ("exception", 1, f"{name}: {error}")
+    except Exception:
+        return ("exception", 1, name)
+
+
+_said: set[str] = set()
+
+
+def _say_once(sentence: str) -> None:
+    if sentence not in _said:
+        _said.add(sentence)
+        _say(sentence)
+
+
+def _say(sentence: str) -> None:
+    try:
+        sys.stderr.write(f"leakscope: {sentence}\n")
+    except Exception:
+        return
+
+
+class _OffScope(Scope):
+    """Does nothing, and gives a decorated function back as it is."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+
+_OFF = _OffScope()

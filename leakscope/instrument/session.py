@@ -1,0 +1,254 @@
+"""The session: one recording of this process, from its first boundary to its last."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from leakscope.instrument.auto import AutoBoundaries
+from leakscope.instrument.costs import Costs, Due
+from leakscope.instrument.gate import Gate
+from leakscope.instrument.growth import GrowthWatch
+from leakscope.instrument.guard import Guard
+from leakscope.instrument.measuring import Measuring, Reader, Taker, Writer
+from leakscope.instrument.options import SessionOptions
+from leakscope.instrument.phases import PhaseTracker
+from leakscope.instrument.rundirectory import make_run_directory, project_root_of
+from leakscope.instrument.schedule import Schedule
+from leakscope.instrument.stack import Phase
+from leakscope.instrument.windows import AllocationWindows, Window
+from leakscope.model.boundary import Boundary, BoundaryKind
+from leakscope.model.errors import UnwritableError
+from leakscope.model.record import DeviceSnapshotRecord, EndRecord, HeaderRecord
+
+_current: weakref.ref[Session] | None = None
+
+
+def current_session() -> Session | None:
+    """Return the session that measures this process, if there is one."""
+    return None if _current is None else _current()
+
+
+class Session:
+    """Owns what measures: the sources of boundaries, the schedule, probes, census and writer.
+
+    Everything that costs is passed in, so that tests may run a session on a clock and a heap of
+    their own. :meth:`start` makes the real thing.
+    """
+
+    def __init__(
+        self,
+        options: SessionOptions,
+        run_path: Path,
+        *,
+        writer: Writer,
+        taker: Taker,
+        probes: Iterable[Reader],
+        window: Callable[[], Window],
+        devices: Callable[[], Iterable[DeviceSnapshotRecord]] = tuple,
+        clock: Callable[[], float] = time.perf_counter,
+        project_root: str = "",
+    ) -> None:
+        self.options = options
+        self.run_path = run_path
+        self._writer = writer
+        self._clock = clock
+        self._pid = os.getpid()
+        self._index = 0
+        self._begun = clock()
+        self._costs = Costs()
+        self._guard = Guard(self._write_fault)
+        self.gate = Gate(self._guard, self._costs)
+        self.tracker = PhaseTracker(self._reach)
+        self._schedule = Schedule(options.budget, self._costs, self._write_note)
+        self._windows = AllocationWindows(
+            options.tracemalloc,
+            window,
+            budget=options.budget,
+            project_root=project_root,
+            growth=GrowthWatch(),
+        )
+        self._measuring = Measuring(
+            writer=writer,
+            taker=taker,
+            probes=probes,
+            devices=devices,
+            windows=self._windows,
+            costs=self._costs,
+            guard=self._guard,
+            budget=options.budget,
+        )
+        self._auto: AutoBoundaries | None = None
+        self._closed = False
+
+    @classmethod
+    def start(cls, options: SessionOptions, run_path: Path | None = None) -> Session:
+        """Begin to record; ``run_path`` is a run directory that somebody has made already.
+
+        Raises:
+            LeakscopeError: the run directory can't be made, in a sentence.
+
+        """
+        from leakscope.heap import CensusTaker
+        from leakscope.probes import AllocationWindow, default_probes, device_snapshots
+        from leakscope.recording import RecordingWriter
+
+        path = make_run_directory(options) if run_path is None else run_path
+        root = project_root_of(options)
+        writer = RecordingWriter(path, _header())
+        if writer.failed:
+            raise UnwritableError(writer.failed, slug="unwritable")
+        session = cls(
+            options,
+            path,
+            writer=writer,
+            taker=CensusTaker(project_root=root),
+            probes=default_probes(),
+            window=AllocationWindow,
+            devices=device_snapshots,
+            project_root=root,
+        )
+        session.begin()
+        return session
+
+    def begin(self) -> None:
+        """Become this process's session and reach the first boundary."""
+        global _current
+        _current = weakref.ref(self)
+        self._begun = self._clock()
+        self.gate.open()
+        self._guard.call("boundaries", None, self._reach, BoundaryKind.RUN_BEGIN, None, "")
+        first = Boundary(index=0, kind=BoundaryKind.RUN_BEGIN, time_s=0.0)
+        self._guard.call("tracemalloc", None, self._windows.begin, first)
+        if self.options.boundaries == "auto":
+            self._guard.call("boundaries", None, self._listen)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it still records: not closed, and not the copy in a forked child."""
+        return not self._closed and os.getpid() == self._pid
+
+    def boundary(self, kind: BoundaryKind, *, label: str = "") -> None:
+        """Reach a boundary that somebody else has found, in the phase that is open."""
+        self.gate.hear(self._reach_inside, kind, label)
+
+    def close(self, *, status: str, exit_code: int = 0, exception: str = "") -> None:
+        """Reach the last boundary, say how the program ended, and measure no more."""
+        global _current
+        if not self.is_live:
+            return
+        self._closed = True
+        self.gate.shut()
+        if self._auto is not None:
+            self._guard.call("boundaries", None, self._auto.uninstall)
+        self._guard.call("boundaries", None, self.tracker.finish)
+        self._guard.call("boundaries", None, self._reach, BoundaryKind.RUN_END, None, "")
+        self._guard.call("overhead", None, self._measuring.finish, self._last_boundary())
+        self._writer.write(
+            EndRecord(
+                status=status, exit_code=exit_code, exception=exception[:2000], time_s=self._now()
+            ),
+            sync=True,
+        )
+        self._writer.close()
+        if current_session() is self:
+            _current = None
+
+    def forget(self) -> None:
+        """Be dead: this is the copy of a session in a forked child."""
+        self._closed = True
+        self.gate.shut()
+
+    def _listen(self) -> None:
+        self._auto = AutoBoundaries(self.tracker, self.gate)
+        self._auto.install()
+
+    def _reach_inside(self, kind: BoundaryKind, label: str) -> None:
+        self._reach(kind, self.tracker.phase, label)
+
+    def _reach(self, kind: BoundaryKind, phase: Phase | None, label: str) -> None:
+        index = self._index
+        self._index = index + 1
+        now = self._clock() - self._begun
+        due = self._schedule.due(kind, phase, label, now)
+        if due or self._windows.is_open:
+            boundary = self._describe(index, kind, now, phase, label)
+            # Whatever fails in there, the tracker goes on as if it had not.
+            self._guard.call("measuring", None, self._measure, boundary, due)
+
+    def _measure(self, boundary: Boundary, due: Due) -> None:
+        if due is Due.NOTHING and not self._windows.closes_at(boundary):
+            return
+        done = self._measuring.at(boundary, due)
+        now = self._now()
+        self._schedule.recorded(done, now - boundary.time_s, now)
+
+    def _describe(
+        self, index: int, kind: BoundaryKind, now: float, phase: Phase | None, label: str
+    ) -> Boundary:
+        if phase is None:
+            where: dict[str, Any] = {}
+        else:
+            where = {
+                "phase": phase.name,
+                "occurrence": phase.occurrence,
+                "batch": phase.batch,
+                "expected_batches": phase.expected,
+            }
+        return Boundary(
+            index=index,
+            kind=kind,
+            time_s=now,
+            epoch=self.tracker.epoch,
+            step=self.tracker.step,
+            label=label,
+            **where,
+        )
+
+    def _last_boundary(self) -> Boundary:
+        return self._describe(self._index - 1, BoundaryKind.RUN_END, self._now(), None, "")
+
+    def _now(self) -> float:
+        return self._clock() - self._begun
+
+    def _write_fault(self, where: str, message: str, disabled: bool) -> None:
+        self._measuring.fault(where, message, max(0, self._index - 1), disabled=disabled)
+
+    def _write_note(self, slug: str, message: str) -> None:
+        self._measuring.note(slug, message, max(0, self._index - 1))
+
+
+def _header() -> HeaderRecord:
+    world_size = _number("WORLD_SIZE", 1)
+    return HeaderRecord(
+        role="rank" if world_size > 1 else "main",
+        rank=_number("RANK", 0),
+        world_size=world_size,
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        started=time.time(),
+    )
+
+
+def _number(variable: str, otherwise: int) -> int:
+    try:
+        return int(os.environ.get(variable, otherwise))
+    except ValueError:
+        return otherwise
+
+
+def _forget_in_child() -> None:
+    global _current
+    session = current_session()
+    _current = None
+    if session is not None:
+        session.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,0 +1,91 @@
+"""Which line of the user's code is at work, and numbers for objects that nobody keeps alive."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import weakref
+from collections.abc import Callable
+from itertools import count
+from types import FrameType
+from typing import Any
+
+FILES_KEPT = 4096
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # noqa: PTH100, PTH120
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_STANDARD = tuple(
+    os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")
+)
+_is_user: dict[str, bool] = {}
+
+
+def call_site() -> tuple[str, int]:
+    """Return file and line of the innermost frame of the user's; of any but ours without one."""
+    frame: FrameType | None = sys._getframe(1)
+    innermost: FrameType | None = None
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if _belongs_to_user(file):
+            return (file, frame.f_lineno)
+        if innermost is None and not file.startswith(_OURS):
+            innermost = frame
+        frame = frame.f_back
+    return ("", 0) if innermost is None else (innermost.f_code.co_filename, innermost.f_lineno)
+
+
+def _belongs_to_user(file: str) -> bool:
+    known = _is_user.get(file)
+    if known is None:
+        if len(_is_user) >= FILES_KEPT:
+            _is_user.clear()
+        known = _is_user[file] = _looks_like_user(file)
+    return known
+
+
+def _looks_like_user(file: str) -> bool:
+    if file.startswith("<frozen"):
+        return False
+    return not (file.startswith((_OURS, *_STANDARD)) or any(part in file for part in _INSTALLED))
+
+
+class Numbers:
+    """Numbers objects; unlike ``id()`` a number is never given twice. Keeps nothing alive."""
+
+    def __init__(self, gone: Callable[[int], None] | None = None) -> None:
+        self._gone = gone
+        self._next = count(1)
+        self._known: dict[int, tuple[int, weakref.ref[Any]]] = {}
+
+    def of(self, thing: object) -> int:
+        """Return the number of an object, the same each time."""
+        known = self._known.get(id(thing))
+        if known is not None:
+            return known[0]
+        number = next(self._next)
+        address = id(thing)
+        self._known[address] = (number, weakref.ref(thing, self._forgetter(address)))
+        return number
+
+    def known(self) -> list[tuple[int, Any]]:
+        """Return the numbered objects that are still alive."""
+        alive = ((number, reference()) for number, reference in list(self._known.values()))
+        return [(number, thing) for number, thing in alive if thing is not None]
+
+    def find(self, thing: object) -> int | None:
+        """Return the number of an object that has one."""
+        known = self._known.get(id(thing))
+        return None if known is None else known[0]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._gone = None
+        self._known.clear()
+
+    def _forgetter(self, address: int) -> Callable[[object], None]:
+        def forget(_: object) -> None:
+            known = self._known.pop(address, None)
+            if known is not None and self._gone is not None:
+                self._gone(known[0])
+
+        return forget
