@@ -8,13 +8,55 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from leakscope.analysis.remedies import generic
+from leakscope.analysis.remedies import (
+    class_attributes,
+    concatenation,
+    default_argument,
+    dict_caches,
+    figures,
+    function_caches,
+    gathered_rounds,
+    gathered_within,
+    generic,
+    hidden_state,
+    hooks,
+    kept_tensors,
+    log_handlers,
+    metric_state,
+    param_groups,
+    queues,
+    retained_graph,
+    running_total,
+    stored_exceptions,
+    windows,
+)
 from leakscope.analysis.remedies.case import Case
 from leakscope.analysis.source import FeedingLine, SourceIndex
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Remedy
 
-PATTERNS: tuple[Callable[[Case], Remedy | None], ...] = ()
+PATTERNS: tuple[Callable[[Case], Remedy | None], ...] = (
+    function_caches.recognise,
+    hooks.recognise,
+    log_handlers.recognise,
+    param_groups.recognise,
+    figures.recognise,
+    default_argument.recognise,
+    stored_exceptions.recognise,
+    running_total.recognise,
+    concatenation.recognise,
+    hidden_state.recognise,
+    kept_tensors.recognise,
+    retained_graph.recognise,
+    queues.recognise,
+    metric_state.recognise,
+    class_attributes.recognise,
+    dict_caches.recognise,
+    windows.recognise_tail,
+    gathered_rounds.recognise,
+    windows.recognise_unread,
+    gathered_within.recognise,
+)
 
 
 def propose(

@@ -11,9 +11,10 @@ from leakscope.analysis.sizes import human_bytes, human_count
 from leakscope.analysis.source import FeedingLine, SourceIndex
 from leakscope.analysis.source.program import Scope, Statement
 from leakscope.analysis.source.references import References
-from leakscope.analysis.source.types import dotted
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Remedy
+
+_SMALL = frozenset({"float", "int", "bool", "str", "NoneType"})
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,11 @@ class Case:
         details = [content.detail for content in self.row.holds if "ensor" in content.type]
         return bool(details) and all("()" in detail for detail in details)
 
+    def has_payload(self) -> bool:
+        """Whether it holds more than numbers and short texts."""
+        kinds = [content.type.rpartition(".")[2] for content in self.row.holds]
+        return not kinds or any(kind not in _SMALL for kind in kinds)
+
     def measure(self) -> str:
         """Return what is known of its growth: ``20 items per validation, 640 so far, 2.1 MB``."""
         parts = []
@@ -154,8 +160,3 @@ class Case:
     def remedy(self, title: str, *sentences: str, diff: str | None = None) -> Remedy:
         """Return a remedy of these sentences."""
         return Remedy(title=title, text=" ".join(s for s in sentences if s), diff=diff)
-
-
-def target_text(node: ast.expr) -> str:
-    """Return an assignment's target as written, for comparing with what is read."""
-    return dotted(node) or ast.unparse(node)

@@ -1,0 +1,98 @@
+"""A list that is filled in every round and never emptied: predictions of all validations.
+
+Recognises a list, dict or set that outlives the round and is fed in a loop of it. Offers a diff,
+emptying it where the round begins, where everything that reads it stands in the round itself and it
+doesn't leave the function. Silent where the source empties it already.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from leakscope.analysis.remedies.case import Case
+from leakscope.analysis.remedies.usage import Use, reads, releases
+from leakscope.analysis.source.program import LOOPS, Statement
+from leakscope.model.report import Remedy
+
+_KINDS = frozenset({"list", "dict", "set", "deque"})
+
+
+def recognise(case: Case) -> Remedy | None:
+    """Return how to empty the container in each round."""
+    statement = case.statement
+    if case.growth != "across" or case.row.kind not in _KINDS or statement is None:
+        return None
+    per_step = case.unit in {"step", "batch"} and len(statement.loops) < 2
+    if per_step or releases(case.references) or not _outlives(case):
+        return None
+    round_name = case.phase or case.unit or "round"
+    return case.remedy(
+        f"Empty {case.name} in each {case.unit or 'round'}",
+        case.opening(),
+        f"Nothing in the source empties it, so it keeps those of every earlier {round_name}, and "
+        "what is computed from it mixes them. Empty it where the round begins, or keep only the "
+        "figures computed from it.",
+        case.still_reachable(),
+        diff=_diff(case, statement),
+    )
+
+
+def _outlives(case: Case) -> bool:
+    """Whether the container is an attribute, a global, or a local of an outer function or loop."""
+    statement = case.statement
+    assert statement is not None
+    for place, _ in case.references.chain:
+        if place.kind == "attr":
+            return True
+        if place.scope is not None and place.scope is not statement.scope:
+            return True
+    return len(statement.loops) > 1
+
+
+def _diff(case: Case, statement: Statement) -> str | None:
+    receiver = _receiver(case)
+    if receiver is None or not case.has_payload() or _leaves(case):
+        return None
+    own_attribute = receiver.startswith("self.")
+    if own_attribute and len(statement.loops) == 1 and case.unit not in {"step", "batch"}:
+        readers = {use.statement.scope for use in reads(case.references)}
+        if readers - {statement.scope} or statement.scope.name == "__init__":
+            return None
+        return case.edits().insert_before(statement.loops[0], f"{receiver}.clear()").diff()
+    if len(statement.loops) == 2:
+        outer = statement.loops[0]
+        inside = all(_within(use, outer) for use in reads(case.references))
+        if inside and isinstance(outer, LOOPS) and _reads_after(case, statement):
+            return case.edits().insert_before(outer.body[0], f"{receiver}.clear()").diff()
+    return None
+
+
+def _reads_after(case: Case, statement: Statement) -> bool:
+    """Whether the round itself reads the container once it is full."""
+    end = statement.loops[-1].end_lineno or 0
+    return any(use.statement.line > end for use in reads(case.references))
+
+
+def _receiver(case: Case) -> str | None:
+    function = case.fed.func if case.fed else None
+    if not isinstance(function, ast.Attribute) or case.scope is None:
+        return None
+    if () not in case.references.steps_from(function.value, case.scope):
+        return None
+    is_plain = isinstance(function.value, (ast.Name, ast.Attribute))
+    return ast.unparse(function.value) if is_plain else None
+
+
+def _leaves(case: Case) -> bool:
+    """Whether the container itself is handed on, so that emptying it would be seen elsewhere."""
+    return any(_hands_on(use) for use in reads(case.references))
+
+
+def _hands_on(use: Use) -> bool:
+    if isinstance(use.parent, (ast.Return, ast.Yield, ast.Dict, ast.Tuple, ast.List)):
+        return True
+    return isinstance(use.parent, (ast.Assign, ast.AnnAssign)) and use.parent.value is use.node
+
+
+def _within(use: Use, loop: ast.stmt) -> bool:
+    return loop in use.statement.loops
