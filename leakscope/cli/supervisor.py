@@ -28,7 +28,7 @@ HANDED_ON = frozenset(
 """Signals that mean the program when they are sent to us. Those of job control aren't among them:
 the terminal sends them to every process of the group."""
 
-_WITNESS_PATIENCE_S = 0.05
+_WITNESS_PATIENCE_S = 0.1
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,8 @@ sys.exit(5)
 """
 SLEEPING = """
 import os, time
-print(os.getpid(), flush=True)
 try:
+    print(os.getpid(), flush=True)
     time.sleep(30)
 finally:
     time.sleep(0.3)
@@ -88,6 +88,7 @@ def test_interrupt_ends_as_under_python(to_group: bool, tmp_path: Path) -> None:
     results = []
     for words in (["train.py"], wrapped(SLEEPING, tmp_path)):
         with started(words, tmp_path) as (process, _):
+            time.sleep(0.2)
             (os.killpg if to_group else os.kill)(process.pid, signal.SIGINT)
             results.append(ended(process))
     plain, ours = results
