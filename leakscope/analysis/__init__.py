@@ -6,6 +6,6 @@ Works from files alone, on any machine; never imports torch.
 from __future__ import annotations
 
 from leakscope.analysis.analyse import analyse
+from leakscope.analysis.compare import compare
 
-
-__all__ = ["analyse"]
+__all__ = ["analyse", "compare"]

@@ -5,19 +5,28 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from leakscope.analysis.growers import ROW_NOISE_BYTES, Grower
-from leakscope.analysis.series import HOST, INNER, FloatArray, IntArray, RowTable, Track
+from leakscope.analysis.series import (
+    HOST,
+    INNER,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    RowTable,
+    Track,
+)
 from leakscope.analysis.trends import (
     FEWEST_POINTS,
     is_growth,
     judge,
-    late_start,
+    steady_from,
     theil_sen,
-    warm_up,
+    without_jump,
 )
-from leakscope.analysis.units import Places, unit_of_growth
+from leakscope.analysis.units import Places, is_training, unit_of_growth
 from leakscope.model.boundary import comparable_key
 from leakscope.model.trend import Trend, TrendVerdict
 
@@ -34,9 +43,10 @@ class Comparables:
         pooled: dict[str, list[int]] = defaultdict(list)
         for column, position in enumerate(table.at):
             boundary = track.boundaries[position]
-            if boundary.phase:
-                pooled[boundary.phase].append(column)
-            if track.kind[position] not in INNER or track.begun(boundary.phase) <= 1:
+            phase, once = boundary.phase, track.begun(boundary.phase) <= 1
+            if phase and (not once or is_training(phase)):
+                pooled[phase].append(column)
+            if track.kind[position] not in INNER or (once and is_training(phase)):
                 strict[comparable_key(boundary)].append(column)
         self.strict = [np.array(c) for c in sorted(strict.values(), key=len, reverse=True)]
         self.pooled = [np.array(c) for c in sorted(pooled.values(), key=len, reverse=True)]
@@ -44,50 +54,61 @@ class Comparables:
     @property
     def most(self) -> int:
         """The most comparable censuses of one kind."""
-        groups = self.strict + [c for c in self.pooled if len(c) >= 3 * FEWEST_POINTS]
-        return max((len(c) for c in groups), default=0)
+        return max((len(c) for c in self.strict), default=0)
 
-    def series(self, path: int, device: str) -> tuple[IntArray, FloatArray] | None:
-        """Return the censuses to judge a path by and what it retained there.
+    def series(self, path: int, device: str) -> tuple[IntArray, bool]:
+        """Return the censuses to judge a path by, and whether they are alike.
 
-        The boundary with most readings is taken; when none has four, all censuses of a phase are,
-        for a leak carries on from one occurrence to the next.
+        The boundary with most readings is taken; when none has four, all censuses of the phase in
+        which the path moves are, for a leak carries on from one occurrence to the next.
         """
         values = self.table.retained[device][path]
         covered = self.table.covered(path)
-        best = self._longest(self.strict, values, covered)
-        if best is None or len(best) < FEWEST_POINTS:
-            best = self._longest(self.pooled, values, covered) if self.pooled else best
-        if best is None or len(best) < FEWEST_POINTS:
-            return None
-        return best, np.nan_to_num(values[best])
+        alike = self._longest(self.strict, values, covered)
+        if len(alike) >= FEWEST_POINTS or not self.pooled:
+            return alike, True
+        moving = max(self.pooled, key=lambda g: len(np.unique(np.nan_to_num(values[g]))))
+        return self._longest([moving], values, covered), False
 
     @staticmethod
-    def _longest(
-        groups: list[IntArray],
-        values: FloatArray,
-        covered: np.ndarray[tuple[int], np.dtype[np.bool_]],
-    ) -> IntArray | None:
+    def _longest(groups: list[IntArray], values: FloatArray, covered: BoolArray) -> IntArray:
         """Return the group that shows the path most often, from its first appearance on."""
-        best: IntArray | None = None
+        best = np.zeros(0, dtype=np.int64)
         for group in groups:
-            if best is not None and len(group) <= len(best):
+            if len(group) <= len(best):
                 break
             seen = group[covered[group]]
             present = np.flatnonzero(np.isfinite(values[seen]))
-            if len(present) and (best is None or len(seen) - present[0] > len(best)):
+            if len(present) and len(seen) - present[0] > len(best):
                 best = seen[present[0] :]
         return best
 
 
-def judge_across(comparables: Comparables, path: int, device: str) -> tuple[Trend, IntArray] | None:
-    """Return the trend of a path over boundaries and the censuses used; None with too few."""
-    chosen = comparables.series(path, device)
-    if chosen is None:
-        return None
-    columns, y = chosen
-    x = comparables.track.index[comparables.table.at[columns]].astype(np.float64)
-    return judge(x, y, unit="boundary", noise_bytes=ROW_NOISE_BYTES), columns
+def judge_across(comparables: Comparables, path: int, device: str) -> tuple[Trend, IntArray]:
+    """Return the trend of a path over boundaries, and the censuses it was judged by."""
+    columns, alike = comparables.series(path, device)
+    table = comparables.table
+    y = np.nan_to_num(table.retained[device][path, columns])
+    x = comparables.track.index[table.at[columns]].astype(np.float64)
+    trend = judge(x, y, unit="boundary", noise_bytes=ROW_NOISE_BYTES)
+    certain = alike or is_growth(trend.verdict)
+    if certain and not (
+        is_growth(trend.verdict) and falls_later(comparables, path, device, columns)
+    ):
+        return trend, columns
+    return msgspec.structs.replace(trend, verdict=TrendVerdict.INCONCLUSIVE), columns
+
+
+def falls_later(comparables: Comparables, path: int, device: str, columns: IntArray) -> bool:
+    """Return whether what grew inside the only passage through a phase was gone after it."""
+    track, table = comparables.track, comparables.table
+    if track.kind[table.at[columns[-1]]] not in INNER:
+        return False
+    later = np.arange(columns[-1] + 1, len(table.at))
+    later = later[table.covered(path)[later] & (track.phase[table.at[later]] != 0)]
+    values = np.nan_to_num(table.retained[device][path])
+    left, grown = values[later], values[columns[-1]] - values[columns[0]]
+    return bool(len(left) and left.max() < 0.5 * grown)
 
 
 def find_across(comparables: Comparables) -> tuple[dict[tuple[int, str], Grower], dict[int, Trend]]:
@@ -100,10 +121,7 @@ def find_across(comparables: Comparables) -> tuple[dict[tuple[int, str], Grower]
     trends: dict[int, Trend] = {}
     for device in table.retained:
         for path in _varying(table, device):
-            judged = judge_across(comparables, path, device)
-            if judged is None:
-                continue
-            trend, columns = judged
+            trend, columns = judge_across(comparables, path, device)
             if device == HOST or path not in trends:
                 trends[path] = trend
             if is_growth(trend.verdict):
@@ -125,8 +143,7 @@ def _grower(
 ) -> Grower:
     table, track = comparables.table, comparables.track
     y = np.nan_to_num(table.retained[device][path, columns])
-    begin = warm_up(y)
-    begin += late_start(y[begin:])
+    begin = steady_from(y)
     columns, y = columns[begin:], y[begin:]
     x = track.index[table.at[columns]].astype(np.float64)
     units = float(x[-1] - x[0])
@@ -179,7 +196,7 @@ def in_units(comparables: Comparables, places: Places, grower: Grower) -> Grower
     gained = grower.gained
     unit = unit_of_growth(track, places, values, grower.columns, table.at, gained)
     x = unit.done[table.at[grower.columns]]
-    slope = theil_sen(x, grower.y)
+    slope = theil_sen(x, without_jump(grower.y))
     trend = Trend(
         verdict=grower.trend.verdict,
         bytes_per_unit=slope.rate if slope.rate > 0 else gained / max(x[-1] - x[0], 1.0),
@@ -195,7 +212,7 @@ def in_units(comparables: Comparables, places: Places, grower: Grower) -> Grower
         phase=unit.phase,
         trend=trend,
         gained=trend.bytes_per_unit * float(x[-1] - x[0]),
-        units=float(x[-1] - x[0]),
+        units=max(unit.total, float(x[-1] - x[0])),
         x=x,
         items_per_unit=items_per_unit(table, grower.path, grower.columns, x),
     )
@@ -208,13 +225,3 @@ def items_per_unit(table: RowTable, path: int, columns: IntArray, x: FloatArray)
     if known.sum() < 2 or np.ptp(x[known]) == 0:
         return None
     return theil_sen(x[known], length[known]).rate
-
-
-def bounded_by_capacity(table: RowTable, path: int) -> bool:
-    """Return whether the container itself declares a bound."""
-    return table.latest[path].capacity is not None
-
-
-def settled(trend: Trend) -> bool:
-    """Return whether a series grew at first and then no more."""
-    return trend.verdict is TrendVerdict.BOUNDED

@@ -16,7 +16,8 @@ def host_advice(total: int, entries: list[LedgerEntry]) -> str:
         return "Memory did not grow: nothing to give back."
     garbage, slack = _sum(entries, "garbage"), _sum(entries, "slack")
     held = _sum(entries, "named") + _sum(entries, "graph")
-    helps, cant = [], []
+    helps: list[str] = []
+    cant: list[str] = []
     _sort(garbage, total, "gc.collect()", "awaits the collector", helps, cant)
     _sort(slack, total, "malloc_trim(0)", "is free in the C heap", helps, cant)
     text = []

@@ -81,13 +81,15 @@ def name_of(suspect: Suspect) -> str:
 def _in_unit_of(
     before: Suspect | None, after: Suspect | None, report: Report
 ) -> tuple[float, tuple[float, float]] | None:
-    """Return the rate after, converted to the unit before by what the run did."""
+    """Return the rate after, in the unit before; None where there is none or it can't be told."""
     if after is None:
         return None
     factor = 1.0
     if before is not None and before.unit != after.unit:
         own, wanted = _count(report, after), _count(report, before)
-        factor = own / wanted if own and wanted else 1.0
+        if not own or not wanted:
+            return None
+        factor = own / wanted
     low, high = after.interval
     return after.bytes_per_unit * factor, (low * factor, high * factor)
 
@@ -109,8 +111,10 @@ def _judge(
     """Return what became of a culprit, and whether the difference of the rates is real."""
     if before is None:
         return Change.NEW, True
-    if after is None or rate is None:
+    if after is None:
         return Change.FIXED, before.interval[0] > 0
+    if rate is None:
+        return Change.UNCHANGED, False
     real = differs(before.bytes_per_unit, before.interval, *rate)
     if before.growth != after.growth:
         return _judge_shift(before, after), True

@@ -19,6 +19,7 @@ def forecast(
         rate: Bytes per unit of everything that grows.
         unit: The unit.
         done: The number the unit had reached at the end.
+
     """
     if not limit_bytes or rate <= 0 or not math.isfinite(rate):
         return None

@@ -27,7 +27,7 @@ class Grower:
     gained: float
     """Bytes gained: over the recording (across) or at the height of the phase (within)."""
     units: float
-    """Units of work in which that was gained."""
+    """Units of work in the whole recording (across) or from first to last census (within)."""
     columns: IntArray
     """The censuses it was judged by."""
     x: FloatArray

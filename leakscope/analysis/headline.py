@@ -11,13 +11,16 @@ from leakscope.model.report import Culprit, Finding, Ledger, RunVerdict, Severit
 UNSETTLED_BYTES = 64 * MIB
 UNSETTLED_SHARE = 0.5
 SHORT_POINTS = 8
+LOOP_STEPS = 50
+"""Steps of a plain loop within which enough censuses are taken."""
 
 
 def verdict_of(
     case: Case, culprits: list[Culprit], findings: list[Finding], ledgers: list[Ledger]
 ) -> tuple[RunVerdict, list[str]]:
     """Return the verdict and, when it is inconclusive, what would settle it."""
-    if any(c.severity is not Severity.NOTE for c in [*culprits, *findings]):
+    grades = [c.severity for c in culprits] + [f.severity for f in findings]
+    if any(grade is not Severity.NOTE for grade in grades):
         return RunVerdict.LEAK, []
     missing = _too_little(case) or _unsettled(case, ledgers)
     return (RunVerdict.INCONCLUSIVE if missing else RunVerdict.CLEAN), missing
@@ -32,11 +35,11 @@ def _too_little(case: Case) -> list[str]:
     most = case.comparables.most
     if most >= FEWEST_POINTS:
         return []
-    unit = case.unit.name
-    wanted = FEWEST_POINTS + 1
+    repeated = any(track.begun(phase) > 1 for phase in track.phases)
+    wanted = plural(FEWEST_POINTS + 1, "epoch") if repeated else f"{LOOP_STEPS} steps"
     return [
-        f"Only {plural(most, 'comparable boundary')} with a census: profile at least "
-        f"{wanted} {unit}s; a leak can't be told from a warm-up before."
+        f"Only {plural(most, 'comparable boundary')} with a census; a leak can't be told from a "
+        f"warm-up before there are four: profile at least {wanted}."
     ]
 
 

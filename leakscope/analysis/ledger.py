@@ -86,9 +86,11 @@ def _named(case: Case, window: Window, growers: list[Grower], device: str) -> li
 
 
 def _gain_of(case: Case, window: Window, g: Grower) -> int:
-    """Return what a culprit gained over the window, by its rate where the census is elsewhere."""
-    at = case.table.at[g.columns].astype(np.float64)
-    return round(float(np.interp(window.last, at, g.y) - np.interp(window.first, at, g.y)))
+    """Return what a culprit gained over the window, interpolated where no census shows it."""
+    values = case.table.retained[g.device][g.path]
+    known = case.table.covered(g.path)
+    at, sizes = case.table.at[known].astype(np.float64), np.nan_to_num(values[known])
+    return round(float(np.interp(window.last, at, sizes) - np.interp(window.first, at, sizes)))
 
 
 def _gain_of_roots(case: Case, window: Window, device: str) -> int | None:

@@ -42,7 +42,7 @@ class Track:
         self.batch = self._column("batch")
         self.time_s = np.array([b.time_s for b in self.boundaries], dtype=np.float64)
         self.kind = np.array([_KINDS[b.kind.value] for b in self.boundaries], dtype=np.int64)
-        self._codes: dict[str, int] = {}
+        self._codes: dict[str, int] = {NOWHERE: 0}
         self.phase = np.array([self._code(b.phase) for b in self.boundaries], dtype=np.int64)
         self.before, self.after = self._places()
         self._gauges: dict[str, FloatArray] = {}
@@ -116,9 +116,8 @@ class Track:
         Phases may nest (a validation inside an endless training phase), and their ends may be
         missing (a loop left by ``break``), so a stack is kept that forgives.
         """
-        outside = self._code(NOWHERE)
         begin, end = code_of(BoundaryKind.PHASE_BEGIN), code_of(BoundaryKind.PHASE_END)
-        stack = [outside]
+        stack = [0]
         before, after = [], []
         for kind, phase in zip(self.kind.tolist(), self.phase.tolist(), strict=True):
             if kind == begin:

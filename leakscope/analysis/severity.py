@@ -65,6 +65,7 @@ def of_within(peak_bytes: float, together_bytes: float, height: PhaseHeight) -> 
         peak_bytes: What this container holds at its height.
         together_bytes: What all containers that climb in the phase hold.
         height: How high memory rises in the phase.
+
     """
     floor = max(PEAK_BYTES, PEAK_OF_BASELINE * height.baseline)
     if together_bytes < floor or peak_bytes < MEMBER_SHARE * together_bytes:

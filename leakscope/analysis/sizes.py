@@ -36,10 +36,13 @@ def human_share(value: float) -> str:
 
 
 def plural(count: float, noun: str) -> str:
-    """Return ``3 epochs``, ``1 batch``, ``2 batches``."""
+    """Return ``3 epochs``, ``1 batch``, ``2 batches``, ``4 boundaries``."""
     if round(count) == 1:
         return f"1 {noun}"
-    ending = "es" if noun.endswith(("s", "x", "tch", "sh")) else "s"
+    if noun.endswith("y"):
+        noun, ending = noun[:-1], "ies"
+    else:
+        ending = "es" if noun.endswith(("s", "x", "tch", "sh")) else "s"
     return f"{human_count(round(count))} {noun}{ending}"
 
 

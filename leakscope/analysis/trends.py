@@ -119,16 +119,21 @@ def judge(
         unit: What x counts.
         noise_bytes: Changes up to this much mean nothing.
         warm: Whether warm-up is over already, so that the first point counts too.
+
     """
     if not warm:
-        begin = warm_up(y)
+        begin = steady_from(y)
         x, y = x[begin:], y[begin:]
-    late = late_start(y)
-    x, y = x[late:], y[late:]
     if len(y) < FEWEST_POINTS or x[-1] <= x[0]:
         return _trend(TrendVerdict.INCONCLUSIVE, x, y, unit, "too few comparable boundaries")
     verdict, reason = _shape(x, y, noise_bytes)
-    return _trend(verdict, x, y, unit, reason)
+    return _trend(verdict, x, without_jump(y) if is_growth(verdict) else y, unit, reason)
+
+
+def steady_from(y: FloatArray) -> int:
+    """Return the first point after warm-up and after a long rest before growth began."""
+    begin = warm_up(y)
+    return begin + late_start(y[begin:])
 
 
 def warm_up(y: FloatArray) -> int:
@@ -172,11 +177,10 @@ def _shape(x: FloatArray, y: FloatArray, noise: float) -> tuple[TrendVerdict, st
 
 def _shape_of_rise(x: FloatArray, y: FloatArray, noise: float) -> tuple[TrendVerdict, str]:
     level = without_jump(y)
-    if level is not None:
+    if level is not y:
         verdict, reason = _shape(x, level, noise)
-        return (
-            (verdict, reason) if is_growth(verdict) else (TrendVerdict.BOUNDED, "stepped up once")
-        )
+        stepped = (TrendVerdict.BOUNDED, "stepped up once")
+        return (verdict, reason) if is_growth(verdict) else stepped
     net = float(y[-1] - y[0])
     if _is_plateau(x, y, plateau_start(y, max(0.02 * net, min(noise, 0.1 * net)))):
         return TrendVerdict.BOUNDED, "stopped growing"
@@ -189,16 +193,18 @@ def _shape_of_rise(x: FloatArray, y: FloatArray, noise: float) -> tuple[TrendVer
     return verdict, f"higher at {int(rises.sum())} of {len(rises)} boundaries"
 
 
-def without_jump(y: FloatArray) -> FloatArray | None:
-    """Return the series with its one outstanding jump taken out, or None when there is none.
+def without_jump(y: FloatArray) -> FloatArray:
+    """Return the series with its one outstanding jump taken out, itself when there is none.
 
     A model moved to memory in mid-run is no leak, and must not hide one either.
     """
     rises = np.diff(y)
+    if len(rises) < 2:
+        return y
     at = int(rises.argmax())
     others = np.delete(rises, at)
     if rises[at] < 0.5 * float(y[-1] - y[0]) or rises[at] < 4 * float(others.max()):
-        return None
+        return y
     level = y.copy()
     level[at + 1 :] -= rises[at] - float(np.median(others))
     return level

@@ -7,6 +7,7 @@ unit is the step, because that is where most of its growth happens.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -102,7 +103,7 @@ class Places:
         self._at = table.at
         at = table.at
         self.phase = np.array(
-            [_only(track.after[i:j]) for i, j in zip(at[:-1], at[1:], strict=True)], dtype=np.int64
+            [_only(track.after[i:j]) for i, j in pairwise(at)], dtype=np.int64
         )
         inner = np.isin(track.kind[at], INNER)
         same = track.occurrence[at][1:] == track.occurrence[at][:-1]
@@ -138,7 +139,7 @@ class Places:
         ]
         gains = [
             values[b] - values[a]
-            for a, b in zip(columns, columns[1:], strict=False)
+            for a, b in pairwise(columns)
             if track.occurrence[at[a]] == track.occurrence[at[b]]
             and np.isfinite(values[a])
             and np.isfinite(values[b])
@@ -163,6 +164,7 @@ def unit_of_growth(
         columns: The censuses by which its growth was judged.
         at: Where the censuses lie in the recording.
         gained: How much it grew between the first and the last of them.
+
     """
     if not track.phases:
         return _unit_of_marks(track)

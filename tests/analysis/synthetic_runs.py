@@ -120,7 +120,9 @@ class Program:
         self.things += things
         return self
 
-    def leak(self, path: str, size: float, per: str = "step", *, start: int = 0, **more: object) -> Program:
+    def leak(
+        self, path: str, size: float, per: str = "step", *, start: int = 0, **more: object
+    ) -> Program:
         """A list that gains ``size`` bytes in one element per unit of work, and keeps them."""
         counter = PER[per]
 

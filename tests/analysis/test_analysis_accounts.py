@@ -1,0 +1,196 @@
+"""Ledger, phases, components, timeline, overhead: what adds up must add up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from synthetic_runs import GIB, KIB, MIB, Program, State, Thing
+
+from leakscope.analysis.analyse import analyse
+from leakscope.analysis.timeline import keep_extremes
+from leakscope.model import gauge
+from leakscope.model.census import RootKind
+from leakscope.model.record import EndRecord, ErrorRecord, NoteRecord, OverheadRecord
+from leakscope.model.report import Ledger, Report
+from leakscope.model.run import Damage
+
+
+def report_of(program: Program) -> Report:
+    return analyse(program.build())
+
+
+def amount(ledger: Ledger, kind: str) -> int:
+    return sum(entry.bytes for entry in ledger.entries if entry.kind == kind)
+
+
+def mixed() -> Program:
+    graph = Thing(
+        "train()·total", lambda s: s.step * 100 * KIB, "graph", "torch.Tensor",
+        root=RootKind.LOCAL, graph_nodes=9,
+    )  # fmt: skip
+    program = Program(epochs=10, full_every=1).leak("Trainer.losses", 200 * KIB).plant(graph)
+    program.garbage = lambda s: s.epochs_done * MIB
+    program.gauge(gauge.MALLOC_FREE, lambda s: s.step * 50 * KIB)
+    program.swell(lambda s: s.step * 50 * KIB + s.epochs_done * MIB)
+    return program.gauge(gauge.CHILDREN_PSS, lambda s: 50 * MIB + s.epochs_done * MIB)
+
+
+def test_the_entries_of_a_ledger_add_up_to_its_total() -> None:
+    for ledger in report_of(mixed()).ledgers:
+        assert sum(entry.bytes for entry in ledger.entries) == ledger.total_bytes
+
+
+def test_each_kind_of_growth_is_booked_where_it_belongs() -> None:
+    ledger = report_of(mixed()).ledgers[0]
+    steps = 40 * 8
+    assert amount(ledger, "named") == pytest.approx(steps * 200 * KIB, rel=0.02)
+    assert amount(ledger, "graph") == pytest.approx(steps * 100 * KIB, rel=0.02)
+    assert amount(ledger, "garbage") == pytest.approx(8 * MIB)
+    assert amount(ledger, "slack") == pytest.approx(steps * 50 * KIB, rel=0.02)
+    assert amount(ledger, "children") == pytest.approx(8 * MIB)
+    assert abs(amount(ledger, "unexplained")) < 3 * MIB
+
+
+def test_advice_names_the_call_that_could_help() -> None:
+    program = Program(epochs=10, full_every=1)
+    program.garbage = lambda s: s.epochs_done * 30 * MIB
+    program.swell(lambda s: s.epochs_done * 30 * MIB)
+    advice = report_of(program).ledgers[0].advice
+    assert "gc.collect() (" in advice
+    assert "could help" in advice
+    assert "malloc_trim(0) can't help" in advice
+
+
+def test_advice_for_what_names_hold_is_to_let_go() -> None:
+    advice = report_of(Program(epochs=10).leak("Trainer.losses", 200 * KIB)).ledgers[0].advice
+    assert "gc.collect() and malloc_trim(0) can't help" in advice
+    assert "held by names" in advice
+
+
+def test_phases_tell_before_peak_after() -> None:
+    program = Program(epochs=6, rss_noise=0)
+    program.swell(lambda s: 100 * MIB if s.phase == "validation" and s.inner else 0)
+    phases = {p.phase: p for p in report_of(program).phases}
+    validation = phases["validation"]
+    assert validation.occurrences == 6
+    assert validation.before_bytes == 400 * MIB
+    assert validation.peak_bytes == 500 * MIB
+    assert validation.kept_bytes == 0
+
+
+def test_a_phase_that_keeps_memory_says_how_much() -> None:
+    program = Program(epochs=6, rss_noise=0).leak("Trainer.preds", MIB, "validation batch")
+    validation = next(p for p in report_of(program).phases if p.phase == "validation")
+    assert validation.kept_bytes == pytest.approx(10 * MIB, rel=0.01)
+
+
+def test_growth_of_gauges_has_its_unit_and_explained_share() -> None:
+    program = Program(epochs=10).leak("Trainer.losses", 400 * KIB)
+    growth = report_of(program).growth[0]
+    assert (growth.metric, growth.unit) == ("rss", "epoch")
+    assert growth.bytes_per_unit == pytest.approx(40 * 400 * KIB, rel=0.05)
+    assert growth.explained_share == pytest.approx(1.0, abs=0.05)
+
+
+def test_growth_of_a_steady_gauge_explains_nothing() -> None:
+    assert report_of(Program(epochs=10)).growth[0].explained_share is None
+
+
+def test_the_timeline_keeps_spikes_when_it_is_thinned() -> None:
+    values = np.zeros(100_000)
+    values[77_777] = 9.0
+    kept = keep_extremes(values, 1000)
+    assert len(kept) <= 1002
+    assert 77_777 in kept
+    assert {0, 99_999} <= set(kept.tolist())
+
+
+def test_the_timeline_has_lines_spans_and_the_limit() -> None:
+    timeline = report_of(Program(epochs=3, limit=2 * GIB)).timeline
+    assert timeline is not None
+    assert [line.metric for line in timeline.lines] == ["rss"]
+    assert [s.phase for s in timeline.spans] == ["train", "validation"] * 3
+    assert all(s.end_s > s.start_s for s in timeline.spans)
+    assert timeline.limit_bytes == 2 * GIB
+    assert timeline.thinned_from is None
+
+
+def test_work_counts_what_was_done() -> None:
+    work = report_of(Program(epochs=3, steps=7, validation=5)).work
+    assert (work.epochs, work.steps, work.validations) == (3, 21, 3)
+    assert work.batches == {"train": 21, "validation": 15}
+    assert work.processes == 1
+
+
+def test_overhead_errors_notes_and_end_are_handed_on() -> None:
+    run = Program(epochs=5).build()
+    recording = run.main
+    recording.overhead = OverheadRecord(
+        boundary=9, seconds={"census": 0.02, "gauges": 0.01}, own_peak_bytes=MIB, censuses=4
+    )
+    recording.end = EndRecord(status="exception", exception="ValueError: x", time_s=3.0)
+    recording.errors.append(ErrorRecord(where="heap", message="boom", disabled=True))
+    recording.notes.append(NoteRecord(slug="n", message="skipped"))
+    run.damage.append(Damage("main.journal", 17, "cut"))
+    report = analyse(run)
+    assert report.overhead.wall_share == pytest.approx(0.01)
+    assert report.overhead.peak_bytes == MIB
+    assert report.overhead.longest_pause_s == pytest.approx(0.003)
+    assert report.run.ended == "exception: ValueError: x"
+    assert [p.message for p in report.errors] == ["boom (switched off)", "cut"]
+    assert report.notes == ["skipped"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        ({}, "killed (no closing record)"),
+        ({"oom_killed": 1}, "killed: out of memory"),
+        ({"signal": "SIGKILL"}, "killed by signal SIGKILL"),
+        ({"exit_code": 3}, "ended with exit code 3 (no closing record)"),
+    ],
+)
+def test_how_a_run_ended_without_a_closing_record(outcome: dict[str, str | int], words: str) -> None:
+    run = Program(epochs=5).build()
+    run.outcome = outcome
+    assert analyse(run).run.ended == words
+
+
+def test_components_are_told_at_start_peak_and_end() -> None:
+    run = Program(epochs=5).constant("model", 50 * MIB).build()
+    import msgspec
+
+    for i, m in enumerate(run.main.measurements):
+        if m.census is not None:
+            by_role = {"parameters": {"host": 50 * MIB, "cuda:0": MIB}, "graph": {"host": i * KIB}}
+            census = msgspec.structs.replace(m.census, components=by_role)
+            run.main.measurements[i] = type(m)(m.boundary, m.gauges, census)
+    components = {(c.name, c.device): c for c in analyse(run).components}
+    assert components["parameters", "host"].peak_bytes == 50 * MIB
+    assert components["parameters", "cuda:0"].end_bytes == MIB
+    graphs = components["activations and graphs", "host"]
+    assert graphs.start_bytes < graphs.end_bytes == graphs.peak_bytes
+    assert components["baseline", "host"].start_bytes == pytest.approx(400 * MIB, rel=0.02)
+
+
+def test_a_culprit_carries_its_evidence() -> None:
+    def owner(state: State) -> float:
+        return state.step * 200 * KIB
+
+    program = Program(epochs=8).plant(Thing("main()·trainer", owner, "object", "Trainer"))
+    program.leak("main()·trainer.losses", 200 * KIB, parent="main()·trainer")
+    culprit = report_of(program).culprits[0]
+    assert culprit.held_by == ["main.trainer"]
+    assert culprit.falsifier is not None
+    assert "0 B" in (culprit.falsifier.result or "")
+    assert culprit.chart_unit == "step"
+    assert [p.y for p in culprit.chart] == sorted(p.y for p in culprit.chart)
+    assert len(culprit.signature) == 12
+    assert "per step" in culprit.sentence
+
+
+def test_signatures_survive_another_run_and_tell_paths_apart() -> None:
+    first = report_of(Program(epochs=8).leak("a[3].x", 200 * KIB)).culprits[0]
+    again = report_of(Program(epochs=9, seed=4).leak("a[5].x", 100 * KIB)).culprits[0]
+    other = report_of(Program(epochs=8).leak("b[3].x", 200 * KIB)).culprits[0]
+    assert first.signature == again.signature != other.signature

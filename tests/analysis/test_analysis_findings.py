@@ -1,0 +1,164 @@
+"""Diagnoses that are no container, each with what it must not be confused with."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic_runs import KIB, MIB, Program, Thing
+
+from leakscope.analysis.analyse import analyse
+from leakscope.model import gauge
+from leakscope.model.census import RootKind
+from leakscope.model.report import Finding, Report, RunVerdict, Severity
+
+
+def report_of(program: Program) -> Report:
+    return analyse(program.build())
+
+
+def finding(report: Report, kind: str) -> Finding:
+    return next(f for f in report.findings if f.kind == kind)
+
+
+def test_a_collector_that_is_off_while_garbage_piles_up() -> None:
+    program = Program(epochs=10, full_every=1).gauge(gauge.GC_ENABLED, lambda s: 0)
+    program.garbage = lambda s: s.epochs_done * 20 * MIB
+    program.swell(lambda s: s.epochs_done * 20 * MIB)
+    report = report_of(program)
+    assert report.verdict is RunVerdict.LEAK
+    found = finding(report, "collector_off")
+    assert found.severity is Severity.WARNING
+    assert found.bytes_per_unit == pytest.approx(20 * MIB, rel=0.05)
+    assert "unexplained" not in {f.kind for f in report.findings}
+
+
+def test_a_collector_that_is_off_without_garbage_is_a_note() -> None:
+    report = report_of(Program(epochs=10).gauge(gauge.GC_ENABLED, lambda s: 0))
+    assert finding(report, "collector_off").severity is Severity.NOTE
+    assert report.verdict is RunVerdict.CLEAN
+
+
+def test_a_collector_that_works_is_not_mentioned() -> None:
+    report = report_of(Program(epochs=10).gauge(gauge.GC_ENABLED, lambda s: 1))
+    assert report.findings == []
+
+
+def test_frozen_objects_are_a_note_while_garbage_is_collected() -> None:
+    program = Program(epochs=10).gauge(gauge.GC_FROZEN, lambda s: 10_000 if s.step > 5 else 0)
+    assert finding(report_of(program), "collector_frozen").severity is Severity.NOTE
+
+
+def test_garbage_that_dominates_the_peak_is_a_warning() -> None:
+    program = Program(epochs=10, full_every=1)
+    program.garbage = lambda s: 200 * MIB if s.step else 0
+    program.swell(lambda s: 200 * MIB if s.step else 0)
+    assert finding(report_of(program), "garbage").severity is Severity.WARNING
+
+
+def test_garbage_beside_a_larger_peak_is_a_note() -> None:
+    program = Program(epochs=10, full_every=1)
+    program.garbage = lambda s: 30 * MIB
+    program.swell(lambda s: 500 * MIB if s.inner else 0)
+    assert finding(report_of(program), "garbage").severity is Severity.NOTE
+
+
+def test_slack_that_grows_without_end_is_a_warning() -> None:
+    program = Program(epochs=14).swell(lambda s: s.step * MIB)
+    program.gauge(gauge.MALLOC_FREE, lambda s: s.step * 0.9 * MIB)
+    found = finding(report_of(program), "allocator_slack")
+    assert found.severity is Severity.WARNING
+    assert found.share == pytest.approx(0.9, abs=0.05)
+    assert "malloc_trim" in found.remedy.text
+
+
+def test_slack_that_has_settled_is_a_note() -> None:
+    program = Program(epochs=14).swell(lambda s: min(s.step, 60) * 4 * MIB)
+    program.gauge(gauge.MALLOC_FREE, lambda s: min(s.step, 60) * 4 * MIB)
+    report = report_of(program)
+    assert finding(report, "allocator_slack").severity is Severity.NOTE
+    assert report.verdict is RunVerdict.CLEAN
+
+
+def test_steady_growth_without_a_name_is_a_warning_in_a_long_run() -> None:
+    report = report_of(Program(epochs=14).swell(lambda s: s.step * MIB))
+    found = finding(report, "unexplained")
+    assert found.severity is Severity.WARNING
+    assert found.share > 0.9
+    assert report.verdict is RunVerdict.LEAK
+
+
+def test_growth_without_a_name_beside_a_larger_culprit_is_not_reported() -> None:
+    program = Program(epochs=14).leak("Trainer.losses", 900 * KIB).swell(lambda s: s.step * 100 * KIB)
+    assert [f.kind for f in report_of(program).findings] == []
+
+
+def test_children_that_grow() -> None:
+    program = Program(epochs=10).gauge(gauge.CHILDREN_PSS, lambda s: 100 * MIB + s.step * MIB)
+    found = finding(report_of(program), "children")
+    assert found.severity is Severity.WARNING
+    assert found.bytes_per_unit == pytest.approx(40 * MIB, rel=0.02)
+
+
+def test_children_that_copy_a_dataset_once() -> None:
+    program = Program(epochs=10)
+    program.gauge(gauge.CHILDREN_PSS, lambda s: 100 * MIB + 200 * MIB * (1 - 0.97 ** s.step))
+    assert report_of(program).verdict is RunVerdict.CLEAN
+
+
+def test_children_that_start_anew_in_each_epoch() -> None:
+    program = Program(epochs=10)
+    program.gauge(gauge.CHILDREN_PSS, lambda s: s.batch * 10 * MIB)
+    assert report_of(program).verdict is RunVerdict.CLEAN
+
+
+def test_open_figures_are_blamed_for_what_nothing_else_explains() -> None:
+    program = Program(epochs=12).gauge(gauge.FIGURES, lambda s: s.epochs_done * 3)
+    program.swell(lambda s: s.epochs_done * 9 * MIB)
+    report = report_of(program)
+    found = finding(report, "open_figures")
+    assert found.severity is Severity.WARNING
+    assert found.bytes_per_unit == pytest.approx(9 * MIB, rel=0.1)
+    assert "plt.close" in found.remedy.text
+
+
+def test_a_few_figures_that_are_reused_are_fine() -> None:
+    program = Program(epochs=12).gauge(gauge.FIGURES, lambda s: min(s.epochs_done, 3))
+    assert report_of(program).findings == []
+
+
+def test_more_and_more_open_files_are_a_note() -> None:
+    program = Program(epochs=12).gauge(gauge.OPEN_FILES, lambda s: 30 + s.step)
+    assert finding(report_of(program), "open_files").severity is Severity.NOTE
+
+
+def test_objects_that_only_native_code_holds() -> None:
+    held = Thing(
+        "native·torch.Tensor", lambda s: s.epochs_done * 4 * MIB, "tensor", "torch.Tensor",
+        root=RootKind.NATIVE, user=False, count=lambda s: s.epochs_done,
+    )  # fmt: skip
+    report = report_of(Program(epochs=10, full_every=1).plant(held))
+    found = finding(report, "native_held")
+    assert found.severity is Severity.WARNING
+    assert found.bytes_per_unit == pytest.approx(4 * MIB, rel=0.05)
+    assert report.culprits == []
+
+
+def test_a_device_cache_that_grows_past_its_tensors() -> None:
+    program = Program(epochs=10)
+    program.gauge("cuda:0.allocated", lambda s: 300 * MIB)
+    program.gauge("cuda:0.reserved", lambda s: 320 * MIB + s.step * MIB)
+    assert finding(report_of(program), "device_cache").device == "cuda:0"
+
+
+def test_a_device_cache_that_fills_once_is_fine() -> None:
+    program = Program(epochs=10)
+    program.gauge("cuda:0.allocated", lambda s: 300 * MIB)
+    program.gauge("cuda:0.reserved", lambda s: 320 * MIB + min(s.step, 90) * MIB)
+    assert report_of(program).verdict is RunVerdict.CLEAN
+
+
+def test_findings_are_ranked_by_severity() -> None:
+    program = Program(epochs=14).swell(lambda s: s.step * MIB)
+    program.gauge(gauge.OPEN_FILES, lambda s: 30 + s.step)
+    found = report_of(program).findings
+    assert [f.rank for f in found] == list(range(1, len(found) + 1))
+    assert found[0].severity is Severity.WARNING

@@ -1,0 +1,244 @@
+"""Planted leaks are found, once, in their own unit and at their true rate."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic_runs import KIB, MIB, Program, State, Thing
+
+from leakscope.analysis.analyse import analyse
+from leakscope.model.census import RootKind
+from leakscope.model.report import Culprit, Report, RunVerdict, Severity
+
+
+def report_of(program: Program) -> Report:
+    return analyse(program.build())
+
+
+def only(report: Report) -> Culprit:
+    serious = [c for c in report.culprits if c.severity is not Severity.NOTE]
+    assert [c.name for c in serious] == [serious[0].name] if serious else False, report.headline
+    return serious[0]
+
+
+@pytest.mark.parametrize(
+    ("per", "size", "unit", "rate"),
+    [
+        ("step", 40 * KIB, "step", 40 * KIB),
+        ("validation batch", 200 * KIB, "validation", 2000 * KIB),
+        ("epoch", 3 * MIB, "epoch", 3 * MIB),
+    ],
+)
+@pytest.mark.parametrize("epochs", [5, 8, 20])
+def test_a_leak_is_reported_once_in_its_own_unit(
+    per: str, size: float, unit: str, rate: float, epochs: int
+) -> None:
+    report = report_of(Program(epochs=epochs).leak("Trainer.history", size, per))
+    culprit = only(report)
+    assert report.verdict is RunVerdict.LEAK
+    assert (culprit.name, culprit.growth, culprit.unit) == ("Trainer.history", "across", unit)
+    assert culprit.bytes_per_unit == pytest.approx(rate, rel=0.02)
+    assert culprit.interval[0] <= culprit.bytes_per_unit <= culprit.interval[1]
+    assert culprit.kind == "list"
+    assert culprit.path == "Trainer.history"
+    assert 0.7 <= culprit.share <= 1.0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rates_stay_true_under_noise(seed: int) -> None:
+    import random
+
+    chance = random.Random(seed)
+    jitter = {i: chance.uniform(0.9, 1.1) for i in range(1000)}
+
+    def size(state: State) -> float:
+        return sum(40 * KIB * jitter[i] for i in range(state.step))
+
+    thing = Thing("Trainer.losses", size, length=lambda s: s.step)
+    culprit = only(report_of(Program(epochs=8, seed=seed).plant(thing)))
+    assert culprit.unit == "step"
+    assert culprit.bytes_per_unit == pytest.approx(40 * KIB, rel=0.05)
+    assert culprit.items_per_unit == pytest.approx(1, rel=0.02)
+
+
+def test_an_endless_loop_counts_in_steps() -> None:
+    report = report_of(Program(endless=True, steps=300).leak("main()·losses", 40 * KIB))
+    culprit = only(report)
+    assert culprit.unit == "step"
+    assert culprit.bytes_per_unit == pytest.approx(40 * KIB, rel=0.02)
+
+
+def test_validation_nested_in_an_endless_loop_keeps_the_units_apart() -> None:
+    program = (
+        Program(endless=True, steps=300, validate_every=50)
+        .leak("main()·losses", 40 * KIB)
+        .leak("Trainer.preds", 200 * KIB, "validation batch")
+        .local("validate()·outs", 5 * MIB)
+    )
+    found = {c.name: c for c in report_of(program).culprits}
+    assert found["main.losses"].unit == "step"
+    assert found["main.losses"].bytes_per_unit == pytest.approx(40 * KIB, rel=0.02)
+    assert found["Trainer.preds"].unit == "validation"
+    assert found["Trainer.preds"].bytes_per_unit == pytest.approx(2000 * KIB, rel=0.05)
+    assert (found["validate.outs"].growth, found["validate.outs"].unit) == ("within", "batch")
+
+
+def test_leaks_of_different_size_under_one_owner_are_all_found() -> None:
+    def owner(state: State) -> float:
+        return 600 * KIB * state.epochs_done + state.step * (40 * KIB) + state.step * 4 * KIB
+
+    program = Program(epochs=8).plant(Thing("main()·trainer", owner, "object", "Trainer"))
+    for path, size, per in (
+        ("main()·trainer.losses", 40 * KIB, "step"),
+        ("main()·trainer.logs", 4 * KIB, "step"),
+        ("main()·trainer.images", 600 * KIB, "epoch"),
+    ):
+        program.leak(path, size, per, parent="main()·trainer")
+    report = report_of(program)
+    found = {c.name: c for c in report.culprits if c.severity is not Severity.NOTE}
+    assert set(found) == {"main.trainer.losses", "main.trainer.logs", "main.trainer.images"}
+    assert found["main.trainer.images"].unit == "epoch"
+    assert found["main.trainer.logs"].unit == "step"
+    assert report.culprits[0].name == "main.trainer.losses"
+    assert sum(c.share for c in report.culprits) <= 1.0 + 1e-9
+
+
+def test_a_leak_that_starts_late_is_priced_from_its_start() -> None:
+    report = report_of(Program(epochs=14).leak("Trainer.history", 3 * MIB, "epoch", start=6))
+    assert only(report).bytes_per_unit == pytest.approx(3 * MIB, rel=0.05)
+
+
+def test_the_outer_dict_of_lists_per_epoch_is_the_culprit() -> None:
+    def whole(state: State) -> float:
+        return state.epochs_done * 2 * MIB
+
+    program = Program(epochs=8).plant(
+        Thing("main()·trainer", whole, "object", "Trainer"),
+        Thing("main()·trainer.history", whole, "dict", "dict", "main()·trainer",
+              length=lambda s: s.epochs_done),
+        Thing("main()·trainer.history[*]", whole, "list", "list", "main()·trainer.history",
+              count=lambda s: s.epochs_done),
+    )  # fmt: skip
+    assert only(report_of(program)).path == "main()·trainer.history"
+
+
+def test_lists_under_fixed_keys_are_culprits_each() -> None:
+    program = Program(epochs=8).plant(
+        Thing("history", lambda s: s.step * 100 * KIB, "dict", "dict", length=lambda s: 2)
+    )
+    program.leak("history['loss']", 60 * KIB, parent="history")
+    program.leak("history['acc']", 40 * KIB, parent="history")
+    names = [c.name for c in report_of(program).culprits]
+    assert names == ["history['loss']", "history['acc']"]
+
+
+def test_many_similar_lists_in_one_dict_are_one_culprit() -> None:
+    keys = ["boxes", "scores", "labels", "masks", "ids", "areas"]
+    program = Program(epochs=8).plant(
+        Thing("results", lambda s: s.step * 60 * KIB, "dict", "dict", length=lambda s: 6)
+    )
+    for key in keys:
+        program.leak(f"results['{key}']", 10 * KIB, parent="results")
+    culprit = only(report_of(program))
+    assert culprit.name == "results"
+    assert culprit.bytes_per_unit == pytest.approx(60 * KIB, rel=0.02)
+
+
+def test_attributes_of_an_object_stay_apart() -> None:
+    names = ["boxes", "scores", "labels", "masks", "ids", "areas"]
+    program = Program(epochs=8).plant(
+        Thing("trainer", lambda s: s.step * 60 * KIB, "object", "Trainer")
+    )
+    for name in names:
+        program.leak(f"trainer.{name}", 10 * KIB, parent="trainer")
+    assert {c.name for c in report_of(program).culprits} == {f"trainer.{n}" for n in names}
+
+
+def test_a_graph_is_blamed_on_the_variable_that_holds_it() -> None:
+    total = Thing(
+        "train()·total_loss", lambda s: s.step * 80 * KIB, "graph", "torch.Tensor",
+        root=RootKind.LOCAL, graph_nodes=500,
+    )  # fmt: skip
+    saved = Thing(
+        "train()·total_loss.grad_fn", lambda s: s.step * 79 * KIB, "tensor", "torch.Tensor",
+        "train()·total_loss",
+    )  # fmt: skip
+    culprit = only(report_of(Program(endless=True, steps=200).plant(total, saved)))
+    assert (culprit.name, culprit.kind, culprit.unit) == ("train.total_loss", "graph", "step")
+
+
+def test_containers_that_share_their_contents_are_named_by_length() -> None:
+    program = Program(epochs=8).plant(
+        Thing("trainer", lambda s: s.step * 50 * KIB, "object", "Trainer"),
+        Thing("trainer.seen", lambda s: 17 * KIB + s.step * 8, "list", "list", "trainer",
+              length=lambda s: s.step),
+        Thing("trainer.by_name", lambda s: 17 * KIB + s.step * 8, "dict", "dict", "trainer",
+              length=lambda s: s.step),
+    )  # fmt: skip
+    culprit = only(report_of(program))
+    assert culprit.name in {"trainer.seen", "trainer.by_name"}
+    assert culprit.bytes_per_unit == pytest.approx(50 * KIB, rel=0.02)
+
+
+def test_a_leak_on_a_device_is_measured_there() -> None:
+    program = Program(epochs=8).leak("Trainer.feats", 500 * KIB, device="cuda:0")
+    program.gauge("cuda:0.allocated", lambda s: 200 * MIB + s.step * 500 * KIB)
+    program.gauge("cuda:0.reserved", lambda s: 220 * MIB + s.step * 500 * KIB)
+    report = report_of(program)
+    culprit = only(report)
+    assert (culprit.device, culprit.unit) == ("cuda:0", "step")
+    assert culprit.bytes_per_unit == pytest.approx(500 * KIB, rel=0.02)
+    assert culprit.share == pytest.approx(1.0, abs=0.05)
+    ledger = next(x for x in report.ledgers if x.metric == "cuda:0.reserved")
+    assert sum(e.bytes for e in ledger.entries) == ledger.total_bytes
+
+
+def test_lists_local_to_validation_climb_within_it() -> None:
+    report = report_of(Program(epochs=5).local("validate()·preds", 10 * MIB))
+    culprit = only(report)
+    assert (culprit.growth, culprit.unit, culprit.phase) == ("within", "batch", "validation")
+    assert culprit.bytes_per_unit == pytest.approx(10 * MIB, rel=0.02)
+    assert culprit.total_bytes == pytest.approx(100 * MIB, rel=0.02)
+    assert report.verdict is RunVerdict.LEAK
+
+
+def test_six_lists_of_one_validation_are_judged_together() -> None:
+    program = Program(epochs=5)
+    for i in range(6):
+        program.local(f"validate()·preds_{i}", 2 * MIB)
+    report = report_of(program)
+    assert len(report.culprits) == 6
+    assert {c.severity for c in report.culprits} == {Severity.WARNING}
+
+
+def test_a_sum_that_is_reset_each_epoch_grows_within_training_by_steps() -> None:
+    total = Thing(
+        "train_epoch()·total", lambda s: s.batch * MIB if s.phase == "train" else None, "graph",
+        "torch.Tensor", root=RootKind.LOCAL, graph_nodes=99,
+    )  # fmt: skip
+    culprit = only(report_of(Program(epochs=5).plant(total)))
+    assert (culprit.growth, culprit.unit) == ("within", "step")
+    assert culprit.bytes_per_unit == pytest.approx(MIB, rel=0.02)
+
+
+def test_one_long_evaluation_is_evidence_with_less_confidence() -> None:
+    once = only(report_of(Program(epochs=1).local("validate()·preds", 10 * MIB)))
+    often = only(report_of(Program(epochs=6).local("validate()·preds", 10 * MIB)))
+    assert once.growth == "within"
+    assert once.confidence < often.confidence
+
+
+def test_a_near_limit_makes_a_leak_critical_and_says_when() -> None:
+    program = Program(epochs=8, limit=600 * MIB).leak("Trainer.history", 3 * MIB, "epoch")
+    report = report_of(program)
+    culprit = only(report)
+    assert culprit.severity is Severity.CRITICAL
+    assert culprit.forecast is not None
+    used = 400 + 8 * 3
+    assert culprit.forecast.units_left == pytest.approx((600 - used) / 3, rel=0.1)
+    assert "reaches 600 MiB in epoch" in report.headline
+
+
+def test_three_validations_suffice_when_every_batch_adds() -> None:
+    culprit = only(report_of(Program(epochs=3).leak("Trainer.preds", 400 * KIB, "validation batch")))
+    assert culprit.unit == "validation"
+    assert culprit.bytes_per_unit == pytest.approx(4000 * KIB, rel=0.05)

@@ -1,0 +1,246 @@
+"""What looks like a leak and isn't raises no alarm, and is cleared with its reason."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from synthetic_runs import KIB, MIB, Program, State, Thing
+
+from leakscope.analysis.analyse import analyse
+from leakscope.model import gauge
+from leakscope.model.boundary import BoundaryKind
+from leakscope.model.census import RootKind
+from leakscope.model.report import Report, RunVerdict, Severity
+
+
+def report_of(program: Program) -> Report:
+    return analyse(program.build())
+
+
+def assert_clean(report: Report) -> None:
+    alarms = [c.sentence for c in report.culprits if c.severity is not Severity.NOTE]
+    alarms += [f.text for f in report.findings if f.severity is not Severity.NOTE]
+    assert alarms == []
+    assert report.verdict is RunVerdict.CLEAN, report.headline
+
+
+def reason_for(report: Report, name: str) -> str:
+    return next(c.reason for c in report.cleared if c.name == name)
+
+
+def bounded(path: str, per_step: float, most: float, **more: object) -> Thing:
+    return Thing(
+        path, lambda s: min(s.step * per_step, most), "dict", "OrderedDict",
+        length=lambda s: min(s.step, most / per_step), **more,
+    )  # fmt: skip
+
+
+def test_a_run_that_only_computes() -> None:
+    report = report_of(Program(epochs=8).constant("model", 100 * MIB))
+    assert_clean(report)
+    assert "8 epochs" in report.headline
+    assert reason_for(report, "model").startswith("constant")
+
+
+@pytest.mark.parametrize("fills_at", [20, 60, 130, 180])
+def test_a_cache_that_fills_and_stays(fills_at: int) -> None:
+    report = report_of(Program(epochs=8).plant(bounded("cache", 100 * KIB, fills_at * 100 * KIB)))
+    assert_clean(report)
+    reason = reason_for(report, "cache")
+    assert reason.startswith("bounded") or reason.startswith("constant")
+
+
+def test_a_cleared_cache_says_how_many_entries_since_when() -> None:
+    report = report_of(Program(epochs=8).plant(bounded("cache", 100 * KIB, 100 * 100 * KIB)))
+    assert "100 entries since epoch 2" in reason_for(report, "cache") or (
+        "100 entries since epoch 3" in reason_for(report, "cache")
+    )
+
+
+def test_a_cache_filling_in_an_endless_loop() -> None:
+    program = Program(endless=True, steps=300).plant(bounded("cache", 100 * KIB, 150 * 100 * KIB))
+    assert_clean(report_of(program))
+
+
+def test_a_declared_bound_clears_what_still_fills() -> None:
+    thing = Thing(
+        "Trainer.recent", lambda s: s.step * 50 * KIB, "deque", "collections.deque",
+        length=lambda s: s.step, capacity=5000,
+    )  # fmt: skip
+    report = report_of(Program(epochs=8).plant(thing))
+    assert_clean(report)
+    assert "5,000 entries at most" in reason_for(report, "Trainer.recent")
+
+
+def test_a_declared_bound_beyond_memory_clears_nothing() -> None:
+    thing = Thing(
+        "replay", lambda s: s.step * 500 * KIB, "deque", "collections.deque",
+        length=lambda s: s.step, capacity=1_000_000,
+    )  # fmt: skip
+    assert report_of(Program(epochs=8, limit=16 * 1024 * MIB).plant(thing)).verdict is RunVerdict.LEAK
+
+
+def test_a_full_deque() -> None:
+    thing = Thing(
+        "Trainer.recent", lambda s: min(s.step, 30) * 500 * KIB, "deque", "collections.deque",
+        length=lambda s: min(s.step, 30), capacity=30,
+    )  # fmt: skip
+    report = report_of(Program(epochs=8).plant(thing))
+    assert_clean(report)
+    assert reason_for(report, "Trainer.recent").startswith("bounded: 30 entries")
+
+
+def test_optimizer_state_appears_at_the_first_step() -> None:
+    state = Thing("main()·optimizer.state", lambda s: 200 * MIB if s.step else 0, "dict", "dict")
+    assert_clean(report_of(Program(epochs=8).plant(state)))
+    assert_clean(report_of(Program(epochs=4).plant(state)))
+    assert_clean(report_of(Program(endless=True, steps=100).plant(state)))
+
+
+def test_a_batch_that_is_big_but_constant() -> None:
+    batch = Thing(
+        "train()·batch", lambda s: 300 * MIB if s.inner and s.phase == "train" else None, "tuple",
+        "tuple", root=RootKind.LOCAL, role="batch",
+    )  # fmt: skip
+    assert_clean(report_of(Program(epochs=6).plant(batch)))
+
+
+def test_batches_of_varying_size() -> None:
+    chance = random.Random(3)
+    sizes = [chance.uniform(50, 300) * MIB for _ in range(1000)]
+    batch = Thing(
+        "train()·batch", lambda s: sizes[s.step] if s.inner else None, "tuple", "tuple",
+        root=RootKind.LOCAL,
+    )  # fmt: skip
+    assert_clean(report_of(Program(epochs=6).plant(batch)))
+    assert_clean(report_of(Program(endless=True, steps=300, validate_every=40).plant(batch)))
+
+
+def test_small_lists_gathered_and_dropped_in_each_validation_are_a_note() -> None:
+    report = report_of(Program(epochs=6).local("validate()·preds", 300 * KIB))
+    assert_clean(report)
+    assert [c.severity for c in report.culprits] == [Severity.NOTE]
+    assert report.culprits[0].growth == "within"
+
+
+def test_large_lists_beside_a_larger_validation_are_a_note() -> None:
+    program = Program(epochs=6).local("validate()·preds", 3 * MIB)
+    program.swell(lambda s: 200 * MIB if s.phase == "validation" and s.inner else 0)
+    assert_clean(report_of(program))
+
+
+def test_lists_kept_until_the_next_validation_are_no_leak() -> None:
+    kept = Thing(
+        "Trainer.outputs",
+        lambda s: 100 * KIB * (s.batch if s.phase == "validation" else (s.validations > 0) * 10),
+    )
+    assert_clean(report_of(Program(epochs=8).plant(kept)))
+
+
+@pytest.mark.parametrize("per", ["step", "epoch"])
+def test_a_history_of_floats_is_at_most_a_note(per: str) -> None:
+    for epochs in (8, 40):
+        assert_clean(report_of(Program(epochs=epochs).leak("history", 40, per)))
+
+
+def test_sawtooth_garbage() -> None:
+    program = Program(epochs=10)
+    program.garbage = lambda s: (s.occurrence % 4) * 8 * MIB
+    program.swell(lambda s: (s.occurrence % 4) * 8 * MIB)
+    assert_clean(report_of(program))
+
+
+def test_slow_warm_up_of_resident_memory() -> None:
+    program = Program(epochs=10, rss_noise=MIB)
+    program.swell(lambda s: 300 * MIB * (1 - 0.98 ** s.step))
+    assert_clean(report_of(program))
+
+
+def test_arenas_that_keep_freed_memory() -> None:
+    def held(state: State) -> float:
+        return min(state.step, 100) * 2 * MIB
+
+    program = Program(epochs=10).swell(held).gauge(gauge.MALLOC_FREE, held)
+    report = report_of(program)
+    assert_clean(report)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_noise_of_resident_memory(seed: int) -> None:
+    assert_clean(report_of(Program(epochs=10, rss_noise=20 * MIB, seed=seed).constant("m", 9 * MIB)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_random_walk_of_resident_memory(seed: int) -> None:
+    chance = random.Random(seed)
+    level = [0.0]
+    for _ in range(2000):
+        level.append(level[-1] + chance.gauss(0, 0.3 * MIB))
+    program = Program(epochs=10).swell(lambda s: level[s.step])
+    assert not [c for c in report_of(program).culprits if c.severity is not Severity.NOTE]
+
+
+@pytest.mark.parametrize("at", [60, 120, 200, 300])
+def test_one_step_up(at: int) -> None:
+    thing = Thing("main()·teacher", lambda s: 80 * MIB if s.step >= at else 0, "module", "Net")
+    assert_clean(report_of(Program(epochs=10).plant(thing)))
+
+
+def test_growth_that_ends_in_the_middle_of_the_run() -> None:
+    thing = Thing("Trainer.best", lambda s: min(s.epochs_done, 5) * 20 * MIB)
+    assert_clean(report_of(Program(epochs=12).plant(thing)))
+
+
+def test_an_object_that_moves_from_name_to_name() -> None:
+    def here(state: State) -> float:
+        return 20 * MIB * max(10 - state.epochs_done, 0)
+
+    def there(state: State) -> float:
+        return 20 * MIB * min(state.epochs_done, 10)
+
+    assert_clean(report_of(Program(epochs=9).plant(Thing("todo", here), Thing("done", there))))
+
+
+def test_a_name_that_comes_and_goes_with_a_function() -> None:
+    def alias(state: State) -> float | None:
+        return 50 * MIB if state.phase == "validation" else None
+
+    def attribute(state: State) -> float | None:
+        return None if state.phase == "validation" else 50 * MIB
+
+    program = Program(epochs=8).plant(
+        Thing("validate()·cache", alias, root=RootKind.LOCAL), Thing("Trainer.cache", attribute)
+    )
+    assert_clean(report_of(program))
+
+
+def test_library_caches_that_fill_during_warm_up() -> None:
+    cache = Thing(
+        "torch._dynamo.cache", lambda s: min(s.step, 90) * 200 * KIB, "dict", "dict",
+        root=RootKind.LIBRARY, user=False,
+    )  # fmt: skip
+    assert_clean(report_of(Program(epochs=12, full_every=1).plant(cache)))
+
+
+def test_two_epochs_are_too_few_to_acquit() -> None:
+    report = report_of(Program(epochs=2).constant("model", 100 * MIB))
+    assert report.verdict is RunVerdict.INCONCLUSIVE
+    assert "at least 5 epochs" in report.missing[0]
+
+
+def test_a_short_run_with_unexplained_growth_is_inconclusive() -> None:
+    program = Program(epochs=6).swell(lambda s: s.step * 2 * MIB)
+    report = report_of(program)
+    assert report.verdict is RunVerdict.INCONCLUSIVE
+    assert "no name" in report.missing[0]
+
+
+def test_locals_alive_at_the_end_of_validation_are_not_kept_by_it() -> None:
+    def preds(state: State) -> float | None:
+        alive = state.phase == "validation" and state.kind is not BoundaryKind.PHASE_BEGIN
+        return state.batch * 100 * KIB if alive else None
+
+    report = report_of(Program(epochs=8).plant(Thing("validate()·p", preds, root=RootKind.LOCAL)))
+    assert_clean(report)
+    assert all(c.growth == "within" for c in report.culprits)

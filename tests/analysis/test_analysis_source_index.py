@@ -1,0 +1,184 @@
+"""The index as a whole: damaged and moved files, ranking by evidence, excerpts, cost."""
+
+from __future__ import annotations
+
+import sysconfig
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leakscope.analysis.source import SourceIndex
+from leakscope.analysis.source.path import Step, parse_path
+from leakscope.model.census import CensusRow, Owner, RootKind, Site
+
+SOURCE = """\
+def validate(loader):
+    preds = []
+    for x in loader:
+        preds.append(x)
+        if x:
+            preds.append(
+                make(x)
+            )
+    return preds
+"""
+
+
+def row(path="validate()·preds", file="/p/train.py", **more) -> CensusRow:
+    function = path.partition("()")[0]
+    owner = Owner(
+        kind="function", name=function, file=file, variable=parse_path(path).variable, line=1
+    )
+    return CensusRow(
+        path=path,
+        name=path,
+        root=RootKind.LOCAL,
+        owner=owner,
+        type="list",
+        kind="list",
+        host_bytes=1,
+        **more,
+    )
+
+
+def lines(index: SourceIndex, asked: CensusRow, **more) -> list[int]:
+    return [line.line for line in index.feeding(asked.owner, asked, **more)]
+
+
+def test_a_file_that_does_not_parse_has_no_lines() -> None:
+    index = SourceIndex({"/p/train.py": "def f(:\n", "/p/bad.py": "\0", "/p/empty.py": ""})
+    assert lines(index, row()) == []
+    assert index.defined_at(row().owner, row()) is None
+
+
+def test_a_broken_file_does_not_spoil_the_others() -> None:
+    index = SourceIndex({"/p/bad.py": "def f(:\n", "/p/train.py": SOURCE})
+    assert lines(index, row()) == [4, 6]
+
+
+@pytest.mark.parametrize(
+    "recorded", ["/p/train.py", "/elsewhere/p/train.py", "train.py", "./train.py", "p/train.py"]
+)
+def test_finds_a_file_recorded_under_another_path(recorded: str) -> None:
+    assert lines(SourceIndex({recorded: SOURCE}), row()) == [4, 6]
+
+
+def test_the_same_file_under_two_paths_answers_once() -> None:
+    index = SourceIndex({"/p/train.py": SOURCE, "train.py": SOURCE}, "/p")
+    found = index.feeding(row().owner, row())
+    assert [index.location(f.file, f.line) for f in found] == ["train.py:4", "train.py:6"]
+
+
+def test_of_two_files_of_one_name_the_nearer_path_answers() -> None:
+    other = SOURCE.replace("for x", "while x:\n        pass\n    for x")
+    index = SourceIndex({"/p/a/train.py": SOURCE, "/p/b/train.py": other})
+    found = index.feeding(row(file="/p/b/train.py").owner, row(file="/p/b/train.py"))
+    assert {line.file for line in found} == {"/p/b/train.py"}
+
+
+def test_an_allocation_seen_on_a_line_puts_it_first() -> None:
+    seen = row(allocated_at=[Site(file="/p/train.py", line=7, bytes=9)])
+    assert lines(SourceIndex({"/p/train.py": SOURCE}), seen) == [6, 4]
+
+
+def test_the_phase_decides_between_loops() -> None:
+    text = """\
+def main():
+    out = []
+    for x in train_loader:
+        out.append(x)
+    for x in val_loader:
+        out.append(x)
+"""
+    index = SourceIndex({"/p/train.py": text})
+    asked = row("main()·out")
+    assert lines(index, asked, phase="validation") == [6, 4]
+    assert lines(index, asked, phase="train") == [4, 6]
+
+
+def test_a_statement_shows_its_first_line() -> None:
+    found = SourceIndex({"/p/train.py": SOURCE}).feeding(row().owner, row())
+    assert [line.text for line in found] == ["preds.append(x)", "preds.append("]
+    assert {line.form for line in found} == {"append"}
+
+
+def test_an_excerpt_marks_the_lines_and_stays_inside_the_file() -> None:
+    index = SourceIndex({"/p/train.py": SOURCE}, "/p")
+    excerpt = index.excerpt("/p/train.py", [4, 99], context=2)
+    assert excerpt is not None
+    assert (excerpt.file, excerpt.first_line, excerpt.marked) == ("train.py", 2, [4])
+    assert excerpt.lines == SOURCE.splitlines()[1:6]
+    assert index.excerpt("/p/train.py", [99]) is None
+    assert index.excerpt("/p/unknown.py", [1]) is None
+
+
+def test_an_owner_without_source_has_no_lines() -> None:
+    index = SourceIndex({})
+    assert index.feeding(row().owner, row()) == []
+    assert index.feeding(None, row()) == []  # type: ignore[arg-type]
+
+
+def test_windows_line_ends_count_lines_as_python_does() -> None:
+    assert lines(SourceIndex({"/p/train.py": SOURCE.replace("\n", "\r\n")}), row()) == [4, 6]
+
+
+@pytest.mark.parametrize(
+    ("text", "root", "variable", "steps"),
+    [
+        ("__main__·cache['x']", "__main__", "cache", [("key", "'x'")]),
+        ("T.run()·xs[*]['a.b']", "T.run()", "xs", [("any", "*"), ("key", "'a.b'")]),
+        ("m·f⟨records⟩[0].x", "m", "f", [("cell", "records"), ("index", "0"), ("attr", "x")]),
+        ("m·f(out=)", "m", "f", [("default", "out")]),
+        ("main()·net._modules['head'].w", "main()", "net", [("attr", "head"), ("attr", "w")]),
+        ("m·Config.cache", "m", "Config", [("attr", "cache")]),
+        ("history", "", "history", []),
+        ("m·d['it\\'s'][-1]", "m", "d", [("key", "'it\\'s'"), ("index", "-1")]),
+    ],
+)
+def test_paths_are_taken_apart(text, root, variable, steps) -> None:
+    path = parse_path(text)
+    assert (path.root, path.variable) == (root, variable)
+    assert list(path.steps) == [Step(*step) for step in steps]
+
+
+@given(st.text(alphabet="ab·.[]()'\"*=⟨⟩0_", max_size=30))
+def test_no_path_and_no_name_is_too_strange(text: str) -> None:
+    index = SourceIndex({"/p/train.py": SOURCE})
+    asked = row()
+    owner = Owner(kind="class", name=text, file=text, variable=text)
+    strange = CensusRow(
+        path=text, name=text, root=RootKind.GLOBAL, owner=owner, type=text, kind="list",
+        host_bytes=1,
+    )  # fmt: skip
+    index.feeding(owner, strange)
+    index.feeding(asked.owner, strange)
+    index.defined_at(owner, strange)
+
+
+@pytest.mark.slow
+def test_large_real_sources_are_indexed_in_seconds() -> None:
+    """A hundred modules of the standard library, and questions to the names that they bind."""
+    folder = Path(sysconfig.get_paths()["stdlib"])
+    files = sorted(folder.glob("*.py"), key=lambda path: -path.stat().st_size)[:100]
+    sources = {str(path): path.read_text(errors="replace") for path in files}
+    start = time.process_time()
+    index = SourceIndex(sources, str(folder))
+    asked = 0
+    for root in list(index.program.modules.values())[:40]:
+        for cls in [c for c in root.children if c.kind == "class"][:3]:
+            for attribute in list(cls.attributes)[:3]:
+                owner = Owner(
+                    kind="class", name=cls.qualname, file=root.module.file, variable=attribute
+                )
+                asked_row = CensusRow(
+                    path=f"main()·thing.{attribute}", name=f"{cls.name}.{attribute}",
+                    root=RootKind.LOCAL, owner=owner, type="list", kind="list", host_bytes=1,
+                )  # fmt: skip
+                index.feeding(owner, asked_row)
+                assert index.defined_at(owner, asked_row) is not None
+                asked += 1
+    assert asked > 100
+    assert time.process_time() - start < 60
