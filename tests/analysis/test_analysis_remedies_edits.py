@@ -87,7 +87,7 @@ def test_overlapping_edits_are_no_diff() -> None:
 
 def test_an_import_goes_below_the_first_run_of_imports(tmp_path) -> None:
     text = '"""Doc."""\nimport os\nimport sys\n\nx = 1\nimport re\n'
-    change, tree = edits(text)
+    change, _ = edits(text)
     diff = change.insert_import("from functools import lru_cache").diff()
     assert diff is not None
     assert applied(diff, text, tmp_path).splitlines()[3] == "from functools import lru_cache"

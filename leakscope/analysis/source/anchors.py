@@ -60,9 +60,10 @@ def _start_at_owner(references: References, owner: Owner | None, path: PathPatte
 
 
 def _start_at_root(references: References, path: PathPattern) -> None:
-    """Start at the function or module that the path itself begins with."""
+    """Start at the function or module that the path itself begins with, unless that is done."""
     root, program = path.root, references.program
-    if not path.variable:
+    begun = any(place.kind == "name" and steps == path.steps for place, steps in references.chain)
+    if not path.variable or begun:
         return
     scopes: Iterable[Scope | None]
     if root.endswith("()"):

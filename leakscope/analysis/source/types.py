@@ -22,6 +22,8 @@ class Types:
         self._program = program
         self._families: dict[Scope, Classes] = {}
         self._ancestors: dict[Scope, Classes] = {}
+        self._known: dict[tuple[ast.expr, Scope], Classes] = {}
+        self._open: set[ast.expr] = set()
 
     def family(self, owner: Scope) -> Classes:
         """Return the classes whose methods may see an attribute of ``owner``'s instances."""
@@ -57,8 +59,18 @@ class Types:
 
     def of(self, expr: ast.expr | None, scope: Scope, depth: int = 0) -> Classes:
         """Return the possible classes of the value, or of the class that it is; empty: unknown."""
-        if expr is None or depth > _MAX_DEPTH:
+        if expr is None or depth > _MAX_DEPTH or expr in self._open:
             return UNKNOWN
+        if (expr, scope) in self._known:
+            return self._known[expr, scope]
+        self._open.add(expr)
+        found = self._infer(expr, scope, depth)
+        self._open.discard(expr)
+        if not self._open:
+            self._known[expr, scope] = found
+        return found
+
+    def _infer(self, expr: ast.expr, scope: Scope, depth: int) -> Classes:
         if isinstance(expr, ast.Name):
             return self._of_name(expr.id, scope, depth)
         if isinstance(expr, ast.Attribute):
@@ -124,7 +136,7 @@ class Types:
         named = self._named_classes(function, scope)
         if named:
             return named
-        called = self.called_functions(function, scope)
+        called = self.called_functions(function, scope, depth)
         if called:
             return self._returned(called, depth)
         home = scope.resolve(function.id) if isinstance(function, ast.Name) else None
@@ -145,7 +157,7 @@ class Types:
                     found |= self.of(node.value, function, depth + 2)
         return found
 
-    def called_functions(self, function: ast.expr, scope: Scope) -> list[Scope]:
+    def called_functions(self, function: ast.expr, scope: Scope, depth: int = 0) -> list[Scope]:
         """Return the functions of the sources that a call of ``function`` may run."""
         if isinstance(function, ast.Name):
             return self._functions_named(function.id, scope)
@@ -154,7 +166,7 @@ class Types:
         module = self.module_of(function.value, scope)
         if module is not None:
             return [c for c in module.children if c.name == function.attr and c.kind == "function"]
-        owners = self.of(function.value, scope, 1)
+        owners = self.of(function.value, scope, depth + 1)
         methods = [
             method
             for method in self._program.functions.get(function.attr, [])
