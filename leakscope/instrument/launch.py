@@ -166,8 +166,9 @@ def _run_script(filename: str) -> None:
         assert code is not None
         exec(code, namespace)  # noqa: S102
     finally:
-        namespace.pop("__file__", None)
-        namespace.pop("__cached__", None)
+        # Python takes these away at once; the session's last census still wants to know the file.
+        for name in ("__file__", "__cached__"):
+            atexit.register(namespace.pop, name, None)
         _flush_standard_files()
 
 
