@@ -141,7 +141,7 @@ def _has(mro: tuple[type, ...], kind: type) -> bool:
 def _rank(mro: tuple[type, ...], node: NodeFacts | None) -> Rank:
     if node is not None:
         return Rank.GRAPH
-    if mro[0] in _CODE:
+    if any(mro[0] is kind for kind in _CODE):
         return Rank.CODE
     return Rank.CUT if _has(mro, type) or _has(mro, ModuleType) else Rank.PLAIN
 

@@ -44,7 +44,8 @@ def header_bytes(kind: type) -> int:
 def shallow_bytes(value: object) -> int:
     """Return the size of one object without what it refers to."""
     kind = type(value)
-    static = type in mro_of(kind) and not _flags_of(value) & _HEAP_TYPE_FLAG
+    is_class = any(base is type for base in mro_of(kind))
+    static = is_class and not _flags_of(value) & _HEAP_TYPE_FLAG
     header = 0 if static else header_bytes(kind)
     try:
         return int(sizer_of(kind)(value)) + header

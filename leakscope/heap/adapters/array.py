@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+_HEAP_TYPE_FLAG = 1 << 9
 _WIDE_PIXELS = 4
 _PIXEL_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2, "I;16N": 2}
 
@@ -36,8 +37,9 @@ def _owns(array: Any, accessors: Any) -> bool:
 
 
 def is_image_core(kind: type) -> bool:
-    """Return whether a type is Pillow's pixel storage."""
-    return kind.__name__ in {"ImagingCore", "PIL.Image.core.ImagingCore"} and "PIL" in sys.modules
+    """Return whether a type is Pillow's pixel storage, which is no class made at run time."""
+    made_at_run_time = type.__dict__["__flags__"].__get__(kind) & _HEAP_TYPE_FLAG
+    return not made_at_run_time and type.__dict__["__name__"].__get__(kind) == "ImagingCore"
 
 
 def image_bytes(core: Any) -> int:

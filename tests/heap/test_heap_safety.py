@@ -1,0 +1,169 @@
+"""The walk runs nothing of the user's, keeps nothing alive and leaves nothing behind."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import weakref
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+from leakscope.heap import graph
+from leakscope.heap.graph import WalkRequest, walk
+
+ENGINES = ["reference", *(["native"] if graph.engine_name() == "native" else [])]
+needs_native = pytest.mark.skipif(len(ENGINES) < 2, reason="the native engine is not built")
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def _refuse(*_: Any, **__: Any) -> Any:
+    raise AssertionError("code of the user's was run")
+
+
+HOSTILE = {
+    name: _refuse
+    for name in (
+        "__len__ __repr__ __str__ __getattr__ __getattribute__ __eq__ __hash__ __sizeof__ "
+        "__bool__ __iter__ __contains__ __del__x __index__ __reduce__ __dir__ __format__"
+    ).split()
+}
+
+
+class HostileMeta(type):
+    __getattribute__ = _refuse
+    __instancecheck__ = _refuse
+    __subclasscheck__ = _refuse
+    __eq__ = _refuse
+    __hash__ = _refuse
+
+
+def hostile_objects() -> list[object]:
+    cheat = {**HOSTILE, "__class__": property(_refuse)}
+    plain = type.__call__(HostileMeta, "Hostile", (), cheat)
+    listed = type("HostileList", (list,), HOSTILE)
+    mapped = type("HostileDict", (dict,), HOSTILE)
+    tensor = type(
+        "HostileTensor",
+        (torch.Tensor,),
+        {"__torch_function__": classmethod(_refuse), "grad": property(_refuse), **HOSTILE},
+    )
+    misplaced = type("Misplaced", (), {"__sizeof__": dict.__sizeof__})
+    payload = torch.Tensor._make_subclass(tensor, torch.zeros(1000))  # type: ignore[attr-defined]
+    return [object.__new__(plain), listed(), mapped(), payload, misplaced()]
+
+
+def test_no_code_of_the_users_runs(engine: str) -> None:
+    result = walk(WalkRequest(roots=[hostile_objects()], cutoff_bytes=0), engine=engine)
+    assert result.payload_bytes == {"host": 4000}
+
+
+def test_modes_of_the_users_are_not_asked(engine: str) -> None:
+    from torch.overrides import TorchFunctionMode
+
+    class Mode(TorchFunctionMode):
+        asked = 0
+
+        def __torch_function__(self, *args: Any, **kwargs: Any) -> Any:
+            self.asked += 1
+            return super().__torch_function__(*args, **kwargs)
+
+    tensors = [torch.ones(10, requires_grad=True) * 2]
+    with Mode() as mode:
+        walk(WalkRequest(roots=[tensors]), engine=engine)
+    assert mode.asked == 0
+
+
+def test_no_warning_is_raised(engine: str, recwarn: pytest.WarningsRecorder) -> None:
+    leaf = torch.ones(10, requires_grad=True)
+    walk(WalkRequest(roots=[leaf, leaf * 2, (leaf * 2).sum()]), engine=engine)
+    assert not recwarn.list
+
+
+SCOPES = [
+    pytest.param(e, f, marks=pytest.mark.slow if f and e == "reference" else ())
+    for e in ENGINES
+    for f in (False, True)
+]
+
+
+@pytest.mark.parametrize(("engine", "full"), SCOPES)
+def test_what_is_deleted_after_the_walk_is_freed_at_once(engine: str, full: bool) -> None:
+    class Thing:
+        pass
+
+    thing: Any = Thing()
+    thing.data = torch.zeros(10_000)
+    alive = weakref.ref(thing), weakref.ref(thing.data)
+    walk(WalkRequest(roots=[[thing]], full=full), engine=engine)
+    del thing
+    assert [a() for a in alive] == [None, None]
+
+
+def test_reference_counts_are_as_before(engine: str) -> None:
+    objects = [[], {}, torch.zeros(10), object(), "text" * 3, torch.ones(2, requires_grad=True) * 2]
+    walk(WalkRequest(roots=[objects], cutoff_bytes=0), engine=engine)
+    before = [sys.getrefcount(o) for o in objects]
+    walk(WalkRequest(roots=[objects], cutoff_bytes=0), engine=engine)
+    assert [sys.getrefcount(o) for o in objects] == before
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize(("engine", "full"), SCOPES)
+def test_the_collector_is_left_as_it_was(engine: str, full: bool, enabled: bool) -> None:
+    thresholds = gc.get_threshold()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        walk(WalkRequest(roots=[[]], full=full), engine=engine)
+        assert gc.isenabled() is enabled
+        assert gc.get_threshold() == thresholds
+    finally:
+        gc.enable()
+
+
+@needs_native
+def test_a_wrong_request_raises_and_the_collector_stays_on() -> None:
+    with pytest.raises((TypeError, AttributeError)):
+        walk(WalkRequest(roots=(1, 2)), engine="native")  # type: ignore[arg-type]
+    assert gc.isenabled()
+
+
+@needs_native
+def test_three_hundred_walks_take_no_memory() -> None:
+    model = torch.nn.Linear(50, 50)
+    loss = torch.zeros(())
+    for _ in range(200):
+        loss = loss + model(torch.ones(1, 50)).exp().sum()
+    roots = [model, loss, {i + 10**6: [i] for i in range(10_000)}]
+    process = psutil.Process()
+
+    def walk_often(times: int) -> int:
+        for i in range(times):
+            walk(WalkRequest(roots=roots, cutoff_bytes=1000, full=i % 75 == 1), engine="native")
+        return int(process.memory_info().rss)
+
+    before = walk_often(80)
+    assert walk_often(300) - before < 1 << 20
+
+
+def test_the_package_works_without_the_native_module() -> None:
+    code = (
+        "import sys; sys.modules['leakscope.heap._native'] = None\n"
+        "from leakscope.heap import graph, frames\n"
+        "assert graph.engine_name() == 'reference'\n"
+        "r = graph.walk(graph.WalkRequest(roots=[[bytes(50000)]]))\n"
+        "assert r.engine == 'reference' and r.nodes.host_bytes[0] > 50000\n"
+        "def f(x=[1]):\n"
+        "    return dict(frames.locals_of(sys._getframe()))\n"
+        "assert f() == {'x': [1]}\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
