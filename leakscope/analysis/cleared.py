@@ -18,9 +18,8 @@ from leakscope.model.trend import Trend, TrendVerdict
 BIG_BYTES = 1 << 20
 MOST = 15
 _PARTS = {"parameters", "buffers", "gradients", "code"}
-_HOLDERS = {
-    "list", "dict", "set", "deque", "tuple", "tensor", "array", "bytes", "lru_cache", "queue", "image",
-}  # fmt: skip
+_HOLDERS = {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue"}
+_HOLDERS |= {"tensor", "array", "bytes", "image"}
 
 
 def find_cleared(case: Case, growth: Growth) -> list[Cleared]:

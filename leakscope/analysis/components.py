@@ -12,7 +12,7 @@ from leakscope.model import gauge
 from leakscope.model.report import Component
 
 BASELINE = "baseline"
-"""What the process held before training, beyond the components it held then: interpreter, imports."""
+"""What the process held before training beyond its components: interpreter, imports."""
 NAMES = {
     "parameters": "parameters",
     "buffers": "buffers",

@@ -161,7 +161,7 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
 def signature(row: CensusRow) -> str:
     """Return what identifies a culprit between runs: root, folded path and type, no line."""
     folded = re.sub(r"\[\d+\]", "[*]", row.path)
-    text = "\n".join((row.root.value, folded, row.type))
+    text = f"{row.root.value}\n{folded}\n{row.type}"
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]
 
 

@@ -37,10 +37,11 @@ def _too_little(case: Case) -> list[str]:
         return []
     repeated = any(track.begun(phase) > 1 for phase in track.phases)
     wanted = plural(FEWEST_POINTS + 1, "epoch") if repeated else f"{LOOP_STEPS} steps"
-    return [
+    text = (
         f"Only {plural(most, 'comparable boundary')} with a census; a leak can't be told from a "
         f"warm-up before there are four: profile at least {wanted}."
-    ]
+    )
+    return [text]
 
 
 def _unsettled(case: Case, ledgers: list[Ledger]) -> list[str]:
@@ -52,10 +53,11 @@ def _unsettled(case: Case, ledgers: list[Ledger]) -> list[str]:
     left = sum(e.bytes for e in host.entries if e.kind == "unexplained")
     if left < UNSETTLED_BYTES or left < UNSETTLED_SHARE * host.total_bytes:
         return []
-    return [
-        f"Memory grew by {human_bytes(host.total_bytes)}, of which {human_bytes(left)} has no name, "
-        f"and the run is too short to tell a warm-up: profile twice as many {trend.unit}s."
-    ]
+    text = (
+        f"Memory grew by {human_bytes(host.total_bytes)}, of which {human_bytes(left)} has no "
+        f"name, and the run is too short to tell a warm-up: profile twice as many {trend.unit}s."
+    )
+    return [text]
 
 
 def headline(

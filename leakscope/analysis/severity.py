@@ -10,7 +10,7 @@ from leakscope.model.report import Forecast, Severity
 KIB, MIB = 1 << 10, 1 << 20
 
 HORIZON = 10
-"""Growth is projected over ten times the observed run: people profile a tenth of what they train."""
+"""Growth is projected over ten observed runs: people profile a part of what they train."""
 STEADY_BYTES = 4 * MIB
 """Less than this over the horizon disturbs nobody: a history of floats."""
 RATE_PER_STEP = 1 * KIB

@@ -2,7 +2,8 @@
 
 The rate is Theil and Sen's median of pairwise slopes with Sen's rank interval; whether there is a
 monotone trend at all is Mann and Kendall's test. The shape rules are those of next-leak: growth
-must beat a noise floor, and a series that gives back more than a tenth of its net growth is no leak.
+must beat a noise floor, and a series that gives back more than a tenth of its net growth is no
+leak.
 """
 
 from __future__ import annotations

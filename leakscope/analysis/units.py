@@ -102,9 +102,7 @@ class Places:
         self._track = track
         self._at = table.at
         at = table.at
-        self.phase = np.array(
-            [_only(track.after[i:j]) for i, j in pairwise(at)], dtype=np.int64
-        )
+        self.phase = np.array([_only(track.after[i:j]) for i, j in pairwise(at)], dtype=np.int64)
         inner = np.isin(track.kind[at], INNER)
         same = track.occurrence[at][1:] == track.occurrence[at][:-1]
         self.inner = inner[1:] & inner[:-1] & same & (self.phase >= 0)

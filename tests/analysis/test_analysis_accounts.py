@@ -150,7 +150,9 @@ def test_overhead_errors_notes_and_end_are_handed_on() -> None:
         ({"exit_code": 3}, "ended with exit code 3 (no closing record)"),
     ],
 )
-def test_how_a_run_ended_without_a_closing_record(outcome: dict[str, str | int], words: str) -> None:
+def test_how_a_run_ended_without_a_closing_record(
+    outcome: dict[str, str | int], words: str
+) -> None:
     run = Program(epochs=5).build()
     run.outcome = outcome
     assert analyse(run).run.ended == words

@@ -87,7 +87,9 @@ def test_steady_growth_without_a_name_is_a_warning_in_a_long_run() -> None:
 
 
 def test_growth_without_a_name_beside_a_larger_culprit_is_not_reported() -> None:
-    program = Program(epochs=14).leak("Trainer.losses", 900 * KIB).swell(lambda s: s.step * 100 * KIB)
+    program = (
+        Program(epochs=14).leak("Trainer.losses", 900 * KIB).swell(lambda s: s.step * 100 * KIB)
+    )
     assert [f.kind for f in report_of(program).findings] == []
 
 
@@ -100,7 +102,7 @@ def test_children_that_grow() -> None:
 
 def test_children_that_copy_a_dataset_once() -> None:
     program = Program(epochs=10)
-    program.gauge(gauge.CHILDREN_PSS, lambda s: 100 * MIB + 200 * MIB * (1 - 0.97 ** s.step))
+    program.gauge(gauge.CHILDREN_PSS, lambda s: 100 * MIB + 200 * MIB * (1 - 0.97**s.step))
     assert report_of(program).verdict is RunVerdict.CLEAN
 
 

@@ -239,6 +239,8 @@ def test_a_near_limit_makes_a_leak_critical_and_says_when() -> None:
 
 
 def test_three_validations_suffice_when_every_batch_adds() -> None:
-    culprit = only(report_of(Program(epochs=3).leak("Trainer.preds", 400 * KIB, "validation batch")))
+    culprit = only(
+        report_of(Program(epochs=3).leak("Trainer.preds", 400 * KIB, "validation batch"))
+    )
     assert culprit.unit == "validation"
     assert culprit.bytes_per_unit == pytest.approx(4000 * KIB, rel=0.05)

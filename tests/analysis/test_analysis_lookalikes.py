@@ -48,7 +48,7 @@ def test_a_cache_that_fills_and_stays(fills_at: int) -> None:
     report = report_of(Program(epochs=8).plant(bounded("cache", 100 * KIB, fills_at * 100 * KIB)))
     assert_clean(report)
     reason = reason_for(report, "cache")
-    assert reason.startswith("bounded") or reason.startswith("constant")
+    assert reason.startswith(("bounded", "constant"))
 
 
 def test_a_cleared_cache_says_how_many_entries_since_when() -> None:
@@ -78,7 +78,9 @@ def test_a_declared_bound_beyond_memory_clears_nothing() -> None:
         "replay", lambda s: s.step * 500 * KIB, "deque", "collections.deque",
         length=lambda s: s.step, capacity=1_000_000,
     )  # fmt: skip
-    assert report_of(Program(epochs=8, limit=16 * 1024 * MIB).plant(thing)).verdict is RunVerdict.LEAK
+    assert (
+        report_of(Program(epochs=8, limit=16 * 1024 * MIB).plant(thing)).verdict is RunVerdict.LEAK
+    )
 
 
 def test_a_full_deque() -> None:
@@ -153,7 +155,7 @@ def test_sawtooth_garbage() -> None:
 
 def test_slow_warm_up_of_resident_memory() -> None:
     program = Program(epochs=10, rss_noise=MIB)
-    program.swell(lambda s: 300 * MIB * (1 - 0.98 ** s.step))
+    program.swell(lambda s: 300 * MIB * (1 - 0.98**s.step))
     assert_clean(report_of(program))
 
 
@@ -168,7 +170,9 @@ def test_arenas_that_keep_freed_memory() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_noise_of_resident_memory(seed: int) -> None:
-    assert_clean(report_of(Program(epochs=10, rss_noise=20 * MIB, seed=seed).constant("m", 9 * MIB)))
+    assert_clean(
+        report_of(Program(epochs=10, rss_noise=20 * MIB, seed=seed).constant("m", 9 * MIB))
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -18,7 +18,9 @@ values = st.lists(st.integers(-50, 50).map(float), min_size=4, max_size=40)
 
 
 def trend_of(y: list[float], noise: float = 1.0) -> Trend:
-    return judge(np.arange(len(y), dtype=float), np.array(y, float), unit="epoch", noise_bytes=noise)
+    return judge(
+        np.arange(len(y), dtype=float), np.array(y, float), unit="epoch", noise_bytes=noise
+    )
 
 
 def shape_of(y: list[float], noise: float = 1.0) -> str:

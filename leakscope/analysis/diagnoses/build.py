@@ -12,7 +12,7 @@ def finding(
     kind: str,
     title: str,
     text: str,
-    remedy: tuple[str, str],
+    remedy: Remedy,
     *,
     severity: Severity,
     trend: Trend | None = None,
@@ -38,12 +38,12 @@ def finding(
         severity=severity,
         confidence=confidence,
         signature=finding_signature(kind, device, subject),
-        remedy=Remedy(title=remedy[0], text=remedy[1]),
+        remedy=remedy,
         falsifier=Falsifier(text=falsifier[0], result=falsifier[1]) if falsifier[0] else None,
     )
 
 
 def finding_signature(kind: str, device: str, subject: str = "") -> str:
     """Return what identifies a finding between runs."""
-    text = "\n".join(("finding", kind, device, subject))
+    text = f"finding\n{kind}\n{device}\n{subject}"
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]

@@ -13,10 +13,19 @@ from leakscope.analysis.severity import HORIZON, MIB
 from leakscope.analysis.sizes import human_bytes
 from leakscope.analysis.trends import is_growth
 from leakscope.model import gauge
-from leakscope.model.report import Finding, Ledger, Severity
+from leakscope.model.report import Finding, Ledger, Remedy, Severity
 
 GROWTH_BYTES = 32 * MIB
 LONG_POINTS = 6
+
+REMEDY = Remedy(
+    title="Look into the workers",
+    text=(
+        "What a Dataset appends to itself in __getitem__ grows in every worker. Hold large "
+        "tables as one numpy array or tensor instead of many Python objects, so that "
+        "reference counts don't copy their pages."
+    ),
+)
 
 
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
@@ -36,10 +45,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             "Child processes grow",
             f"Together they gained {human_bytes(trend.net_bytes)}, "
             f"{human_bytes(trend.bytes_per_unit)} per {trend.unit}, and hold {human_bytes(total)}.",
-            ("Look into the workers",
-             "What a Dataset appends to itself in __getitem__ grows in every worker. Hold large "
-             "tables as one numpy array or tensor instead of many Python objects, so that reference "
-             "counts don't copy their pages."),
+            REMEDY,
             severity=Severity.CRITICAL if fatal else Severity.WARNING,
             trend=trend,
             share=trend.net_bytes / whole if whole > 0 else 0.0,
@@ -47,4 +53,4 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             confidence=0.7,
             falsifier=("With num_workers=0 the growth moves to the main process, or ends.", None),
         )
-    ]  # fmt: skip
+    ]

@@ -16,10 +16,15 @@ from leakscope.analysis.severity import MIB
 from leakscope.analysis.sizes import human_bytes, human_count
 from leakscope.analysis.trends import is_growth
 from leakscope.model import gauge
-from leakscope.model.report import Finding, Ledger, Severity
+from leakscope.model.report import Finding, Ledger, Remedy, Severity
 
 MATTERS_BYTES = 16 * MIB
 """Garbage below this does no harm, whoever switched the collector off."""
+
+REMEDY_TEXT = (
+    "Cycles are freed only by the collector: call gc.collect() at the end of each epoch, or switch "
+    "it on again."
+)
 
 
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
@@ -47,12 +52,14 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             "collector_off" if off else "collector_frozen",
             title,
             f"{state}; at most {human_bytes(most)} of garbage were waiting.",
-            (f"Call {call}, or collect now and then", "Cycles are freed only by the collector: "
-             "call gc.collect() at the end of each epoch, or switch it on again."),
+            Remedy(title=f"Call {call}, or collect now and then", text=REMEDY_TEXT),
             severity=Severity.WARNING if piles_up else Severity.NOTE,
             trend=trend,
             total_bytes=most,
             confidence=0.9 if piles_up else 0.6,
-            falsifier=("gc.collect() frees what awaits it.", f"{human_bytes(most)} were unreached."),
+            falsifier=(
+                "gc.collect() frees what awaits it.",
+                f"{human_bytes(most)} were unreached.",
+            ),
         )
-    ]  # fmt: skip
+    ]

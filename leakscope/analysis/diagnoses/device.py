@@ -12,12 +12,20 @@ from leakscope.analysis.severity import MIB
 from leakscope.analysis.sizes import human_bytes
 from leakscope.analysis.trends import is_growth
 from leakscope.model import gauge
-from leakscope.model.report import Finding, Ledger, Severity
+from leakscope.model.report import Finding, Ledger, Remedy, Severity
 
 GROWTH_BYTES = 64 * MIB
 LIVE_SHARE = 0.3
 """More live growth than this and the cause is a culprit, not the allocator."""
 LONG_POINTS = 6
+
+REMEDY = Remedy(
+    title="Let segments grow instead of multiplying",
+    text=(
+        "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; sort or bucket inputs of "
+        "varying size; torch.cuda.empty_cache() returns only segments that are wholly free."
+    ),
+)
 
 
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
@@ -47,13 +55,11 @@ def _of_device(case: Case, device: str, ledgers: list[Ledger]) -> Finding | None
         f"{title} on {device}",
         f"Reserved memory grew by {human_bytes(trend.net_bytes)}, live tensors by "
         f"{human_bytes(live)}: the rest is free memory that the caching allocator keeps.",
-        ("Let segments grow instead of multiplying", "Set "
-         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; sort or bucket inputs of varying size; "
-         "torch.cuda.empty_cache() returns only segments that are wholly free."),
+        REMEDY,
         severity=Severity.WARNING,
         trend=trend,
         total_bytes=case.nearest(metric, len(case.track) - 1) or 0.0,
         device=device,
         confidence=0.7,
         falsifier=("empty_cache() would return it if it were plain cache.", None),
-    )  # fmt: skip
+    )

@@ -15,12 +15,21 @@ from leakscope.analysis.series import FloatArray
 from leakscope.analysis.severity import MIB, PEAK_SHARE
 from leakscope.analysis.sizes import human_bytes
 from leakscope.analysis.trends import judge
-from leakscope.model.report import Finding, Ledger, Severity
+from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.trend import Trend
 
 NOTED_BYTES = 16 * MIB
 ALARMING_BYTES = 64 * MIB
 """Below this even a large share of the peak is not worth a warning."""
+
+REMEDY = Remedy(
+    title="Break the cycles, or collect at the end of each epoch",
+    text=(
+        "Objects that refer to each other in a circle are freed only by the collector, "
+        "which counts objects, not bytes. Break the circle (weakref, del self.x), or call "
+        "gc.collect() where large tensors have just been dropped."
+    ),
+)
 
 
 def garbage_series(case: Case) -> tuple[FloatArray, FloatArray]:
@@ -57,10 +66,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             "garbage",
             "Memory waits in reference cycles for the collector",
             f"Up to {human_bytes(most)} were reached by no name any more and not yet freed.",
-            ("Break the cycles, or collect at the end of each epoch",
-             "Objects that refer to each other in a circle are freed only by the collector, which "
-             "counts objects, not bytes. Break the circle (weakref, del self.x), or call "
-             "gc.collect() where large tensors have just been dropped."),
+            REMEDY,
             severity=Severity.WARNING if dominates else Severity.NOTE,
             trend=garbage_trend(case),
             share=most / rise if rise > 0 else 0.0,
@@ -68,4 +74,4 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             confidence=0.8 if dominates else 0.6,
             falsifier=("gc.collect() would free it.", f"{human_bytes(most)} were unreached."),
         )
-    ]  # fmt: skip
+    ]

@@ -15,7 +15,7 @@ from leakscope.analysis.severity import MIB
 from leakscope.analysis.sizes import human_bytes, human_count
 from leakscope.analysis.trends import is_growth, judge
 from leakscope.model import gauge
-from leakscope.model.report import Finding, Ledger, Severity
+from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.trend import Trend
 
 
@@ -29,23 +29,43 @@ class Handle:
     fewest: float
     """Fewer new ones than this are no finding."""
     holds_memory: bool
-    remedy: tuple[str, str]
+    remedy: Remedy
 
 
+CLOSE_FIGURES = Remedy(
+    title="Close figures after saving them",
+    text=(
+        "pyplot keeps every figure until it is closed: call plt.close(fig) after fig.savefig(…), "
+        "or use matplotlib.figure.Figure directly."
+    ),
+)
+CLOSE_FILES = Remedy(
+    title="Close files",
+    text=(
+        "Open them with `with`, or close images after reading; a process may hold some thousand "
+        "descriptors at most."
+    ),
+)
+REUSE_THREADS = Remedy(
+    title="Reuse one executor",
+    text=(
+        "Every thread keeps a stack and often an arena of its own: make one pool outside the loop, "
+        "or use it as a context manager."
+    ),
+)
+END_WORKERS = Remedy(
+    title="Let workers end",
+    text=(
+        "Keep one DataLoader (persistent_workers=True) instead of an iterator left unfinished in "
+        "each epoch, and join processes that were started."
+    ),
+)
 HANDLES = (
-    Handle(gauge.FIGURES, "open_figures", "open figures", 5, True,
-           ("Close figures after saving them", "pyplot keeps every figure until it is closed: call "
-            "plt.close(fig) after fig.savefig(…), or use matplotlib.figure.Figure directly.")),
-    Handle(gauge.OPEN_FILES, "open_files", "open files", 20, False,
-           ("Close files", "Open them with `with`, or close images after reading; a process may "
-            "hold some thousand descriptors at most.")),
-    Handle(gauge.THREADS, "threads", "threads", 8, False,
-           ("Reuse one executor", "Every thread keeps a stack and often an arena of its own: make "
-            "one pool outside the loop, or use it as a context manager.")),
-    Handle(gauge.CHILDREN, "processes", "child processes", 8, False,
-           ("Let workers end", "Keep one DataLoader (persistent_workers=True) instead of "
-            "an iterator left unfinished in each epoch, and join processes that were started.")),
-)  # fmt: skip
+    Handle(gauge.FIGURES, "open_figures", "open figures", 5, True, CLOSE_FIGURES),
+    Handle(gauge.OPEN_FILES, "open_files", "open files", 20, False, CLOSE_FILES),
+    Handle(gauge.THREADS, "threads", "threads", 8, False, REUSE_THREADS),
+    Handle(gauge.CHILDREN, "processes", "child processes", 8, False, END_WORKERS),
+)
 
 
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:

@@ -15,9 +15,17 @@ from leakscope.analysis.severity import HORIZON, RATE_PER_PASS, STEADY_BYTES
 from leakscope.analysis.sizes import human_bytes
 from leakscope.analysis.trends import is_growth, judge
 from leakscope.model.census import RootKind
-from leakscope.model.report import Finding, Ledger, Severity
+from leakscope.model.report import Finding, Ledger, Remedy, Severity
 
 MOST = 5
+
+REMEDY = Remedy(
+    title="Look for what keeps them in native code",
+    text=(
+        "An autograd graph, a queue of a C++ extension, atexit or a hook registered again "
+        "and again may hold them: detach what is kept, and remove what is registered."
+    ),
+)
 
 
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
@@ -52,10 +60,9 @@ def _grows(case: Case, path: int, device: str) -> Finding | None:
         "native_held",
         f"{row.type} objects that only native code holds",
         f"{row.name}: {human_bytes(y[-1])} in {row.count} objects, growing by "
-        f"{human_bytes(trend.bytes_per_unit)} per {trend.unit}; no Python name reaches them.{where}",
-        ("Look for what keeps them in native code", "An autograd graph, a queue of a C++ "
-         "extension, atexit or a hook registered again and again may hold them: detach what is "
-         "kept, and remove what is registered."),
+        f"{human_bytes(trend.bytes_per_unit)} per {trend.unit}; no Python name reaches them."
+        f"{where}",
+        REMEDY,
         severity=Severity.WARNING if serious else Severity.NOTE,
         trend=trend,
         share=trend.net_bytes / gain if device == HOST and gain > trend.net_bytes else 0.0,
@@ -64,4 +71,4 @@ def _grows(case: Case, path: int, device: str) -> Finding | None:
         confidence=0.6,
         falsifier=("gc.collect() would free them if they were garbage.", "They are referenced."),
         subject=row.path,
-    )  # fmt: skip
+    )

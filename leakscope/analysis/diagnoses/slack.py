@@ -13,7 +13,7 @@ from leakscope.analysis.severity import MIB
 from leakscope.analysis.sizes import human_bytes
 from leakscope.analysis.trends import is_growth
 from leakscope.model import gauge
-from leakscope.model.report import Finding, Ledger, Severity
+from leakscope.model.report import Finding, Ledger, Remedy, Severity
 
 EXPLAINS = 0.5
 """Slack is the explanation when it makes up this part of the growth of resident memory."""
@@ -22,6 +22,15 @@ HELD_BYTES = 128 * MIB
 HELD_SHARE = 0.3
 LONG_POINTS = 8
 """A heap settles within some epochs; fewer boundaries than this say nothing."""
+
+REMEDY = Remedy(
+    title="Let the allocator return memory",
+    text=(
+        "Set MALLOC_ARENA_MAX=2 and MALLOC_TRIM_THRESHOLD_=131072, preload jemalloc or "
+        "tcmalloc, or call ctypes.CDLL('libc.so.6').malloc_trim(0) after each epoch. No "
+        "container has to be changed."
+    ),
+)
 
 
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
@@ -45,12 +54,9 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
         finding(
             "allocator_slack",
             "Freed memory stays in the C heap",
-            f"glibc keeps {human_bytes(held)} that the program has freed; over the run this grew by "
-            f"{human_bytes(max(gained, 0))}, while resident memory grew by {human_bytes(resident)}.",
-            ("Let the allocator return memory",
-             "Set MALLOC_ARENA_MAX=2 and MALLOC_TRIM_THRESHOLD_=131072, preload jemalloc or "
-             "tcmalloc, or call ctypes.CDLL('libc.so.6').malloc_trim(0) after each epoch. No "
-             "container has to be changed."),
+            f"glibc keeps {human_bytes(held)} that the program has freed; this grew by "
+            f"{human_bytes(max(gained, 0))} while resident memory grew by {human_bytes(resident)}.",
+            REMEDY,
             severity=Severity.WARNING if steady else Severity.NOTE,
             trend=trend,
             share=gained / resident if resident > 0 else 0.0,
@@ -58,4 +64,4 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             confidence=0.7,
             falsifier=("malloc_trim(0) would return most of it to the system.", None),
         )
-    ]  # fmt: skip
+    ]

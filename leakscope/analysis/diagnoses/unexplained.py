@@ -15,13 +15,22 @@ from leakscope.analysis.series import FloatArray
 from leakscope.analysis.severity import MIB
 from leakscope.analysis.sizes import human_bytes, human_share
 from leakscope.analysis.trends import is_growth, warm_up
-from leakscope.model.report import Finding, Ledger, Severity
+from leakscope.model.report import Finding, Ledger, Remedy, Severity
 
 GROWTH_BYTES = 32 * MIB
 SHARE = 0.3
 LONG_POINTS = 8
 THIRD_SHARE = 0.2
 """Each third of the run must bring this part of the growth: a warm-up's last third does not."""
+
+REMEDY = Remedy(
+    title="Narrow it down",
+    text=(
+        "Run with fewer libraries active (no DataLoader workers, no logging, no image "
+        "decoding) and compare; a native profiler such as memray with --native shows the "
+        "allocating C functions."
+    ),
+)
 
 
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
@@ -43,9 +52,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             "Memory grows outside everything that has a name",
             f"{human_bytes(left)} of growth ({human_share(share)}) is neither in Python objects, "
             "tensors, garbage nor allocator slack: it was allocated by native code.",
-            ("Narrow it down", "Run with fewer libraries active (no DataLoader workers, no "
-             "logging, no image decoding) and compare; a native profiler such as memray with "
-             "--native shows the allocating C functions."),
+            REMEDY,
             severity=Severity.WARNING,
             trend=trend,
             share=share,
@@ -53,7 +60,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             confidence=0.5,
             falsifier=("A warm-up would have ended within the run.", "It went on in each third."),
         )
-    ]  # fmt: skip
+    ]
 
 
 def goes_on(y: FloatArray) -> bool:
