@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 import tracemalloc
@@ -9,7 +10,7 @@ import tracemalloc
 import msgspec
 
 from leakscope.heap.definitions import Definitions
-from leakscope.heap.graph import WalkRequest, WalkResult, walk
+from leakscope.heap.graph import WalkRequest, walk
 from leakscope.heap.memory import RowMemory
 from leakscope.heap.origins import origins
 from leakscope.heap.ownership import Ownership
@@ -41,10 +42,13 @@ class CensusTaker:
     def take(self, scope: CensusScope) -> Census:
         """Return the rows of this moment; the whole process stands still meanwhile."""
         began = time.perf_counter()
-        full = scope is CensusScope.FULL
-        roots = find_roots(self._ownership, self._definitions, full=full)
-        result = walk(self._request(roots, full=full))
-        census = self._census(scope, roots, result)
+        collects = gc.isenabled()
+        gc.disable()  # naming makes many objects and no garbage; a collection would only cost time
+        try:
+            census = self._census(scope)
+        finally:
+            if collects:
+                gc.enable()
         return msgspec.structs.replace(census, pause_s=time.perf_counter() - began)
 
     def source_files(self) -> set[str]:
@@ -58,7 +62,7 @@ class CensusTaker:
 
     def _request(self, roots: Roots, *, full: bool) -> WalkRequest:
         return WalkRequest(
-            roots=[root.obj for root in (*roots.user, *roots.library)],
+            roots=roots.objects(),
             library_from=len(roots.user),
             full=full,
             hidden=[*roots.hidden, self, roots],
@@ -67,9 +71,11 @@ class CensusTaker:
             max_selected=self._max_rows * _SPARE,
         )
 
-    def _census(self, scope: CensusScope, roots: Roots, result: WalkResult) -> Census:
-        everything = [*roots.user, *roots.library]
-        maker = RowMaker(result, everything, self._ownership, self._definitions)
+    def _census(self, scope: CensusScope) -> Census:
+        full = scope is CensusScope.FULL
+        roots = find_roots(self._ownership, self._definitions, full=full)
+        result = walk(self._request(roots, full=full))
+        maker = RowMaker(result, roots, self._ownership, self._definitions)
         roles = Roles(result, maker)
         return Census(
             scope=scope,

@@ -10,7 +10,7 @@ import types
 from dataclasses import dataclass, replace
 from typing import Any
 
-from leakscope.heap import anatomy, labels
+from leakscope.heap import anatomy, kinds, labels
 from leakscope.heap.definitions import Definitions
 from leakscope.heap.labels import Edge, Label, Part, Stands
 from leakscope.heap.ownership import Ownership, module_of
@@ -35,8 +35,10 @@ class Place:
     """An object on a naming chain."""
 
     part: Part
+    kind: str
+    """The object's type in general terms."""
     root: Root | None
-    kind: RootKind
+    root_kind: RootKind
     steps: tuple[str, ...]
     anchor: Anchor
     inside: bool
@@ -67,29 +69,34 @@ class Naming:
         self._ownership = ownership
         self._definitions = definitions
         self._user_classes: dict[int, bool] = {}
+        self._kinds: dict[int, str] = {}
 
     def at_root(self, root: Root) -> Place:
         """Return the place of an object that has a name of its own."""
         anchor = Anchor(root.name, root.owner, 0)
         part = Part(root.obj, root.stands)
-        return Place(part, root, root.kind, (), anchor, root.stands is not Stands.ITSELF, None)
+        return Place(part, self._kind(root.obj), root, root.kind, (), anchor, False, None)
 
     def without_root(self, obj: object, kind: RootKind, text: str) -> Place:
         """Return the place of an object that no name reaches."""
-        return Place(Part(obj), None, kind, (), Anchor(text, None, 0), False, None)
+        anchor = Anchor(text, None, 0)
+        return Place(Part(obj), self._kind(obj), None, kind, (), anchor, False, None)
 
     def below(self, parent: Place, child: object) -> Place:
         """Return the place of ``child``, to which the object at ``parent`` refers."""
         step = labels.label(parent.part, child)
         part = Part(child, step.stands, _whole(parent.part, step))
-        kind = self._kind(parent, step)
+        kind, root_kind = self._kind(child), _root_kind(parent, step)
         if not step.text:
             inside = parent.inside or not _passes_through(parent.part.obj, step)
-            return replace(parent, part=part, kind=kind, inside=inside, before=parent)
+            return replace(
+                parent, part=part, kind=kind, root_kind=root_kind, inside=inside, before=parent
+            )
         place = Place(
             part=part,
-            root=parent.root,
             kind=kind,
+            root=parent.root,
+            root_kind=root_kind,
             steps=(*parent.steps, step.text),
             anchor=self._anchor(parent, step),
             inside=False,
@@ -97,13 +104,12 @@ class Naming:
         )
         return _folded(place)
 
-    def _kind(self, parent: Place, step: Label) -> RootKind:
-        if step.stands is Stands.THREADS:
-            return RootKind.THREAD_LOCAL
-        whole = parent.part.obj if parent.part.whole is None else parent.part.whole
-        if step.edge is Edge.LOCAL and parent.root is not None and labels.is_generator(whole):
-            return RootKind.GENERATOR
-        return parent.kind
+    def _kind(self, obj: object) -> str:
+        cls = type(obj)
+        kind = self._kinds.get(id(cls))
+        if kind is None:
+            kind = self._kinds[id(cls)] = kinds.kind_of_class(cls)
+        return kind
 
     def _anchor(self, parent: Place, step: Label) -> Anchor:
         """A name begins again at the last class or function of the user's on the way."""
@@ -156,6 +162,16 @@ class Naming:
         return known
 
 
+def _root_kind(parent: Place, step: Label) -> RootKind:
+    """Generators and thread-locals are roots of their own kind, whoever refers to them."""
+    if step.stands is Stands.THREADS:
+        return RootKind.THREAD_LOCAL
+    whole = parent.part.obj if parent.part.whole is None else parent.part.whole
+    if step.edge is Edge.LOCAL and parent.root is not None and labels.is_generator(whole):
+        return RootKind.GENERATOR
+    return parent.root_kind
+
+
 def _whole(parent: Part, step: Label) -> Any:
     """Return for whom the child stands in: parts of parts belong to the first whole."""
     if step.stands is Stands.ITSELF:
@@ -181,7 +197,7 @@ def _folded(place: Place) -> Place:
         if tail == steps[-2 * period : -period] and any(step != "[*]" for step in tail):
             earlier = _place_with(place.before, len(steps) - period)
             if earlier is not None and type(earlier.part.obj) is type(place.part.obj):
-                return replace(earlier, part=place.part, before=place.before, inside=False)
+                return replace(earlier, part=place.part, kind=place.kind, before=place.before)
     return place
 
 

@@ -97,7 +97,7 @@ class Ownership:
         return verdict
 
     def _is_user_file(self, path: str) -> bool:
-        if path.startswith("<"):
+        if path.startswith(("<", *self._library)):
             return False
         real = os.path.realpath(path)
         if is_own_file(real) or real.startswith(self._library):

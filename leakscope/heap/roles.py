@@ -171,7 +171,7 @@ def gathering_role(place: Place) -> str:
     nested = False
     at: Place | None = place
     while at is not None:
-        obj, kind = at.part.obj, kinds.kind_of(at.part.obj)
+        obj, kind = at.part.obj, at.kind
         if kind == "optimizer":
             return "optimizer_state" if gathered else ""
         if kind == "module" and not gathered:
@@ -186,5 +186,5 @@ def gathering_role(place: Place) -> str:
         at = at.before
     if not gathered or capacity:
         return "cache" if capacity else ""
-    in_hand = place.kind is RootKind.LOCAL and at is None and most <= _BATCH_ITEMS
+    in_hand = place.root_kind is RootKind.LOCAL and at is None and most <= _BATCH_ITEMS
     return "batch" if in_hand and not (gathered == "list" and nested) else "accumulation"

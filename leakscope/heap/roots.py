@@ -7,6 +7,7 @@ many functions are running with an alias of it.
 
 from __future__ import annotations
 
+import sys
 import threading
 import types
 from dataclasses import dataclass
@@ -41,11 +42,30 @@ class Roots:
     """All roots of a census."""
 
     user: list[Root]
-    library: list[Root]
+    library_locals: list[Root]
+    library_objects: list[tuple[Any, str]]
+    """Namespaces and classes of libraries, with the module's name for a namespace."""
     hidden: list[Any]
     """Objects of leakscope itself."""
     transient_from: int
     """Index of the first user root that is gone when its function returns."""
+
+    def objects(self) -> list[Any]:
+        """Return what to walk from, in order."""
+        named = [root.obj for root in (*self.user, *self.library_locals)]
+        return named + [obj for obj, _ in self.library_objects]
+
+    def root(self, number: int) -> Root:
+        """Return the root of that number in the walk."""
+        named = len(self.user) + len(self.library_locals)
+        if number >= named:
+            return library_root(*self.library_objects[number - named])
+        return (self.user + self.library_locals)[number]
+
+    def kind(self, number: int) -> RootKind:
+        """Return from what kind of name that root starts."""
+        named = len(self.user) + len(self.library_locals)
+        return RootKind.LIBRARY if number >= named else self.root(number).kind
 
 
 def find_roots(ownership: Ownership, definitions: Definitions, *, full: bool) -> Roots:
@@ -62,12 +82,11 @@ def find_roots(ownership: Ownership, definitions: Definitions, *, full: bool) ->
             transient += _locals(frame, ownership, definitions, hidden)
         elif full:
             library += _locals(frame, ownership, definitions, hidden, user=False)
-    if full:
-        library += _library(ownership)
+    objects = _library_objects(ownership) if full else []
     hidden += _own_globals()
     lasting.sort(key=_precedence)
     transient.sort(key=_precedence)
-    return Roots(lasting + transient, library, hidden, len(lasting))
+    return Roots(lasting + transient, library, objects, hidden, len(lasting))
 
 
 def _precedence(root: Root) -> int:
@@ -150,32 +169,36 @@ def _locals(
     return roots
 
 
-def _library(ownership: Ownership) -> list[Root]:
-    """Return the globals and the classes of all modules that are not the user's."""
-    roots: list[Root] = []
-    seen: set[int] = {id(names) for _, names in ownership.user_modules()}
+def _library_objects(ownership: Ownership) -> list[tuple[Any, str]]:
+    """Return the globals of all modules that are not the user's, by module, and their classes."""
+    found: dict[int, tuple[Any, str]] = {}
+    seen = {id(names) for _, names in ownership.user_modules()}
     for module, names in all_modules():
-        if id(names) in seen or module.partition(".")[0] == _PACKAGE:
-            continue
-        seen.add(id(names))
-        roots.append(_library_root(names, module, module, Stands.GLOBALS))
-        for name, value in list(names.items()):
-            if anatomy.is_instance(value, type) and id(value) not in seen:
-                seen.add(id(value))
-                home, own = anatomy.module_name(value), anatomy.qualname(value)
-                if home.partition(".")[0] != _PACKAGE:
-                    roots.append(_library_root(value, f"{home}·{own}", f"{home}.{own}"))
-    return roots
+        if id(names) not in seen and not _is_own_module(module):
+            found.setdefault(id(names), (names, module))
+            for value in list(names.values()):
+                if issubclass(type(value), type) and id(value) not in found:
+                    found[id(value)] = (value, "")
+    return list(found.values())
 
 
-def _library_root(obj: Any, path: str, name: str, stands: Stands = Stands.ITSELF) -> Root:
-    module = path.partition("·")[0]
+def library_root(obj: Any, module: str) -> Root:
+    """Return the root for the globals of a library's module, or for one of its classes."""
+    stands, path, name = Stands.GLOBALS, module, module
+    if anatomy.is_instance(obj, type):
+        module, own = anatomy.module_name(obj), anatomy.qualname(obj)
+        stands, path, name = Stands.ITSELF, f"{module}·{own}", f"{module}.{own}"
     owner = Owner(kind="module", name=module, module=module)
     return Root(obj, RootKind.LIBRARY, path, name, owner, user=False, stands=stands)
 
 
 def _own_globals() -> list[Any]:
-    return [names for module, names in all_modules() if module.partition(".")[0] == _PACKAGE]
+    own = [module for name, module in list(sys.modules.items()) if _is_own_module(name)]
+    return [anatomy.module_dict(module) for module in own]
+
+
+def _is_own_module(name: str) -> bool:
+    return name == _PACKAGE or name.startswith(f"{_PACKAGE}.")
 
 
 def _own_values(frame: types.FrameType) -> list[Any]:
@@ -184,7 +207,7 @@ def _own_values(frame: types.FrameType) -> list[Any]:
 
 def _is_own(value: object) -> bool:
     cls = value if anatomy.is_instance(value, type) else type(value)
-    return anatomy.module_name(cls).partition(".")[0] == _PACKAGE  # type: ignore[arg-type]
+    return _is_own_module(anatomy.module_name(cls))  # type: ignore[arg-type]
 
 
 def _is_foreign(value: Any, ownership: Ownership) -> bool:

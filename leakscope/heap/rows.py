@@ -14,7 +14,7 @@ from leakscope.heap.graph import GARBAGE, NATIVE, Group, Nodes, WalkResult
 from leakscope.heap.labels import Stands
 from leakscope.heap.naming import Naming, Place, is_transparent
 from leakscope.heap.ownership import Ownership
-from leakscope.heap.roots import Root
+from leakscope.heap.roots import Roots
 from leakscope.model.census import CensusRow, Owner, RootKind
 
 _LENGTH_FROM_INSIDE = frozenset({"queue", "dict", "list"})
@@ -44,7 +44,7 @@ class RowMaker:
     def __init__(
         self,
         result: WalkResult,
-        roots: list[Root],
+        roots: Roots,
         ownership: Ownership,
         definitions: Definitions,
     ) -> None:
@@ -78,7 +78,7 @@ class RowMaker:
             if parent >= 0:
                 places.append(self._naming.below(places[parent], obj))
             elif root >= 0:
-                places.append(self._naming.at_root(self._roots[root]))
+                places.append(self._naming.at_root(self._roots.root(root)))
             else:
                 places.append(self._nameless(obj, root))
         return places
@@ -109,7 +109,7 @@ class RowMaker:
         return CensusRow(
             path=draft.path,
             name=_name(place),
-            root=place.kind,
+            root=place.root_kind,
             owner=self._owner(place),
             type=anatomy.qualified_name(type(place.part.obj)),
             kind=kind,
@@ -132,7 +132,7 @@ class RowMaker:
 
     def kind(self, node: int) -> str:
         """Return the kind of a node's object, telling tensors that keep a graph from others."""
-        kind = kinds.kind_of(self._nodes.objects[node])
+        kind = self.places[node].kind
         keeps = self._nodes.keeps_graph[node] and self._nodes.graph_nodes[node] >= _GRAPH_NODES
         return "graph" if kind == "tensor" and keeps else kind
 
@@ -163,7 +163,7 @@ class RowMaker:
     def root_kind(self, root: int) -> RootKind:
         """Return the kind of a root by its number in the walk."""
         if root >= 0:
-            return self._roots[root].kind
+            return self._roots.kind(root)
         return {NATIVE: RootKind.NATIVE, GARBAGE: RootKind.GARBAGE}.get(root, RootKind.LIBRARY)
 
     def _parent(self, draft: Draft) -> str:
