@@ -90,7 +90,7 @@ def compare(
     comparison = compare_reports(read_report(before), read_report(after))
     deliver(_rendered(comparison, form or format_of(out, "text"), out), out)
     if out is not None and str(out) != "-":
-        click.echo(f"leakscope: {comparison.headline}\nleakscope: comparison in {out}", err=True)
+        click.echo(f"leakscope: {comparison.headline}\nleakscope: comparison in {out}")
     met = [change for change in comparison.culprits if is_met(change, fail_on)]
     for change in met:
         say(f"--fail-on is met: {change.name} is {change.change.value}.")

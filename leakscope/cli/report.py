@@ -63,7 +63,7 @@ def report(run: Path, *, form: str | None, out: Path | None, show: bool, summary
     if summary:
         print_summary(concluded, page)
     elif form == "html" and out != _STDOUT:
-        click.echo(f"leakscope: {concluded.headline}\nleakscope: report in {page}", err=True)
+        click.echo(f"leakscope: {concluded.headline}\nleakscope: report in {page}")
     if show and page.exists():
         click.launch(str(page.absolute()))
 

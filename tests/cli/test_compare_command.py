@@ -77,8 +77,8 @@ def test_format_follows_the_suffix_of_the_file(
 ) -> None:
     result = compare(before, before, "--out", tmp_path / name)
     assert result.exception is None
-    assert result.stdout == ""
-    assert str(tmp_path / name) in result.stderr
+    assert str(tmp_path / name) in result.stdout
+    assert result.stderr == ""
     assert (tmp_path / name).read_text().lstrip().startswith(begins)
 
 

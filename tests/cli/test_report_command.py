@@ -48,7 +48,8 @@ def test_page_and_json_are_written_into_the_run(run_path: Path) -> None:
     jsonschema.validate(told, json_schema())
     assert told["verdict"] == "leak"
     assert told["culprits"][0]["name"].endswith("history")
-    assert str(run_path / "report.html") in result.stderr
+    assert str(run_path / "report.html") in result.stdout
+    assert result.stderr == ""
 
 
 @pytest.mark.parametrize(("form", "begins"), [("json", "{"), ("text", ""), ("html", "<!")])
