@@ -27,6 +27,8 @@ FEW = 60
 """So many points are drawn one by one."""
 PHASE_SHADES = 5
 SERIES_SHADES = 6
+NEAR_ZERO = 0.2
+"""An axis that would begin within this part of its length begins at zero."""
 LIMIT_IN_SIGHT = 2.5
 """The limit is drawn where it is at most so many times the highest point."""
 _TIME_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
@@ -127,11 +129,13 @@ def _time_canvas(size: tuple[int, int]) -> Canvas:
 
 def _scale(view: Canvas, tracks: Sequence[Points], limit: int | None) -> None:
     points = [point for track in tracks for point in finite(track)]
-    xs = [x for x, _ in points] or [0.0]
+    xs = [x for x, _ in points]
     top = max((y for _, y in points), default=0.0)
     if limit_in_sight(top, limit):
         top = float(limit or 0)
-    left, right = min(xs), max(xs)
+    left, right = min(xs, default=0.0), max(xs, default=0.0)
+    if 0 < left < right * NEAR_ZERO:
+        left = 0.0
     view.axes.set_xlim(left, right if right > left else left + 1)
     step = _byte_step(top if top > 0 else 1.0)
     ceiling = math.ceil(top * 1.04 / step) * step if top > 0 else step

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
 from leakscope.analysis.sizes import plural
-from leakscope.model.report import Overhead, Report, RunFacts, Severity, Work
+from leakscope.model.report import Overhead, Problem, Report, RunFacts, Severity, Work
 from leakscope.report import wording
 from leakscope.report.culprit import CulpritView, SuspectView, culprit_views, finding_views
 from leakscope.report.sizes import (
@@ -118,7 +119,7 @@ def report_page(report: Report) -> Page:
         cleared=cleared_rows(report.cleared),
         missing=[*report.missing],
         notes=[*report.notes],
-        problems=[Fact(problem.where, problem.message) for problem in report.errors],
+        problems=_problems(report.errors),
         overhead=_overhead(report.overhead),
         environment=environment_facts(report.run),
         command=" ".join(report.run.command),
@@ -130,7 +131,7 @@ def report_page(report: Report) -> Page:
 
 def run_context(run: RunFacts, work: Work | None = None) -> list[Fact]:
     """Return the line under the title: which run, when, how long, how it ended."""
-    facts = [Fact("Run", run.run_id or run.path, run.path)]
+    facts = [Fact("Run", run.script or run.run_id, run.path)]
     if run.created > 0:
         facts.append(Fact("Started", _moment(run.created)))
     if work is not None:
@@ -162,6 +163,14 @@ def _headline(text: str, lead: SuspectView | None) -> list[Piece]:
     before, found, after = text.partition(name) if name else (text, "", "")
     pieces = [Piece(before), Piece(found, code=True), Piece(after)]
     return [piece for piece in pieces if piece.text]
+
+
+def _problems(problems: list[Problem]) -> list[Fact]:
+    counted = Counter((problem.where, problem.message) for problem in problems)
+    return [
+        Fact(where, message if count == 1 else f"{message} ({count:,} times)")
+        for (where, message), count in counted.items()
+    ]
 
 
 def _overhead(overhead: Overhead) -> OverheadView:

@@ -67,7 +67,8 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
     lines += _spaced([_finding(finding, paper) for finding in report.findings[:SHOWN_CULPRITS]])
     lines += _spaced([line for ledger in report.ledgers[:2] for line in _ledger(ledger, paper)])
     lines += _spaced(_cleared(report, paper))
-    lines += _spaced([paper.clip(f"to settle it: {text}") for text in report.missing])
+    settle = [line for text in report.missing for line in paper.wrap(f"to settle it: {text}")]
+    lines += _spaced(settle)
     lines += _spaced([_cost(report, paper), *_problems(report, paper)])
     return "\n".join(lines) + "\n"
 
@@ -83,8 +84,9 @@ def render_summary(
     lines += _more(len(report.culprits), "culprit")
     if not report.culprits:
         lines += [_finding(finding, paper) for finding in report.findings[:SHOWN_CULPRITS]]
-    lines += [paper.clip(f"to settle it: {text}", "  ") for text in report.missing[:2]]
-    lines += ["  " + line for line in _problems(report, paper)]
+    for text in report.missing[:2]:
+        lines += paper.wrap(f"to settle it: {text}", "  ")
+    lines += _problems(report, paper)
     lines.append(f"  report   {one_line(report_path)}")
     lines.append(f"  next     {_next_command(report, one_line(run_path))}")
     return "\n".join(lines) + "\n"
@@ -208,7 +210,8 @@ def _cost(report: Report, paper: Paper) -> str:
 
 
 def _problems(report: Report, paper: Paper) -> list[str]:
-    return [paper.clip(f"! {p.where}: {p.message}") for p in report.errors[:2]]
+    told = dict.fromkeys(f"! {problem.where}: {problem.message}" for problem in report.errors)
+    return [line for text in list(told)[:2] for line in paper.wrap(text)]
 
 
 def _short(culprit: Culprit, paper: Paper) -> list[str]:

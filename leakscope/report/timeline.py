@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import msgspec
+
 from leakscope.model.report import Line, PhaseSpan, Timeline
 from leakscope.report.charts import (
     NARROW,
@@ -48,6 +50,7 @@ def timeline_view(timeline: Timeline | None) -> TimelineView | None:
     """Return the timeline, or None where nothing was measured."""
     if timeline is None or not any(finite(line.points) for line in timeline.lines):
         return None
+    timeline = msgspec.structs.replace(timeline, lines=shown_lines(timeline))
     return TimelineView(
         key="timeline",
         wide=draw_timeline(timeline, "timeline-wide", WIDE),
@@ -60,6 +63,12 @@ def timeline_view(timeline: Timeline | None) -> TimelineView | None:
         note=_note(timeline),
         summary=" ".join(_summary(line) for line in timeline.lines),
     )
+
+
+def shown_lines(timeline: Timeline) -> list[Line]:
+    """Return the lines that ever leave zero; all where none does."""
+    lines = [line for line in timeline.lines if any(y > 0 for _, y in finite(line.points))]
+    return lines or timeline.lines
 
 
 def overlay_view(before: Timeline | None, after: Timeline | None) -> TimelineView | None:
@@ -87,7 +96,11 @@ def timeline_data(view: TimelineView | None, timeline: Timeline | None) -> dict[
     """Return what the read-out of the timeline needs, as plain values."""
     if view is None or timeline is None:
         return {}
-    return {view.key: _readout(view, timeline.lines, [e.label for e in view.lines], timeline.spans)}
+    return {
+        view.key: _readout(
+            view, shown_lines(timeline), [e.label for e in view.lines], timeline.spans
+        )
+    }
 
 
 def overlay_data(

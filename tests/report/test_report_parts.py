@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import report_samples as samples
 
-from leakscope.model.report import Change, Excerpt, RunVerdict, Severity
+from leakscope.model.report import Change, Excerpt, Line, RunVerdict, Severity
 from leakscope.report import sizes, wording
 from leakscope.report.charts import SMALL, WIDE, draw_series, draw_timeline
 from leakscope.report.comparison import comparison_page
@@ -222,3 +222,19 @@ def test_an_unsettled_second_run_fixes_nothing() -> None:
 def test_a_value_that_one_run_lacks_has_no_difference() -> None:
     caches = comparison_page(samples.comparison()).components[-1]
     assert (caches.before.text, caches.delta.text) == ("–", "–")
+
+
+def test_lines_that_never_leave_zero_are_left_out() -> None:
+    timeline = samples.timeline(points=50)
+    idle = Line(label="child processes", metric="children_pss", points=[(0.0, 0.0), (9.0, 0.0)])
+    more = msgspec.structs.replace(timeline, lines=[*timeline.lines, idle])
+    page = report_page(msgspec.structs.replace(samples.leaking(), timeline=more))
+    assert page.timeline is not None
+    assert [entry.label for entry in page.timeline.lines] == ["process (RSS)", "named containers"]
+    assert len(page.data["charts"]["timeline"]["lines"]) == 2
+
+
+def test_a_repeated_problem_is_told_once() -> None:
+    problem = samples.leaking().errors[0]
+    page = report_page(msgspec.structs.replace(samples.leaking(), errors=[problem] * 3))
+    assert [fact.value for fact in page.problems] == [f"{problem.message} (3 times)"]
