@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
@@ -90,11 +89,13 @@ class Measuring:
         costs: Costs,
         guard: Guard,
         budget: float,
+        clock: Callable[[], float],
     ) -> None:
         readers = list(probes)
         self.windows = windows
         self._fast = [probe for probe in readers if not probe.slow]
-        self._slow = [_SlowReader(probe) for probe in readers if probe.slow]
+        self._slow = [_SlowReader(probe, clock) for probe in readers if probe.slow]
+        self._clock = clock
         self._writer = writer
         self._taker = taker
         self._devices = devices
@@ -250,11 +251,11 @@ class Measuring:
 
     @contextmanager
     def _charged(self, activity: str) -> Iterator[None]:
-        began = time.perf_counter()
+        began = self._clock()
         try:
             yield
         finally:
-            self._costs.spend(activity, time.perf_counter() - began)
+            self._costs.spend(activity, self._clock() - began)
 
 
 _SCOPES = {Due.FOCUSED: CensusScope.FOCUSED, Due.FULL: CensusScope.FULL}
@@ -275,12 +276,13 @@ def _available(gauges: dict[str, int], before: int | None) -> int | None:
 class _SlowReader:
     """A source that is read again only when its last reading has been paid for."""
 
-    def __init__(self, probe: Reader) -> None:
+    def __init__(self, probe: Reader, clock: Callable[[], float]) -> None:
         self.not_before = 0.0
         self._probe = probe
+        self._clock = clock
 
     def read(self, now: float, share: float) -> dict[str, int]:
-        began = time.perf_counter()
+        began = self._clock()
         gauges = self._probe.read()
-        self.not_before = now + (time.perf_counter() - began) / share
+        self.not_before = now + (self._clock() - began) / share
         return gauges

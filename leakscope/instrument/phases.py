@@ -264,6 +264,7 @@ class PhaseTracker:
             if not phase.explicit:
                 self._stack.end(phase)
         del self._passes[token]
+        run.phase = None
         self._settle()
 
     def _inherit(self, run: Pass) -> bool:

@@ -23,6 +23,11 @@ FLOOR_SHARE = 0.08
 FLOOR_SECONDS = 1.5
 EXEMPT_CENSUSES = 24
 """First and second censuses of a kind that are taken even where the floor has cost too much."""
+FLOOR_INSIDE = 0.6
+"""Part of the floor that censuses inside phases may use."""
+FULL_INSIDE_AFTER = 1.0
+"""A first occurrence that lasts so many seconds may be all there is: full censuses inside it."""
+FULL_INSIDE_EVERY = 2
 FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Where in a phase of known length censuses lie: the same places each time."""
 EARLY_RECORDS = 200
@@ -56,23 +61,25 @@ class _Key:
 class _Plan:
     """Where censuses lie inside one occurrence of a phase."""
 
-    __slots__ = ("_full_next", "_marks", "first", "floor", "mark")
+    __slots__ = ("_full_from", "_full_in", "_marks", "floor", "mark")
 
-    def __init__(self, phase: Phase) -> None:
-        self.first = phase.occurrence == 0
+    def __init__(self, phase: Phase, now: float, *, full: bool) -> None:
         self.floor = phase.occurrence < FLOOR_OCCURRENCES
-        self._marks = _marks(phase.expected, dense=self.first)
+        first = phase.occurrence == 0
         endless = phase.training and phase.expected is None and phase.owner is None
-        self._full_next = (0, 2) if endless else (4, 3)
+        self._marks = _marks(phase.expected, dense=first)
+        self._full_from = now + FULL_INSIDE_AFTER * (not endless) if first and full else inf
+        self._full_in = 0
         self.mark = next(self._marks, inf)
 
-    def advance(self, batch: int) -> bool:
-        """Pass the marks up to ``batch``; return whether a full census is wanted here."""
+    def advance(self, batch: int, now: float) -> Due:
+        """Pass the marks up to ``batch``; return the census wanted here."""
         while self.mark <= batch:
             self.mark = next(self._marks, inf)
-        waits, every = self._full_next
-        self._full_next = (waits - 1 if waits else every - 1, every)
-        return self.first and waits == 0
+        if now < self._full_from:
+            return Due.FOCUSED
+        self._full_in = (self._full_in - 1) % FULL_INSIDE_EVERY
+        return Due.FULL if self._full_in == FULL_INSIDE_EVERY - 1 else Due.FOCUSED
 
 
 class Schedule:
@@ -86,6 +93,7 @@ class Schedule:
         self._waiting: dict[_Name, None] = {}
         self._granted: tuple[_Key, bool, bool] | None = None
         self._floor_spent = 0.0
+        self._floor_inside = 0.0
         self._inside_spent = 0.0
         self._exempt = 0
         self._inside_censuses = 0
@@ -120,6 +128,7 @@ class Schedule:
         key.fulls += due is Due.FULL
         if floor:
             self._floor_spent += seconds
+            self._floor_inside += seconds * inside
         else:
             self._last_paid = now
         if inside:
@@ -130,21 +139,20 @@ class Schedule:
     # Boundaries between phases
 
     def _between(self, kind: BoundaryKind, phase: Phase | None, label: str, now: float) -> Due:
-        name = (kind, "" if phase is None else phase.name, label)
+        name = self._folded((kind, "" if phase is None else phase.name, label))
         key = self._key(name)
         key.seen += 1
         if kind is BoundaryKind.PHASE_BEGIN and phase is not None:
-            phase.plan = _Plan(phase)
             self._trained = self._trained or phase.training
+            phase.plan = _Plan(phase, now, full=phase.training or not self._trained)
         if kind is BoundaryKind.RUN_BEGIN:
             return Due.RECORD
         tier = self._tier(kind, phase, key)
+        granted = Due.NOTHING
         if kind is BoundaryKind.RUN_END or key.censuses < FLOOR_AT_KEY:
             granted = self._grant_floor(key, tier, now, inside=False)
-        elif key.seen % _stride(key.censuses, CENSUSES_PER_OCTAVE) == 0:
+        if not granted and key.seen % _stride(key.censuses, CENSUSES_PER_OCTAVE) == 0:
             granted = self._grant_paid(name, key, tier, now)
-        else:
-            granted = Due.NOTHING
         if granted:
             return granted
         return Due.RECORD if key.seen % _stride(key.seen, RECORDS_PER_OCTAVE) == 0 else Due.NOTHING
@@ -162,13 +170,13 @@ class Schedule:
     # Boundaries inside phases
 
     def _inside(self, kind: BoundaryKind, phase: Phase, plan: _Plan, now: float) -> Due:
-        name = (kind, phase.name, "")
+        name = self._folded((kind, phase.name, ""))
         granted = Due.NOTHING
         if phase.batch >= plan.mark:
-            tier = Due.FULL if plan.advance(phase.batch) else Due.FOCUSED
+            tier = plan.advance(phase.batch, now)
             if plan.floor:
                 granted = self._grant_floor(self._key(name), tier, now, inside=True)
-            else:
+            if not granted and self._is_measured(phase):
                 granted = self._grant_inside(name, now)
         elif now >= self._next_inside:
             granted = self._grant_inside(name, now)
@@ -187,6 +195,9 @@ class Schedule:
         self._granted = (self._key(name), False, True)
         return Due.FOCUSED
 
+    def _is_measured(self, phase: Phase) -> bool:
+        return phase.occurrence % _stride(self._inside_censuses, CENSUSES_PER_OCTAVE) == 0
+
     def _spacing(self, tier: Due, now: float) -> float:
         octave = 2.0 ** (self._inside_censuses // CENSUSES_PER_OCTAVE)
         evenly = self._costs.expect(tier) / (self._budget * INSIDE_SHARE)
@@ -197,7 +208,9 @@ class Schedule:
     def _grant_floor(self, key: _Key, tier: Due, now: float, *, inside: bool) -> Due:
         allowed = FLOOR_SHARE * now + FLOOR_SECONDS
         for cheaper in (tier, Due.FOCUSED):
-            if self._floor_spent + self._costs.expect(cheaper) <= allowed:
+            expected = self._costs.expect(cheaper)
+            fits = not inside or self._floor_inside + expected <= FLOOR_INSIDE * allowed
+            if fits and self._floor_spent + expected <= allowed:
                 self._granted = (key, True, inside)
                 return cheaper
         if key.censuses < 2 and self._exempt < EXEMPT_CENSUSES:
@@ -240,12 +253,16 @@ class Schedule:
         key.gave_way = 0
         return True
 
+    def _folded(self, name: _Name) -> _Name:
+        """Return the name under which a kind is kept: a program may make up any number."""
+        if name in self._keys or len(self._keys) < KEYS_KEPT:
+            return name
+        return (name[0], "", "")
+
     def _key(self, name: _Name) -> _Key:
         key = self._keys.get(name)
         if key is None:
-            if len(self._keys) >= KEYS_KEPT:
-                name = (name[0], "", "")
-            key = self._keys.setdefault(name, _Key())
+            key = self._keys[name] = _Key()
         return key
 
 

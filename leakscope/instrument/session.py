@@ -82,6 +82,7 @@ class Session:
             costs=self._costs,
             guard=self._guard,
             budget=options.budget,
+            clock=clock,
         )
         self._auto: AutoBoundaries | None = None
         self._closed = False
@@ -149,13 +150,10 @@ class Session:
         self._guard.call("boundaries", None, self.tracker.finish)
         self._guard.call("boundaries", None, self._reach, BoundaryKind.RUN_END, None, "")
         self._guard.call("overhead", None, self._measuring.finish, self._last_boundary())
-        self._writer.write(
-            EndRecord(
-                status=status, exit_code=exit_code, exception=exception[:2000], time_s=self._now()
-            ),
-            sync=True,
+        end = EndRecord(
+            status=status, exit_code=exit_code, exception=exception[:2000], time_s=self._now()
         )
-        self._writer.close()
+        self._guard.call("recording", None, self._seal, end)
         if current_session() is self:
             _current = None
 
@@ -167,6 +165,10 @@ class Session:
     def _listen(self) -> None:
         self._auto = AutoBoundaries(self.tracker, self.gate)
         self._auto.install()
+
+    def _seal(self, end: EndRecord) -> None:
+        self._writer.write(end, sync=True)
+        self._writer.close()
 
     def _reach_inside(self, kind: BoundaryKind, label: str) -> None:
         self._reach(kind, self.tracker.phase, label)

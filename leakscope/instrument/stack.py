@@ -115,4 +115,5 @@ class PhaseStack:
     def _end(self, phase: Phase) -> None:
         self._emit(BoundaryKind.PHASE_END, phase, "")
         self._open.remove(phase)
+        phase.owner = phase.plan = None  # no cycles: the program may have switched the gc off
         self.top = self._open[-1] if self._open else None

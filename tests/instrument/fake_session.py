@@ -1,0 +1,205 @@
+"""A session on a clock and a heap of the test's own; nothing is written to disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from leakscope.instrument.options import SessionOptions
+from leakscope.instrument.session import Session
+from leakscope.model import gauge
+from leakscope.model.boundary import Boundary, BoundaryKind
+from leakscope.model.census import Census, CensusRow, CensusScope, RootKind, Site
+from leakscope.model.record import BoundaryRecord, CensusRecord
+
+
+class FakeClock:
+    """Stands still until it is told."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class FakeWriter:
+    """Keeps records in a list."""
+
+    def __init__(self, keep: bool = True) -> None:
+        self.records: list[object] = []
+        self.bytes_written = 0
+        self.failed = None
+        self.closed = False
+        self.count = 0
+        self._keep = keep
+
+    def write(self, record, *, sync: bool = False) -> bool:
+        self.count += 1
+        if self._keep:
+            self.records.append(record)
+        return True
+
+    def close(self) -> None:
+        self.closed = True
+
+    def of(self, kind: type) -> list:
+        return [record for record in self.records if isinstance(record, kind)]
+
+    @property
+    def boundaries(self) -> list[Boundary]:
+        return [record.boundary for record in self.of(BoundaryRecord)]
+
+
+class FakeTaker:
+    """Takes censuses that cost what the test says."""
+
+    own_bytes = 1000
+
+    def __init__(self, clock: FakeClock, focused: float = 0.01, full: float = 0.2) -> None:
+        self.clock = clock
+        self.costs = {CensusScope.FOCUSED: focused, CensusScope.FULL: full}
+        self.taken: list[CensusScope] = []
+        self.sizes = dict
+        self.files: set[str] = set()
+        self.error: Exception | None = None
+
+    def take(self, scope: CensusScope) -> Census:
+        if self.error is not None:
+            raise self.error
+        self.clock.sleep(self.costs[scope])
+        self.taken.append(scope)
+        rows = [row(path, size) for path, size in self.sizes().items()]
+        return Census(scope=scope, rows=rows, cutoff_bytes=1, objects=1000, heap_bytes=1)
+
+    def source_files(self) -> set[str]:
+        return self.files
+
+
+def row(path: str, size: int) -> CensusRow:
+    return CensusRow(
+        path=path, name=path, root=RootKind.GLOBAL, type="list", kind="list", host_bytes=size
+    )
+
+
+class FakeProbe:
+    """Reads one gauge, in 40 microseconds if the test says nothing else, and counts how often."""
+
+    seconds = 40e-6
+
+    def __init__(
+        self, clock: FakeClock, name: str = gauge.RSS, value: int = 1 << 30, slow: bool = False
+    ) -> None:
+        self.clock = clock
+        self.name = name
+        self.value = value
+        self.slow = slow
+        self.reads = 0
+
+    def read(self) -> dict[str, int]:
+        self.reads += 1
+        self.clock.sleep(self.seconds)
+        return {self.name: self.value}
+
+
+class FakeWindow:
+    """A window of tracemalloc that notes when it was open."""
+
+    opened: ClassVar[list[FakeWindow]] = []
+
+    def __init__(self) -> None:
+        self.is_open = False
+
+    def open(self) -> bool:
+        self.is_open = True
+        FakeWindow.opened.append(self)
+        return True
+
+    def close(self, top: int = 60, project_root: str = "") -> tuple[list[Site], int]:
+        self.is_open = False
+        return [Site(file="train.py", line=3, bytes=10)], 10
+
+
+class FakeSession:
+    """A session of fakes, driven as the hooks would drive it."""
+
+    def __init__(self, *, keep: bool = True, focused: float = 0.01, full: float = 0.2, **options):
+        self.clock = FakeClock()
+        self.writer = FakeWriter(keep)
+        self.taker = FakeTaker(self.clock, focused, full)
+        self.fast = FakeProbe(self.clock)
+        self.slow = FakeProbe(self.clock, gauge.SYSTEM_AVAILABLE, 64 << 30, slow=True)
+        FakeWindow.opened = []
+        options = {"boundaries": "manual", "tracemalloc": "off", **options}
+        self.session = Session(
+            SessionOptions(**options),
+            Path("nowhere"),
+            writer=self.writer,
+            taker=self.taker,
+            probes=[self.fast, self.slow],
+            window=FakeWindow,
+            clock=self.clock,
+        )
+        self.session.begin()
+        self._token = 0
+
+    def train_pass(self, batches: int, seconds: float = 0.01, *, known: bool = True) -> None:
+        """One pass over a training loader."""
+        hear, tracker = self.session.gate.hear, self.session.tracker
+        self._token += 1
+        token = self._token
+        expected = batches if known else None
+        hear(lambda: tracker.loader_begin(token, site=("train.py", 1), loader=1, expected=expected))
+        for _ in range(batches):
+            hear(tracker.loader_next, token)
+            self.clock.sleep(seconds)
+            hear(tracker.optimizer_step, 9)
+        hear(tracker.loader_next, token)
+        hear(tracker.loader_end, token)
+
+    def validation_pass(self, batches: int, seconds: float = 0.01) -> None:
+        """One pass over a validation loader."""
+        hear, tracker = self.session.gate.hear, self.session.tracker
+        self._token += 1
+        token = self._token
+        tracker.surroundings = lambda: (False, True)
+        hear(lambda: tracker.loader_begin(token, site=("train.py", 9), loader=2, expected=batches))
+        for _ in range(batches):
+            hear(tracker.loader_next, token)
+            self.clock.sleep(seconds)
+        hear(tracker.loader_next, token)
+        hear(tracker.loader_end, token)
+        tracker.surroundings = lambda: (True, True)
+
+    def steps(self, count: int, seconds: float) -> None:
+        """Training without a loader."""
+        for _ in range(count):
+            self.clock.sleep(seconds)
+            self.session.gate.hear(self.session.tracker.optimizer_step, 9)
+
+    def close(self) -> None:
+        self.session.close(status="completed")
+
+    @property
+    def spent(self) -> float:
+        """Seconds of censuses so far."""
+        return sum(self.taker.costs[scope] for scope in self.taker.taken)
+
+    @property
+    def elapsed(self) -> float:
+        return self.clock.now - 1000.0
+
+    def censuses(self, kind: BoundaryKind, phase: str, scope: CensusScope | None = None) -> list:
+        """The boundaries of a kind at which a census was taken."""
+        scopes = {record.boundary: record.census.scope for record in self.writer.of(CensusRecord)}
+        return [
+            boundary
+            for boundary in self.writer.boundaries
+            if boundary.kind is kind
+            and boundary.phase == phase
+            and boundary.index in scopes
+            and scope in (None, scopes[boundary.index])
+        ]

@@ -1,0 +1,156 @@
+"""How many censuses runs of all lengths get, where they lie, and what they cost."""
+
+from __future__ import annotations
+
+import pytest
+from fake_session import FakeSession
+
+from leakscope.model.boundary import BoundaryKind as Kind
+from leakscope.model.census import CensusScope
+from leakscope.model.record import NoteRecord, OverheadRecord
+
+FULL = CensusScope.FULL
+
+
+class TestShortRuns:
+    @pytest.fixture
+    def run(self):
+        """Six epochs of a second each, with a validation of ten batches."""
+        run = FakeSession()
+        for _ in range(6):
+            run.train_pass(80)
+            run.validation_pass(10)
+        run.close()
+        return run
+
+    @pytest.mark.parametrize("kind", [Kind.PHASE_BEGIN, Kind.PHASE_END])
+    @pytest.mark.parametrize("phase", ["train", "validation"])
+    def test_every_end_of_every_phase_has_comparable_censuses(self, run, kind, phase):
+        assert len(run.censuses(kind, phase)) >= 5
+
+    def test_epochs_begin_with_full_censuses(self, run):
+        assert len(run.censuses(Kind.PHASE_BEGIN, "train", FULL)) >= 4
+
+    @pytest.mark.parametrize("occurrence", range(4))
+    def test_censuses_lie_spread_inside_each_validation(self, run, occurrence):
+        inside = [b for b in run.censuses(Kind.BATCH, "validation") if b.occurrence == occurrence]
+        assert {1, 3, 5, 7, 9} <= {b.batch for b in inside}
+
+    def test_later_passes_are_measured_where_earlier_ones_were(self, run):
+        inside = run.censuses(Kind.STEP, "train")
+        places = [{b.batch for b in inside if b.occurrence == n} for n in (1, 2, 3)]
+        assert places[0] == places[1] == places[2] == {8, 24, 40, 56, 72}
+
+    def test_the_floor_has_a_limit(self, run):
+        assert run.spent <= 0.08 * run.elapsed + 1.5 + 0.2
+
+    def test_the_run_ends_with_a_census(self, run):
+        assert run.censuses(Kind.RUN_END, "")
+
+
+def test_a_hundred_steps_without_a_loader_get_full_censuses():
+    run = FakeSession(full=0.1)
+    run.steps(100, 0.05)
+    run.close()
+    assert len(run.censuses(Kind.STEP, "train", FULL)) >= 5
+    assert len(run.censuses(Kind.STEP, "train")) >= 9
+    assert run.taker.taken[-1] is FULL
+
+
+def test_one_long_pass_of_unknown_length_is_measured_early_and_late():
+    run = FakeSession()
+    run.train_pass(3000, 0.1, known=False)
+    batches = [b.batch for b in run.censuses(Kind.STEP, "train")]
+    assert batches[:4] == [1, 2, 3, 4]
+    assert any(1000 < batch < 2000 for batch in batches)
+    assert any(batch > 2500 for batch in batches)
+
+
+def test_evaluation_alone_gets_full_censuses_at_its_ends():
+    run = FakeSession()
+    for _ in range(6):
+        run.validation_pass(20, 0.05)
+    assert len(run.censuses(Kind.PHASE_END, "validation", FULL)) >= 3
+
+
+class TestLongRuns:
+    @pytest.mark.parametrize("full", [0.1, 0.5])
+    def test_an_hour_stays_within_the_budget(self, full):
+        run = FakeSession(full=full)
+        while run.elapsed < 3600:
+            run.train_pass(500, 0.05)
+            run.validation_pass(50, 0.05)
+        assert run.spent <= 0.02 * run.elapsed + 0.5
+
+    def test_censuses_go_on_until_the_end(self):
+        run = FakeSession()
+        for _ in range(100):
+            run.train_pass(100, 0.1)
+            run.validation_pass(10, 0.1)
+        for kind in (Kind.PHASE_BEGIN, Kind.PHASE_END):
+            for phase in ("train", "validation"):
+                times = [b.time_s for b in run.censuses(kind, phase)]
+                assert len(times) >= 12, (kind, phase)
+                assert times[-1] > 0.8 * run.elapsed, (kind, phase)
+
+    def test_a_day_of_training_does_not_record_without_end(self):
+        run = FakeSession()
+        while run.elapsed < 86_400:
+            run.train_pass(200, 1.0)
+        assert len(run.taker.taken) < 1500
+        assert run.writer.count < 30_000
+
+    def test_tiny_steps_are_thinned(self):
+        run = FakeSession()
+        run.train_pass(100_000, 0.00005, known=False)
+        assert len(run.writer.boundaries) < 2000
+
+    def test_a_bigger_budget_measures_more(self):
+        def censuses(budget: float) -> int:
+            run = FakeSession(budget=budget)
+            for _ in range(200):
+                run.train_pass(20, 0.05)
+            return len(run.taker.taken)
+
+        assert censuses(0.10) > 1.5 * censuses(0.01)
+
+
+class TestExpensiveCensuses:
+    def test_slow_down_and_say_so(self):
+        run = FakeSession(focused=2.0, full=20.0)
+        for _ in range(60):
+            run.train_pass(10, 1.0)
+            run.validation_pass(5, 1.0)
+        assert run.spent < 0.2 * run.elapsed
+        notes = run.writer.of(NoteRecord)
+        assert [note.slug for note in notes] == ["census-sparse"]
+
+    def test_are_left_out_while_memory_is_short(self):
+        run = FakeSession()
+        run.slow.value = 100 << 20
+        run.session._measuring._available = 100 << 20
+        run.train_pass(10)
+        run.train_pass(10)
+        assert run.taker.taken == []
+        assert [note.slug for note in run.writer.of(NoteRecord)] == ["census-skipped-memory"]
+        assert run.writer.boundaries
+
+
+def test_marks_of_one_name_have_censuses_and_their_kinds_are_bounded():
+    run = FakeSession()
+    for number in range(1000):
+        run.clock.sleep(0.1)
+        run.session.boundary(Kind.MARK, label="same" if number % 2 else f"mark {number}")
+    assert len([b for b in run.censuses(Kind.MARK, "") if b.label == "same"]) >= 6
+    assert len(run.session._schedule._keys) <= 260
+
+
+def test_overhead_says_what_was_spent():
+    run = FakeSession()
+    run.train_pass(50)
+    run.close()
+    overhead = run.writer.of(OverheadRecord)[-1]
+    assert overhead.censuses == len(run.taker.taken)
+    assert overhead.recorded_boundaries == len(run.writer.boundaries)
+    assert overhead.boundaries == run.writer.boundaries[-1].index + 1
+    assert overhead.own_bytes > 0
