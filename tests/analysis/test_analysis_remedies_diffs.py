@@ -939,6 +939,37 @@ SNIPPETS = [
         unit="validation",
     ),
     Snippet(
+        "look-alike: the loop is not the round",
+        "main()·g.images",
+        "class Gallery images",
+        """
+        class Gallery:
+            def __init__(self):
+                self.images = []
+            def add(self, images):
+                for image in images:
+                    self.images.append(image)
+        """,
+        ["del self.images[:-1000]"],
+        "last 1000",
+    ),
+    Snippet(
+        "a list under a key, which nothing reads",
+        "__main__·history['feats']",
+        "module __main__ history",
+        """
+        history = {"loss": [], "feats": []}
+        def validate():
+            for x in loader:
+                history["feats"].append(x)
+        for epoch in range(9):
+            history["loss"].append(1.0)
+            validate()
+        """,
+        ['history["feats"].clear()'],
+        "Empty history['feats']",
+    ),
+    Snippet(
         "look-alike: read by another method",
         "main()·t.preds",
         "class T preds",
@@ -1060,6 +1091,19 @@ def test_offers_the_right_change(snippet: Snippet, tmp_path) -> None:
     command = ["patch", "-p1", "-s", "-d", str(tmp_path)]
     subprocess.run(command, input=remedy.diff, text=True, check=True)
     compile(file.read_text(), "train.py", "exec")
+
+
+def test_says_that_a_stored_slice_keeps_the_whole() -> None:
+    text = """
+        def main():
+            hard = []
+            for x in loader:
+                hard.append(x[worst].detach())
+        """
+    snippet = Snippet("view", "main()·hard", "function main hard", text, holds=[TENSOR])
+    assert "`x[worst]` is a view, which keeps all of `x`" in snippet.propose().text
+    snippet.text = text.replace(".detach()", ".clone()")
+    assert "is a view" not in snippet.propose().text
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda s: s.name)

@@ -169,9 +169,9 @@ PROGRAMS = [
         def main():
             history = {}  # defines
             for epoch in range(9):
-                history[epoch] = []  # feeds
+                history[epoch] = []  # feeds first
                 for step in range(9):
-                    history[epoch].append(step)
+                    history[epoch].append(step)  # feeds
         """,
         kind="dict",
     ),
@@ -187,6 +187,18 @@ PROGRAMS = [
                 for step in range(9):
                     history[epoch].append(step)  # feeds
         """,
+    ),
+    one(
+        "a loop's variable that outlives it",
+        "validate()·batch",
+        "function validate batch",
+        """
+        def validate(loader):
+            for batch in loader:  # feeds defines
+                pass
+            save()
+        """,
+        kind="dict",
     ),
     one(
         "setdefault feeds the outer dict",
@@ -1116,6 +1128,7 @@ def test_names_the_feeding_lines(program: Program) -> None:
     index = program.index()
     found = [index.location(line.file, line.line) for line in index.feeding(row.owner, row)]
     assert sorted(found) == sorted(program.marked("feeds"))
+    assert found[:1] == (program.marked("first") or found[:1])
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,24 @@ class Case:
         fed = f" It is fed at {self.where()}: `{self.line.text}`." if self.line else ""
         return f"{self.name} keeps what is put into it{measured}.{fed}"
 
+    def about_views(self) -> str:
+        """Return a warning where a slice is stored that keeps the whole of what it is cut from."""
+        value = self.fed_value
+        while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+            if value.func.attr not in {"detach", "cpu", "numpy", "view", "squeeze", "flatten"}:
+                return ""
+            value = value.func.value
+        if not isinstance(value, ast.Subscript) or isinstance(value.slice, ast.Constant):
+            return ""
+        arrays = [c for c in self.row.holds if c.type.endswith(("Tensor", "ndarray"))]
+        if not arrays:
+            return ""
+        copy = ".copy()" if arrays[0].type.endswith("ndarray") else ".clone()"
+        return (
+            f"`{ast.unparse(value)}` is a view, which keeps all of `{ast.unparse(value.value)}` "
+            f"alive; {copy} keeps the part alone."
+        )
+
     def still_reachable(self) -> str:
         """Return why collecting and emptying caches is of no use."""
         return (

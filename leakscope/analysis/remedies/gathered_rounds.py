@@ -8,12 +8,15 @@ doesn't leave the function. Silent where the source empties it already.
 from __future__ import annotations
 
 import ast
+import re
 
 from leakscope.analysis.remedies.case import Case
 from leakscope.analysis.remedies.usage import Use, reads, releases
+from leakscope.analysis.source.mutations import FEEDERS
 from leakscope.analysis.source.program import LOOPS, Statement
 from leakscope.model.report import Remedy
 
+_ROUND = re.compile(r"val|eval|test|train|epoch|predict|infer", re.IGNORECASE)
 _KINDS = frozenset({"list", "dict", "set", "deque"})
 
 
@@ -22,8 +25,13 @@ def recognise(case: Case) -> Remedy | None:
     statement = case.statement
     if case.growth != "across" or case.row.kind not in _KINDS or statement is None:
         return None
+    if case.line is None or case.line.form not in FEEDERS | {"setitem", "augmented"}:
+        return None
     per_step = case.unit in {"step", "batch"} and len(statement.loops) < 2
     if per_step or releases(case.references) or not _outlives(case):
+        return None
+    diff = _diff(case, statement)
+    if diff is None and _unread(case):
         return None
     round_name = case.phase or case.unit or "round"
     return case.remedy(
@@ -32,9 +40,16 @@ def recognise(case: Case) -> Remedy | None:
         f"Nothing in the source empties it, so it keeps those of every earlier {round_name}, and "
         "what is computed from it mixes them. Empty it where the round begins, or keep only the "
         "figures computed from it.",
+        _unread(case),
+        case.about_views(),
         case.still_reachable(),
-        diff=_diff(case, statement),
+        diff=diff,
     )
+
+
+def _unread(case: Case) -> str:
+    used = [use for use in reads(case.references) if use.passed_to != "len"]
+    return "" if used else "In the recorded source nothing reads it: does it have to be kept?"
 
 
 def _outlives(case: Case) -> bool:
@@ -53,10 +68,11 @@ def _diff(case: Case, statement: Statement) -> str | None:
     receiver = _receiver(case)
     if receiver is None or not case.has_payload() or _leaves(case):
         return None
-    own_attribute = receiver.startswith("self.")
-    if own_attribute and len(statement.loops) == 1 and case.unit not in {"step", "batch"}:
+    kept_outside = not _is_local(case, statement)
+    if kept_outside and len(statement.loops) == 1 and case.unit not in {"step", "batch"}:
         readers = {use.statement.scope for use in reads(case.references)}
-        if readers - {statement.scope} or statement.scope.name == "__init__":
+        elsewhere = readers - {statement.scope}
+        if elsewhere or not (_reads_after(case, statement) or _ROUND.search(statement.scope.name)):
             return None
         return case.edits().insert_before(statement.loops[0], f"{receiver}.clear()").diff()
     if len(statement.loops) == 2:
@@ -79,8 +95,17 @@ def _receiver(case: Case) -> str | None:
         return None
     if () not in case.references.steps_from(function.value, case.scope):
         return None
-    is_plain = isinstance(function.value, (ast.Name, ast.Attribute))
-    return ast.unparse(function.value) if is_plain else None
+    receiver = function.value
+    if isinstance(receiver, ast.Subscript) and isinstance(receiver.slice, ast.Constant):
+        return case.edits().source_of(receiver)
+    is_plain = isinstance(receiver, (ast.Name, ast.Attribute))
+    return ast.unparse(receiver) if is_plain else None
+
+
+def _is_local(case: Case, statement: Statement) -> bool:
+    """Whether the feeding function itself makes the container, or gets it as an argument."""
+    scopes = [p.scope for p in case.references.places if p.kind == "name"]
+    return statement.scope in scopes and statement.scope.kind == "function"
 
 
 def _leaves(case: Case) -> bool:

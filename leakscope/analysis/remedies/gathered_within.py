@@ -24,6 +24,7 @@ def recognise(case: Case) -> Remedy | None:
         _consumer(case),
         "If all of it is needed, keep the smallest form (numbers, half precision, only what the "
         "metric reads) or write it to disk.",
+        case.about_views(),
         case.still_reachable(),
     )
 

@@ -39,7 +39,9 @@ _OTHER = "Find out whether it is needed after it was used, and drop the last ref
 def recognise(case: Case) -> Remedy:
     """Return advice by kind."""
     kind = case.row.kind
-    advice = _ADVICE.get(kind, _OTHER)
+    advice = (
+        _ADVICE["optimizer"] if case.row.role == "optimizer_state" else _ADVICE.get(kind, _OTHER)
+    )
     if case.has_graph and kind in {"list", "dict", "deque", "set", "tuple", "object"}:
         advice = f"It also keeps autograd graphs: store .detach() or .item(). {advice}"
     if case.on_device:
@@ -51,4 +53,6 @@ def recognise(case: Case) -> Remedy:
     else:
         title = f"Bound or empty {case.name}"
         when = "Nothing in the recording shows it being emptied for good."
-    return case.remedy(title, case.opening(), when, advice, case.still_reachable())
+    return case.remedy(
+        title, case.opening(), when, advice, case.about_views(), case.still_reachable()
+    )

@@ -20,6 +20,7 @@ from leakscope.analysis.remedies.usage import (
 )
 from leakscope.model.report import Remedy
 
+_LONGEST = 40
 _CUT = frozenset({"item", "detach", "tolist", "numpy"})
 _NUMBER_CALLS = frozenset(
     {
@@ -132,4 +133,7 @@ def _first(case: Case) -> str:
 
 
 def _called(text: str, method: str) -> str:
-    return f"{text}.{method}" if re.fullmatch(r"[\w.\[\]'\"]+", text) else f"({text}).{method}"
+    if len(text) > _LONGEST:
+        return "a number" if method == "item()" else "a detached value"
+    is_atom = re.fullmatch(r"[\w.]+(\(.*\)|\[.*\])?", text)
+    return f"{text}.{method}" if is_atom else f"({text}).{method}"

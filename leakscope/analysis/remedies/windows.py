@@ -51,6 +51,7 @@ def _remedy(case: Case, bound: int, read: str) -> Remedy:
         f"Keep only the last {bound} entries of {case.name}",
         f"{case.opening()} In the recorded source {read}.",
         f"A collections.deque(maxlen={bound}) bounds it from the start where no slice is taken.",
+        case.about_views(),
         case.still_reachable(),
         diff=_diff(case, bound),
     )

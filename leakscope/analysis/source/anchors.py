@@ -154,7 +154,9 @@ def _renamed(program: Program, path: PathPattern, cut: int, owner: Owner | None)
         return [Place("name", function, step.value) for function in found[:1]]
     makers = _cell_makers(program, step.value)
     scope = find_scope(program, owner)
-    exact = [m for m in makers if scope is not None and scope in (m, m.parent, *m.children)]
+    if scope in makers:
+        return [Place("name", scope, step.value)]
+    exact = [m for m in makers if scope is not None and scope in (m.parent, *m.children)]
     by_name = [m for m in makers if _makes(program, m, holder)]
     return [Place("name", m, step.value) for m in (by_name or exact or makers)[:1]]
 

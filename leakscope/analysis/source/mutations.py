@@ -15,7 +15,7 @@ from leakscope.model.census import CensusRow
 FEEDERS = frozenset(
     {
         "append", "appendleft", "extend", "extendleft", "insert", "add", "update", "setdefault",
-        "put", "put_nowait", "push", "write", "writelines", "__setitem__", "move_to_end", "send",
+        "put", "put_nowait", "push", "write", "writelines", "__setitem__", "send",
         "register", "addHandler", "add_param_group", "heappush", "insort", "enqueue",
     }
 )  # fmt: skip
@@ -96,6 +96,9 @@ class _Finder:
             yield from self.assignment(statement, node.target, node.value)
         elif isinstance(node, ast.AugAssign):
             yield from self.augmented(statement, node)
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            bound = () in self.references.steps_from(node.target, scope)
+            yield from [Mutation(statement, node.target, "assign", REBOUND, True)] * bound
         for part, repeated in _with_repetition(node):
             found: Iterator[tuple[str, float]] = iter(())
             if isinstance(part, ast.Call):
@@ -232,6 +235,12 @@ class _Finder:
                 return False
             if () in self.references.steps_from(expr, scope):
                 return True
+
+
+def opens_empty(mutation: Mutation) -> bool:
+    """Whether the statement only makes room: ``history[epoch] = []``."""
+    node = mutation.statement.node
+    return mutation.form == "setitem" and isinstance(node, ast.Assign) and _is_empty(node.value)
 
 
 def _sounds_feeding(method: str) -> bool:

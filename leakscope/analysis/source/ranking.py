@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 
-from leakscope.analysis.source.mutations import CALLED, Mutation
+from leakscope.analysis.source.mutations import CALLED, EXACT, Mutation, opens_empty
 from leakscope.analysis.source.program import COMPREHENSIONS, Program, Scope, Statement, own_nodes
 from leakscope.analysis.source.types import dotted
 from leakscope.model.census import CensusRow
@@ -64,14 +64,20 @@ class Heat:
 
 
 def rank(mutations: list[Mutation], row: CensusRow, heat: Heat, phase: str = "") -> list[Mutation]:
-    """Return the best tier of candidates, best first, one per statement."""
+    """Return the best tier of candidates, best first, one per statement.
+
+    Where that only makes room in the container, the lines that fill the room follow.
+    """
     if not mutations:
         return []
     tier = _tier(min(m.distance for m in mutations))
     best = [m for m in mutations if _tier(m.distance) == tier]
     hot = [m for m in best if m.repeated or heat.of(m.statement)]
     candidates = _one_per_statement(hot or best)
-    return sorted(candidates, key=lambda m: _weakness(m, row, heat, phase))
+    ranked = sorted(candidates, key=lambda m: _weakness(m, row, heat, phase))
+    if all(opens_empty(m) for m in ranked):
+        ranked += rank([m for m in mutations if m.distance > EXACT], row, heat, phase)
+    return ranked
 
 
 def _tier(distance: float) -> float:
