@@ -8,13 +8,17 @@ over many objects. That is neither the owner of the container nor one of its ele
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 
-from leakscope.analysis.growers import Grower
+import numpy as np
+
+from leakscope.analysis.growers import ROW_NOISE_BYTES, Grower
 from leakscope.analysis.series import RowTable
+from leakscope.analysis.trends import is_growth, judge
 
 SPREAD = 0.5
 """Growth that comes from more objects, not larger ones, to this part lies in their container; so
-does growth that the growing children explain to less than this part."""
+does growth of which this part is in no single object below."""
 SMALL_SIBLING = 0.30
 SIMILAR_SIBLINGS = 4
 """This many small siblings in one container are one culprit: ``results``, not its keys."""
@@ -23,40 +27,61 @@ _CONTAINERS = {"dict", "list", "tuple", "set", "deque"}
 
 def accumulation_points(table: RowTable, growers: dict[int, Grower]) -> list[int]:
     """Return the paths in which growth piles up, given all growing paths of one device."""
-    children: dict[int, list[int]] = defaultdict(list)
+    growing: dict[int, list[int]] = defaultdict(list)
     tops = []
     for path in growers:
-        above = _growing_parent(table, path, growers)
+        above = next((a for a in reversed(table.ancestors(path)) if a in growers), None)
         if above is None:
             tops.append(path)
         else:
-            children[above].append(path)
-    points = [p for top in tops for p in _descend(top, table, growers, children)]
-    return list(dict.fromkeys(points))
+            growing[above].append(path)
+    walk = _Walk(table, growers, growing, table.children())
+    return list(dict.fromkeys(point for top in tops for point in walk.down(top)))
 
 
-def _growing_parent(table: RowTable, path: int, growers: dict[int, Grower]) -> int | None:
-    return next((a for a in reversed(table.ancestors(path)) if a in growers), None)
+@dataclass(frozen=True)
+class _Walk:
+    table: RowTable
+    growers: dict[int, Grower]
+    growing: dict[int, list[int]]
+    """By path, the growing paths next below."""
+    rows: dict[int, list[int]]
+    """By path, all rows directly below."""
 
+    def down(self, node: int) -> list[int]:
+        """Return the accumulation points at or below a growing path."""
+        below = sorted(self.growing[node], key=lambda child: -self.growers[child].gained)
+        if self.table.latest[node].kind == "graph" or self.is_spread_below(node, below):
+            return [node]
+        if self.own_growth(node) >= SPREAD * self.growers[node].gained:
+            return [node]
+        single = [child for child in below if self.growers[child].spread < SPREAD]
+        if self.is_one_culprit(node, single):
+            return [node]
+        return [point for child in single for point in self.down(child)]
 
-def _descend(
-    node: int, table: RowTable, growers: dict[int, Grower], children: dict[int, list[int]]
-) -> list[int]:
-    gain = growers[node].gained
-    below = sorted(children[node], key=lambda child: -growers[child].gained)
-    if not below or table.latest[node].kind == "graph":
-        return [node]
-    if growers[below[0]].spread >= SPREAD and growers[below[0]].gained >= SPREAD * gain:
-        return [node]
-    single = [child for child in below if growers[child].spread < SPREAD]
-    explained = sum(growers[child].gained for child in single)
-    if explained < SPREAD * gain or _is_one_culprit(node, single, table, growers):
-        return [node]
-    return [p for child in single for p in _descend(child, table, growers, children)]
+    def is_spread_below(self, node: int, below: list[int]) -> bool:
+        """Return whether most growth is in objects that become more."""
+        if not below:
+            return False
+        largest, gained = self.growers[below[0]], self.growers[node].gained
+        return largest.spread >= SPREAD and largest.gained >= SPREAD * gained
 
+    def own_growth(self, node: int) -> float:
+        """Return how much of a path's growth is in no single object below it."""
+        grower, table = self.growers[node], self.table
+        single = [p for p in self.rows[node] if table.latest[p].count <= 1]
+        held = np.nan_to_num(table.retained[grower.device][np.ix_(single, grower.columns)])
+        own = grower.y - held.sum(axis=0)
+        trend = judge(grower.x, own, unit="", noise_bytes=ROW_NOISE_BYTES, warm=True)
+        if len(own) < 4:
+            return float(own[-1] - own[0])
+        if not is_growth(trend.verdict):
+            return 0.0
+        return trend.bytes_per_unit * float(grower.x[-1] - grower.x[0])
 
-def _is_one_culprit(
-    node: int, single: list[int], table: RowTable, growers: dict[int, Grower]
-) -> bool:
-    small = [c for c in single if growers[c].gained < SMALL_SIBLING * growers[node].gained]
-    return table.latest[node].kind in _CONTAINERS and len(small) >= SIMILAR_SIBLINGS
+    def is_one_culprit(self, node: int, single: list[int]) -> bool:
+        """Return whether a container's entries are so many and alike that it is the culprit."""
+        gained = self.growers[node].gained
+        small = [c for c in single if self.growers[c].gained < SMALL_SIBLING * gained]
+        return self.table.latest[node].kind in _CONTAINERS and len(small) >= SIMILAR_SIBLINGS

@@ -82,7 +82,8 @@ def _reason(case: Case, path: int, row: CensusRow, trend: Trend) -> str:
     if trend.verdict is TrendVerdict.SAWTOOTH:
         return f"{trend.reason}: it is emptied again"
     if trend.verdict is TrendVerdict.INCONCLUSIVE:
-        return "seen too rarely to grow"
+        few = trend.reason.startswith("too few")
+        return "comes and goes with its function" if few else trend.reason
     return "constant: no growth across boundaries"
 
 

@@ -31,6 +31,8 @@ def _too_little(case: Case) -> list[str]:
     if not len(track):
         return ["Nothing was recorded: did the program train at all?"]
     if not case.table.censuses:
+        if case.recording.errors:
+            return ["No census of the heap could be taken; the report's errors say why."]
         return ["No census of the heap was taken: profile longer, or raise --budget."]
     most = case.comparables.most
     if most >= FEWEST_POINTS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -188,6 +189,15 @@ class RowTable:
             found.append(above)
             above = self.parent(above)
         return found[::-1]
+
+    def children(self) -> dict[int, list[int]]:
+        """Return by path the rows that it retains directly."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for path in range(len(self.paths)):
+            above = self.parent(path)
+            if above is not None:
+                found[above].append(path)
+        return found
 
     def row_at(self, path: int, column: int) -> CensusRow:
         """Return the row of a path at one census, or the nearest known one."""
