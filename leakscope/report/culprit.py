@@ -26,11 +26,19 @@ from leakscope.report.svg import Drawing
 
 
 @dataclass(frozen=True)
+class Piece:
+    """A piece of running text; ``code`` where it stands in the program."""
+
+    text: str
+    code: bool = False
+
+
+@dataclass(frozen=True)
 class RemedyView:
     """What to change; ``raw_diff`` is what the copy button hands over."""
 
     title: str
-    text: str
+    text: list[Piece]
     diff: list[DiffLine]
     raw_diff: str
 
@@ -191,8 +199,18 @@ def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
 
 
 def remedy_view(remedy: Remedy) -> RemedyView:
-    """Return what to change with its diff in colours."""
-    return RemedyView(remedy.title, remedy.text, diff_lines(remedy.diff), remedy.diff or "")
+    """Return what to change, its code set apart and its diff in colours."""
+    return RemedyView(
+        remedy.title, pieces_of(remedy.text), diff_lines(remedy.diff), remedy.diff or ""
+    )
+
+
+def pieces_of(text: str) -> list[Piece]:
+    """Return running text cut at its backticks: what they enclose is code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return [Piece(text)]
+    return [Piece(part, code=i % 2 == 1) for i, part in enumerate(parts) if part]
 
 
 def percent(share: float) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from leakscope.analysis.sizes import plural
 from leakscope.model.report import Overhead, Problem, Report, RunFacts, Severity, Work
 from leakscope.report import wording
-from leakscope.report.culprit import CulpritView, SuspectView, culprit_views, finding_views
+from leakscope.report.culprit import CulpritView, Piece, SuspectView, culprit_views, finding_views
 from leakscope.report.sizes import (
     Size,
     humane_duration,
@@ -34,14 +34,6 @@ from leakscope.report.timeline import TimelineView, chart_data, timeline_data, t
 
 OTHERS = 5
 """So many more suspects are named on the first screen."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A piece of running text; ``code`` where it is a name from the program."""
-
-    text: str
-    code: bool = False
 
 
 @dataclass(frozen=True)

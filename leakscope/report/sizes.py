@@ -53,9 +53,8 @@ def humane_interval(interval: tuple[float, float]) -> str:
     if not (_known(low) and _known(high)):
         return "unknown"
     scale = scale_of(max(abs(low), abs(high)))
-    ends = [f"{_minus(end)}{_digits(abs(end) / scale)}" for end in (low, high)]
-    first, last = ("0" if end == f"{MINUS}0" else end for end in ends)
-    return f"{first} to {last} {unit_name(scale)}"
+    first, last = _told_apart(low / scale, high / scale)
+    return f"{first} to {last} {unit_name(scale)}" if first != last else humane_bytes(low)
 
 
 def humane_rate(bytes_per_unit: float | None, unit: str) -> str:
@@ -119,8 +118,20 @@ def unit_name(scale: int) -> str:
     return UNITS[round(math.log(scale, 1024))]
 
 
-def _digits(number: float) -> str:
-    return f"{number:.0f}" if number >= 99.95 else f"{number:.1f}".removesuffix(".0")
+def _told_apart(low: float, high: float) -> tuple[str, str]:
+    """Return both numbers with the fewest decimals at which they differ, three at most."""
+    short = ("0" if max(abs(low), abs(high)) >= 99.95 else "1", "2", "3")
+    for decimals in short:
+        first, last = (_trimmed(f"{number:.{decimals}f}") for number in (low, high))
+        if first != last:
+            break
+    return first, last
+
+
+def _trimmed(digits: str) -> str:
+    if "." in digits:
+        digits = digits.rstrip("0").removesuffix(".")
+    return "0" if digits == "-0" else digits.replace("-", MINUS)
 
 
 def _minus(amount: float) -> str:

@@ -96,7 +96,7 @@ def render_comparison_text(comparison: Comparison, *, width: int = 100, color: b
     """Return two runs side by side for a terminal."""
     paper = Paper(width, color)
     verdict, word = wording.outcome_of(comparison)
-    lines = paper.wrap(f"{_MARKS[verdict]} {word}: {comparison.headline}")
+    lines = paper.wrap(f"{_MARKS[verdict]} {word} · {comparison.headline}")
     lines[0] = paper.paint(lines[0], verdict)
     lines += _spaced(
         [paper.clip(f"! not the same work: {text}") for text in comparison.work_differences]
@@ -125,7 +125,7 @@ def render_comparison_text(comparison: Comparison, *, width: int = 100, color: b
 def _verdict(report: Report, paper: Paper) -> list[str]:
     verdict = report.verdict.value
     label = f"{_MARKS[verdict]} {wording.VERDICTS[report.verdict]}"
-    lines = paper.wrap(f"{label}: {report.headline}")
+    lines = paper.wrap(f"{label} · {report.headline}")
     return [lines[0].replace(label, paper.paint(label, verdict), 1), *lines[1:]]
 
 
@@ -202,6 +202,8 @@ def _cleared(report: Report, paper: Paper) -> list[str]:
 def _cost(report: Report, paper: Paper) -> str:
     overhead = report.overhead
     share = humane_share(overhead.wall_share) if overhead.wall_share else "no measurable part"
+    if overhead.budget is not None and overhead.wall_share > overhead.budget:
+        share += f" (budget {humane_share(overhead.budget)})"
     return paper.clip(
         f"leakscope took {share} of the time and {humane_bytes(overhead.peak_bytes)}; "
         f"{plural(overhead.censuses, 'census')}, longest pause "

@@ -53,6 +53,8 @@ TERMS = {
 METRICS = {
     "rss": "Process memory (RSS)",
     "pss": "Process memory (PSS)",
+    "children_pss": "Child processes (PSS)",
+    "private": "Process's own memory",
     "tree": "Process and children",
     "allocated": "in live tensors",
     "reserved": "held by torch's allocator",

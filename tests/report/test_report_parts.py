@@ -10,6 +10,7 @@ from leakscope.model.report import Change, Excerpt, Line, RunVerdict, Severity
 from leakscope.report import sizes, wording
 from leakscope.report.charts import SMALL, WIDE, draw_series, draw_timeline
 from leakscope.report.comparison import comparison_page
+from leakscope.report.culprit import pieces_of
 from leakscope.report.markdown import culprit_markdown
 from leakscope.report.page import report_page
 from leakscope.report.printable import clipped, one_line, printable
@@ -43,6 +44,19 @@ def test_sizes_are_exact_on_demand() -> None:
     assert sizes.size_of(2 * MIB, signed=True).text == "+2 MiB"
     assert sizes.humane_interval((-2 * 1024, 1.5 * MIB)) == "0 to 1.5 MiB"
     assert sizes.humane_interval((float("-inf"), 3.0)) == "unknown"
+
+
+def test_intervals_show_the_decimals_that_tell_their_ends_apart() -> None:
+    assert sizes.humane_interval((291.2 * MIB, 306.4 * MIB)) == "291 to 306 MiB"
+    assert sizes.humane_interval((1.52 * MIB, 1.54 * MIB)) == "1.52 to 1.54 MiB"
+    assert sizes.humane_interval((1.5 * MIB, 1.5 * MIB)) == "1.5 MiB"
+    assert sizes.humane_interval((-20.0 * MIB, 100.0 * MIB)) == "−20 to 100 MiB"
+
+
+def test_backticks_set_code_apart() -> None:
+    pieces = [(piece.text, piece.code) for piece in pieces_of("use `.item()` here")]
+    assert pieces == [("use ", False), (".item()", True), (" here", False)]
+    assert [piece.code for piece in pieces_of("a lone ` tick")] == [False]
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_the_answer_comes_in_a_screenful() -> None:
     assert len(lines) <= 42
     text = "\n".join(lines[:30])
     for answer in (
-        "Leak: Trainer.all_pred_boxes",
+        "Leak · Trainer.all_pred_boxes",
         "298 MiB per validation, 95 % interval 291 to 306 MiB",
         "fed at src/training/trainer.py:600",
         "reaches 64.0 GiB in epoch 159 of 200",
@@ -92,7 +92,7 @@ def test_the_summary_names_three_culprits_the_report_and_the_next_command() -> N
 
 def test_a_clean_summary_asks_for_no_change() -> None:
     text = summary(samples.clean())
-    assert text.startswith("✓ No leak: ")
+    assert text.startswith("✓ No leak · ")
     assert "compare" not in text
 
 
