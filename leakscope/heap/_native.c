@@ -32,7 +32,7 @@
 
 enum { PHASE_USER, PHASE_LIBRARY, PHASE_OTHER, PHASE_HIDDEN, PHASE_NATIVE, PHASE_GARBAGE,
        PHASE_BARRIER = 254, PHASE_UNREACHED = 255 };
-enum { RANK_PLAIN, RANK_CODE, RANK_GRAPH, RANK_CUT };
+enum { RANK_PLAIN, RANK_CODE, RANK_LATE, RANK_GRAPH, RANK_CUT };
 enum { ROOT_NATIVE = -1, ROOT_GARBAGE = -2, ROOT_OTHER = -3 };
 
 /* ---- types ------------------------------------------------------------------------------- */
@@ -82,7 +82,7 @@ typedef struct {
     Py_ssize_t library_from, max_selected, max_depth, graph_budget, max_groups, max_samples;
     uint64_t cutoff;
     int full;
-    PyObject *roots, *barriers, *hidden, *marked;
+    PyObject *roots, *barriers, *hidden, *marked, *late, *stages;
 } Request;
 
 typedef struct {
@@ -101,7 +101,7 @@ typedef struct {
     size_t n_type_slots;
     uint32_t *edges;
     size_t n_edges, cap_edges;
-    Numbers order, code, graph, seeds;
+    Numbers order, code, late, graph, seeds;
     PyObject **owned; /* wrappers that accessors made for us; alive until the walk is over */
     size_t n_owned, cap_owned;
 
@@ -362,6 +362,9 @@ static void study(Walk *w, TypeFacts *facts) {
     if (type == &PyFloat_Type || type == &PyLong_Type || type == &PyUnicode_Type ||
         type == &PyBytes_Type || type == &PyComplex_Type)
         facts->flags |= TYPE_ATOMIC;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(w->request.late); i++)
+        if (PyType_IsSubtype(type, (PyTypeObject *)PyTuple_GET_ITEM(w->request.late, i)))
+            facts->rank = RANK_LATE;
     if (type == &PyFunction_Type) {
         facts->rank = RANK_CODE;
         facts->flags |= TYPE_FUNCTION;
@@ -596,7 +599,8 @@ static int may_take(Walk *w, const Node *node) {
 }
 
 static int enqueue(Walk *w, uint32_t node, int rank) {
-    return push(w, rank == RANK_CODE ? &w->code : rank == RANK_GRAPH ? &w->graph : &w->order, node);
+    Numbers *queues[] = {&w->order, &w->code, &w->late, &w->graph, &w->order};
+    return push(w, queues[rank], node);
 }
 
 static int add_edge(Walk *w, uint32_t target) {
@@ -622,14 +626,15 @@ static uint32_t follow(Walk *w, PyObject *object, int *is_new) {
     uint32_t target = find_node(w, (uintptr_t)object, &slot);
     *is_new = 0;
     if (target == NONE) {
-        if (w->phase == PHASE_USER && !w->request.full && PyType_Check(object))
+        int cuts = w->phase == PHASE_USER || w->phase == PHASE_HIDDEN;
+        if (cuts && !w->request.full && PyType_Check(object))
             return NONE;
         uint32_t type = type_number(w, Py_TYPE(object));
         if (type == NONE)
             return NONE;
         int rank = w->types[type].rank;
-        if (rank == RANK_CUT && w->phase == PHASE_USER) {
-            if (w->request.full)
+        if (rank == RANK_CUT && cuts) {
+            if (w->phase == PHASE_USER && w->request.full)
                 add_node(w, (uintptr_t)object, slot, type, NONE, ROOT_OTHER, PHASE_BARRIER);
             return NONE;
         }
@@ -851,10 +856,10 @@ static void traverse_array(PyObject *object, visitproc visitor, void *argument, 
             return;
 }
 
-/* In the user's phase, cut the way to namespaces; say whether the object is to be traversed. */
+/* From what is the user's or ours, cut the way to namespaces; say whether to traverse at all. */
 static int cut_namespaces(Walk *w, PyObject *object, const TypeFacts *facts) {
     w->cut_globals = w->cut_builtins = NULL;
-    if (w->phase != PHASE_USER)
+    if (w->phase != PHASE_USER && w->phase != PHASE_HIDDEN)
         return 1;
     if (facts->flags & TYPE_FUNCTION) {
         w->cut_globals = ((PyFunctionObject *)object)->func_globals;
@@ -931,18 +936,25 @@ static void enter(Walk *w, uint32_t number) {
         w->hidden_edges += w->nodes[number].n_edges;
 }
 
-static void drain(Walk *w) {
+/* Enter what waits; between two stages (`all` = 0) what is late and the graphs go on waiting. */
+static void drain_queues(Walk *w, int all) {
+    Numbers *queues[] = {&w->code, &w->late, &w->graph};
+    int n = all ? 3 : 1;
     while (!w->failed) {
         if (w->order.head == w->order.count) {
-            Numbers *late = w->code.head < w->code.count ? &w->code : &w->graph;
-            if (late->head == late->count)
+            int i = 0;
+            while (i < n && queues[i]->head == queues[i]->count)
+                i++;
+            if (i == n)
                 return;
-            push(w, &w->order, late->items[late->head++]);
+            push(w, &w->order, queues[i]->items[queues[i]->head++]);
         } else {
             enter(w, w->order.items[w->order.head++]);
         }
     }
 }
+
+static void drain(Walk *w) { drain_queues(w, 1); }
 
 static void seed(Walk *w, PyObject *object, int32_t root) {
     size_t slot = 0;
@@ -955,7 +967,7 @@ static void seed(Walk *w, PyObject *object, int32_t root) {
             return;
     } else {
         Node *node = &w->nodes[number];
-        if (!may_take(w, node))
+        if (node->phase != PHASE_BARRIER && !may_take(w, node))
             return;
         node->phase = (uint8_t)w->phase;
         node->root = root;
@@ -976,11 +988,16 @@ static void reserve(Walk *w, PyObject *object, uint8_t phase) {
 
 /* ---- the phases -------------------------------------------------------------------------- */
 
+static int begins_stage(const Request *r, Py_ssize_t root) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(r->stages); i++)
+        if (PyLong_AsSsize_t(PyList_GET_ITEM(r->stages, i)) == root)
+            return 1;
+    return 0;
+}
+
 static void walk_user(Walk *w, PyObject *request) {
     Request *r = &w->request;
     w->phase = PHASE_USER;
-    for (Py_ssize_t i = 0; i < r->library_from && !w->failed; i++)
-        seed(w, PyList_GET_ITEM(r->roots, i), (int32_t)i);
     PyObject *ours[] = {request, r->roots, r->barriers, r->hidden};
     for (int i = 0; i < 4; i++)
         reserve(w, ours[i], PHASE_HIDDEN);
@@ -988,6 +1005,11 @@ static void walk_user(Walk *w, PyObject *request) {
         reserve(w, PyList_GET_ITEM(r->hidden, i), PHASE_HIDDEN);
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(r->barriers); i++)
         reserve(w, PyList_GET_ITEM(r->barriers, i), PHASE_BARRIER);
+    for (Py_ssize_t i = 0; i < r->library_from && !w->failed; i++) {
+        if (begins_stage(r, i))
+            drain_queues(w, 0);
+        seed(w, PyList_GET_ITEM(r->roots, i), (int32_t)i);
+    }
     drain(w);
 }
 
@@ -1092,6 +1114,7 @@ typedef struct {
     uint32_t *dominator; /* position -> position */
     uint64_t *host;      /* retained, by position */
     uint64_t *device[MAX_DEVICES];
+    uint64_t *reached[MAX_DEVICES]; /* by node: its own bytes and those named through it */
     uint32_t *graph_nodes;
     size_t n_nodes;
 } Tree;
@@ -1241,10 +1264,37 @@ static int sum_retained(Walk *w, Tree *t) {
     return 0;
 }
 
+static int sum_reached(Walk *w, Tree *t) {
+    for (uint32_t d = 0; d < w->n_devices; d++) {
+        uint64_t *sums = t->reached[d] = fresh(w, w->n_nodes, 8);
+        if (sums == NULL)
+            return -1;
+        for (size_t i = w->order.count; i-- > 0;) {
+            uint32_t number = w->order.items[i];
+            const Node *node = &w->nodes[number];
+            if (node->device == d)
+                sums[number] += node->bytes;
+            if (node->parent != NONE)
+                sums[node->parent] += sums[number];
+        }
+    }
+    return 0;
+}
+
 static uint64_t total_of(const Walk *w, const Tree *t, uint32_t v) {
     uint64_t total = t->host[v];
     for (uint32_t d = 1; d < w->n_devices; d++)
         total += t->device[d][v];
+    return total;
+}
+
+/* By what a node is selected: under user roots also by what is named through it. */
+static uint64_t worth_of(const Walk *w, const Tree *t, uint32_t number) {
+    if (w->nodes[number].phase != PHASE_USER)
+        return total_of(w, t, t->number[number]);
+    uint64_t total = 0;
+    for (uint32_t d = 0; d < w->n_devices; d++)
+        total += t->reached[d][number];
     return total;
 }
 
@@ -1312,7 +1362,7 @@ static int choose(Walk *w, const Tree *t, Choice *c) {
     for (size_t i = 0; i < w->order.count; i++) {
         uint32_t number = w->order.items[i];
         const Node *node = &w->nodes[number];
-        uint64_t total = total_of(w, t, t->number[number]);
+        uint64_t total = worth_of(w, t, number);
         if (total < w->request.cutoff || !may_name(w, node))
             continue;
         if (count == capacity) {
@@ -1483,10 +1533,10 @@ static uint64_t weigh_again(Walk *w, const Node *node) {
     return shallow_bytes(object, facts) + data;
 }
 
-enum { N_COLUMNS = 11 };
+enum { N_COLUMNS = 12 };
 static const char *const column_names[N_COLUMNS] = {
     "objects", "parent", "root", "dominator", "selected", "shallow_bytes", "host_bytes",
-    "device_bytes", "graph_nodes", "keeps_graph", "holds"};
+    "device_bytes", "reached_bytes", "graph_nodes", "keeps_graph", "holds"};
 
 static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns) {
     uint32_t number = c->named[row];
@@ -1495,6 +1545,9 @@ static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns)
     uint64_t devices[MAX_DEVICES] = {0};
     for (uint32_t d = 1; d < w->n_devices; d++)
         devices[d] = t->device[d][v];
+    uint64_t reached[MAX_DEVICES] = {0};
+    for (uint32_t d = 0; d < w->n_devices; d++)
+        reached[d] = t->reached[d][number];
     uint32_t parent = node->parent == NONE ? NONE : PLACE(c->place[node->parent]);
     PyObject *values[N_COLUMNS] = {
         NULL,
@@ -1505,6 +1558,7 @@ static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns)
         PyLong_FromUnsignedLongLong(weigh_again(w, node)),
         PyLong_FromUnsignedLongLong(t->host[v]),
         bytes_by_device(w, devices, 0),
+        bytes_by_device(w, reached, 1),
         PyLong_FromUnsignedLong(t->graph_nodes[v]),
         PyBool_FromLong((node->flags & NODE_KEEPS_GRAPH) != 0),
         groups_as_list(w, &c->kinds[row]),
@@ -1688,8 +1742,15 @@ static int read_request(Request *r, PyObject *request) {
     if (!(r->roots = take_object(request, "roots", &PyList_Type)) ||
         !(r->barriers = take_object(request, "barriers", &PyList_Type)) ||
         !(r->hidden = take_object(request, "hidden", &PyList_Type)) ||
-        !(r->marked = take_object(request, "marked_types", &PyTuple_Type)))
+        !(r->marked = take_object(request, "marked_types", &PyTuple_Type)) ||
+        !(r->late = take_object(request, "late_types", &PyTuple_Type)) ||
+        !(r->stages = take_object(request, "stages", &PyList_Type)))
         return -1;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(r->late); i++)
+        if (!PyType_Check(PyTuple_GET_ITEM(r->late, i))) {
+            PyErr_SetString(PyExc_TypeError, "late_types must be classes");
+            return -1;
+        }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(r->marked); i++)
         if (!PyType_Check(PyTuple_GET_ITEM(r->marked, i))) {
             PyErr_SetString(PyExc_TypeError, "marked_types must be classes");
@@ -1752,6 +1813,8 @@ static void release(Walk *w, Tree *t, Choice *c) {
     free(t->graph_nodes);
     for (uint32_t d = 1; d < MAX_DEVICES; d++)
         free(t->device[d]);
+    for (uint32_t d = 0; d < MAX_DEVICES; d++)
+        free(t->reached[d]);
     for (uint32_t i = 0; i < w->n_types; i++)
         free(w->types[i].saved);
     free(w->types);
@@ -1761,6 +1824,7 @@ static void release(Walk *w, Tree *t, Choice *c) {
     free(w->edges);
     free(w->order.items);
     free(w->code.items);
+    free(w->late.items);
     free(w->graph.items);
     free(w->seeds.items);
 }
@@ -1775,6 +1839,8 @@ static void let_go(Walk *w) {
     Py_XDECREF(w->request.barriers);
     Py_XDECREF(w->request.hidden);
     Py_XDECREF(w->request.marked);
+    Py_XDECREF(w->request.late);
+    Py_XDECREF(w->request.stages);
 }
 
 static PyObject *list_everything(void) {
@@ -1808,7 +1874,7 @@ static PyObject *walk_heap(Walk *w, PyObject *request, PyObject *everything) {
     w->scratch -= w->n_slots * 8;
     w->slots = NULL;
     if (w->failed || find_dominators(w, &tree) < 0 || sum_retained(w, &tree) < 0 ||
-        choose(w, &tree, &choice) < 0 || group_children(w, &tree, &choice) < 0)
+        sum_reached(w, &tree) < 0 || choose(w, &tree, &choice) < 0 || group_children(w, &tree, &choice) < 0)
         goto out;
     answer = build_answer(w, &tree, &choice);
 out:

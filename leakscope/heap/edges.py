@@ -24,9 +24,11 @@ class Rank(IntEnum):
     PLAIN = 0
     CODE = 1
     """Functions, frames and tracebacks: only where no plain path leads."""
-    GRAPH = 2
+    LATE = 2
+    """What a request names as late: only after all the user's names were followed."""
+    GRAPH = 3
     """Autograd nodes: last, so that what they alone hold is known."""
-    CUT = 3
+    CUT = 4
     """Types and modules: never from user roots."""
 
 
@@ -52,11 +54,16 @@ class EdgeReader:
     """Reads objects without running code of the user's. Facts are kept per type, by identity."""
 
     def __init__(
-        self, access: TensorAccess | None, ndarray: type | None, marked: tuple[type, ...]
+        self,
+        access: TensorAccess | None,
+        ndarray: type | None,
+        marked: tuple[type, ...],
+        late: tuple[type, ...] = (),
     ) -> None:
         self._access = access
         self._ndarray = ndarray
         self._marked = marked
+        self._late = late
         self._facts: dict[int, TypeFacts] = {}
 
     def facts(self, value: object) -> TypeFacts:
@@ -73,7 +80,7 @@ class EdgeReader:
         tensor = access is not None and _has(mro, access.tensor)
         node = node_facts(mro) if access is not None and not tensor else None
         return TypeFacts(
-            rank=_rank(mro, node),
+            rank=_rank(mro, node, self._late),
             tensor=tensor,
             parameter=access is not None and _has(mro, access.parameter),
             has_storage=tensor and access is not None and _plain_dispatch(mro, access),
@@ -138,11 +145,13 @@ def _has(mro: tuple[type, ...], kind: type) -> bool:
     return any(base is kind for base in mro)
 
 
-def _rank(mro: tuple[type, ...], node: NodeFacts | None) -> Rank:
+def _rank(mro: tuple[type, ...], node: NodeFacts | None, late: tuple[type, ...]) -> Rank:
     if node is not None:
         return Rank.GRAPH
-    if any(mro[0] is kind for kind in _CODE):
+    if any(mro[0] is kind for kind in _CODE):  # `in` would ask a metaclass for equality
         return Rank.CODE
+    if any(_has(mro, kind) for kind in late):
+        return Rank.LATE
     return Rank.CUT if _has(mro, type) or _has(mro, ModuleType) else Rank.PLAIN
 
 

@@ -45,6 +45,10 @@ class WalkRequest:
     given twice: the first counts."""
     library_from: int | None = None
     """Index of the first library root, walked only over what the user's roots did not reach."""
+    stages: list[int] = field(default_factory=list)
+    """Indices of user roots at which a stage begins. What the roots of a stage reach is theirs
+    before those of the next are looked at, which only add what they alone reach: an object is not
+    renamed because a function that is running has another name for it."""
     full: bool = False
     """Walk the rest of the collector's objects too: library roots, native-held, garbage."""
     barriers: list[object] = field(default_factory=list)
@@ -53,7 +57,11 @@ class WalkRequest:
     """leakscope's own objects: never entered, never answered; weighed apart in a full walk."""
     marked_types: tuple[type, ...] = ()
     """Classes that tensors are attributed to, such as ``(Module, Optimizer)``: ``Tensors.mark``."""
+    late_types: tuple[type, ...] = ()
+    """Classes whose instances are entered after everything else that the user's names reach:
+    optimizers and caches refer to what has a better name elsewhere."""
     cutoff_bytes: int = 16384
+    """Objects are selected that retain this much, or under a user root reach this much first."""
     max_selected: int = 400
     max_depth: int = 64
     """Objects further than this from their root are not selected: nobody would write that name."""
@@ -92,6 +100,9 @@ class Nodes:
     """Retained bytes of host memory."""
     device_bytes: list[dict[str, int]]
     """Retained bytes per device other than the host."""
+    reached_bytes: list[dict[str, int]]
+    """Bytes per device, ``host`` included, whose name leads through this object: what it retains
+    and what others keep alive too. Every byte is reached through one object of a level only."""
     graph_nodes: list[int]
     """Autograd nodes retained."""
     keeps_graph: list[bool]

@@ -20,7 +20,8 @@ def walk(request: Any, access: TensorAccess | None, ndarray: type | None) -> dic
     enabled = gc.isenabled()
     gc.disable()
     try:
-        walker = _Walker(request, EdgeReader(access, ndarray, request.marked_types))
+        reader = EdgeReader(access, ndarray, request.marked_types, request.late_types)
+        walker = _Walker(request, reader)
         walker.walk_user()
         if request.full:
             walker.walk_rest(everything)
@@ -41,7 +42,7 @@ class _Walker:
         self._reader = reader
         self.graph = Graph()
         self._index: dict[int, int] = {}
-        self._queues: tuple[deque[int], ...] = (deque(), deque(), deque())
+        self._queues: tuple[deque[int], ...] = (deque(), deque(), deque(), deque())
         self._phase = Phase.USER
 
     def scratch_bytes(self) -> int:
@@ -55,12 +56,15 @@ class _Walker:
         roots = self._request.roots
         first = len(roots) if self._request.library_from is None else self._request.library_from
         hidden = [self._request, roots, self._request.barriers, self._request.hidden]
-        for i, value in enumerate(roots[:first]):
-            self._seed(value, i)
         for value in [*hidden, *self._request.hidden]:
             self._reserve(value, Phase.HIDDEN)
         for value in self._request.barriers:
             self._reserve(value, Phase.BARRIER)
+        stages = set(self._request.stages)
+        for i, value in enumerate(roots[:first]):
+            if i in stages:
+                self._drain(everything=False)
+            self._seed(value, i)
         self._drain()
 
     def walk_rest(self, everything: list[object]) -> None:
@@ -103,7 +107,7 @@ class _Walker:
         node = self._index.get(id(value))
         if node is None:
             node = self._add(value, -1, root)
-        elif not self._enterable(node):
+        elif self.graph.phase[node] != Phase.BARRIER and not self._enterable(node):
             return
         self.graph.take(node, self._phase, root)
         self._queues[0].append(node)
@@ -128,9 +132,10 @@ class _Walker:
             self.graph.describe(node, facts, shallow, data)
         return node
 
-    def _drain(self) -> None:
-        plain, code, graph = self._queues
-        while queue := plain or code or graph:
+    def _drain(self, *, everything: bool = True) -> None:
+        """Enter what waits; between two stages what is late and the graphs go on waiting."""
+        queues = self._queues if everything else self._queues[: Rank.LATE]
+        while queue := next((q for q in queues if q), None):
             self._enter(queue.popleft())
 
     def _enter(self, node: int) -> None:
@@ -143,8 +148,7 @@ class _Walker:
             graph.graph_truncated = True
             return
         graph.graph_count += facts.node is not None
-        user = self._phase is Phase.USER
-        for target in self._reader.referents(value, everything=not user):
+        for target in self._reader.referents(value, everything=not self._cuts()):
             self._follow(node, target)
         if facts.tensor:
             self._mark_gradient(value)
@@ -161,8 +165,8 @@ class _Walker:
         rank = Rank.PLAIN if is_storage else self._reader.facts(target).rank
         found = self._index.get(_key(target))
         if found is None:
-            if rank is Rank.CUT and self._phase is Phase.USER:
-                if self._request.full:
+            if rank is Rank.CUT and self._cuts():
+                if self._phase is Phase.USER and self._request.full:
                     self._reserve(target, Phase.BARRIER)
                 return
             found = self._add(target, node, graph.root[node])
@@ -172,6 +176,10 @@ class _Walker:
             self._queue(rank).append(found)
         if graph.phase[found] == self._phase:
             graph.successors[node].append(found)
+
+    def _cuts(self) -> bool:
+        """Whether types, modules and namespaces are out of bounds now."""
+        return self._phase in {Phase.USER, Phase.HIDDEN}
 
     def _queue(self, rank: Rank) -> deque[int]:
         return self._queues[0 if rank is Rank.CUT else rank]

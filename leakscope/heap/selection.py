@@ -124,11 +124,27 @@ class _Retained:
         nodes = [int(f is not None and f.node is not None) for f in graph.facts] + [0]
         self.bytes = {d: retained_sums(self.dominator, order, v) for d, v in own.items()}
         self.graph_nodes = retained_sums(self.dominator, order, nodes)
+        self.reached = {d: _reached_sums(graph, v) for d, v in own.items()}
         self.virtual = virtual
 
     def total(self, node: int) -> int:
         """Return the retained bytes of a node on all devices."""
         return sum(column[node] for column in self.bytes.values())
+
+    def worth(self, graph: Graph, node: int) -> int:
+        """Return by what a node is selected: under user roots also by what is named through it."""
+        if graph.phase[node] != Phase.USER:
+            return self.total(node)
+        return sum(column[node] for column in self.reached.values())
+
+
+def _reached_sums(graph: Graph, own: list[int]) -> list[int]:
+    """Add up the bytes of every node and of those below it in the tree of names."""
+    sums = list(own)
+    for node in reversed(graph.order):
+        if graph.parent[node] >= 0:
+            sums[graph.parent[node]] += sums[node]
+    return sums
 
 
 def answer(graph: Graph, request: Any) -> dict[str, Any]:
@@ -158,9 +174,9 @@ def answer(graph: Graph, request: Any) -> dict[str, Any]:
 def _chosen(graph: Graph, retained: _Retained, request: Any) -> set[int]:
     """Return the heaviest objects that a person could name, the user's first."""
     heavy = [
-        (graph.phase[n] != Phase.USER, -retained.total(n), graph.depth[n], n)
+        (graph.phase[n] != Phase.USER, -retained.worth(graph, n), graph.depth[n], n)
         for n in graph.order
-        if _nameable(graph, n, request) and retained.total(n) >= request.cutoff_bytes
+        if _nameable(graph, n, request) and retained.worth(graph, n) >= request.cutoff_bytes
     ]
     return {n for *_, n in sorted(heavy)[: request.max_selected]}
 
@@ -202,6 +218,9 @@ def _node_columns(
         "host_bytes": [retained.bytes["host"][n] for n in named],
         "device_bytes": [
             {d: retained.bytes[d][n] for d in others if retained.bytes[d][n]} for n in named
+        ],
+        "reached_bytes": [
+            {d: v[n] for d, v in retained.reached.items() if v[n] or d == "host"} for n in named
         ],
         "graph_nodes": [retained.graph_nodes[n] for n in named],
         "keeps_graph": [graph.keeps_graph[n] for n in named],

@@ -28,13 +28,7 @@ def _refuse(*_: Any, **__: Any) -> Any:
     raise AssertionError("code of the user's was run")
 
 
-HOSTILE = {
-    name: _refuse
-    for name in (
-        "__len__ __repr__ __str__ __getattr__ __getattribute__ __eq__ __hash__ __sizeof__ "
-        "__bool__ __iter__ __contains__ __del__x __index__ __reduce__ __dir__ __format__"
-    ).split()
-}
+HOSTILE = dict.fromkeys(["__len__", "__repr__", "__str__", "__getattr__", "__getattribute__", "__eq__", "__hash__", "__sizeof__", "__bool__", "__iter__", "__contains__", "__del__x", "__index__", "__reduce__", "__dir__", "__format__"], _refuse)
 
 
 class HostileMeta(type):
@@ -145,12 +139,23 @@ def test_three_hundred_walks_take_no_memory() -> None:
     process = psutil.Process()
 
     def walk_often(times: int) -> int:
-        for i in range(times):
-            walk(WalkRequest(roots=roots, cutoff_bytes=1000, full=i % 75 == 1), engine="native")
+        for _ in range(times):
+            walk(WalkRequest(roots=roots, cutoff_bytes=1000), engine="native")
         return int(process.memory_info().rss)
 
-    before = walk_often(80)
+    before = walk_often(20)
     assert walk_often(300) - before < 1 << 20
+
+
+@needs_native
+def test_full_walks_leave_no_blocks_behind() -> None:
+    def blocks_after(times: int) -> int:
+        for _ in range(times):
+            walk(WalkRequest(roots=[[]], full=True), engine="native")
+        return sys.getallocatedblocks()
+
+    before = blocks_after(2)
+    assert blocks_after(5) - before < 500
 
 
 def test_the_package_works_without_the_native_module() -> None:

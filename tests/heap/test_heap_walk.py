@@ -15,9 +15,7 @@ from leakscope.heap import graph
 from leakscope.heap.graph import GARBAGE, NATIVE, WalkRequest, WalkResult, walk
 
 ENGINES = ["reference", *(["native"] if graph.engine_name() == "native" else [])]
-COLUMNS = (
-    "parent root dominator selected shallow_bytes host_bytes device_bytes graph_nodes holds"
-).split()
+COLUMNS = ["parent", "root", "dominator", "selected", "shallow_bytes", "host_bytes", "device_bytes", "reached_bytes", "graph_nodes", "keeps_graph", "holds"]
 
 
 class Slotted:
@@ -116,11 +114,31 @@ def test_a_parent_comes_before_its_child_and_names_it(engine: str) -> None:
     assert nodes.root == [0] * 4
 
 
-def test_objects_below_the_cutoff_only_name_others(engine: str) -> None:
+def test_the_first_name_of_a_shared_object_is_told_what_it_reaches(engine: str) -> None:
     shared = bytes(30_000)
     first, second = [shared], [shared]
     nodes = walk(WalkRequest(roots=[first, second], cutoff_bytes=20_000), engine=engine).nodes
-    assert list(zip(nodes.objects, nodes.selected, strict=True)) == [(first, False), (shared, True)]
+    assert [o is expected for o, expected in zip(nodes.objects, (first, shared), strict=True)]
+    assert nodes.host_bytes[0] == sys.getsizeof(first)
+    assert nodes.reached_bytes[0] == {"host": sys.getsizeof(first) + sys.getsizeof(shared)}
+
+
+def test_a_later_stage_only_adds_what_it_alone_reaches(engine: str) -> None:
+    part = [bytes(30_000)]
+    whole, local = [[[part]]], part
+    result = everything_of([whole, local], engine, stages=[1])
+    assert retained_of(result)[id(whole)] == result.heap_bytes
+    together = everything_of([whole, local], engine)
+    assert retained_of(together)[id(whole)] < 1000
+
+
+def test_late_types_name_only_what_nothing_else_does(engine: str) -> None:
+    data, own, late = [bytes(30_000)], [bytes(40_000)], Slotted()
+    late.a, late.b = data, own
+    nodes = everything_of([[late], [[[data]]]], engine, late_types=(Slotted,)).nodes
+    parents = {id(o): nodes.objects[p] for o, p in zip(nodes.objects, nodes.parent, strict=True)}
+    assert type(parents[id(data)]) is list
+    assert parents[id(own)] is late
 
 
 def test_what_a_container_holds_is_grouped_by_type(engine: str) -> None:
