@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 import time
@@ -61,12 +62,15 @@ class CensusTaker:
         return self._memory.own_bytes() + self._definitions.own_bytes()
 
     def _request(self, roots: Roots, *, full: bool) -> WalkRequest:
+        module_and_optimizer = _marked_types()
         return WalkRequest(
             roots=roots.objects(),
-            library_from=len(roots.user),
+            library_from=roots.user_count,
             full=full,
             hidden=[*roots.hidden, self, roots],
-            marked_types=_marked_types(),
+            stages=roots.stages,
+            marked_types=module_and_optimizer,
+            late_types=(*module_and_optimizer[1:], functools._lru_cache_wrapper),
             cutoff_bytes=self._cutoff_bytes,
             max_selected=self._max_rows * _SPARE,
         )

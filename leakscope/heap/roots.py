@@ -16,7 +16,7 @@ from typing import Any
 from leakscope.heap import anatomy
 from leakscope.heap.definitions import Definitions
 from leakscope.heap.frames import locals_of, running_frames
-from leakscope.heap.labels import Stands, is_torch_module
+from leakscope.heap.labels import Stands
 from leakscope.heap.ownership import Ownership, all_modules, is_own_file, module_of
 from leakscope.model.census import Owner, RootKind
 
@@ -41,62 +41,48 @@ class Root:
 class Roots:
     """All roots of a census."""
 
-    user: list[Root]
-    library_locals: list[Root]
+    named: list[Root]
+    """The user's, and after them the locals of running library functions."""
+    user_count: int
     library_objects: list[tuple[Any, str]]
     """Namespaces and classes of libraries, with the module's name for a namespace."""
     hidden: list[Any]
     """Objects of leakscope itself."""
-    transient_from: int
-    """Index of the first user root that is gone when its function returns."""
+    stages: list[int]
+    """Indices of the user's roots at which those of one running function begin."""
 
     def objects(self) -> list[Any]:
         """Return what to walk from, in order."""
-        named = [root.obj for root in (*self.user, *self.library_locals)]
-        return named + [obj for obj, _ in self.library_objects]
+        return [root.obj for root in self.named] + [obj for obj, _ in self.library_objects]
 
     def root(self, number: int) -> Root:
         """Return the root of that number in the walk."""
-        named = len(self.user) + len(self.library_locals)
-        if number >= named:
-            return library_root(*self.library_objects[number - named])
-        return (self.user + self.library_locals)[number]
+        if number < len(self.named):
+            return self.named[number]
+        return library_root(*self.library_objects[number - len(self.named)])
 
     def kind(self, number: int) -> RootKind:
         """Return from what kind of name that root starts."""
-        named = len(self.user) + len(self.library_locals)
-        return RootKind.LIBRARY if number >= named else self.root(number).kind
+        return self.named[number].kind if number < len(self.named) else RootKind.LIBRARY
 
 
 def find_roots(ownership: Ownership, definitions: Definitions, *, full: bool) -> Roots:
     """Return the roots: the user's, and for a full census the library's too."""
     hidden: list[Any] = []
-    frames = _outermost_first()
-    lasting = _globals(ownership, definitions, hidden)
-    transient: list[Root] = []
-    library = []
-    for frame in frames:
+    stages: list[int] = []
+    library: list[Root] = []
+    user = _globals(ownership, definitions, hidden)
+    for frame in _outermost_first():
         if is_own_file(frame.f_code.co_filename):
             hidden += _own_values(frame)
         elif ownership.owns_code(frame.f_code, frame.f_globals):
-            transient += _locals(frame, ownership, definitions, hidden)
+            stages.append(len(user))
+            user += _locals(frame, ownership, definitions, hidden)
         elif full:
             library += _locals(frame, ownership, definitions, hidden, user=False)
     objects = _library_objects(ownership) if full else []
     hidden += _own_globals()
-    lasting.sort(key=_precedence)
-    transient.sort(key=_precedence)
-    return Roots(lasting + transient, library, objects, hidden, len(lasting))
-
-
-def _precedence(root: Root) -> int:
-    """Modules name their parameters before optimizers, which refer to them, get a chance."""
-    cls = type(root.obj)
-    if is_torch_module(cls):
-        return 0
-    if anatomy.inherits(cls, "torch.optim.optimizer", "Optimizer"):
-        return 2
-    return 1
+    return Roots(user + library, len(user), objects, hidden, stages)
 
 
 def _outermost_first() -> list[types.FrameType]:

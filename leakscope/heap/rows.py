@@ -117,6 +117,7 @@ class RowMaker:
             user=place.root is not None and place.root.user,
             host_bytes=sum(nodes.host_bytes[n] for n in counted),
             device_bytes=_added(nodes.device_bytes[n] for n in counted),
+            shared_bytes=self._shared(draft, counted),
             count=len(draft.nodes) or len(draft.inner),
             length=self._length(draft, kind),
             capacity=self._capacity(draft),
@@ -129,6 +130,25 @@ class RowMaker:
         """What another object of the same row retains is counted with that."""
         above = self.dominators(node)
         return any(self.paths[n] == path and self.is_row(n) for n in above)
+
+    def _shared(self, draft: Draft, counted: list[int]) -> dict[str, int]:
+        """What is named through the row less what it retains alone."""
+        nodes = self._nodes
+        tops = [n for n in (*draft.nodes, *draft.inner) if not self._is_below(n, draft.path)]
+        shared = _added(nodes.reached_bytes[n] for n in tops)
+        for node in counted:
+            shared["host"] = shared.get("host", 0) - nodes.host_bytes[node]
+            for device, retained in nodes.device_bytes[node].items():
+                shared[device] = shared.get(device, 0) - retained
+        return {device: size for device, size in shared.items() if size > 0}
+
+    def _is_below(self, node: int, path: str) -> bool:
+        above = self._nodes.parent[node]
+        while above >= 0 and self.paths[above].startswith(path):
+            if self.paths[above] == path and self.is_row(above):
+                return True
+            above = self._nodes.parent[above]
+        return False
 
     def kind(self, node: int) -> str:
         """Return the kind of a node's object, telling tensors that keep a graph from others."""

@@ -87,6 +87,10 @@ class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
     """Retained bytes of host memory: what would be freed if these objects went."""
     device_bytes: dict[str, int] = {}
     """Retained bytes per device other than the host, e.g. ``{"cuda:0": 4096}``."""
+    shared_bytes: dict[str, int] = {}
+    """Bytes per device (``host`` included) that are named through these objects but that others
+    keep alive too. With the retained bytes they are all that is reached through this name first:
+    no byte is counted under two names of one level."""
     count: int = 1
     """How many objects share the pattern."""
     length: int | None = None
