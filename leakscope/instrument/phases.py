@@ -330,7 +330,11 @@ class PhaseTracker:
             self._stack.leave_to(run.phase)
             self._feed(run, run.phase)
         else:
+            # zip(strict=True) asks once more when all is over: only a step makes it training again.
             run.asked = 0
+            if run.verdict is Verdict.TRAINING:
+                run.verdict, run.evaluating = None, False
+            run.phase = None
             self._place(run)
         self._settle()
 

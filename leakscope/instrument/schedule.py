@@ -21,8 +21,11 @@ FLOOR_OCCURRENCES = 4
 """Occurrences of a phase that get censuses inside at once."""
 FLOOR_SHARE = 0.08
 FLOOR_SECONDS = 1.5
-EXEMPT_CENSUSES = 24
-"""First and second censuses of a kind that are taken even where the floor has cost too much."""
+EXEMPT_AT_KEY = 2
+EXEMPT_CENSUSES = 48
+CHEAP_SECONDS = 0.03
+"""Beyond the floor's limit a kind still gets its first two censuses, cheap ones all of the floor:
+a run of a second deserves a verdict too."""
 FLOOR_INSIDE = 0.6
 """Part of the floor that censuses inside phases may use."""
 FULL_INSIDE_AFTER = 1.0
@@ -213,7 +216,9 @@ class Schedule:
             if fits and self._floor_spent + expected <= allowed:
                 self._granted = (key, True, inside)
                 return cheaper
-        if key.censuses < 2 and self._exempt < EXEMPT_CENSUSES:
+        cheap = self._costs.expect(Due.FOCUSED) <= CHEAP_SECONDS and not inside
+        exempt = FLOOR_AT_KEY if cheap else EXEMPT_AT_KEY
+        if key.censuses < exempt and self._exempt < EXEMPT_CENSUSES:
             self._exempt += 1
             self._granted = (key, True, inside)
             return Due.FOCUSED

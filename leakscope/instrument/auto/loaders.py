@@ -102,7 +102,9 @@ def batches_of(loader: Any) -> int | None:
     A sampler of the user's may shuffle when it is asked; an iterable dataset would warn later.
     """
     try:
-        sampler = loader.batch_sampler or loader.sampler
+        sampler = loader.batch_sampler
+        if sampler is None:  # its truth would be its length
+            sampler = loader.sampler
         parts = (sampler, getattr(sampler, "sampler", sampler))
         if loader._dataset_kind != 0 or not all(_is_torch(part) for part in parts):
             return None

@@ -1,0 +1,406 @@
+"""Boundaries found in real torch programs, and torch left as it was found."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from itertools import islice
+
+import pytest
+import torch
+from fake_session import FakeSession
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+from leakscope.model.boundary import BoundaryKind as Kind
+
+SHORT = {
+    Kind.PHASE_BEGIN: "begin",
+    Kind.PHASE_END: "end",
+    Kind.STEP: "step",
+    Kind.BATCH: "batch",
+}
+
+
+@pytest.fixture
+def run(monkeypatch):
+    monkeypatch.setenv("LEAKSCOPE_STRICT", "1")
+    run = FakeSession(boundaries="auto", focused=0.0, full=0.0)
+    yield run
+    run.close()
+
+
+def told(run: FakeSession) -> str:
+    """The boundaries of a run in one line: ``begin train, step, …``."""
+    words = []
+    for boundary in run.writer.boundaries:
+        if boundary.kind in (Kind.PHASE_BEGIN, Kind.PHASE_END):
+            words.append(f"{SHORT[boundary.kind]} {boundary.phase}")
+        elif boundary.kind in SHORT:
+            words.append(SHORT[boundary.kind])
+    return ", ".join(words)
+
+
+def loader(batches: int = 2, **options) -> DataLoader:
+    data = TensorDataset(torch.arange(batches * 2.0).reshape(-1, 1))
+    return DataLoader(data, batch_size=2, **options)
+
+
+class Task:
+    """A model, its optimizer, and one training step on a batch."""
+
+    def __init__(self) -> None:
+        self.model = nn.Sequential(nn.Linear(1, 2), nn.Linear(2, 1))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-6)
+
+    def backward(self, batch: torch.Tensor) -> None:
+        self.model(batch).sum().backward()
+
+    def step(self, batch: torch.Tensor) -> None:
+        self.optimizer.zero_grad()
+        self.backward(batch)
+        self.optimizer.step()
+
+    def train(self, batches) -> None:
+        self.model.train()
+        for (batch,) in batches:
+            self.step(batch)
+
+    def validate(self, batches) -> None:
+        self.model.eval()
+        with torch.no_grad():
+            for (batch,) in batches:
+                self.model(batch)
+        self.model.train()
+
+
+TRAIN = "begin train, step, step, end train"
+VALIDATION = "begin validation, batch, batch, end validation"
+
+
+class TestPrograms:
+    def test_epochs_of_training_and_validation(self, run):
+        task, training, validation = Task(), loader(), loader()
+        for _ in range(2):
+            task.train(training)
+            task.validate(validation)
+        assert told(run) == ", ".join([TRAIN, VALIDATION] * 2)
+        assert run.writer.boundaries[-1].epoch == 1
+
+    def test_phases_know_how_many_batches_to_expect(self, run):
+        Task().train(loader(3))
+        (begin,) = [b for b in run.writer.boundaries if b.kind is Kind.PHASE_BEGIN]
+        assert begin.expected_batches == 3
+
+    def test_gradient_accumulation(self, run):
+        task = Task()
+        for number, (batch,) in enumerate(loader(4)):
+            task.backward(batch)
+            if number % 2:
+                task.optimizer.step()
+                task.optimizer.zero_grad()
+        assert told(run) == "begin train, batch, step, batch, step, end train"
+
+    def test_two_optimizers_of_a_gan(self, run):
+        generator, critic = Task(), Task()
+        for (batch,) in loader():
+            critic.step(batch)
+            critic.step(batch)
+            generator.step(batch)
+        assert told(run) == TRAIN
+
+    def test_training_without_a_loader(self, run):
+        task = Task()
+        for _ in range(2):
+            task.step(torch.ones(2, 1))
+        run.close()
+        assert told(run) == TRAIN
+
+    def test_validation_without_a_loader(self, run):
+        task = Task()
+        task.step(torch.ones(2, 1))
+        task.validate([(torch.ones(2, 1),)] * 2)
+        task.step(torch.ones(2, 1))
+        assert told(run) == f"begin train, step, {VALIDATION}, step"
+
+    def test_inference_alone(self, run):
+        model = nn.Linear(1, 1)
+        model.eval()
+        with torch.inference_mode():
+            for (batch,) in loader():
+                model(batch)
+        assert told(run) == VALIDATION
+
+    def test_inference_without_eval_or_no_grad(self, run):
+        run.session.tracker.surroundings = lambda: (True, False)  # no optimizer was made
+        model = nn.Linear(1, 1)
+        for (batch,) in loader():
+            with torch.no_grad():
+                model(batch)
+        assert told(run) == VALIDATION
+
+    def test_validation_inside_an_epoch(self, run):
+        task, validation = Task(), loader()
+        for (batch,) in loader():
+            task.step(batch)
+            task.validate(validation)
+        assert told(run) == f"begin train, {VALIDATION}, step, {VALIDATION}, step, end train"
+
+    def test_leaving_a_loop_early(self, run):
+        task = Task()
+        for number, (batch,) in enumerate(loader(9)):
+            task.step(batch)
+            if number == 1:
+                break
+        assert told(run) == TRAIN
+
+    def test_an_exception_in_the_loop(self, run):
+        task = Task()
+
+        def train() -> None:
+            for (batch,) in loader(9):
+                task.step(batch)
+                raise ValueError
+
+        with pytest.raises(ValueError):
+            train()
+        assert told(run) == "begin train, step, end train"
+
+    def test_the_first_batches_of_a_validation(self, run):
+        task, validation = Task(), loader(9)
+        task.train(loader())
+        task.validate(islice(validation, 2))
+        assert told(run) == f"{TRAIN}, {VALIDATION}"
+
+    def test_zipped_loaders(self, run):
+        task = Task()
+        for (one,), (other,) in zip(loader(), loader(), strict=True):
+            task.step(one + other)
+        assert told(run) == TRAIN
+
+    def test_an_endless_generator_around_a_loader(self, run):
+        def cycle(batches):
+            while True:
+                yield from batches
+
+        task = Task()
+        for (batch,) in islice(cycle(loader()), 4):
+            task.step(batch)
+        assert told(run) == f"{TRAIN}, {TRAIN}"
+
+    def test_a_batch_looked_at_before_training(self, run):
+        task, training = Task(), loader()
+        first = iter(training)
+        next(first)
+        task.train(training)
+        assert told(run) == TRAIN
+
+    def test_an_iterator_asked_by_hand(self, run):
+        task = Task()
+        batches = iter(loader())
+        for _ in range(2):
+            task.step(next(batches)[0])
+        with pytest.raises(StopIteration):
+            next(batches)
+        assert told(run) == TRAIN
+
+    @pytest.mark.parametrize("persistent", [False, True])
+    def test_workers(self, run, persistent):
+        task, training = Task(), loader(num_workers=2, persistent_workers=persistent)
+        for _ in range(2):
+            task.train(training)
+        assert told(run) == f"{TRAIN}, {TRAIN}"
+
+    def test_an_iterable_dataset_without_length(self, run):
+        class Stream(IterableDataset):
+            def __iter__(self):
+                yield from torch.ones(4, 1)
+
+        task = Task()
+        for batch in DataLoader(Stream(), batch_size=2):
+            task.step(batch)
+        assert told(run) == TRAIN
+        assert {b.expected_batches for b in run.writer.boundaries} == {None}
+
+    def test_a_frozen_teacher(self, run):
+        task, teacher = Task(), nn.Linear(1, 1)
+        teacher.eval()
+        for (batch,) in loader():
+            teacher(batch)
+            task.step(batch)
+        assert told(run) == TRAIN
+
+    def test_a_frozen_backbone_inside_the_model(self, run):
+        class Frozen(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.backbone, self.head = nn.Linear(1, 1), nn.Linear(1, 1)
+
+            def train(self, mode=True):
+                super().train(mode)
+                self.backbone.eval()
+                return self
+
+            def forward(self, batch):
+                return self.head(self.backbone(batch))
+
+        task = Task()
+        task.model = Frozen()
+        task.optimizer = torch.optim.SGD(task.model.head.parameters(), lr=1e-6)
+        for _ in range(2):
+            task.train(loader())
+            task.validate(loader())
+        assert told(run) == ", ".join([TRAIN, VALIDATION] * 2)
+
+    def test_a_wrapped_model_evaluated_without_its_wrapper(self, run):
+        task = Task()
+        inner = task.model
+        task.model = nn.DataParallel(inner)
+        task.train(loader())
+        inner.eval()
+        for (batch,) in loader():
+            inner(batch)
+        assert told(run) == f"{TRAIN}, {VALIDATION}"
+
+    def test_training_in_another_thread(self, run):
+        task = Task()
+
+        def work() -> None:
+            task.train(loader())
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        assert told(run) == TRAIN
+
+    def test_loading_in_another_thread_while_this_one_trains(self, run):
+        task = Task()
+        task.step(torch.ones(2, 1))
+        thread = threading.Thread(target=list, args=(loader(),))
+        thread.start()
+        thread.join()
+        task.step(torch.ones(2, 1))
+        assert told(run) == "begin train, step, step"
+
+    def test_named_steps_silence_the_loader_they_go_over(self, run):
+        from leakscope.instrument.scope import _steps
+
+        task = Task()
+        for (batch,) in _steps(run.session, loader()):
+            task.step(batch)
+        assert told(run) == TRAIN
+
+
+class TestTorchAsItWas:
+    def test_every_hook_is_taken_back(self):
+        from torch.nn.modules import module as modules
+        from torch.optim import optimizer as optimizers
+        from torch.utils.data import dataloader as loaders
+
+        def state():
+            return (
+                DataLoader.__iter__,
+                loaders._BaseDataLoaderIter.__next__,
+                nn.Module.train,
+                list(optimizers._global_optimizer_post_hooks),
+                list(modules._global_forward_pre_hooks),
+            )
+
+        before = state()
+        run = FakeSession(boundaries="auto")
+        task = Task()
+        task.train(loader())
+        task.model.eval()
+        task.model(torch.ones(2, 1))
+        assert state() != before
+        run.close()
+        assert state() == before
+
+    def test_no_module_is_listened_to_while_a_loader_is_at_work(self, run):
+        from torch.nn.modules import module as modules
+
+        task = Task()
+        task.model.eval()
+        assert modules._global_forward_pre_hooks
+        for _ in loader():
+            assert not modules._global_forward_pre_hooks
+
+    def test_no_module_is_listened_to_after_the_return_to_training(self, run):
+        from torch.nn.modules import module as modules
+
+        task = Task()
+        task.step(torch.ones(2, 1))
+        task.model.eval()
+        task.model(torch.ones(2, 1))
+        task.model.train()
+        assert not modules._global_forward_pre_hooks
+
+    @pytest.mark.parametrize("compiled", ["script", "compile"])
+    def test_compiled_modules_are_not_listened_to(self, run, compiled):
+        from torch.nn.modules import module as modules
+
+        model = nn.Sequential(nn.Linear(1, 1))
+        if compiled == "script":
+            model = torch.jit.script(model)
+        else:
+            model.compile(backend="eager")
+        model.eval()
+        assert not modules._global_forward_pre_hooks
+
+    def test_a_hook_of_somebody_else_survives_ours(self):
+        original = DataLoader.__iter__
+        run = FakeSession(boundaries="auto")
+        ours = DataLoader.__iter__
+
+        def theirs(self):
+            return ours(self)
+
+        DataLoader.__iter__ = theirs
+        try:
+            run.close()
+            assert DataLoader.__iter__ is theirs
+            assert len(list(loader())) == 2
+        finally:
+            DataLoader.__iter__ = original
+
+    def test_tracebacks_of_the_program_show_none_of_our_frames(self, run):
+        class Broken(Dataset):
+            def __len__(self):
+                return 2
+
+            def __getitem__(self, index):
+                raise KeyError(index)
+
+        with pytest.raises(KeyError) as caught:
+            list(DataLoader(Broken()))
+        assert "leakscope" not in "".join(traceback.format_tb(caught.value.__traceback__))
+
+    def test_a_samplers_length_of_the_users_own_is_not_asked_for(self, run):
+        class Shuffling(torch.utils.data.Sampler):
+            asked = 0
+
+            def __iter__(self):
+                yield from range(4)
+
+            def __len__(self):
+                Shuffling.asked += 1
+                return 4
+
+        data = TensorDataset(torch.ones(4, 1))
+        for _ in DataLoader(data, sampler=Shuffling()):
+            pass
+        assert Shuffling.asked == 0
+
+    def test_grad_mode_and_generators_are_left_alone(self, run):
+        torch.manual_seed(0)
+        expected = torch.rand(1)
+        torch.manual_seed(0)
+        task = Task.__new__(Task)
+        state = torch.get_rng_state()
+        task.model = nn.Identity()
+        task.model.eval()
+        task.model(torch.ones(1))
+        task.model.train()
+        assert torch.equal(torch.get_rng_state(), state)
+        assert torch.equal(torch.rand(1), expected)
+        assert torch.is_grad_enabled()
