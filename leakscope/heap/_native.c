@@ -1468,12 +1468,22 @@ static int group_children(Walk *w, const Tree *t, Choice *c) {
     return 0;
 }
 
+static const char *short_name(const Walk *w, const Kind *kind) {
+    const char *name = w->types[kind->type].type->tp_name, *dot = strrchr(name, '.');
+    return dot ? dot + 1 : name;
+}
+
 static int weightier(const void *left, const void *right) {
     const Kind *a = left, *b = right;
-    return a->bytes < b->bytes ? 1 : a->bytes > b->bytes ? -1 : 0;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? 1 : -1;
+    if (a->count != b->count)
+        return a->count < b->count ? 1 : -1;
+    return strcmp(short_name(sorting, a), short_name(sorting, b));
 }
 
 static PyObject *groups_as_list(Walk *w, Kinds *kinds) {
+    sorting = w;
     if (kinds->count)
         qsort(kinds->items, kinds->count, sizeof *kinds->items, weightier);
     Py_ssize_t n = (Py_ssize_t)kinds->count;

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import inspect
 import sys
-from types import FrameType, ModuleType
+from collections.abc import Callable
+from types import FrameType
 
-_native: ModuleType | None
+_read_variables: Callable[[FrameType], list[tuple[str, object]]] | None
 try:
-    from leakscope.heap import _native
-except ImportError:
-    _native = None
+    from leakscope.heap._native import frame_locals as _read_variables
+except ImportError:  # nothing was compiled, or 3.13 and newer, which need no help
+    _read_variables = None
 
 
 def running_frames() -> list[tuple[int, FrameType]]:
@@ -37,7 +38,6 @@ def locals_of(frame: FrameType) -> list[tuple[str, object]]:
     """
     if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
         return []
-    if _native is not None:
-        found: list[tuple[str, object]] = _native.frame_locals(frame)
-        return found
+    if _read_variables is not None:
+        return _read_variables(frame)
     return list(frame.f_locals.items())

@@ -258,7 +258,12 @@ def _groups(graph: Graph, retained: _Retained, request: Any, children: list[int]
         )
         for nodes in by_type.values()
     ]
-    return sorted(groups, key=lambda g: -g[2])[: request.max_groups]
+    return sorted(groups, key=_by_weight)[: request.max_groups]
+
+
+def _by_weight(group: tuple[type, int, int, list[Any]]) -> tuple[int, int, str]:
+    kind, count, size, _ = group
+    return -size, -count, type.__dict__["__name__"].__get__(kind)
 
 
 def _tensor_columns(

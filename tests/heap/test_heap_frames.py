@@ -24,7 +24,7 @@ def test_locals_are_read_by_name() -> None:
     def function(a: int, *rest: int, b: int = 2, **options: int) -> dict[str, object]:
         c = a + b
         if c < 0:
-            unset = 1
+            unset = 1  # noqa: F841
         return dict(locals_of(caller()))
 
     assert function(1, 5, x=3) == {"a": 1, "b": 2, "rest": (5,), "options": {"x": 3}, "c": 3}
@@ -67,7 +67,7 @@ def test_a_cell_variable_deleted_after_the_reading_is_freed_at_once() -> None:
     alive = weakref.ref(thing)
 
     def uses() -> object:
-        return thing
+        return thing  # noqa: F821
 
     assert dict(locals_of(caller()))["thing"] is thing
     del thing
@@ -83,7 +83,7 @@ def test_a_comprehension_leaves_nothing_behind() -> None:
         assert any(value is thing for _, value in locals_of(frame))
         return True
 
-    assert [look(thing) for thing in map(lambda _: Thing(), range(3))] == [True] * 3
+    assert [look(thing) for thing in (Thing() for _ in range(3))] == [True] * 3
     assert all(map(freed_at_once, alive))
 
 

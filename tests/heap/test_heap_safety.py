@@ -28,7 +28,27 @@ def _refuse(*_: Any, **__: Any) -> Any:
     raise AssertionError("code of the user's was run")
 
 
-HOSTILE = dict.fromkeys(["__len__", "__repr__", "__str__", "__getattr__", "__getattribute__", "__eq__", "__hash__", "__sizeof__", "__bool__", "__iter__", "__contains__", "__del__x", "__index__", "__reduce__", "__dir__", "__format__"], _refuse)
+HOSTILE = dict.fromkeys(
+    [
+        "__len__",
+        "__repr__",
+        "__str__",
+        "__getattr__",
+        "__getattribute__",
+        "__eq__",
+        "__hash__",
+        "__sizeof__",
+        "__bool__",
+        "__iter__",
+        "__contains__",
+        "__del__x",
+        "__index__",
+        "__reduce__",
+        "__dir__",
+        "__format__",
+    ],
+    _refuse,
+)
 
 
 class HostileMeta(type):

@@ -15,7 +15,19 @@ from leakscope.heap import graph
 from leakscope.heap.graph import GARBAGE, NATIVE, WalkRequest, WalkResult, walk
 
 ENGINES = ["reference", *(["native"] if graph.engine_name() == "native" else [])]
-COLUMNS = ["parent", "root", "dominator", "selected", "shallow_bytes", "host_bytes", "device_bytes", "reached_bytes", "graph_nodes", "keeps_graph", "holds"]
+COLUMNS = [
+    "parent",
+    "root",
+    "dominator",
+    "selected",
+    "shallow_bytes",
+    "host_bytes",
+    "device_bytes",
+    "reached_bytes",
+    "graph_nodes",
+    "keeps_graph",
+    "holds",
+]
 
 
 class Slotted:
