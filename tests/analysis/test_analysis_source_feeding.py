@@ -189,6 +189,18 @@ PROGRAMS = [
         """,
     ),
     one(
+        "room made inside the container only",
+        "main()·history",
+        "function main history",
+        """
+        def main():
+            history = {"a": {}}  # defines
+            for epoch in range(9):
+                history["a"][epoch] = []  # feeds
+        """,
+        kind="dict",
+    ),
+    one(
         "a loop's variable that outlives it",
         "validate()·batch",
         "function validate batch",

@@ -27,40 +27,59 @@ class Heat:
     """Which functions run again and again, judged by where they are called."""
 
     def __init__(self, program: Program) -> None:
-        self._called: dict[str, list[tuple[Statement, bool]]] = {}
-        for statement in program.statements:
-            repeated = bool(statement.loops) or any(
-                isinstance(node, COMPREHENSIONS) for node in own_nodes(statement.node)
-            )
-            for node in own_nodes(statement.node):
-                if isinstance(node, ast.Call):
-                    name = dotted(node.func).rpartition(".")[2] or _last_name(node.func)
-                    self._called.setdefault(name, []).append((statement, repeated))
-        self._known: dict[Scope, bool] = {}
+        self._functions: dict[str, list[Scope]] = {}
+        for name, group in program.functions.items():
+            for scope in group:
+                is_maker = name == "__init__" and scope.parent is not None
+                called = scope.parent.name if is_maker and scope.parent else name
+                self._functions.setdefault(called, []).append(scope)
+        self._calls: dict[Scope, set[str]] = {}
+        self._hot: set[Scope] = set()
+        self._warm(program)
 
     def of(self, statement: Statement) -> bool:
-        """Whether the statement is run more than once."""
-        return bool(statement.loops) or self.of_scope(statement.scope)
+        """Whether the statement is run more than once; what only a library calls is."""
+        return bool(statement.loops) or statement.scope in self._hot
 
-    def of_scope(self, scope: Scope) -> bool:
-        """Whether a function is run more than once; one that only a library calls is."""
-        if scope.kind == "module":
-            return False
-        if scope.kind == "class":
-            return self.of_scope(scope.parent) if scope.parent else False
-        if scope not in self._known:
-            self._known[scope] = False
-            self._known[scope] = self._is_hot(scope)
-        return self._known[scope]
+    def _warm(self, program: Program) -> None:
+        """Spread from what is called in loops, or by nobody known, to what that calls."""
+        called: set[str] = set()
+        repeated: set[str] = set()
+        for statement in program.statements:
+            names = _called_names(statement)
+            called |= names
+            self._calls.setdefault(statement.scope, set()).update(names)
+            if statement.loops or _has_comprehension(statement):
+                repeated |= names
+        for name, group in self._functions.items():
+            uncalled = name not in called
+            self._heat([s for s in group if _starts_hot(s, uncalled, name in repeated)])
 
-    def _is_hot(self, scope: Scope) -> bool:
-        if _CALLBACK.search(scope.name):
-            return True
-        name = scope.parent.name if scope.name == "__init__" and scope.parent else scope.name
-        calls = self._called.get(name, [])
-        if not calls:
-            return scope.name not in {"__init__", "main", "setup", "__post_init__"}
-        return any(repeated or self.of(statement) for statement, repeated in calls)
+    def _heat(self, scopes: list[Scope]) -> None:
+        pending = list(scopes)
+        while pending:
+            scope = pending.pop()
+            if scope not in self._hot:
+                self._hot.add(scope)
+                for name in self._calls.get(scope, ()):
+                    pending += self._functions.get(name, [])
+
+
+def _called_names(statement: Statement) -> set[str]:
+    return {
+        dotted(node.func).rpartition(".")[2] or _last_name(node.func)
+        for node in own_nodes(statement.node)
+        if isinstance(node, ast.Call)
+    }
+
+
+def _has_comprehension(statement: Statement) -> bool:
+    return any(isinstance(node, COMPREHENSIONS) for node in own_nodes(statement.node))
+
+
+def _starts_hot(scope: Scope, uncalled: bool, repeated: bool) -> bool:
+    once = scope.name in {"__init__", "main", "setup", "__post_init__"}
+    return repeated or bool(_CALLBACK.search(scope.name)) or (uncalled and not once)
 
 
 def rank(mutations: list[Mutation], row: CensusRow, heat: Heat, phase: str = "") -> list[Mutation]:
@@ -75,7 +94,7 @@ def rank(mutations: list[Mutation], row: CensusRow, heat: Heat, phase: str = "")
     hot = [m for m in best if m.repeated or heat.of(m.statement)]
     candidates = _one_per_statement(hot or best)
     ranked = sorted(candidates, key=lambda m: _weakness(m, row, heat, phase))
-    if all(opens_empty(m) for m in ranked):
+    if tier == EXACT and all(opens_empty(m) for m in ranked):
         ranked += rank([m for m in mutations if m.distance > EXACT], row, heat, phase)
     return ranked
 
