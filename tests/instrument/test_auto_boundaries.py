@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import traceback
+import weakref
 from itertools import islice
 
 import pytest
@@ -390,6 +392,30 @@ class TestTorchAsItWas:
         for _ in DataLoader(data, sampler=Shuffling()):
             pass
         assert Shuffling.asked == 0
+
+    def test_no_batch_loss_or_model_lives_longer(self):
+        def survivors() -> list[str]:
+            task, training = Task(), loader()
+            seen = [weakref.ref(task)]
+            for (batch,) in training:
+                loss = task.model(batch).sum()
+                loss.backward()
+                task.optimizer.step()
+                seen += [weakref.ref(thing) for thing in (batch, loss, task.model)]
+            task.validate(training)
+            del task, batch, loss
+            return [type(reference()).__name__ for reference in seen if reference() is not None]
+
+        survivors()  # torch keeps some of the very first ones itself
+        gc.collect()
+        gc.disable()
+        try:
+            expected = survivors()
+            run = FakeSession(boundaries="auto")
+            assert survivors() == expected
+            run.close()
+        finally:
+            gc.enable()
 
     def test_grad_mode_and_generators_are_left_alone(self, run):
         torch.manual_seed(0)
