@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <structmember.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #define NONE UINT32_MAX
@@ -125,34 +126,92 @@ static PyObject *name_sizeof, *name_dispatch, *name_data;
 
 /* ---- memory ------------------------------------------------------------------------------ */
 
-static void *resized(Walk *w, void *old, size_t old_bytes, size_t new_bytes) {
-    void *fresh = realloc(old, new_bytes ? new_bytes : 1);
-    if (fresh == NULL) {
-        w->failed = 1;
-        return NULL;
+/* Large blocks are mappings of their own: they go back to the system at once when the walk is over,
+ * where malloc would keep them and so change the figures that are being measured. */
+typedef struct {
+    size_t bytes; /* with this header */
+    size_t is_mapped;
+} Block;
+
+#define MAPPED_FROM ((size_t)1 << 17)
+
+static Block *new_block(size_t bytes) {
+    Block *block;
+    if (bytes < MAPPED_FROM) {
+        block = calloc(1, bytes);
+    } else {
+        block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (block == MAP_FAILED)
+            block = NULL;
     }
-    w->scratch += new_bytes - old_bytes;
-    if (w->scratch > w->peak)
-        w->peak = w->scratch;
+    if (block != NULL)
+        *block = (Block){bytes, bytes >= MAPPED_FROM};
+    return block;
+}
+
+static void free_block(Block *block) {
+    if (block->is_mapped)
+        munmap(block, block->bytes);
+    else
+        free(block);
+}
+
+static Block *resized_block(Block *block, size_t bytes) {
+#ifdef MREMAP_MAYMOVE
+    if (block->is_mapped && bytes >= MAPPED_FROM) {
+        Block *moved = mremap(block, block->bytes, bytes, MREMAP_MAYMOVE);
+        if (moved == MAP_FAILED)
+            return NULL;
+        moved->bytes = bytes;
+        return moved;
+    }
+#endif
+    Block *fresh = new_block(bytes);
+    if (fresh == NULL)
+        return NULL;
+    size_t used = block->bytes < bytes ? block->bytes : bytes;
+    memcpy(fresh + 1, block + 1, used - sizeof *block);
+    free_block(block);
     return fresh;
 }
 
-static void *fresh(Walk *w, size_t count, size_t size) {
-    void *found = calloc(count ? count : 1, size);
-    if (found == NULL) {
+static void *counted(Walk *w, Block *block, size_t before) {
+    if (block == NULL) {
         w->failed = 1;
         return NULL;
     }
-    w->scratch += count * size;
+    w->scratch += block->bytes - before;
     if (w->scratch > w->peak)
         w->peak = w->scratch;
-    return found;
+    return block + 1;
+}
+
+/* Return zeroed memory, or NULL after noting that the walk has failed. */
+static void *fresh(Walk *w, size_t count, size_t size) {
+    return counted(w, new_block(sizeof(Block) + count * size), 0);
+}
+
+/* Return the memory at another size; what is new in it is undefined. */
+static void *resized(Walk *w, void *old, size_t bytes) {
+    if (old == NULL)
+        return fresh(w, 1, bytes);
+    Block *block = (Block *)old - 1;
+    size_t before = block->bytes;
+    return counted(w, resized_block(block, sizeof(Block) + bytes), before);
+}
+
+static void drop(Walk *w, void *memory) {
+    if (memory == NULL)
+        return;
+    Block *block = (Block *)memory - 1;
+    w->scratch -= block->bytes;
+    free_block(block);
 }
 
 static int push(Walk *w, Numbers *list, uint32_t value) {
     if (list->count == list->capacity) {
         size_t capacity = list->capacity ? list->capacity * 2 : 1024;
-        uint32_t *items = resized(w, list->items, list->capacity * 4, capacity * 4);
+        uint32_t *items = resized(w, list->items, capacity * 4);
         if (items == NULL)
             return -1;
         list->items = items;
@@ -178,8 +237,7 @@ static int grow_slots(Walk *w, size_t n_slots) {
             at = (at + 1) & (n_slots - 1);
         slots[at] = (h << 32) | (i + 1);
     }
-    free(w->slots);
-    w->scratch -= w->n_slots * 8;
+    drop(w, w->slots);
     w->slots = slots;
     w->n_slots = n_slots;
     return 0;
@@ -316,8 +374,8 @@ static void study_node(Walk *w, TypeFacts *facts) {
             if (name == NULL || strncmp(name, "_raw_saved_", 11) != 0 ||
                 !Py_IS_TYPE(value, &PyGetSetDescr_Type))
                 continue;
-            size_t old = facts->n_saved * sizeof(PyObject *);
-            PyObject **saved = resized(w, facts->saved, old, old + sizeof(PyObject *));
+            PyObject **saved =
+                resized(w, facts->saved, (facts->n_saved + 1) * sizeof(PyObject *));
             if (saved == NULL)
                 break;
             facts->saved = saved;
@@ -396,8 +454,7 @@ static void study(Walk *w, TypeFacts *facts) {
 static uint32_t add_type(Walk *w, PyTypeObject *type) {
     if (w->n_types == w->cap_types) {
         uint32_t capacity = w->cap_types ? w->cap_types * 2 : 256;
-        TypeFacts *types = resized(w, w->types, w->cap_types * sizeof *types,
-                                   capacity * sizeof *types);
+        TypeFacts *types = resized(w, w->types, capacity * sizeof *types);
         if (types == NULL)
             return NONE;
         w->types = types;
@@ -422,8 +479,7 @@ static uint32_t type_number(Walk *w, PyTypeObject *type) {
                 at = (at + 1) & (n - 1);
             slots[at] = i;
         }
-        free(w->type_slots);
-        w->scratch -= w->n_type_slots * 4;
+        drop(w, w->type_slots);
         w->type_slots = slots;
         w->n_type_slots = n;
     }
@@ -570,7 +626,7 @@ static uint32_t add_node(Walk *w, uintptr_t key, size_t slot, uint32_t type, uin
                          int32_t root, uint8_t phase) {
     if (w->n_nodes == w->cap_nodes) {
         size_t capacity = w->cap_nodes ? w->cap_nodes * 2 : 4096;
-        Node *nodes = resized(w, w->nodes, w->cap_nodes * sizeof *nodes, capacity * sizeof *nodes);
+        Node *nodes = resized(w, w->nodes, capacity * sizeof *nodes);
         if (nodes == NULL || capacity >= NONE) {
             w->failed = 1;
             return NONE;
@@ -608,7 +664,7 @@ static int add_edge(Walk *w, uint32_t target) {
         return 0;
     if (w->n_edges == w->cap_edges) {
         size_t capacity = w->cap_edges ? w->cap_edges * 2 : 8192;
-        uint32_t *edges = resized(w, w->edges, w->cap_edges * 4, capacity * 4);
+        uint32_t *edges = resized(w, w->edges, capacity * 4);
         if (edges == NULL)
             return -1;
         w->edges = edges;
@@ -714,7 +770,7 @@ static uint32_t follow_owned(Walk *w, PyObject *object) {
     }
     if (w->n_owned == w->cap_owned) {
         size_t capacity = w->cap_owned ? w->cap_owned * 2 : 256;
-        PyObject **owned = resized(w, w->owned, w->cap_owned * 8, capacity * 8);
+        PyObject **owned = resized(w, w->owned, capacity * 8);
         if (owned == NULL)
             return NONE; /* leaks one reference rather than freeing what a node points at */
         w->owned = owned;
@@ -1090,8 +1146,7 @@ static void walk_unreached(Walk *w, PyObject *everything) {
         drain(w);
     }
 out:
-    free(c.references);
-    w->scratch -= count * sizeof(int64_t);
+    drop(w, c.references);
 }
 
 static void walk_rest(Walk *w, PyObject *everything) {
@@ -1231,12 +1286,11 @@ static int find_dominators(Walk *w, Tree *t) {
         t->number[t->node[v]] = v;
     result = 0;
 out:
-    free(parent);
-    free(cursor);
-    free(label);
-    free(first);
-    free(before);
-    w->scratch -= size * 8 + (result == 0 ? (size_t)count * 8 + 4 + (w->n_edges + w->seeds.count) * 4 : 0);
+    drop(w, parent);
+    drop(w, cursor);
+    drop(w, label);
+    drop(w, first);
+    drop(w, before);
     return result;
 }
 
@@ -1367,7 +1421,7 @@ static int choose(Walk *w, const Tree *t, Choice *c) {
             continue;
         if (count == capacity) {
             size_t grown = capacity ? capacity * 2 : 1024;
-            Candidate *more = resized(w, found, capacity * sizeof *more, grown * sizeof *more);
+            Candidate *more = resized(w, found, grown * sizeof *more);
             if (more == NULL)
                 break;
             found = more;
@@ -1655,7 +1709,7 @@ static PyObject *tensors_as_dict(Walk *w, Choice *c) {
         fill_tensor(w, number, (int64_t)holder[number] - 1, row);
         at++;
     }
-    free(holder);
+    drop(w, holder);
     return dict;
 }
 
@@ -1812,37 +1866,37 @@ static int read_access(Walk *w, PyObject *access) {
 static void release(Walk *w, Tree *t, Choice *c) {
     for (size_t i = 0; c->kinds && i < c->n_named; i++)
         free(c->kinds[i].items);
-    free(c->kinds);
-    free(c->chosen);
-    free(c->named);
-    free(c->place);
-    free(t->number);
-    free(t->node);
-    free(t->dominator);
-    free(t->host);
-    free(t->graph_nodes);
+    drop(w, c->kinds);
+    drop(w, c->chosen);
+    drop(w, c->named);
+    drop(w, c->place);
+    drop(w, t->number);
+    drop(w, t->node);
+    drop(w, t->dominator);
+    drop(w, t->host);
+    drop(w, t->graph_nodes);
     for (uint32_t d = 1; d < MAX_DEVICES; d++)
-        free(t->device[d]);
+        drop(w, t->device[d]);
     for (uint32_t d = 0; d < MAX_DEVICES; d++)
-        free(t->reached[d]);
+        drop(w, t->reached[d]);
     for (uint32_t i = 0; i < w->n_types; i++)
-        free(w->types[i].saved);
-    free(w->types);
-    free(w->type_slots);
-    free(w->nodes);
-    free(w->slots);
-    free(w->edges);
-    free(w->order.items);
-    free(w->code.items);
-    free(w->late.items);
-    free(w->graph.items);
-    free(w->seeds.items);
+        drop(w, w->types[i].saved);
+    drop(w, w->types);
+    drop(w, w->type_slots);
+    drop(w, w->nodes);
+    drop(w, w->slots);
+    drop(w, w->edges);
+    drop(w, w->order.items);
+    drop(w, w->code.items);
+    drop(w, w->late.items);
+    drop(w, w->graph.items);
+    drop(w, w->seeds.items);
 }
 
 static void let_go(Walk *w) {
     for (size_t i = 0; i < w->n_owned; i++)
         Py_DECREF(w->owned[i]);
-    free(w->owned);
+    drop(w, w->owned);
     for (uint32_t d = 0; d < w->n_devices; d++)
         Py_XDECREF(w->device_objects[d]);
     Py_XDECREF(w->request.roots);
@@ -1880,11 +1934,11 @@ static PyObject *walk_heap(Walk *w, PyObject *request, PyObject *everything) {
     walk_user(w, request);
     if (everything != NULL && !w->failed)
         walk_rest(w, everything);
-    free(w->slots);
-    w->scratch -= w->n_slots * 8;
+    drop(w, w->slots);
     w->slots = NULL;
     if (w->failed || find_dominators(w, &tree) < 0 || sum_retained(w, &tree) < 0 ||
-        sum_reached(w, &tree) < 0 || choose(w, &tree, &choice) < 0 || group_children(w, &tree, &choice) < 0)
+        sum_reached(w, &tree) < 0 || choose(w, &tree, &choice) < 0 ||
+        group_children(w, &tree, &choice) < 0)
         goto out;
     answer = build_answer(w, &tree, &choice);
 out:

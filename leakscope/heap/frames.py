@@ -18,6 +18,9 @@ try:
 except ImportError:  # nothing was compiled, or 3.13 and newer, which need no help
     _read_variables = None
 
+_FRAME_AND_WE = 3
+"""References to a snapshot that nobody else holds: the frame's, our name, an argument."""
+
 
 def running_frames() -> list[tuple[int, FrameType]]:
     """Return thread id and frame of every running Python frame, the innermost of a thread first."""
@@ -40,4 +43,13 @@ def locals_of(frame: FrameType) -> list[tuple[str, object]]:
         return []
     if _read_variables is not None:
         return _read_variables(frame)
-    return list(frame.f_locals.items())
+    return _read_snapshot(frame)
+
+
+def _read_snapshot(frame: FrameType) -> list[tuple[str, object]]:
+    """Read ``f_locals``, and empty the snapshot on the frame unless the program has it too."""
+    snapshot = frame.f_locals
+    found = list(snapshot.items())
+    if sys.version_info < (3, 13) and sys.getrefcount(snapshot) <= _FRAME_AND_WE:
+        snapshot.clear()
+    return found
