@@ -24,7 +24,8 @@ class Definitions:
     def __init__(self, ownership: Ownership) -> None:
         self._ownership = ownership
         self._names: dict[_CodeKey, str] = {}
-        self._lines: dict[tuple[str, str], int] = {}
+        self._functions: dict[tuple[str, str], tuple[int, frozenset[str]]] = {}
+        self._learned: set[str] = set()
         self._classes: dict[tuple[str, str], int] = {}
         self.files: set[str] = set()
 
@@ -50,13 +51,17 @@ class Definitions:
     def enclosing(self, function: types.FunctionType, variable: str) -> Owner:
         """Return the function whose call made the closure cell ``variable`` of ``function``."""
         inner = function.__code__
-        name = function.__qualname__
-        outer = name.rpartition(".<locals>.")[0] or name
-        line = inner.co_firstlineno if outer == name else self._line_of(function, outer)
+        name, line = self.qualname(inner), inner.co_firstlineno
+        self._learn_module(function)
+        while ".<locals>." in name:
+            name = name.rpartition(".<locals>.")[0]
+            line, cells = self._functions.get((inner.co_filename, name), (line, frozenset()))
+            if variable in cells:
+                break
         self._note(inner.co_filename)
         return Owner(
             kind="function",
-            name=outer,
+            name=name,
             file=inner.co_filename,
             line=line,
             variable=variable,
@@ -87,7 +92,7 @@ class Definitions:
 
     def own_bytes(self) -> int:
         """Return an estimate of what is remembered: names and line numbers."""
-        entries = len(self._names) + len(self._lines) + len(self._classes) + len(self.files)
+        entries = len(self._names) + len(self._functions) + len(self._classes) + len(self.files)
         return 300 * entries
 
     def _note(self, file: str) -> None:
@@ -115,17 +120,17 @@ class Definitions:
 
     def _learn(self, code: types.CodeType, name: str) -> None:
         self._names.setdefault(_key(code), name)
-        self._lines.setdefault((code.co_filename, name), code.co_firstlineno)
+        known = (code.co_firstlineno, frozenset(code.co_cellvars))
+        self._functions.setdefault((code.co_filename, name), known)
         for constant in code.co_consts:
             if type(constant) is types.CodeType:
                 self._learn(constant, f"{name}.<locals>.{constant.co_name}")
 
-    def _line_of(self, function: types.FunctionType, outer: str) -> int:
-        where = (function.__code__.co_filename, outer)
-        if where not in self._lines:
+    def _learn_module(self, function: types.FunctionType) -> None:
+        if self.qualname(function.__code__) not in self._learned:
+            self._learned.add(self.qualname(function.__code__))
             for other in _functions(function.__globals__):
                 self._learn(other.__code__, other.__qualname__)
-        return self._lines.setdefault(where, function.__code__.co_firstlineno)
 
     def _class_line(self, file: str, cls: type) -> int:
         where = (file, anatomy.qualname(cls))

@@ -149,7 +149,7 @@ class Naming:
     def _function_owner(self, function: types.FunctionType, variable: str) -> Owner:
         module = module_of(function.__globals__)
         return self._definitions.function(
-            function.__code__, variable, module, function.__qualname__
+            function.__code__, variable, module, self._definitions.qualname(function.__code__)
         )
 
     def _is_user_function(self, obj: Any) -> bool:
