@@ -71,7 +71,7 @@ class _Walk:
         """Return how much of a path's growth is in no single object below it."""
         grower, table = self.growers[node], self.table
         single = [p for p in self.rows[node] if table.latest[p].count <= 1]
-        held = np.nan_to_num(table.retained[grower.device][np.ix_(single, grower.columns)])
+        held = np.nan_to_num(table.retained[grower.device][single][:, grower.columns])
         own = grower.y - held.sum(axis=0)
         trend = judge(grower.x, own, unit="", noise_bytes=ROW_NOISE_BYTES, warm=True)
         if len(own) < 4:

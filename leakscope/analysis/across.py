@@ -147,6 +147,7 @@ def _grower(
     columns, y = columns[begin:], y[begin:]
     x = track.index[table.at[columns]].astype(np.float64)
     units = float(x[-1] - x[0])
+    gained = max(trend.bytes_per_unit * units, 0.0) or max(trend.net_bytes, 0.0)
     return Grower(
         path=path,
         device=device,
@@ -154,11 +155,12 @@ def _grower(
         unit="boundary",
         phase="",
         trend=trend,
-        gained=max(trend.bytes_per_unit * units, 0.0) or max(trend.net_bytes, 0.0),
+        gained=gained,
         units=units,
         columns=columns,
         x=x,
         y=y,
+        per_boundary=gained / max(units, 1.0),
         spread=spread_of(table.count[path, columns], y),
     )
 

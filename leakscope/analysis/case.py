@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from leakscope.analysis.across import Comparables
+from leakscope.analysis.growers import Grower
 from leakscope.analysis.series import HOST, FloatArray, IntArray, RowTable, Track, tabulate
 from leakscope.analysis.trends import FEWEST_POINTS, judge, theil_sen, warm_up
 from leakscope.analysis.units import Places, Unit, epochs, is_training, unit_of_phase
@@ -107,6 +108,14 @@ class Case:
             return None
         place = int(np.searchsorted(known, position, side="right")) - 1
         return float(values[known[max(place, 0)]])
+
+    def gain_of(self, grower: Grower) -> float:
+        """Return what a path that grows across phases gained over the window, by its rate."""
+        if self.window is None:
+            return grower.gained
+        span = self.track.index[self.window.last] - self.track.index[self.window.first]
+        _, highest = self.table.highest(grower.path, grower.device)
+        return min(grower.per_boundary * float(span), max(highest, grower.gained))
 
     def device_gain(self, device: str) -> float | None:
         """Return how much memory of a device grew over the window."""

@@ -55,22 +55,23 @@ def _judge_across(case: Case, growers: list[Grower]) -> list[Judged]:
     across = [g for g in growers if g.growth == "across"]
     judged = []
     for g in across:
-        together = sum(o.gained for o in across if o.device == g.device)
+        gained = case.gain_of(g)
+        together = sum(case.gain_of(o) for o in across if o.device == g.device)
         whole = max(together, case.device_gain(g.device) or 0.0)
-        horizon = _forecast(case, g, together)
-        share = min(g.gained / whole, 1.0) if whole > 0 else 0.0
+        horizon = _forecast(case, g, together / gained) if gained > 0 else None
+        share = min(gained / whole, 1.0) if whole > 0 else 0.0
         judged.append(Judged(g, severity.of_across(g, horizon), share, horizon, 0.0))
     return judged
 
 
-def _forecast(case: Case, g: Grower, together: float) -> Forecast | None:
-    """Return when the limit is reached if all that grows goes on: not only this culprit."""
-    if g.device != HOST or g.gained <= 0:
+def _forecast(case: Case, g: Grower, times: float) -> Forecast | None:
+    """Return when the limit is reached if all goes on that grows: so many times this culprit."""
+    if g.device != HOST:
         return None
     return forecast(
         limit_bytes=case.limit_bytes,
         used_bytes=case.used_at_end(),
-        rate=g.trend.bytes_per_unit * together / g.gained,
+        rate=g.trend.bytes_per_unit * times,
         unit=g.unit,
         done=float(g.x[-1]),
     )

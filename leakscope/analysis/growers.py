@@ -33,6 +33,8 @@ class Grower:
     x: FloatArray
     """Units done at those censuses."""
     y: FloatArray
+    per_boundary: float = 0.0
+    """Across: bytes per boundary of the recording, whatever the unit."""
     spread: float = 0.0
     """Part of the growth that comes from there being more such objects, not larger ones."""
     items_per_unit: float | None = None

@@ -27,7 +27,8 @@ def _growth(case: Case, metric: str, growers: list[Grower]) -> Growth:
     trend = case.gauge_trend(metric)
     device = metric.rpartition(".")[0] or HOST
     gain = case.gauge_gain(metric)
-    named = sum(g.gained for g in growers if g.growth == "across" and g.device == device)
+    across = [g for g in growers if g.growth == "across" and g.device == device]
+    named = sum(case.gain_of(g) for g in across)
     share = None
     if gain is not None and gain > EXPLAINABLE_BYTES and metric != gauge.CHILDREN_PSS:
         share = min(named / gain, 1.0)
