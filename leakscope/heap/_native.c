@@ -1429,7 +1429,8 @@ static int choose(Walk *w, const Tree *t, Choice *c) {
         }
         found[count++] = (Candidate){total, number, node->depth, node->phase != PHASE_USER};
     }
-    qsort(found, count, sizeof *found, heavier);
+    if (count)
+        qsort(found, count, sizeof *found, heavier);
     if (count > (size_t)w->request.max_selected)
         count = (size_t)w->request.max_selected;
     c->chosen = found;
@@ -1448,7 +1449,8 @@ static int choose(Walk *w, const Tree *t, Choice *c) {
     if (w->failed)
         return -1;
     sorting = w;
-    qsort(c->named, c->n_named, 4, shallower);
+    if (c->n_named)
+        qsort(c->named, c->n_named, 4, shallower);
     for (size_t i = 0; i < c->n_named; i++)
         c->place[c->named[i]] = (uint32_t)i + 1;
     for (size_t i = 0; i < count; i++)
