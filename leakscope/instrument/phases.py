@@ -8,42 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from leakscope.instrument.iterations import Iterations
 from leakscope.instrument.passes import Pass, Site, Sites, Verdict
 from leakscope.instrument.stack import TRAIN, Emit, Phase, PhaseStack
-from leakscope.model.boundary import BoundaryKind
+from leakscope.instrument.watch import ForwardWatch
 
 STALE_AFTER_STEPS = 200
 """A loader that isn't asked for so many optimizer steps no longer drives the training."""
-LEAD_LOST_AFTER = 32
-"""Another optimizer takes the lead after so many steps without the first one."""
 DEEPEST = 8
 """Phases open at once; beyond this an iterator was kept and forgotten."""
 KEYS_KEPT = 1024
-
-
-class _Watched:
-    """A module in evaluation without a loader: its forward passes are the batches."""
-
-    __slots__ = ("calls", "key", "phase", "site")
-
-    def __init__(self, key: int, site: Site) -> None:
-        self.key = key
-        self.site = site
-        self.calls = 0
-        self.phase: Phase | None = None
 
 
 class PhaseTracker:
     """Tells phases, steps and batches from events. Not re-entrant: one event at a time."""
 
     def __init__(self, emit: Emit) -> None:
-        self.step = 0
-        """Training iterations with an optimizer step that have ended."""
         self.surroundings: Callable[[], tuple[bool, bool]] = lambda: (True, True)
         """Tells whether gradients are recorded, and whether any optimizer was made so far."""
-        self._emit = emit
         self._stack = PhaseStack(emit)
+        self._iterations = Iterations(emit)
         self._sites = Sites()
+        self._watch = ForwardWatch(self._stack, self._iterations, self._sites)
         self._passes: dict[int, Pass] = {}
         self._entered = 0
         self._undecided: list[Pass] = []
@@ -52,12 +38,12 @@ class PhaseTracker:
         """Modules put into evaluation mode since the last training step."""
         self._optimizers: set[int] = set()
         self._stepped = False
-        self._lead: int | None = None
-        self._since_lead = 0
-        self._accumulation = 0
-        self._manual_steps = False
-        self._watched: _Watched | None = None
         self._steady: Phase | None = None
+
+    @property
+    def step(self) -> int:
+        """Training iterations with an optimizer step that have ended."""
+        return self._iterations.steps
 
     @property
     def epoch(self) -> int:
@@ -72,7 +58,7 @@ class PhaseTracker:
     @property
     def watched(self) -> int | None:
         """The module whose forward passes should be told, or None."""
-        return None if self._watched is None else self._watched.key
+        return self._watch.module
 
     # Loaders
 
@@ -87,8 +73,7 @@ class PhaseTracker:
         self._passes[token] = Pass(
             token, site, loader=loader, expected=expected, born=self._entered
         )
-        if self._watched is not None and self._watched.phase is None:
-            self._watched = None
+        self._watch.disarm()
 
     def loader_next(self, token: int) -> None:
         """The next batch of a pass is asked for: whatever was done with the last one is done."""
@@ -104,7 +89,7 @@ class PhaseTracker:
             phase = run.phase
         if phase is not None:
             if run.asked:
-                self._batch_over(run, phase)
+                self._iterations.asked(run, phase)
             run.seen = phase.batch
         run.asked += 1
 
@@ -113,7 +98,7 @@ class PhaseTracker:
         self._leave(token, dropped=False)
 
     def loader_dropped(self, token: int) -> None:
-        """A pass was dropped, perhaps in its middle (``break``, ``islice``)."""
+        """A pass is dropped (``break``, ``islice``)."""
         self._leave(token, dropped=True)
 
     # Optimizers
@@ -141,37 +126,27 @@ class PhaseTracker:
             self._evaluated.add(key)
         top = self._stack.top
         if top is None or top.training:
-            self._watched = _Watched(key, site)
+            self._watch.begin(key, site)
         self._settle()
 
     def train(self, keys: set[int]) -> None:
         """A module, and the modules inside it named by ``keys``, went back to training mode."""
         self._evaluated -= keys
-        if self._watched is not None and self._watched.key in keys:
-            self._unwatch()
+        if self._watch.module in keys:
+            self._watch.end()
         self._settle()
 
     def forward(self, key: int) -> None:
-        """The watched module is called: whatever was done with its last result is done.
-
-        Before the first step a single call tells nothing: it may be a frozen part of the training.
-        """
-        watched = self._watched
-        if watched is None or watched.key != key:
-            return
-        watched.calls += 1
-        if watched.phase is not None and watched.phase in self._stack:
-            self._batch_ends(watched.phase, BoundaryKind.BATCH)
-        elif self._stepped or watched.calls > 1 or not self.surroundings()[1]:
-            name = self._sites.validation_name(watched.site)
-            watched.phase = self._stack.begin(name, training=False)
+        """The watched module is called."""
+        if key == self._watch.module:
+            self._watch.called(certain=self._stepped or not self.surroundings()[1])
             self._settle()
 
     # The user's own calls
 
     def phase_begin(self, name: str) -> Phase:
         """Open a phase that only :meth:`phase_end` closes."""
-        self._unwatch()
+        self._watch.end()
         top = self._stack.top
         if name == TRAIN and top is not None and top.training and not top.explicit:
             self._stack.end(top)
@@ -183,15 +158,14 @@ class PhaseTracker:
         """Close a phase that the user opened."""
         if phase not in self._stack:
             return
-        if phase.pending and not self._silent(phase):
-            self._step_over(phase)
+        self._iterations.flush(phase)
         self._stack.end(phase)
         self._settle()
 
     def step_over(self) -> None:
         """The user says that an iteration has ended: from now on nobody else does."""
-        self._manual_steps = True
-        self._step_over(self._target() or self._stack.begin(TRAIN, training=True))
+        self._iterations.by_hand = True
+        self._iterations.step_ends(self._target() or self._stack.begin(TRAIN, training=True))
         self._settle()
 
     def steps_begin(self, expected: int | None = None) -> Phase:
@@ -212,9 +186,9 @@ class PhaseTracker:
             return
         self._stack.leave_to(phase)
         if phase.training or phase.pending:
-            self._step_over(phase)
+            self._iterations.step_ends(phase)
         else:
-            self._batch_ends(phase, BoundaryKind.BATCH)
+            self._iterations.batch_ends(phase)
         self._settle()
 
     def steps_end(self, phase: Phase) -> None:
@@ -227,10 +201,9 @@ class PhaseTracker:
 
     def finish(self) -> None:
         """The run is over: close what is open."""
-        self._watched = None
+        self._watch.forget()
         while (phase := self._stack.top) is not None:
-            if phase.pending and not self._silent(phase):
-                self._step_over(phase)
+            self._iterations.flush(phase)
             self._stack.end(phase)
         self._passes.clear()
         self._undecided.clear()
@@ -244,7 +217,7 @@ class PhaseTracker:
         run.grad, optimizers = self.surroundings()
         run.evaluating = bool(self._evaluated)
         run.verdict = self._sites.judge(run, optimizers=optimizers, stepped=self._stepped)
-        self._unwatch()
+        self._watch.end()
         if not self._inherit(run):
             self._place(run)
         self._settle()
@@ -259,7 +232,7 @@ class PhaseTracker:
             if run.asked > 1:
                 self._sites.learn(run, Verdict.VALIDATION)
         elif phase is not None and phase.owner is run and phase in self._stack:
-            self._flush(run, phase, dropped=dropped)
+            self._iterations.left(run, phase, dropped=dropped)
             self._learn_from(run, phase)
             if not phase.explicit:
                 self._stack.end(phase)
@@ -324,7 +297,7 @@ class PhaseTracker:
     def _resume(self, run: Pass) -> None:
         """Bring the phase of a pass back to the top: what lies inside was left without notice."""
         if run.phase is None:
-            if run.asked > self._accumulation:
+            if run.asked > self._iterations.accumulation:
                 self._decide(run, Verdict.VALIDATION)
         elif run.phase in self._stack:
             self._stack.leave_to(run.phase)
@@ -364,7 +337,7 @@ class PhaseTracker:
             self._optimizers.clear()
         self._optimizers.add(key)
         self._evaluated.clear()
-        self._watched = None
+        self._watch.forget()
         self._stepped = True
         self._count_step(key)
         self._settle()
@@ -386,15 +359,15 @@ class PhaseTracker:
     def _count_step(self, key: int) -> None:
         phase = self._target()
         if phase is None:
-            if self._manual_steps or self._trails():
+            if self._iterations.by_hand or self._trails():
                 return
             phase = self._stack.begin(TRAIN, training=True)
         if phase.pending >= STALE_AFTER_STEPS and not phase.manual:
             phase.owner = None
         if phase.manual or self._is_fed(phase):
             phase.pending += 1
-        elif not self._silent(phase) and self._leads(key):
-            self._step_over(phase)
+        elif not self._iterations.silent(phase) and self._iterations.leads(key):
+            self._iterations.step_ends(phase)
 
     def _trails(self) -> bool:
         """Whether this is the one step after a pass, for gradients gathered until its end."""
@@ -402,14 +375,8 @@ class PhaseTracker:
         if run is None:
             return False
         self._sites.learn(run, Verdict.TRAINING)
-        self.step += 1
+        self._iterations.steps += 1
         return True
-
-    def _leads(self, key: int) -> bool:
-        self._since_lead += 1
-        if self._lead is None or key == self._lead or self._since_lead > LEAD_LOST_AFTER:
-            self._lead, self._since_lead = key, 0
-        return self._since_lead == 0
 
     def _target(self) -> Phase | None:
         for phase in self._stack.inwards():
@@ -419,50 +386,9 @@ class PhaseTracker:
         return top if top is not None and top.explicit else None
 
     def _live_training(self) -> Phase | None:
-        for phase in self._stack.inwards():
-            if phase.training and (phase.explicit or self._is_fed(phase)):
-                return phase
-        return None
-
-    # Boundaries
-
-    def _batch_over(self, run: Pass, phase: Phase) -> None:
-        if self._silent(phase):
-            phase.pending = 0
-        elif phase.pending and (phase.training or phase.explicit):
-            self._step_over(phase)
-        elif phase.owner is run and phase.batch == run.seen:
-            phase.micro += 1
-            self._batch_ends(phase, BoundaryKind.BATCH)
-
-    def _flush(self, run: Pass, phase: Phase, *, dropped: bool) -> None:
-        if self._silent(phase):
-            return
-        if phase.pending and (phase.training or phase.explicit):
-            self._step_over(phase)
-        elif dropped and run.asked and not phase.training:
-            self._batch_ends(phase, BoundaryKind.BATCH)
-
-    def _step_over(self, phase: Phase) -> None:
-        self.step += 1
-        phase.steps += 1
-        self._accumulation = max(self._accumulation, min(phase.micro, LEAD_LOST_AFTER))
-        phase.micro = phase.pending = 0
-        self._batch_ends(phase, BoundaryKind.STEP)
-
-    def _batch_ends(self, phase: Phase, kind: BoundaryKind) -> None:
-        phase.batch += 1
-        self._emit(kind, phase, "")
-
-    def _silent(self, phase: Phase) -> bool:
-        """Whether the user alone says where this phase's steps end."""
-        return phase.manual or (self._manual_steps and phase.training)
-
-    def _unwatch(self) -> None:
-        watched, self._watched = self._watched, None
-        if watched is not None and watched.phase is not None and watched.phase in self._stack:
-            self._batch_ends(watched.phase, BoundaryKind.BATCH)
-            self._stack.end(watched.phase)
+        phases = self._stack.inwards()
+        live = (p for p in phases if p.training and (p.explicit or self._is_fed(p)))
+        return next(live, None)
 
     def _is_live(self, run: Pass) -> bool:
         return self._passes.get(run.token) is run

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import sys
 import time
@@ -29,9 +31,12 @@ def make_run_directory(options: SessionOptions) -> Path:
     from leakscope.recording import RunDirectory
 
     manifest = _manifest(options)
+    of_rank = f"-rank{rank()}" if rank() else ""
     if options.out is not None:
-        return RunDirectory.create(options.out.absolute(), manifest, force=options.force).path
-    stem = time.strftime("%Y%m%d-%H%M%S-") + _stem(options)
+        path = options.out.absolute()
+        path = path.with_name(path.name + of_rank)
+        return RunDirectory.create(path, manifest, force=options.force).path
+    stem = time.strftime("%Y%m%d-%H%M%S-") + _stem(options) + of_rank
     for number in range(1, MOST_OF_A_SECOND):
         name = stem if number == 1 else f"{stem}-{number}"
         try:
@@ -51,9 +56,24 @@ def project_root_of(options: SessionOptions) -> str:
     return Program("script", script).project_root()
 
 
-def _manifest(options: SessionOptions) -> RunManifest:
-    import json
+def rank() -> int:
+    """Return the rank that ``torchrun`` gave this process; 0 without it."""
+    return _number("RANK", 0) if world_size() > 1 else 0
 
+
+def world_size() -> int:
+    """Return how many processes train together."""
+    return _number("WORLD_SIZE", 1)
+
+
+def _number(variable: str, otherwise: int) -> int:
+    try:
+        return int(os.environ.get(variable, otherwise))
+    except ValueError:
+        return otherwise
+
+
+def _manifest(options: SessionOptions) -> RunManifest:
     from leakscope.probes import environment, memory_limit
 
     total, limit = memory_limit()

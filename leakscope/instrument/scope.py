@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast, overload
 
 from leakscope.instrument.auto.loaders import batches_of
 from leakscope.instrument.options import Boundaries, SessionOptions, Tracemalloc
+from leakscope.instrument.rundirectory import rank
 from leakscope.instrument.session import Session, current_session
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.errors import LeakscopeError
@@ -94,8 +95,8 @@ class Scope:
         if running is not None and running.is_live:
             self._join(running, options)
         else:
-            self._session = Session.start(self._fresh(options))
-            self._owns = True
+            self._session = _start(self._fresh(options))
+            self._owns = self._session is not None
         return self
 
     def __exit__(
@@ -110,7 +111,7 @@ class Scope:
             return
         status, exit_code, text = _ending(error)
         session.close(status=status, exit_code=exit_code, exception=text)
-        if session.options.report:
+        if session.options.report and not rank():
             report(session.run_path, quiet=session.options.quiet)
 
     def __call__(self, function: F) -> F:
@@ -243,6 +244,18 @@ def report(run_path: Path, *, quiet: bool) -> None:
         )
     except (OSError, subprocess.SubprocessError) as fault:
         _say(f"the report could not be written ({type(fault).__name__}); {' '.join(command[2:])}")
+
+
+def _start(options: SessionOptions) -> Session | None:
+    try:
+        return Session.start(options)
+    except LeakscopeError:
+        raise
+    except Exception as fault:
+        if os.environ.get("LEAKSCOPE_STRICT") == "1":
+            raise
+        _say(f"nothing is recorded ({type(fault).__name__}: {fault}); the program goes on.")
+        return None
 
 
 def _epochs(session: Session, iterable: Iterable[T]) -> Iterator[T]:

@@ -18,7 +18,7 @@ from leakscope.instrument.guard import Guard
 from leakscope.instrument.measuring import Measuring, Reader, Taker, Writer
 from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.phases import PhaseTracker
-from leakscope.instrument.rundirectory import make_run_directory, project_root_of
+from leakscope.instrument.rundirectory import make_run_directory, project_root_of, rank, world_size
 from leakscope.instrument.schedule import Schedule
 from leakscope.instrument.stack import Phase
 from leakscope.instrument.windows import AllocationWindows, Window
@@ -226,22 +226,14 @@ class Session:
 
 
 def _header() -> HeaderRecord:
-    world_size = _number("WORLD_SIZE", 1)
     return HeaderRecord(
-        role="rank" if world_size > 1 else "main",
-        rank=_number("RANK", 0),
-        world_size=world_size,
+        role="rank" if world_size() > 1 else "main",
+        rank=rank(),
+        world_size=world_size(),
         pid=os.getpid(),
         host=socket.gethostname(),
         started=time.time(),
     )
-
-
-def _number(variable: str, otherwise: int) -> int:
-    try:
-        return int(os.environ.get(variable, otherwise))
-    except ValueError:
-        return otherwise
 
 
 def _forget_in_child() -> None:

@@ -421,3 +421,31 @@ class TestInAProcessOfItsOwn:
         assert done.stdout == "after\n"
         assert Path("run/report.html").exists()
         assert Path("run/report.json").exists()
+
+
+class TestRanks:
+    def test_each_rank_has_a_folder_of_its_own_and_the_first_alone_reports(self, monkeypatch):
+        reported = []
+        monkeypatch.setattr(scopes, "report", lambda path, **_: reported.append(path.name))
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        for rank in ("0", "1"):
+            monkeypatch.setenv("RANK", rank)
+            with leakscope.profile("run"):
+                pass
+        assert open_run("run-rank1").main.header.rank == 1
+        assert reported == ["run"]
+
+
+class TestOurOwnFaults:
+    def test_one_at_the_start_costs_the_recording_alone(self, monkeypatch, capfd):
+        import leakscope.probes
+
+        def broken():
+            raise RuntimeError("no probes here")
+
+        monkeypatch.delenv("LEAKSCOPE_STRICT")
+        monkeypatch.setattr(leakscope.probes, "default_probes", broken)
+        with leakscope.profile("run", report=False) as scope:
+            scope.step()
+            assert not scope.enabled
+        assert "nothing is recorded (RuntimeError: no probes here)" in capfd.readouterr().err

@@ -1,0 +1,75 @@
+"""Counts steps and batches, and says when one has ended."""
+
+from __future__ import annotations
+
+from leakscope.instrument.passes import Pass
+from leakscope.instrument.stack import Emit, Phase
+from leakscope.model.boundary import BoundaryKind
+
+MOST_ACCUMULATION = 32
+LEAD_LOST_AFTER = 32
+"""Another optimizer takes the lead after so many steps without the first one."""
+
+
+class Iterations:
+    """Ends steps and batches of phases, unless the user alone says where they end."""
+
+    def __init__(self, emit: Emit) -> None:
+        self.steps = 0
+        """Training iterations with an optimizer step that have ended."""
+        self.accumulation = 0
+        """The most batches without a step that lay between two steps."""
+        self.by_hand = False
+        """Whether the user calls ``scope.step()``."""
+        self._emit = emit
+        self._lead: int | None = None
+        self._since_lead = 0
+
+    def silent(self, phase: Phase) -> bool:
+        """Return whether the user alone says where this phase's steps end."""
+        return phase.manual or (self.by_hand and phase.training)
+
+    def step_ends(self, phase: Phase) -> None:
+        """End an iteration in which an optimizer stepped."""
+        self.steps += 1
+        phase.steps += 1
+        self.accumulation = max(self.accumulation, min(phase.micro, MOST_ACCUMULATION))
+        phase.micro = phase.pending = 0
+        phase.batch += 1
+        self._emit(BoundaryKind.STEP, phase, "")
+
+    def batch_ends(self, phase: Phase) -> None:
+        """End a batch without a step."""
+        phase.batch += 1
+        self._emit(BoundaryKind.BATCH, phase, "")
+
+    def leads(self, optimizer: int) -> bool:
+        """Return whether this optimizer's steps are the ones that count, without a loader."""
+        self._since_lead += 1
+        if self._lead in (None, optimizer) or self._since_lead > LEAD_LOST_AFTER:
+            self._lead, self._since_lead = optimizer, 0
+        return self._since_lead == 0
+
+    def asked(self, run: Pass, phase: Phase) -> None:
+        """A pass is asked for its next batch: end what its last one was used for."""
+        if self.silent(phase):
+            phase.pending = 0
+        elif phase.pending and (phase.training or phase.explicit):
+            self.step_ends(phase)
+        elif phase.owner is run and phase.batch == run.seen:
+            phase.micro += 1
+            self.batch_ends(phase)
+
+    def left(self, run: Pass, phase: Phase, *, dropped: bool) -> None:
+        """A pass is over: end what was not ended by asking."""
+        if self.silent(phase):
+            return
+        if phase.pending and (phase.training or phase.explicit):
+            self.step_ends(phase)
+        elif dropped and run.asked and not phase.training:
+            self.batch_ends(phase)
+
+    def flush(self, phase: Phase) -> None:
+        """End the step that is under way in a phase about to be closed, if there is one."""
+        if phase.pending and not self.silent(phase):
+            self.step_ends(phase)
