@@ -8,7 +8,7 @@ from leakscope.analysis.growers import Grower
 from leakscope.analysis.remedies import propose
 from leakscope.analysis.series import RowTable
 from leakscope.analysis.source import FeedingLine, SourceIndex
-from leakscope.model.census import CensusRow, Site
+from leakscope.model.census import CensusRow
 from leakscope.model.report import Excerpt, Remedy
 
 MOST_LINES = 5
@@ -34,10 +34,11 @@ def find_origins(sources: SourceIndex, table: RowTable, grower: Grower, row: Cen
         feeding = sources.feeding(row.owner, row, grower.phase)
         defined = sources.defined_at(row.owner, row)
     shown = feeding[:MOST_LINES]
+    sites = sorted(table.sites.get(grower.path, []), key=lambda s: -s.bytes)
     return Origins(
         defined_at=defined,
         fed_at=list(dict.fromkeys(sources.location(f.file, f.line) for f in shown)),
-        allocated_at=[sources.location(s.file, s.line) for s in _sites(table, row)[:MOST_LINES]],
+        allocated_at=[sources.location(s.file, s.line) for s in sites[:MOST_LINES]],
         excerpts=_excerpts(sources, shown),
         remedy=propose(
             row,
@@ -57,12 +58,3 @@ def _excerpts(sources: SourceIndex, feeding: list[FeedingLine]) -> list[Excerpt]
         lines.setdefault(line.file, []).append(line.line)
     found = [sources.excerpt(file, marked) for file, marked in lines.items()]
     return [excerpt for excerpt in found if excerpt is not None][:MOST_EXCERPTS]
-
-
-def _sites(table: RowTable, row: CensusRow) -> list[Site]:
-    """Return where the contents were allocated, from the last census that knew."""
-    for census in reversed(table.censuses):
-        for other in census.rows:
-            if other.path == row.path and other.allocated_at:
-                return sorted(other.allocated_at, key=lambda s: -s.bytes)
-    return []

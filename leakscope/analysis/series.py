@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
 
 from leakscope.model.boundary import Boundary, BoundaryKind
-from leakscope.model.census import Census, CensusRow, CensusScope
+from leakscope.model.census import Census, CensusRow, CensusScope, Site
 from leakscope.model.run import Measurement, Recording
 
 FloatArray = npt.NDArray[np.float64]
@@ -63,8 +64,8 @@ class Track:
     def gauge(self, name: str) -> FloatArray:
         """Return a gauge's readings, NaN where it was not read."""
         if name not in self._gauges:
-            values = [m.gauges.get(name) for m in self.measurements]
-            self._gauges[name] = np.array(values, dtype=np.float64)
+            values = (m.gauges.get(name, np.nan) for m in self.measurements)
+            self._gauges[name] = np.fromiter(values, np.float64, len(self))
         return self._gauges[name]
 
     def has_gauge(self, name: str) -> bool:
@@ -106,7 +107,8 @@ class Track:
         return float(np.median([m for m in most if m > 0])) if any(most) else 0.0
 
     def _column(self, name: str) -> IntArray:
-        return np.array([getattr(b, name) for b in self.boundaries], dtype=np.int64)
+        values = map(attrgetter(name), self.boundaries)
+        return np.fromiter(values, np.int64, len(self.boundaries))
 
     def _code(self, phase: str) -> int:
         return self._codes.setdefault(phase, len(self._codes))
@@ -171,6 +173,8 @@ class RowTable:
     """Which censuses walked the whole heap."""
     number: dict[str, int] = field(default_factory=dict)
     """Path to its place in ``paths``."""
+    sites: dict[int, list[Site]] = field(default_factory=dict)
+    """Where the contents of a path were allocated, from the last census that knew."""
 
     def covered(self, path: int) -> BoolArray:
         """Return the censuses that would show the path if it were there."""
@@ -261,7 +265,9 @@ def _fill(table: RowTable, column: int, census: Census) -> None:
     table.nodes[places, column] = [row.graph_nodes for row in rows]
     lengths = [np.nan if row.length is None else row.length for row in rows]
     table.length[places, column] = lengths
-    for place, row in zip(places, rows, strict=True):
+    for place, row in zip(places.tolist(), rows, strict=True):
+        if row.allocated_at:
+            table.sites[place] = row.allocated_at
         for device, size in row.device_bytes.items():
             if device not in table.retained:
                 table.retained[device] = np.full_like(table.retained[HOST], np.nan)
