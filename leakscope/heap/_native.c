@@ -1451,6 +1451,7 @@ static int choose(Walk *w, const Tree *t, Choice *c) {
     sorting = w;
     if (c->n_named)
         qsort(c->named, c->n_named, 4, shallower);
+    sorting = NULL;
     for (size_t i = 0; i < c->n_named; i++)
         c->place[c->named[i]] = (uint32_t)i + 1;
     for (size_t i = 0; i < count; i++)
@@ -1542,6 +1543,7 @@ static PyObject *groups_as_list(Walk *w, Kinds *kinds) {
     sorting = w;
     if (kinds->count)
         qsort(kinds->items, kinds->count, sizeof *kinds->items, weightier);
+    sorting = NULL;
     Py_ssize_t n = (Py_ssize_t)kinds->count;
     n = n < w->request.max_groups ? n : w->request.max_groups;
     PyObject *list = PyList_New(n);
