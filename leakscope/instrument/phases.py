@@ -226,7 +226,7 @@ class PhaseTracker:
         run = self._passes.get(token)
         if run is None:
             return
-        phase = run.phase
+        phase, run.phase = run.phase, None
         if run in self._undecided:
             self._undecided.remove(run)
             if run.asked > 1:
@@ -237,7 +237,6 @@ class PhaseTracker:
             if not phase.explicit:
                 self._stack.end(phase)
         del self._passes[token]
-        run.phase = None
         self._settle()
 
     def _inherit(self, run: Pass) -> bool:
@@ -349,9 +348,9 @@ class PhaseTracker:
 
     def _leave_validation(self, top: Phase) -> None:
         """An optimizer of the training steps: validation is over, or never was one."""
-        run = top.owner
+        run = top.owner if self._is_fed(top) else None
         self._stack.leave_validation()
-        if not len(self._stack) and run is not None and self._is_live(run):
+        if run is not None and not len(self._stack):
             run.verdict = Verdict.TRAINING
             self._sites.learn(run, Verdict.TRAINING)
             self._begin_training(run)
@@ -390,11 +389,9 @@ class PhaseTracker:
         live = (p for p in phases if p.training and (p.explicit or self._is_fed(p)))
         return next(live, None)
 
-    def _is_live(self, run: Pass) -> bool:
-        return self._passes.get(run.token) is run
-
     def _is_fed(self, phase: Phase) -> bool:
-        return phase.owner is not None and self._is_live(phase.owner)
+        owner = phase.owner
+        return owner is not None and self._passes.get(owner.token) is owner
 
     def _settle(self) -> None:
         """Find the phase to which every further optimizer step plainly belongs, if there is one."""

@@ -124,9 +124,10 @@ class Schedule:
             octave = 2.0 ** (self._records // RECORDS_PER_OCTAVE)
             cost = self._costs.expect(Due.RECORD)
             self._next_record = now + octave * cost / (self._budget * RECORD_SHARE)
-        if due < Due.FOCUSED or self._granted is None:
+        granted, self._granted = self._granted, None
+        if due < Due.FOCUSED or granted is None:
             return
-        key, floor, inside = self._granted
+        key, floor, inside = granted
         key.censuses += 1
         key.fulls += due is Due.FULL
         if floor:
