@@ -35,7 +35,8 @@ def find_cleared(case: Case, growth: Growth) -> list[Cleared]:
             continue
         done.add(path)
         found.append(_cleared(case, path, growth.trends.get(path)))
-    return sorted(found, key=lambda c: -c.total_bytes)[:MOST]
+    named = {c.name: c for c in sorted(found, key=lambda c: c.total_bytes)}
+    return sorted(named.values(), key=lambda c: -c.total_bytes)[:MOST]
 
 
 def _worth_a_word(table: RowTable) -> list[int]:
@@ -75,9 +76,10 @@ def _cleared(case: Case, path: int, trend: Trend | None) -> Cleared:
 
 
 def _reason(case: Case, path: int, row: CensusRow, trend: Trend) -> str:
-    if trend.verdict is TrendVerdict.BOUNDED:
+    if trend.verdict is TrendVerdict.BOUNDED or _filled(case, path):
         since = _since(case, path, case.table.retained[HOST][path])
-        entries = f"{human_count(row.length)} entries" if row.length is not None else trend.reason
+        stopped = "stopped growing"
+        entries = f"{human_count(row.length)} entries" if row.length is not None else stopped
         return f"bounded: {entries}{since}"
     if trend.verdict is TrendVerdict.SAWTOOTH:
         return f"{trend.reason}: it is emptied again"
@@ -85,6 +87,14 @@ def _reason(case: Case, path: int, row: CensusRow, trend: Trend) -> str:
         few = trend.reason.startswith("too few")
         return "comes and goes with its function" if few else trend.reason
     return "constant: no growth across boundaries"
+
+
+def _filled(case: Case, path: int) -> bool:
+    """Return whether a path grew before the boundaries that were compared, and then stayed."""
+    values = case.table.retained[HOST][path]
+    values = values[np.isfinite(values)]
+    start = plateau_start(values, 0.02 * float(values[-1])) if len(values) else 0
+    return 0 < start < len(values) - 2 and float(values[0]) < 0.9 * float(values[-1])
 
 
 def _since(case: Case, path: int, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
@@ -97,7 +107,7 @@ def _since(case: Case, path: int, values: np.ndarray[tuple[int], np.dtype[np.flo
     if start == 0:
         return " throughout"
     epoch, step = int(case.track.epoch[where]), int(case.track.step[where])
-    return f" since epoch {epoch}" if case.track.epoch.any() else f" since step {step}"
+    return f" since epoch {epoch}" if epoch else f" since step {step}"
 
 
 def _entry(case: Case, path: int, row: CensusRow, reason: str, kind: str) -> Cleared:

@@ -20,8 +20,7 @@ RATE_PER_PASS = 32 * KIB
 PEAK_OF_LIMIT = 0.85
 """A peak above this part of the limit threatens the run: the next larger batch ends it."""
 PEAK_SHARE = 0.5
-"""Growth within a phase matters when it makes up more than half of the phase's height. When it is
-more than twice that height it fills memory that was free already, and raises nothing."""
+"""Growth within a phase matters when it makes up more than half of the phase's height."""
 PEAK_BYTES = 16 * MIB
 """Below this a peak is not worth a change of code, whatever its share."""
 PEAK_OF_BASELINE = 0.05
@@ -70,7 +69,7 @@ def of_within(peak_bytes: float, together_bytes: float, height: PhaseHeight) -> 
     floor = max(PEAK_BYTES, PEAK_OF_BASELINE * height.baseline)
     if together_bytes < floor or peak_bytes < MEMBER_SHARE * together_bytes:
         return Severity.NOTE
-    if not PEAK_SHARE * height.rise < together_bytes < height.rise / PEAK_SHARE:
+    if height.peak <= 0 or together_bytes <= PEAK_SHARE * height.rise:
         return Severity.NOTE
     if height.limit and height.peak > PEAK_OF_LIMIT * height.limit:
         return Severity.CRITICAL

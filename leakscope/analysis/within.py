@@ -12,15 +12,9 @@ import numpy as np
 from leakscope.analysis.across import items_per_unit, spread_of
 from leakscope.analysis.growers import ROW_NOISE_BYTES, Grower
 from leakscope.analysis.series import INNER, FloatArray, IntArray, RowTable, Track, code_of
-from leakscope.analysis.trends import (
-    FEWEST_POINTS,
-    Slope,
-    is_growth,
-    judge,
-    pairwise,
-    slope_of_pairs,
-)
-from leakscope.analysis.units import Unit, unit_within
+from leakscope.analysis.sizes import plural
+from leakscope.analysis.trends import is_growth, judge, theil_sen
+from leakscope.analysis.units import unit_within
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.trend import Trend, TrendVerdict
 
@@ -40,35 +34,53 @@ class Occurrence:
     begin: int | None
     """The census at the very beginning."""
 
+    def base(self, values: FloatArray) -> float:
+        """Return what a path retained before the first batch: nothing, when it was not there."""
+        return 0.0 if self.begin is None else float(np.nan_to_num(values[self.begin]))
+
+    def rise(self, values: FloatArray) -> float:
+        """Return how far a path climbed above its base."""
+        return float(np.nan_to_num(values[self.inside]).max()) - self.base(values)
+
+    def falls(self, values: FloatArray) -> bool | None:
+        """Return whether the climb was given back, None when no census shows it."""
+        if not len(self.after):
+            return None
+        left = float(np.nan_to_num(values[self.after]).min()) - self.base(values)
+        return left <= FALLEN * self.rise(values)
+
 
 @dataclass(frozen=True)
 class Passages:
     """All passages through one phase that have censuses inside."""
 
     phase: str
-    unit: Unit
+    unit: str
+    done: FloatArray
+    """Units done in its passage at each census."""
     occurrences: list[Occurrence]
     begun: int
 
 
 def passages(track: Track, table: RowTable, phase: str) -> Passages:
     """Return the passages through a phase with the censuses of each."""
-    code = track.phase_code(phase)
-    mine = track.phase[table.at] == code
+    mine = track.phase[table.at] == track.phase_code(phase)
     kind, number = track.kind[table.at], track.occurrence[table.at]
-    ended = code_of(BoundaryKind.PHASE_END)
-    inner = mine & np.isin(kind, (*INNER, ended))
+    inner = mine & np.isin(kind, (*INNER, code_of(BoundaryKind.PHASE_END)))
     begins = mine & (kind == code_of(BoundaryKind.PHASE_BEGIN))
+    unit = unit_within(track, phase)
+    done = unit.done[table.at].copy()
     found = []
     for occurrence in np.unique(number[inner]).tolist():
         inside = np.flatnonzero(inner & (number == occurrence))
         begin = np.flatnonzero(begins & (number == occurrence))
+        passage = (track.phase == track.phase_code(phase)) & (track.occurrence == occurrence)
+        done[inside] -= unit.done[passage][0]
         later = np.arange(inside[-1] + 1, len(table.at))
         again = later[mine[later]]
-        until = again[0] + 1 if len(again) else len(table.at)
-        after = np.arange(inside[-1] + 1, until)
+        after = np.arange(inside[-1] + 1, again[0] + 1 if len(again) else len(table.at))
         found.append(Occurrence(inside, after, int(begin[0]) if len(begin) else None))
-    return Passages(phase, unit_within(track, phase), found, track.begun(phase))
+    return Passages(phase, unit.name, done, found, track.begun(phase))
 
 
 def find_within(track: Track, table: RowTable, device: str) -> dict[str, dict[int, Grower]]:
@@ -79,7 +91,7 @@ def find_within(track: Track, table: RowTable, device: str) -> dict[str, dict[in
         climbing = {
             path: grower
             for path in _candidates(table, through, device)
-            if (grower := _climb(track, table, through, path, device)) is not None
+            if (grower := _climb(table, through, path, device)) is not None
         }
         if climbing:
             found[phase] = climbing
@@ -87,107 +99,79 @@ def find_within(track: Track, table: RowTable, device: str) -> dict[str, dict[in
 
 
 def _candidates(table: RowTable, through: Passages, device: str) -> list[int]:
-    """Return the paths that vary inside enough passages to be worth a look."""
-    values = table.retained[device]
+    """Return the paths that are higher inside enough passages than before them."""
+    values = np.nan_to_num(table.retained[device])
     varies = np.zeros(len(table.paths), dtype=np.int64)
-    long = [o for o in through.occurrences if len(o.inside) >= 3]
-    for occurrence in long:
-        inside = np.nan_to_num(values[:, occurrence.inside])
-        varies += np.ptp(inside, axis=1) > ROW_NOISE_BYTES
+    for o in through.occurrences:
+        base = values[:, o.begin] if o.begin is not None else 0.0
+        varies += values[:, o.inside].max(axis=1) - base > ROW_NOISE_BYTES
     user = np.array([row.user for row in table.latest], dtype=bool)
     enough = 1 if through.begun == 1 else 2
     return np.flatnonzero(user & (varies >= enough)).tolist()
 
 
-def _climb(
-    track: Track, table: RowTable, through: Passages, path: int, device: str
-) -> Grower | None:
-    """Return a path's growth within a phase, None when it has none."""
+def _climb(table: RowTable, through: Passages, path: int, device: str) -> Grower | None:
+    """Return a path's growth within a phase, None when it has none.
+
+    The points of all passages are laid over each other, each above its own base: what climbs in
+    every passage alike gives one line over the batches.
+    """
     values = table.retained[device][path]
-    done = through.unit.done[table.at]
-    long = [o for o in through.occurrences if len(o.inside) >= 3]
-    climbs = [o for o in long if _climbs(done[o.inside], values[o.inside])]
-    if len(climbs) * 3 < len(long) * 2 or not _repeats(through, climbs, values):
+    columns, x, level = _overlaid(through, values)
+    trend = judge(*_merged(x, level), unit=through.unit, noise_bytes=ROW_NOISE_BYTES, warm=True)
+    if not is_growth(trend.verdict) or not _repeats(through, values, len(x)):
         return None
-    slope = _pooled_rate(climbs, done, values)
-    rise = max(_rise(o, values) for o in climbs)
-    best = max(climbs, key=lambda o: _rise(o, values))
-    inside = best.inside[np.isfinite(values[best.inside])]
-    y = values[inside]
-    trend = Trend(
-        verdict=TrendVerdict.GROWING,
-        bytes_per_unit=slope.rate,
-        interval=(slope.low, slope.high),
-        unit=through.unit.name,
-        points=int(sum(np.isfinite(values[o.inside]).sum() for o in climbs)),
-        net_bytes=rise,
-        reason=f"climbs in {len(climbs)} of {len(long)} passages and falls back",
-    )
+    slope = theil_sen(x, level)
+    climbed = [o for o in through.occurrences if o.rise(values) > ROW_NOISE_BYTES]
+    rise = max(o.rise(values) for o in climbed)
     return Grower(
         path=path,
         device=device,
         growth="within",
-        unit=through.unit.name,
+        unit=through.unit,
         phase=through.phase,
-        trend=trend,
+        trend=Trend(
+            verdict=TrendVerdict.GROWING,
+            bytes_per_unit=slope.rate,
+            interval=(slope.low, slope.high),
+            unit=through.unit,
+            points=len(x),
+            net_bytes=rise,
+            reason=f"climbed in {plural(len(climbed), 'passage')} and fell back after it",
+        ),
         gained=rise,
-        units=float(done[inside[-1]] - done[inside[0]]),
-        columns=inside,
-        x=done[inside],
-        y=y,
-        spread=spread_of(table.count[path, inside], y),
-        items_per_unit=items_per_unit(table, path, inside, done[inside]),
-        repeats=len(climbs),
+        units=float(x[-1] - x[0]),
+        columns=columns,
+        x=x,
+        y=values[columns],
+        spread=spread_of(table.count[path, columns], values[columns]),
+        items_per_unit=items_per_unit(table, path, columns, x),
+        repeats=len(climbed),
     )
 
 
-def _climbs(x: FloatArray, y: FloatArray) -> bool:
-    """Return whether a path climbs steadily through one passage."""
-    present = np.isfinite(y)
-    x, y = x[present], y[present]
-    if len(y) >= FEWEST_POINTS:
-        return is_growth(judge(x, y, unit="", noise_bytes=ROW_NOISE_BYTES, warm=True).verdict)
-    rises = np.diff(y)
-    return len(y) == 3 and bool((rises > ROW_NOISE_BYTES).all()) and rises.max() < 3 * rises.min()
+def _overlaid(through: Passages, values: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return censuses inside all passages by units done in their passage, and bytes above base."""
+    inside = np.concatenate([o.inside for o in through.occurrences])
+    base = np.concatenate([np.full(len(o.inside), o.base(values)) for o in through.occurrences])
+    present = np.isfinite(values[inside])
+    inside, base = inside[present], base[present]
+    order = np.argsort(through.done[inside], kind="stable")
+    columns = inside[order]
+    return columns, through.done[columns], values[columns] - base[order]
 
 
-def _repeats(through: Passages, climbs: list[Occurrence], values: FloatArray) -> bool:
+def _merged(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the series with the median of y for each x."""
+    distinct = np.unique(x)
+    return distinct, np.array([np.median(y[x == value]) for value in distinct], dtype=np.float64)
+
+
+def _repeats(through: Passages, values: FloatArray, points: int) -> bool:
     """Return whether it climbed and fell back often enough to be the phase's own doing."""
-    if not climbs:
-        return False
-    fates = [fate for o in climbs if (fate := _falls(o, values)) is not None]
+    climbed = [o for o in through.occurrences if o.rise(values) > ROW_NOISE_BYTES]
+    fates = [fate for o in climbed if (fate := o.falls(values)) is not None]
     if through.begun == 1:
-        points = int(np.isfinite(values[climbs[0].inside]).sum())
         return points >= ALONE_POINTS and all(fates)
-    return len(climbs) >= 2 and sum(fates) >= max(1, 0.7 * len(fates))
-
-
-def _falls(occurrence: Occurrence, values: FloatArray) -> bool | None:
-    """Return whether the climb of a passage was given back, None when nothing shows it."""
-    if not len(occurrence.after):
-        return None
-    left = float(np.nan_to_num(values[occurrence.after]).min())
-    return left - _base(occurrence, values) <= FALLEN * _rise(occurrence, values)
-
-
-def _base(occurrence: Occurrence, values: FloatArray) -> float:
-    """Return what the path retained before the climb: nothing, when it was not there."""
-    if occurrence.begin is None:
-        return 0.0
-    return float(np.nan_to_num(values[occurrence.begin]))
-
-
-def _rise(occurrence: Occurrence, values: FloatArray) -> float:
-    return float(np.nan_to_num(values[occurrence.inside]).max()) - _base(occurrence, values)
-
-
-def _pooled_rate(climbs: list[Occurrence], done: FloatArray, values: FloatArray) -> Slope:
-    """Return the median slope over the pairs of each passage: their offsets fall away."""
-    slopes = []
-    for occurrence in climbs[:40]:
-        present = occurrence.inside[np.isfinite(values[occurrence.inside])]
-        found, _ = pairwise(done[present], values[present])
-        slopes.append(found)
-    pairs = np.concatenate(slopes)
-    effective = max(int((1 + np.sqrt(1 + 8 * len(pairs))) / 2), 2)
-    return slope_of_pairs(pairs, effective, ties_in=np.arange(effective, dtype=np.float64))
+    often = len(climbed) >= 2 and 3 * len(climbed) >= 2 * len(through.occurrences)
+    return often and sum(fates) >= max(1, 0.7 * len(fates))

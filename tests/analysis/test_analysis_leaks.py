@@ -244,3 +244,18 @@ def test_three_validations_suffice_when_every_batch_adds() -> None:
     )
     assert culprit.unit == "validation"
     assert culprit.bytes_per_unit == pytest.approx(4000 * KIB, rel=0.05)
+
+
+def test_censuses_scattered_over_many_validations_still_show_the_climb() -> None:
+    """A slow machine gets only some batches of each validation: they make one line together."""
+    run = Program(epochs=6, validation=80, inner=80).local("validate()·preds", MIB).build()
+    shown = {(0, 1), (0, 2), (1, 56), (1, 72), (2, 72), (3, 8), (3, 40)}
+    for i, m in enumerate(run.main.measurements):
+        b = m.boundary
+        inner = b.phase == "validation" and b.kind.value == "batch"
+        if inner and (b.occurrence, b.batch) not in shown:
+            run.main.measurements[i] = type(m)(b, m.gauges, None)
+    culprit = only(analyse(run))
+    assert culprit.growth == "within"
+    assert culprit.bytes_per_unit == pytest.approx(MIB, rel=0.05)
+    assert culprit.total_bytes == pytest.approx(80 * MIB, rel=0.02)
