@@ -20,8 +20,9 @@ from leakscope.heap.roots import Roots, find_roots
 from leakscope.heap.rows import RowMaker
 from leakscope.model.census import Census, CensusRow, CensusScope
 
-_SPARE = 2
+_OBJECTS_PER_ROW = 2
 """Several objects make one row: this many times more objects than rows are asked for."""
+_LEAST_OBJECTS = 200
 
 
 class CensusTaker:
@@ -72,7 +73,7 @@ class CensusTaker:
             marked_types=module_and_optimizer,
             late_types=(*module_and_optimizer[1:], functools._lru_cache_wrapper),
             cutoff_bytes=self._cutoff_bytes,
-            max_selected=self._max_rows * _SPARE,
+            max_selected=max(_LEAST_OBJECTS, self._max_rows * _OBJECTS_PER_ROW),
         )
 
     def _census(self, scope: CensusScope) -> Census:
@@ -83,7 +84,7 @@ class CensusTaker:
         roles = Roles(result, maker)
         return Census(
             scope=scope,
-            rows=self._rows(maker, roles),
+            rows=self._rows(maker, roles, full=full),
             cutoff_bytes=self._cutoff_bytes,
             objects=result.objects,
             heap_bytes=result.heap_bytes,
@@ -94,9 +95,11 @@ class CensusTaker:
             walker=result.engine,
         )
 
-    def _rows(self, maker: RowMaker, roles: Roles) -> list[CensusRow]:
+    def _rows(self, maker: RowMaker, roles: Roles, *, full: bool) -> list[CensusRow]:
         drafts = {draft.path: draft for draft in maker.drafts()}
-        rows = self._memory.choose([maker.row(d, roles.of_draft(d)) for d in drafts.values()])
+        rows = self._memory.choose(
+            [maker.row(d, roles.of_draft(d)) for d in drafts.values()], full=full
+        )
         if not tracemalloc.is_tracing():
             return rows
         grown = [row for row in rows if row.user and self._memory.growth(row.path) > 0]

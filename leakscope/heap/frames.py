@@ -8,7 +8,9 @@ From 3.13 on ``f_locals`` is a view and leaves nothing.
 from __future__ import annotations
 
 import inspect
+import os
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
 
@@ -18,19 +20,33 @@ try:
 except ImportError:  # nothing was compiled, or 3.13 and newer, which need no help
     _read_variables = None
 
+_HEAP = __file__.rpartition(os.sep)[0] + os.sep
 _FRAME_AND_WE = 3
 """References to a snapshot that nobody else holds: the frame's, our name, an argument."""
 
 
 def running_frames() -> list[tuple[int, FrameType]]:
-    """Return thread id and frame of every running Python frame, the innermost of a thread first."""
+    """Return thread id and frame of every running Python frame, the innermost of a thread first.
+
+    The heap's own frames are left out: a frame that had a list of itself would be a cycle, and
+    would keep alive all that the census knows until the collector runs.
+    """
+    tops: dict[int, FrameType | None] = dict(sys._current_frames())
+    tops[threading.get_ident()] = _caller_of_the_heap()
     found = []
-    for thread, top in sys._current_frames().items():
-        frame: FrameType | None = top
+    for thread, top in tops.items():
+        frame = top
         while frame is not None:
             found.append((thread, frame))
             frame = frame.f_back
     return found
+
+
+def _caller_of_the_heap() -> FrameType | None:
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_HEAP):
+        frame = frame.f_back
+    return frame
 
 
 def locals_of(frame: FrameType) -> list[tuple[str, object]]:

@@ -23,7 +23,6 @@ NAMED_KEYS = 32
 """A dict with more entries than this is data and not a record: its keys are folded."""
 NAMED_ITEMS = 8
 """A tuple with more items than this is data and not a record."""
-_SCAN_LIMIT = 4096
 _KEY = re.compile(r"[A-Za-z_][A-Za-z_ ./@:-]{0,39}")
 
 
@@ -144,15 +143,16 @@ def _name_of(names: dict[Any, Any], child: object) -> str | None:
 
 
 def _entry(mapping: dict[Any, Any], child: object) -> Label | None:
-    for index, (name, value) in enumerate(dict.items(mapping)):
+    """Large dicts are not searched: theirs are taken to be values."""
+    if dict.__len__(mapping) > NAMED_KEYS:
+        return ANY
+    for name, value in dict.items(mapping):
         if value is child:
-            return key(name) if len(mapping) <= NAMED_KEYS else ANY
-        if index >= _SCAN_LIMIT:
-            return ANY
+            return key(name)
     for name in dict.keys(mapping):
         if name is child:
             return Label(".keys()[*]", Edge.ITEM)
-    return None if type(mapping) is not dict else ANY
+    return None
 
 
 def _dict_entry(mapping: dict[Any, Any], child: object) -> Label | None:

@@ -13,6 +13,9 @@ _LIBRARY_SIZE = 1 << 20
 """Or where it stands at the top and retains this much."""
 _PATHS_PER_ROW = 4
 """Paths remembered, as a multiple of the rows of a census."""
+_LEAST_PATHS = 200
+_FORGOTTEN_AFTER = 50
+"""Censuses after which a path that did not come back is forgotten."""
 
 
 class _Last(NamedTuple):
@@ -22,22 +25,24 @@ class _Last(NamedTuple):
 
 
 class RowMemory:
-    """Chooses the rows of a census: what grew, what was said before, what is large."""
+    """Chooses the rows of a census: what grew, what was told before, what is large."""
 
     def __init__(self, max_rows: int) -> None:
         self._max_rows = max_rows
         self._last: dict[str, _Last] = {}
         self._grew: dict[str, int] = {}
         self._census = 0
+        self._knows_libraries = False
 
-    def choose(self, rows: list[CensusRow]) -> list[CensusRow]:
-        """Return the rows to record, the outer before the inner, and remember their sizes."""
+    def choose(self, rows: list[CensusRow], *, full: bool) -> list[CensusRow]:
+        """Return the rows to record, the heaviest first, and remember the sizes of all."""
         self._census += 1
-        self._grew = {row.path: total_bytes(row) - self._before(row) for row in rows}
+        self._grew = {row.path: self._growth_of(row) for row in rows}
         wanted = [row for row in rows if row.user or self._is_told(row)]
         wanted.sort(key=self._precedence)
         chosen = wanted[: self._max_rows]
-        self._remember(rows, chosen)
+        self._remember(rows, {row.path for row in chosen})
+        self._knows_libraries = self._knows_libraries or full
         return sorted(chosen, key=lambda row: (not row.user, -total_bytes(row), row.path))
 
     def growth(self, path: str) -> int:
@@ -49,9 +54,12 @@ class RowMemory:
         kept = (self._last, self._grew)
         return sum(sys.getsizeof(d) + sum(map(sys.getsizeof, d)) + 120 * len(d) for d in kept)
 
-    def _before(self, row: CensusRow) -> int:
+    def _growth_of(self, row: CensusRow) -> int:
+        """A new name of the user's may be old data; a library's is news once all were seen."""
         last = self._last.get(row.path)
-        return total_bytes(row) if last is None else last.nbytes
+        if last is not None:
+            return total_bytes(row) - last.nbytes
+        return total_bytes(row) if self._knows_libraries and not row.user else 0
 
     def _is_told(self, row: CensusRow) -> bool:
         """Of a library only the large is told, at its top, and what changes; once told, always."""
@@ -61,18 +69,17 @@ class RowMemory:
         return not row.parent and total_bytes(row) >= _LIBRARY_SIZE
 
     def _precedence(self, row: CensusRow) -> tuple[bool, bool, bool, int]:
+        last = self._last.get(row.path)
         grows = row.length is not None and self._grew[row.path] > 0
-        return (not row.user, not grows, row.path not in self._last, -total_bytes(row))
+        return (not row.user, not grows, last is None or not last.told, -total_bytes(row))
 
-    def _remember(self, rows: list[CensusRow], chosen: list[CensusRow]) -> None:
-        told = {row.path for row in chosen}
+    def _remember(self, rows: list[CensusRow], chosen: set[str]) -> None:
         for row in rows:
-            if row.path in told or not row.user:
-                self._last[row.path] = _Last(total_bytes(row), self._census, row.path in told)
-        limit = _PATHS_PER_ROW * self._max_rows
-        if len(self._last) > limit:
-            newest = sorted(self._last.items(), key=_newest_first)
-            self._last = dict(newest[:limit])
+            told = row.path in chosen
+            self._last[row.path] = _Last(total_bytes(row), self._census, told)
+        recent = [p for p in self._last.items() if p[1].census > self._census - _FORGOTTEN_AFTER]
+        recent.sort(key=_newest_first)
+        self._last = dict(recent[: max(_LEAST_PATHS, _PATHS_PER_ROW * self._max_rows)])
 
 
 def _newest_first(item: tuple[str, _Last]) -> tuple[int, int]:

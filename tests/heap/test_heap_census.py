@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import gc
+import sys
+import tracemalloc
+import weakref
+from pathlib import Path
+
+import pytest
+from heap_programs import RunProgram
+
+from leakscope.heap import CensusTaker
+from leakscope.model.census import CensusScope, RootKind
+
+FOCUSED, FULL = CensusScope.FOCUSED, CensusScope.FULL
+
+
+def test_a_librarys_buffer_is_told_once_it_grows(run_program: RunProgram) -> None:
+    taken = run_program(
+        """
+import logging, logging.handlers
+def configure():
+    memory = logging.handlers.MemoryHandler(capacity=10**9, flushLevel=logging.CRITICAL)
+    logging.getLogger("metrics_of_the_test").addHandler(memory)
+    logging.getLogger("metrics_of_the_test").propagate = False
+configure()
+look()
+def emit():
+    for i in range(6):
+        logging.getLogger("metrics_of_the_test").warning("x" * 20_000 + str(i))
+emit()
+look()
+""",
+        scope=FULL,
+    )
+    grown = [row for row in taken.last.rows if row.name.endswith(".buffer")]
+    assert len(grown) == 1
+    assert grown[0].root is RootKind.LIBRARY
+    assert not grown[0].user
+    assert grown[0].name.startswith("logging")
+    assert grown[0].length == 6
+    assert grown[0].host_bytes >= 6 * 20_000
+
+
+def test_of_libraries_only_the_large_is_told(run_program: RunProgram) -> None:
+    census = run_program("look()", scope=FULL).last
+    assert len([row for row in census.rows if not row.user]) < 60
+
+
+def test_the_user_comes_before_libraries(run_program: RunProgram) -> None:
+    taken = run_program("cache = [bytes(30_000) for _ in range(4)]\nlook()", scope=FULL)
+    assert taken.last.rows[0].user
+
+
+def test_uncollected_cycles_are_garbage_and_no_culprit(run_program: RunProgram) -> None:
+    taken = run_program(
+        """
+import gc
+gc.collect()
+gc.disable()
+def cycle():
+    ring = [bytes(2_000_000)]
+    ring.append(ring)
+cycle()
+look()
+gc.enable()
+""",
+        scope=FULL,
+    )
+    garbage = taken.last.garbage_bytes
+    assert garbage is not None
+    assert garbage >= 2_000_000
+    assert not [row for row in taken.last.rows if row.user]
+
+
+def test_growing_containers_are_told_before_larger_static_ones(run_program: RunProgram) -> None:
+    taken = run_program(
+        """
+static = {word: [bytes(90_000)] for word in ("a", "b", "c", "d", "e", "f", "g", "h")}
+grows = [bytes(20_000)]
+look()
+grows.append(bytes(20_000))
+look()
+""",
+        max_rows=3,
+    )
+    assert "grows" not in taken.names(0)
+    assert "grows" in taken.names(1)
+
+
+def test_rows_once_told_stay_told(run_program: RunProgram) -> None:
+    taken = run_program(
+        """
+first = [bytes(40_000)]
+look()
+second = [bytes(90_000)]
+third = [bytes(90_000)]
+look()
+""",
+        max_rows=2,
+    )
+    assert {"first", "first[*]"} == taken.names(0) == taken.names(1)
+
+
+def test_rows_name_their_owner_and_its_line(run_program: RunProgram, tmp_path: Path) -> None:
+    taken = run_program(
+        """\
+        class Trainer:
+            limit = 3
+
+            def __init__(self):
+                self.history = [bytes(30_000) for _ in range(3)]
+
+        def make_log():
+            records = [bytes(30_000) for _ in range(3)]
+            def log():
+                return records
+            return log
+
+        def main():
+            trainer = Trainer()
+            preds = [bytes(30_000) for _ in range(3)]
+            look()
+
+        log = make_log()
+        main()
+        """
+    )
+    script = str(tmp_path / "train.py")
+    owners = {name: taken.row(name).owner for name in ("Trainer.history", "make_log.records")}
+    owners["main.preds"] = taken.row("main.preds").owner
+    found = {n: (o.kind, o.name, o.line, o.variable) for n, o in owners.items() if o}
+    assert found == {
+        "Trainer.history": ("class", "Trainer", 1, "history"),
+        "make_log.records": ("function", "make_log", 7, "records"),
+        "main.preds": ("function", "main", 13, "preds"),
+    }
+    assert {owner.file for owner in owners.values() if owner} == {script}
+    assert taken.taker.source_files() == {script}
+
+
+def test_a_census_keeps_nothing_alive(run_program: RunProgram) -> None:
+    class Payload:
+        def __init__(self) -> None:
+            self.data = bytes(30_000)
+
+    taker = CensusTaker(project_root=str(Path(__file__).parent))
+    held = [Payload() for _ in range(3)]
+    census = taker.take(FOCUSED)
+    assert any(row.name.endswith(".held") for row in census.rows)
+    watched = [weakref.ref(payload) for payload in held]
+    counts = [sys.getrefcount(payload) for payload in held]
+    taker.take(FOCUSED)
+    assert [sys.getrefcount(payload) for payload in held] == counts
+    del held
+    assert [ref() for ref in watched] == [None] * 3
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_left_as_it_was(enabled: bool) -> None:
+    taker = CensusTaker(project_root=str(Path(__file__).parent))
+    was = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        taker.take(FOCUSED)
+        assert gc.isenabled() is enabled
+    finally:
+        (gc.enable if was else gc.disable)()
+
+
+def test_no_code_of_the_users_runs(run_program: RunProgram) -> None:
+    taken = run_program(
+        """
+ran = []
+def fail(*args, **kwargs):
+    ran.append(args)
+    raise RuntimeError("code of the user's ran")
+class Meta(type):
+    __instancecheck__ = __subclasscheck__ = __eq__ = fail
+    __hash__ = type.__hash__
+class Touchy(metaclass=Meta):
+    def __init__(self):
+        object.__setattr__(self, "data", [bytes(30_000) for _ in range(3)])
+    __getattribute__ = __getattr__ = __len__ = __iter__ = __eq__ = __repr__ = fail
+    __hash__ = __bool__ = __sizeof__ = __class_getitem__ = __reduce_ex__ = fail
+    @property
+    def __class__(self):
+        fail()
+class TouchyDict(dict):
+    __getitem__ = __iter__ = __len__ = items = values = keys = get = __contains__ = fail
+class TouchyList(list):
+    __getitem__ = __iter__ = __len__ = __contains__ = fail
+def main():
+    touchy = Touchy()
+    mapping = TouchyDict(a=bytes(30_000))
+    items = TouchyList([bytes(30_000)])
+    look()
+main()
+assert not ran, ran
+"""
+    )
+    assert {"Touchy.data", "main.mapping['a']", "main.items[*]"} <= taken.names()
+
+
+def test_the_taker_stays_small_over_many_censuses() -> None:
+    taker = CensusTaker(project_root=str(Path(__file__).parent))
+    held: dict[str, list[bytes]] = {}
+    sizes = []
+    for i in range(500):
+        held[f"{chr(97 + i % 26)}{chr(97 + i // 26)}"] = [bytes(20_000)]
+        if len(held) > 20:
+            del held[next(iter(held))]
+        taker.take(FOCUSED)
+        sizes.append(taker.own_bytes)
+    assert max(sizes) < 1_000_000
+    assert sizes[-1] <= 1.3 * sizes[300]
+
+
+def test_leakscope_itself_is_no_row(run_program: RunProgram) -> None:
+    census = run_program("look()", scope=FULL).last
+    assert not [row.path for row in census.rows if "leakscope" in row.path]
+
+
+@pytest.mark.parametrize("kind", ["torch.zeros(5000)", "bytearray(20_000)"])
+def test_the_lines_that_allocate_are_found(kind: str, run_program: RunProgram) -> None:
+    pytest.importorskip("torch")  # before tracing: importing it traced takes a minute
+    tracemalloc.start(8)
+    try:
+        taken = run_program(
+            f"""
+import torch
+kept = []
+def make():
+    return {kind}
+for _ in range(3):
+    kept.append(make())
+look()
+for _ in range(3):
+    kept.append(make())
+look()
+"""
+        )
+    finally:
+        tracemalloc.stop()
+    assert taken.row("kept", census=0).allocated_at == []
+    sites = taken.row("kept").allocated_at
+    assert [(Path(site.file).name, site.line) for site in sites] == [("train.py", 5)]
+    assert sites[0].bytes == pytest.approx(6 * 20_000, rel=0.05)
+
+
+def test_without_tracemalloc_nothing_is_said_about_lines(run_program: RunProgram) -> None:
+    taken = run_program("kept = [bytes(30_000)]\nlook()\nkept.append(bytes(30_000))\nlook()")
+    assert taken.row("kept").allocated_at == []
+
+
+def test_what_only_native_code_holds_is_named_by_type(run_program: RunProgram) -> None:
+    pytest.importorskip("leakscope.heap._native")
+    taken = run_program(
+        """
+import ctypes
+def hold():
+    value = [bytes(3_000_000)]
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+    return id(value)
+address = hold()
+look()
+ctypes.pythonapi.Py_DecRef(ctypes.cast(address, ctypes.py_object))
+""",
+        scope=FULL,
+    )
+    rows = [row for row in taken.last.rows if row.root is RootKind.NATIVE]
+    assert any(row.name.endswith("list") and row.host_bytes >= 3_000_000 for row in rows)
