@@ -105,7 +105,7 @@ def falls_later(comparables: Comparables, path: int, device: str, columns: IntAr
     if track.kind[table.at[columns[-1]]] not in INNER:
         return False
     later = np.arange(columns[-1] + 1, len(table.at))
-    later = later[table.covered(path)[later] & (track.phase[table.at[later]] != 0)]
+    later = later[table.covered(path)[later] & (table.at[later] <= track.last_work)]
     values = np.nan_to_num(table.retained[device][path])
     left, grown = values[later], values[columns[-1]] - values[columns[0]]
     return bool(len(left) and left.max() < 0.5 * grown)

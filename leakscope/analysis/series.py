@@ -86,6 +86,15 @@ class Track:
         """Devices other than the host that gauges speak of."""
         return sorted({name.rpartition(".")[0] for name in self.gauge_names if "." in name})
 
+    @cached_property
+    def last_work(self) -> int:
+        """The last measurement at which the program was still at work: what is gone after it went
+        because functions returned, not because the program let go of it.
+        """
+        begin = code_of(BoundaryKind.PHASE_BEGIN)
+        working = np.flatnonzero(np.isin(self.kind, (*INNER, begin)))
+        return int(working[-1]) if len(working) else len(self) - 1
+
     def completed(self, phase: str) -> IntArray:
         """Return how many occurrences of a phase had ended at each measurement."""
         mine = self.phase == self.phase_code(phase)

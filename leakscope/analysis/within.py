@@ -14,7 +14,7 @@ from leakscope.analysis.growers import ROW_NOISE_BYTES, Grower
 from leakscope.analysis.series import INNER, FloatArray, IntArray, RowTable, Track, code_of
 from leakscope.analysis.sizes import plural
 from leakscope.analysis.trends import is_growth, judge, theil_sen
-from leakscope.analysis.units import unit_within
+from leakscope.analysis.units import is_training, unit_within
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.trend import Trend, TrendVerdict
 
@@ -79,6 +79,7 @@ def passages(track: Track, table: RowTable, phase: str) -> Passages:
         later = np.arange(inside[-1] + 1, len(table.at))
         again = later[mine[later]]
         after = np.arange(inside[-1] + 1, again[0] + 1 if len(again) else len(table.at))
+        after = after[table.at[after] <= track.last_work]
         found.append(Occurrence(inside, after, int(begin[0]) if len(begin) else None))
     return Passages(phase, unit.name, done, found, track.begun(phase))
 
@@ -172,6 +173,7 @@ def _repeats(through: Passages, values: FloatArray, points: int) -> bool:
     climbed = [o for o in through.occurrences if o.rise(values) > ROW_NOISE_BYTES]
     fates = [fate for o in climbed if (fate := o.falls(values)) is not None]
     if through.begun == 1:
-        return points >= ALONE_POINTS and all(fates)
+        seen = bool(fates) or not is_training(through.phase)
+        return seen and points >= ALONE_POINTS and all(fates)
     often = len(climbed) >= 2 and 3 * len(climbed) >= 2 * len(through.occurrences)
     return often and sum(fates) >= max(1, 0.7 * len(fates))
