@@ -14,6 +14,8 @@ from leakscope.instrument.guard import Guard
 PART = "boundaries"
 LATE_KEPT = 64
 SAMPLE_EVERY = 256
+MOST_OF_A_SAMPLE = 50e-6
+"""An event took longer only because another thread or process had the processor meanwhile."""
 
 
 class Gate:
@@ -97,7 +99,7 @@ class Gate:
             return event(*args)
         finally:
             own = time.perf_counter() - began - (self._costs.total - spent)
-            self._costs.spend("boundary", max(0.0, own) * SAMPLE_EVERY)
+            self._costs.spend("boundary", min(max(0.0, own), MOST_OF_A_SAMPLE) * SAMPLE_EVERY)
 
     def _catch_up(self) -> None:
         for _ in range(len(self._late)):

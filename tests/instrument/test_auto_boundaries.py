@@ -430,3 +430,45 @@ class TestTorchAsItWas:
         assert torch.equal(torch.get_rng_state(), state)
         assert torch.equal(torch.rand(1), expected)
         assert torch.is_grad_enabled()
+
+
+class TestCompiledTraining:
+    @pytest.fixture(autouse=True)
+    def _compiled_afresh(self):
+        torch._dynamo.reset()
+        yield
+        torch._dynamo.reset()
+
+    def test_steps_inside_compiled_code_are_heard(self, run, recwarn):
+        task = Task()
+
+        @torch.compile(backend="eager")
+        def step(batch: torch.Tensor) -> None:
+            task.step(batch)
+
+        for (batch,) in loader():
+            step(batch)
+        assert told(run) == TRAIN
+        assert not [w for w in recwarn if "get_ident" in str(w.message)]
+
+    def test_none_of_our_functions_are_compiled(self, run):
+        task = Task()
+        compiled = []
+
+        def note(graph, inputs):
+            compiled.append(graph)
+            return graph.forward
+
+        @torch.compile(backend=note)
+        def step(batch: torch.Tensor) -> None:
+            task.step(batch)
+
+        run.session.close(status="completed")
+        step(torch.ones(2, 1))
+        expected = len(compiled)
+        torch._dynamo.reset()
+        compiled.clear()
+        other = FakeSession(boundaries="auto")
+        step(torch.ones(2, 1))
+        other.close()
+        assert len(compiled) == expected

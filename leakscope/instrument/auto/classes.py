@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
+F = TypeVar("F", bound=Callable[..., Any])
 Method = Callable[..., Any]
 
 
@@ -28,3 +29,9 @@ def without_our_frame(error: BaseException) -> None:
     """Take the frame of the wrapper, the outermost one, off a traceback before it goes on."""
     if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
         error.__traceback__ = error.__traceback__.tb_next
+
+
+def opaque(hook: F) -> F:
+    """Return a hook that ``torch.compile`` calls as it is instead of looking into it."""
+    hook._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return hook

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
+from leakscope.instrument.auto.classes import PatchedMethod, opaque, without_our_frame
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.phases import PhaseTracker
 from leakscope.instrument.sites import Numbers, call_site
@@ -44,6 +44,7 @@ class LoaderHooks:
     def _wrap_iter(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         gate, begin = self._gate, self._begin
 
+        @opaque
         @functools.wraps(original)
         def __iter__(loader: Any) -> Any:  # noqa: N807
             try:
@@ -59,6 +60,7 @@ class LoaderHooks:
     def _wrap_next(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         gate, asked, ended = self._gate, self._asked, self._ended
 
+        @opaque
         @functools.wraps(original)
         def __next__(iterator: Any) -> Any:  # noqa: N807
             gate.hear(asked, iterator)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
+from leakscope.instrument.auto.classes import PatchedMethod, opaque, without_our_frame
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.phases import PhaseTracker
 from leakscope.instrument.sites import Numbers, call_site
@@ -58,6 +58,7 @@ class ModeHooks:
     def _wrap_train(self, original: Callable[..., Any]) -> Callable[..., Any]:
         gate = self._gate
 
+        @opaque
         @functools.wraps(original)
         def train(module: Any, mode: bool = True) -> Any:
             # A module's own recursion into its children is no change of mode of its own.
@@ -106,6 +107,7 @@ class ModeHooks:
             return
         gate, tracker, number = self._gate, self._tracker, self._modules.find
 
+        @opaque
         def before_forward(called: Any, args: Any) -> None:
             if tracker.watched is None:
                 self._unlisten()

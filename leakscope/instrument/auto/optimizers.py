@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from threading import get_ident
 from types import ModuleType
 from typing import Any
 
+from leakscope.instrument.auto.classes import opaque
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.phases import PhaseTracker
 
@@ -25,19 +27,27 @@ class OptimizerHooks:
     def install(self, module: ModuleType) -> None:
         """Register the hook."""
         gate, hear, stepped = self._gate, self._gate.hear, self._tracker.optimizer_step
+        inside_compiled_code = _compiler_callback(module)
 
+        @opaque
         def after_step(optimizer: object, args: object, kwargs: object) -> None:
-            if get_ident() == gate.thread:
+            if inside_compiled_code() is not None:
+                _uncompiled(self._from_any_thread, id(optimizer))
+            elif get_ident() == gate.thread:
                 self._leads = True
                 hear(stepped, id(optimizer))
             else:
-                self._from_another_thread(id(optimizer))
+                self._from_any_thread(id(optimizer))
 
         self._handle = module.register_optimizer_step_post_hook(after_step)
 
-    def _from_another_thread(self, key: int) -> None:
+    def _from_any_thread(self, key: int) -> None:
         """Steps may be made by the threads of a backward pass, or all training by one thread."""
         gate = self._gate
+        if get_ident() == gate.thread:
+            self._leads = True
+            gate.hear(self._tracker.optimizer_step, key)
+            return
         if not gate.is_open or (gate.thread and self._tracker.step_elsewhere()):
             return
         if not self._leads:
@@ -60,3 +70,20 @@ class OptimizerHooks:
                 return True
             waiting += type.__subclasses__(kind)
         return False
+
+
+def _compiler_callback(module: ModuleType) -> Callable[[], object]:
+    """Return what tells whether torch would compile the Python functions called just now."""
+    try:
+        callback: Callable[[], object] = module.torch._C._dynamo.eval_frame.get_eval_frame_callback
+        callback()
+    except (AttributeError, TypeError):
+        return lambda: None
+    return callback
+
+
+def _uncompiled(function: Callable[[int], None], key: int) -> None:
+    """Call a function so that torch compiles neither it nor what it calls."""
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is not None:
+        dynamo.disable(function)(key)
