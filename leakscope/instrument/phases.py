@@ -65,10 +65,7 @@ class PhaseTracker:
     def loader_begin(
         self, token: int, *, site: Site, loader: int = 0, expected: int | None = None
     ) -> None:
-        """A loader's iterator was made: ``token`` names the iterator, ``loader`` the loader.
-
-        The pass begins when it is first asked for a batch.
-        """
+        """A loader's iterator, named ``token``, was made; asking for a batch begins the pass."""
         self.loader_end(token)
         self._passes[token] = Pass(
             token, site, loader=loader, expected=expected, born=self._entered
@@ -295,6 +292,7 @@ class PhaseTracker:
 
     def _resume(self, run: Pass) -> None:
         """Bring the phase of a pass back to the top: what lies inside was left without notice."""
+        self._watch.disarm()
         if run.phase is None:
             if run.asked > self._iterations.accumulation:
                 self._decide(run, Verdict.VALIDATION)

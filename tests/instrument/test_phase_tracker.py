@@ -326,6 +326,18 @@ class TestValidation:
             *("begin validation#1", "end validation#1", "step train 2"),
         ]
 
+    def test_a_kept_validation_iterator_needs_no_forward_passes(self, program):
+        training, validation = program.iter(Loader(10)), program.iter(Loader(10, line=20))
+        for _ in range(2):
+            program.next(training)
+            program.step()
+            program.eval()
+            program.next(validation)
+            program.forward()
+            program.train()
+        begins = [line for line in program.take() if line.startswith("begin")]
+        assert begins == ["begin train#0", "begin validation#0", "begin validation#1"]
+
     def test_loops_inside_a_validation_are_phases_of_their_own(self, program):
         with program.no_grad():
             for _ in program.over(Loader(2, "val.py", 1)):
