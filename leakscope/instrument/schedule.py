@@ -284,7 +284,7 @@ def _marks(expected: int | None, *, dense: bool) -> Iterator[int]:
         yield from sorted(set(evenly))
         return
     mark = 1
-    factor = 1.5 if dense else 2.0
+    factor = 1.5 if expected is None and dense else 2.0
     while expected is None or mark <= expected:
         yield from sorted({at for at in evenly if at <= mark} | {mark})
         evenly = [at for at in evenly if at > mark]
