@@ -1030,7 +1030,8 @@ static void seed(Walk *w, PyObject *object, int32_t root) {
         node->parent = NONE;
     }
     push(w, &w->seeds, number);
-    push(w, &w->order, number);
+    int late = w->types[w->nodes[number].type].rank == RANK_LATE;
+    push(w, late ? &w->late : &w->order, number);
 }
 
 static void reserve(Walk *w, PyObject *object, uint8_t phase) {

@@ -69,13 +69,13 @@ def kind_of_class(cls: type) -> str:
     return "object" if len(anatomy.mro(cls)) > 1 and _has_names(cls) else "other"
 
 
-def capacity_of(obj: Any) -> int | None:
-    """Return the bound that a container declares itself, or None where it has none."""
-    if anatomy.is_instance(obj, deque):
+def capacity_of(obj: Any, kind: str) -> int | None:
+    """Return the bound that a container of a kind declares itself, or None where it has none."""
+    if kind == "deque":
         limit = deque.__dict__["maxlen"].__get__(obj)
-    elif type(obj) is functools._lru_cache_wrapper:
+    elif kind == "lru_cache":
         limit = functools._lru_cache_wrapper.cache_info(obj).maxsize
-    elif kind_of(obj) == "queue":
+    elif kind == "queue":
         names = anatomy.instance_dict(obj) or {}
         limit = names.get("maxsize", names.get("_maxsize"))
         limit = limit if type(limit) is int and limit > 0 else None

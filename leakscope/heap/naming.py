@@ -128,6 +128,9 @@ class Naming:
         return parent.anchor
 
     def _attribute_anchor(self, parent: Place, whole: Any, step: Label, said: int) -> Anchor:
+        """Parts of a module are said as torch prints them: ``model.layers[0].weight``."""
+        if parent.part.stands is Stands.SUBMODULES:
+            return parent.anchor
         if self._is_user_function(whole):
             owner = self._function_owner(whole, step.variable)
             return Anchor(_plain(whole.__qualname__), owner, said)

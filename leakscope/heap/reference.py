@@ -110,7 +110,8 @@ class _Walker:
         elif self.graph.phase[node] != Phase.BARRIER and not self._enterable(node):
             return
         self.graph.take(node, self._phase, root)
-        self._queues[0].append(node)
+        late = self._reader.facts(value).rank is Rank.LATE
+        self._queues[Rank.LATE if late else Rank.PLAIN].append(node)
 
     def _enterable(self, node: int) -> bool:
         """Whether a node waits to be entered: reserved for this phase or a former barrier."""

@@ -179,7 +179,7 @@ def gathering_role(place: Place) -> str:
         if kind in kinds.CONTAINERS and at.part.stands in (Stands.ITSELF, Stands.CACHE):
             nested = bool(gathered)
             gathered = kind
-            capacity = capacity or kind == "lru_cache" or kinds.capacity_of(obj) is not None
+            capacity = capacity or kind == "lru_cache" or kinds.capacity_of(obj, kind) is not None
             most = max(most, kinds.length_of(obj) or 0)
         elif gathered and at.part.stands is Stands.ITSELF:
             break

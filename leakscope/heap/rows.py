@@ -173,7 +173,10 @@ class RowMaker:
         return None
 
     def _capacity(self, draft: Draft) -> int | None:
-        found = [kinds.capacity_of(self._nodes.objects[n]) for n in (*draft.nodes, *draft.inner)]
+        found = [
+            kinds.capacity_of(self._nodes.objects[n], self.places[n].kind)
+            for n in (*draft.nodes, *draft.inner)
+        ]
         return max((capacity for capacity in found if capacity is not None), default=None)
 
     def groups(self, draft: Draft) -> list[Group]:

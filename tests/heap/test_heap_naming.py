@@ -594,3 +594,14 @@ def test_names_are_the_same_in_every_run(run_program: RunProgram) -> None:
     source = HEAD + CASES["nested records"][0]
     first, second = run_program(source), run_program(source)
     assert [row.path for row in first.last.rows] == [row.path for row in second.last.rows]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_reference_gives_the_same_names(
+    case: str, run_program: RunProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native = run_program(HEAD + CASES[case][0]).last
+    monkeypatch.setattr("leakscope.heap.graph._native", None)
+    reference = run_program(HEAD + CASES[case][0]).last
+    assert [row.path for row in native.rows] == [row.path for row in reference.rows]
+    assert reference.walker == "reference"

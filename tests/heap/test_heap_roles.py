@@ -176,10 +176,10 @@ def main():
 main()
 """
     )
-    weight = taken.row("Net.layers[0].weight")
+    weight = taken.row("Trainer.model.layers[0].weight")
     assert weight.path == "main()·trainer.model.layers[0].weight"
     assert weight.role == "parameters"
-    assert taken.row("Net.head.weight").host_bytes == pytest.approx(WEIGHT, rel=0.02)
+    assert taken.row("Trainer.model.head.weight").host_bytes == pytest.approx(WEIGHT, rel=0.02)
     state = taken.row("Trainer.optimizer.state[*]['exp_avg']")
     assert state.role == "optimizer_state"
     assert state.count == 3
@@ -271,3 +271,24 @@ main()
     )
     assert focused.garbage_bytes is None
     assert full.garbage_bytes is not None
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+def test_parameters_of_globals_are_named_through_the_module(
+    engine: str, run_program: RunProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if engine == "reference":
+        monkeypatch.setattr("leakscope.heap.graph._native", None)
+    taken = run_program(
+        HEAD
+        + """
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
+model(torch.randn(32, 128)).mean().backward()
+optimizer.step()
+look()
+"""
+    )
+    assert taken.row("model.head.weight").role == "parameters"
+    assert not [name for name in taken.names() if "keys()" in name]
+    assert taken.row("optimizer.state[*]['momentum_buffer']").count == 3
