@@ -76,7 +76,7 @@ class TripletDataset(Dataset):
 class Detector(nn.Module):
     """Dense boxes, one score per class and cell, compared with prototypes of the support."""
 
-    def __init__(self, width: int = 32) -> None:
+    def __init__(self, width: int = 16) -> None:
         super().__init__()
         self.backbone = nn.Sequential(
             nn.Conv2d(3, width, 3, stride=2, padding=1),
@@ -193,7 +193,7 @@ class Trainer:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--episodes", type=int, default=50)
     parser.add_argument("--val-episodes", type=int, default=40)
     parser.add_argument("--triplet-batch-size", type=int, default=64)
