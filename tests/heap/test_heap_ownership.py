@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+import leakscope.heap.census
+from leakscope.heap.definitions import Definitions
+from leakscope.heap.ownership import Ownership
+
+
+@pytest.fixture
+def ownership(tmp_path: Path) -> Ownership:
+    return Ownership(str(tmp_path))
+
+
+def test_files_under_the_project_are_the_users(ownership: Ownership, tmp_path: Path) -> None:
+    assert ownership.owns_file(str(tmp_path / "package" / "train.py"))
+
+
+@pytest.mark.parametrize(
+    "path", ["venv/lib/python3.11/site-packages/torch/nn.py", "lib/dist-packages/six.py"]
+)
+def test_what_is_installed_under_the_project_is_not(
+    path: str, ownership: Ownership, tmp_path: Path
+) -> None:
+    assert not ownership.owns_file(str(tmp_path / path))
+
+
+def test_the_standard_library_and_leakscope_are_never_the_users() -> None:
+    everything = Ownership("/")
+    assert not everything.owns_file(str(json.__file__))
+    assert not everything.owns_file(str(leakscope.heap.census.__file__))
+
+
+def test_code_without_a_file_is_the_users_in_main_only(ownership: Ownership) -> None:
+    code = compile("x = 1", "<string>", "exec")
+    assert ownership.owns_code(code, {"__name__": "__main__"})
+    assert not ownership.owns_code(code, {"__name__": "torch.fx"})
+
+
+def test_leakscopes_own_main_is_not_the_users(ownership: Ownership) -> None:
+    own = {"__name__": "__main__", "__file__": str(leakscope.heap.census.__file__)}
+    assert not ownership.owns_module("__main__", own)
+    assert ownership.owns_module("__main__", {"__name__": "__main__"})
+
+
+def test_methods_are_named_without_help_of_the_interpreter(tmp_path: Path) -> None:
+    """As on 3.10, where code does not know its qualified name."""
+    ownership = Ownership(str(tmp_path))
+    module = types.ModuleType("mine_without_help")
+    module.__file__ = str(tmp_path / "mine.py")
+    source = (
+        "class Trainer:\n    def fit(self):\n        pass\n"
+        "def outer():\n    def inner():\n        pass\n    return inner\n"
+    )
+    exec(compile(source, module.__file__, "exec"), module.__dict__)
+    sys.modules["mine_without_help"] = module
+    try:
+        definitions = Definitions(ownership)
+        fit, inner = module.Trainer.fit.__code__, module.outer().__code__
+        assert definitions._qualname_without_help(fit, module.Trainer()) == "Trainer.fit"
+        assert definitions._qualname_without_help(inner, None) == "outer.<locals>.inner"
+    finally:
+        del sys.modules["mine_without_help"]
