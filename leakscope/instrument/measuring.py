@@ -105,6 +105,7 @@ class Measuring:
         self._sources = Sources()
         self._objects: dict[CensusScope, int] = {}
         self._available: int | None = None
+        self.resident = 0
         self._next_overhead = 0.0
         self._censuses = 0
         self._recorded = 0
@@ -162,6 +163,7 @@ class Measuring:
                 if everything or boundary.time_s >= reader.not_before:
                     gauges.update(reader.read(boundary.time_s, self._budget * SLOW_SHARE))
         self._available = _available(gauges, self._available)
+        self.resident = gauges.get(gauge.RSS, self.resident)
         return gauges
 
     # Census

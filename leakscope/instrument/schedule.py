@@ -17,7 +17,11 @@ from leakscope.model.boundary import BoundaryKind
 FLOOR_AT_KEY = 6
 """Censuses that each kind of boundary between phases gets at once."""
 FULL_AT_KEY = 5
-FLOOR_OCCURRENCES = 4
+FULL_WITHOUT_GROWTH = 2
+GROWTH_BYTES = 8 << 20
+"""A walk of the whole heap is dear: at once only twice, and again where resident memory has risen
+by this much since those two; otherwise it waits until the budget pays for it."""
+FLOOR_OCCURRENCES = 3
 """Occurrences of a phase that get censuses inside at once."""
 FLOOR_SHARE = 0.08
 FLOOR_SECONDS = 1.5
@@ -95,6 +99,9 @@ class Schedule:
         self._keys: dict[_Name, _Key] = {}
         self._waiting: dict[_Name, None] = {}
         self._granted: tuple[_Key, bool, bool] | None = None
+        self._resident = 0
+        self._resident_settled = 0
+        self._fulls = 0
         self._floor_spent = 0.0
         self._floor_inside = 0.0
         self._inside_spent = 0.0
@@ -116,9 +123,13 @@ class Schedule:
             return self._inside(kind, phase, plan, now)
         return self._between(kind, phase, label, now)
 
-    def recorded(self, due: Due, seconds: float, now: float) -> None:
-        """Learn what the boundary that was just measured has cost."""
+    def recorded(self, due: Due, seconds: float, now: float, resident: int = 0) -> None:
+        """Learn what the boundary that was just measured has cost, and the resident bytes there."""
         self._costs.sample(due, seconds)
+        self._resident = resident
+        if due is Due.FULL and self._fulls < FULL_WITHOUT_GROWTH:
+            self._fulls += 1
+            self._resident_settled = resident
         self._records += 1
         if self._records >= EARLY_RECORDS:
             octave = 2.0 ** (self._records // RECORDS_PER_OCTAVE)
@@ -154,16 +165,20 @@ class Schedule:
         tier = self._tier(kind, phase, key)
         granted = Due.NOTHING
         if kind is BoundaryKind.RUN_END or key.censuses < FLOOR_AT_KEY:
-            granted = self._grant_floor(key, tier, now, inside=False)
+            at_once = self._at_once(key, tier)
+            granted = self._grant_floor(key, at_once, now, inside=False)
         if not granted and key.seen % _stride(key.censuses, CENSUSES_PER_OCTAVE) == 0:
             granted = self._grant_paid(name, key, tier, now)
         if granted:
             return granted
         return Due.RECORD if key.seen % _stride(key.seen, RECORDS_PER_OCTAVE) == 0 else Due.NOTHING
 
+    def _at_once(self, key: _Key, tier: Due) -> Due:
+        """Return what a kind gets whatever it costs: the whole heap only while memory rises."""
+        rises = self._resident - self._resident_settled >= GROWTH_BYTES
+        return tier if rises or key.fulls < FULL_WITHOUT_GROWTH else Due.FOCUSED
+
     def _tier(self, kind: BoundaryKind, phase: Phase | None, key: _Key) -> Due:
-        if kind is BoundaryKind.RUN_END:
-            return Due.FULL
         if self._trained:
             place = kind is BoundaryKind.PHASE_BEGIN and phase is not None and phase.training
         else:
@@ -179,7 +194,8 @@ class Schedule:
         if phase.batch >= plan.mark:
             tier = plan.advance(phase.batch, now)
             if plan.floor:
-                granted = self._grant_floor(self._key(name), tier, now, inside=True)
+                key = self._key(name)
+                granted = self._grant_floor(key, self._at_once(key, tier), now, inside=True)
             if not granted and self._is_measured(phase):
                 granted = self._grant_inside(name, now)
         elif now >= self._next_inside:

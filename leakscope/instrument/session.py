@@ -188,7 +188,7 @@ class Session:
             return
         done = self._measuring.at(boundary, due)
         now = self._now()
-        self._schedule.recorded(done, now - boundary.time_s, now)
+        self._schedule.recorded(done, now - boundary.time_s, now, self._measuring.resident)
 
     def _describe(
         self, index: int, kind: BoundaryKind, now: float, phase: Phase | None, label: str
