@@ -1,4 +1,4 @@
-"""Builds the native heap walker where there is a compiler; without one the package still installs."""
+"""Builds the native heap walker where there is a compiler; the package installs without it too."""
 
 from setuptools import Extension, setup
 

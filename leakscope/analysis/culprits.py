@@ -13,13 +13,16 @@ from leakscope.analysis.case import Case
 from leakscope.analysis.forecast import forecast
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.origins import find_origins
-from leakscope.analysis.series import HOST
+from leakscope.analysis.series import HOST, FloatArray
 from leakscope.analysis.source import SourceIndex
 from leakscope.analysis.wording import falsifier, sentence
-from leakscope.model.boundary import BoundaryKind
+from leakscope.model import gauge
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Culprit, Forecast, Held, Point, Severity
 
+ROOM = 0.9
+"""A passage has room for what climbed in it when it rises by this part of it: gauges and censuses
+are read at different batches."""
 MOST_NOTES = 12
 MOST_POINTS = 200
 ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}
@@ -88,7 +91,7 @@ def _judge_within(case: Case, growers: list[Grower]) -> list[Judged]:
             if o.growth == "within" and (o.phase, o.device) == (g.phase, g.device)
         ]
         together = sum(o.gained for o in peers)
-        height = phase_height(case, g.phase, g.device)
+        height = phase_height(case, g.phase, g.device, together)
         whole = max(together, height.rise)
         share = min(g.gained / whole, 1.0) if whole > 0 else 0.0
         grade = severity.of_within(g.gained, together, height)
@@ -103,18 +106,31 @@ def _peak(case: Case, g: Grower) -> float:
     return float(g.y[-1]) + left * g.trend.bytes_per_unit
 
 
-def phase_height(case: Case, phase: str, device: str) -> severity.PhaseHeight:
-    """Return how high memory of a device rises in a phase above its lowest beginning."""
-    track = case.track
-    values = track.gauge(case.metric_of(device))
-    mine = (track.phase == track.phase_code(phase)) & np.isfinite(values)
-    begins = mine & np.array([b.kind is BoundaryKind.PHASE_BEGIN for b in track.boundaries])
-    lowest = values[begins] if begins.any() else values[mine]
+def phase_height(case: Case, phase: str, device: str, climbed: float) -> severity.PhaseHeight:
+    """Return how high memory of a device rises in a passage through a phase.
+
+    Passages differ: the first pays for warm-up, and later ones refill what the C allocator kept of
+    it, so that resident memory doesn't move. What the C heap has in use tells better, where it was
+    read. The lowest rise that has room for what ``climbed`` says most about it.
+    """
+    resident = _passages(case, phase, case.metric_of(device))
+    in_use = _passages(case, phase, gauge.MALLOC_IN_USE) if device == HOST else []
+    rises = [float(p.max() - p[0]) for p in (*resident, *in_use)]
+    roomy = [rise for rise in rises if rise >= ROOM * climbed]
     return severity.PhaseHeight(
-        baseline=float(lowest.min()) if len(lowest) else 0.0,
-        peak=float(values[mine].max()) if mine.any() else 0.0,
+        baseline=min((float(p[0]) for p in resident), default=0.0),
+        peak=max((float(p.max()) for p in resident), default=0.0),
+        rise=min(roomy) if roomy else max(rises, default=0.0),
         limit=case.limit_bytes if device == HOST else None,
     )
+
+
+def _passages(case: Case, phase: str, metric: str) -> list[FloatArray]:
+    """Return a gauge's readings in each passage through a phase."""
+    track = case.track
+    values = track.gauge(metric)
+    mine = (track.phase == track.phase_code(phase)) & np.isfinite(values)
+    return [values[mine & (track.occurrence == o)] for o in np.unique(track.occurrence[mine])]
 
 
 def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Culprit:

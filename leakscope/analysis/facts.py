@@ -14,7 +14,7 @@ def find_facts(run: Run, recording: Recording) -> RunFacts:
     manifest = run.manifest
     return RunFacts(
         run_id=manifest.run_id,
-        path=str(run.path),
+        path=run.path.name,
         script=manifest.script,
         command=list(manifest.command),
         created=manifest.created,

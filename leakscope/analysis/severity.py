@@ -36,12 +36,9 @@ class PhaseHeight:
     baseline: float
     """Lowest memory at the beginning of the phase."""
     peak: float
+    rise: float
+    """Height of one passage above its own beginning."""
     limit: float | None
-
-    @property
-    def rise(self) -> float:
-        """Height of the phase above its baseline."""
-        return max(self.peak - self.baseline, 0.0)
 
 
 def of_across(grower: Grower, horizon: Forecast | None) -> Severity:

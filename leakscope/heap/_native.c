@@ -41,7 +41,7 @@ enum { ROOT_NATIVE = -1, ROOT_GARBAGE = -2, ROOT_OTHER = -3 };
 enum {
     TYPE_TENSOR = 1, TYPE_PARAMETER = 2, TYPE_STORAGE = 4, TYPE_ARRAY = 8, TYPE_IMAGE = 16,
     TYPE_ATOMIC = 32, TYPE_FUNCTION = 64, TYPE_FRAME = 128, TYPE_INLINE_VALUES = 256,
-    TYPE_MAY_LACK_HEADER = 512,
+    TYPE_MAY_LACK_HEADER = 512, TYPE_SAVED = 1024,
 };
 
 typedef struct {
@@ -122,7 +122,7 @@ typedef struct {
     size_t scratch, peak;
 } Walk;
 
-static PyObject *name_sizeof, *name_dispatch, *name_data;
+static PyObject *name_sizeof, *name_dispatch, *name_data, *name_unpack;
 
 /* ---- memory ------------------------------------------------------------------------------ */
 
@@ -445,6 +445,8 @@ static void study(Walk *w, TypeFacts *facts) {
                type != &PyDict_Type && type != &PyList_Type) {
         study_node(w, facts);
     }
+    if (strcmp(type->tp_name, "torch._C._autograd.SavedTensor") == 0)
+        facts->flags |= TYPE_SAVED;
     if (is_subtype(type, w->ndarray))
         facts->flags |= TYPE_ARRAY;
     else if (is_image_core(type))
@@ -862,13 +864,21 @@ static void follow_tensor(Walk *w, PyObject *tensor, const TypeFacts *facts) {
     follow_owned(w, graph);
 }
 
-/* What a saved variable holds as it is: no unpack hook runs. Steals. */
-static void follow_saved(Walk *w, PyObject *saved) {
-    PyObject *data = saved == Py_None ? NULL : PyObject_GetAttr(saved, name_data);
-    Py_DECREF(saved);
-    if (data == NULL)
+static void follow_attribute(Walk *w, PyObject *saved, PyObject *name) {
+    PyObject *value = PyObject_GetAttr(saved, name);
+    if (value == NULL)
         PyErr_Clear();
-    follow_owned(w, data);
+    follow_owned(w, value);
+}
+
+/* What a saved variable holds as it is, and the unpack hook: it never runs, but under checkpointing
+ * its closure keeps the inputs from which activations are recomputed. Steals. */
+static void follow_saved(Walk *w, PyObject *saved) {
+    if (saved != Py_None) {
+        follow_attribute(w, saved, name_data);
+        follow_attribute(w, saved, name_unpack);
+    }
+    Py_DECREF(saved);
 }
 
 static void follow_graph(Walk *w, PyObject *object, const TypeFacts *facts) {
@@ -984,6 +994,8 @@ static void enter(Walk *w, uint32_t number) {
     w->cut_globals = w->cut_builtins = NULL;
     if (facts.flags & TYPE_TENSOR)
         follow_tensor(w, object, &facts);
+    else if (facts.flags & TYPE_SAVED)
+        Py_INCREF(object), follow_saved(w, object);
     else if (facts.rank == RANK_GRAPH)
         follow_graph(w, object, &facts);
     else if (facts.flags & TYPE_ARRAY)
@@ -2076,7 +2088,8 @@ PyMODINIT_FUNC PyInit__native(void) {
     name_sizeof = PyUnicode_InternFromString("__sizeof__");
     name_dispatch = PyUnicode_InternFromString("__torch_dispatch__");
     name_data = PyUnicode_InternFromString("data");
-    if (!name_sizeof || !name_dispatch || !name_data)
+    name_unpack = PyUnicode_InternFromString("unpack_hook");
+    if (!name_sizeof || !name_dispatch || !name_data || !name_unpack)
         return NULL;
     return PyModule_Create(&definition);
 }

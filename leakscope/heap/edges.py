@@ -13,7 +13,13 @@ from leakscope.heap.adapters.array import (
     image_bytes,
     is_image_core,
 )
-from leakscope.heap.adapters.autograd import NodeFacts, node_facts, node_referents
+from leakscope.heap.adapters.autograd import (
+    NodeFacts,
+    is_saved_variable,
+    node_facts,
+    node_referents,
+    saved_referents,
+)
 from leakscope.heap.adapters.tensor import TensorAccess, storage_of
 from leakscope.heap.shallow import dict_of, mro_of, shallow_bytes
 
@@ -42,6 +48,7 @@ class TypeFacts(NamedTuple):
     array: bool
     image: bool
     node: NodeFacts | None
+    saved: bool
     mark: int
     """Index of the marked class it is an instance of; -1 for none."""
 
@@ -87,6 +94,7 @@ class EdgeReader:
             array=self._ndarray is not None and _has(mro, self._ndarray),
             image=is_image_core(kind),
             node=node,
+            saved=is_saved_variable(kind),
             mark=next((i for i, m in enumerate(self._marked) if _has(mro, m)), -1),
         )
 
@@ -116,6 +124,8 @@ class EdgeReader:
             found += self._tensor_referents(value, facts, self._access)
         elif facts.node is not None:
             found += node_referents(value, facts.node)
+        elif facts.saved:
+            found += [r for r in saved_referents(value) if r is not None]
         elif facts.array:
             found += array_referents(value, self._ndarray)
         return found

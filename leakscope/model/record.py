@@ -91,7 +91,7 @@ class DeviceSnapshotRecord(msgspec.Struct, tag="device_snapshot", kw_only=True, 
 
 
 class SourceRecord(msgspec.Struct, tag="source", kw_only=True, omit_defaults=True):
-    """Text of a source file of the user's, so that reports need neither the file nor the machine."""
+    """Text of a source file of the user's: reports need neither the file nor the machine."""
 
     path: str
     text: str

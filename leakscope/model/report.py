@@ -20,6 +20,8 @@ class Severity(str, Enum):
 
 
 class RunVerdict(str, Enum):
+    """What is said of a run as a whole."""
+
     LEAK = "leak"
     CLEAN = "clean"
     INCONCLUSIVE = "inconclusive"
@@ -191,7 +193,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     total_bytes: int
     entries: list[LedgerEntry]
     advice: str = ""
-    """Whether ``gc.collect()``, ``malloc_trim`` or ``empty_cache()`` could help, from this ledger."""
+    """Whether ``gc.collect()``, ``malloc_trim`` or ``empty_cache()`` could help."""
 
 
 class PhaseMemory(msgspec.Struct, frozen=True, kw_only=True):

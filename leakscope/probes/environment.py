@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -51,7 +52,7 @@ def environment() -> dict[str, str]:
         "implementation": sys.implementation.name,
         "platform": _told(_platform),
         "libc": _told(lambda: os.confstr("CS_GNU_LIBC_VERSION") or ""),
-        "host": _told(lambda: os.uname().nodename),
+        "machine": _told(_machine),
         "processors": _told(_processors),
         "gc_thresholds": " ".join(map(str, gc.get_threshold())),
         "gc_enabled": str(gc.isenabled()).lower(),
@@ -71,7 +72,13 @@ def _told(ask: Callable[[], str]) -> str:
 
 def _platform() -> str:
     system = os.uname()
-    return f"{system.sysname} {system.release} {system.machine}"
+    version = ".".join(system.release.split("-")[0].split(".")[:2])
+    return f"{system.sysname} {version} {system.machine}"
+
+
+def _machine() -> str:
+    """Tell machines apart without naming them: reports are passed on."""
+    return hashlib.sha256(os.uname().nodename.encode()).hexdigest()[:8]
 
 
 def _processors() -> str:

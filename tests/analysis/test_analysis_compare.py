@@ -75,7 +75,7 @@ def report(*culprits, verdict=None, findings=(), work=None, run=None, **more) ->
         "script": "train.py",
         "command": ["train.py"],
         "created": 0.0,
-        "environment": {"python": "3.11", "torch": "2.13", "host": "a"},
+        "environment": {"python": "3.11", "torch": "2.13", "machine": "a"},
         "ended": "completed",
     }
     done = {"duration_s": 60.0, "steps": 100, "epochs": 5, "validations": 5}
@@ -264,7 +264,7 @@ def test_components_are_compared_by_name_and_device() -> None:
         ({"work": {"processes": 4}}, "processes"),
         ({"run": {"environment": {"python": "3.12"}}}, "Python differs: 3.11"),
         ({"run": {"environment": {"torch": "2.2"}}}, "torch differs"),
-        ({"run": {"environment": {"host": "b"}}}, "host differs"),
+        ({"run": {"environment": {"machine": "b"}}}, "machine differs"),
         ({"run": {"script": "other.py"}}, "other.py"),
         ({"run": {"ended": "killed (no closing record)"}}, "did not end by itself: killed"),
         ({"run": {"limit_bytes": 64 << 30}}, "memory limits differ"),

@@ -10,7 +10,7 @@ _ENVIRONMENT = {
     "python": "Python",
     "torch": "torch",
     "numpy": "numpy",
-    "host": "The host",
+    "machine": "The machine",
     "platform": "The platform",
     "processors": "The number of processors",
     "allocator": "The allocator",

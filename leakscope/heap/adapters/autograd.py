@@ -43,7 +43,8 @@ def node_referents(node: object, facts: NodeFacts) -> list[object]:
         referents.append(_read(facts.variable, node))
     for accessor in facts.saved:
         saved = _read(accessor, node)
-        referents += map(_data, saved if type(saved) is tuple else (saved,))
+        for variable in saved if type(saved) is tuple else (saved,):
+            referents += saved_referents(variable)
     return [r for r in referents if r is not None]
 
 
@@ -54,8 +55,21 @@ def _read(accessor: Any, node: object) -> Any:
         return None  # freed by backward
 
 
-def _data(variable: Any) -> object:
+def is_saved_variable(kind: type) -> bool:
+    """Return whether a type is that of raw saved variables: checkpointing keeps some in lists."""
+    names = type.__dict__["__dict__"].__get__(kind)
+    return kind.__name__ == "SavedTensor" and names.get("__module__") == "torch._C._autograd"
+
+
+def saved_referents(variable: Any) -> list[object]:
+    """Return what a saved variable holds, and the hook that would unpack it: it never runs, but
+    under checkpointing its closure keeps the inputs from which activations are recomputed.
+    """
+    return [_attribute(variable, "data"), _attribute(variable, "unpack_hook")]
+
+
+def _attribute(variable: Any, name: str) -> object:
     try:
-        return variable.data
+        return getattr(variable, name)
     except Exception:
         return None
