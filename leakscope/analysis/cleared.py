@@ -28,8 +28,11 @@ def find_cleared(case: Case, growth: Growth) -> list[Cleared]:
     kin = accused | {a for path in accused for a in case.table.ancestors(path)}
     found = [_filling(case, g) for g in growth.filling]
     done = {g.path for g in growth.filling}
+    blamed = tuple(case.table.paths[path] + step for path in accused for step in ".[⟨(")
     for path in _worth_a_word(case.table):
         if path in kin | done or accused.intersection(case.table.ancestors(path)):
+            continue
+        if case.table.paths[path].startswith(blamed):
             continue
         if done.intersection(case.table.ancestors(path)):
             continue

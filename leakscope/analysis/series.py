@@ -165,7 +165,11 @@ def _running_max(values: IntArray) -> IntArray:
 
 @dataclass
 class RowTable:
-    """What each path retained at each census: paths down, censuses across, NaN where absent."""
+    """What each path retained at each census: paths down, censuses across, NaN where absent.
+
+    What several names keep alive counts for the first of them (``CensusRow.shared_bytes``): neither
+    retains it alone, and yet it grows.
+    """
 
     at: IntArray
     """Positions of the censuses among the measurements."""
@@ -269,7 +273,9 @@ def _blank(rows: list[CensusRow], at: list[int]) -> FloatArray:
 def _fill(table: RowTable, column: int, census: Census) -> None:
     places = np.array([table.number[row.path] for row in census.rows], dtype=np.int64)
     rows = census.rows
+    shared = [row.shared_bytes.get(HOST, 0) for row in rows]
     table.retained[HOST][places, column] = [row.host_bytes for row in rows]
+    table.retained[HOST][places, column] += shared
     table.count[places, column] = [row.count for row in rows]
     table.nodes[places, column] = [row.graph_nodes for row in rows]
     lengths = [np.nan if row.length is None else row.length for row in rows]
@@ -277,7 +283,8 @@ def _fill(table: RowTable, column: int, census: Census) -> None:
     for place, row in zip(places.tolist(), rows, strict=True):
         if row.allocated_at:
             table.sites[place] = row.allocated_at
-        for device, size in row.device_bytes.items():
+        for device in (row.device_bytes.keys() | row.shared_bytes.keys()) - {HOST}:
             if device not in table.retained:
                 table.retained[device] = np.full_like(table.retained[HOST], np.nan)
+            size = row.device_bytes.get(device, 0) + row.shared_bytes.get(device, 0)
             table.retained[device][place, column] = size

@@ -35,7 +35,8 @@ class GrowthWatch:
         now = {_RSS: _rise(before.get(_RSS), rss, LEAST_RSS_RISE)}
         for row in census.rows[:ROWS_KEPT]:
             if row.user:
-                size = row.host_bytes + sum(row.device_bytes.values())
+                others = (*row.device_bytes.values(), *row.shared_bytes.values())
+                size = row.host_bytes + sum(others)
                 now[row.path] = _rise(before.get(row.path), size, LEAST_RISE)
         self._known[key] = now
         return any(rises >= RISES for _, rises in now.values())

@@ -17,10 +17,10 @@ from leakscope.model.boundary import BoundaryKind
 FLOOR_AT_KEY = 6
 """Censuses that each kind of boundary between phases gets at once."""
 FULL_AT_KEY = 5
-FULL_WITHOUT_GROWTH = 2
+SETTLED_AFTER = 6
 GROWTH_BYTES = 8 << 20
-"""A walk of the whole heap is dear: at once only twice, and again where resident memory has risen
-by this much since those two; otherwise it waits until the budget pays for it."""
+"""A walk of the whole heap is dear: at once only where resident memory has risen by this much since
+so many censuses were taken; otherwise it waits until the budget pays for it."""
 FLOOR_OCCURRENCES = 3
 """Occurrences of a phase that get censuses inside at once."""
 FLOOR_SHARE = 0.08
@@ -34,7 +34,6 @@ FLOOR_INSIDE = 0.6
 """Part of the floor that censuses inside phases may use."""
 FULL_INSIDE_AFTER = 1.0
 """A first occurrence that lasts so many seconds may be all there is: full censuses inside it."""
-FULL_INSIDE_EVERY = 2
 FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Where in a phase of known length censuses lie: the same places each time."""
 EARLY_RECORDS = 200
@@ -68,7 +67,7 @@ class _Key:
 class _Plan:
     """Where censuses lie inside one occurrence of a phase."""
 
-    __slots__ = ("_full_from", "_full_in", "_marks", "floor", "mark")
+    __slots__ = ("_full_from", "_marks", "floor", "mark")
 
     def __init__(self, phase: Phase, now: float, *, full: bool) -> None:
         self.floor = phase.occurrence < FLOOR_OCCURRENCES
@@ -76,7 +75,6 @@ class _Plan:
         endless = phase.training and phase.expected is None and phase.owner is None
         self._marks = _marks(phase.expected, dense=first)
         self._full_from = now + FULL_INSIDE_AFTER * (not endless) if first and full else inf
-        self._full_in = 0
         self.mark = next(self._marks, inf)
 
     def advance(self, batch: int, now: float) -> Due:
@@ -85,8 +83,7 @@ class _Plan:
             self.mark = next(self._marks, inf)
         if now < self._full_from:
             return Due.FOCUSED
-        self._full_in = (self._full_in - 1) % FULL_INSIDE_EVERY
-        return Due.FULL if self._full_in == FULL_INSIDE_EVERY - 1 else Due.FOCUSED
+        return Due.FULL
 
 
 class Schedule:
@@ -101,7 +98,7 @@ class Schedule:
         self._granted: tuple[_Key, bool, bool] | None = None
         self._resident = 0
         self._resident_settled = 0
-        self._fulls = 0
+        self._censuses = 0
         self._floor_spent = 0.0
         self._floor_inside = 0.0
         self._inside_spent = 0.0
@@ -127,8 +124,8 @@ class Schedule:
         """Learn what the boundary that was just measured has cost, and the resident bytes there."""
         self._costs.sample(due, seconds)
         self._resident = resident
-        if due is Due.FULL and self._fulls < FULL_WITHOUT_GROWTH:
-            self._fulls += 1
+        if due >= Due.FOCUSED and self._censuses < SETTLED_AFTER:
+            self._censuses += 1
             self._resident_settled = resident
         self._records += 1
         if self._records >= EARLY_RECORDS:
@@ -165,18 +162,18 @@ class Schedule:
         tier = self._tier(kind, phase, key)
         granted = Due.NOTHING
         if kind is BoundaryKind.RUN_END or key.censuses < FLOOR_AT_KEY:
-            at_once = self._at_once(key, tier)
-            granted = self._grant_floor(key, at_once, now, inside=False)
+            granted = self._grant_floor(key, self._at_once(tier), now, inside=False)
         if not granted and key.seen % _stride(key.censuses, CENSUSES_PER_OCTAVE) == 0:
             granted = self._grant_paid(name, key, tier, now)
         if granted:
             return granted
         return Due.RECORD if key.seen % _stride(key.seen, RECORDS_PER_OCTAVE) == 0 else Due.NOTHING
 
-    def _at_once(self, key: _Key, tier: Due) -> Due:
-        """Return what a kind gets whatever it costs: the whole heap only while memory rises."""
-        rises = self._resident - self._resident_settled >= GROWTH_BYTES
-        return tier if rises or key.fulls < FULL_WITHOUT_GROWTH else Due.FOCUSED
+    def _at_once(self, tier: Due) -> Due:
+        """Return what a kind gets whatever it costs: the whole heap only where memory rises."""
+        settled = self._censuses >= SETTLED_AFTER
+        rises = settled and self._resident - self._resident_settled >= GROWTH_BYTES
+        return tier if rises else min(tier, Due.FOCUSED)
 
     def _tier(self, kind: BoundaryKind, phase: Phase | None, key: _Key) -> Due:
         if self._trained:
@@ -195,7 +192,7 @@ class Schedule:
             tier = plan.advance(phase.batch, now)
             if plan.floor:
                 key = self._key(name)
-                granted = self._grant_floor(key, self._at_once(key, tier), now, inside=True)
+                granted = self._grant_floor(key, self._at_once(tier), now, inside=True)
             if not granted and self._is_measured(phase):
                 granted = self._grant_inside(name, now)
         elif now >= self._next_inside:

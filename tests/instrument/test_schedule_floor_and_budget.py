@@ -36,8 +36,8 @@ class TestShortRuns:
         run.close()
         assert len(run.censuses(Kind.PHASE_BEGIN, "train", FULL)) >= 4
 
-    def test_the_whole_heap_is_walked_at_once_only_twice_where_memory_stays(self, run):
-        assert len(run.censuses(Kind.PHASE_BEGIN, "train", FULL)) == 2
+    def test_the_whole_heap_is_not_walked_at_once_where_memory_stays(self, run):
+        assert not run.censuses(Kind.PHASE_BEGIN, "train", FULL)
 
     @pytest.mark.parametrize("occurrence", range(3))
     def test_censuses_lie_spread_inside_each_validation(self, run, occurrence):
@@ -62,7 +62,7 @@ def test_a_hundred_steps_without_a_loader_get_full_censuses():
         run.steps(1, 0.05)
         run.fast.value += 1 << 20
     run.close()
-    assert len(run.censuses(Kind.STEP, "train", FULL)) >= 5
+    assert len(run.censuses(Kind.STEP, "train", FULL)) >= 4
     assert len(run.censuses(Kind.STEP, "train")) >= 9
 
 

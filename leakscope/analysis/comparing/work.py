@@ -67,8 +67,6 @@ def _environment(before: dict[str, str], after: dict[str, str]) -> Iterator[str]
 
 
 def _conditions(before: Report, after: Report) -> Iterator[str]:
-    if before.run.script and after.run.script and _base(before) != _base(after):
-        yield f"The first run is of {before.run.script}, the second of {after.run.script}."
     if before.run.limit_bytes != after.run.limit_bytes:
         yield "The memory limits differ, and with them what counts as critical."
     if before.overhead.budget != after.overhead.budget:
@@ -76,7 +74,3 @@ def _conditions(before: Report, after: Report) -> Iterator[str]:
     for which, report in (("first", before), ("second", after)):
         if report.run.ended not in _ENDED_BY_ITSELF:
             yield f"The {which} run did not end by itself: {report.run.ended}."
-
-
-def _base(report: Report) -> str:
-    return report.run.script.replace("\\", "/").rpartition("/")[2]

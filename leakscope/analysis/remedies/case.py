@@ -120,7 +120,8 @@ class Case:
     @property
     def total(self) -> int:
         """Bytes retained on all devices."""
-        return self.row.host_bytes + sum(self.row.device_bytes.values())
+        row = self.row
+        return row.host_bytes + sum((*row.device_bytes.values(), *row.shared_bytes.values()))
 
     def holds_only_scalars(self) -> bool:
         """Whether the census saw tensors of a single number in it."""
