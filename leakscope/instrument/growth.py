@@ -29,9 +29,9 @@ class GrowthWatch:
     def learn(self, boundary: Boundary, census: Census, rss: int) -> bool:
         """Take note of a census; return whether something has risen each time of late."""
         key = comparable_key(boundary)
-        if key not in self._known and len(self._known) >= KEYS_KEPT:
-            self._known.clear()
-        before = self._known.get(key, {})
+        before = self._known.pop(key, {})
+        if len(self._known) >= KEYS_KEPT:
+            del self._known[next(iter(self._known))]
         now = {_RSS: _rise(before.get(_RSS), rss, LEAST_RSS_RISE)}
         for row in census.rows[:ROWS_KEPT]:
             if row.user:

@@ -57,8 +57,9 @@ def _read(accessor: Any, node: object) -> Any:
 
 def is_saved_variable(kind: type) -> bool:
     """Return whether a type is that of raw saved variables: checkpointing keeps some in lists."""
+    name = type.__dict__["__name__"].__get__(kind)
     names = type.__dict__["__dict__"].__get__(kind)
-    return kind.__name__ == "SavedTensor" and names.get("__module__") == "torch._C._autograd"
+    return name == "SavedTensor" and names.get("__module__") == "torch._C._autograd"
 
 
 def saved_referents(variable: Any) -> list[object]:
