@@ -17,7 +17,7 @@ parser.add_argument(
 options = parser.parse_args()
 
 torch.manual_seed(0)
-torch.set_num_threads(2)
+torch.set_num_threads(1)
 
 
 class Block(nn.Module):

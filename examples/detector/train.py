@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("--grad-norm-window", type=int, default=100)
     options = parser.parse_args()
     torch.manual_seed(0)
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     trainer = Trainer(options)
     for epoch in range(options.epochs):
         loss = trainer.train_epoch(epoch)

@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=Config.epochs)
     config = Config(epochs=parser.parse_args().epochs)
     torch.manual_seed(0)
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(1)
     loader = DataLoader(
         TensorDataset(*make_slices(config.slices, generator)),

@@ -121,7 +121,7 @@ def main() -> None:
     parser.add_argument("--eval-every", type=int, default=40)
     options = parser.parse_args()
     torch.manual_seed(0)
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     VisionLanguageTrainer(options).train()
 
 

@@ -20,6 +20,8 @@ from leakscope.model import gauge
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Culprit, Forecast, Held, Point, Severity
 
+TIGHT = 0.1
+"""An interval narrower than this part of the rate: every point lies on the line."""
 ROOM = 0.9
 """A passage has room for what climbed in it when it rises by this part of it: gauges and censuses
 are read at different batches."""
@@ -190,8 +192,10 @@ def confidence(case: Case, grower: Grower) -> float:
         sure = 1.0 - 0.5 ** (grower.trend.points / 3)
     rate = abs(grower.trend.bytes_per_unit)
     low, high = grower.trend.interval
-    if rate > 0 and (high - low) > rate:
+    if high - low > rate > 0:
         sure *= 0.8
+    elif high - low < TIGHT * rate:
+        sure = 1.0 - 0.4 * (1.0 - sure)
     gain = case.device_gain(grower.device)
     if grower.growth == "across" and gain is not None and gain < 0.3 * grower.gained:
         sure *= 0.7

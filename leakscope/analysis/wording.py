@@ -40,7 +40,10 @@ def per_unit(grower: Grower) -> str:
 
 def _items(grower: Grower) -> str:
     items = grower.items_per_unit
-    return f" (+{human_count(items)} items)" if items and items >= 0.05 else ""
+    if not items or items < 0.05:
+        return ""
+    count = human_count(items)
+    return f" (+{count} {'item' if count == '1' else 'items'})"
 
 
 def falsifier(row: CensusRow, grower: Grower, holders: list[str]) -> Falsifier:
