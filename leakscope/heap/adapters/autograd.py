@@ -59,7 +59,7 @@ def is_saved_variable(kind: type) -> bool:
     """Return whether a type is that of raw saved variables: checkpointing keeps some in lists."""
     name = type.__dict__["__name__"].__get__(kind)
     names = type.__dict__["__dict__"].__get__(kind)
-    return name == "SavedTensor" and names.get("__module__") == "torch._C._autograd"
+    return bool(name == "SavedTensor" and names.get("__module__") == "torch._C._autograd")
 
 
 def saved_referents(variable: Any) -> list[object]:
