@@ -56,6 +56,20 @@ def project_root_of(options: SessionOptions) -> str:
     return Program("script", script).project_root()
 
 
+def project_of_caller(file: str) -> Path | None:
+    """Return the project of the file that asked for profiling, where the program's doesn't hold it.
+
+    A notebook, a test runner or a launcher is no part of the project that it runs.
+    """
+    path = Path(file)
+    if not path.is_file() or {"site-packages", "dist-packages"}.intersection(path.parts):
+        return None
+    program = Path(project_root_of(SessionOptions())).resolve()
+    if path.resolve().is_relative_to(program):
+        return None
+    return Path(Program("script", str(path)).project_root())
+
+
 def rank() -> int:
     """Return the rank that ``torchrun`` gave this process; 0 without it."""
     return _number("RANK", 0) if world_size() > 1 else 0

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast, overload
 
 from leakscope.instrument.auto.loaders import batches_of
 from leakscope.instrument.options import Boundaries, SessionOptions, Tracemalloc
-from leakscope.instrument.rundirectory import rank
+from leakscope.instrument.rundirectory import project_of_caller, rank
 from leakscope.instrument.session import Session, current_session
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.errors import LeakscopeError
@@ -207,8 +207,9 @@ def profile(
     """
     if enabled is False or (enabled is None and is_off()):
         return out if callable(out) else _OFF
+    root = project_of_caller(sys._getframe(1).f_code.co_filename)
     if callable(out):
-        return Scope(SessionOptions())(out)
+        return Scope(SessionOptions(project_root=root))(out)
     return Scope(
         SessionOptions(
             out=None if out is None else Path(out),
@@ -218,6 +219,7 @@ def profile(
             report=report,
             force=force,
             label=label,
+            project_root=root,
             quiet=quiet,
         )
     )
