@@ -83,7 +83,7 @@ class TestContextManager:
     def test_names_what_grows_and_keeps_its_source(self):
         history = []
         with leakscope.profile("run", report=False):
-            train(observe=lambda inputs, loss, model: history.append(torch.ones(200_000)))
+            train(observe=lambda inputs, loss, model: history.append(torch.ones(10_000)))
         main = open_run("run").main
         names = {row.name for m in main.measurements if m.census for row in m.census.rows}
         assert any("history" in name for name in names)
