@@ -1,13 +1,17 @@
 """Builds the native heap walker where there is a compiler; the package installs without it too."""
 
+from glob import glob
+
 from setuptools import Extension, setup
 
 setup(
     ext_modules=[
         Extension(
             "leakscope.heap._native",
-            sources=["leakscope/heap/_native.c"],
-            extra_compile_args=["-O3", "-std=gnu11", "-fno-strict-aliasing"],
+            sources=sorted(glob("leakscope/heap/native/*.c")),
+            depends=["leakscope/heap/native/walk.h"],
+            include_dirs=["leakscope/heap/native"],
+            extra_compile_args=["-O3", "-std=gnu11", "-fno-strict-aliasing", "-fvisibility=hidden"],
             optional=True,
         )
     ]

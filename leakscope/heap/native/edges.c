@@ -1,0 +1,300 @@
+/* Following edges breadth first, in the order that keeps explanations human.
+ *
+ * An edge is followed some edges after it was seen: by then the object and its place in the index
+ * have come from memory. Edges are followed in the order in which they were seen, so the answer is
+ * that of a walk that follows each at once.
+ */
+#include "walk.h"
+
+#if PY_VERSION_HEX < 0x030B0000
+#include <frameobject.h>
+#endif
+
+#define FOLD_LIMIT 4096 /* a lone number or text smaller than this needs no node of its own */
+#define AHEAD 6         /* objects that are on their way from memory before they are entered */
+
+int root_of_phase(int phase) {
+    return phase == PHASE_NATIVE ? ROOT_NATIVE : phase == PHASE_GARBAGE ? ROOT_GARBAGE : ROOT_OTHER;
+}
+
+int is_nothing(PyObject *object) {
+    return object == Py_None || object == Py_True || object == Py_False ||
+           object == Py_Ellipsis || object == Py_NotImplemented;
+}
+
+static inline int is_atomic(PyTypeObject *type) {
+    return type == &PyLong_Type || type == &PyFloat_Type || type == &PyUnicode_Type ||
+           type == &PyBytes_Type || type == &PyComplex_Type;
+}
+
+/* Bytes of a small number or text that only its container refers to; 0 for any other object. It
+ * needs no node: its container dominates it whatever else the heap looks like. */
+uint64_t folded_bytes(Walk *w, PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    if (Py_REFCNT(object) != 1 || !is_atomic(type))
+        return 0;
+    if (type == &PyFloat_Type)
+        return sizeof(PyFloatObject);
+    uint32_t number = type_number(w, type);
+    if (number == NONE)
+        return 0;
+    uint64_t bytes = shallow_bytes(object, &w->types[number]);
+    return bytes < FOLD_LIMIT ? bytes : 0;
+}
+
+static int fold(Walk *w, uint32_t source, PyObject *object) {
+    uint64_t bytes = folded_bytes(w, object);
+    if (bytes == 0)
+        return 0;
+    w->nodes[source].bytes += bytes;
+    if (w->phase != PHASE_HIDDEN) {
+        w->heap_bytes += bytes;
+        w->folded++;
+    }
+    return 1;
+}
+
+/* Return the new node of an object that was not met before; NONE where the way to it is cut. */
+static uint32_t meet(Walk *w, uint32_t source, PyObject *object) {
+    int cuts = w->phase == PHASE_USER || w->phase == PHASE_HIDDEN;
+    if (cuts && !w->request.full && PyType_Check(object))
+        return NONE;
+    uint32_t type = type_number(w, Py_TYPE(object));
+    if (type == NONE)
+        return NONE;
+    int rank = w->types[type].rank;
+    if (rank == RANK_CUT && cuts) {
+        if (w->phase == PHASE_USER && w->request.full)
+            add_node(w, (uintptr_t)object, type, NONE, ROOT_OTHER, PHASE_BARRIER);
+        return NONE;
+    }
+    uint32_t target = add_node(w, (uintptr_t)object, type, source, w->nodes[source].root, w->phase);
+    return target == NONE || enqueue(w, target, rank) < 0 ? NONE : target;
+}
+
+/* Return a node if it is, or may now become, part of this phase; else NONE. */
+static uint32_t rejoin(Walk *w, uint32_t source, uint64_t entry) {
+    uint32_t target = node_of(entry);
+    if (!(entry & UNSETTLED))
+        return target >= w->phase_first ? target : NONE;
+    Node *node = &w->nodes[target];
+    if (node->phase == (uint32_t)w->phase)
+        return target;
+    int waits = (node->phase == PHASE_BARRIER && w->phase >= PHASE_LIBRARY) ||
+                (node->phase == PHASE_UNREACHED && w->phase >= PHASE_NATIVE);
+    if (!waits)
+        return NONE;
+    node->phase = (uint32_t)w->phase;
+    node->parent = source;
+    node->root = w->nodes[source].root;
+    return enqueue(w, target, w->types[node->type].rank) < 0 ? NONE : target;
+}
+
+static void follow(Walk *w, const Pending *edge) {
+    uint64_t entry = find_entry(&w->index, edge->key);
+    uint32_t target = entry ? rejoin(w, edge->source, entry)
+                      : fold(w, edge->source, edge->object) ? NONE
+                                                            : meet(w, edge->source, edge->object);
+    if (target != NONE)
+        add_edge(w, edge->source, target);
+}
+
+static void follow_first(Walk *w) {
+    const Pending edge = w->pending[w->first_pending];
+    w->first_pending = (w->first_pending + 1) % LAG;
+    w->n_pending--;
+    follow(w, &edge);
+}
+
+static void follow_all(Walk *w) {
+    while (w->n_pending && !w->failed)
+        follow_first(w);
+}
+
+static int visit(PyObject *object, void *argument) {
+    Walk *w = argument;
+    if (is_nothing(object) || object == w->cut_globals || object == w->cut_builtins)
+        return 0;
+    if (w->n_pending == LAG)
+        follow_first(w);
+    uint64_t key = key_of(w, object);
+    __builtin_prefetch(object);
+    prefetch_slot(&w->index, key);
+    w->pending[(w->first_pending + w->n_pending++) % LAG] =
+        (Pending){object, key, w->order.items[w->order.head - 1]};
+    return w->failed ? -1 : 0;
+}
+
+/* Follow an edge that an accessor told of; steals the reference, keeping it where it's news. */
+uint32_t follow_owned(Walk *w, uint32_t source, PyObject *object) {
+    if (object == NULL)
+        return NONE;
+    if (is_nothing(object)) {
+        Py_DECREF(object);
+        return NONE;
+    }
+    uint64_t entry = find_entry(&w->index, key_of(w, object));
+    uint32_t target = entry ? rejoin(w, source, entry) : meet(w, source, object);
+    if (target != NONE)
+        add_edge(w, source, target);
+    if (entry || target == NONE) {
+        Py_DECREF(object);
+        return target;
+    }
+    if (w->n_owned == w->cap_owned) {
+        size_t capacity = w->cap_owned ? w->cap_owned * 2 : 256;
+        PyObject **owned = resized(w, w->owned, capacity * 8);
+        if (owned == NULL)
+            return NONE; /* leaks one reference rather than freeing what a node points at */
+        w->owned = owned;
+        w->cap_owned = capacity;
+    }
+    w->owned[w->n_owned++] = object;
+    return target;
+}
+
+/* From what is the user's or ours, cut the way to namespaces; say whether to traverse at all. */
+static int cut_namespaces(Walk *w, PyObject *object, const TypeFacts *facts) {
+    w->cut_globals = w->cut_builtins = NULL;
+    if (w->phase != PHASE_USER && w->phase != PHASE_HIDDEN)
+        return 1;
+    if (facts->flags & TYPE_FUNCTION) {
+        w->cut_globals = ((PyFunctionObject *)object)->func_globals;
+        w->cut_builtins = ((PyFunctionObject *)object)->func_builtins;
+    } else if (facts->flags & TYPE_FRAME) {
+#if PY_VERSION_HEX >= 0x030B0000
+        PyObject *globals = PyFrame_GetGlobals((PyFrameObject *)object);
+        PyObject *builtins = PyFrame_GetBuiltins((PyFrameObject *)object);
+        w->cut_globals = globals;
+        w->cut_builtins = builtins;
+        Py_XDECREF(globals);
+        Py_XDECREF(builtins);
+#else
+        PyFrameObject *frame = (PyFrameObject *)object;
+        w->cut_globals = frame->f_globals;
+        w->cut_builtins = frame->f_builtins;
+        return frame->f_state != FRAME_EXECUTING; /* the locals of running frames are roots */
+#endif
+    }
+    return 1;
+}
+
+static void inherit(Walk *w, Node *node) {
+    const Node *parent = &w->nodes[node->parent];
+    node->depth = parent->depth < MOST_DEPTH ? parent->depth + 1 : MOST_DEPTH;
+    node->mark = parent->mark;
+    if ((parent->flags & NODE_BY_GRAPH) || w->types[parent->type].rank == RANK_GRAPH)
+        node->flags |= NODE_BY_GRAPH;
+}
+
+/* Return the bytes of array data that an object owns, after adding up what it weighs. */
+static uint64_t weigh(Walk *w, Node *node, PyObject *object, const TypeFacts *facts) {
+    uint64_t shallow = shallow_bytes(object, facts), data = 0;
+    if (facts->flags & TYPE_ARRAY)
+        data = array_bytes(w, object);
+    else if (facts->flags & TYPE_IMAGE)
+        data = image_bytes(object);
+    node->bytes += shallow + data;
+    if (w->phase != PHASE_HIDDEN) {
+        w->heap_bytes += shallow;
+        w->array_bytes += data;
+        if (node->flags & NODE_BY_GRAPH)
+            w->array_by_graph += data;
+    }
+    return data;
+}
+
+/* Follow what tp_traverse can't see; before it, all that it saw. */
+static void follow_payload(Walk *w, uint32_t number, PyObject *object, const TypeFacts *facts,
+                           uint64_t data) {
+    if (facts->flags & TYPE_ARRAY) {
+        traverse_array(object, visit, w, data);
+        return;
+    }
+    follow_all(w);
+    if (facts->flags & TYPE_TENSOR)
+        follow_tensor(w, number, object, facts);
+    else if (facts->flags & TYPE_SAVED)
+        Py_INCREF(object), follow_saved(w, number, object);
+    else
+        follow_graph(w, number, object, facts);
+}
+
+static void enter(Walk *w, uint32_t number) {
+    Node *node = &w->nodes[number];
+    const TypeFacts facts = w->types[node->type];
+    if (node->parent != NONE)
+        inherit(w, node);
+    if (facts.type == NULL)
+        return;
+    if (facts.mark >= 0)
+        node->mark = facts.mark;
+    PyObject *object = (PyObject *)node->key;
+    uint64_t data = weigh(w, node, object, &facts);
+    if (facts.rank == RANK_GRAPH) {
+        if (w->graph_count >= (size_t)w->request.graph_budget) {
+            w->graph_truncated = 1;
+            return;
+        }
+        w->graph_count++;
+    }
+    if (facts.type->tp_traverse != NULL && cut_namespaces(w, object, &facts) &&
+        PyObject_IS_GC(object))
+        facts.type->tp_traverse(object, visit, w);
+    w->cut_globals = w->cut_builtins = NULL;
+    if ((facts.flags & (TYPE_TENSOR | TYPE_SAVED | TYPE_ARRAY)) || facts.rank == RANK_GRAPH)
+        follow_payload(w, number, object, &facts, data);
+    if ((facts.flags & TYPE_TENSOR) && w->phase != PHASE_HIDDEN)
+        push(w, &w->tensors, number);
+}
+
+/* Fetch what entering the objects that are next in order will read. */
+static inline void look_ahead(const Walk *w) {
+    const Numbers *order = &w->order;
+    if (order->head + 2 * AHEAD >= order->count)
+        return;
+    __builtin_prefetch((void *)w->nodes[order->items[order->head + 2 * AHEAD]].key);
+    const Node *node = &w->nodes[order->items[order->head + AHEAD]];
+    if (w->types[node->type].type == &PyDict_Type) {
+        const PyDictObject *dict = (const PyDictObject *)node->key;
+        __builtin_prefetch(dict->ma_keys);
+        __builtin_prefetch((const char *)dict->ma_keys + 64);
+    } else if (w->types[node->type].type == &PyList_Type) {
+        __builtin_prefetch(((const PyListObject *)node->key)->ob_item);
+    }
+}
+
+/* Enter what waits in order; when nothing does, take from the given queues, the first first. */
+static void drain_queues(Walk *w, Numbers **queues, int n) {
+    while (!w->failed) {
+        if (w->order.head < w->order.count) {
+            look_ahead(w);
+            enter(w, w->order.items[w->order.head++]);
+        } else if (w->n_pending) {
+            follow_first(w);
+        } else {
+            int i = 0;
+            while (i < n && queues[i]->head == queues[i]->count)
+                i++;
+            if (i == n)
+                return;
+            push(w, &w->order, queues[i]->items[queues[i]->head++]);
+        }
+    }
+}
+
+void begin_phase(Walk *w, int phase) {
+    w->phase = phase;
+    w->phase_first = (uint32_t)w->n_nodes;
+}
+
+void drain(Walk *w) {
+    Numbers *queues[] = {&w->code, &w->late, &w->graph};
+    drain_queues(w, queues, 3);
+}
+
+/* Between two stages what is late and the graphs go on waiting. */
+void drain_stage(Walk *w) {
+    Numbers *queues[] = {&w->code};
+    drain_queues(w, queues, 1);
+}

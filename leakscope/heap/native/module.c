@@ -1,0 +1,228 @@
+/* The module: reading what is asked, walking, letting go. */
+#include "walk.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+PyObject *name_sizeof, *name_dispatch, *name_data, *name_unpack;
+
+
+static int take_number(PyObject *request, const char *name, Py_ssize_t *value) {
+    PyObject *found = PyObject_GetAttrString(request, name);
+    if (found == NULL)
+        return -1;
+    *value = PyLong_AsSsize_t(found);
+    Py_DECREF(found);
+    return *value == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *take_object(PyObject *request, const char *name, PyTypeObject *type) {
+    PyObject *found = PyObject_GetAttrString(request, name);
+    if (found == NULL)
+        return NULL;
+    if (!PyObject_TypeCheck(found, type)) {
+        PyErr_Format(PyExc_TypeError, "%s must be a %s", name, type->tp_name);
+        Py_CLEAR(found);
+    }
+    return found;
+}
+
+static int read_request(Request *r, PyObject *request) {
+    Py_ssize_t cutoff, full;
+    if (!(r->roots = take_object(request, "roots", &PyList_Type)) ||
+        !(r->barriers = take_object(request, "barriers", &PyList_Type)) ||
+        !(r->hidden = take_object(request, "hidden", &PyList_Type)) ||
+        !(r->marked = take_object(request, "marked_types", &PyTuple_Type)) ||
+        !(r->late = take_object(request, "late_types", &PyTuple_Type)) ||
+        !(r->stages = take_object(request, "stages", &PyList_Type)))
+        return -1;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(r->late); i++)
+        if (!PyType_Check(PyTuple_GET_ITEM(r->late, i))) {
+            PyErr_SetString(PyExc_TypeError, "late_types must be classes");
+            return -1;
+        }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(r->marked); i++)
+        if (!PyType_Check(PyTuple_GET_ITEM(r->marked, i))) {
+            PyErr_SetString(PyExc_TypeError, "marked_types must be classes");
+            return -1;
+        }
+    if (take_number(request, "cutoff_bytes", &cutoff) < 0 ||
+        take_number(request, "full", &full) < 0 ||
+        take_number(request, "max_selected", &r->max_selected) < 0 ||
+        take_number(request, "max_depth", &r->max_depth) < 0 ||
+        take_number(request, "graph_budget", &r->graph_budget) < 0 ||
+        take_number(request, "max_groups", &r->max_groups) < 0 ||
+        take_number(request, "max_samples", &r->max_samples) < 0)
+        return -1;
+    r->cutoff = cutoff > 0 ? (uint64_t)cutoff : 0;
+    r->full = full != 0;
+    r->library_from = PyList_GET_SIZE(r->roots);
+    if (r->max_samples > MAX_SAMPLES)
+        r->max_samples = MAX_SAMPLES;
+    PyObject *from = PyObject_GetAttrString(request, "library_from");
+    if (from == NULL)
+        return -1;
+    if (from != Py_None) {
+        Py_ssize_t index = PyLong_AsSsize_t(from);
+        if (index >= 0 && index < r->library_from)
+            r->library_from = index;
+    }
+    Py_DECREF(from);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int read_access(Walk *w, PyObject *access) {
+    if (access == Py_None)
+        return 0;
+    size_t count = sizeof(Access) / sizeof(PyObject *);
+    if (!PyTuple_Check(access) || PyTuple_GET_SIZE(access) < (Py_ssize_t)count) {
+        PyErr_SetString(PyExc_TypeError, "access must be a TensorAccess");
+        return -1;
+    }
+    memcpy(&w->access, ((PyTupleObject *)access)->ob_item, sizeof(Access));
+    PyObject *getters[] = {w->access.grad, w->access.grad_fn, w->access.base, w->access.is_leaf,
+                           w->access.storage_key, w->access.storage_device};
+    for (size_t i = 0; i < sizeof getters / sizeof *getters; i++)
+        if (!Py_IS_TYPE(getters[i], &PyGetSetDescr_Type))
+            return 0; /* a torch made otherwise: its tensors stay opaque */
+    w->has_torch = PyType_Check(w->access.tensor) && PyType_Check(w->access.parameter);
+    return 0;
+}
+
+static void release(Walk *w, Tree *t, Choice *c) {
+    for (size_t i = 0; c->kinds && i < c->n_named; i++)
+        free(c->kinds[i].items);
+    drop(w, c->kinds);
+    drop(w, c->chosen);
+    drop(w, c->named);
+    drop(w, c->place);
+    drop(w, t->number);
+    drop(w, t->node);
+    drop(w, t->dominator);
+    drop(w, t->host);
+    drop(w, t->graph_nodes);
+    for (uint32_t d = 1; d < MAX_DEVICES; d++)
+        drop(w, t->device[d]);
+    for (uint32_t d = 0; d < MAX_DEVICES; d++)
+        drop(w, t->reached[d]);
+    for (uint32_t i = 0; i < w->n_types; i++)
+        drop(w, w->types[i].saved);
+    drop(w, w->types);
+    drop(w, w->type_slots);
+    drop(w, w->nodes);
+    drop(w, w->index.slots);
+    drop(w, w->edges);
+    drop(w, w->order.items);
+    drop(w, w->code.items);
+    drop(w, w->late.items);
+    drop(w, w->graph.items);
+    drop(w, w->seeds.items);
+    drop(w, w->tensors.items);
+}
+
+static void let_go(Walk *w) {
+    for (size_t i = 0; i < w->n_owned; i++)
+        Py_DECREF(w->owned[i]);
+    drop(w, w->owned);
+    for (uint32_t d = 0; d < w->n_devices; d++)
+        Py_XDECREF(w->device_objects[d]);
+    Py_XDECREF(w->request.roots);
+    Py_XDECREF(w->request.barriers);
+    Py_XDECREF(w->request.hidden);
+    Py_XDECREF(w->request.marked);
+    Py_XDECREF(w->request.late);
+    Py_XDECREF(w->request.stages);
+}
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Walk with the collector off; returns the answer's dict or NULL. */
+static PyObject *walk_heap(Walk *w, PyObject *request) {
+    Tree tree = {0};
+    Choice choice = {0};
+    PyObject *answer = NULL;
+    if (grow_index(w, w->request.full ? (size_t)1 << 20 : (size_t)1 << 14) < 0 ||
+        add_type(w, NULL) == NONE)
+        goto out;
+    w->n_devices = 1;
+    walk_user(w, request);
+    if (w->request.full && !w->failed)
+        walk_rest(w);
+    drop(w, w->index.slots);
+    w->index.slots = NULL;
+    if (w->failed || find_dominators(w, &tree) < 0 || sum_retained(w, &tree) < 0 ||
+        sum_reached(w, &tree) < 0 || choose(w, &tree, &choice) < 0 ||
+        group_children(w, &tree, &choice) < 0)
+        goto out;
+    answer = build_answer(w, &tree, &choice);
+out:
+    release(w, &tree, &choice);
+    if (answer == NULL && !PyErr_Occurred())
+        PyErr_NoMemory();
+    return answer;
+}
+
+PyDoc_STRVAR(walk_doc, "walk(request, access, array_type)\n--\n\n"
+                       "Walk the heap as asked and return the columns of a WalkResult.");
+
+static PyObject *native_walk(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *request, *access, *array_type;
+    if (!PyArg_ParseTuple(args, "OOO", &request, &access, &array_type))
+        return NULL;
+    Walk walk = {0};
+    double began = seconds();
+    PyObject *answer = NULL;
+    int collecting = PyGC_IsEnabled();
+    if (read_request(&walk.request, request) < 0 || read_access(&walk, access) < 0)
+        goto out;
+    if (PyType_Check(array_type)) {
+        walk.ndarray = array_type;
+        walk.array_nbytes = getset_of((PyTypeObject *)array_type, "nbytes");
+    }
+    PyGC_Disable();
+    answer = walk_heap(&walk, request);
+    if (collecting)
+        PyGC_Enable();
+out:
+    let_go(&walk);
+    if (answer != NULL) {
+        PyObject *pause = PyFloat_FromDouble(seconds() - began);
+        if (pause == NULL || PyDict_SetItemString(answer, "pause_s", pause) < 0)
+            Py_CLEAR(answer);
+        Py_XDECREF(pause);
+    }
+    return answer;
+}
+
+#if PY_VERSION_HEX < 0x030D0000
+PyDoc_STRVAR(frame_locals_doc, "frame_locals(frame)\n--\n\n"
+                               "Return names and values of a function's variables.");
+#endif
+
+static PyMethodDef methods[] = {
+    {"walk", native_walk, METH_VARARGS, walk_doc},
+#if PY_VERSION_HEX < 0x030D0000
+    {"frame_locals", frame_locals, METH_O, frame_locals_doc},
+#endif
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "leakscope.heap._native", "The native heap walker.", -1, methods,
+    NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__native(void) {
+    name_sizeof = PyUnicode_InternFromString("__sizeof__");
+    name_dispatch = PyUnicode_InternFromString("__torch_dispatch__");
+    name_data = PyUnicode_InternFromString("data");
+    name_unpack = PyUnicode_InternFromString("unpack_hook");
+    if (!name_sizeof || !name_dispatch || !name_data || !name_unpack)
+        return NULL;
+    return PyModule_Create(&definition);
+}

@@ -1,0 +1,143 @@
+/* From what is walked in which order: the user's names, the library's, and what neither reaches. */
+#include "walk.h"
+
+static int begins_stage(const Request *r, Py_ssize_t root) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(r->stages); i++)
+        if (PyLong_AsSsize_t(PyList_GET_ITEM(r->stages, i)) == root)
+            return 1;
+    return 0;
+}
+
+void walk_user(Walk *w, PyObject *request) {
+    Request *r = &w->request;
+    begin_phase(w, PHASE_USER);
+    PyObject *ours[] = {request, r->roots, r->barriers, r->hidden};
+    for (int i = 0; i < 4; i++)
+        reserve(w, ours[i], PHASE_HIDDEN);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(r->hidden); i++)
+        reserve(w, PyList_GET_ITEM(r->hidden, i), PHASE_HIDDEN);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(r->barriers); i++)
+        reserve(w, PyList_GET_ITEM(r->barriers, i), PHASE_BARRIER);
+    for (Py_ssize_t i = 0; i < r->library_from && !w->failed; i++) {
+        if (begins_stage(r, i))
+            drain_stage(w);
+        seed(w, PyList_GET_ITEM(r->roots, i), (int32_t)i);
+    }
+    drain(w);
+}
+
+static void walk_library(Walk *w) {
+    const Request *r = &w->request;
+    begin_phase(w, PHASE_LIBRARY);
+    for (Py_ssize_t i = r->library_from; i < PyList_GET_SIZE(r->roots) && !w->failed; i++)
+        seed(w, PyList_GET_ITEM(r->roots, i), (int32_t)i);
+    drain(w);
+}
+
+/* Make every node that waits in a phase's colour a seed of the phase that begins. */
+static void walk_waiting(Walk *w, int waiting, int phase) {
+    begin_phase(w, phase);
+    size_t count = w->n_nodes;
+    for (size_t i = 0; i < count && !w->failed; i++)
+        if (w->nodes[i].phase == (uint32_t)waiting) {
+            w->nodes[i].phase = (uint32_t)phase;
+            w->nodes[i].root = root_of_phase(phase);
+            push(w, &w->seeds, (uint32_t)i);
+            push(w, &w->order, (uint32_t)i);
+        }
+    drain(w);
+}
+
+typedef struct {
+    Walk *walk;
+    int64_t *references; /* of each unreached object: those that nobody unreached accounts for */
+    size_t base;
+    PyObject *coming[LAG];
+    size_t count;
+} Unreached;
+
+static int reserve_later(PyObject *object, void *argument) {
+    Unreached *u = argument;
+    prefetch_slot(&u->walk->index, key_of(u->walk, object));
+    PyObject **place = &u->coming[u->count++ % LAG];
+    if (u->count > LAG)
+        reserve(u->walk, *place, PHASE_UNREACHED);
+    *place = object;
+    return u->walk->failed ? -1 : 0;
+}
+
+static void reserve_tracked(Unreached *u) {
+    visit_tracked(reserve_later, u);
+    for (size_t i = u->count > LAG ? u->count - LAG : 0; i < u->count; i++)
+        reserve(u->walk, u->coming[i % LAG], PHASE_UNREACHED);
+}
+
+static int uncount(PyObject *object, void *argument) {
+    Unreached *u = argument;
+    uint64_t entry = find_entry(&u->walk->index, key_of(u->walk, object));
+    if (entry && node_of(entry) >= u->base)
+        u->references[node_of(entry) - u->base]--;
+    return 0;
+}
+
+static void uncount_owned(Unreached *u, PyObject *object) {
+    if (object != NULL)
+        uncount(object, u);
+    Py_XDECREF(object);
+}
+
+static void uncount_payload(Unreached *u, PyObject *object, const TypeFacts *facts) {
+    Walk *w = u->walk;
+    if (facts->flags & TYPE_TENSOR) {
+        if (is_true(read_getset(w->access.is_leaf, object)))
+            uncount_owned(u, read_getset(w->access.grad, object));
+        uncount_owned(u, read_getset(w->access.base, object));
+        uncount_owned(u, read_getset(w->access.grad_fn, object));
+    } else if (facts->flags & TYPE_ARRAY) {
+        traverse_array(object, uncount, u, array_bytes(w, object));
+    }
+}
+
+static void count_references(Unreached *u, size_t count) {
+    Walk *w = u->walk;
+    for (size_t i = 0; i < count; i++)
+        u->references[i] = Py_REFCNT((PyObject *)w->nodes[u->base + i].key);
+    for (size_t i = 0; i < count; i++) {
+        PyObject *object = (PyObject *)w->nodes[u->base + i].key;
+        const TypeFacts *facts = &w->types[w->nodes[u->base + i].type];
+        if (facts->type->tp_traverse != NULL && PyObject_IS_GC(object))
+            facts->type->tp_traverse(object, uncount, u);
+        uncount_payload(u, object, facts);
+    }
+}
+
+/* The collector's own reasoning: what has more references than the unreached hold is held by
+ * somebody who can't be traversed. */
+static void walk_unreached(Walk *w) {
+    Unreached u = {.walk = w, .base = w->n_nodes};
+    reserve_tracked(&u);
+    size_t count = w->n_nodes - u.base;
+    u.references = fresh(w, count, sizeof(int64_t));
+    if (u.references == NULL || w->failed)
+        goto out;
+    count_references(&u, count);
+    begin_phase(w, PHASE_NATIVE);
+    for (size_t i = 0; i < count && !w->failed; i++)
+        if (u.references[i] > 0)
+            seed(w, (PyObject *)w->nodes[u.base + i].key, ROOT_NATIVE);
+    drain(w);
+    begin_phase(w, PHASE_GARBAGE);
+    for (size_t i = 0; i < count && !w->failed; i++) {
+        seed(w, (PyObject *)w->nodes[u.base + i].key, ROOT_GARBAGE);
+        drain(w);
+    }
+out:
+    drop(w, u.references);
+}
+
+void walk_rest(Walk *w) {
+    walk_library(w);
+    walk_waiting(w, PHASE_BARRIER, PHASE_OTHER);
+    walk_waiting(w, PHASE_HIDDEN, PHASE_HIDDEN);
+    walk_unreached(w);
+}

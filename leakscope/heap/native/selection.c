@@ -1,0 +1,151 @@
+/* Which objects are worth a row, and what each of them holds. */
+#include "walk.h"
+
+#include <stdlib.h>
+
+static int heavier(const void *left, const void *right) {
+    const Candidate *a = left, *b = right;
+    if (a->foreign != b->foreign)
+        return a->foreign - b->foreign;
+    if (a->total != b->total)
+        return a->total < b->total ? 1 : -1;
+    if (a->depth != b->depth)
+        return a->depth - b->depth;
+    return a->node < b->node ? -1 : a->node > b->node;
+}
+
+static int may_name(const Walk *w, const Node *node) {
+    const TypeFacts *facts = &w->types[node->type];
+    return facts->type != NULL && facts->rank != RANK_GRAPH && !(node->flags & NODE_BY_GRAPH) &&
+           node->phase != PHASE_HIDDEN && node->depth <= w->request.max_depth;
+}
+
+static const Walk *sorting; /* qsort has no argument for it; the GIL is held */
+
+static int shallower(const void *left, const void *right) {
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    int difference = sorting->nodes[a].depth - sorting->nodes[b].depth;
+    return difference ? difference : a < b ? -1 : a > b;
+}
+
+/* Find the heaviest objects that a person could name, the user's first. */
+static void find_heaviest(Walk *w, const Tree *t, Choice *c) {
+    size_t capacity = 0, count = 0;
+    for (size_t i = 0; i < w->order.count; i++) {
+        uint32_t number = w->order.items[i];
+        const Node *node = &w->nodes[number];
+        uint64_t total = worth_of(w, t, number);
+        if (total < w->request.cutoff || !may_name(w, node))
+            continue;
+        if (count == capacity) {
+            capacity = capacity ? capacity * 2 : 1024;
+            Candidate *more = resized(w, c->chosen, capacity * sizeof *more);
+            if (more == NULL)
+                break;
+            c->chosen = more;
+        }
+        c->chosen[count++] =
+            (Candidate){total, number, (uint16_t)node->depth, node->phase != PHASE_USER};
+    }
+    if (count)
+        qsort(c->chosen, count, sizeof *c->chosen, heavier);
+    size_t most = (size_t)w->request.max_selected;
+    c->n_chosen = count < most ? count : most;
+}
+
+static void add_ancestors(Walk *w, Choice *c) {
+    Numbers named = {0};
+    for (size_t i = 0; i < c->n_chosen; i++)
+        for (uint32_t n = c->chosen[i].node; n != NONE && !c->place[n]; n = w->nodes[n].parent) {
+            c->place[n] = 1;
+            push(w, &named, n);
+        }
+    c->named = named.items;
+    c->n_named = named.count;
+    sorting = w;
+    if (c->n_named)
+        qsort(c->named, c->n_named, 4, shallower);
+    sorting = NULL;
+}
+
+int choose(Walk *w, const Tree *t, Choice *c) {
+    find_heaviest(w, t, c);
+    c->place = fresh(w, w->n_nodes, 4);
+    if (w->failed)
+        return -1;
+    add_ancestors(w, c);
+    for (size_t i = 0; i < c->n_named; i++)
+        c->place[c->named[i]] = (uint32_t)i + 1;
+    for (size_t i = 0; i < c->n_chosen; i++)
+        c->place[c->chosen[i].node] |= CHOSEN;
+    return w->failed ? -1 : 0;
+}
+
+#define MAX_GROUPS 256
+
+static void add_kind(Walk *w, Kinds *kinds, uint32_t type, uint64_t bytes, PyObject *sample) {
+    uint32_t i = 0;
+    while (i < kinds->count && kinds->items[i].type != type)
+        i++;
+    if (i == kinds->count) {
+        if (i == MAX_GROUPS)
+            return;
+        if (kinds->items == NULL || (i >= 4 && (i & (i - 1)) == 0)) {
+            uint32_t capacity = i ? i * 2 : 4;
+            Kind *items = realloc(kinds->items, capacity * sizeof *items);
+            if (items == NULL)
+                return;
+            kinds->items = items;
+        }
+        kinds->items[kinds->count++] = (Kind){.type = type};
+    }
+    Kind *kind = &kinds->items[i];
+    kind->count++;
+    kind->bytes += bytes;
+    if (kind->n_samples < (uint32_t)w->request.max_samples)
+        kind->samples[kind->n_samples++] = sample;
+}
+
+typedef struct {
+    Walk *walk;
+    Kinds *kinds;
+} Holding;
+
+static int add_folded(PyObject *object, void *argument) {
+    Holding *h = argument;
+    uint64_t bytes = is_nothing(object) ? 0 : folded_bytes(h->walk, object);
+    if (bytes)
+        add_kind(h->walk, h->kinds, type_number(h->walk, Py_TYPE(object)), bytes, object);
+    return 0;
+}
+
+/* Group what each chosen node alone keeps alive, one step down the dominator tree. Everything is
+ * borrowed still, so that reference counts tell what was folded. */
+int group_children(Walk *w, const Tree *t, Choice *c) {
+    c->kinds = fresh(w, c->n_named, sizeof *c->kinds);
+    if (c->kinds == NULL)
+        return -1;
+    for (size_t i = 0; i < w->order.count; i++) {
+        uint32_t number = w->order.items[i];
+        const Node *node = &w->nodes[number];
+        uint32_t v = t->number[number], above = t->node[t->dominator[v]];
+        const TypeFacts *facts = &w->types[node->type];
+        if (above == NONE || !(c->place[above] & CHOSEN) || facts->type == NULL ||
+            facts->rank == RANK_GRAPH)
+            continue;
+        add_kind(w, &c->kinds[PLACE(c->place[above])], node->type, total_of(w, t, v),
+                 (PyObject *)node->key);
+    }
+    for (size_t i = 0; i < c->n_chosen; i++) {
+        const Node *node = &w->nodes[c->chosen[i].node];
+        PyObject *object = (PyObject *)node->key;
+        TypeFacts facts = w->types[node->type];
+        Holding h = {w, &c->kinds[PLACE(c->place[c->chosen[i].node])]};
+        if (facts.type->tp_traverse != NULL && PyObject_IS_GC(object))
+            facts.type->tp_traverse(object, add_folded, &h);
+        if (facts.flags & TYPE_ARRAY)
+            traverse_array(object, add_folded, &h, array_bytes(w, object));
+    }
+    return 0;
+}
+

@@ -1,0 +1,55 @@
+/* What one object occupies, as sys.getsizeof says it, and what that leaves out. */
+#include "walk.h"
+
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000
+/* Attributes that live in an array of their own, which sys.getsizeof leaves out. */
+static uint64_t inline_values_bytes(PyObject *object) {
+    struct keys { Py_ssize_t refcount; uint8_t small[4]; uint32_t version; Py_ssize_t usable, used; };
+#if PY_VERSION_HEX >= 0x030C0000
+    uintptr_t slot = (uintptr_t)((PyObject **)object)[-3];
+    const uint8_t *values = slot & 1 ? (const uint8_t *)(slot + 1) : NULL;
+#else
+    const uint8_t *values = (const uint8_t *)((PyObject **)object)[-4];
+#endif
+    struct keys *keys = (struct keys *)((PyHeapTypeObject *)Py_TYPE(object))->ht_cached_keys;
+    if (values == NULL || keys == NULL)
+        return 0;
+    Py_ssize_t prefix = values[-1], size = keys->usable + keys->used;
+    if (size > prefix - 2)
+        size = prefix - 2;
+    if (size < prefix - 9)
+        size = prefix - 9;
+    return (uint64_t)(prefix + 8 * (size > 0 ? size : 0));
+}
+#endif
+
+uint64_t shallow_bytes(PyObject *object, const TypeFacts *facts) {
+    PyTypeObject *type = facts->type;
+    uint64_t bytes = facts->header;
+    if ((facts->flags & TYPE_MAY_LACK_HEADER) && !PyObject_IS_GC(object))
+        bytes = 0;
+    if (type == &PyList_Type)
+        return bytes + (uint64_t)type->tp_basicsize +
+               8 * (uint64_t)((PyListObject *)object)->allocated;
+    if (type == &PyUnicode_Type && PyUnicode_IS_COMPACT_ASCII(object))
+        return bytes + sizeof(PyASCIIObject) + (uint64_t)PyUnicode_GET_LENGTH(object) + 1;
+#if PY_VERSION_HEX < 0x030D0000
+    if (type == &PyDict_Type) /* without the number object that its __sizeof__ would return */
+        return bytes + (uint64_t)_PyDict_SizeOf((PyDictObject *)object);
+#endif
+    if (facts->sizer == NULL) {
+        Py_ssize_t items = type->tp_itemsize ? Py_SIZE(object) : 0;
+        bytes += (uint64_t)(type->tp_basicsize + (items < 0 ? -items : items) * type->tp_itemsize);
+    } else {
+        PyObject *size = facts->sizer(object, NULL);
+        Py_ssize_t value = size ? PyLong_AsSsize_t(size) : 0;
+        Py_XDECREF(size);
+        PyErr_Clear();
+        bytes += value > 0 ? (uint64_t)value : 0;
+    }
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000
+    if (facts->flags & TYPE_INLINE_VALUES)
+        bytes += inline_values_bytes(object);
+#endif
+    return bytes;
+}

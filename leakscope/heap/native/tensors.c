@@ -1,0 +1,135 @@
+/* What torch keeps outside of Python's sight: storages, gradients, autograd graphs. */
+#include "walk.h"
+
+static int is_named(PyObject *device, const char *name) {
+    PyObject *text = PyObject_Str(device);
+    int same = text && PyUnicode_Check(text) && PyUnicode_CompareWithASCIIString(text, name) == 0;
+    Py_XDECREF(text);
+    PyErr_Clear();
+    return same;
+}
+
+/* Number of the device a storage lives on: 0 for the host, -1 for none (meta). */
+static int device_number(Walk *w, PyObject *storage) {
+    PyObject *device = read_getset(w->access.storage_device, storage);
+    if (device == NULL)
+        return -1;
+    Py_hash_t hash = PyObject_Hash(device);
+    for (uint32_t i = 0; i < w->n_seen; i++)
+        if (w->seen[i].hash == hash) {
+            Py_DECREF(device);
+            return w->seen[i].number;
+        }
+    int number = is_named(device, "meta") ? -1 : is_named(device, "cpu") ? 0 : (int)w->n_devices;
+    if (w->n_seen == MAX_DEVICES) {
+        Py_DECREF(device);
+        return -1;
+    }
+    w->seen[w->n_seen].hash = hash;
+    w->seen[w->n_seen++].number = number;
+    if (number > 0)
+        w->device_objects[w->n_devices++] = device;
+    else
+        Py_DECREF(device);
+    return number;
+}
+
+/* Return the node of a storage: the one it has, or a new one; NONE where it has no memory. */
+static uint32_t node_of_storage(Walk *w, uint32_t source, PyObject *storage) {
+    uint64_t bytes = read_size(PyObject_CallOneArg(w->access.storage_nbytes, storage));
+    uintptr_t address = (uintptr_t)read_size(read_getset(w->access.storage_key, storage));
+    if (bytes == 0 || address == 0)
+        return NONE;
+    uint64_t entry = find_entry(&w->index, key_in(w, address, 1));
+    if (entry)
+        return node_of(entry);
+    int device = device_number(w, storage);
+    if (device < 0)
+        return NONE;
+    uint32_t node = add_node(w, address | 1, 0, source, w->nodes[source].root, w->phase);
+    if (node == NONE || push(w, &w->order, node) < 0)
+        return NONE;
+    w->nodes[node].bytes = bytes;
+    w->nodes[node].device = (uint32_t)device;
+    return node;
+}
+
+static void follow_storage(Walk *w, uint32_t source, PyObject *tensor) {
+    PyObject *storage = PyObject_CallOneArg(w->access.untyped_storage, tensor);
+    if (storage == NULL) {
+        PyErr_Clear();
+        return;
+    }
+    uint32_t target = node_of_storage(w, source, storage);
+    Py_DECREF(storage);
+    if (target != NONE && w->nodes[target].phase == (uint32_t)w->phase)
+        add_edge(w, source, target);
+}
+
+void follow_tensor(Walk *w, uint32_t node, PyObject *tensor, const TypeFacts *facts) {
+    if (facts->flags & TYPE_STORAGE)
+        follow_storage(w, node, tensor);
+    if (is_true(read_getset(w->access.is_leaf, tensor))) { /* of other tensors asking warns */
+        uint32_t gradient = follow_owned(w, node, read_getset(w->access.grad, tensor));
+        if (gradient != NONE)
+            w->nodes[gradient].flags |= NODE_GRADIENT;
+    }
+    follow_owned(w, node, read_getset(w->access.base, tensor));
+    PyObject *graph = read_getset(w->access.grad_fn, tensor);
+    if (graph != NULL && graph != Py_None)
+        w->nodes[node].flags |= NODE_KEEPS_GRAPH;
+    follow_owned(w, node, graph);
+}
+
+static void follow_attribute(Walk *w, uint32_t node, PyObject *saved, PyObject *name) {
+    PyObject *value = PyObject_GetAttr(saved, name);
+    if (value == NULL)
+        PyErr_Clear();
+    follow_owned(w, node, value);
+}
+
+/* What a saved variable holds as it is, and the unpack hook: it never runs, but under checkpointing
+ * its closure keeps the inputs from which activations are recomputed. Steals. */
+void follow_saved(Walk *w, uint32_t node, PyObject *saved) {
+    if (saved != Py_None) {
+        follow_attribute(w, node, saved, name_data);
+        follow_attribute(w, node, saved, name_unpack);
+    }
+    Py_DECREF(saved);
+}
+
+static void follow_next(Walk *w, uint32_t node, PyObject *next) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(next); i++) {
+        PyObject *pair = PyTuple_GET_ITEM(next, i);
+        if (!PyTuple_CheckExact(pair))
+            continue;
+        PyObject *follower = PyTuple_GET_ITEM(pair, 0);
+        Py_INCREF(follower);
+        follow_owned(w, node, follower);
+    }
+}
+
+/* Follow the raw saved variables: asking for `_saved_x` would run unpack hooks. */
+void follow_graph(Walk *w, uint32_t node, PyObject *object, const TypeFacts *facts) {
+    PyObject *next = read_getset(facts->next_functions, object);
+    if (next && PyTuple_CheckExact(next))
+        follow_next(w, node, next);
+    Py_XDECREF(next);
+    if (facts->variable != NULL)
+        follow_owned(w, node, read_getset(facts->variable, object));
+    for (uint32_t i = 0; i < facts->n_saved; i++) {
+        PyObject *saved = read_getset(facts->saved[i], object); /* raises once it was freed */
+        if (saved == NULL)
+            continue;
+        if (!PyTuple_CheckExact(saved)) {
+            follow_saved(w, node, saved);
+            continue;
+        }
+        for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(saved); k++) {
+            PyObject *one = PyTuple_GET_ITEM(saved, k);
+            Py_INCREF(one);
+            follow_saved(w, node, one);
+        }
+        Py_DECREF(saved);
+    }
+}

@@ -1,0 +1,295 @@
+/* The native heap walker: the same walk as reference.py, over arrays of C integers.
+ *
+ * From the first edge to the moment when the answer takes its strong references no bytecode runs:
+ * the GIL is never released, the collector is off, and of the objects met only tp_traverse, sizes
+ * of built-in types and torch's own C accessors are called. Nothing met can therefore die or move,
+ * and borrowed pointers are enough: of a plain Python object not a byte is written, its reference
+ * count included, so that a forked process goes on sharing its pages.
+ *
+ * The answer's rules (order of edges, phases, selection) are those of edges.py, reference.py and
+ * selection.py; tests hold both engines side by side.
+ */
+#ifndef LEAKSCOPE_WALK_H
+#define LEAKSCOPE_WALK_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+
+#ifdef Py_GIL_DISABLED
+#error "the native walker needs the GIL; without it the reference walker is used"
+#endif
+
+#define NONE UINT32_MAX
+#define MAX_DEVICES 64 /* the host among them */
+#define MAX_SAMPLES 8
+#define MOST_DEPTH 4095
+
+enum { PHASE_USER, PHASE_LIBRARY, PHASE_OTHER, PHASE_HIDDEN, PHASE_NATIVE, PHASE_GARBAGE,
+       PHASE_BARRIER, PHASE_UNREACHED };
+enum { RANK_PLAIN, RANK_CODE, RANK_LATE, RANK_GRAPH, RANK_CUT };
+enum { ROOT_NATIVE = -1, ROOT_GARBAGE = -2, ROOT_OTHER = -3 };
+
+enum {
+    TYPE_TENSOR = 1, TYPE_PARAMETER = 2, TYPE_STORAGE = 4, TYPE_ARRAY = 8, TYPE_IMAGE = 16,
+    TYPE_FUNCTION = 32, TYPE_FRAME = 64, TYPE_INLINE_VALUES = 128, TYPE_MAY_LACK_HEADER = 256,
+    TYPE_SAVED = 512,
+};
+
+typedef struct {
+    PyTypeObject *type; /* NULL: a tensor's storage, which is no Python object */
+    PyCFunction sizer;  /* NULL: object.__sizeof__, computed in place */
+    PyObject **saved;   /* of an autograd node: its accessors, borrowed from the type */
+    PyObject *next_functions, *variable;
+    uint32_t n_saved, header;
+    uint16_t flags;
+    uint8_t rank;
+    int8_t mark;
+} TypeFacts;
+
+enum { NODE_BY_GRAPH = 1, NODE_KEEPS_GRAPH = 2, NODE_GRADIENT = 4 };
+
+typedef struct {
+    uintptr_t key; /* address of a Python object, or of a storage with its lowest bit set */
+    uint64_t bytes;
+    uint32_t first_edge, n_edges, parent, type;
+    int32_t root;
+    uint32_t depth : 12, phase : 3, flags : 3, device : 6;
+    int32_t mark : 8;
+} Node;
+
+typedef struct {
+    uint32_t *items;
+    size_t count, capacity, head;
+} Numbers;
+
+/* From address to node. An entry holds the whole key, so that a hit needs no look at the node:
+ * key (37 bits: the region of 32 GiB, the address within it in words) | unsettled | node + 1. */
+#define MAX_REGIONS 32
+#define NODE_BITS 26
+#define MOST_NODES ((1u << NODE_BITS) - 2)
+#define UNSETTLED ((uint64_t)1 << NODE_BITS) /* its phase may change yet: look at the node */
+
+typedef struct {
+    uint64_t *slots;
+    size_t mask;
+    uintptr_t regions[MAX_REGIONS];
+    uint32_t n_regions;
+} Index;
+
+/* An edge that was seen and not followed yet: meanwhile memory fetches what following it needs. */
+#define LAG 32
+typedef struct {
+    PyObject *object;
+    uint64_t key;
+    uint32_t source;
+} Pending;
+
+typedef struct {
+    PyObject *tensor, *parameter, *untyped_storage, *grad, *grad_fn, *base, *is_leaf,
+        *requires_grad, *storage_key, *storage_nbytes, *storage_device, *plain_dispatch;
+} Access;
+
+typedef struct {
+    Py_ssize_t library_from, max_selected, max_depth, graph_budget, max_groups, max_samples;
+    uint64_t cutoff;
+    int full;
+    PyObject *roots, *barriers, *hidden, *marked, *late, *stages;
+} Request;
+
+typedef struct {
+    Request request;
+    Access access;
+    int has_torch;
+    PyObject *ndarray, *array_nbytes;
+
+    Node *nodes;
+    size_t n_nodes, cap_nodes;
+    Index index;
+    TypeFacts *types;
+    uint32_t n_types, cap_types;
+    uint32_t *type_slots;
+    size_t n_type_slots;
+    uint32_t *edges;
+    size_t n_edges, cap_edges;
+    Numbers order, code, late, graph, seeds, tensors;
+    PyObject **owned; /* wrappers that accessors made for us; alive until the walk is over */
+    size_t n_owned, cap_owned;
+
+    int phase;
+    uint32_t phase_first; /* settled nodes from here on are of this phase, those before of others */
+    Pending pending[LAG];
+    uint32_t n_pending, first_pending;
+    uint32_t source;    /* the node whose edges are being added */
+    uint32_t last_edge; /* and the last of them: repeated edges are one */
+    const void *cut_globals, *cut_builtins;
+
+    PyObject *device_objects[MAX_DEVICES];
+    uint32_t n_devices;
+    struct { Py_hash_t hash; int number; } seen[MAX_DEVICES];
+    uint32_t n_seen;
+    uint64_t folded, heap_bytes, array_bytes, array_by_graph;
+    size_t graph_count;
+    int graph_truncated, failed;
+    size_t scratch, peak;
+} Walk;
+
+typedef struct {
+    uint32_t count;      /* nodes in depth-first order, the virtual root first */
+    uint32_t *number;    /* node -> position in that order; 0 where it was not reached */
+    uint32_t *node;      /* position -> node */
+    uint32_t *dominator; /* position -> position */
+    uint64_t *host;      /* retained, by position */
+    uint64_t *device[MAX_DEVICES];
+    uint64_t *reached[MAX_DEVICES]; /* by node: its own bytes and those named through it */
+    uint32_t *graph_nodes;
+} Tree;
+
+typedef struct {
+    uint64_t total;
+    uint32_t node;
+    uint16_t depth;
+    uint8_t foreign;
+} Candidate;
+
+typedef struct {
+    uint32_t type;
+    uint64_t count, bytes;
+    PyObject *samples[MAX_SAMPLES];
+    uint32_t n_samples;
+} Kind;
+
+typedef struct {
+    Kind *items;
+    uint32_t count;
+} Kinds;
+
+typedef struct {
+    Candidate *chosen;
+    size_t n_chosen;
+    uint32_t *named; /* the chosen and their ancestors, parents first */
+    size_t n_named;
+    uint32_t *place; /* node -> place in named, plus one; the top bit marks the chosen */
+    Kinds *kinds;    /* by place */
+} Choice;
+
+#define CHOSEN 0x80000000u
+#define PLACE(x) (((x) & ~CHOSEN) - 1)
+
+/* memory.c: scratch that goes back to the system. All return NULL, or -1, after setting failed. */
+void *fresh(Walk *w, size_t count, size_t size);
+void *resized(Walk *w, void *old, size_t bytes);
+void drop(Walk *w, void *memory);
+int push(Walk *w, Numbers *list, uint32_t value);
+
+/* types.c */
+PyObject *getset_of(PyTypeObject *type, const char *name);
+uint32_t add_type(Walk *w, PyTypeObject *type);
+uint32_t type_number(Walk *w, PyTypeObject *type);
+
+/* sizes.c */
+uint64_t shallow_bytes(PyObject *object, const TypeFacts *facts);
+
+/* accessors.c: reading what C getters tell. */
+PyObject *read_getset(PyObject *descriptor, PyObject *object);
+uint64_t read_size(PyObject *number);
+int is_true(PyObject *answer);
+
+/* arrays.c */
+uint64_t array_bytes(Walk *w, PyObject *object);
+uint64_t image_bytes(PyObject *core);
+void traverse_array(PyObject *object, visitproc visitor, void *argument, uint64_t bytes);
+
+/* tensors.c */
+void follow_tensor(Walk *w, uint32_t node, PyObject *tensor, const TypeFacts *facts);
+void follow_graph(Walk *w, uint32_t node, PyObject *object, const TypeFacts *facts);
+void follow_saved(Walk *w, uint32_t node, PyObject *saved);
+
+/* nodes.c: the table of nodes, its index by address, and the edges. */
+int grow_index(Walk *w, size_t n_slots);
+uint32_t add_node(Walk *w, uintptr_t key, uint32_t type, uint32_t parent, int32_t root,
+                  int phase);
+void add_edge(Walk *w, uint32_t source, uint32_t target);
+int enqueue(Walk *w, uint32_t node, int rank);
+uint32_t seed(Walk *w, PyObject *object, int32_t root);
+void reserve(Walk *w, PyObject *object, int phase);
+
+/* edges.c: following edges, breadth first. */
+int root_of_phase(int phase);
+int is_nothing(PyObject *object);
+uint64_t folded_bytes(Walk *w, PyObject *object);
+uint32_t follow_owned(Walk *w, uint32_t source, PyObject *object);
+void begin_phase(Walk *w, int phase);
+void drain(Walk *w);
+void drain_stage(Walk *w);
+
+/* phases.c */
+void walk_user(Walk *w, PyObject *request);
+void walk_rest(Walk *w);
+
+/* collector.c */
+void visit_tracked(visitproc visitor, void *argument);
+
+/* dominators.c */
+int find_dominators(Walk *w, Tree *t);
+int sum_retained(Walk *w, Tree *t);
+int sum_reached(Walk *w, Tree *t);
+uint64_t total_of(const Walk *w, const Tree *t, uint32_t position);
+uint64_t worth_of(const Walk *w, const Tree *t, uint32_t number);
+
+/* selection.c */
+int choose(Walk *w, const Tree *t, Choice *c);
+int group_children(Walk *w, const Tree *t, Choice *c);
+
+/* answer.c */
+PyObject *build_answer(Walk *w, Tree *t, Choice *c);
+
+/* frames.c */
+PyObject *frame_locals(PyObject *module, PyObject *frame);
+
+extern PyObject *name_sizeof, *name_dispatch, *name_data, *name_unpack;
+
+static inline uint64_t key_in(Walk *w, uintptr_t address, int is_storage) {
+    Index *index = &w->index;
+    uintptr_t region = address >> 35 << 1 | (uintptr_t)is_storage;
+    uint32_t i = 0;
+    while (i < index->n_regions && index->regions[i] != region)
+        i++;
+    if (i == index->n_regions) {
+        if (i == MAX_REGIONS) {
+            w->failed = 1;
+            return 0;
+        }
+        index->regions[index->n_regions++] = region;
+    }
+    return (uint64_t)i << 32 | (uint32_t)(address >> 3);
+}
+
+static inline uint64_t key_of(Walk *w, PyObject *object) {
+    return key_in(w, (uintptr_t)object, 0);
+}
+
+/* Neighbours in memory are neighbours in the index: a cache line for every 256 bytes. */
+static inline size_t slot_of(const Index *index, uint64_t key) {
+    uint64_t h = (key >> 4) * 0x9E3779B97F4A7C15ull;
+    return (((size_t)(h >> 29) & ~(size_t)3) | (size_t)(key >> 2 & 3)) & index->mask;
+}
+
+static inline void prefetch_slot(const Index *index, uint64_t key) {
+    __builtin_prefetch(&index->slots[slot_of(index, key)]);
+}
+
+/* Return the entry of a key, 0 where it has none. */
+static inline uint64_t find_entry(const Index *index, uint64_t key) {
+    for (size_t at = slot_of(index, key);; at = (at + 1) & index->mask) {
+        uint64_t entry = index->slots[at];
+        if (entry == 0 || entry >> (NODE_BITS + 1) == key)
+            return entry;
+    }
+}
+
+static inline uint32_t node_of(uint64_t entry) {
+    return (uint32_t)(entry & (UNSETTLED - 1)) - 1;
+}
+
+#endif
