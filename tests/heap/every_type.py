@@ -340,6 +340,12 @@ def _viewed(buffer: io.BytesIO) -> io.BytesIO:
     return buffer
 
 
+bases_of = type.__dict__["__mro__"].__get__
+"""The classes of a class, whatever its metaclass says."""
+names_of = type.__dict__["__dict__"].__get__
+flags_of = type.__dict__["__flags__"].__get__
+
+
 def found_in_this_process(per_type: int = 3) -> list[Any]:
     """Return some objects of every type that the collector's objects lead to."""
     by_type: dict[int, list[Any]] = {}

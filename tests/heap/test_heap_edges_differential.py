@@ -11,6 +11,7 @@ import every_type
 import numpy as np
 import pytest
 import torch
+from torch._C._autograd import SavedTensor
 
 from leakscope.heap import graph
 from leakscope.heap.graph import WalkRequest, WalkResult, walk
@@ -40,7 +41,8 @@ def has_payload(value: object) -> bool:
     """Whether an engine sees more of it than the collector does."""
     kind = type(value)
     return issubclass(kind, torch.Tensor | np.ndarray) or any(
-        "next_functions" in vars(base) or base.__name__ == "SavedTensor" for base in kind.__mro__
+        "next_functions" in every_type.names_of(base) or base is SavedTensor
+        for base in every_type.bases_of(kind)
     )
 
 
