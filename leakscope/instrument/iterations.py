@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leakscope.instrument.passes import Pass
+from leakscope.instrument.passes import NO_BATCH, Pass
 from leakscope.instrument.stack import Emit, Phase
 from leakscope.model.boundary import BoundaryKind
 
@@ -62,14 +62,23 @@ class Iterations:
 
     def left(self, run: Pass, phase: Phase, *, dropped: bool) -> None:
         """A pass is over: end what was not ended by asking."""
-        if self.silent(phase):
-            return
-        if phase.pending and (phase.training or phase.explicit):
-            self.step_ends(phase)
-        elif dropped and run.asked and not phase.training:
-            self.batch_ends(phase)
+        if not self.silent(phase):
+            if phase.pending and (phase.training or phase.explicit):
+                self.step_ends(phase)
+            elif dropped and run.asked and not phase.training:
+                self.batch_ends(phase)
+        run.seen = NO_BATCH
 
     def flush(self, phase: Phase) -> None:
-        """End the step that is under way in a phase about to be closed, if there is one."""
-        if phase.pending and not self.silent(phase):
+        """End what is under way in a phase that is interrupted or about to be closed.
+
+        A loop that was left without notice has used the batch it had in hand. That is counted, but
+        no boundary: the moment at which it was done with has passed.
+        """
+        if self.silent(phase):
+            return
+        run = phase.owner
+        if phase.pending:
             self.step_ends(phase)
+        elif run is not None and run.asked and run.seen == phase.batch and not phase.training:
+            phase.batch += 1

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from leakscope.instrument.sites import Site
+
 if TYPE_CHECKING:
     from leakscope.instrument.stack import Phase
 
-Site = tuple[str, int]
-"""File and line of the user's code that started something."""
-
 SITES_KEPT = 512
+NO_BATCH = -1
 
 
 class Verdict(str, Enum):
@@ -34,6 +34,7 @@ class Pass:
         "grad",
         "loader",
         "phase",
+        "route",
         "seen",
         "site",
         "token",
@@ -41,10 +42,18 @@ class Pass:
     )
 
     def __init__(
-        self, token: int, site: Site, *, loader: int, expected: int | None, born: int
+        self,
+        token: int,
+        site: Site,
+        *,
+        route: int,
+        loader: int,
+        expected: int | None,
+        born: int,
     ) -> None:
         self.token = token
         self.site = site
+        self.route = route
         self.loader = loader
         self.expected = expected
         self.born = born
@@ -58,15 +67,16 @@ class Pass:
         self.asked = 0
         """How often a batch was asked for."""
         self.seen = 0
-        """``phase.batch`` when this pass was last asked."""
+        """``phase.batch`` when this pass was last asked; ``NO_BATCH`` once it is over."""
 
 
 class Sites:
     """Remembers what the passes begun at each place turned out to be.
 
-    A place is a line of the user's code plus mode, grad state and loader, from the particular to
-    the general, so that loaders which are rebuilt every epoch are still recognised and a function
-    that trains and validates on the same line is told apart.
+    A place is a line of the user's code and the way from there through libraries, plus mode, grad
+    state and loader, from the particular to the general, so that loaders which are rebuilt every
+    epoch are still recognised and a function that trains and validates on the same line is told
+    apart.
     """
 
     def __init__(self) -> None:
@@ -105,6 +115,6 @@ class Sites:
 
 
 def _keys(run: Pass) -> Iterator[tuple[object, ...]]:
-    yield (run.site, run.evaluating, run.grad, run.loader)
-    yield (run.site, run.evaluating, run.grad)
-    yield (run.site, run.loader)
+    yield (run.site, run.route, run.evaluating, run.grad, run.loader)
+    yield (run.site, run.route, run.evaluating, run.grad)
+    yield (run.site, run.route, run.loader)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from leakscope.instrument.iterations import Iterations
-from leakscope.instrument.passes import Pass, Site, Sites, Verdict
+from leakscope.instrument.passes import Pass, Sites, Verdict
+from leakscope.instrument.sites import Site
 from leakscope.instrument.stack import TRAIN, Emit, Phase, PhaseStack
 from leakscope.instrument.watch import ForwardWatch
 
@@ -26,8 +27,10 @@ class PhaseTracker:
     def __init__(self, emit: Emit) -> None:
         self.surroundings: Callable[[], tuple[bool, bool]] = lambda: (True, True)
         """Tells whether gradients are recorded, and whether any optimizer was made so far."""
-        self._stack = PhaseStack(emit)
+        self.still_evaluating: Callable[[set[int]], set[int]] = lambda keys: keys
+        """Tells which of these modules are in evaluation mode just now: not all are told back."""
         self._iterations = Iterations(emit)
+        self._stack = PhaseStack(emit, self._iterations.flush)
         self._sites = Sites()
         self._watch = ForwardWatch(self._stack, self._iterations, self._sites)
         self._passes: dict[int, Pass] = {}
@@ -63,12 +66,18 @@ class PhaseTracker:
     # Loaders
 
     def loader_begin(
-        self, token: int, *, site: Site, loader: int = 0, expected: int | None = None
+        self,
+        token: int,
+        *,
+        site: Site,
+        route: int = 0,
+        loader: int = 0,
+        expected: int | None = None,
     ) -> None:
         """A loader's iterator, named ``token``, was made; asking for a batch begins the pass."""
         self.loader_end(token)
         self._passes[token] = Pass(
-            token, site, loader=loader, expected=expected, born=self._entered
+            token, site, route=route, loader=loader, expected=expected, born=self._entered
         )
         self._watch.disarm()
 
@@ -155,7 +164,6 @@ class PhaseTracker:
         """Close a phase that the user opened."""
         if phase not in self._stack:
             return
-        self._iterations.flush(phase)
         self._stack.end(phase)
         self._settle()
 
@@ -200,7 +208,6 @@ class PhaseTracker:
         """The run is over: close what is open."""
         self._watch.forget()
         while (phase := self._stack.top) is not None:
-            self._iterations.flush(phase)
             self._stack.end(phase)
         self._passes.clear()
         self._undecided.clear()
@@ -212,10 +219,13 @@ class PhaseTracker:
         self._entered += 1
         run.first = self._entered
         run.grad, optimizers = self.surroundings()
+        self._evaluated = self.still_evaluating(self._evaluated)
         run.evaluating = bool(self._evaluated)
         run.verdict = self._sites.judge(run, optimizers=optimizers, stepped=self._stepped)
         self._watch.end()
         if not self._inherit(run):
+            if run.verdict is None:  # an earlier pass over the loader may have ended only now
+                run.verdict = self._sites.judge(run, optimizers=optimizers, stepped=self._stepped)
             self._place(run)
         self._settle()
 
@@ -283,6 +293,8 @@ class PhaseTracker:
                 return
             if top.name == name or len(self._stack) >= DEEPEST:
                 self._stack.end(top)
+        elif top is not None and top.training:
+            self._iterations.flush(top)
         self._stack.begin(name, training=False, owner=run)
 
     def _feed(self, run: Pass, phase: Phase) -> None:

@@ -11,6 +11,9 @@ from itertools import count
 from types import FrameType
 from typing import Any
 
+Site = tuple[str, int]
+"""File and line of the user's code that started something."""
+
 FILES_KEPT = 4096
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # noqa: PTH100, PTH120
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
@@ -20,18 +23,29 @@ _STANDARD = tuple(
 _is_user: dict[str, bool] = {}
 
 
-def call_site() -> tuple[str, int]:
+def call_site() -> Site:
     """Return file and line of the innermost frame of the user's; of any but ours without one."""
+    return call_route()[0]
+
+
+def call_route() -> tuple[Site, int]:
+    """Return the call site, and a number for the way through libraries from there to here.
+
+    A trainer of a library's trains and evaluates at one line of the user's: the way tells which.
+    """
     frame: FrameType | None = sys._getframe(1)
     innermost: FrameType | None = None
+    route = 0
     while frame is not None:
         file = frame.f_code.co_filename
         if _belongs_to_user(file):
-            return (file, frame.f_lineno)
-        if innermost is None and not file.startswith(_OURS):
-            innermost = frame
+            return (file, frame.f_lineno), route
+        if not file.startswith(_OURS):
+            innermost = innermost or frame
+            route = hash((route, file, frame.f_lineno))
         frame = frame.f_back
-    return ("", 0) if innermost is None else (innermost.f_code.co_filename, innermost.f_lineno)
+    site = ("", 0) if innermost is None else (innermost.f_code.co_filename, innermost.f_lineno)
+    return site, route
 
 
 def _belongs_to_user(file: str) -> bool:

@@ -62,11 +62,12 @@ Emit = Callable[[BoundaryKind, "Phase | None", str], None]
 class PhaseStack:
     """Open phases, outermost first. Only phases that nobody opened by hand are closed unasked."""
 
-    def __init__(self, emit: Emit) -> None:
+    def __init__(self, emit: Emit, flush: Callable[[Phase], None]) -> None:
         self.trainings = 0
         """Training phases begun so far."""
         self.top: Phase | None = None
         self._emit = emit
+        self._flush = flush
         self._open: list[Phase] = []
         self._occurrences: dict[str, int] = {}
 
@@ -113,6 +114,7 @@ class PhaseStack:
             self._end(self.top)
 
     def _end(self, phase: Phase) -> None:
+        self._flush(phase)
         self._emit(BoundaryKind.PHASE_END, phase, "")
         self._open.remove(phase)
         phase.owner = phase.plan = None  # no cycles: the program may have switched the gc off

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from leakscope.instrument.iterations import Iterations
-from leakscope.instrument.passes import Site, Sites
+from leakscope.instrument.passes import Sites
+from leakscope.instrument.sites import Site
 from leakscope.instrument.stack import Phase, PhaseStack
 
 
@@ -38,7 +39,9 @@ class ForwardWatch:
         if self._phase is not None and self._phase in self._stack:
             self._iterations.batch_ends(self._phase)
         elif certain or self._calls > 1:
-            name = self._sites.validation_name(self._site)
+            name, top = self._sites.validation_name(self._site), self._stack.top
+            if top is not None and top.training:
+                self._iterations.flush(top)
             self._phase = self._stack.begin(name, training=False)
 
     def end(self) -> None:

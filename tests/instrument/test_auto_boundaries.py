@@ -141,12 +141,24 @@ class TestPrograms:
                 model(batch)
         assert told(run) == VALIDATION
 
+    def test_a_mode_that_is_set_without_a_call(self, run):
+        task, validation = Task(), loader()
+        with torch.no_grad():
+            task.model.eval()
+            for (batch,) in validation:
+                task.model(batch)
+        for module in task.model.modules():
+            module.training = True
+        for (batch,) in loader():
+            task.backward(batch)
+        assert told(run).startswith(f"{VALIDATION}, begin train, batch")
+
     def test_validation_inside_an_epoch(self, run):
         task, validation = Task(), loader()
         for (batch,) in loader():
             task.step(batch)
             task.validate(validation)
-        assert told(run) == f"begin train, {VALIDATION}, step, {VALIDATION}, step, end train"
+        assert told(run) == f"begin train, step, {VALIDATION}, step, {VALIDATION}, end train"
 
     def test_leaving_a_loop_early(self, run):
         task = Task()

@@ -40,8 +40,11 @@ class Program:
         self.grad = True
         self.optimizers = optimizers
         self.seen: list[str] = []
+        self.batches_at_end: list[int] = []
 
     def _note(self, kind, phase, label):
+        if kind is BoundaryKind.PHASE_END:
+            self.batches_at_end.append(phase.batch)
         if kind in (BoundaryKind.PHASE_BEGIN, BoundaryKind.PHASE_END):
             self.seen.append(f"{SHORT[kind]} {phase.name}#{phase.occurrence}")
         else:
@@ -219,14 +222,90 @@ class TestValidation:
             validate(program, VAL)
             program.train()
         assert program.take() == [
-            "begin train#0",
+            *("begin train#0", "step train 1"),
             *("begin validation#0", "batch validation 1", "batch validation 2"),
-            *("end validation#0", "step train 1"),
+            *("end validation#0", "step train 2"),
             *("begin validation#1", "batch validation 1", "batch validation 2"),
-            *("end validation#1", "step train 2"),
-            "end train#0",
+            *("end validation#1", "end train#0"),
         ]
         assert program.tracker.epoch == 0
+
+    def test_validation_by_forward_passes_follows_the_step_before_it(self, program):
+        for _ in program.over(TRAIN):
+            program.step()
+            program.eval()
+            program.forward()
+            program.train()
+        steps = [line for line in program.take() if not line.startswith("batch")]
+        assert steps == [
+            *("begin train#0", "step train 1", "begin validation#0", "end validation#0"),
+            *("step train 2", "begin validation#1", "end validation#1", "end train#0"),
+        ]
+
+    def test_a_loop_that_never_asks_past_its_last_batch_has_used_it(self, program):
+        training = program.iter(Loader(10))
+        for _ in range(2):
+            program.next(training)
+            program.step()
+            validation = program.iter(Loader(3, line=20))
+            with program.no_grad():
+                for _ in range(3):
+                    program.next(validation)
+        program.next(training)
+        assert program.batches_at_end == [3, 3]
+
+    def test_a_loop_that_never_asks_past_its_last_batch_is_known_again(self, program):
+        training = Loader(2)
+        for _ in range(2):
+            token = program.iter(training)
+            for _ in range(2):
+                program.next(token)
+            program.step()
+        program.tracker.finish()
+        epoch = ["batch train 1", "step train 2"]
+        assert program.take() == [
+            *("begin train#0", *epoch, "end train#0"),
+            *("begin train#1", *epoch, "end train#1"),
+        ]
+
+    def test_a_mode_that_was_set_unheard_is_no_evaluation(self, program):
+        program.eval()
+        with program.no_grad():
+            for _ in program.over(VAL):
+                pass
+        program.take()
+        program.tracker.still_evaluating = lambda keys: set()
+        for _ in program.over(Loader(4)):
+            program.step()
+        assert program.take()[0] == "begin train#0"
+
+    def test_a_trainer_that_evaluates_and_trains_at_one_line_is_told_by_the_way(self, program):
+        through_training, through_evaluation = 1, 2
+
+        def epoch(route: int, loader: Loader) -> None:
+            token = next(program.tokens)
+            program.tracker.loader_begin(
+                token, site=("train.py", 1), route=route, loader=loader.number
+            )
+            for _ in range(2):
+                program.next(token)
+                if route == through_training:
+                    program.train()
+                    program.step()
+            program.next(token)
+            program.tracker.loader_end(token)
+            program.eval()
+
+        training = Loader(2)
+        program.eval()
+        for _ in range(3):
+            epoch(through_training, training)
+            epoch(through_evaluation, Loader(2))
+        begins = [line for line in program.take() if line.startswith("begin")]
+        assert begins == [
+            *("begin train#0", "begin validation#0", "begin train#1", "begin validation#1"),
+            *("begin train#2", "begin validation#2"),
+        ]
 
     def test_without_eval_mode_by_no_grad(self, program):
         train_epoch(program, TRAIN)
@@ -322,8 +401,8 @@ class TestValidation:
             program.train()
         program.next(training)
         assert program.take() == [
-            *("begin train#0", "begin validation#0", "end validation#0", "step train 1"),
-            *("begin validation#1", "end validation#1", "step train 2"),
+            *("begin train#0", "step train 1", "begin validation#0", "end validation#0"),
+            *("step train 2", "begin validation#1", "end validation#1"),
         ]
 
     def test_a_kept_validation_iterator_needs_no_forward_passes(self, program):

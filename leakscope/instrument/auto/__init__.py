@@ -40,6 +40,7 @@ class AutoBoundaries:
         loaders = LoaderHooks(tracker, gate, begun=modes.stop_listening)
         self._sources: list[Source] = [optimizers, modes, loaders]
         self._watch = ImportWatch({source.module: source.install for source in self._sources})
+        tracker.still_evaluating = modes.still_evaluating
         tracker.surroundings = lambda: (grad_enabled(), optimizers.any_made())
 
     def install(self) -> None:

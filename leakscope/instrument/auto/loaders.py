@@ -10,7 +10,7 @@ from typing import Any
 from leakscope.instrument.auto.classes import PatchedMethod, opaque, without_our_frame
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.phases import PhaseTracker
-from leakscope.instrument.sites import Numbers, call_site
+from leakscope.instrument.sites import Numbers, call_route
 
 
 class LoaderHooks:
@@ -76,9 +76,11 @@ class LoaderHooks:
         return __next__
 
     def _begin(self, loader: Any, iterator: Any) -> None:
+        site, route = call_route()
         self._tracker.loader_begin(
             self._iterators.of(iterator),
-            site=call_site(),
+            site=site,
+            route=route,
             loader=self._loaders.of(loader),
             expected=batches_of(loader),
         )

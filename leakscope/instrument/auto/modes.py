@@ -55,6 +55,13 @@ class ModeHooks:
         if self._listening is not None and self._tracker.watched is None:
             self._unlisten()
 
+    def still_evaluating(self, keys: set[int]) -> set[int]:
+        """Return those modules that are in evaluation mode: some trainers set the mode unheard."""
+        if not keys:
+            return keys
+        modules = dict(self._modules.known())
+        return {key for key in keys if key in modules and not _is_training(modules[key])}
+
     def _wrap_train(self, original: Callable[..., Any]) -> Callable[..., Any]:
         gate = self._gate
 
@@ -160,6 +167,10 @@ def _unwrapped(wrapper: Any, module: Any) -> bool:
 def _children(module: Any) -> list[Any]:
     children = object.__getattribute__(module, "__dict__").get("_modules")
     return list(children.values()) if type(children) in _MAPPINGS else []
+
+
+def _is_training(module: Any) -> bool:
+    return bool(object.__getattribute__(module, "__dict__").get("training"))
 
 
 _MAPPINGS = (dict, OrderedDict)
