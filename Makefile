@@ -18,7 +18,7 @@ $(VENV)/.torch:
 	@$(BIN)/pip install -q --disable-pip-version-check torch==2.13.0
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.torch pyproject.toml setup.py $(wildcard leakscope/heap/*.c)
+$(VENV)/.installed: $(VENV)/.torch pyproject.toml setup.py $(wildcard leakscope/heap/native/*)
 	@$(BIN)/pip install -q --disable-pip-version-check -e .
 	@touch $@
 
