@@ -1,9 +1,9 @@
 """Time of one training loop: plain, under leakscope, under tracemalloc and under memray.
 
-All variants run in turn, round by round, on the same machine in the same session, every second
-round in reverse order, so that a drift of the machine touches all of them alike. Each figure is a
-ratio to the plain run of the same round. The processor time of the loop's process stands beside its
-wall time: a neighbour's load moves it far less.
+The speed of a machine drifts by more than leakscope costs. So each variant runs *beside* a plain
+run, both at the same time, each on a core of its own, and once more with the cores exchanged: a
+drift touches both alike. A figure is the geometric mean of the two ratios. Where there is one core
+only, the two runs follow each other instead.
 
     python benchmarks/overhead.py [--rounds 3] [--only leakscope] [--quick] [--json FILE]
 """
@@ -16,11 +16,13 @@ import json
 import os
 import platform
 import re
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -38,7 +40,15 @@ class Timing:
     last_loss: str
 
 
-Round = dict[str, Timing]
+@dataclass(frozen=True)
+class Pair:
+    """A variant and the plain run beside it."""
+
+    variant: Timing
+    plain: Timing
+
+    def ratio(self, figure: str) -> float:
+        return float(getattr(self.variant, figure) / getattr(self.plain, figure))
 
 
 def commands(scratch: Path) -> dict[str, list[str]]:
@@ -61,36 +71,58 @@ def commands(scratch: Path) -> dict[str, list[str]]:
     return variants
 
 
-def measure(command: list[str], options: list[str]) -> Timing:
-    begin = time.perf_counter()
-    done = subprocess.run([*command, *options], capture_output=True, text=True, check=True)
-    elapsed = time.perf_counter() - begin
-    found = re.search(r"loop_seconds=(\S+) loop_cpu_seconds=(\S+) last_loss=(\S+)", done.stdout)
-    if found is None:
-        sys.exit(f"{command[:4]} printed no timing: {done.stdout[-500:]}")
-    return Timing(float(found[1]), float(found[2]), elapsed, found[3])
+class Run:
+    """A command that has been started on a core."""
+
+    def __init__(self, command: list[str], core: int | None) -> None:
+        self._command = command
+        self._begin = time.perf_counter()
+        pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
+        self._process = subprocess.Popen(
+            [*pinned, *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def timing(self) -> Timing:
+        """Wait for the end."""
+        output, _ = self._process.communicate()
+        elapsed = time.perf_counter() - self._begin
+        found = re.search(r"loop_seconds=(\S+) loop_cpu_seconds=(\S+) last_loss=(\S+)", output)
+        if self._process.returncode or found is None:
+            sys.exit(f"{self._command[:4]} printed no timing: {output[-500:]}")
+        return Timing(float(found[1]), float(found[2]), elapsed, found[3])
 
 
-def measure_round(number: int, variants: dict[str, list[str]], options: list[str]) -> Round:
-    """Return one timing per variant; odd rounds run the variants in reverse order."""
-    order = list(variants) if number % 2 == 0 else list(reversed(variants))
-    timings = {name: measure(variants[name], options) for name in order}
-    return {name: timings[name] for name in variants}
+def cores() -> list[int | None]:
+    available = sorted(os.sched_getaffinity(0))
+    return [*available[:2]] if len(available) > 1 and shutil.which("taskset") else [None]
+
+
+def measure(variant: list[str], plain: list[str]) -> list[Pair]:
+    """Return a pair for each way to share out the cores."""
+    places = cores()
+    if len(places) == 1:
+        return [Pair(Run(variant, None).timing(), Run(plain, None).timing())]
+    pairs = []
+    for mine, other in (places, places[::-1]):
+        with ThreadPoolExecutor(2) as pool:
+            beside = pool.submit(lambda core=other: Run(plain, core).timing())
+            pairs.append(Pair(Run(variant, mine).timing(), beside.result()))
+    return pairs
 
 
 def spread(ratios: list[float]) -> str:
     return f"{statistics.median(ratios):.3f} ({min(ratios):.3f}–{max(ratios):.3f})"
 
 
-def table(rounds: list[Round]) -> str:
-    """Return a Markdown table of ratios to the plain run: median (least–most)."""
+def table(results: dict[str, list[list[Pair]]]) -> str:
+    """Return a Markdown table of ratios to the plain run: median over the rounds (least–most)."""
     lines = [
         "| variant | loop, wall | loop, processor | whole process, wall |",
         "| --- | --- | --- | --- |",
     ]
-    for variant in rounds[0]:
+    for variant, rounds in results.items():
         figures = [
-            spread([getattr(r[variant], figure) / getattr(r["plain"], figure) for r in rounds])
+            spread([statistics.geometric_mean(p.ratio(figure) for p in pairs) for pairs in rounds])
             for figure in ("loop_s", "loop_cpu_s", "process_s")
         ]
         lines.append(f"| {variant} | {' | '.join(figures)} |")
@@ -104,29 +136,28 @@ def machine() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default="", help="variants whose name has this in it, and plain")
+    parser.add_argument("--only", default="", help="variants whose name has this in it")
     parser.add_argument("--quick", action="store_true", help="a short loop: to try the script")
     parser.add_argument("--json", type=Path, help="write every timing to this file")
     arguments = parser.parse_args()
     options = ["--epochs", "3", "--steps", "40"] if arguments.quick else []
-    rounds: list[Round] = []
     with tempfile.TemporaryDirectory(prefix="leakscope-bench-") as scratch:
-        variants = {
-            name: command
-            for name, command in commands(Path(scratch)).items()
-            if name == "plain" or arguments.only in name
-        }
+        variants = commands(Path(scratch))
+        plain = variants["plain"]
+        results: dict[str, list[list[Pair]]] = {n: [] for n in variants if arguments.only in n}
         for number in range(arguments.rounds):
-            print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr)
-            rounds.append(measure_round(number, variants, options))
-    losses = {timing.last_loss for r in rounds for timing in r.values()}
-    plain = statistics.median(r["plain"].loop_s for r in rounds)
-    print(f"{machine()}; plain loop {plain:.1f} s, {arguments.rounds} rounds\n")
-    print(table(rounds))
+            for name, rounds in results.items():
+                print(f"round {number + 1} of {arguments.rounds}: {name}", file=sys.stderr)
+                rounds.append(measure([*variants[name], *options], [*plain, *options]))
+    pairs = [p for rounds in results.values() for pairs in rounds for p in pairs]
+    losses = {timing.last_loss for p in pairs for timing in (p.variant, p.plain)}
+    typical = statistics.median(p.plain.loop_s for p in pairs)
+    print(f"{machine()}; plain loop {typical:.1f} s, {arguments.rounds} rounds\n")
+    print(table(results))
     print(f"\nFinal loss the same in every run: {'yes' if len(losses) == 1 else f'no: {losses}'}")
     if arguments.json:
-        rows = [{name: asdict(timing) for name, timing in r.items()} for r in rounds]
-        arguments.json.write_text(json.dumps({"machine": machine(), "rounds": rows}, indent=1))
+        rows = {n: [[asdict(p) for p in pairs] for pairs in r] for n, r in results.items()}
+        arguments.json.write_text(json.dumps({"machine": machine(), "results": rows}, indent=1))
 
 
 if __name__ == "__main__":
