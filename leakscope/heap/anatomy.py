@@ -88,7 +88,8 @@ def instance_dict(obj: object) -> dict[str, Any] | None:
     if is_instance(obj, type):
         return None
     getter = class_attribute(type(obj), "__dict__")
-    if type(getter) not in (types.GetSetDescriptorType, types.MemberDescriptorType):
+    kind = type(getter)
+    if kind is not types.GetSetDescriptorType and kind is not types.MemberDescriptorType:
         return None
     try:
         names = getter.__get__(obj)

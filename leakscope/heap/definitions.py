@@ -163,7 +163,7 @@ def _plain(value: Any) -> types.FunctionType | None:
             if wrapped is None:
                 return value
             value = wrapped
-        elif type(value) in (staticmethod, classmethod):
+        elif type(value) is staticmethod or type(value) is classmethod:
             value = value.__func__
         elif type(value) is property:
             value = value.fget

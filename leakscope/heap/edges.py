@@ -175,7 +175,8 @@ def _plain_dispatch(mro: tuple[type, ...], access: TensorAccess) -> bool:
 
 
 def _unwrapped(function: Any) -> Any:
-    return function.__func__ if type(function) in {staticmethod, classmethod} else function
+    wraps = type(function) is staticmethod or type(function) is classmethod
+    return function.__func__ if wraps else function
 
 
 def _without_namespaces(value: Any, found: list[object]) -> list[object]:

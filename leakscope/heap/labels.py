@@ -161,8 +161,8 @@ def _dict_entry(mapping: dict[Any, Any], child: object) -> Label | None:
 
 
 def _item(container: Any, child: object) -> Label:
-    own = None if type(container) in _EXACT_CONTAINERS else _attribute_of(container, child)
-    return own or ANY
+    plain = any(type(container) is kind for kind in _EXACT_CONTAINERS)  # `in` asks a metaclass
+    return (None if plain else _attribute_of(container, child)) or ANY
 
 
 def _tuple_item(items: tuple[Any, ...], child: object) -> Label:
@@ -195,9 +195,9 @@ def _from_function(function: types.FunctionType, child: object) -> Label | None:
 
 
 def _from_class(cls: type, child: object) -> Label:
-    name = _name_of(dict(anatomy.class_dict(cls)), child)
-    if name is not None:
-        return attribute(name)
+    for name, value in anatomy.class_dict(cls).items():  # a copy would ask the keys for hashes
+        if value is child and type(name) is str:
+            return attribute(name)
     if type(child) is dict:
         return Label("", Edge.HIDDEN, stands=Stands.ATTRIBUTES)
     return INSIDE
