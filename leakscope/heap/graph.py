@@ -16,7 +16,7 @@ import contextlib
 from array import array
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from leakscope.heap import reference
 from leakscope.heap.adapters.array import array_type
@@ -34,6 +34,10 @@ GARBAGE = -2
 """Root of what nothing reaches: it awaits the collector."""
 OTHER = -3
 """Root of what only barriers reach, such as classes made at run time."""
+
+
+MOST_GROUPS = 62
+"""Groups that :func:`leak_shares` tells apart."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,8 @@ class WalkRequest:
     """Objects further than this from their root are not selected: nobody would write that name."""
     graph_budget: int = 200_000
     """Autograd nodes entered at most."""
+    keep_graph: bool = False
+    """Keep the nodes and edges in ``WalkResult.graph``."""
     max_groups: int = 6
     max_samples: int = 3
 
@@ -109,6 +115,8 @@ class Nodes:
     """It is a tensor with a ``grad_fn``."""
     holds: list[list[Group]]
     """For selected objects: what they hold, the heaviest types first."""
+    number: list[int]
+    """Number in ``WalkResult.graph``."""
 
 
 @dataclass
@@ -169,6 +177,8 @@ class WalkResult:
     scratch_bytes: int
     """Peak of the engine's own working memory."""
     engine: str
+    graph: Any = None
+    """What :func:`leak_shares` asks, where the request wants it: numbers only, no object."""
 
 
 class Engine(Protocol):
@@ -178,6 +188,39 @@ class Engine(Protocol):
         self, request: WalkRequest, access: TensorAccess | None, ndarray: type | None
     ) -> dict[str, Any]:
         """Return the columns of the answer, by name."""
+
+
+class Share(NamedTuple):
+    """What a group of objects accounts for, by device, ``host`` included."""
+
+    bytes: dict[str, int]
+    """Its leak share: every byte that the groups reach is split evenly among those that reach it."""
+    exclusive: dict[str, int]
+    """The part that it reaches alone: what would be freed if it let go and the others did not."""
+    others: list[int]
+    """Indices of the groups with which it shares."""
+
+
+def leak_shares(result: WalkResult, groups: list[list[int]]) -> list[Share]:
+    """Return what growing containers that hold the same objects account for, a share per group.
+
+    What can be reached from the roots past all groups belongs to none. Of a group that lies within
+    another, the inner one has what both reach.
+
+    Args:
+        result: of a walk that was asked to keep its graph.
+        groups: per group the ``Nodes.number`` of its objects; at most :data:`MOST_GROUPS`.
+
+    """
+    chosen: Any = reference if result.engine == "reference" else _native
+    return [
+        Share(_by_device(result, share), _by_device(result, exclusive), others)
+        for share, exclusive, others in chosen.leak_shares(result.graph, groups)
+    ]
+
+
+def _by_device(result: WalkResult, column: list[int]) -> dict[str, int]:
+    return {d: n for d, n in zip(result.devices, column, strict=True) if n or d == "host"}
 
 
 def engine_name() -> str:

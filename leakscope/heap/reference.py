@@ -11,6 +11,9 @@ from typing import Any
 from leakscope.heap.adapters.tensor import Storage, TensorAccess
 from leakscope.heap.edges import EdgeReader, Rank
 from leakscope.heap.selection import Graph, Phase, answer
+from leakscope.heap.shares import leak_shares, outline
+
+__all__ = ["leak_shares", "walk"]
 
 
 def walk(request: Any, access: TensorAccess | None, ndarray: type | None) -> dict[str, Any]:
@@ -26,6 +29,8 @@ def walk(request: Any, access: TensorAccess | None, ndarray: type | None) -> dic
         if request.full:
             walker.walk_rest(everything)
         columns = answer(walker.graph, request)
+        if request.keep_graph:
+            columns["graph"] = outline(walker.graph, columns["devices"])
     finally:
         if enabled:
             gc.enable()

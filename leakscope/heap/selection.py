@@ -225,6 +225,7 @@ def _node_columns(
         "graph_nodes": [retained.graph_nodes[n] for n in named],
         "keeps_graph": [graph.keeps_graph[n] for n in named],
         "holds": [_groups(graph, retained, request, held.get(n, [])) for n in named],
+        "number": named,
     }
 
 

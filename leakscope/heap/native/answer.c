@@ -82,10 +82,10 @@ static uint64_t weigh_again(Walk *w, const Node *node) {
     return shallow_bytes(object, facts) + data;
 }
 
-enum { N_COLUMNS = 12 };
+enum { N_COLUMNS = 13 };
 static const char *const column_names[N_COLUMNS] = {
     "objects", "parent", "root", "dominator", "selected", "shallow_bytes", "host_bytes",
-    "device_bytes", "reached_bytes", "graph_nodes", "keeps_graph", "holds"};
+    "device_bytes", "reached_bytes", "graph_nodes", "keeps_graph", "holds", "number"};
 
 static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns) {
     uint32_t number = c->named[row];
@@ -111,6 +111,7 @@ static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns)
         PyLong_FromUnsignedLong(t->graph_nodes[v]),
         PyBool_FromLong((node->flags & NODE_KEEPS_GRAPH) != 0),
         groups_as_list(w, &c->kinds[row]),
+        PyLong_FromUnsignedLong(number),
     };
     Py_INCREF((PyObject *)node->key);
     values[0] = (PyObject *)node->key;

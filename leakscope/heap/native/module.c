@@ -29,7 +29,7 @@ static PyObject *take_object(PyObject *request, const char *name, PyTypeObject *
 }
 
 static int read_request(Request *r, PyObject *request) {
-    Py_ssize_t cutoff, full;
+    Py_ssize_t cutoff, full, keeps_graph;
     if (!(r->roots = take_object(request, "roots", &PyList_Type)) ||
         !(r->barriers = take_object(request, "barriers", &PyList_Type)) ||
         !(r->hidden = take_object(request, "hidden", &PyList_Type)) ||
@@ -49,6 +49,7 @@ static int read_request(Request *r, PyObject *request) {
         }
     if (take_number(request, "cutoff_bytes", &cutoff) < 0 ||
         take_number(request, "full", &full) < 0 ||
+        take_number(request, "keep_graph", &keeps_graph) < 0 ||
         take_number(request, "max_selected", &r->max_selected) < 0 ||
         take_number(request, "max_depth", &r->max_depth) < 0 ||
         take_number(request, "graph_budget", &r->graph_budget) < 0 ||
@@ -57,6 +58,7 @@ static int read_request(Request *r, PyObject *request) {
         return -1;
     r->cutoff = cutoff > 0 ? (uint64_t)cutoff : 0;
     r->full = full != 0;
+    r->keeps_graph = keeps_graph != 0;
     r->library_from = PyList_GET_SIZE(r->roots);
     if (r->max_samples > MAX_SAMPLES)
         r->max_samples = MAX_SAMPLES;
@@ -141,6 +143,13 @@ static double seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+static int add_graph(Walk *w, Tree *t, PyObject *answer) {
+    PyObject *graph = w->request.keeps_graph ? keep_graph(w, t) : Py_NewRef(Py_None);
+    int result = graph ? PyDict_SetItemString(answer, "graph", graph) : -1;
+    Py_XDECREF(graph);
+    return result;
+}
+
 /* Walk with the collector off; returns the answer's dict or NULL. */
 static PyObject *walk_heap(Walk *w, PyObject *request) {
     Tree tree = {0};
@@ -160,6 +169,8 @@ static PyObject *walk_heap(Walk *w, PyObject *request) {
         group_children(w, &tree, &choice) < 0)
         goto out;
     answer = build_answer(w, &tree, &choice);
+    if (answer != NULL && add_graph(w, &tree, answer) < 0)
+        Py_CLEAR(answer);
 out:
     release(w, &tree, &choice);
     if (answer == NULL && !PyErr_Occurred())
@@ -204,8 +215,12 @@ PyDoc_STRVAR(frame_locals_doc, "frame_locals(frame)\n--\n\n"
                                "Return names and values of a function's variables.");
 #endif
 
+PyDoc_STRVAR(leak_shares_doc, "leak_shares(graph, groups)\n--\n\n"
+                              "Split what groups of nodes reach between them.");
+
 static PyMethodDef methods[] = {
     {"walk", native_walk, METH_VARARGS, walk_doc},
+    {"leak_shares", leak_shares, METH_VARARGS, leak_shares_doc},
 #if PY_VERSION_HEX < 0x030D0000
     {"frame_locals", frame_locals, METH_O, frame_locals_doc},
 #endif

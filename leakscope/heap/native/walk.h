@@ -93,7 +93,7 @@ typedef struct {
 typedef struct {
     Py_ssize_t library_from, max_selected, max_depth, graph_budget, max_groups, max_samples;
     uint64_t cutoff;
-    int full;
+    int full, keeps_graph;
     PyObject *roots, *barriers, *hidden, *marked, *late, *stages;
 } Request;
 
@@ -243,6 +243,10 @@ int group_children(Walk *w, const Tree *t, Choice *c);
 
 /* answer.c */
 PyObject *build_answer(Walk *w, Tree *t, Choice *c);
+
+/* shares.c */
+PyObject *keep_graph(Walk *w, Tree *t);
+PyObject *leak_shares(PyObject *module, PyObject *args);
 
 /* frames.c */
 PyObject *frame_locals(PyObject *module, PyObject *frame);
