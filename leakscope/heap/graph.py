@@ -194,7 +194,7 @@ class Share(NamedTuple):
     """What a group of objects accounts for, by device, ``host`` included."""
 
     bytes: dict[str, int]
-    """Its leak share: every byte that the groups reach is split evenly among those that reach it."""
+    """Its leak share: of what several groups reach, each has an even part of every byte."""
     exclusive: dict[str, int]
     """The part that it reaches alone: what would be freed if it let go and the others did not."""
     others: list[int]
