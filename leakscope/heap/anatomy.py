@@ -33,6 +33,11 @@ def class_dict(cls: type) -> Mapping[str, Any]:
     return names
 
 
+def class_items(cls: type) -> list[tuple[str, Any]]:
+    """Return what is defined in the class itself at this moment; other threads may add to it."""
+    return list(class_dict(cls).items())
+
+
 def module_dict(module: types.ModuleType) -> dict[str, Any]:
     """Return the globals of a module, also of one that loads lazily."""
     names: dict[str, Any] = _module_dict(module)
@@ -102,7 +107,7 @@ def slots(cls: type) -> dict[str, Any]:
     """Return the member descriptors of a class and its bases: ``__slots__`` and C members."""
     found: dict[str, Any] = {}
     for base in mro(cls):
-        for name, value in class_dict(base).items():
+        for name, value in class_items(base):
             if type(value) is types.MemberDescriptorType:
                 found.setdefault(name, value)
     return found

@@ -149,7 +149,7 @@ def _functions(names: dict[str, Any]) -> list[types.FunctionType]:
     module = names.get("__name__")
     for value in list(names.values()):
         if anatomy.is_instance(value, type) and anatomy.module_name(value) == module:
-            found += [f for m in anatomy.class_dict(value).values() if (f := _plain(m))]
+            found += [f for _, m in anatomy.class_items(value) if (f := _plain(m))]
         elif (function := _plain(value)) and function.__globals__ is names:
             found.append(function)
     return found
@@ -173,9 +173,10 @@ def _plain(value: Any) -> types.FunctionType | None:
 
 
 def _method_name(code: types.CodeType, first_argument: object) -> str | None:
-    cls: type = first_argument if isinstance(first_argument, type) else type(first_argument)
+    is_class = anatomy.is_instance(first_argument, type)
+    cls: Any = first_argument if is_class else type(first_argument)
     for base in anatomy.mro(cls):
-        for value in anatomy.class_dict(base).values():
+        for _, value in anatomy.class_items(base):
             function = _plain(value)
             if function is not None and function.__code__ is code:
                 return function.__qualname__
@@ -183,7 +184,7 @@ def _method_name(code: types.CodeType, first_argument: object) -> str | None:
 
 
 def _file_of(cls: type, module: str) -> str:
-    for value in anatomy.class_dict(cls).values():
+    for _, value in anatomy.class_items(cls):
         function = _plain(value)
         if function is not None and not function.__code__.co_filename.startswith("<"):
             return function.__code__.co_filename
@@ -205,7 +206,7 @@ def _class_line(file: str, cls: type) -> int:
         return 0
     statement = re.compile(rf"\s*class\s+{re.escape(anatomy.qualname(cls).rpartition('.')[2])}\b")
     found = [number for number, line in enumerate(lines, 1) if statement.match(line)]
-    codes = [f.__code__ for m in anatomy.class_dict(cls).values() if (f := _plain(m))]
+    codes = [f.__code__ for _, m in anatomy.class_items(cls) if (f := _plain(m))]
     methods = [code.co_firstlineno for code in codes if code.co_filename == file]
     before = [line for line in found if line <= min(methods, default=len(lines) + 1)]
     return before[-1] if before and methods else (found[0] if found else 0)

@@ -136,7 +136,7 @@ def is_torch_module(cls: type) -> bool:
 
 
 def _name_of(names: dict[Any, Any], child: object) -> str | None:
-    for name, value in dict.items(names):
+    for name, value in list(dict.items(names)):  # at one moment: other threads may add to it
         if value is child and type(name) is str:
             return name
     return None
@@ -146,10 +146,10 @@ def _entry(mapping: dict[Any, Any], child: object) -> Label | None:
     """Large dicts are not searched: theirs are taken to be values."""
     if dict.__len__(mapping) > NAMED_KEYS:
         return ANY
-    for name, value in dict.items(mapping):
+    for name, value in list(dict.items(mapping)):
         if value is child:
             return key(name)
-    for name in dict.keys(mapping):
+    for name in list(dict.keys(mapping)):
         if name is child:
             return Label(".keys()[*]", Edge.ITEM)
     return None
@@ -195,7 +195,7 @@ def _from_function(function: types.FunctionType, child: object) -> Label | None:
 
 
 def _from_class(cls: type, child: object) -> Label:
-    for name, value in anatomy.class_dict(cls).items():  # a copy would ask the keys for hashes
+    for name, value in anatomy.class_items(cls):
         if value is child and type(name) is str:
             return attribute(name)
     if type(child) is dict:

@@ -70,8 +70,8 @@ class Ownership:
             if not anatomy.is_instance(module, types.ModuleType):
                 return False
             return self.owns_module(anatomy.module_name(cls), anatomy.module_dict(module))
-        methods = anatomy.class_dict(cls).values()
-        return any(type(m) is types.FunctionType and self.owns_function(m) for m in methods)
+        methods = [m for _, m in anatomy.class_items(cls) if type(m) is types.FunctionType]
+        return any(self.owns_function(method) for method in methods)
 
     def user_modules(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the user's modules by name with their globals, ``__main__`` first."""

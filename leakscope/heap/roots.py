@@ -117,7 +117,7 @@ def _add_class(cls: type, ownership: Ownership, classes: dict[int, type]) -> Non
     if id(cls) in classes or not ownership.owns_class(cls):
         return
     classes[id(cls)] = cls
-    for value in list(anatomy.class_dict(cls).values()):
+    for _, value in anatomy.class_items(cls):
         if anatomy.is_instance(value, type):
             _add_class(value, ownership, classes)
 
