@@ -178,23 +178,31 @@ class RowTable:
     latest: list[CensusRow]
     """The row of each path in the last census that has it."""
     retained: dict[str, FloatArray]
-    """By device."""
+    """By device; NaN also where more is kept than was counted."""
     length: FloatArray
     count: FloatArray
     nodes: FloatArray
     full: BoolArray
     """Which censuses walked the whole heap."""
+    truncated: BoolArray
+    """Which censuses met more autograd nodes than they count."""
     number: dict[str, int] = field(default_factory=dict)
     """Path to its place in ``paths``."""
     sites: dict[int, list[Site]] = field(default_factory=dict)
     """Where the contents of a path were allocated, from the last census that knew."""
 
     def covered(self, path: int) -> BoolArray:
-        """Return the censuses that would show the path if it were there."""
-        return np.ones(len(self.at), dtype=bool) if self.latest[path].user else self.full
+        """Return the censuses that would show the path if it were there, and all that it keeps."""
+        shown = np.ones(len(self.at), dtype=bool) if self.latest[path].user else self.full
+        return shown & ~self.truncated if self.keeps_graphs[path] else shown
+
+    @cached_property
+    def keeps_graphs(self) -> BoolArray:
+        """Which paths keep autograd graphs at some census."""
+        return np.asarray((np.nan_to_num(self.nodes) > 0).any(axis=1), dtype=bool)
 
     def parent(self, path: int) -> int | None:
-        """Return the nearest row that retains a path, None under a root."""
+        """Return the nearest row through which a path is named, None under a root."""
         above = self.number.get(self.latest[path].parent)
         return None if above == path else above
 
@@ -256,6 +264,7 @@ def tabulate(track: Track) -> RowTable:
         count=_blank(latest, at),
         nodes=_blank(latest, at),
         full=np.array([c.scope is CensusScope.FULL for c in censuses], dtype=bool),
+        truncated=np.array([c.graph_truncated for c in censuses], dtype=bool),
         number=number,
     )
     for column, census in enumerate(censuses):
@@ -263,6 +272,7 @@ def tabulate(track: Track) -> RowTable:
     present = np.isfinite(table.retained[HOST])
     for values in table.retained.values():
         values[present & np.isnan(values)] = 0.0
+        values[np.ix_(table.keeps_graphs, table.truncated)] = np.nan
     return table
 
 

@@ -11,7 +11,7 @@ import tracemalloc
 import msgspec
 
 from leakscope.heap.definitions import Definitions
-from leakscope.heap.graph import WalkRequest, walk
+from leakscope.heap.graph import WalkRequest, WalkResult, walk
 from leakscope.heap.memory import RowMemory
 from leakscope.heap.origins import origins
 from leakscope.heap.ownership import Ownership
@@ -23,6 +23,12 @@ from leakscope.model.census import Census, CensusRow, CensusScope
 _OBJECTS_PER_ROW = 2
 """Several objects make one row: this many times more objects than rows are asked for."""
 _LEAST_OBJECTS = 200
+_GRAPH_NODES = 200_000
+"""Autograd nodes entered in a census at most."""
+_LONGEST_GRAPH = 20_000
+"""torch takes nodes that were once looked at apart one inside the other: a chain of more than some
+forty thousand of them overflows the stack when it goes. So where one tensor alone keeps this many,
+graphs are not entered any more."""
 
 
 class CensusTaker:
@@ -40,6 +46,7 @@ class CensusTaker:
         self._memory = RowMemory(max_rows)
         self._cutoff_bytes = cutoff_bytes
         self._max_rows = max_rows
+        self._graph_budget = _GRAPH_NODES
 
     def take(self, scope: CensusScope) -> Census:
         """Return the rows of this moment; the whole process stands still meanwhile."""
@@ -73,6 +80,7 @@ class CensusTaker:
             marked_types=module_and_optimizer,
             late_types=(*module_and_optimizer[1:], functools._lru_cache_wrapper),
             cutoff_bytes=self._cutoff_bytes,
+            graph_budget=self._graph_budget,
             max_selected=max(_LEAST_OBJECTS, self._max_rows * _OBJECTS_PER_ROW),
         )
 
@@ -80,6 +88,8 @@ class CensusTaker:
         full = scope is CensusScope.FULL
         roots = find_roots(self._ownership, self._definitions, full=full)
         result = walk(self._request(roots, full=full))
+        if _longest_graph(result) > _LONGEST_GRAPH:
+            self._graph_budget = 0
         maker = RowMaker(result, roots, self._ownership, self._definitions)
         roles = Roles(result, maker)
         return Census(
@@ -90,6 +100,7 @@ class CensusTaker:
             heap_bytes=result.heap_bytes,
             payload_bytes=result.payload_bytes,
             graph_bytes=result.graph_bytes,
+            graph_truncated=result.graph_truncated,
             garbage_bytes=result.garbage_bytes,
             components=roles.components(),
             walker=result.engine,
@@ -106,6 +117,13 @@ class CensusTaker:
         for row in grown:
             row.allocated_at[:] = origins(maker.groups(drafts[row.path]), self._ownership)
         return rows
+
+
+def _longest_graph(result: WalkResult) -> int:
+    """Return the most autograd nodes that one tensor keeps alone."""
+    nodes = result.nodes
+    columns = zip(nodes.keeps_graph, nodes.graph_nodes, strict=True)
+    return max((count for keeps, count in columns if keeps), default=0)
 
 
 def _marked_types() -> tuple[type, ...]:

@@ -84,7 +84,8 @@ class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
     user: bool = True
     """Whether the root belongs to the user's own code."""
     host_bytes: int
-    """Retained bytes of host memory: what would be freed if these objects went."""
+    """Retained bytes of host memory: what would be freed if these objects went. Autograd nodes,
+    which can't be weighed, are counted with an estimate."""
     device_bytes: dict[str, int] = {}
     """Retained bytes per device other than the host, e.g. ``{"cuda:0": 4096}``."""
     shared_bytes: dict[str, int] = {}
@@ -101,7 +102,8 @@ class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
     """Autograd nodes among what is retained."""
     holds: list[Content] = []
     parent: str = ""
-    """Path of the nearest row that retains this one; empty under a root."""
+    """Path of the nearest row through which this one is named; empty under a root. All rows that
+    retain this one are among the parents of its parents."""
     allocated_at: list[Site] = []
     """Where the contents were allocated; only in censuses taken inside a tracemalloc window."""
 
@@ -132,6 +134,9 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of tensor storages and buffers per device, ``host`` included."""
     graph_bytes: dict[str, int] = {}
     """The part of the payload that only autograd graphs hold, per device."""
+    graph_truncated: bool = False
+    """Whether more autograd nodes were alive than a walk enters: what keeps graphs is larger than
+    its row says."""
     garbage_bytes: int | None = None
     """Unreached bytes awaiting the collector (host); None in a focused census."""
     components: dict[str, dict[str, int]] = {}

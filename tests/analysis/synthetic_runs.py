@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 
 from leakscope.model import gauge
@@ -114,6 +115,8 @@ class Program:
     gauges: dict[str, Size] = field(default_factory=dict)
     extra: list[Size] = field(default_factory=list)
     garbage: Size | None = None
+    truncated_from: float = inf
+    """The step from which on censuses meet more autograd nodes than they count."""
     killed_at: int | None = None
 
     def plant(self, *things: Thing) -> Program:
@@ -266,6 +269,7 @@ class Program:
             objects=100_000,
             heap_bytes=10 * MIB,
             garbage_bytes=garbage,
+            graph_truncated=state.step >= self.truncated_from,
             pause_s=0.003,
         )
 

@@ -455,6 +455,32 @@ look()
     assert taken.at(row.parent).parent == "__main__·trainer.history"
 
 
+def test_what_several_names_keep_alive_lies_below_the_first(run_program: RunProgram) -> None:
+    taken = run_program(
+        HEAD
+        + """
+class Selector:
+    pass
+class Connector:
+    pass
+class Model:
+    def __init__(self):
+        self.outputs = [item() for _ in range(5)]
+class Trainer:
+    def __init__(self, model):
+        self.selector, self.connector = Selector(), Connector()
+        self.selector.model = self.connector.model = model
+trainer = Trainer(Model())
+look()
+"""
+    )
+    path = "__main__·trainer.selector.model.outputs"
+    above = [path]
+    while taken.at(above[-1]).parent:
+        above.append(taken.at(above[-1]).parent)
+    assert above[1:3] == ["__main__·trainer.selector.model", "__main__·trainer.selector"]
+
+
 def test_fields_of_named_tuples_are_said(run_program: RunProgram) -> None:
     taken = run_program(
         HEAD
