@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from enum import IntEnum
 
 
@@ -16,17 +18,22 @@ class Due(IntEnum):
 
 _RECENT = 0.4
 """Weight of the newest sample in an estimate."""
-_FIRST_GUESS = {Due.RECORD: 80e-6, Due.FOCUSED: 0.010, Due.FULL: 0.200}
+_RECORD_SECONDS = 80e-6
+_FOCUSED_SECONDS = 0.010
+_SECONDS_PER_BLOCK = 0.4e-6
+"""What a walk takes per block that Python has allocated, by `benchmarks/heap`, rounded up."""
+_LIBRARY_BLOCKS = 1_500_000
+"""More than libraries make: what is beyond is taken for the user's, which a focused walk meets."""
 
 
 class Costs:
     """Seconds spent so far by activity, and what a boundary of each kind is expected to cost."""
 
-    def __init__(self) -> None:
+    def __init__(self, blocks: Callable[[], int] = sys.getallocatedblocks) -> None:
         self.seconds: dict[str, float] = {}
         self.total = 0.0
-        self._expected = dict(_FIRST_GUESS)
-        self._measured: set[Due] = set()
+        self._blocks = blocks
+        self._expected: dict[Due, float] = {}
 
     def spend(self, activity: str, seconds: float) -> None:
         """Charge time to an activity."""
@@ -35,12 +42,19 @@ class Costs:
 
     def sample(self, due: Due, seconds: float) -> None:
         """Learn what a boundary of this kind has just cost as a whole."""
-        if due not in self._measured:
-            self._measured.add(due)
-            self._expected[due] = seconds
-        else:
-            self._expected[due] += _RECENT * (seconds - self._expected[due])
+        before = self._expected.get(due, seconds)
+        self._expected[due] = before + _RECENT * (seconds - before)
 
     def expect(self, due: Due) -> float:
         """Return the seconds that the next boundary of this kind will probably cost."""
-        return self._expected[due]
+        known = self._expected.get(due)
+        return self._foretell(due) if known is None else known
+
+    def _foretell(self, due: Due) -> float:
+        """Guess by the size of the heap what was never measured."""
+        if due is Due.FULL:
+            return _SECONDS_PER_BLOCK * self._blocks()
+        if due is Due.FOCUSED:
+            beyond = self._blocks() - _LIBRARY_BLOCKS
+            return max(_FOCUSED_SECONDS, _SECONDS_PER_BLOCK * beyond)
+        return _RECORD_SECONDS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 SLOW_SHARE = 0.05
 """Part of the budget for each source of gauges that is slow to read."""
-BYTES_PER_OBJECT = 250
-FIRST_CENSUS_BYTES = 48 << 20
+BYTES_PER_OBJECT = 120
+"""What a walk needs for each object meanwhile, by `benchmarks/heap`, rounded up."""
 SPARE_MEMORY = 3
 """No census unless this many times what it needs is available."""
 OVERHEAD_EVERY_SECONDS = 2.0
@@ -169,8 +170,8 @@ class Measuring:
     # Census
 
     def _has_room(self, boundary: Boundary, scope: CensusScope) -> bool:
-        objects = self._objects.get(scope)
-        needed = FIRST_CENSUS_BYTES if objects is None else objects * BYTES_PER_OBJECT
+        objects = self._objects.get(scope, sys.getallocatedblocks())
+        needed = objects * BYTES_PER_OBJECT
         available = self._available
         if available is None or available >= SPARE_MEMORY * needed:
             return True
