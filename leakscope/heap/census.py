@@ -18,6 +18,7 @@ from leakscope.heap.ownership import Ownership
 from leakscope.heap.roles import Roles
 from leakscope.heap.roots import Roots, find_roots
 from leakscope.heap.rows import RowMaker
+from leakscope.heap.sharing import with_shares
 from leakscope.model.census import Census, CensusRow, CensusScope
 
 _OBJECTS_PER_ROW = 2
@@ -75,6 +76,7 @@ class CensusTaker:
             roots=roots.objects(),
             library_from=roots.user_count,
             full=full,
+            keep_graph=True,
             hidden=[*roots.hidden, self, roots],
             stages=roots.stages,
             marked_types=module_and_optimizer,
@@ -94,7 +96,7 @@ class CensusTaker:
         roles = Roles(result, maker)
         return Census(
             scope=scope,
-            rows=self._rows(maker, roles, full=full),
+            rows=self._rows(result, maker, roles, full=full),
             cutoff_bytes=self._cutoff_bytes,
             objects=result.objects,
             heap_bytes=result.heap_bytes,
@@ -106,17 +108,19 @@ class CensusTaker:
             walker=result.engine,
         )
 
-    def _rows(self, maker: RowMaker, roles: Roles, *, full: bool) -> list[CensusRow]:
+    def _rows(
+        self, result: WalkResult, maker: RowMaker, roles: Roles, *, full: bool
+    ) -> list[CensusRow]:
         drafts = {draft.path: draft for draft in maker.drafts()}
         rows = self._memory.choose(
             [maker.row(d, roles.of_draft(d)) for d in drafts.values()], full=full
         )
-        if not tracemalloc.is_tracing():
-            return rows
         grown = [row for row in rows if row.user and self._memory.growth(row.path) > 0]
-        for row in grown:
-            row.allocated_at[:] = origins(maker.groups(drafts[row.path]), self._ownership)
-        return rows
+        if tracemalloc.is_tracing():
+            for row in grown:
+                row.allocated_at[:] = origins(maker.groups(drafts[row.path]), self._ownership)
+        gathering = {row.path for row in grown if row.length is not None}
+        return with_shares(result, drafts, rows, gathering)
 
 
 def _longest_graph(result: WalkResult) -> int:

@@ -58,8 +58,8 @@ class RowMemory:
         """A new name of the user's may be old data; a library's is news once all were seen."""
         last = self._last.get(row.path)
         if last is not None:
-            return total_bytes(row) - last.nbytes
-        return total_bytes(row) if self._knows_libraries and not row.user else 0
+            return reached_bytes(row) - last.nbytes
+        return reached_bytes(row) if self._knows_libraries and not row.user else 0
 
     def _is_told(self, row: CensusRow) -> bool:
         """Of a library only the large is told, at its top, and what changes; once told, always."""
@@ -76,7 +76,7 @@ class RowMemory:
     def _remember(self, rows: list[CensusRow], chosen: set[str]) -> None:
         for row in rows:
             told = row.path in chosen
-            self._last[row.path] = _Last(total_bytes(row), self._census, told)
+            self._last[row.path] = _Last(reached_bytes(row), self._census, told)
         recent = [p for p in self._last.items() if p[1].census > self._census - _FORGOTTEN_AFTER]
         recent.sort(key=_newest_first)
         self._last = dict(recent[: max(_LEAST_PATHS, _PATHS_PER_ROW * self._max_rows)])
@@ -89,3 +89,8 @@ def _newest_first(item: tuple[str, _Last]) -> tuple[int, int]:
 def total_bytes(row: CensusRow) -> int:
     """Return what a row retains on all devices."""
     return row.host_bytes + sum(row.device_bytes.values())
+
+
+def reached_bytes(row: CensusRow) -> int:
+    """Return what is named through a row on all devices, what others keep alive too included."""
+    return total_bytes(row) + sum(row.shared_bytes.values())

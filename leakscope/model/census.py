@@ -92,6 +92,15 @@ class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes per device (``host`` included) that are named through these objects but that others
     keep alive too. With the retained bytes they are all that is reached through this name first:
     no byte is counted under two names of one level."""
+    shared_with: list[str] = []
+    """Paths of other growing rows that hold some of the same objects: letting go in one place is
+    not enough."""
+    leak_share_bytes: int | None = None
+    """Where it shares with others: its even part of every byte they reach between them, on all
+    devices. None where nothing is shared."""
+    exclusive_bytes: int | None = None
+    """Where it shares with others: what it alone reaches, on all devices, so what would be freed if
+    it let go and the others did not. None where nothing is shared."""
     count: int = 1
     """How many objects share the pattern."""
     length: int | None = None
