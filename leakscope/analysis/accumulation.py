@@ -81,7 +81,12 @@ class _Walk:
         return trend.bytes_per_unit * float(grower.x[-1] - grower.x[0])
 
     def is_one_culprit(self, node: int, single: list[int]) -> bool:
-        """Return whether a container's entries are so many and alike that it is the culprit."""
-        gained = self.growers[node].gained
+        """Return whether a container's entries are so many and alike that it is the culprit.
+
+        So is a tuple of values: they are replaced together.
+        """
+        gained, latest = self.growers[node].gained, self.table.latest
+        if latest[node].kind == "tuple" and len(single) > 1:
+            return all(latest[child].kind not in _CONTAINERS for child in single)
         small = [c for c in single if self.growers[c].gained < SMALL_SIBLING * gained]
-        return self.table.latest[node].kind in _CONTAINERS and len(small) >= SIMILAR_SIBLINGS
+        return latest[node].kind in _CONTAINERS and len(small) >= SIMILAR_SIBLINGS

@@ -13,7 +13,7 @@ from leakscope.analysis.case import Case
 from leakscope.analysis.forecast import forecast
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.origins import find_origins
-from leakscope.analysis.series import HOST, FloatArray
+from leakscope.analysis.series import HOST, FloatArray, RowTable
 from leakscope.analysis.source import SourceIndex
 from leakscope.analysis.wording import falsifier, sentence
 from leakscope.model import gauge
@@ -45,10 +45,39 @@ class Judged:
 def find_culprits(case: Case, sources: SourceIndex, growers: list[Grower]) -> list[Culprit]:
     """Return the culprits behind these growers, the worst first."""
     judged = [*_judge_across(case, growers), *_judge_within(case, growers)]
-    judged.sort(key=lambda j: (ORDER[j.severity], -_impact(j.grower), j.grower.path))
+    judged.sort(key=lambda j: (ORDER[j.severity], *_place(case.table, j.grower, growers)))
     serious = [j for j in judged if j.severity is not Severity.NOTE]
-    notes = [j for j in judged if j.severity is Severity.NOTE][:MOST_NOTES]
+    minor = [j for j in judged if j.severity is Severity.NOTE]
+    notes = [j for j in minor if not _is_bookkeeping(case, sources, j.grower)][:MOST_NOTES]
     return [_culprit(case, sources, j, rank) for rank, j in enumerate([*serious, *notes], 1)]
+
+
+def _is_bookkeeping(case: Case, sources: SourceIndex, g: Grower) -> bool:
+    """Return whether little is gathered, and by a library: by no statement of the user's itself."""
+    if g.gained >= severity.BOOKKEEPING_BYTES:
+        return False
+    row = case.table.latest[g.path]
+    if row.owner is None:
+        return not row.user
+    feeding = sources.feeding(row.owner, row, g.phase)
+    return bool(feeding) and not any(line.is_direct for line in feeding)
+
+
+def _place(table: RowTable, g: Grower, growers: list[Grower]) -> tuple[float, bool, int]:
+    """Return what growers of one severity are ordered by: those that come to most are first.
+
+    What is made anew from what its neighbours in the same object gather comes after them.
+    """
+    impact = _impact(g)
+    fed = [_impact(o) for o in growers if o.items_per_unit and _are_neighbours(table, g, o)]
+    is_derived = not g.items_per_unit and bool(fed)
+    return (-min(impact, *fed) if is_derived else -impact), is_derived, g.path
+
+
+def _are_neighbours(table: RowTable, g: Grower, other: Grower) -> bool:
+    holder = table.parent(g.path)
+    alike = (g.growth, g.device) == (other.growth, other.device)
+    return g is not other and alike and holder is not None and holder == table.parent(other.path)
 
 
 def _impact(g: Grower) -> float:

@@ -25,6 +25,8 @@ PEAK_BYTES = 16 * MIB
 """Below this a peak is not worth a change of code, whatever its share."""
 PEAK_OF_BASELINE = 0.05
 """The same, relative to what the process holds anyway."""
+BOOKKEEPING_BYTES = 1 * MIB
+"""What a library gathers by itself is not worth a note up to this much."""
 MEMBER_SHARE = 0.05
 """Several lists gathered in one phase are judged together; one this small is left out."""
 

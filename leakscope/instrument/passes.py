@@ -118,3 +118,4 @@ def _keys(run: Pass) -> Iterator[tuple[object, ...]]:
     yield (run.site, run.route, run.evaluating, run.grad, run.loader)
     yield (run.site, run.route, run.evaluating, run.grad)
     yield (run.site, run.route, run.loader)
+    yield (run.site, None, run.evaluating, run.grad, run.loader)

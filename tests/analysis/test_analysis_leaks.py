@@ -259,3 +259,52 @@ def test_censuses_scattered_over_many_validations_still_show_the_climb() -> None
     assert culprit.growth == "within"
     assert culprit.bytes_per_unit == pytest.approx(MIB, rel=0.05)
     assert culprit.total_bytes == pytest.approx(80 * MIB, rel=0.02)
+
+
+def test_graphs_too_large_to_be_counted_grow_on() -> None:
+    def counted(state: State) -> float:
+        return 56 + 40 * KIB * min(state.step, 120)
+
+    losses = Thing("Trainer.losses", counted, length=lambda s: s.step, graph_nodes=1000)
+    program = Program(epochs=8).plant(losses)
+    program.truncated_from = 121
+    culprit = only(report_of(program))
+    assert (culprit.name, culprit.unit) == ("Trainer.losses", "step")
+    assert culprit.bytes_per_unit == pytest.approx(40 * KIB, rel=0.02)
+
+
+def test_the_parts_of_a_tuple_that_is_made_anew_are_one_culprit() -> None:
+    def part(state: State) -> float:
+        return MIB * (1 + state.validations)
+
+    whole = Thing("curve._computed", lambda s: 3 * part(s), "tuple", "tuple", "curve")
+    parts = [
+        Thing(f"curve._computed[{i}]", part, "tensor", "torch.Tensor", whole.path) for i in range(3)
+    ]
+    culprit = only(report_of(Program().plant(whole, *parts)))
+    assert culprit.name == "curve._computed"
+
+
+def test_lists_in_a_tuple_are_culprits_of_their_own() -> None:
+    def size(state: State) -> float:
+        return 40 * KIB * state.step
+
+    whole = Thing("gathered", lambda s: 2 * size(s), "tuple", "tuple")
+    lists = [
+        Thing(f"gathered[{i}]", size, parent="gathered", length=lambda s: s.step) for i in range(2)
+    ]
+    report = report_of(Program().plant(whole, *lists))
+    assert [c.name for c in report.culprits] == ["gathered[0]", "gathered[1]"]
+
+
+def test_what_is_made_anew_from_a_list_beside_it_comes_after_the_list() -> None:
+    holder = Thing("curve", lambda s: 64 * KIB + 5 * MIB * s.validations, "object", "Curve")
+    preds = Thing(
+        "curve.preds", lambda s: 2 * MIB * s.validations, parent="curve",
+        length=lambda s: 10 * s.validations,
+    )  # fmt: skip
+    computed = Thing(
+        "curve._computed", lambda s: 3 * MIB * s.validations, "tensor", "torch.Tensor", "curve"
+    )
+    report = report_of(Program().plant(holder, preds, computed))
+    assert [c.name for c in report.culprits] == ["curve.preds", "curve._computed"]

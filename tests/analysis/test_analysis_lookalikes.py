@@ -248,3 +248,14 @@ def test_locals_alive_at_the_end_of_validation_are_not_kept_by_it() -> None:
     report = report_of(Program(epochs=8).plant(Thing("validate()·p", preds, root=RootKind.LOCAL)))
     assert_clean(report)
     assert all(c.growth == "within" for c in report.culprits)
+
+
+@pytest.mark.parametrize(
+    ("feeding", "noted"), [("trainer.fit(model)", []), ("trainer.log.append(row)", ["note"])]
+)
+def test_little_is_noted_only_where_the_user_feeds_it(feeding: str, noted: list[str]) -> None:
+    log = Thing("__main__·trainer.log", lambda s: 20 * KIB + 2 * KIB * s.epochs_done)
+    run = Program(epochs=12).plant(log).build()
+    source = f"trainer = Trainer(loader)\nfor row in rows:\n    {feeding}\n"
+    run.main.sources["/project/train.py"] = source
+    assert [c.severity.value for c in analyse(run).culprits] == noted

@@ -254,10 +254,13 @@ class TestValidation:
         program.next(training)
         assert program.batches_at_end == [3, 3]
 
-    def test_a_loop_that_never_asks_past_its_last_batch_is_known_again(self, program):
+    def test_a_loader_is_known_again_when_its_loop_never_asked_past_the_last_batch(self, program):
         training = Loader(2)
-        for _ in range(2):
-            token = program.iter(training)
+        for epoch in range(2):
+            token = next(program.tokens)
+            program.tracker.loader_begin(
+                token, site=training.site, route=epoch, loader=training.number
+            )
             for _ in range(2):
                 program.next(token)
             program.step()

@@ -31,7 +31,9 @@ def recognise(case: Case) -> Remedy | None:
 
 def _consumer(case: Case) -> str:
     """Return where its contents are used at last, and what to compute there instead."""
-    assert case.statement is not None
+    assert case.statement is not None and case.line is not None
+    if not case.line.is_direct:
+        return ""
     end = case.statement.loops[-1].end_lineno or 0 if case.statement.loops else 0
     later = [
         use.statement

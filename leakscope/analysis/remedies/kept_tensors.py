@@ -140,8 +140,9 @@ def _sentences(case: Case) -> list[str]:
     said = [case.opening()]
     if case.has_graph:
         said.append(
-            "Its tensors carry their autograd graphs, so each also keeps the activations from "
-            "which it was computed; .detach() drops those, and .item() suits a single number."
+            "Its tensors carry their autograd graphs, so each also keeps the operations from which "
+            "it was computed, and their activations until backward() frees those; .detach() drops "
+            "the graph, and .item() suits a single number."
         )
         if case.phase.startswith(("val", "test")):
             said.append("Running this phase under torch.no_grad() would not build graphs at all.")

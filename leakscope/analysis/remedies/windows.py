@@ -23,7 +23,7 @@ def recognise_tail(case: Case) -> Remedy | None:
     known = sorted({int(size) for size in sizes or () if size}, reverse=True)
     if not known:
         return None
-    return _remedy(case, known[0], f"only its last {known[0]} entries are ever read")
+    return _remedy(case, known[0], f"only its last {_entries(known[0])} ever read")
 
 
 def recognise_unread(case: Case) -> Remedy | None:
@@ -48,13 +48,17 @@ def _sizes(case: Case) -> list[str] | None:
 
 def _remedy(case: Case, bound: int, read: str) -> Remedy:
     return case.remedy(
-        f"Keep only the last {bound} entries of {case.name}",
+        f"Keep only the last {'entry' if bound == 1 else f'{bound} entries'} of {case.name}",
         f"{case.opening()} In the recorded source {read}.",
         f"A collections.deque(maxlen={bound}) bounds it from the start where no slice is taken.",
         case.about_views(),
         case.still_reachable(),
         diff=_diff(case, bound),
     )
+
+
+def _entries(count: int) -> str:
+    return "entry is" if count == 1 else f"{count} entries are"
 
 
 def _tail(use: Use) -> str | None:

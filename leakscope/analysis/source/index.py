@@ -8,7 +8,7 @@ from leakscope.analysis.source.anchors import anchor
 from leakscope.analysis.source.definitions import find_definition
 from leakscope.analysis.source.files import SourceFiles
 from leakscope.analysis.source.lines import FeedingLine
-from leakscope.analysis.source.mutations import CALLED, Mutation, find_mutations
+from leakscope.analysis.source.mutations import CALLED, REBOUND, Mutation, find_mutations
 from leakscope.analysis.source.program import Program
 from leakscope.analysis.source.ranking import Heat, rank
 from leakscope.analysis.source.references import References
@@ -70,7 +70,8 @@ class SourceIndex:
     def _line(self, mutation: Mutation) -> FeedingLine:
         file, line = mutation.statement.scope.module.file, mutation.statement.line
         text = self.files.lines(file)[line - 1].strip()
-        return FeedingLine(file=file, line=line, text=text, form=mutation.form)
+        is_direct = mutation.distance < REBOUND
+        return FeedingLine(file=file, line=line, text=text, form=mutation.form, is_direct=is_direct)
 
     def defined_at(self, owner: Owner | None, row: CensusRow) -> str | None:
         """Return ``file:line`` of the container's first binding, None where it can't be told."""
