@@ -10,13 +10,14 @@ from typing import Any
 import every_type
 import numpy as np
 import pytest
-import torch
-from torch._C._autograd import SavedTensor
+from optional_torch import torch
 
 from leakscope.heap import graph
 from leakscope.heap.graph import WalkRequest, WalkResult, walk
 
 ENGINES = ["reference", *(["native"] if graph.engine_name() == "native" else [])]
+PAYLOADS = (np.ndarray,) if torch is None else (np.ndarray, torch.Tensor)
+SAVED = None if torch is None else torch._C._autograd.SavedTensor
 NOTHING = {id(value) for value in (None, True, False, ..., NotImplemented)}
 
 
@@ -40,8 +41,8 @@ def namespaces(value: Any) -> set[int]:
 def has_payload(value: object) -> bool:
     """Whether an engine sees more of it than the collector does."""
     kind = type(value)
-    return issubclass(kind, torch.Tensor | np.ndarray) or any(
-        "next_functions" in every_type.names_of(base) or base is SavedTensor
+    return issubclass(kind, PAYLOADS) or any(
+        "next_functions" in every_type.names_of(base) or base is SAVED
         for base in every_type.bases_of(kind)
     )
 

@@ -5,6 +5,8 @@ from heap_programs import RunProgram
 
 from leakscope.model.census import Census, CensusScope
 
+pytest.importorskip("torch")
+
 HEAD = """
 import torch
 torch.manual_seed(0)
