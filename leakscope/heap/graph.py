@@ -73,6 +73,11 @@ class WalkRequest:
     """Autograd nodes entered at most."""
     keep_graph: bool = False
     """Keep the nodes and edges in ``WalkResult.graph``."""
+    pinned: list[object] = field(default_factory=list)
+    """Objects that are selected whatever they weigh and at any depth, and all that name them.
+    Those that refer to them are answered too: ``Nodes.referrers``."""
+    count_types: bool = False
+    """Add up all objects by type: ``WalkResult.types``."""
     max_groups: int = 6
     max_samples: int = 3
 
@@ -117,6 +122,9 @@ class Nodes:
     """For selected objects: what they hold, the heaviest types first."""
     number: list[int]
     """Number in ``WalkResult.graph``."""
+    referrers: list[list[int]]
+    """For pinned objects: indices here of the first objects, eight at most, that were seen to
+    refer to them, from wherever. A class's own instances are not among them."""
 
 
 @dataclass
@@ -149,6 +157,16 @@ BY_GRAPH = 8
 """Reached through an autograd graph only."""
 
 
+@dataclass(frozen=True)
+class TypeTotal:
+    """All objects of one type that were walked."""
+
+    type: type
+    count: int
+    bytes: int
+    """Shallow bytes, with the array data that they own; a tensor's storage is not among them."""
+
+
 @dataclass
 class WalkResult:
     """The answer. Drop it soon: it keeps the selected objects alive."""
@@ -176,6 +194,8 @@ class WalkResult:
     pause_s: float
     scratch_bytes: int
     """Peak of the engine's own working memory."""
+    types: list[TypeTotal]
+    """Of all objects but leakscope's own, the heaviest first; empty unless asked for."""
     engine: str
     graph: Any = None
     """What :func:`leak_shares` asks, where the request wants it: numbers only, no object."""
@@ -236,9 +256,11 @@ def walk(request: WalkRequest, *, engine: str | None = None) -> WalkResult:
     with guard:
         columns = chosen.walk(request, access, array_type())
     columns["nodes"]["holds"] = [[Group(*g) for g in h] for h in columns["nodes"]["holds"]]
+    totals = [TypeTotal(*total) for total in columns.pop("types")]
     return WalkResult(
         nodes=Nodes(**columns.pop("nodes")),
         tensors=Tensors(**{k: array("q", v) for k, v in columns.pop("tensors").items()}),
+        types=sorted(totals, key=lambda total: (-total.bytes, -total.count)),
         engine="reference" if chosen is reference else "native",
         **columns,
     )

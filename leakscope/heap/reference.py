@@ -15,6 +15,8 @@ from leakscope.heap.shares import leak_shares, outline
 
 __all__ = ["leak_shares", "walk"]
 
+_MOST_REFERRERS = 8
+
 
 def walk(request: Any, access: TensorAccess | None, ndarray: type | None) -> dict[str, Any]:
     """Walk as asked and return the columns of a ``WalkResult``; see :mod:`leakscope.heap.graph`."""
@@ -28,7 +30,7 @@ def walk(request: Any, access: TensorAccess | None, ndarray: type | None) -> dic
         walker.walk_user()
         if request.full:
             walker.walk_rest(everything)
-        columns = answer(walker.graph, request)
+        columns = answer(walker.graph, request, walker.pinned())
         if request.keep_graph:
             columns["graph"] = outline(walker.graph, columns["devices"])
     finally:
@@ -49,6 +51,7 @@ class _Walker:
         self._index: dict[int, int] = {}
         self._queues: tuple[deque[int], ...] = (deque(), deque(), deque(), deque())
         self._phase = Phase.USER
+        self.referrers: dict[int, list[int]] = {id(value): [] for value in request.pinned}
 
     def scratch_bytes(self) -> int:
         """Return an estimate of the walk's own memory."""
@@ -60,8 +63,9 @@ class _Walker:
         """Walk from the user's roots; library roots, barriers and hidden objects stay outside."""
         roots = self._request.roots
         first = len(roots) if self._request.library_from is None else self._request.library_from
-        hidden = [self._request, roots, self._request.barriers, self._request.hidden]
-        for value in [*hidden, *self._request.hidden]:
+        request = self._request
+        hidden = [request, roots, request.barriers, request.hidden, request.pinned]
+        for value in [*hidden, *request.hidden]:
             self._reserve(value, Phase.HIDDEN)
         for value in self._request.barriers:
             self._reserve(value, Phase.BARRIER)
@@ -165,8 +169,27 @@ class _Walker:
         if gradient is not None and id(gradient) in self._index:
             self.graph.is_gradient[self._index[id(gradient)]] = True
 
+    def _note_referrer(self, node: int, target: object) -> None:
+        """That an instance refers to its class, and an object to itself, says nothing."""
+        value, known = self.graph.objects[node], self.referrers.get(id(target))
+        if known is None or self._phase is Phase.HIDDEN or value is target:
+            return
+        if type(value) is not target and node not in known and len(known) < _MOST_REFERRERS:
+            known.append(node)
+
+    def pinned(self) -> dict[int, list[int]]:
+        """Return the nodes of what is pinned and was reached, and the nodes that refer to each."""
+        found = {}
+        for key, referrers in self.referrers.items():
+            node = self._index.get(key, -1)
+            if node >= 0 and self.graph.entered[node] and self.graph.phase[node] != Phase.HIDDEN:
+                found[node] = referrers
+        return found
+
     def _follow(self, node: int, target: object) -> None:
         graph = self.graph
+        if self.referrers:
+            self._note_referrer(node, target)
         is_storage = type(target) is Storage
         rank = Rank.PLAIN if is_storage else self._reader.facts(target).rank
         found = self._index.get(_key(target))

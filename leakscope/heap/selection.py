@@ -6,6 +6,7 @@ Both engines select by the same rules; this module is the reference's form of th
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
 
@@ -13,7 +14,8 @@ from leakscope.heap.adapters.tensor import Storage
 from leakscope.heap.dominators import immediate_dominators, preorder, retained_sums
 from leakscope.heap.edges import TypeFacts
 
-_MAX_DEPTH = 1 << 15
+_MOST_DEPTH = 4095
+"""Depths are counted up to here; from there on the order of the walk tells parents first."""
 
 
 class Phase(IntEnum):
@@ -147,15 +149,24 @@ def _reached_sums(graph: Graph, own: list[int]) -> list[int]:
     return sums
 
 
-def answer(graph: Graph, request: Any) -> dict[str, Any]:
-    """Return the columns of a ``WalkResult`` without times."""
+def answer(graph: Graph, request: Any, pinned: dict[int, list[int]]) -> dict[str, Any]:
+    """Return the columns of a ``WalkResult`` without times.
+
+    Args:
+        graph: what was walked.
+        request: the ``WalkRequest``.
+        pinned: pinned nodes, with those that refer to each.
+
+    """
     retained = _Retained(graph)
     chosen = _chosen(graph, retained, request)
-    named = _with_ancestors(graph, chosen)
+    chosen |= _lineage(graph, pinned)
+    named = _in_order(graph, _lineage(graph, chosen.union(*pinned.values())))
     position = {node: i for i, node in enumerate(named)}
     visible = [n for n in graph.order if graph.phase[n] != Phase.HIDDEN]
     return {
-        "nodes": _node_columns(graph, retained, request, named, chosen),
+        "nodes": _node_columns(graph, retained, request, named, chosen)
+        | {"referrers": [[position[r] for r in pinned.get(n, [])] for n in named]},
         "tensors": _tensor_columns(graph, retained, position, chosen),
         "devices": retained.devices,
         "objects": sum(graph.facts[n] is not None for n in visible),
@@ -168,6 +179,7 @@ def answer(graph: Graph, request: Any) -> dict[str, Any]:
         "garbage_bytes": _phase_bytes(graph, Phase.GARBAGE) if request.full else None,
         "native_bytes": _phase_bytes(graph, Phase.NATIVE) if request.full else None,
         "hidden_bytes": _phase_bytes(graph, Phase.HIDDEN) if request.full else 0,
+        "types": _totals(graph, visible) if request.count_types else [],
     }
 
 
@@ -192,14 +204,38 @@ def _nameable(graph: Graph, node: int, request: Any) -> bool:
     )
 
 
-def _with_ancestors(graph: Graph, chosen: set[int]) -> list[int]:
-    named = set(chosen)
-    for node in chosen:
-        above = graph.parent[node]
-        while above >= 0 and above not in named:
-            named.add(above)
+def _lineage(graph: Graph, nodes: Iterable[int]) -> set[int]:
+    """Return nodes and all their ancestors."""
+    found: set[int] = set()
+    for node in nodes:
+        above = node
+        while above >= 0 and above not in found:
+            found.add(above)
             above = graph.parent[above]
-    return sorted(named, key=lambda n: (graph.depth[n], n))
+    return found
+
+
+def _in_order(graph: Graph, named: set[int]) -> list[int]:
+    """Return nodes, parents first."""
+    is_deep = any(graph.depth[node] >= _MOST_DEPTH for node in named)
+    entered = {node: at for at, node in enumerate(graph.order)} if is_deep else {}
+
+    def order(node: int) -> tuple[int, int]:
+        depth = graph.depth[node]
+        return (depth, node) if depth < _MOST_DEPTH else (_MOST_DEPTH, entered[node])
+
+    return sorted(named, key=order)
+
+
+def _totals(graph: Graph, visible: list[int]) -> list[tuple[type, int, int]]:
+    """Return type, count and bytes of all objects; compared by identity, no metaclass is asked."""
+    totals: dict[int, tuple[type, int, int]] = {}
+    for node in visible:
+        if graph.facts[node] is not None:
+            kind = type(graph.objects[node])
+            _, count, size = totals.get(id(kind), (kind, 0, 0))
+            totals[id(kind)] = (kind, count + 1, size + graph.shallow[node] + graph.data[node])
+    return list(totals.values())
 
 
 def _node_columns(

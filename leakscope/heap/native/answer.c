@@ -82,10 +82,10 @@ static uint64_t weigh_again(Walk *w, const Node *node) {
     return shallow_bytes(object, facts) + data;
 }
 
-enum { N_COLUMNS = 13 };
+enum { N_COLUMNS = 14 };
 static const char *const column_names[N_COLUMNS] = {
     "objects", "parent", "root", "dominator", "selected", "shallow_bytes", "host_bytes",
-    "device_bytes", "reached_bytes", "graph_nodes", "keeps_graph", "holds", "number"};
+    "device_bytes", "reached_bytes", "graph_nodes", "keeps_graph", "holds", "number", "referrers"};
 
 static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns) {
     uint32_t number = c->named[row];
@@ -112,6 +112,7 @@ static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns)
         PyBool_FromLong((node->flags & NODE_KEEPS_GRAPH) != 0),
         groups_as_list(w, &c->kinds[row]),
         PyLong_FromUnsignedLong(number),
+        referrers_as_list(w, c, number),
     };
     Py_INCREF((PyObject *)node->key);
     values[0] = (PyObject *)node->key;
@@ -258,12 +259,13 @@ PyObject *build_answer(Walk *w, Tree *t, Choice *c) {
         return NULL;
     }
     return Py_BuildValue(
-        "{sNsNsNsKsKsKsNsNsKsNsNsNsKsK}", "nodes", nodes, "tensors", tensors, "devices",
+        "{sNsNsNsKsKsKsNsNsKsNsNsNsKsKsN}", "nodes", nodes, "tensors", tensors, "devices",
         devices_as_list(w), "objects", totals.objects, "edges",
         totals.edges, "heap_bytes", w->heap_bytes, "payload_bytes",
         bytes_by_device(w, totals.payload, 1), "graph_bytes",
         bytes_by_device(w, totals.by_graph, 1), "graph_nodes", (uint64_t)w->graph_count,
         "graph_truncated", PyBool_FromLong(w->graph_truncated), "garbage_bytes",
         optional(full, totals.garbage), "native_bytes", optional(full, totals.native),
-        "hidden_bytes", full ? totals.hidden : (uint64_t)0, "scratch_bytes", (uint64_t)w->peak);
+        "hidden_bytes", full ? totals.hidden : (uint64_t)0, "scratch_bytes", (uint64_t)w->peak,
+        "types", totals_as_list(w));
 }

@@ -50,6 +50,8 @@ static int fold(Walk *w, uint32_t source, PyObject *object) {
     if (w->phase != PHASE_HIDDEN) {
         w->heap_bytes += bytes;
         w->folded++;
+        if (w->request.counts_types)
+            count_object(w, type_number(w, Py_TYPE(object)), bytes);
     }
     return 1;
 }
@@ -91,6 +93,8 @@ static uint32_t rejoin(Walk *w, uint32_t source, uint64_t entry) {
 }
 
 static void follow(Walk *w, const Pending *edge) {
+    if (w->n_pinned)
+        note_referrer(w, edge->source, edge->object);
     uint64_t entry = find_entry(&w->index, edge->key);
     uint32_t target = entry ? rejoin(w, edge->source, entry)
                       : fold(w, edge->source, edge->object) ? NONE
@@ -133,6 +137,8 @@ uint32_t follow_owned(Walk *w, uint32_t source, PyObject *object) {
         Py_DECREF(object);
         return NONE;
     }
+    if (w->n_pinned)
+        note_referrer(w, source, object);
     uint64_t entry = find_entry(&w->index, key_of(w, object));
     uint32_t target = entry ? rejoin(w, source, entry) : meet(w, source, object);
     if (target != NONE)
@@ -200,6 +206,8 @@ static uint64_t weigh(Walk *w, Node *node, PyObject *object, const TypeFacts *fa
         w->array_bytes += data;
         if (node->flags & NODE_BY_GRAPH)
             w->array_by_graph += data;
+        if (w->request.counts_types)
+            count_object(w, node->type, shallow + data);
     }
     return data;
 }

@@ -29,13 +29,14 @@ static PyObject *take_object(PyObject *request, const char *name, PyTypeObject *
 }
 
 static int read_request(Request *r, PyObject *request) {
-    Py_ssize_t cutoff, full, keeps_graph;
+    Py_ssize_t cutoff, full, keeps_graph, counts_types;
     if (!(r->roots = take_object(request, "roots", &PyList_Type)) ||
         !(r->barriers = take_object(request, "barriers", &PyList_Type)) ||
         !(r->hidden = take_object(request, "hidden", &PyList_Type)) ||
         !(r->marked = take_object(request, "marked_types", &PyTuple_Type)) ||
         !(r->late = take_object(request, "late_types", &PyTuple_Type)) ||
-        !(r->stages = take_object(request, "stages", &PyList_Type)))
+        !(r->stages = take_object(request, "stages", &PyList_Type)) ||
+        !(r->pinned = take_object(request, "pinned", &PyList_Type)))
         return -1;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(r->late); i++)
         if (!PyType_Check(PyTuple_GET_ITEM(r->late, i))) {
@@ -50,6 +51,7 @@ static int read_request(Request *r, PyObject *request) {
     if (take_number(request, "cutoff_bytes", &cutoff) < 0 ||
         take_number(request, "full", &full) < 0 ||
         take_number(request, "keep_graph", &keeps_graph) < 0 ||
+        take_number(request, "count_types", &counts_types) < 0 ||
         take_number(request, "max_selected", &r->max_selected) < 0 ||
         take_number(request, "max_depth", &r->max_depth) < 0 ||
         take_number(request, "graph_budget", &r->graph_budget) < 0 ||
@@ -59,6 +61,7 @@ static int read_request(Request *r, PyObject *request) {
     r->cutoff = cutoff > 0 ? (uint64_t)cutoff : 0;
     r->full = full != 0;
     r->keeps_graph = keeps_graph != 0;
+    r->counts_types = counts_types != 0;
     r->library_from = PyList_GET_SIZE(r->roots);
     if (r->max_samples > MAX_SAMPLES)
         r->max_samples = MAX_SAMPLES;
@@ -121,6 +124,8 @@ static void release(Walk *w, Tree *t, Choice *c) {
     drop(w, w->graph.items);
     drop(w, w->seeds.items);
     drop(w, w->tensors.items);
+    drop(w, w->pinned);
+    drop(w, w->totals);
 }
 
 static void let_go(Walk *w) {
@@ -135,6 +140,7 @@ static void let_go(Walk *w) {
     Py_XDECREF(w->request.marked);
     Py_XDECREF(w->request.late);
     Py_XDECREF(w->request.stages);
+    Py_XDECREF(w->request.pinned);
 }
 
 static double seconds(void) {
@@ -156,12 +162,13 @@ static PyObject *walk_heap(Walk *w, PyObject *request) {
     Choice choice = {0};
     PyObject *answer = NULL;
     if (grow_index(w, w->request.full ? (size_t)1 << 20 : (size_t)1 << 14) < 0 ||
-        add_type(w, NULL) == NONE)
+        add_type(w, NULL) == NONE || watch_pinned(w) < 0)
         goto out;
     w->n_devices = 1;
     walk_user(w, request);
     if (w->request.full && !w->failed)
         walk_rest(w);
+    find_pinned(w);
     drop(w, w->index.slots);
     w->index.slots = NULL;
     if (w->failed || find_dominators(w, &tree) < 0 || sum_retained(w, &tree) < 0 ||

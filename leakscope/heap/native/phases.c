@@ -11,8 +11,8 @@ static int begins_stage(const Request *r, Py_ssize_t root) {
 void walk_user(Walk *w, PyObject *request) {
     Request *r = &w->request;
     begin_phase(w, PHASE_USER);
-    PyObject *ours[] = {request, r->roots, r->barriers, r->hidden};
-    for (int i = 0; i < 4; i++)
+    PyObject *ours[] = {request, r->roots, r->barriers, r->hidden, r->pinned};
+    for (int i = 0; i < 5; i++)
         reserve(w, ours[i], PHASE_HIDDEN);
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(r->hidden); i++)
         reserve(w, PyList_GET_ITEM(r->hidden, i), PHASE_HIDDEN);

@@ -20,12 +20,29 @@ static int may_name(const Walk *w, const Node *node) {
            node->phase != PHASE_HIDDEN && node->depth <= w->request.max_depth;
 }
 
-static const Walk *sorting; /* qsort has no argument for it; the GIL is held */
+static const Walk *sorting; /* qsort has no argument for these; the GIL is held */
+static const uint32_t *entered;
 
+/* Depths are counted up to a limit; from there on the order of the walk tells parents first. */
 static int shallower(const void *left, const void *right) {
     uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
     int difference = sorting->nodes[a].depth - sorting->nodes[b].depth;
-    return difference ? difference : a < b ? -1 : a > b;
+    if (difference)
+        return difference;
+    if (entered && sorting->nodes[a].depth == MOST_DEPTH)
+        return entered[a] < entered[b] ? -1 : entered[a] > entered[b];
+    return a < b ? -1 : a > b;
+}
+
+/* Return the place of each node in the order of the walk; NULL where no depth is at its limit. */
+static uint32_t *order_of_deep(Walk *w, const Choice *c) {
+    size_t i = 0;
+    while (i < c->n_named && w->nodes[c->named[i]].depth < MOST_DEPTH)
+        i++;
+    uint32_t *places = i < c->n_named ? fresh(w, w->n_nodes, 4) : NULL;
+    for (size_t k = 0; places && k < w->order.count; k++)
+        places[w->order.items[k]] = (uint32_t)k;
+    return places;
 }
 
 /* Find the heaviest objects that a person could name, the user's first. */
@@ -53,19 +70,28 @@ static void find_heaviest(Walk *w, const Tree *t, Choice *c) {
     c->n_chosen = count < most ? count : most;
 }
 
-static void add_ancestors(Walk *w, Choice *c) {
+void add_with_ancestors(Walk *w, Choice *c, Numbers *named, uint32_t number) {
+    for (uint32_t n = number; n != NONE && !c->place[n]; n = w->nodes[n].parent) {
+        c->place[n] = 1;
+        push(w, named, n);
+    }
+}
+
+static void add_ancestors(Walk *w, const Tree *t, Choice *c) {
     Numbers named = {0};
     for (size_t i = 0; i < c->n_chosen; i++)
-        for (uint32_t n = c->chosen[i].node; n != NONE && !c->place[n]; n = w->nodes[n].parent) {
-            c->place[n] = 1;
-            push(w, &named, n);
-        }
+        add_with_ancestors(w, c, &named, c->chosen[i].node);
+    name_pinned(w, t, c, &named);
     c->named = named.items;
     c->n_named = named.count;
+    uint32_t *places = order_of_deep(w, c);
     sorting = w;
+    entered = places;
     if (c->n_named)
         qsort(c->named, c->n_named, 4, shallower);
     sorting = NULL;
+    entered = NULL;
+    drop(w, places);
 }
 
 int choose(Walk *w, const Tree *t, Choice *c) {
@@ -73,11 +99,12 @@ int choose(Walk *w, const Tree *t, Choice *c) {
     c->place = fresh(w, w->n_nodes, 4);
     if (w->failed)
         return -1;
-    add_ancestors(w, c);
+    add_ancestors(w, t, c);
     for (size_t i = 0; i < c->n_named; i++)
         c->place[c->named[i]] = (uint32_t)i + 1;
     for (size_t i = 0; i < c->n_chosen; i++)
         c->place[c->chosen[i].node] |= CHOSEN;
+    choose_pinned(w, t, c);
     return w->failed ? -1 : 0;
 }
 

@@ -23,6 +23,7 @@
 #define NONE UINT32_MAX
 #define MAX_DEVICES 64 /* the host among them */
 #define MAX_SAMPLES 8
+#define MAX_REFERRERS 8
 #define MOST_DEPTH 4095
 
 enum { PHASE_USER, PHASE_LIBRARY, PHASE_OTHER, PHASE_HIDDEN, PHASE_NATIVE, PHASE_GARBAGE,
@@ -93,9 +94,19 @@ typedef struct {
 typedef struct {
     Py_ssize_t library_from, max_selected, max_depth, graph_budget, max_groups, max_samples;
     uint64_t cutoff;
-    int full, keeps_graph;
-    PyObject *roots, *barriers, *hidden, *marked, *late, *stages;
+    int full, keeps_graph, counts_types;
+    PyObject *roots, *barriers, *hidden, *marked, *late, *stages, *pinned;
 } Request;
+
+/* An object that is asked about, and the first objects seen to refer to it. */
+typedef struct {
+    PyObject *object;
+    uint32_t node, n_referrers, referrers[MAX_REFERRERS];
+} Pinned;
+
+typedef struct {
+    uint64_t count, bytes;
+} TypeTotal;
 
 typedef struct {
     Request request;
@@ -115,6 +126,9 @@ typedef struct {
     Numbers order, code, late, graph, seeds, tensors;
     PyObject **owned; /* wrappers that accessors made for us; alive until the walk is over */
     size_t n_owned, cap_owned;
+    Pinned *pinned;
+    TypeTotal *totals; /* by type's number; NULL unless types are counted */
+    uint32_t n_pinned, n_totals;
 
     int phase;
     uint32_t phase_first; /* settled nodes from here on are of this phase, those before of others */
@@ -230,6 +244,18 @@ void walk_rest(Walk *w);
 /* collector.c */
 void visit_tracked(visitproc visitor, void *argument);
 
+/* pinned.c */
+int watch_pinned(Walk *w);
+void note_referrer(Walk *w, uint32_t source, PyObject *target);
+void find_pinned(Walk *w);
+void name_pinned(Walk *w, const Tree *t, Choice *c, Numbers *named);
+void choose_pinned(Walk *w, const Tree *t, Choice *c);
+PyObject *referrers_as_list(const Walk *w, const Choice *c, uint32_t number);
+
+/* totals.c */
+void count_object(Walk *w, uint32_t type, uint64_t bytes);
+PyObject *totals_as_list(const Walk *w);
+
 /* dominators.c */
 int find_dominators(Walk *w, Tree *t);
 int sum_retained(Walk *w, Tree *t);
@@ -238,6 +264,7 @@ uint64_t total_of(const Walk *w, const Tree *t, uint32_t position);
 uint64_t worth_of(const Walk *w, const Tree *t, uint32_t number);
 
 /* selection.c */
+void add_with_ancestors(Walk *w, Choice *c, Numbers *named, uint32_t number);
 int choose(Walk *w, const Tree *t, Choice *c);
 int group_children(Walk *w, const Tree *t, Choice *c);
 
