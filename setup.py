@@ -1,6 +1,6 @@
 """Builds the native heap walker where there is a compiler; the package installs without it too."""
 
-from glob import glob
+from pathlib import Path
 
 from setuptools import Extension, setup
 
@@ -8,7 +8,7 @@ setup(
     ext_modules=[
         Extension(
             "leakscope.heap._native",
-            sources=sorted(glob("leakscope/heap/native/*.c")),
+            sources=sorted(str(part) for part in Path("leakscope/heap/native").glob("*.c")),
             depends=["leakscope/heap/native/walk.h"],
             include_dirs=["leakscope/heap/native"],
             extra_compile_args=["-O3", "-std=gnu11", "-fno-strict-aliasing", "-fvisibility=hidden"],

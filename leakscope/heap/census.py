@@ -26,10 +26,6 @@ _OBJECTS_PER_ROW = 2
 _LEAST_OBJECTS = 200
 _GRAPH_NODES = 200_000
 """Autograd nodes entered in a census at most."""
-_LONGEST_GRAPH = 20_000
-"""torch takes nodes that were once looked at apart one inside the other: a chain of more than some
-forty thousand of them overflows the stack when it goes. So where one tensor alone keeps this many,
-graphs are not entered any more."""
 
 
 class CensusTaker:
@@ -90,8 +86,8 @@ class CensusTaker:
         full = scope is CensusScope.FULL
         roots = find_roots(self._ownership, self._definitions, full=full)
         result = walk(self._request(roots, full=full))
-        if _longest_graph(result) > _LONGEST_GRAPH:
-            self._graph_budget = 0
+        if result.graph_is_deep:
+            self._graph_budget = 0  # what asking leaves behind adds up over censuses
         maker = RowMaker(result, roots, self._ownership, self._definitions)
         roles = Roles(result, maker)
         return Census(
@@ -121,13 +117,6 @@ class CensusTaker:
                 row.allocated_at[:] = origins(maker.groups(drafts[row.path]), self._ownership)
         gathering = {row.path for row in grown if row.length is not None}
         return with_shares(result, drafts, rows, gathering)
-
-
-def _longest_graph(result: WalkResult) -> int:
-    """Return the most autograd nodes that one tensor keeps alone."""
-    nodes = result.nodes
-    columns = zip(nodes.keeps_graph, nodes.graph_nodes, strict=True)
-    return max((count for keeps, count in columns if keeps), default=0)
 
 
 def _marked_types() -> tuple[type, ...]:

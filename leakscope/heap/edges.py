@@ -20,6 +20,7 @@ from leakscope.heap.adapters.autograd import (
     node_referents,
     saved_referents,
 )
+from leakscope.heap.adapters.keys import lone_texts
 from leakscope.heap.adapters.tensor import TensorAccess, storage_of
 from leakscope.heap.shallow import dict_of, mro_of, shallow_bytes
 
@@ -49,6 +50,7 @@ class TypeFacts(NamedTuple):
     image: bool
     node: NodeFacts | None
     saved: bool
+    dict: bool
     mark: int
     """Index of the marked class it is an instance of; -1 for none."""
 
@@ -95,6 +97,7 @@ class EdgeReader:
             image=is_image_core(kind),
             node=node,
             saved=is_saved_variable(kind),
+            dict=_has(mro, dict),
             mark=next((i for i, m in enumerate(self._marked) if _has(mro, m)), -1),
         )
 
@@ -111,6 +114,8 @@ class EdgeReader:
     def referents(self, value: object, *, everything: bool) -> list[object]:
         """Return what an object keeps alive; a :class:`Storage` stands for a tensor's memory.
 
+        The autograd node that made a tensor is not among them: see :meth:`maker`.
+
         Args:
             value: the object.
             everything: also the globals of functions and frames.
@@ -120,6 +125,9 @@ class EdgeReader:
         found = [r for r in gc.get_referents(value) if id(r) not in _NOTHING]
         if facts.rank is Rank.CODE and not everything:
             found = _without_namespaces(value, found)
+        if facts.dict:
+            shown = {id(r) for r in found}
+            found += [key for key in lone_texts(value) if id(key) not in shown]
         if facts.tensor and self._access is not None:
             found += self._tensor_referents(value, facts, self._access)
         elif facts.node is not None:
@@ -134,19 +142,25 @@ class EdgeReader:
         self, tensor: object, facts: TypeFacts, access: TensorAccess
     ) -> list[object]:
         storage = storage_of(tensor, access) if facts.has_storage else None
-        found = [storage, self.gradient(tensor), access.base.__get__(tensor), self.graph(tensor)]
+        found = [storage, self.gradient(tensor), access.base.__get__(tensor)]
         return [f for f in found if f is not None]
 
     def gradient(self, tensor: object) -> object:
         """Return the gradient of a leaf; of other tensors asking would warn."""
-        access = self._access
-        if access is None or not access.is_leaf.__get__(tensor):
+        if self._access is None or not self.is_leaf(tensor):
             return None
-        found: object = access.grad.__get__(tensor)
+        found: object = self._access.grad.__get__(tensor)
         return found
 
-    def graph(self, tensor: object) -> object:
-        """Return the autograd node that made a tensor."""
+    def is_leaf(self, tensor: object) -> bool:
+        """Return whether no autograd node made a tensor."""
+        return self._access is None or bool(self._access.is_leaf.__get__(tensor))
+
+    def maker(self, tensor: object) -> object:
+        """Return the autograd node that made a tensor.
+
+        Asking leaves a Python object behind that lives as long as the node.
+        """
         found: object = None if self._access is None else self._access.grad_fn.__get__(tensor)
         return found
 

@@ -185,6 +185,10 @@ class WalkResult:
     """The part of the payload that was reached through autograd graphs only, per device."""
     graph_nodes: int
     graph_truncated: bool
+    """Whether some autograd nodes were not entered: too many, or too long a chain of them."""
+    graph_is_deep: bool
+    """Whether a chain was too long to be asked for its nodes: the next walk must not ask either,
+    for what asking leaves behind adds up. See ``native/chains.c``."""
     garbage_bytes: int | None
     """Host bytes (payload included) awaiting the collector; None unless full."""
     native_bytes: int | None

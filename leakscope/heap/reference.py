@@ -9,6 +9,7 @@ from collections import deque
 from typing import Any
 
 from leakscope.heap.adapters.tensor import Storage, TensorAccess
+from leakscope.heap.chains import LONGEST_CHAIN, has_long_chain
 from leakscope.heap.edges import EdgeReader, Rank
 from leakscope.heap.selection import Graph, Phase, answer
 from leakscope.heap.shares import leak_shares, outline
@@ -51,6 +52,8 @@ class _Walker:
         self._index: dict[int, int] = {}
         self._queues: tuple[deque[int], ...] = (deque(), deque(), deque(), deque())
         self._phase = Phase.USER
+        self._made: deque[int] = deque()
+        self._measured = 0
         self.referrers: dict[int, list[int]] = {id(value): [] for value in request.pinned}
 
     def scratch_bytes(self) -> int:
@@ -107,10 +110,16 @@ class _Walker:
         counts = _reference_counts(left)
         references = {id(o): count - ours for o, count in zip(left, counts, strict=True)}
         for value in left:
-            for target in self._reader.referents(value, everything=True):
+            for target in self._everything_below(value):
                 if id(target) in references:
                     references[id(target)] -= 1
         return [o for o in left if references[id(o)] > 0]
+
+    def _everything_below(self, value: object) -> list[object]:
+        found = self._reader.referents(value, everything=True)
+        if self._reader.facts(value).tensor and self._may_ask_graph():
+            found.append(self._reader.maker(value))
+        return found
 
     def _seed(self, value: object, root: int) -> None:
         node = self._index.get(id(value))
@@ -143,10 +152,18 @@ class _Walker:
         return node
 
     def _drain(self, *, everything: bool = True) -> None:
-        """Enter what waits; between two stages what is late and the graphs go on waiting."""
+        """Enter what waits; between two stages what is late and the graphs go on waiting.
+
+        What made a tensor is asked for when all else is known, and one tensor after the other: so
+        a graph is walked, and measured, before the next is touched.
+        """
         queues = self._queues if everything else self._queues[: Rank.LATE]
-        while queue := next((q for q in queues if q), None):
-            self._enter(queue.popleft())
+        while True:
+            while queue := next((q for q in queues if q), None):
+                self._enter(queue.popleft())
+            if not (everything and self._made):
+                return
+            self._follow_maker(self._made.popleft())
 
     def _enter(self, node: int) -> None:
         graph, value = self.graph, self.graph.objects[node]
@@ -154,7 +171,7 @@ class _Walker:
         if type(value) is Storage:
             return
         facts = self._reader.facts(value)
-        if facts.node is not None and graph.graph_count >= self._request.graph_budget:
+        if facts.node is not None and not self._may_ask_graph():
             graph.graph_truncated = True
             return
         graph.graph_count += facts.node is not None
@@ -162,7 +179,32 @@ class _Walker:
             self._follow(node, target)
         if facts.tensor:
             self._mark_gradient(value)
-            graph.keeps_graph[node] = self._reader.graph(value) is not None
+            if not self._reader.is_leaf(value):
+                graph.keeps_graph[node] = True
+                graph.successors[node].append(node)  # the place of its maker
+                self._made.append(node)
+
+    def _follow_maker(self, node: int) -> None:
+        graph = self.graph
+        if not self._may_ask_graph():
+            graph.graph_truncated = True
+            return
+        place = len(graph.successors[node]) - 1
+        maker = self._reader.maker(graph.objects[node])
+        if maker is not None:
+            self._follow(node, maker)
+        if len(graph.successors[node]) > place + 1:
+            del graph.successors[node][place]
+
+    def _may_ask_graph(self) -> bool:
+        """Say whether autograd may be asked for one more node: see ``native/chains.c``."""
+        graph = self.graph
+        if graph.graph_is_deep or graph.graph_count >= self._request.graph_budget:
+            return False
+        if graph.graph_count >= self._measured + LONGEST_CHAIN:
+            self._measured = graph.graph_count
+            graph.graph_is_deep = has_long_chain(graph.successors, graph.autograd_nodes())
+        return not graph.graph_is_deep
 
     def _mark_gradient(self, tensor: object) -> None:
         gradient = self._reader.gradient(tensor)

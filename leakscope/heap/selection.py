@@ -57,6 +57,7 @@ class Graph:
         self.order: list[int] = []
         self.graph_count = 0
         self.graph_truncated = False
+        self.graph_is_deep = False
 
     def add(self, value: object, parent: int, root: int, phase: Phase) -> int:
         """Append a node and return its number."""
@@ -100,6 +101,10 @@ class Graph:
             )
         if facts is not None and facts.mark >= 0:
             self.mark[node] = facts.mark
+
+    def autograd_nodes(self) -> set[int]:
+        """Return the numbers of the nodes of autograd graphs."""
+        return {n for n, f in enumerate(self.facts) if f is not None and f.node is not None}
 
     def device(self, node: int) -> str:
         """Return where the data of a node lives."""
@@ -176,6 +181,7 @@ def answer(graph: Graph, request: Any, pinned: dict[int, list[int]]) -> dict[str
         "graph_bytes": _payload(graph, [n for n in visible if graph.by_graph[n]]),
         "graph_nodes": graph.graph_count,
         "graph_truncated": graph.graph_truncated,
+        "graph_is_deep": graph.graph_is_deep,
         "garbage_bytes": _phase_bytes(graph, Phase.GARBAGE) if request.full else None,
         "native_bytes": _phase_bytes(graph, Phase.NATIVE) if request.full else None,
         "hidden_bytes": _phase_bytes(graph, Phase.HIDDEN) if request.full else 0,

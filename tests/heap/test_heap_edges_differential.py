@@ -41,7 +41,7 @@ def namespaces(value: Any) -> set[int]:
 def has_payload(value: object) -> bool:
     """Whether an engine sees more of it than the collector does."""
     kind = type(value)
-    return issubclass(kind, PAYLOADS) or any(
+    return issubclass(kind, (dict, *PAYLOADS)) or any(
         "next_functions" in every_type.names_of(base) or base is SAVED
         for base in every_type.bases_of(kind)
     )

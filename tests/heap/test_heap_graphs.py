@@ -94,7 +94,7 @@ def test_a_chain_that_torch_could_not_take_apart_is_left_alone(run_program: RunP
         import torch
 
         total = torch.ones(1, requires_grad=True)
-        for length in (1_000, 25_000, 90_000):
+        for length in (1_000, 3_000, 90_000):
             for _ in range(length):
                 total = total + 1
             look()
@@ -102,4 +102,60 @@ def test_a_chain_that_torch_could_not_take_apart_is_left_alone(run_program: RunP
         """
     )
     assert [census.graph_truncated for census in taken.censuses] == [False, False, True]
-    assert taken.row("total", 1).graph_nodes > 25_000
+    assert taken.row("total", 1).graph_nodes == 4_001
+
+
+@pytest.mark.parametrize("every", [1, 10, 6_000])
+@pytest.mark.parametrize("turn", ["", "totals.reverse()"])
+def test_a_long_chain_is_left_alone_though_tensors_along_it_are_held(
+    run_program: RunProgram, every: int, turn: str
+) -> None:
+    taken = run_program(
+        f"""
+        import torch
+
+        total = torch.ones(1, requires_grad=True)
+        totals = []
+        for step in range(90_000):
+            total = total + 1
+            if step % {every} == 0:
+                totals.append(total)
+        {turn}
+        look()
+        totals.clear()
+        del total
+        """
+    )
+    assert [census.graph_truncated for census in taken.censuses] == [True]
+
+
+def test_of_a_chain_with_shortcuts_the_longest_way_counts(run_program: RunProgram) -> None:
+    taken = run_program(
+        """
+        import torch
+
+        state = torch.ones(1, requires_grad=True)
+        for _ in range(3_000):
+            turned = state
+            for _ in range(20):
+                turned = turned + 1
+            state = state + turned
+        look()
+        del state, turned
+        """
+    )
+    assert [census.graph_truncated for census in taken.censuses] == [True]
+
+
+def test_a_wide_graph_is_walked_to_its_end(run_program: RunProgram) -> None:
+    taken = run_program(
+        """
+        import torch
+
+        start = torch.ones(1, requires_grad=True)
+        ends = [start + 1 + 1 + 1 for _ in range(5_000)]
+        look()
+        """
+    )
+    assert [census.graph_truncated for census in taken.censuses] == [False]
+    assert taken.row("ends").graph_nodes == 15_001  # and one that adds up gradients

@@ -497,13 +497,10 @@ class TestSizes:
         for _ in range(10_000):
             loss = loss + 1
         result = in_a_small_thread(lambda: walk(WalkRequest(roots=[loss])))
-        assert result.graph_nodes == 10_001
+        assert result.graph_is_deep
+        assert result.graph_nodes <= 10_000
 
     @pytest.mark.slow
-    @pytest.mark.xfail(
-        reason="torch keeps the wrapper of every node that was looked at, and frees nodes that have"
-        " one inside each other: some 45,000 in a row overflow a stack of 8 MiB"
-    )
     def test_a_long_running_total_can_be_dropped_after_its_first_census(self) -> None:
         program = """if True:
             import torch

@@ -259,12 +259,13 @@ PyObject *build_answer(Walk *w, Tree *t, Choice *c) {
         return NULL;
     }
     return Py_BuildValue(
-        "{sNsNsNsKsKsKsNsNsKsNsNsNsKsKsN}", "nodes", nodes, "tensors", tensors, "devices",
+        "{sNsNsNsKsKsKsNsNsKsNsNsNsNsKsKsN}", "nodes", nodes, "tensors", tensors, "devices",
         devices_as_list(w), "objects", totals.objects, "edges",
         totals.edges, "heap_bytes", w->heap_bytes, "payload_bytes",
         bytes_by_device(w, totals.payload, 1), "graph_bytes",
         bytes_by_device(w, totals.by_graph, 1), "graph_nodes", (uint64_t)w->graph_count,
-        "graph_truncated", PyBool_FromLong(w->graph_truncated), "garbage_bytes",
+        "graph_truncated", PyBool_FromLong(w->graph_truncated), "graph_is_deep",
+        PyBool_FromLong(w->graph_is_deep), "garbage_bytes",
         optional(full, totals.garbage), "native_bytes", optional(full, totals.native),
         "hidden_bytes", full ? totals.hidden : (uint64_t)0, "scratch_bytes", (uint64_t)w->peak,
         "types", totals_as_list(w));

@@ -129,8 +129,9 @@ static int visit(PyObject *object, void *argument) {
     return w->failed ? -1 : 0;
 }
 
-/* Follow an edge that an accessor told of; steals the reference, keeping it where it's news. */
-uint32_t follow_owned(Walk *w, uint32_t source, PyObject *object) {
+/* Find where an edge leads that an accessor told of; steals the reference, keeping it where it's
+ * news. */
+static uint32_t settle_owned(Walk *w, uint32_t source, PyObject *object) {
     if (object == NULL)
         return NONE;
     if (is_nothing(object)) {
@@ -141,8 +142,6 @@ uint32_t follow_owned(Walk *w, uint32_t source, PyObject *object) {
         note_referrer(w, source, object);
     uint64_t entry = find_entry(&w->index, key_of(w, object));
     uint32_t target = entry ? rejoin(w, source, entry) : meet(w, source, object);
-    if (target != NONE)
-        add_edge(w, source, target);
     if (entry || target == NONE) {
         Py_DECREF(object);
         return target;
@@ -157,6 +156,27 @@ uint32_t follow_owned(Walk *w, uint32_t source, PyObject *object) {
     }
     w->owned[w->n_owned++] = object;
     return target;
+}
+
+uint32_t follow_owned(Walk *w, uint32_t source, PyObject *object) {
+    uint32_t target = settle_owned(w, source, object);
+    if (target != NONE)
+        add_edge(w, source, target);
+    return target;
+}
+
+/* Keep a last edge free for later: until then it leads back, which means nothing. */
+void reserve_edge(Walk *w, uint32_t source) {
+    if (w->source == source)
+        w->last_edge = NONE;
+    add_edge(w, source, source);
+}
+
+void follow_reserved(Walk *w, uint32_t source, PyObject *object) {
+    uint32_t target = settle_owned(w, source, object);
+    const Node *node = &w->nodes[source];
+    if (target != NONE)
+        w->edges[node->first_edge + node->n_edges - 1] = target;
 }
 
 /* From what is the user's or ours, cut the way to namespaces; say whether to traverse at all. */
@@ -240,7 +260,7 @@ static void enter(Walk *w, uint32_t number) {
     PyObject *object = (PyObject *)node->key;
     uint64_t data = weigh(w, node, object, &facts);
     if (facts.rank == RANK_GRAPH) {
-        if (w->graph_count >= (size_t)w->request.graph_budget) {
+        if (!may_ask_graph(w)) {
             w->graph_truncated = 1;
             return;
         }
@@ -249,6 +269,8 @@ static void enter(Walk *w, uint32_t number) {
     if (facts.type->tp_traverse != NULL && cut_namespaces(w, object, &facts) &&
         PyObject_IS_GC(object))
         facts.type->tp_traverse(object, visit, w);
+    if (facts.flags & TYPE_DICT)
+        visit_text_keys(object, visit, w);
     w->cut_globals = w->cut_builtins = NULL;
     if ((facts.flags & (TYPE_TENSOR | TYPE_SAVED | TYPE_ARRAY)) || facts.rank == RANK_GRAPH)
         follow_payload(w, number, object, &facts, data);
@@ -296,9 +318,15 @@ void begin_phase(Walk *w, int phase) {
     w->phase_first = (uint32_t)w->n_nodes;
 }
 
+/* What made a tensor is asked for when all else is known, and one tensor after the other: so a graph
+ * is walked, and measured, before the next is touched. */
 void drain(Walk *w) {
     Numbers *queues[] = {&w->code, &w->late, &w->graph};
     drain_queues(w, queues, 3);
+    while (w->made.head < w->made.count && !w->failed) {
+        follow_maker(w, w->made.items[w->made.head++]);
+        drain_queues(w, queues, 3);
+    }
 }
 
 /* Between two stages what is late and the graphs go on waiting. */

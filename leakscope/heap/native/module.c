@@ -122,6 +122,7 @@ static void release(Walk *w, Tree *t, Choice *c) {
     drop(w, w->code.items);
     drop(w, w->late.items);
     drop(w, w->graph.items);
+    drop(w, w->made.items);
     drop(w, w->seeds.items);
     drop(w, w->tensors.items);
     drop(w, w->pinned);
@@ -192,7 +193,7 @@ static PyObject *native_walk(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *request, *access, *array_type;
     if (!PyArg_ParseTuple(args, "OOO", &request, &access, &array_type))
         return NULL;
-    Walk walk = {0};
+    Walk walk = {.first_graph = NONE};
     double began = seconds();
     PyObject *answer = NULL;
     int collecting = PyGC_IsEnabled();

@@ -77,6 +77,8 @@ void add_edge(Walk *w, uint32_t source, uint32_t target) {
 
 int enqueue(Walk *w, uint32_t node, int rank) {
     Numbers *queues[] = {&w->order, &w->code, &w->late, &w->graph, &w->order};
+    if (rank == RANK_GRAPH && node < w->first_graph)
+        w->first_graph = node;
     return push(w, queues[rank], node);
 }
 

@@ -92,7 +92,8 @@ static void uncount_payload(Unreached *u, PyObject *object, const TypeFacts *fac
         if (is_true(read_getset(w->access.is_leaf, object)))
             uncount_owned(u, read_getset(w->access.grad, object));
         uncount_owned(u, read_getset(w->access.base, object));
-        uncount_owned(u, read_getset(w->access.grad_fn, object));
+        if (may_ask_graph(w))
+            uncount_owned(u, read_getset(w->access.grad_fn, object));
     } else if (facts->flags & TYPE_ARRAY) {
         traverse_array(object, uncount, u, array_bytes(w, object));
     }

@@ -170,6 +170,8 @@ int group_children(Walk *w, const Tree *t, Choice *c) {
         Holding h = {w, &c->kinds[PLACE(c->place[c->chosen[i].node])]};
         if (facts.type->tp_traverse != NULL && PyObject_IS_GC(object))
             facts.type->tp_traverse(object, add_folded, &h);
+        if (facts.flags & TYPE_DICT)
+            visit_text_keys(object, add_folded, &h);
         if (facts.flags & TYPE_ARRAY)
             traverse_array(object, add_folded, &h, array_bytes(w, object));
     }

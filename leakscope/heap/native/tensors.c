@@ -69,16 +69,25 @@ static void follow_storage(Walk *w, uint32_t source, PyObject *tensor) {
 void follow_tensor(Walk *w, uint32_t node, PyObject *tensor, const TypeFacts *facts) {
     if (facts->flags & TYPE_STORAGE)
         follow_storage(w, node, tensor);
-    if (is_true(read_getset(w->access.is_leaf, tensor))) { /* of other tensors asking warns */
+    int leaf = is_true(read_getset(w->access.is_leaf, tensor));
+    if (leaf) { /* of other tensors asking warns */
         uint32_t gradient = follow_owned(w, node, read_getset(w->access.grad, tensor));
         if (gradient != NONE)
             w->nodes[gradient].flags |= NODE_GRADIENT;
     }
     follow_owned(w, node, read_getset(w->access.base, tensor));
-    PyObject *graph = read_getset(w->access.grad_fn, tensor);
-    if (graph != NULL && graph != Py_None)
+    if (!leaf && push(w, &w->made, node) == 0) {
         w->nodes[node].flags |= NODE_KEEPS_GRAPH;
-    follow_owned(w, node, graph);
+        reserve_edge(w, node);
+    }
+}
+
+/* Follow the edge from a tensor to the autograd node that made it. */
+void follow_maker(Walk *w, uint32_t node) {
+    if (!may_ask_graph(w))
+        w->graph_truncated = 1;
+    else
+        follow_reserved(w, node, read_getset(w->access.grad_fn, (PyObject *)w->nodes[node].key));
 }
 
 static void follow_attribute(Walk *w, uint32_t node, PyObject *saved, PyObject *name) {

@@ -186,6 +186,8 @@ static void study(Walk *w, TypeFacts *facts) {
     }
     if (strcmp(type->tp_name, "torch._C._autograd.SavedTensor") == 0)
         facts->flags |= TYPE_SAVED;
+    if (PyType_FastSubclass(type, Py_TPFLAGS_DICT_SUBCLASS))
+        facts->flags |= TYPE_DICT;
     if (is_subtype(type, w->ndarray))
         facts->flags |= TYPE_ARRAY;
     else if (is_image_core(type))

@@ -34,7 +34,7 @@ enum { ROOT_NATIVE = -1, ROOT_GARBAGE = -2, ROOT_OTHER = -3 };
 enum {
     TYPE_TENSOR = 1, TYPE_PARAMETER = 2, TYPE_STORAGE = 4, TYPE_ARRAY = 8, TYPE_IMAGE = 16,
     TYPE_FUNCTION = 32, TYPE_FRAME = 64, TYPE_INLINE_VALUES = 128, TYPE_MAY_LACK_HEADER = 256,
-    TYPE_SAVED = 512,
+    TYPE_SAVED = 512, TYPE_DICT = 1 << 14,
 };
 
 typedef struct {
@@ -123,7 +123,7 @@ typedef struct {
     size_t n_type_slots;
     uint32_t *edges;
     size_t n_edges, cap_edges;
-    Numbers order, code, late, graph, seeds, tensors;
+    Numbers order, code, late, graph, made, seeds, tensors;
     PyObject **owned; /* wrappers that accessors made for us; alive until the walk is over */
     size_t n_owned, cap_owned;
     Pinned *pinned;
@@ -143,8 +143,9 @@ typedef struct {
     struct { Py_hash_t hash; int number; } seen[MAX_DEVICES];
     uint32_t n_seen;
     uint64_t folded, heap_bytes, array_bytes, array_by_graph;
-    size_t graph_count;
-    int graph_truncated, failed;
+    size_t graph_count, graph_measured;
+    uint32_t first_graph; /* no autograd node has a lower number */
+    int graph_truncated, graph_is_deep, failed;
     size_t scratch, peak;
 } Walk;
 
@@ -214,10 +215,18 @@ uint64_t array_bytes(Walk *w, PyObject *object);
 uint64_t image_bytes(PyObject *core);
 void traverse_array(PyObject *object, visitproc visitor, void *argument, uint64_t bytes);
 
+/* keys.c */
+void visit_text_keys(PyObject *dict, visitproc visitor, void *argument);
+
 /* tensors.c */
 void follow_tensor(Walk *w, uint32_t node, PyObject *tensor, const TypeFacts *facts);
 void follow_graph(Walk *w, uint32_t node, PyObject *object, const TypeFacts *facts);
 void follow_saved(Walk *w, uint32_t node, PyObject *saved);
+
+void follow_maker(Walk *w, uint32_t node);
+
+/* chains.c: how long a graph may be that is asked for its nodes. */
+int may_ask_graph(Walk *w);
 
 /* nodes.c: the table of nodes, its index by address, and the edges. */
 int grow_index(Walk *w, size_t n_slots);
@@ -233,6 +242,8 @@ int root_of_phase(int phase);
 int is_nothing(PyObject *object);
 uint64_t folded_bytes(Walk *w, PyObject *object);
 uint32_t follow_owned(Walk *w, uint32_t source, PyObject *object);
+void reserve_edge(Walk *w, uint32_t source);
+void follow_reserved(Walk *w, uint32_t source, PyObject *object);
 void begin_phase(Walk *w, int phase);
 void drain(Walk *w);
 void drain_stage(Walk *w);
