@@ -20,6 +20,8 @@ from leakscope.model.trend import Trend, TrendVerdict
 
 FALLEN = 0.5
 """What climbed in a phase has fallen back when less than this part of the climb is left."""
+FEWEST_TO_CLIMB = 3
+"""Censuses inside a passage; of fewer the last may not be left out."""
 ALONE_POINTS = 5
 """So many points make one occurrence evidence, when the run has only one."""
 
@@ -41,6 +43,13 @@ class Occurrence:
     def rise(self, values: FloatArray) -> float:
         """Return how far a path climbed above its base."""
         return float(np.nan_to_num(values[self.inside]).max()) - self.base(values)
+
+    def climb(self, values: FloatArray) -> IntArray:
+        """Return the censuses inside, without the last where a path was emptied just before it."""
+        if len(self.inside) < FEWEST_TO_CLIMB:
+            return self.inside
+        last = float(np.nan_to_num(values[self.inside[-1]])) - self.base(values)
+        return self.inside[:-1] if last <= FALLEN * self.rise(values) else self.inside
 
     def falls(self, values: FloatArray) -> bool | None:
         """Return whether the climb was given back, None when no census shows it."""
@@ -153,8 +162,12 @@ def _climb(table: RowTable, through: Passages, path: int, device: str) -> Grower
 
 def _overlaid(through: Passages, values: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return censuses inside all passages by units done in their passage, and bytes above base."""
-    inside = np.concatenate([o.inside for o in through.occurrences])
-    base = np.concatenate([np.full(len(o.inside), o.base(values)) for o in through.occurrences])
+    climbs = [o.climb(values) for o in through.occurrences]
+    inside = np.concatenate(climbs)
+    bases = [
+        np.full(len(c), o.base(values)) for c, o in zip(climbs, through.occurrences, strict=True)
+    ]
+    base = np.concatenate(bases)
     present = np.isfinite(values[inside])
     inside, base = inside[present], base[present]
     order = np.argsort(through.done[inside], kind="stable")
@@ -175,5 +188,9 @@ def _repeats(through: Passages, values: FloatArray, points: int) -> bool:
     if through.begun == 1:
         seen = bool(fates) or not is_training(through.phase)
         return seen and points >= ALONE_POINTS and all(fates)
-    often = len(climbed) >= 2 and 3 * len(climbed) >= 2 * len(through.occurrences)
+    against = [o for o in through.occurrences if o.rise(values) <= ROW_NOISE_BYTES]
+    emptied = [o for o in climbed if len(o.climb(values)) < len(o.inside)]
+    if 2 * len(emptied) > len(climbed):  # then a census at the end alone says nothing
+        against = [o for o in against if len(o.inside) > 1]
+    often = len(climbed) >= max(2, 2 * len(against))
     return often and sum(fates) >= max(1, 0.7 * len(fates))

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from leakscope.instrument.stack import Phase
 
 SITES_KEPT = 512
+LOADERS_KEPT = 64
 NO_BATCH = -1
 
 
@@ -54,6 +55,7 @@ class Pass:
         self.token = token
         self.site = site
         self.route = route
+        """The way through libraries to where it was made; 0 where the user's own code did."""
         self.loader = loader
         self.expected = expected
         self.born = born
@@ -81,7 +83,8 @@ class Sites:
 
     def __init__(self) -> None:
         self._learned: dict[tuple[object, ...], Verdict] = {}
-        self._validations: dict[Site, int] = {}
+        self._validations: dict[tuple[Site, int], int] = {}
+        self._loaders: dict[Site, dict[int, int | None]] = {}
 
     def judge(self, run: Pass, *, optimizers: bool, stepped: bool) -> Verdict | None:
         """Return what a pass is for, or None while only its first step or batch can tell."""
@@ -106,12 +109,29 @@ class Sites:
         for key in _keys(run):
             self._learned[key] = verdict
 
-    def validation_name(self, site: Site) -> str:
-        """Return ``validation`` for the first place that validates, then ``validation:2``…"""
-        if site not in self._validations and len(self._validations) >= SITES_KEPT:
-            site = next(iter(self._validations))
-        number = self._validations.setdefault(site, len(self._validations) + 1)
+    def validation_name(self, site: Site, loader: int = 0) -> str:
+        """Return ``validation`` for the first place that validates, then ``validation:2``…
+
+        Of several loaders that come to one place again and again each has a name of its own.
+        """
+        key = (site, self._turn(site, loader))
+        if key not in self._validations and len(self._validations) >= SITES_KEPT:
+            key = next(iter(self._validations))
+        number = self._validations.setdefault(key, len(self._validations) + 1)
         return "validation" if number == 1 else f"validation:{number}"
+
+    def _turn(self, site: Site, loader: int) -> int:
+        """Return as the how-manieth a loader came back to a place; 0 the first time."""
+        if site not in self._loaders and len(self._loaders) >= SITES_KEPT:
+            self._loaders.clear()
+        turns = self._loaders.setdefault(site, {})
+        if loader not in turns:
+            if len(turns) >= LOADERS_KEPT:
+                turns.clear()
+            turns[loader] = None
+        elif turns[loader] is None:
+            turns[loader] = sum(turn is not None for turn in turns.values())
+        return turns[loader] or 0
 
 
 def _keys(run: Pass) -> Iterator[tuple[object, ...]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from leakscope.instrument.iterations import Iterations
+from leakscope.instrument.iterations import MOST_ACCUMULATION, Iterations
 from leakscope.instrument.passes import Pass, Sites, Verdict
 from leakscope.instrument.sites import Site
 from leakscope.instrument.stack import TRAIN, Emit, Phase, PhaseStack
@@ -140,6 +140,10 @@ class PhaseTracker:
         self._evaluated -= keys
         if self._watch.module in keys:
             self._watch.end()
+        if not self._evaluated and not self._stepped:
+            for run in [r for r in self._undecided if r.asked and r.evaluating]:
+                run.evaluating = False  # its batches were asked for ahead of the training
+                self._decide(run, Verdict.TRAINING)
         self._settle()
 
     def forward(self, key: int) -> None:
@@ -285,13 +289,14 @@ class PhaseTracker:
         self._stack.begin(TRAIN, training=True, owner=run)
 
     def _begin_validation(self, run: Pass) -> None:
-        name = self._sites.validation_name(run.site)
+        name = self._sites.validation_name(run.site, run.loader)
         top = self._stack.top
         if top is not None and not top.training and not top.explicit:
             if self._is_fed(top) and top.owner is not None and run.born < top.owner.first:
                 run.phase = top  # zip(a, b): the first one leads
                 return
-            if top.name == name or len(self._stack) >= DEEPEST:
+            again = top.name == name or (top.owner is not None and top.owner.site == run.site)
+            if again or len(self._stack) >= DEEPEST:
                 self._stack.end(top)
         elif top is not None and top.training:
             self._iterations.flush(top)
@@ -306,7 +311,7 @@ class PhaseTracker:
         """Bring the phase of a pass back to the top: what lies inside was left without notice."""
         self._watch.disarm()
         if run.phase is None:
-            if run.asked > self._iterations.accumulation:
+            if run.asked > self._patience(run):
                 self._decide(run, Verdict.VALIDATION)
         elif run.phase in self._stack:
             self._stack.leave_to(run.phase)
@@ -320,11 +325,22 @@ class PhaseTracker:
             self._place(run)
         self._settle()
 
+    def _patience(self, run: Pass) -> int:
+        """Return after how many batches without a step a pass is none of training.
+
+        Libraries ask ahead for all batches of a step, and switch to training mode after that.
+        """
+        ahead = run.route and run.evaluating and not self._stepped
+        return MOST_ACCUMULATION if ahead else self._iterations.accumulation
+
     def _decide(self, run: Pass, verdict: Verdict) -> None:
         self._undecided.remove(run)
         run.verdict = verdict
         self._sites.learn(run, verdict)
         self._place(run)
+        phase = run.phase
+        if phase is not None and phase.owner is run and not phase.batch:
+            phase.batch = phase.micro = run.seen = run.asked - 1
 
     def _learn_from(self, run: Pass, phase: Phase) -> None:
         if phase.training and not phase.explicit and run.asked > 1:

@@ -308,3 +308,13 @@ def test_what_is_made_anew_from_a_list_beside_it_comes_after_the_list() -> None:
     )
     report = report_of(Program().plant(holder, preds, computed))
     assert [c.name for c in report.culprits] == ["curve.preds", "curve._computed"]
+
+
+def test_a_list_that_a_trainer_empties_before_the_phase_ends_sets_the_peak() -> None:
+    def size(state: State) -> float | None:
+        return 56 + 20 * MIB * state.batch if state.phase == "validation" and state.inner else 56
+
+    outputs = Thing("LitModel.validation_outputs", size, length=lambda s: s.batch)
+    culprit = only(report_of(Program(validation=12).plant(outputs)))
+    assert (culprit.name, culprit.growth) == ("LitModel.validation_outputs", "within")
+    assert culprit.bytes_per_unit == pytest.approx(20 * MIB, rel=0.02)

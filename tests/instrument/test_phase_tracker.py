@@ -310,6 +310,40 @@ class TestValidation:
             *("begin train#2", "begin validation#2"),
         ]
 
+    def test_a_trainer_that_asks_ahead_before_it_leaves_evaluation_mode(self, program):
+        program.eval()
+        token = next(program.tokens)
+        program.tracker.loader_begin(token, site=("train.py", 1), route=1, loader=1)
+        for _ in range(3):
+            program.next(token)
+        program.train()
+        program.step()
+        program.next(token)
+        program.tracker.finish()
+        assert program.take() == ["begin train#0", "step train 3", "end train#0"]
+
+    def test_two_loaders_that_come_to_one_line_again_and_again(self, program):
+        train_epoch(program, TRAIN)
+        program.take()
+        validation, test = Loader(2, line=20), Loader(1, line=20)
+        for _ in range(3):
+            validate(program, validation)
+            validate(program, test)
+            train_epoch(program, TRAIN)
+        begins = [line for line in program.take() if line.startswith("begin v")]
+        assert begins == [
+            *("begin validation#0", "begin validation#1"),
+            *("begin validation#2", "begin validation:2#0"),
+            *("begin validation#3", "begin validation:2#1"),
+        ]
+
+    def test_loaders_that_come_to_a_line_once_are_one_validation(self, program):
+        for _ in range(3):
+            train_epoch(program, TRAIN)
+            validate(program, Loader(2, line=20))
+        begins = [line for line in program.take() if line.startswith("begin v")]
+        assert begins == ["begin validation#0", "begin validation#1", "begin validation#2"]
+
     def test_without_eval_mode_by_no_grad(self, program):
         train_epoch(program, TRAIN)
         program.take()
