@@ -15,7 +15,7 @@ from leakscope.analysis.growers import Grower
 from leakscope.analysis.origins import find_origins
 from leakscope.analysis.series import HOST, FloatArray, RowTable
 from leakscope.analysis.source import SourceIndex
-from leakscope.analysis.wording import falsifier, sentence
+from leakscope.analysis.wording import falsifier, sentence, with_other_holders
 from leakscope.model import gauge
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Culprit, Forecast, Held, Point, Severity
@@ -193,9 +193,11 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
         allocated_at=origins.allocated_at,
         holds=[Held(type=h.type, count=h.count, bytes=h.bytes, detail=h.detail) for h in row.holds],
         signature=signature(row),
-        remedy=origins.remedy,
+        remedy=with_other_holders(origins.remedy, row, _freed(row, grower.device)),
         owner=row.owner.name if row.owner else "",
         held_by=holders,
+        also_held_by=row.also_held_by,
+        exclusive_bytes=_freed(row, grower.device) if row.also_held_by else None,
         sentence=sentence(row, grower, judged.share, total, judged.peak_bytes),
         trend=grower.trend.verdict.value,
         forecast=judged.forecast,
@@ -204,6 +206,11 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
         chart=chart,
         chart_unit=chart_unit,
     )
+
+
+def _freed(row: CensusRow, device: str) -> int:
+    """Return what emptying a container alone would free."""
+    return row.host_bytes if device == HOST else row.device_bytes.get(device, 0)
 
 
 def signature(row: CensusRow) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.sizes import human_bytes, human_count, human_share
 from leakscope.model.census import CensusRow, RootKind
-from leakscope.model.report import Falsifier
+from leakscope.model.report import Falsifier, Remedy
 
 _ROOTS = {
     RootKind.LOCAL: "a local variable of a running function",
@@ -31,6 +33,25 @@ def sentence(row: CensusRow, grower: Grower, share: float, total: float, peak: f
     if peak > 1.1 * total:
         text += f"; by its last batch that comes to about {human_bytes(peak)}"
     return f"{text}. That is {human_share(share)} of the height of the phase."
+
+
+def with_other_holders(remedy: Remedy, row: CensusRow, freed: float) -> Remedy:
+    """Return the remedy; where others hold the same contents, it says so and what that means."""
+    if not row.also_held_by:
+        return remedy
+    others = listed([f"`{name}`" for name in row.also_held_by])
+    holds = "holds" if len(row.also_held_by) == 1 else "hold"
+    text = (
+        f"{others} {holds} the same objects: letting go of them here alone frees "
+        f"{human_bytes(freed)}. Let go of them there too. {remedy.text}"
+    )
+    return msgspec.structs.replace(remedy, text=text)
+
+
+def listed(names: list[str]) -> str:
+    """Return ``a``, ``a and b`` or ``a, b and c``."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def per_unit(grower: Grower) -> str:

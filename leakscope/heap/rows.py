@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -129,6 +130,7 @@ class RowMaker:
             graph_nodes=graph_nodes,
             holds=contents.contents(self.groups(draft)),
             parent=self._parent(draft),
+            also_held_by=self._also_held_by(draft, _name(place)),
         )
 
     def _is_within(self, node: int, path: str) -> bool:
@@ -154,6 +156,17 @@ class RowMaker:
                 return True
             above = self._nodes.parent[above]
         return False
+
+    def _also_held_by(self, draft: Draft, name: str) -> list[str]:
+        """Return who holds more than one of the sampled items: what merely passes by does not."""
+        samples = [s for n in (*draft.nodes, *draft.inner) for s in self._nodes.holders[n]]
+        found: Counter[str] = Counter()
+        for sample in samples:
+            holders = (self.places[n] for n in sample)
+            others = (h for h in holders if not h.path.startswith(draft.path))
+            found.update({h.name.partition("[*]")[0] for h in others} - {name})
+        enough = max(2, (len(samples) + 1) // 2)
+        return [other for other, count in found.items() if count >= enough and other]
 
     def kind(self, node: int) -> str:
         """Return the kind of a node's object, telling tensors that keep a graph from others."""

@@ -13,6 +13,7 @@ from typing import Any
 from leakscope.heap.adapters.tensor import Storage
 from leakscope.heap.dominators import immediate_dominators, preorder, retained_sums
 from leakscope.heap.edges import TypeFacts
+from leakscope.heap.holders import Sharing
 
 _MOST_DEPTH = 4095
 """Depths are counted up to here; from there on the order of the walk tells parents first."""
@@ -164,14 +165,22 @@ def answer(graph: Graph, request: Any, pinned: dict[int, list[int]]) -> dict[str
 
     """
     retained = _Retained(graph)
-    chosen = _chosen(graph, retained, request)
-    chosen |= _lineage(graph, pinned)
-    named = _in_order(graph, _lineage(graph, chosen.union(*pinned.values())))
+    heaviest = _chosen(graph, retained, request)
+    chosen = heaviest | _lineage(graph, pinned)
+    holders = _holders(graph, retained, request, heaviest)
+    told = chosen.union(*pinned.values(), *(others for _, *others in holders))
+    named = _in_order(graph, _lineage(graph, told))
     position = {node: i for i, node in enumerate(named)}
     visible = [n for n in graph.order if graph.phase[n] != Phase.HIDDEN]
     return {
         "nodes": _node_columns(graph, retained, request, named, chosen)
-        | {"referrers": [[position[r] for r in pinned.get(n, [])] for n in named]},
+        | {
+            "referrers": [[position[r] for r in pinned.get(n, [])] for n in named],
+            "holders": [
+                [[position[o] for o in others] for holder, *others in holders if holder == n]
+                for n in named
+            ],
+        },
         "tensors": _tensor_columns(graph, retained, position, chosen),
         "devices": retained.devices,
         "objects": sum(graph.facts[n] is not None for n in visible),
@@ -187,6 +196,18 @@ def answer(graph: Graph, request: Any, pinned: dict[int, list[int]]) -> dict[str
         "hidden_bytes": _phase_bytes(graph, Phase.HIDDEN) if request.full else 0,
         "types": _totals(graph, visible) if request.count_types else [],
     }
+
+
+def _holders(graph: Graph, retained: _Retained, request: Any, chosen: set[int]) -> list[list[Any]]:
+    """Return the sampled items of chosen containers: the container, then others that hold it."""
+    containers = sorted(n for n in chosen if graph.phase[n] == Phase.USER)
+
+    def may_hold(node: int) -> bool:
+        facts = graph.facts[node]
+        is_graph = graph.by_graph[node] or (facts is not None and facts.node is not None)
+        return graph.phase[node] in {Phase.USER, Phase.LIBRARY} and not is_graph
+
+    return Sharing(graph, retained, request.cutoff_bytes).holders(containers, may_hold)
 
 
 def _chosen(graph: Graph, retained: _Retained, request: Any) -> set[int]:

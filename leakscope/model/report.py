@@ -115,6 +115,10 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = ""
     held_by: list[str] = []
     """The names on the way from the root, outermost first."""
+    also_held_by: list[str] = []
+    """Names of other places that hold the same contents."""
+    exclusive_bytes: int | None = None
+    """Where others hold them too: what it retained alone, of ``total_bytes``."""
     sentence: str = ""
     """The culprit in one sentence."""
     trend: str = ""

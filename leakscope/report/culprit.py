@@ -116,6 +116,9 @@ class CulpritView(SuspectView):
     kind: str = ""
     path: str = ""
     held_by: list[str] = field(default_factory=list)
+    also_held_by: list[str] = field(default_factory=list)
+    alone: Size | None = None
+    """What it retains alone, where others hold its contents too."""
     owner: str = ""
     items: str = ""
     holds: list[HeldRow] = field(default_factory=list)
@@ -150,6 +153,8 @@ def _culprit_view(culprit: Culprit, anchor: str, spans: Sequence[PhaseSpan]) -> 
         kind=culprit.kind,
         path=culprit.path,
         held_by=_chain(culprit),
+        also_held_by=culprit.also_held_by,
+        alone=None if culprit.exclusive_bytes is None else size_of(culprit.exclusive_bytes),
         owner=culprit.owner,
         items=_items(culprit),
         holds=[_held_row(held) for held in culprit.holds],

@@ -102,6 +102,7 @@ static void release(Walk *w, Tree *t, Choice *c) {
     drop(w, c->chosen);
     drop(w, c->named);
     drop(w, c->place);
+    drop(w, c->shared);
     drop(w, t->number);
     drop(w, t->node);
     drop(w, t->dominator);

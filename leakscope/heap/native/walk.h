@@ -179,6 +179,14 @@ typedef struct {
     uint32_t count;
 } Kinds;
 
+#define SHARED_SAMPLES 3
+#define MAX_HOLDERS 6
+
+/* An object that a container names and that others hold too. */
+typedef struct {
+    uint32_t container, object, n_holders, holders[MAX_HOLDERS];
+} Shared;
+
 typedef struct {
     Candidate *chosen;
     size_t n_chosen;
@@ -186,6 +194,8 @@ typedef struct {
     size_t n_named;
     uint32_t *place; /* node -> place in named, plus one; the top bit marks the chosen */
     Kinds *kinds;    /* by place */
+    Shared *shared;  /* samples of what chosen containers name and others hold too */
+    size_t n_shared;
 } Choice;
 
 #define CHOSEN 0x80000000u
@@ -278,6 +288,10 @@ uint64_t worth_of(const Walk *w, const Tree *t, uint32_t number);
 void add_with_ancestors(Walk *w, Choice *c, Numbers *named, uint32_t number);
 int choose(Walk *w, const Tree *t, Choice *c);
 int group_children(Walk *w, const Tree *t, Choice *c);
+
+/* holders.c */
+void find_holders(Walk *w, const Tree *t, Choice *c, Numbers *named);
+PyObject *holders_as_list(const Choice *c, uint32_t number);
 
 /* answer.c */
 PyObject *build_answer(Walk *w, Tree *t, Choice *c);

@@ -1,0 +1,131 @@
+/* Who else holds what a container names and does not keep alive alone: emptying the container frees
+ * nothing then. A few samples from its middle tell; at its ends stand what came last and what was
+ * kept for another reason. The same rules as holders.py.
+ */
+#include "walk.h"
+
+#define FEWEST_ITEMS 8
+#define MOST_STEPS 4     /* from an item of the container down to what is shared */
+#define SHARED_PART 4    /* less than this part of what is reached need not be explained */
+
+static int keeps_alive(const Tree *t, uint32_t above, uint32_t below) {
+    uint32_t v = t->dominator[t->number[below]];
+    while (v > t->number[above])
+        v = t->dominator[v];
+    return v == t->number[above];
+}
+
+static uint64_t shared_bytes(const Walk *w, const Tree *t, uint32_t number) {
+    uint64_t reached = worth_of(w, t, number), retained = total_of(w, t, t->number[number]);
+    return reached > retained ? reached - retained : 0;
+}
+
+/* Return what a container shares by one of its items: the heaviest at each step down; or NONE. */
+static uint32_t shared_below(const Walk *w, const Tree *t, uint32_t container, uint32_t item) {
+    uint32_t above = container;
+    for (int step = 0; step < MOST_STEPS && w->nodes[item].parent == above; step++) {
+        if (!keeps_alive(t, container, item))
+            return item;
+        const Node *node = &w->nodes[item];
+        uint32_t best = NONE;
+        for (uint32_t e = 0; e < node->n_edges; e++) {
+            uint32_t target = t->node[w->edges[node->first_edge + e]];
+            if (w->nodes[target].parent == item && target != item &&
+                (best == NONE || worth_of(w, t, target) > worth_of(w, t, best)))
+                best = target;
+        }
+        if (best == NONE)
+            return NONE;
+        above = item;
+        item = best;
+    }
+    return NONE;
+}
+
+static int is_asked_about(const Walk *w, const Tree *t, uint32_t number) {
+    const Node *node = &w->nodes[number];
+    uint64_t shared = shared_bytes(w, t, number);
+    return node->phase == PHASE_USER && node->n_edges >= FEWEST_ITEMS &&
+           shared >= w->request.cutoff && shared >= worth_of(w, t, number) / SHARED_PART;
+}
+
+static int is_sampled(const Choice *c, uint32_t number) {
+    for (size_t i = c->n_shared; i-- > 0 && i + SHARED_SAMPLES >= c->n_shared;)
+        if (c->shared[i].object == number)
+            return 1;
+    return 0;
+}
+
+/* Sample items at a quarter, half and three quarters of each container that is asked about. */
+static void take_samples(Walk *w, const Tree *t, Choice *c) {
+    c->shared = fresh(w, c->n_chosen * SHARED_SAMPLES, sizeof *c->shared);
+    for (size_t i = 0; c->shared && i < c->n_chosen; i++) {
+        uint32_t number = c->chosen[i].node;
+        if (!is_asked_about(w, t, number))
+            continue;
+        const Node *node = &w->nodes[number];
+        for (uint32_t s = 1; s <= SHARED_SAMPLES; s++) {
+            uint32_t edge = (uint32_t)((uint64_t)node->n_edges * s / (SHARED_SAMPLES + 1));
+            uint32_t item = t->node[w->edges[node->first_edge + edge]];
+            uint32_t shared = shared_below(w, t, number, item);
+            if (shared != NONE && !is_sampled(c, shared))
+                c->shared[c->n_shared++] = (Shared){.container = number, .object = shared};
+        }
+    }
+}
+
+static int may_hold(const Walk *w, const Tree *t, uint32_t number) {
+    const Node *node = &w->nodes[number];
+    return t->number[number] && (node->phase == PHASE_USER || node->phase == PHASE_LIBRARY) &&
+           !(node->flags & NODE_BY_GRAPH) && w->types[node->type].rank != RANK_GRAPH;
+}
+
+static void note_holders(const Walk *w, const Tree *t, const uint32_t *sampled, Choice *c) {
+    for (uint32_t k = 0; k < w->n_nodes; k++) {
+        const Node *node = &w->nodes[k];
+        for (uint32_t e = 0; e < node->n_edges; e++) {
+            uint32_t sample = sampled[w->edges[node->first_edge + e]];
+            if (!sample || !may_hold(w, t, k))
+                continue;
+            Shared *shared = &c->shared[sample - 1];
+            uint32_t n = shared->n_holders;
+            int told = w->nodes[shared->object].parent == k || shared->object == k ||
+                       (n && shared->holders[n - 1] == k);
+            if (!told && n < MAX_HOLDERS)
+                shared->holders[shared->n_holders++] = k;
+        }
+    }
+}
+
+/* Find who else holds what chosen containers share, and name them. */
+void find_holders(Walk *w, const Tree *t, Choice *c, Numbers *named) {
+    take_samples(w, t, c);
+    uint32_t *sampled = c->n_shared ? fresh(w, t->count, sizeof *sampled) : NULL;
+    if (sampled == NULL)
+        return;
+    for (size_t i = 0; i < c->n_shared; i++)
+        sampled[t->number[c->shared[i].object]] = (uint32_t)i + 1;
+    note_holders(w, t, sampled, c);
+    drop(w, sampled);
+    for (size_t i = 0; i < c->n_shared; i++)
+        for (uint32_t h = 0; h < c->shared[i].n_holders; h++)
+            add_with_ancestors(w, c, named, c->shared[i].holders[h]);
+}
+
+/* Return, for each sample of a container, the places of those that hold it too. */
+PyObject *holders_as_list(const Choice *c, uint32_t number) {
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list && i < c->n_shared; i++) {
+        const Shared *shared = &c->shared[i];
+        if (shared->container != number)
+            continue;
+        PyObject *places = PyList_New(shared->n_holders);
+        for (uint32_t h = 0; places && h < shared->n_holders; h++)
+            PyList_SET_ITEM(places, h,
+                            PyLong_FromUnsignedLong(PLACE(c->place[shared->holders[h]])));
+        if (places == NULL || PyList_Append(list, places) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(places);
+    }
+    return list;
+}

@@ -1,0 +1,42 @@
+"""What a remedy says where others hold the same objects."""
+
+from __future__ import annotations
+
+import pytest
+
+from leakscope.analysis.wording import listed, with_other_holders
+from leakscope.model.census import CensusRow, RootKind
+from leakscope.model.report import Remedy
+
+REMEDY = Remedy(title="Clear it", text="Clear it at the end of every epoch.")
+
+
+def row_held_by(*others: str) -> CensusRow:
+    return CensusRow(
+        path="main()·trainer.outputs",
+        name="Trainer.outputs",
+        root=RootKind.LOCAL,
+        type="list",
+        kind="list",
+        host_bytes=2048,
+        also_held_by=list(others),
+    )
+
+
+def test_a_remedy_names_the_others_and_what_it_would_free_alone() -> None:
+    said = with_other_holders(REMEDY, row_held_by("Logger.records"), 2048).text
+    assert said == (
+        "`Logger.records` holds the same objects: letting go of them here alone frees 2 KiB. "
+        "Let go of them there too. Clear it at the end of every epoch."
+    )
+
+
+def test_a_remedy_for_what_nobody_else_holds_stays() -> None:
+    assert with_other_holders(REMEDY, row_held_by(), 2048) is REMEDY
+
+
+@pytest.mark.parametrize(
+    ("names", "text"), [(["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c")]
+)
+def test_names_are_listed_as_in_a_sentence(names: list[str], text: str) -> None:
+    assert listed(names) == text

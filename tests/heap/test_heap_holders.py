@@ -1,0 +1,103 @@
+"""Who else holds what a container names: emptying one of them alone would free nothing."""
+
+from __future__ import annotations
+
+import pytest
+from heap_programs import RunProgram
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leakscope.heap.graph import WalkRequest, engine_name, walk
+
+KEPT_TWICE = """
+import torch
+
+class Logger:
+    def __init__(self):
+        self.records = []
+    def log(self, step, output):
+        self.records.append((step, {'output': output}))
+
+class Trainer:
+    def __init__(self):
+        self.outputs, self.logger, self.latest = [], Logger(), {}
+
+trainer = Trainer()
+def fit():
+    for step in range(40):
+        output = torch.rand(32, 512)
+        trainer.outputs.append(output)
+        trainer.latest['output'] = output
+        KEEP
+    look()
+fit()
+"""
+
+
+def test_another_container_that_keeps_the_same_objects_is_named(run_program: RunProgram) -> None:
+    program = KEPT_TWICE.replace("KEEP", "trainer.logger.log(step, output)")
+    row = run_program(program).row("Trainer.outputs")
+    assert row.also_held_by == ["Logger.records"]
+    assert row.host_bytes < 10_000 < 40 * 32 * 512 * 4 < row.shared_bytes["host"]
+
+
+def test_who_holds_only_the_latest_is_not_named(run_program: RunProgram) -> None:
+    row = run_program(KEPT_TWICE.replace("KEEP", "pass")).row("Trainer.outputs")
+    assert row.also_held_by == []
+
+
+def test_views_of_the_same_storage_are_the_same_memory(run_program: RunProgram) -> None:
+    program = KEPT_TWICE.replace("KEEP", "trainer.logger.log(step, output[1:])")
+    assert run_program(program).row("Trainer.outputs").also_held_by == ["Logger.records"]
+
+
+def test_several_others_are_all_named(run_program: RunProgram) -> None:
+    program = "seen = set()\n" + KEPT_TWICE.replace(
+        "KEEP", "trainer.logger.log(step, output); seen.add(output)"
+    )
+    [row] = [row for row in run_program(program).last.rows if row.also_held_by]
+    assert {row.name, *row.also_held_by} == {"seen", "Trainer.outputs", "Logger.records"}
+
+
+def test_a_container_within_the_container_is_not_another(run_program: RunProgram) -> None:
+    taken = run_program(
+        """
+        import torch
+        kept = []
+        for _ in range(40):
+            pair = {'whole': torch.rand(32, 512)}
+            pair['again'] = [pair['whole']]
+            kept.append(pair)
+        look()
+        """
+    )
+    assert taken.row("kept").also_held_by == []
+
+
+@pytest.mark.skipif(engine_name() != "native", reason="the native engine is not built")
+@given(
+    st.lists(
+        st.lists(st.integers(0, 29), min_size=8, max_size=16),
+        min_size=2,
+        max_size=8,
+    ),
+    st.lists(st.integers(0, 7), max_size=4),
+)
+@settings(max_examples=60, deadline=None)
+def test_both_engines_tell_the_same(held: list[list[int]], nested: list[int]) -> None:
+    data = [[bytearray(3000)] for _ in range(30)]
+    containers: list[list[object]] = [[data[i] for i in items] for items in held]
+    for at in nested:
+        containers[at % len(containers)].append(containers[(at * 5 + 1) % len(containers)])
+    del data
+    told = []
+    for engine in ("native", "reference"):
+        nodes = walk(WalkRequest(roots=list(containers), cutoff_bytes=1000), engine=engine).nodes
+        told.append(
+            {
+                id(nodes.objects[n]): [[id(nodes.objects[h]) for h in sample] for sample in holders]
+                for n, holders in enumerate(nodes.holders)
+                if holders
+            }
+        )
+    assert told[0] == told[1]
