@@ -11,6 +11,8 @@ LEAST_RISE = 4096
 LEAST_RSS_RISE = 1 << 20
 KEYS_KEPT = 48
 ROWS_KEPT = 400
+CALM_AFTER = 12
+"""Censuses in a row in which nothing was seen to grow."""
 _RSS = ""
 _INSIDE = (BoundaryKind.STEP, BoundaryKind.BATCH)
 
@@ -20,11 +22,17 @@ class GrowthWatch:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, str], dict[str, tuple[int, int]]] = {}
+        self._calm = 0
 
     @property
     def own_bytes(self) -> int:
         """Rough bytes that the watch keeps."""
         return 300 * sum(len(rows) for rows in self._known.values())
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing has grown for a while: then fewer measurements will do."""
+        return self._calm >= CALM_AFTER
 
     def learn(self, boundary: Boundary, census: Census, rss: int) -> bool:
         """Take note of a census; return whether something has risen each time of late."""
@@ -39,7 +47,9 @@ class GrowthWatch:
                 size = row.host_bytes + sum(others)
                 now[row.path] = _rise(before.get(row.path), size, LEAST_RISE)
         self._known[key] = now
-        return any(rises >= RISES for _, rises in now.values())
+        grows = any(rises >= RISES for _, rises in now.values())
+        self._calm = 0 if grows else self._calm + 1
+        return grows
 
 
 def _rise(before: tuple[int, int] | None, size: int, least: int) -> tuple[int, int]:

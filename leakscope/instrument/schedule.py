@@ -2,7 +2,8 @@
 
 The floor gives each kind of boundary its first censuses at once, so that a run of a few epochs of
 a few seconds still allows a verdict. After it, measuring costs at most the budgeted share of the
-wall time, the time spent on the floor included, spread over the run and over the kinds.
+wall time, the time spent on the floor included, spread over the run and over the kinds; half of
+that while nothing grows.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ KEYS_KEPT = 256
 PATIENCE = 3
 """How often a kind gives way to those that were refused before it."""
 SPARSE_SECONDS = 60.0
+CALM_SHARE = 0.5
+"""Part of the budget that is spent while nothing grows."""
 
 Note = Callable[[str, str], None]
 _Name = tuple[BoundaryKind, str, str]
@@ -89,10 +92,17 @@ class _Plan:
 class Schedule:
     """Decides boundary by boundary; told afterwards what its decision has cost."""
 
-    def __init__(self, budget: float, costs: Costs, note: Note) -> None:
-        self._budget = budget
+    def __init__(
+        self,
+        budget: float,
+        costs: Costs,
+        note: Note,
+        is_calm: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._ceiling = budget
         self._costs = costs
         self._note = note
+        self._is_calm = is_calm
         self._keys: dict[_Name, _Key] = {}
         self._waiting: dict[_Name, None] = {}
         self._granted: tuple[_Key, bool, bool] | None = None
@@ -119,6 +129,11 @@ class Schedule:
                 return Due.NOTHING
             return self._inside(kind, phase, plan, now)
         return self._between(kind, phase, label, now)
+
+    @property
+    def _budget(self) -> float:
+        """The share of wall time that may be spent now."""
+        return self._ceiling * (CALM_SHARE if self._is_calm() else 1.0)
 
     def recorded(self, due: Due, seconds: float, now: float, resident: int = 0) -> None:
         """Learn what the boundary that was just measured has cost, and the resident bytes there."""
@@ -253,12 +268,12 @@ class Schedule:
         if now - self._last_paid < expected / self._budget / 2:
             return False
         affords = self._costs.total + expected <= self._budget * now
-        if not affords and expected > self._budget * SPARSE_SECONDS and not self._told:
+        if not affords and expected > self._ceiling * SPARSE_SECONDS and not self._told:
             self._told = True
             self._note(
                 "census-sparse",
                 f"A census takes {expected:.1f} s in this program; to stay within the budget of "
-                f"{self._budget:.1%} they are at least {expected / self._budget:.0f} s apart.",
+                f"{self._ceiling:.1%} they are at least {expected / self._ceiling:.0f} s apart.",
             )
         return affords
 

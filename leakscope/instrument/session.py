@@ -65,13 +65,16 @@ class Session:
         self._guard = Guard(self._write_fault)
         self.gate = Gate(self._guard, self._costs)
         self.tracker = PhaseTracker(self._reach)
-        self._schedule = Schedule(options.budget, self._costs, self._write_note)
+        growth = GrowthWatch()
+        self._schedule = Schedule(
+            options.budget, self._costs, self._write_note, lambda: growth.is_calm
+        )
         self._windows = AllocationWindows(
             options.tracemalloc,
             window,
             budget=options.budget,
             project_root=project_root,
-            growth=GrowthWatch(),
+            growth=growth,
         )
         self._measuring = Measuring(
             writer=writer,

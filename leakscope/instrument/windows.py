@@ -77,7 +77,7 @@ class AllocationWindows:
 
     def learn(self, boundary: Boundary, census: Census, rss: int) -> None:
         """Look for growth in a census that was taken outside a window."""
-        if self._mode == "window" and self.growth.learn(boundary, census, rss):
+        if self.growth.learn(boundary, census, rss) and self._mode == "window":
             self._wanted = place_of_growth(boundary)
 
     def open_here(self, boundary: Boundary) -> None:

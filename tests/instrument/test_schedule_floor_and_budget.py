@@ -115,6 +115,20 @@ class TestLongRuns:
         run.train_pass(100_000, 0.00005, known=False)
         assert len(run.writer.boundaries) < 2000
 
+    def test_while_nothing_grows_half_of_the_budget_is_enough(self):
+        def spent(rise: int) -> float:
+            run = FakeSession()
+            while run.elapsed < 300:
+                run.train_pass(100, 0.05)
+                run.validation_pass(10, 0.05)
+                run.fast.value += rise
+            return run.spent / run.elapsed
+
+        calm, growing = spent(0), spent(2 << 20)
+        assert calm <= 0.0115
+        assert growing <= 0.021
+        assert growing > 1.3 * calm
+
     def test_a_bigger_budget_measures_more(self):
         def censuses(budget: float) -> int:
             run = FakeSession(budget=budget)
