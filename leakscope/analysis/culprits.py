@@ -196,6 +196,7 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
         remedy=with_other_holders(origins.remedy, row, _freed(row, grower.device)),
         owner=row.owner.name if row.owner else "",
         held_by=holders,
+        also_named=row.also_named,
         also_held_by=row.also_held_by,
         exclusive_bytes=_freed(row, grower.device) if row.also_held_by else None,
         sentence=sentence(row, grower, judged.share, total, judged.peak_bytes),

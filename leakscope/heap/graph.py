@@ -125,6 +125,9 @@ class Nodes:
     referrers: list[list[int]]
     """For pinned objects: indices here of the first objects, eight at most, that were seen to
     refer to them, from wherever. A class's own instances are not among them."""
+    others: list[list[int]]
+    """For selected lists, dicts, sets and deques of the user's: indices here of those that refer to
+    them beside the one that names them."""
     holders: list[list[list[int]]]
     """For selected containers of the user's that name much and keep little of it alive alone: of
     each of some sampled items, indices here of the others that hold it. See ``holders.py``."""

@@ -1,4 +1,4 @@
-"""Who else holds what a container names and does not keep alive alone.
+"""Who else holds a container, and who else holds what it names and does not keep alive alone.
 
 Emptying such a container frees nothing. A few samples from its middle tell: at its ends stand what
 came last and what was kept for another reason. The same rules as ``native/holders.c``.
@@ -6,9 +6,12 @@ came last and what was kept for another reason. The same rules as ``native/holde
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any
+
+from leakscope.heap.shallow import mro_of
 
 SAMPLES = 3
 MOST_HOLDERS = 6
@@ -27,32 +30,45 @@ class Sharing:
         self._retained = retained
         self._cutoff = cutoff_bytes
 
-    def holders(self, containers: list[int], may_hold: Callable[[int], bool]) -> list[list[Any]]:
-        """Return ``[container, holders…]`` of every sample; holders in the order of the walk.
+    def holders(
+        self, containers: list[int], may_hold: Callable[[int], bool]
+    ) -> dict[tuple[int, int], list[int]]:
+        """Return who else holds a container or an item of it, in the order of the walk.
+
+        The keys are the container and the item; a container that is asked about itself is its own.
 
         Args:
             containers: the user's nodes that may be asked about.
             may_hold: whether a node counts as a holder.
 
         """
-        samples: dict[int, list[Any]] = {}
-        for container in filter(self._is_asked_about, containers):
-            for shared in self._samples(container):
-                samples[shared] = [container]
+        found: dict[tuple[int, int], list[int]] = {}
+        samples: dict[int, list[list[int]]] = defaultdict(list)
+        for container in containers:
+            for item in self._asked(container):
+                holders = found[container, item] = []
+                samples[item].append(holders)
         for node, targets in enumerate(self._graph.successors):
             for target in targets:
-                found = samples.get(target)
-                if found is None or not may_hold(node) or node in {*found[1:], target}:
+                if target not in samples or target == node or not may_hold(node):
                     continue
-                if self._graph.parent[target] != node and len(found) <= MOST_HOLDERS:
-                    found.append(node)
-        return list(samples.values())
+                for holders in samples[target]:
+                    told = node in holders or self._graph.parent[target] == node
+                    if not told and len(holders) < MOST_HOLDERS:
+                        holders.append(node)
+        return found
+
+    def _asked(self, container: int) -> Iterator[int]:
+        if _gathers(type(self._graph.objects[container])):
+            yield container
+        enough = len(self._items(container)) >= _FEWEST_ITEMS
+        if enough and self._is_asked_about(container):
+            yield from dict.fromkeys(self._samples(container))
 
     def _is_asked_about(self, node: int) -> bool:
         reached = self._retained.worth(self._graph, node)
         shared = reached - self._retained.total(node)
-        enough = shared >= self._cutoff and shared >= reached // _SHARED_PART
-        return enough and len(self._items(node)) >= _FEWEST_ITEMS
+        return bool(shared >= self._cutoff and shared >= reached // _SHARED_PART)
 
     def _items(self, container: int) -> list[int]:
         """Return what a container refers to; the same item several times in a row once."""
@@ -83,3 +99,11 @@ class Sharing:
         while node >= 0 and node != above:
             node = self._retained.dominator[node]
         return bool(node == above)
+
+
+def _gathers(kind: type) -> bool:
+    """Instances are referred to by much that belongs to them; by such as these things are gathered.
+
+    Compared by identity: no metaclass is asked.
+    """
+    return any(base is gathering for base in mro_of(kind) for gathering in (list, dict, set, deque))

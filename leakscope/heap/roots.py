@@ -50,6 +50,7 @@ class Roots:
     """Objects of leakscope itself."""
     stages: list[int]
     """Indices of the user's roots at which those of one running function begin."""
+    _by_id: dict[int, list[str]] | None = None
 
     def objects(self) -> list[Any]:
         """Return what to walk from, in order."""
@@ -60,6 +61,14 @@ class Roots:
         if number < len(self.named):
             return self.named[number]
         return library_root(*self.library_objects[number - len(self.named)])
+
+    def names_of(self, obj: object) -> list[str]:
+        """Return the names of the user's that lead to an object at once."""
+        if self._by_id is None:
+            self._by_id = {}
+            for root in self.named[: self.user_count]:
+                self._by_id.setdefault(id(root.obj), []).append(root.name)
+        return self._by_id.get(id(obj), [])
 
     def kind(self, number: int) -> RootKind:
         """Return from what kind of name that root starts."""

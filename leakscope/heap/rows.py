@@ -19,6 +19,7 @@ from leakscope.heap.roots import Roots
 from leakscope.model.census import CensusRow, Owner, RootKind
 
 _LENGTH_FROM_INSIDE = frozenset({"queue", "dict", "list"})
+_OTHER_NAMES = 4
 _GRAPH_NODES = 2
 """A tensor that keeps fewer nodes than this merely remembers which operation made it."""
 _GRAPH_NODE_BYTES = 680
@@ -130,6 +131,7 @@ class RowMaker:
             graph_nodes=graph_nodes,
             holds=contents.contents(self.groups(draft)),
             parent=self._parent(draft),
+            also_named=self._also_named(draft, _name(place)),
             also_held_by=self._also_held_by(draft, _name(place)),
         )
 
@@ -156,6 +158,18 @@ class RowMaker:
                 return True
             above = self._nodes.parent[above]
         return False
+
+    def _also_named(self, draft: Draft, name: str) -> list[str]:
+        """Return the other names of a container, those of variables first."""
+        found: dict[str, None] = {}
+        for node in (*draft.nodes, *draft.inner):
+            obj = self._nodes.objects[node]
+            found.update(dict.fromkeys(self._roots.names_of(obj)))
+            for other in self._nodes.others[node]:
+                place = self._naming.below(self.places[other], obj)
+                if not place.path.startswith(draft.path):
+                    found[place.name] = None
+        return [other for other in found if other != name][:_OTHER_NAMES]
 
     def _also_held_by(self, draft: Draft, name: str) -> list[str]:
         """Return who holds more than one of the sampled items: what merely passes by does not."""

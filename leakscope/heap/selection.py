@@ -168,7 +168,7 @@ def answer(graph: Graph, request: Any, pinned: dict[int, list[int]]) -> dict[str
     heaviest = _chosen(graph, retained, request)
     chosen = heaviest | _lineage(graph, pinned)
     holders = _holders(graph, retained, request, heaviest)
-    told = chosen.union(*pinned.values(), *(others for _, *others in holders))
+    told = chosen.union(*pinned.values(), *holders.values())
     named = _in_order(graph, _lineage(graph, told))
     position = {node: i for i, node in enumerate(named)}
     visible = [n for n in graph.order if graph.phase[n] != Phase.HIDDEN]
@@ -176,8 +176,13 @@ def answer(graph: Graph, request: Any, pinned: dict[int, list[int]]) -> dict[str
         "nodes": _node_columns(graph, retained, request, named, chosen)
         | {
             "referrers": [[position[r] for r in pinned.get(n, [])] for n in named],
+            "others": [[position[o] for o in holders.get((n, n), [])] for n in named],
             "holders": [
-                [[position[o] for o in others] for holder, *others in holders if holder == n]
+                [
+                    [position[o] for o in others]
+                    for (container, item), others in holders.items()
+                    if container == n != item
+                ]
                 for n in named
             ],
         },
@@ -198,8 +203,10 @@ def answer(graph: Graph, request: Any, pinned: dict[int, list[int]]) -> dict[str
     }
 
 
-def _holders(graph: Graph, retained: _Retained, request: Any, chosen: set[int]) -> list[list[Any]]:
-    """Return the sampled items of chosen containers: the container, then others that hold it."""
+def _holders(
+    graph: Graph, retained: _Retained, request: Any, chosen: set[int]
+) -> dict[tuple[int, int], list[int]]:
+    """Return who else holds chosen containers and sampled items of theirs, by both."""
     containers = sorted(n for n in chosen if graph.phase[n] == Phase.USER)
 
     def may_hold(node: int) -> bool:

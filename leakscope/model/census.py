@@ -95,6 +95,8 @@ class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
     shared_with: list[str] = []
     """Paths of other growing rows that hold some of the same objects: letting go in one place is
     not enough."""
+    also_named: list[str] = []
+    """Other names of the same container, as a person would say them."""
     also_held_by: list[str] = []
     """Names, as a person would say them, of other places that hold the same contents, growing or
     not: emptying this one alone frees ``host_bytes`` and ``device_bytes`` only."""

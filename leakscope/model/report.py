@@ -115,6 +115,8 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = ""
     held_by: list[str] = []
     """The names on the way from the root, outermost first."""
+    also_named: list[str] = []
+    """Other names of the same container."""
     also_held_by: list[str] = []
     """Names of other places that hold the same contents."""
     exclusive_bytes: int | None = None

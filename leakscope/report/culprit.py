@@ -116,6 +116,7 @@ class CulpritView(SuspectView):
     kind: str = ""
     path: str = ""
     held_by: list[str] = field(default_factory=list)
+    also_named: list[str] = field(default_factory=list)
     also_held_by: list[str] = field(default_factory=list)
     alone: Size | None = None
     """What it retains alone, where others hold its contents too."""
@@ -153,6 +154,7 @@ def _culprit_view(culprit: Culprit, anchor: str, spans: Sequence[PhaseSpan]) -> 
         kind=culprit.kind,
         path=culprit.path,
         held_by=_chain(culprit),
+        also_named=culprit.also_named,
         also_held_by=culprit.also_held_by,
         alone=None if culprit.exclusive_bytes is None else size_of(culprit.exclusive_bytes),
         owner=culprit.owner,

@@ -93,11 +93,60 @@ def test_both_engines_tell_the_same(held: list[list[int]], nested: list[int]) ->
     told = []
     for engine in ("native", "reference"):
         nodes = walk(WalkRequest(roots=list(containers), cutoff_bytes=1000), engine=engine).nodes
+        ids = [id(value) for value in nodes.objects]
         told.append(
             {
-                id(nodes.objects[n]): [[id(nodes.objects[h]) for h in sample] for sample in holders]
-                for n, holders in enumerate(nodes.holders)
-                if holders
+                ids[n]: ([ids[h] for h in others], [[ids[h] for h in s] for s in samples])
+                for n, (others, samples) in enumerate(zip(nodes.others, nodes.holders, strict=True))
+                if others or samples
             }
         )
     assert told[0] == told[1]
+
+
+class TestOtherNames:
+    """One container under several names: the most human is said, the others are evidence."""
+
+    def test_an_attribute_and_a_variable(self, run_program: RunProgram) -> None:
+        taken = run_program(
+            """
+            class Callback:
+                def __init__(self, history):
+                    self.history = history
+
+            def fit(losses):
+                callback = Callback(losses)
+                for step in range(3000):
+                    losses.append(float(step))
+                look()
+
+            history = []
+            fit(history)
+            """
+        )
+        row = taken.row("history")
+        assert row.also_named == ["fit.losses", "Callback.history"]
+
+    def test_a_container_with_one_name_has_no_other(self, run_program: RunProgram) -> None:
+        taken = run_program(
+            """
+            history = [float(step) for step in range(3000)]
+            look()
+            """
+        )
+        assert taken.row("history").also_named == []
+
+    def test_a_reference_from_its_own_contents_is_no_name(self, run_program: RunProgram) -> None:
+        taken = run_program(
+            """
+            class Entry:
+                def __init__(self, among):
+                    self.among = among
+
+            history = []
+            for step in range(300):
+                history.append(Entry(history))
+            look()
+            """
+        )
+        assert taken.row("history").also_named == []

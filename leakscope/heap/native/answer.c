@@ -82,11 +82,11 @@ static uint64_t weigh_again(Walk *w, const Node *node) {
     return shallow_bytes(object, facts) + data;
 }
 
-enum { N_COLUMNS = 15 };
+enum { N_COLUMNS = 16 };
 static const char *const column_names[N_COLUMNS] = {
     "objects", "parent", "root", "dominator", "selected", "shallow_bytes", "host_bytes",
     "device_bytes", "reached_bytes", "graph_nodes", "keeps_graph", "holds", "number", "referrers",
-    "holders"};
+    "others", "holders"};
 
 static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns) {
     uint32_t number = c->named[row];
@@ -114,6 +114,7 @@ static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns)
         groups_as_list(w, &c->kinds[row]),
         PyLong_FromUnsignedLong(number),
         referrers_as_list(w, c, number),
+        others_as_list(c, number),
         holders_as_list(c, number),
     };
     Py_INCREF((PyObject *)node->key);

@@ -1,8 +1,10 @@
-/* Who else holds what a container names and does not keep alive alone: emptying the container frees
- * nothing then. A few samples from its middle tell; at its ends stand what came last and what was
- * kept for another reason. The same rules as holders.py.
+/* Who else holds a container, and who else holds what it names and does not keep alive alone:
+ * emptying it frees nothing then. A few samples from its middle tell; at its ends stand what came last
+ * and what was kept for another reason. The same rules as holders.py.
  */
 #include "walk.h"
+
+#include <string.h>
 
 #define FEWEST_ITEMS 8
 #define MOST_STEPS 4     /* from an item of the container down to what is shared */
@@ -42,11 +44,18 @@ static uint32_t shared_below(const Walk *w, const Tree *t, uint32_t container, u
     return NONE;
 }
 
+/* Instances are referred to by much that belongs to them; by such as these things are gathered. */
+static int gathers(const PyTypeObject *type) {
+    for (const PyTypeObject *base = type; base; base = base->tp_base)
+        if (base == &PyList_Type || base == &PyDict_Type || base == &PySet_Type ||
+            strcmp(base->tp_name, "collections.deque") == 0)
+            return 1;
+    return 0;
+}
+
 static int is_asked_about(const Walk *w, const Tree *t, uint32_t number) {
-    const Node *node = &w->nodes[number];
     uint64_t shared = shared_bytes(w, t, number);
-    return node->phase == PHASE_USER && node->n_edges >= FEWEST_ITEMS &&
-           shared >= w->request.cutoff && shared >= worth_of(w, t, number) / SHARED_PART;
+    return shared >= w->request.cutoff && shared >= worth_of(w, t, number) / SHARED_PART;
 }
 
 static int is_sampled(const Choice *c, uint32_t number) {
@@ -56,21 +65,29 @@ static int is_sampled(const Choice *c, uint32_t number) {
     return 0;
 }
 
-/* Sample items at a quarter, half and three quarters of each container that is asked about. */
+/* Sample items at a quarter, half and three quarters of a container. */
+static void sample_items(const Walk *w, const Tree *t, Choice *c, uint32_t number) {
+    const Node *node = &w->nodes[number];
+    for (uint32_t s = 1; s <= SHARED_SAMPLES; s++) {
+        uint32_t edge = (uint32_t)((uint64_t)node->n_edges * s / (SHARED_SAMPLES + 1));
+        uint32_t item = t->node[w->edges[node->first_edge + edge]];
+        uint32_t shared = shared_below(w, t, number, item);
+        if (shared != NONE && !is_sampled(c, shared))
+            c->shared[c->n_shared++] = (Shared){.container = number, .object = shared};
+    }
+}
+
 static void take_samples(Walk *w, const Tree *t, Choice *c) {
-    c->shared = fresh(w, c->n_chosen * SHARED_SAMPLES, sizeof *c->shared);
+    c->shared = fresh(w, c->n_chosen * (SHARED_SAMPLES + 1), sizeof *c->shared);
     for (size_t i = 0; c->shared && i < c->n_chosen; i++) {
         uint32_t number = c->chosen[i].node;
-        if (!is_asked_about(w, t, number))
-            continue;
         const Node *node = &w->nodes[number];
-        for (uint32_t s = 1; s <= SHARED_SAMPLES; s++) {
-            uint32_t edge = (uint32_t)((uint64_t)node->n_edges * s / (SHARED_SAMPLES + 1));
-            uint32_t item = t->node[w->edges[node->first_edge + edge]];
-            uint32_t shared = shared_below(w, t, number, item);
-            if (shared != NONE && !is_sampled(c, shared))
-                c->shared[c->n_shared++] = (Shared){.container = number, .object = shared};
-        }
+        if (node->phase != PHASE_USER)
+            continue;
+        if (gathers(w->types[node->type].type))
+            c->shared[c->n_shared++] = (Shared){.container = number, .object = number};
+        if (node->n_edges >= FEWEST_ITEMS && is_asked_about(w, t, number))
+            sample_items(w, t, c, number);
     }
 }
 
@@ -80,19 +97,22 @@ static int may_hold(const Walk *w, const Tree *t, uint32_t number) {
            !(node->flags & NODE_BY_GRAPH) && w->types[node->type].rank != RANK_GRAPH;
 }
 
+static void add_holder(const Walk *w, Shared *shared, uint32_t holder) {
+    uint32_t n = shared->n_holders;
+    int told = w->nodes[shared->object].parent == holder || shared->object == holder ||
+               (n && shared->holders[n - 1] == holder); /* edges of a node come in a row */
+    if (!told && n < MAX_HOLDERS)
+        shared->holders[shared->n_holders++] = holder;
+}
+
 static void note_holders(const Walk *w, const Tree *t, const uint32_t *sampled, Choice *c) {
     for (uint32_t k = 0; k < w->n_nodes; k++) {
         const Node *node = &w->nodes[k];
         for (uint32_t e = 0; e < node->n_edges; e++) {
             uint32_t sample = sampled[w->edges[node->first_edge + e]];
-            if (!sample || !may_hold(w, t, k))
-                continue;
-            Shared *shared = &c->shared[sample - 1];
-            uint32_t n = shared->n_holders;
-            int told = w->nodes[shared->object].parent == k || shared->object == k ||
-                       (n && shared->holders[n - 1] == k);
-            if (!told && n < MAX_HOLDERS)
-                shared->holders[shared->n_holders++] = k;
+            if (sample && may_hold(w, t, k))
+                for (; sample; sample = c->shared[sample - 1].next)
+                    add_holder(w, &c->shared[sample - 1], k);
         }
     }
 }
@@ -103,8 +123,11 @@ void find_holders(Walk *w, const Tree *t, Choice *c, Numbers *named) {
     uint32_t *sampled = c->n_shared ? fresh(w, t->count, sizeof *sampled) : NULL;
     if (sampled == NULL)
         return;
-    for (size_t i = 0; i < c->n_shared; i++)
-        sampled[t->number[c->shared[i].object]] = (uint32_t)i + 1;
+    for (size_t i = 0; i < c->n_shared; i++) {
+        uint32_t *first = &sampled[t->number[c->shared[i].object]];
+        c->shared[i].next = *first;
+        *first = (uint32_t)i + 1;
+    }
     note_holders(w, t, sampled, c);
     drop(w, sampled);
     for (size_t i = 0; i < c->n_shared; i++)
@@ -112,17 +135,29 @@ void find_holders(Walk *w, const Tree *t, Choice *c, Numbers *named) {
             add_with_ancestors(w, c, named, c->shared[i].holders[h]);
 }
 
+static PyObject *places_of(const Choice *c, const Shared *shared) {
+    PyObject *places = PyList_New(shared->n_holders);
+    for (uint32_t h = 0; places && h < shared->n_holders; h++)
+        PyList_SET_ITEM(places, h, PyLong_FromUnsignedLong(PLACE(c->place[shared->holders[h]])));
+    return places;
+}
+
+/* Return the places of those that hold a container beside the one that names it. */
+PyObject *others_as_list(const Choice *c, uint32_t number) {
+    for (size_t i = 0; i < c->n_shared; i++)
+        if (c->shared[i].container == number && c->shared[i].object == number)
+            return places_of(c, &c->shared[i]);
+    return PyList_New(0);
+}
+
 /* Return, for each sample of a container, the places of those that hold it too. */
 PyObject *holders_as_list(const Choice *c, uint32_t number) {
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list && i < c->n_shared; i++) {
         const Shared *shared = &c->shared[i];
-        if (shared->container != number)
+        if (shared->container != number || shared->object == number)
             continue;
-        PyObject *places = PyList_New(shared->n_holders);
-        for (uint32_t h = 0; places && h < shared->n_holders; h++)
-            PyList_SET_ITEM(places, h,
-                            PyLong_FromUnsignedLong(PLACE(c->place[shared->holders[h]])));
+        PyObject *places = places_of(c, shared);
         if (places == NULL || PyList_Append(list, places) < 0)
             Py_CLEAR(list);
         Py_XDECREF(places);

@@ -182,9 +182,10 @@ typedef struct {
 #define SHARED_SAMPLES 3
 #define MAX_HOLDERS 6
 
-/* An object that a container names and that others hold too. */
+/* A container, or an object that it names, and the others that hold it. */
 typedef struct {
     uint32_t container, object, n_holders, holders[MAX_HOLDERS];
+    uint32_t next; /* index, plus one, of another sample of the same object */
 } Shared;
 
 typedef struct {
@@ -291,6 +292,7 @@ int group_children(Walk *w, const Tree *t, Choice *c);
 
 /* holders.c */
 void find_holders(Walk *w, const Tree *t, Choice *c, Numbers *named);
+PyObject *others_as_list(const Choice *c, uint32_t number);
 PyObject *holders_as_list(const Choice *c, uint32_t number);
 
 /* answer.c */
