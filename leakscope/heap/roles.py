@@ -138,7 +138,7 @@ class Roles:
         found["other"]["host"] += max(0, rest - heap)
 
     def _gathered_heap(self) -> dict[str, int]:
-        """Return what the outermost containers retain besides tensors, by role."""
+        """Return what the user's outermost containers retain besides tensors, by role."""
         nodes = self._result.nodes
         tensors: dict[int, int] = defaultdict(int)
         for storage in self._storages.values():
@@ -146,10 +146,14 @@ class Roles:
             tensors[outermost] += storage.nbytes
         found: dict[str, int] = defaultdict(int)
         for node, selected in enumerate(nodes.selected):
-            role = self._gathering(node) if selected else ""
+            role = self._gathering(node) if selected and self._is_user(node) else ""
             if role and self._outermost(node) == node:
                 found[role] += max(0, nodes.host_bytes[node] - tensors[node])
         return found
+
+    def _is_user(self, node: int) -> bool:
+        root = self._maker.places[node].root
+        return root is not None and root.user
 
     def _outermost(self, node: int) -> int:
         """Return the outermost gathering object among those that retain a node; -1 for none."""

@@ -294,3 +294,13 @@ look()
     assert taken.row("model.head.weight").role == "parameters"
     assert not [name for name in taken.names() if "keys()" in name]
     assert taken.row("optimizer.state[*]['momentum_buffer']").count == 3
+
+
+def test_what_libraries_gather_is_no_accumulation(run_program: RunProgram) -> None:
+    source = """
+        history = [str(i) * 50 for i in range(2_000)]
+        look()
+    """
+    focused = run_program(source).last.components["accumulation"]["host"]
+    full = run_program(source, scope=CensusScope.FULL).last.components["accumulation"]["host"]
+    assert full == pytest.approx(focused, rel=0.05)
