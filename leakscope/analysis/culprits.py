@@ -169,6 +169,7 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
     column, total = table.highest(grower.path, grower.device)
     row = table.row_at(grower.path, column)
     holders = [table.latest[a].name for a in table.ancestors(grower.path)]
+    others, freed = _other_holders(table, row), _freed(row, grower.device)
     origins = find_origins(sources, table, grower, row)
     chart, chart_unit = _chart(case, grower)
     return Culprit(
@@ -193,12 +194,13 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
         allocated_at=origins.allocated_at,
         holds=[Held(type=h.type, count=h.count, bytes=h.bytes, detail=h.detail) for h in row.holds],
         signature=signature(row),
-        remedy=with_other_holders(origins.remedy, row, _freed(row, grower.device)),
+        remedy=with_other_holders(origins.remedy, others, freed),
         owner=row.owner.name if row.owner else "",
         held_by=holders,
         also_named=row.also_named,
-        also_held_by=row.also_held_by,
-        exclusive_bytes=_freed(row, grower.device) if row.also_held_by else None,
+        also_held_by=others,
+        exclusive_bytes=freed if others else None,
+        leak_share_bytes=row.leak_share_bytes if others else None,
         sentence=sentence(row, grower, judged.share, total, judged.peak_bytes),
         trend=grower.trend.verdict.value,
         forecast=judged.forecast,
@@ -209,8 +211,17 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
     )
 
 
+def _other_holders(table: RowTable, row: CensusRow) -> list[str]:
+    """Return the names of others that hold the same, those that grow too among them."""
+    growing = {latest.path: latest.name for latest in table.latest}
+    together = [growing[path] for path in row.shared_with if path in growing]
+    return list(dict.fromkeys([*row.also_held_by, *together]))
+
+
 def _freed(row: CensusRow, device: str) -> int:
     """Return what emptying a container alone would free."""
+    if row.exclusive_bytes is not None:
+        return row.exclusive_bytes
     return row.host_bytes if device == HOST else row.device_bytes.get(device, 0)
 
 

@@ -35,14 +35,14 @@ def sentence(row: CensusRow, grower: Grower, share: float, total: float, peak: f
     return f"{text}. That is {human_share(share)} of the height of the phase."
 
 
-def with_other_holders(remedy: Remedy, row: CensusRow, freed: float) -> Remedy:
+def with_other_holders(remedy: Remedy, others: list[str], freed: float) -> Remedy:
     """Return the remedy; where others hold the same contents, it says so and what that means."""
-    if not row.also_held_by:
+    if not others:
         return remedy
-    others = listed([f"`{name}`" for name in row.also_held_by])
-    holds = "holds" if len(row.also_held_by) == 1 else "hold"
+    names = listed([f"`{name}`" for name in others])
+    holds = "holds" if len(others) == 1 else "hold"
     text = (
-        f"{others} {holds} the same objects: letting go of them here alone frees "
+        f"{names} {holds} the same objects: letting go of them here alone frees "
         f"{human_bytes(freed)}. Let go of them there too. {remedy.text}"
     )
     return msgspec.structs.replace(remedy, text=text)

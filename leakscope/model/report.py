@@ -120,7 +120,9 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     also_held_by: list[str] = []
     """Names of other places that hold the same contents."""
     exclusive_bytes: int | None = None
-    """Where others hold them too: what it retained alone, of ``total_bytes``."""
+    """Where others hold them too: what it holds alone, so what emptying it alone would free."""
+    leak_share_bytes: int | None = None
+    """Where it grows together with others that hold the same: its even part of all they hold."""
     sentence: str = ""
     """The culprit in one sentence."""
     trend: str = ""

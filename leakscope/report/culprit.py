@@ -119,7 +119,8 @@ class CulpritView(SuspectView):
     also_named: list[str] = field(default_factory=list)
     also_held_by: list[str] = field(default_factory=list)
     alone: Size | None = None
-    """What it retains alone, where others hold its contents too."""
+    """What it holds alone, where others hold its contents too."""
+    even_share: Size | None = None
     owner: str = ""
     items: str = ""
     holds: list[HeldRow] = field(default_factory=list)
@@ -157,6 +158,7 @@ def _culprit_view(culprit: Culprit, anchor: str, spans: Sequence[PhaseSpan]) -> 
         also_named=culprit.also_named,
         also_held_by=culprit.also_held_by,
         alone=None if culprit.exclusive_bytes is None else size_of(culprit.exclusive_bytes),
+        even_share=None if culprit.leak_share_bytes is None else size_of(culprit.leak_share_bytes),
         owner=culprit.owner,
         items=_items(culprit),
         holds=[_held_row(held) for held in culprit.holds],

@@ -5,26 +5,13 @@ from __future__ import annotations
 import pytest
 
 from leakscope.analysis.wording import listed, with_other_holders
-from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.report import Remedy
 
 REMEDY = Remedy(title="Clear it", text="Clear it at the end of every epoch.")
 
 
-def row_held_by(*others: str) -> CensusRow:
-    return CensusRow(
-        path="main()·trainer.outputs",
-        name="Trainer.outputs",
-        root=RootKind.LOCAL,
-        type="list",
-        kind="list",
-        host_bytes=2048,
-        also_held_by=list(others),
-    )
-
-
 def test_a_remedy_names_the_others_and_what_it_would_free_alone() -> None:
-    said = with_other_holders(REMEDY, row_held_by("Logger.records"), 2048).text
+    said = with_other_holders(REMEDY, ["Logger.records"], 2048).text
     assert said == (
         "`Logger.records` holds the same objects: letting go of them here alone frees 2 KiB. "
         "Let go of them there too. Clear it at the end of every epoch."
@@ -32,7 +19,7 @@ def test_a_remedy_names_the_others_and_what_it_would_free_alone() -> None:
 
 
 def test_a_remedy_for_what_nobody_else_holds_stays() -> None:
-    assert with_other_holders(REMEDY, row_held_by(), 2048) is REMEDY
+    assert with_other_holders(REMEDY, [], 2048) is REMEDY
 
 
 @pytest.mark.parametrize(
