@@ -171,6 +171,9 @@ class TypeTotal:
     count: int
     bytes: int
     """Shallow bytes, with the array data that they own; a tensor's storage is not among them."""
+    payload_bytes: dict[str, int]
+    """Tensor storages per device, ``host`` included; a storage that several share is counted once,
+    for the tensor through which it was reached first."""
 
 
 @dataclass

@@ -261,14 +261,19 @@ def _in_order(graph: Graph, named: set[int]) -> list[int]:
     return sorted(named, key=order)
 
 
-def _totals(graph: Graph, visible: list[int]) -> list[tuple[type, int, int]]:
-    """Return type, count and bytes of all objects; compared by identity, no metaclass is asked."""
-    totals: dict[int, tuple[type, int, int]] = {}
+def _totals(graph: Graph, visible: list[int]) -> list[tuple[type, int, int, dict[str, int]]]:
+    """Return type, count, bytes and payload; compared by identity, no metaclass is asked."""
+    totals: dict[int, tuple[type, int, int, dict[str, int]]] = {}
     for node in visible:
-        if graph.facts[node] is not None:
-            kind = type(graph.objects[node])
-            _, count, size = totals.get(id(kind), (kind, 0, 0))
-            totals[id(kind)] = (kind, count + 1, size + graph.shallow[node] + graph.data[node])
+        is_storage = type(graph.objects[node]) is Storage
+        kind = type(graph.objects[graph.parent[node] if is_storage else node])
+        _, count, size, payload = totals.get(id(kind), (kind, 0, 0, {"host": 0}))
+        if is_storage:
+            device = graph.device(node)
+            payload[device] = payload.get(device, 0) + graph.data[node]
+        elif graph.facts[node] is not None:
+            count, size = count + 1, size + graph.shallow[node] + graph.data[node]
+        totals[id(kind)] = (kind, count, size, payload)
     return list(totals.values())
 
 

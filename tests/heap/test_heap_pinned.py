@@ -204,8 +204,8 @@ def test_parents_come_first_however_deep_where_no_name_leads() -> None:
     unlink(next(held))
 
 
-def counted(result: WalkResult) -> dict[type, tuple[int, int]]:
-    return {total.type: (total.count, total.bytes) for total in result.types}
+def counted(result: WalkResult) -> dict[type, tuple[int, int, dict[str, int]]]:
+    return {total.type: (total.count, total.bytes, total.payload_bytes) for total in result.types}
 
 
 def population() -> list[Any]:
@@ -240,6 +240,20 @@ def test_totals_by_type_count_every_object_under_its_own(engine: str) -> None:
     for kind in (list, dict, str, float, int, bytes, complex, tuple, set, np.ndarray):
         assert found[kind][0] == expected[kind], kind
     assert found[float][1] == expected[float] * sys.getsizeof(1.5)
+
+
+def test_a_storage_is_counted_once_for_the_type_that_reached_it_first(engine: str) -> None:
+    weight = torch.nn.Parameter(torch.zeros(1000))
+    shared = torch.zeros(500)
+    roots: list[object] = [weight, shared, shared[100:], torch.nn.Parameter(shared)]
+    result = walk(WalkRequest(roots=roots, count_types=True), engine=engine)
+    payloads = {total.type: total.payload_bytes for total in result.types}
+    assert payloads[torch.nn.Parameter] == {"host": 4000}
+    assert payloads[torch.Tensor] == {"host": 2000}
+    assert {kind for kind, payload in payloads.items() if payload["host"]} == {
+        torch.nn.Parameter,
+        torch.Tensor,
+    }
 
 
 def test_without_being_asked_no_types_are_counted(engine: str) -> None:

@@ -49,7 +49,7 @@ static PyObject *device_name(Walk *w, uint32_t device) {
     return device ? PyObject_Str(w->device_objects[device]) : PyUnicode_FromString("host");
 }
 
-static PyObject *bytes_by_device(Walk *w, const uint64_t *bytes, int with_host) {
+PyObject *bytes_by_device(Walk *w, const uint64_t *bytes, int with_host) {
     PyObject *dict = PyDict_New();
     for (uint32_t d = with_host ? 0 : 1; dict && d < w->n_devices; d++) {
         if (d && !bytes[d])

@@ -19,14 +19,27 @@ void count_object(Walk *w, uint32_t type, uint64_t bytes) {
     w->totals[type].bytes += bytes;
 }
 
-/* Return a list of (type, count, shallow bytes). */
-PyObject *totals_as_list(const Walk *w) {
+/* Add up, by device, the storages that were first reached through a tensor of this type. */
+static void sum_payload(const Walk *w, uint32_t type, uint64_t *bytes) {
+    for (size_t i = 0; i < w->order.count; i++) {
+        const Node *node = &w->nodes[w->order.items[i]];
+        int is_storage = w->types[node->type].type == NULL;
+        if (is_storage && node->phase != PHASE_HIDDEN && w->nodes[node->parent].type == type)
+            bytes[node->device] += node->bytes;
+    }
+}
+
+/* Return a list of (type, count, shallow bytes, payload by device). */
+PyObject *totals_as_list(Walk *w) {
     PyObject *list = PyList_New(0);
     for (uint32_t i = 0; list && i < w->n_totals; i++) {
         if (w->totals[i].count == 0)
             continue;
-        PyObject *total =
-            Py_BuildValue("(OKK)", w->types[i].type, w->totals[i].count, w->totals[i].bytes);
+        uint64_t payload[MAX_DEVICES] = {0};
+        if (w->types[i].flags & TYPE_TENSOR)
+            sum_payload(w, i, payload);
+        PyObject *total = Py_BuildValue("(OKKN)", w->types[i].type, w->totals[i].count,
+                                        w->totals[i].bytes, bytes_by_device(w, payload, 1));
         if (total == NULL || PyList_Append(list, total) < 0)
             Py_CLEAR(list);
         Py_XDECREF(total);

@@ -276,7 +276,7 @@ PyObject *referrers_as_list(const Walk *w, const Choice *c, uint32_t number);
 
 /* totals.c */
 void count_object(Walk *w, uint32_t type, uint64_t bytes);
-PyObject *totals_as_list(const Walk *w);
+PyObject *totals_as_list(Walk *w);
 
 /* dominators.c */
 int find_dominators(Walk *w, Tree *t);
@@ -296,6 +296,7 @@ PyObject *others_as_list(const Choice *c, uint32_t number);
 PyObject *holders_as_list(const Choice *c, uint32_t number);
 
 /* answer.c */
+PyObject *bytes_by_device(Walk *w, const uint64_t *bytes, int with_host);
 PyObject *build_answer(Walk *w, Tree *t, Choice *c);
 
 /* shares.c */
