@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leakscope.analysis.sizes import human_bytes
 from leakscope.model.report import LedgerEntry
+from leakscope.model.sizes import human_bytes
 
 WORTH = 0.2
 """A call is named when it could give back this part of the growth."""

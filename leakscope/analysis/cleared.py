@@ -9,10 +9,10 @@ from leakscope.analysis.culprits import signature
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import HOST, RowTable
-from leakscope.analysis.sizes import human_bytes, human_count
 from leakscope.analysis.trends import plateau_start
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Cleared
+from leakscope.model.sizes import human_bytes, human_count
 from leakscope.model.trend import Trend, TrendVerdict
 
 BIG_BYTES = 1 << 20

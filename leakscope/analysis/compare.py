@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from leakscope.analysis.comparing.matching import Suspect, pair
 from leakscope.analysis.comparing.work import work_differences
-from leakscope.analysis.sizes import human_bytes
 from leakscope.model.report import (
     Change,
     Comparison,
@@ -22,6 +21,7 @@ from leakscope.model.report import (
     Severity,
     ValueChange,
 )
+from leakscope.model.sizes import human_bytes
 
 _WORTH_A_WORD = 0.05
 _ORDER = [Change.FIXED, Change.REDUCED, Change.UNCHANGED, Change.WORSE, Change.NEW]

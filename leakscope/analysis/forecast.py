@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from leakscope.analysis.sizes import human_bytes, human_count
 from leakscope.model.report import Forecast
+from leakscope.model.sizes import human_bytes, human_count
 
 
 def forecast(

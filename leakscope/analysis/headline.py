@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
 from leakscope.analysis.severity import MIB
-from leakscope.analysis.sizes import human_bytes, plural
 from leakscope.analysis.trends import FEWEST_POINTS, is_growth
 from leakscope.model.report import Culprit, Finding, Ledger, RunVerdict, Severity, Work
+from leakscope.model.sizes import human_bytes, plural
 
 UNSETTLED_BYTES = 64 * MIB
 UNSETTLED_SHARE = 0.5

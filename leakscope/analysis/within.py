@@ -12,10 +12,10 @@ import numpy as np
 from leakscope.analysis.across import items_per_unit, spread_of
 from leakscope.analysis.growers import ROW_NOISE_BYTES, Grower
 from leakscope.analysis.series import INNER, FloatArray, IntArray, RowTable, Track, code_of
-from leakscope.analysis.sizes import plural
 from leakscope.analysis.trends import is_growth, judge, theil_sen
 from leakscope.analysis.units import is_training, unit_within
 from leakscope.model.boundary import BoundaryKind
+from leakscope.model.sizes import plural
 from leakscope.model.trend import Trend, TrendVerdict
 
 FALLEN = 0.5

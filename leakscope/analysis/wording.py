@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from leakscope.analysis.growers import Grower
-from leakscope.analysis.sizes import human_bytes, human_count, human_share
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.report import Falsifier, Remedy
+from leakscope.model.sizes import human_bytes, human_count, human_share
 
 _ROOTS = {
     RootKind.LOCAL: "a local variable of a running function",

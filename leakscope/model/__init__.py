@@ -1,6 +1,7 @@
-"""The vocabulary of leakscope as typed values.
+"""The vocabulary of leakscope as typed values, and how sizes and foreign names are written down.
 
 Every other room speaks in these types and this room imports none of them: no torch, no input or
-output, no arithmetic. Values that cross a process boundary are :class:`msgspec.Struct` records, so
-that a recording written by somebody else is decoded by type and never executes anything.
+output, no arithmetic but rounding. Values that cross a process boundary are :class:`msgspec.Struct`
+records, so that a recording written by somebody else is decoded by type and never executes
+anything.
 """

@@ -8,11 +8,11 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from leakscope.model.printable import printable
 from leakscope.model.report import Comparison, Report
 from leakscope.report import trusted
 from leakscope.report.comparison import comparison_page
 from leakscope.report.page import report_page
-from leakscope.report.printable import printable
 
 
 def render_html(report: Report) -> str:

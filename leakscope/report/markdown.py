@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from leakscope.model.printable import one_line, printable
 from leakscope.model.report import Culprit
-from leakscope.report.printable import one_line, printable
 from leakscope.report.sizes import humane_bytes, humane_interval, humane_rate
 from leakscope.report.wording import share_words
 

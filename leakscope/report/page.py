@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from leakscope.analysis.sizes import plural
 from leakscope.model.report import Overhead, Problem, Report, RunFacts, Severity, Work
+from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.culprit import CulpritView, Piece, SuspectView, culprit_views, finding_views
 from leakscope.report.sizes import (

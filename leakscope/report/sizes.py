@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from leakscope.analysis.sizes import human_bytes
+from leakscope.model.sizes import human_bytes
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 """Each 1,024 times the one before; rounding is the analysis's, so that sentence and table agree."""

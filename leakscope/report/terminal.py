@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass
 
-from leakscope.analysis.sizes import plural
+from leakscope.model.printable import clipped, one_line, printable
 from leakscope.model.report import Comparison, Culprit, CulpritChange, Finding, Ledger, Report
+from leakscope.model.sizes import plural
 from leakscope.report import wording
-from leakscope.report.printable import clipped, one_line, printable
 from leakscope.report.sizes import (
     humane_bytes,
     humane_duration,

@@ -15,7 +15,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from leakscope.report.printable import printable
+from leakscope.model.printable import printable
 from leakscope.report.svg import Drawing
 
 TEMPLATES = Path(__file__).parent / "templates"

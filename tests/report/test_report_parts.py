@@ -6,6 +6,7 @@ import msgspec
 import pytest
 import report_samples as samples
 
+from leakscope.model.printable import clipped, one_line, printable
 from leakscope.model.report import Change, Excerpt, Line, RunVerdict, Severity
 from leakscope.report import sizes, wording
 from leakscope.report.charts import SMALL, WIDE, draw_series, draw_timeline
@@ -13,7 +14,6 @@ from leakscope.report.comparison import comparison_page
 from leakscope.report.culprit import pieces_of
 from leakscope.report.markdown import culprit_markdown
 from leakscope.report.page import report_page
-from leakscope.report.printable import clipped, one_line, printable
 from leakscope.report.source import diff_lines, excerpt_view, tokens_of
 from leakscope.report.tables import ledger_view
 

@@ -10,10 +10,10 @@ from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import HORIZON, MIB
-from leakscope.analysis.sizes import human_bytes
 from leakscope.analysis.trends import is_growth
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
+from leakscope.model.sizes import human_bytes
 
 GROWTH_BYTES = 32 * MIB
 LONG_POINTS = 6

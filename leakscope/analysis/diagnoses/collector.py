@@ -13,10 +13,10 @@ from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.diagnoses.garbage import garbage_series, garbage_trend
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import MIB
-from leakscope.analysis.sizes import human_bytes, human_count
 from leakscope.analysis.trends import is_growth
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
+from leakscope.model.sizes import human_bytes, human_count
 
 MATTERS_BYTES = 16 * MIB
 """Garbage below this does no harm, whoever switched the collector off."""

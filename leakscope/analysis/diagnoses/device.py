@@ -9,10 +9,10 @@ from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import MIB
-from leakscope.analysis.sizes import human_bytes
 from leakscope.analysis.trends import is_growth
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
+from leakscope.model.sizes import human_bytes
 
 GROWTH_BYTES = 64 * MIB
 LIVE_SHARE = 0.3

@@ -13,9 +13,9 @@ from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
 from leakscope.analysis.severity import MIB, PEAK_SHARE
-from leakscope.analysis.sizes import human_bytes
 from leakscope.analysis.trends import judge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
+from leakscope.model.sizes import human_bytes
 from leakscope.model.trend import Trend
 
 NOTED_BYTES = 16 * MIB

@@ -12,10 +12,10 @@ from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import MIB
-from leakscope.analysis.sizes import human_bytes, human_count
 from leakscope.analysis.trends import is_growth, judge
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
+from leakscope.model.sizes import human_bytes, human_count
 from leakscope.model.trend import Trend
 
 

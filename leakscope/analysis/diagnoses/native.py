@@ -12,10 +12,10 @@ from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import HOST
 from leakscope.analysis.severity import HORIZON, RATE_PER_PASS, STEADY_BYTES
-from leakscope.analysis.sizes import human_bytes
 from leakscope.analysis.trends import is_growth, judge
 from leakscope.model.census import RootKind
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
+from leakscope.model.sizes import human_bytes
 
 MOST = 5
 

@@ -10,10 +10,10 @@ from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import MIB
-from leakscope.analysis.sizes import human_bytes
 from leakscope.analysis.trends import is_growth
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
+from leakscope.model.sizes import human_bytes
 
 EXPLAINS = 0.5
 """Slack is the explanation when it makes up this part of the growth of resident memory."""

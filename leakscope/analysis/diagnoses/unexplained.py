@@ -13,9 +13,9 @@ from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
 from leakscope.analysis.severity import MIB
-from leakscope.analysis.sizes import human_bytes, human_share
 from leakscope.analysis.trends import is_growth, warm_up
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
+from leakscope.model.sizes import human_bytes, human_share
 
 GROWTH_BYTES = 32 * MIB
 SHARE = 0.3

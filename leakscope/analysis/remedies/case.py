@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from leakscope.analysis.remedies.edits import Edits
-from leakscope.analysis.sizes import human_bytes, human_count
 from leakscope.analysis.source import FeedingLine, SourceIndex
 from leakscope.analysis.source.program import Scope, Statement
 from leakscope.analysis.source.references import References
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Remedy
+from leakscope.model.sizes import human_bytes, human_count
 
 _SMALL = frozenset({"float", "int", "bool", "str", "NoneType"})
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope.analysis.sizes import human_bytes, human_count, plural
+from leakscope.model.sizes import human_bytes, human_count, plural
 
 
 @pytest.mark.parametrize(
