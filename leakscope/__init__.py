@@ -3,16 +3,20 @@
 >>> import leakscope
 >>> with leakscope.profile():       # or @leakscope.profile()
 ...     train()
+
+>>> leakscope.heap.snapshot()       # or ask the heap yourself: what is big, and who holds it
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from leakscope import heap
     from leakscope.instrument.scope import Scope, profile
 
-__all__ = ["Scope", "__version__", "profile"]
+__all__ = ["Scope", "__version__", "heap", "profile"]
 
 __version__ = "0.1.0"
 
@@ -21,6 +25,8 @@ _LAZY = {"profile", "Scope"}
 
 def __getattr__(name: str) -> Any:
     """Import what is heavier than this module only when it is asked for."""
+    if name == "heap":
+        return importlib.import_module("leakscope.heap")
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from leakscope.instrument import scope

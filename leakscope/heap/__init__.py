@@ -1,5 +1,8 @@
-"""The heap as a graph: walked, named, and answered as a census."""
+"""The heap as a graph: walked, named, and answered as a census or to a person who asks."""
 
 from leakscope.heap.census import CensusTaker
+from leakscope.heap.snapshots.difference import Difference
+from leakscope.heap.snapshots.snapshot import Snapshot
+from leakscope.heap.snapshots.taking import snapshot
 
-__all__ = ["CensusTaker"]
+__all__ = ["CensusTaker", "Difference", "Snapshot", "snapshot"]

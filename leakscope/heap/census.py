@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import gc
-import sys
 import time
 import tracemalloc
+from dataclasses import replace
 
 import msgspec
 
 from leakscope.heap.definitions import Definitions
 from leakscope.heap.graph import WalkRequest, WalkResult, walk
+from leakscope.heap.looking import request_from
 from leakscope.heap.memory import RowMemory
 from leakscope.heap.origins import origins
 from leakscope.heap.ownership import Ownership
@@ -67,16 +67,9 @@ class CensusTaker:
         return self._memory.own_bytes() + self._definitions.own_bytes()
 
     def _request(self, roots: Roots, *, full: bool) -> WalkRequest:
-        module_and_optimizer = _marked_types()
-        return WalkRequest(
-            roots=roots.objects(),
-            library_from=roots.user_count,
-            full=full,
+        return replace(
+            request_from(roots, full=full, own=[self]),
             keep_graph=True,
-            hidden=[*roots.hidden, self, roots],
-            stages=roots.stages,
-            marked_types=module_and_optimizer,
-            late_types=(*module_and_optimizer[1:], functools._lru_cache_wrapper),
             cutoff_bytes=self._cutoff_bytes,
             graph_budget=self._graph_budget,
             max_selected=max(_LEAST_OBJECTS, self._max_rows * _OBJECTS_PER_ROW),
@@ -117,17 +110,3 @@ class CensusTaker:
                 row.allocated_at[:] = origins(maker.groups(drafts[row.path]), self._ownership)
         gathering = {row.path for row in grown if row.length is not None}
         return with_shares(result, drafts, rows, gathering)
-
-
-def _marked_types() -> tuple[type, ...]:
-    """Return torch's Module and Optimizer where the program has imported them."""
-    found = []
-    for module, name in (
-        ("torch.nn.modules.module", "Module"),
-        ("torch.optim.optimizer", "Optimizer"),
-    ):
-        cls = getattr(sys.modules.get(module), name, None)
-        if cls is None:
-            break
-        found.append(cls)
-    return tuple(found)

@@ -50,7 +50,8 @@ class Ownership:
             return True
         if names.get("__name__") != "__main__" or is_own_main(names):
             return False
-        return code.co_filename.startswith("<") or code.co_filename == names.get("__file__")
+        script = names.get("__file__")  # a notebook has none, and keeps every cell in a file
+        return script in (None, code.co_filename) or code.co_filename.startswith("<")
 
     def owns_function(self, function: types.FunctionType) -> bool:
         """Say whether a function was written by the user."""

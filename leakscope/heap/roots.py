@@ -7,6 +7,7 @@ many functions are running with an alias of it.
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import types
@@ -21,6 +22,8 @@ from leakscope.heap.ownership import Ownership, all_modules, is_own_file, module
 from leakscope.model.census import Owner, RootKind
 
 _PACKAGE = __name__.partition(".")[0]
+_SHELLS = frozenset({"IPython", "ipykernel"})
+_HISTORY = re.compile(r"__main__·_(_{0,2}|\d+|i{1,3}|i\d+|ih|oh|dh)")
 
 
 @dataclass(slots=True)
@@ -81,6 +84,9 @@ def find_roots(ownership: Ownership, definitions: Definitions, *, full: bool) ->
     stages: list[int] = []
     library: list[Root] = []
     user = _globals(ownership, definitions, hidden)
+    if any(_is_history(root) for root in user):
+        user.sort(key=_is_history)
+        stages.append(sum(not _is_history(root) for root in user))
     for frame in _outermost_first():
         if is_own_file(frame.f_code.co_filename):
             hidden += _own_values(frame)
@@ -108,7 +114,9 @@ def _globals(ownership: Ownership, definitions: Definitions, hidden: list[Any]) 
     classes: dict[int, type] = {}
     for module, names in ownership.user_modules():
         for name, value in list(names.items()):
-            if type(name) is not str or anatomy.is_instance(value, types.ModuleType):
+            if type(name) is not str:
+                continue
+            if anatomy.is_instance(value, types.ModuleType) or _is_of_a_shell(value):
                 continue
             if _is_own(value):
                 hidden.append(value)
@@ -119,6 +127,21 @@ def _globals(ownership: Ownership, definitions: Definitions, hidden: list[Any]) 
                 spoken = name if module == "__main__" else f"{module}.{name}"
                 roots.append(Root(value, RootKind.GLOBAL, f"{module}·{name}", spoken, owner))
     return roots + [_class_root(cls, definitions) for cls in classes.values()]
+
+
+def _is_history(root: Root) -> bool:
+    """IPython keeps what it printed as ``Out[3]``, ``_3`` and ``_``: the first says it best."""
+    return _HISTORY.fullmatch(root.path) is not None
+
+
+def _is_of_a_shell(value: Any) -> bool:
+    """IPython puts ``get_ipython`` and ``exit`` among the user's names: they lead to all it has."""
+    if type(value) is types.FunctionType:
+        home = module_of(value.__globals__)
+    else:
+        owner = value.__self__ if type(value) is types.MethodType else value
+        home = anatomy.module_name(type(owner))
+    return home.partition(".")[0] in _SHELLS
 
 
 def _add_class(cls: type, ownership: Ownership, classes: dict[int, type]) -> None:
@@ -201,6 +224,8 @@ def _own_values(frame: types.FrameType) -> list[Any]:
 
 
 def _is_own(value: object) -> bool:
+    if type(value) is types.FunctionType:  # one with a closure wraps a function of the user's
+        return value.__closure__ is None and is_own_file(value.__code__.co_filename)
     cls = value if anatomy.is_instance(value, type) else type(value)
     return _is_own_module(anatomy.module_name(cls))  # type: ignore[arg-type]
 

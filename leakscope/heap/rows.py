@@ -121,8 +121,8 @@ class RowMaker:
             type=anatomy.qualified_name(type(place.part.obj)),
             kind=kind,
             role=role,
-            user=place.root is not None and place.root.user,
-            host_bytes=sum(nodes.host_bytes[n] for n in counted) + _GRAPH_NODE_BYTES * graph_nodes,
+            user=self.is_user(draft),
+            host_bytes=sum(retained_on_host(nodes, n) for n in counted),
             device_bytes=_added(nodes.device_bytes[n] for n in counted),
             shared_bytes=self._shared(draft, counted),
             count=len(draft.nodes) or len(draft.inner),
@@ -134,6 +134,16 @@ class RowMaker:
             also_named=self._also_named(draft, _name(place)),
             also_held_by=self._also_held_by(draft, _name(place)),
         )
+
+    def is_user(self, draft: Draft) -> bool:
+        """Say whether the name of a draft begins in the user's own code."""
+        root = self.places[draft.first].root
+        return root is not None and root.user
+
+    def reached(self, draft: Draft) -> int:
+        """Return how many bytes are named through a draft at most, on all devices."""
+        tops = (*draft.nodes, *draft.inner)
+        return sum(sum(self._nodes.reached_bytes[node].values()) for node in tops)
 
     def _is_within(self, node: int, path: str) -> bool:
         """What another object of the same row retains is counted with that."""
@@ -229,6 +239,11 @@ class RowMaker:
                 return self.paths[above]
             above = self._nodes.parent[above]
         return ""
+
+
+def retained_on_host(nodes: Nodes, node: int) -> int:
+    """Return what a node retains in bytes of host memory, autograd nodes by estimate."""
+    return nodes.host_bytes[node] + _GRAPH_NODE_BYTES * nodes.graph_nodes[node]
 
 
 def wrapped_function(obj: Any) -> types.FunctionType | None:

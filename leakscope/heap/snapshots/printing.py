@@ -1,0 +1,150 @@
+"""Answers on paper: titles, notes and tables, for a terminal or a notebook."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from leakscope.model.printable import clipped, one_line
+from leakscope.model.sizes import human_bytes
+
+_NARROWEST = 40
+_FALLBACK = (100, 24)
+_LEAST_FLEXIBLE = 12
+_GAP = "  "
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What stands in a table: the text, how far it is indented, and the exact figure behind it."""
+
+    text: str
+    exact: str = ""
+    indent: int = 0
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: numbers stand at the right; a flexible one gives way where space is short."""
+
+    title: str
+    number: bool = True
+    flexible: bool = False
+    optional: bool = False
+    """Left out of a terminal that is too narrow for all columns."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under columns, with a caption where there are several tables on a page."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """One answer: its first line, further lines, tables, and lines that follow them."""
+
+    title: str
+    lines: Sequence[str] = ()
+    tables: Sequence[Table] = field(default=())
+    notes: Sequence[str] = ()
+
+
+class Printed(ABC):
+    """An answer that prints itself: as text in a terminal, as a table in a notebook."""
+
+    @abstractmethod
+    def page(self) -> Page:
+        """Return what is printed."""
+
+    def __repr__(self) -> str:
+        return as_text(self.page(), shutil.get_terminal_size(_FALLBACK).columns)
+
+    def _repr_html_(self) -> str:
+        from leakscope.heap.snapshots.markup import as_html
+
+        return as_html(self.page())
+
+
+def size(amount: int, *, signed: bool = False) -> Cell:
+    """Return a cell with bytes as a person reads them, every digit behind it."""
+    sign = "+" if signed and amount > 0 else ""
+    return Cell(sign + human_bytes(amount), f"{sign}{amount:,} bytes".replace("-", "−"))
+
+
+def count(number: int | None, *, signed: bool = False) -> Cell:
+    """Return a cell with a count; an empty one where there is none."""
+    if number is None:
+        return Cell("")
+    return Cell(f"{number:+,}".replace("-", "−") if signed and number else f"{number:,}")
+
+
+def as_text(page: Page, width: int) -> str:
+    """Return a page as lines of at most ``width`` characters, without colours."""
+    width = max(width, _NARROWEST)
+    blocks = ["\n".join(_wrapped([page.title, *page.lines], width))]
+    for table in page.tables:
+        caption = [clipped(table.caption, width)] if table.caption else []
+        blocks.append("\n".join([*caption, *_table(table, width)]))
+    if page.notes:
+        blocks.append("\n".join(_wrapped(page.notes, width)))
+    return "\n\n".join(blocks)
+
+
+def _wrapped(lines: Sequence[str], width: int) -> list[str]:
+    import textwrap
+
+    return [
+        part
+        for line in lines
+        for part in textwrap.wrap(one_line(line), width, subsequent_indent=_GAP) or [""]
+    ]
+
+
+def _table(table: Table, width: int) -> list[str]:
+    lines = _lines(table, sys.maxsize)
+    if max(map(len, lines)) > width:
+        lines = _lines(_without_optional(table), width)
+    return lines
+
+
+def _without_optional(table: Table) -> Table:
+    kept = [i for i, column in enumerate(table.columns) if not column.optional]
+    rows = [[row[i] for i in kept] for row in table.rows]
+    return Table([table.columns[i] for i in kept], rows, table.caption)
+
+
+def _lines(table: Table, width: int) -> list[str]:
+    shown = [
+        [Cell(column.title) for column in table.columns],
+        *([Cell(_GAP * c.indent + one_line(c.text)) for c in row] for row in table.rows),
+    ]
+    natural = [max(len(row[i].text) for row in shown) for i in range(len(table.columns))]
+    widths = _fitted(table.columns, natural, width)
+    return [_line(table.columns, row, widths) for row in shown]
+
+
+def _fitted(columns: Sequence[Column], natural: list[int], width: int) -> list[int]:
+    """Give flexible columns what the others leave: the shorter ones first, as much as they need."""
+    widths = list(natural)
+    flexible = sorted((i for i, c in enumerate(columns) if c.flexible), key=lambda i: natural[i])
+    fixed = sum(n for n, c in zip(natural, columns, strict=True) if not c.flexible)
+    left = width - fixed - len(_GAP) * (len(columns) - 1)
+    for waiting, i in enumerate(flexible):
+        widths[i] = max(_LEAST_FLEXIBLE, min(natural[i], left // (len(flexible) - waiting)))
+        left -= widths[i]
+    return widths
+
+
+def _line(columns: Sequence[Column], row: Sequence[Cell], widths: list[int]) -> str:
+    parts = []
+    for column, cell, width in zip(columns, row, widths, strict=True):
+        text = clipped(cell.text, width)
+        parts.append(text.rjust(width) if column.number else text.ljust(width))
+    return _GAP.join(parts).rstrip()

@@ -1,0 +1,399 @@
+"""A snapshot: the heap at one moment as numbers and names, ready to be asked."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from leakscope.heap import anatomy
+from leakscope.heap.memory import reached_bytes
+from leakscope.heap.snapshots.answers import (
+    Holding,
+    OfType,
+    Rows,
+    Tree,
+    TypeRow,
+    Types,
+    bare,
+    is_heavier,
+    rows_table,
+)
+from leakscope.heap.snapshots.difference import Difference, changes, type_changes
+from leakscope.heap.snapshots.printing import Page, Printed
+from leakscope.heap.snapshots.standing import Dominators, PathTo, Standing, standing_of
+from leakscope.model.census import CensusRow
+from leakscope.model.sizes import human_bytes, plural
+
+_SHOWN = 10
+_INDEX = re.compile(r"\[-?\d+\]")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a snapshot was taken; only snapshots taken alike can be compared."""
+
+    project_root: str
+    full: bool
+    least_bytes: int
+    most_objects: int
+
+
+@dataclass(frozen=True, repr=False)
+class Snapshot(Printed):
+    """The heap at one moment. It holds numbers and names, and none of the program's objects."""
+
+    rows: tuple[CensusRow, ...]
+    """All rows: the user's first, then libraries'; the heaviest first."""
+    type_rows: tuple[TypeRow, ...]
+    """All types, the heaviest first."""
+    objects: int
+    """Python objects that were reached."""
+    heap_bytes: int
+    """Their shallow bytes, without tensor storages and array data."""
+    payload_bytes: dict[str, int]
+    """Tensor storages and array data per device, ``host`` included."""
+    components: dict[str, dict[str, int]]
+    """Bytes by the part they play (``parameters``, ``gradients``, ``accumulation``, …) and by
+    device; together the heap and the payload."""
+    garbage_bytes: int | None
+    """Host bytes that nothing reaches and that await the collector; None unless ``full``."""
+    graph_truncated: bool
+    """Whether autograd graphs were too large to be followed to their ends: what keeps them is
+    larger than its row says."""
+    incomplete: bool
+    """Whether more of the user's objects than ``most_objects`` were worth a row."""
+    pause_s: float
+    """How long the program stood still, in seconds."""
+    engine: str
+    """``native`` or ``reference``."""
+    options: Options
+
+    def biggest(self, n: int = 20, *, libraries: bool = False) -> Rows:
+        """Return the rows that retain most, the heaviest first.
+
+        A row's ``host_bytes`` and ``device_bytes`` are what would be freed if its objects went, as
+        far as the user's own names go: what a library refers to besides is not looked at here.
+
+        Args:
+            n: how many rows at most.
+            libraries: also rows of libraries' names, from 64 KiB on.
+
+        Raises:
+            ValueError: ``n`` is less than one.
+
+        """
+        _check_number(n, "n")
+        rows = self._rows_of(libraries=libraries)
+        heaviest = sorted(rows, key=is_heavier)[:n]
+        if not heaviest:
+            least = human_bytes(self.options.least_bytes)
+            return Rows([], f"None of your names retains {least} or more")
+        of = f"the {n} biggest of {len(rows)} rows" if len(rows) > n else plural(len(rows), "row")
+        return Rows(heaviest, f"By retained size: {of}")
+
+    def tree(
+        self, name: str | None = None, *, depth: int = 3, n: int = 8, libraries: bool = False
+    ) -> Tree:
+        """Return what lies under a name: what is reached through it first, the heaviest first.
+
+        Args:
+            name: a row's path (``main()·trainer``), its name (``Trainer.history``) or what one
+                would write in the program (``trainer.history[3]``); all names by default.
+            depth: how many levels below the name.
+            n: how many children of each.
+            libraries: where no name is given, also libraries' names.
+
+        Raises:
+            LookupError: there is no such row, or several; the message tells which are near.
+            ValueError: ``depth`` or ``n`` is less than one.
+
+        """
+        _check_number(depth, "depth")
+        _check_number(n, "n")
+        children: dict[str, list[CensusRow]] = {}
+        for row in self.rows:
+            children.setdefault(row.parent, []).append(row)
+        if name is not None:
+            return _tree(self.row(name), children, depth, n)
+        tops = [row for row in children.get("", []) if row.user or libraries]
+        return _tree(None, {**children, "": tops}, depth, n)
+
+    def row(self, name: str) -> CensusRow:
+        """Return the row of a name.
+
+        Args:
+            name: a row's path, its name, or what one would write in the program.
+
+        Raises:
+            LookupError: there is no such row, or several; the message tells which are near.
+
+        """
+        if not isinstance(name, str):
+            raise TypeError(
+                "a name is text, such as 'trainer.history'; for an object ask path_to()"
+            )
+        for spoken in (_path, _name, _dotted, _from_variable):
+            found = [row for row in self.rows if spoken(row) in (name, _INDEX.sub("[*]", name))]
+            if len(found) == 1:
+                return found[0]
+            if found:
+                paths = ", ".join(repr(row.path) for row in found[:_SHOWN])
+                raise LookupError(
+                    f"{name!r} stands for several rows; say which by its path: {paths}"
+                )
+        known = dict.fromkeys(
+            spoken(row) for spoken in (_from_variable, _name) for row in self.rows
+        )
+        raise LookupError(
+            f"no row is called {name!r}{_near(name, known)}; a name has a row where its objects "
+            f"retain {human_bytes(self.options.least_bytes)} or more: snapshot(least_bytes=…)"
+        )
+
+    def path_to(self, obj: object, *, ignoring: Iterable[str] = ()) -> PathTo:
+        """Return the way from a name to an object as it is now, and who else holds it.
+
+        A snapshot holds no objects, so the heap is walked anew.
+
+        Args:
+            obj: the object.
+            ignoring: names for the object itself that don't count, such as the variable you ask
+                with: ``path_to(batch, ignoring=["batch"])``.
+
+        Raises:
+            LookupError: a name in ``ignoring`` is no name of the object.
+            ValueError: ``obj`` is None, a bool or another object that the interpreter shares.
+
+        """
+        return PathTo(self._standing(obj, ignoring))
+
+    def dominators_of(self, obj: object, *, ignoring: Iterable[str] = ()) -> Dominators:
+        """Return what alone keeps an object alive now, from the nearest up to the name.
+
+        Were one of them gone, the object would be freed. Empty where several hold it independently,
+        among them the variable you ask with: leave that out with ``ignoring``. What only native
+        code knows of (a C++ queue) can't be seen. The heap is walked anew.
+
+        Args:
+            obj: the object.
+            ignoring: names for the object itself that don't count.
+
+        Raises:
+            LookupError: a name in ``ignoring`` is no name of the object.
+            ValueError: ``obj`` is None, a bool or another object that the interpreter shares.
+
+        """
+        return Dominators(self._standing(obj, ignoring))
+
+    def types(self, n: int = 20, *, by: str = "bytes") -> Types:
+        """Return totals by type.
+
+        Args:
+            n: how many types at most.
+            by: ``bytes`` (shallow, with tensor storages on all devices) or ``count``.
+
+        Raises:
+            ValueError: ``n`` is less than one or ``by`` is neither.
+
+        """
+        _check_number(n, "n")
+        if by not in ("bytes", "count"):
+            raise ValueError(f"by is 'bytes' or 'count', not {by!r}")
+        rows = sorted(self.type_rows, key=_fewest_last) if by == "count" else self.type_rows
+        title = f"The {min(n, len(rows))} biggest of {len(rows)} types by {by}"
+        return Types(rows[:n], title)
+
+    def of_type(self, kind: type | str, *, subclasses: bool = False) -> OfType:
+        """Return the objects of a type: totals, those with a name of their own, what holds them.
+
+        Args:
+            kind: a class, its qualified name (``torch.nn.modules.linear.Linear``) or its bare name
+                (``Linear``), which stands for all classes that are called so.
+            subclasses: also objects of classes that inherit from it.
+
+        Raises:
+            LookupError: ``kind`` is a name that no object's type has; of a class there may be none.
+            TypeError: ``kind`` is neither a class nor text.
+
+        """
+        asked = kind if type(kind) is str else _qualified_name(kind)
+        found = self._types_called(asked, any_module=type(kind) is str, subclasses=subclasses)
+        if not found and type(kind) is str:
+            known = dict.fromkeys(
+                name for row in self.type_rows for name in (bare(row.type), row.type)
+            )
+            raise LookupError(f"no object's type is called {asked!r}{_near(asked, known)}")
+        names = {row.type for row in found}
+        return OfType(
+            asked=asked,
+            types=tuple(found),
+            rows=tuple(sorted((r for r in self.rows if r.type in names), key=is_heavier)),
+            held_in=tuple(self._holdings(names)),
+        )
+
+    def difference(self, before: Snapshot, *, libraries: bool = False) -> Difference:
+        """Return what changed since an earlier snapshot; ``after - before`` says the same.
+
+        Args:
+            before: the earlier snapshot, taken with the same options.
+            libraries: also libraries' names.
+
+        Raises:
+            ValueError: the snapshots were taken with different options.
+
+        """
+        if not isinstance(before, Snapshot):
+            raise TypeError("a snapshot is compared with another: after.difference(before)")
+        _check_alike(self.options, before.options)
+        parts = changes(before._rows_of(libraries=libraries), self._rows_of(libraries=libraries))
+        appeared, grew, shrank, vanished = map(tuple, parts)
+        devices = {**before.payload_bytes, **self.payload_bytes}
+        return Difference(
+            appeared,
+            grew,
+            shrank,
+            vanished,
+            types=tuple(type_changes(before.type_rows, self.type_rows)),
+            objects=self.objects - before.objects,
+            heap_bytes=self.heap_bytes - before.heap_bytes,
+            payload_bytes={
+                device: self.payload_bytes.get(device, 0) - before.payload_bytes.get(device, 0)
+                for device in devices
+            },
+            incomplete=self.incomplete or before.incomplete,
+        )
+
+    def __sub__(self, before: Snapshot) -> Difference:
+        if not isinstance(before, Snapshot):
+            return NotImplemented
+        return self.difference(before)
+
+    def page(self) -> Page:
+        """Return the totals and the biggest rows."""
+        payload = [
+            f"{human_bytes(amount)} of tensors and arrays on {device}"
+            for device, amount in self.payload_bytes.items()
+            if amount
+        ]
+        title = f"Heap snapshot: {plural(self.objects, 'object')}, "
+        title += ", ".join([f"{human_bytes(self.heap_bytes)} of Python objects", *payload])
+        heaviest = self.biggest(_SHOWN)
+        caption = heaviest.page().title
+        return Page(
+            title,
+            lines=self._remarks() if heaviest else [*self._remarks(), caption],
+            tables=[rows_table(heaviest, caption)] if heaviest else [],
+            notes=["Ask: .biggest() .tree() .types() .of_type() .path_to() .dominators_of() and -"],
+        )
+
+    def _remarks(self) -> list[str]:
+        lines = [f"Taken in {self.pause_s:.2g} s by the {self.engine} engine."]
+        if self.garbage_bytes:
+            lines.append(f"{human_bytes(self.garbage_bytes)} of it await the garbage collector.")
+        if self.graph_truncated:
+            lines.append("Autograd graphs were not followed to their ends: they hold more.")
+        if self.incomplete:
+            lines.append(
+                f"Only the {self.options.most_objects:,} heaviest objects have rows: "
+                "raise most_objects or least_bytes."
+            )
+        return lines
+
+    def _rows_of(self, *, libraries: bool) -> Sequence[CensusRow]:
+        return self.rows if libraries else [row for row in self.rows if row.user]
+
+    def _standing(self, obj: object, ignoring: Iterable[str]) -> Standing:
+        if obj is None or obj is True or obj is False or obj is ... or obj is NotImplemented:
+            raise ValueError(f"{obj!r} is one object that everybody shares: ask about your own")
+        names = (ignoring,) if isinstance(ignoring, str) else tuple(ignoring)
+        return standing_of(
+            obj, project_root=self.options.project_root, engine=self.engine, ignoring=names
+        )
+
+    def _types_called(self, name: str, *, any_module: bool, subclasses: bool) -> list[TypeRow]:
+        known = {row.type for row in self.type_rows}
+        if subclasses:
+            known.update(base for row in self.type_rows for base in row.bases)
+        wanted = known & {name} or {kind for kind in known if any_module and bare(kind) == name}
+        return [
+            row
+            for row in self.type_rows
+            if row.type in wanted or (subclasses and not wanted.isdisjoint(row.bases))
+        ]
+
+    def _holdings(self, names: set[str]) -> list[Holding]:
+        found = [
+            Holding(row, content.count, content.bytes)
+            for row in self.rows
+            for content in row.holds
+            if content.type in names
+        ]
+        return sorted(found, key=lambda holding: (-holding.count, holding.row.path))
+
+
+def _tree(row: CensusRow | None, children: dict[str, list[CensusRow]], depth: int, n: int) -> Tree:
+    path = row.path if row is not None else ""
+    below = sorted(children.get(path, []), key=_reached_most)
+    shown = below[:n] if depth else []
+    rest = below[len(shown) :]
+    return Tree(
+        row=row,
+        children=tuple(_tree(child, children, depth - 1, n) for child in shown),
+        omitted=len(rest),
+        omitted_bytes=sum(map(reached_bytes, rest)),
+    )
+
+
+def _reached_most(row: CensusRow) -> tuple[int, str]:
+    return (-reached_bytes(row), row.path)
+
+
+def _fewest_last(row: TypeRow) -> tuple[int, str]:
+    return (-row.count, row.type)
+
+
+def _path(row: CensusRow) -> str:
+    return row.path
+
+
+def _name(row: CensusRow) -> str:
+    return row.name
+
+
+def _dotted(row: CensusRow) -> str:
+    return row.path.replace("·", ".")
+
+
+def _from_variable(row: CensusRow) -> str:
+    return row.path.partition("·")[2].replace("·", ".")
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, [text for text in known if text], n=5, cutoff=0.6)
+    return f" (near it: {', '.join(map(repr, near))})" if near else ""
+
+
+def _qualified_name(kind: object) -> str:
+    if not anatomy.is_instance(kind, type):
+        raise TypeError("ask for a class or for the name of one, such as 'torch.Tensor'")
+    return anatomy.qualified_name(cast("type", kind))
+
+
+def _check_number(number: int, name: str) -> None:
+    if not isinstance(number, int) or number < 1:
+        raise ValueError(f"{name} is a number from 1 on, not {number!r}")
+
+
+def _check_alike(one: Options, other: Options) -> None:
+    differing = [
+        f"{name}={getattr(other, name)!r} and {getattr(one, name)!r}"
+        for name in Options.__dataclass_fields__
+        if getattr(one, name) != getattr(other, name)
+    ]
+    if differing:
+        raise ValueError(
+            "the snapshots can't be compared: they were taken with "
+            f"{'; '.join(differing)}; take both with the same options"
+        )
