@@ -80,14 +80,20 @@ def headline(
 
 def _accusation(culprits: list[Culprit], findings: list[Finding]) -> str:
     serious = [c for c in culprits if c.severity is not Severity.NOTE]
+    diagnosed = [f for f in findings if f.severity is not Severity.NOTE]
     if not serious:
-        worst = next(f for f in findings if f.severity is not Severity.NOTE)
-        return f"Memory grows: {worst.title[0].lower()}{worst.title[1:]}. {worst.text}"
-    worst_culprit = serious[0]
-    text = _says(worst_culprit)
+        return f"Memory grows: {_inner(diagnosed[0].title)}. {diagnosed[0].text}"
+    text = _says(serious[0])
+    if diagnosed:
+        text += f" Also: {', '.join(_inner(f.title) for f in diagnosed)}."
     if len(serious) > 1:
         text += f" {plural(len(serious) - 1, 'more culprit')} below."
     return text
+
+
+def _inner(title: str) -> str:
+    """Return a title as it stands inside a sentence."""
+    return title[0].lower() + title[1:]
 
 
 def _says(culprit: Culprit) -> str:

@@ -6,7 +6,15 @@ import textwrap
 from dataclasses import dataclass
 
 from leakscope.model.printable import clipped, one_line, printable
-from leakscope.model.report import Comparison, Culprit, CulpritChange, Finding, Ledger, Report
+from leakscope.model.report import (
+    Comparison,
+    Culprit,
+    CulpritChange,
+    Finding,
+    Ledger,
+    Report,
+    Severity,
+)
 from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.sizes import (
@@ -82,8 +90,9 @@ def render_summary(
     for culprit in report.culprits[:SHOWN_CULPRITS]:
         lines += _short(culprit, paper)
     lines += _more(len(report.culprits), "culprit")
-    if not report.culprits:
-        lines += [_finding(finding, paper) for finding in report.findings[:SHOWN_CULPRITS]]
+    serious = [f for f in report.findings if f.severity is not Severity.NOTE]
+    told = serious if report.culprits else report.findings
+    lines += [_finding(finding, paper) for finding in told[:SHOWN_CULPRITS]]
     for text in report.missing[:2]:
         lines += paper.wrap(f"to settle it: {text}", "  ")
     lines += _problems(report, paper)
