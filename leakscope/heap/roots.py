@@ -23,6 +23,8 @@ from leakscope.model.census import Owner, RootKind
 
 _PACKAGE = __name__.partition(".")[0]
 _SHELLS = frozenset({"IPython", "ipykernel"})
+_NO_NAME = ".@"
+"""What variables begin with that nobody wrote: those of comprehensions, and of pytest's asserts."""
 _HISTORY = re.compile(r"__main__·_(_{0,2}|\d+|i{1,3}|i\d+|ih|oh|dh)")
 
 
@@ -179,7 +181,7 @@ def _locals(
     for name, value in values:
         if _is_own(value):
             hidden.append(value)
-        elif not (name.startswith(".") or _is_foreign(value, ownership)):
+        elif name[0] not in _NO_NAME and not _is_foreign(value, ownership):
             owner = definitions.function(code, name, module, function)
             path = f"{function}()·{name}"
             kind = RootKind.LOCAL if user else RootKind.LIBRARY

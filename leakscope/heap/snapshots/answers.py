@@ -207,15 +207,15 @@ def row_columns(rows: Sequence[CensusRow], *, paths: bool = True) -> RowColumns:
     ]
     found += [(Column(device), _on_device(device)) for device in devices]
     if any(row.shared_bytes for row in rows):
-        found.append((Column("shared"), _shared))
+        found.append((Column("shared", optional=True), _shared))
     if any(row.count > 1 for row in rows):
-        found.append((Column("objects"), lambda row: count(row.count)))
+        found.append((Column("objects", optional=True), lambda row: count(row.count)))
     if any(items(row) is not None for row in rows):
-        found.append((Column("items"), lambda row: count(items(row))))
+        found.append((Column("items", optional=True), lambda row: count(items(row))))
     found.append((Column("type", number=False, flexible=True), lambda row: type_cell(row.type)))
     columns = [column for column, _ in found]
     if paths:
-        found.append((Column("name", number=False, optional=True), _name))
+        found.append((Column("name", number=False, repeats=True), _name))
         columns.append(found[-1][0])
     last = Column("path" if paths else "name", number=False, flexible=True)
     return RowColumns([*columns, last], [fill for _, fill in found])
@@ -252,7 +252,7 @@ def _holdings_table(holdings: Sequence[Holding]) -> Table:
     columns = [
         Column("objects"),
         Column("retained"),
-        Column("name", number=False, optional=True),
+        Column("name", number=False, repeats=True),
         Column("path", number=False, flexible=True),
     ]
     cells = [[count(h.count), size(h.bytes), Cell(h.row.name), Cell(h.row.path)] for h in holdings]

@@ -162,10 +162,10 @@ def _changes_table(title: str, found: Sequence[Change]) -> Table:
     shown = _as_tree(found[:_SHOWN])
     columns = [
         Column("change"),
-        Column("before"),
-        Column("after"),
-        Column("objects"),
-        Column("items"),
+        Column("before", optional=True),
+        Column("after", optional=True),
+        Column("objects", optional=True),
+        Column("items", optional=True),
         Column("type", number=False, flexible=True),
         Column("name", number=False, flexible=True),
     ]

@@ -33,8 +33,10 @@ class Column:
     title: str
     number: bool = True
     flexible: bool = False
+    repeats: bool = False
+    """Says what another says too: left out of a terminal that is too narrow for all columns."""
     optional: bool = False
-    """Left out of a terminal that is too narrow for all columns."""
+    """Left out, the last first, where the terminal is too narrow even without what repeats."""
 
 
 @dataclass(frozen=True)
@@ -110,14 +112,35 @@ def _wrapped(lines: Sequence[str], width: int) -> list[str]:
 def _table(table: Table, width: int) -> list[str]:
     lines = _lines(table, sys.maxsize)
     if max(map(len, lines)) > width:
-        lines = _lines(_without_optional(table), width)
+        table = _without(table, [i for i, column in enumerate(table.columns) if column.repeats])
+        while _least_width(table) > width and (spare := _optional(table)):
+            table = _without(table, spare[-1:])
+        lines = _lines(table, width)
     return lines
 
 
-def _without_optional(table: Table) -> Table:
-    kept = [i for i, column in enumerate(table.columns) if not column.optional]
+def _optional(table: Table) -> list[int]:
+    return [i for i, column in enumerate(table.columns) if column.optional]
+
+
+def _without(table: Table, dropped: Sequence[int]) -> Table:
+    kept = [i for i in range(len(table.columns)) if i not in dropped]
     rows = [[row[i] for i in kept] for row in table.rows]
     return Table([table.columns[i] for i in kept], rows, table.caption)
+
+
+def _least_width(table: Table) -> int:
+    widths = [
+        min(_LEAST_FLEXIBLE, width) if column.flexible else width
+        for column, width in zip(table.columns, _natural_widths(table), strict=True)
+    ]
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _natural_widths(table: Table) -> list[int]:
+    cells = [[column.title for column in table.columns]]
+    cells += [[_GAP * cell.indent + one_line(cell.text) for cell in row] for row in table.rows]
+    return [max(map(len, column)) for column in zip(*cells, strict=True)]
 
 
 def _lines(table: Table, width: int) -> list[str]:
@@ -125,8 +148,7 @@ def _lines(table: Table, width: int) -> list[str]:
         [Cell(column.title) for column in table.columns],
         *([Cell(_GAP * c.indent + one_line(c.text)) for c in row] for row in table.rows),
     ]
-    natural = [max(len(row[i].text) for row in shown) for i in range(len(table.columns))]
-    widths = _fitted(table.columns, natural, width)
+    widths = _fitted(table.columns, _natural_widths(table), width)
     return [_line(table.columns, row, widths) for row in shown]
 
 
@@ -137,7 +159,7 @@ def _fitted(columns: Sequence[Column], natural: list[int], width: int) -> list[i
     fixed = sum(n for n, c in zip(natural, columns, strict=True) if not c.flexible)
     left = width - fixed - len(_GAP) * (len(columns) - 1)
     for waiting, i in enumerate(flexible):
-        widths[i] = max(_LEAST_FLEXIBLE, min(natural[i], left // (len(flexible) - waiting)))
+        widths[i] = min(natural[i], max(_LEAST_FLEXIBLE, left // (len(flexible) - waiting)))
         left -= widths[i]
     return widths
 

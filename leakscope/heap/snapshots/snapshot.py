@@ -75,7 +75,8 @@ class Snapshot(Printed):
         """Return the rows that retain most, the heaviest first.
 
         A row's ``host_bytes`` and ``device_bytes`` are what would be freed if its objects went, as
-        far as the user's own names go: what a library refers to besides is not looked at here.
+        far as your own names go that live long: that a library or a running function refers to the
+        same is not looked at here, but by :meth:`path_to` and :meth:`dominators_of`.
 
         Args:
             n: how many rows at most.
@@ -167,14 +168,14 @@ class Snapshot(Printed):
             ValueError: ``obj`` is None, a bool or another object that the interpreter shares.
 
         """
-        return PathTo(self._standing(obj, ignoring))
+        return PathTo(self._standing(obj, ignoring, human=True))
 
     def dominators_of(self, obj: object, *, ignoring: Iterable[str] = ()) -> Dominators:
         """Return what alone keeps an object alive now, from the nearest up to the name.
 
         Were one of them gone, the object would be freed. Empty where several hold it independently,
         among them the variable you ask with: leave that out with ``ignoring``. What only native
-        code knows of (a C++ queue) can't be seen. The heap is walked anew.
+        code or a statement under way refers to can't be seen. The heap is walked anew.
 
         Args:
             obj: the object.
@@ -185,7 +186,7 @@ class Snapshot(Printed):
             ValueError: ``obj`` is None, a bool or another object that the interpreter shares.
 
         """
-        return Dominators(self._standing(obj, ignoring))
+        return Dominators(self._standing(obj, ignoring, human=False))
 
     def types(self, n: int = 20, *, by: str = "bytes") -> Types:
         """Return totals by type.
@@ -304,12 +305,16 @@ class Snapshot(Printed):
     def _rows_of(self, *, libraries: bool) -> Sequence[CensusRow]:
         return self.rows if libraries else [row for row in self.rows if row.user]
 
-    def _standing(self, obj: object, ignoring: Iterable[str]) -> Standing:
+    def _standing(self, obj: object, ignoring: Iterable[str], *, human: bool) -> Standing:
         if obj is None or obj is True or obj is False or obj is ... or obj is NotImplemented:
             raise ValueError(f"{obj!r} is one object that everybody shares: ask about your own")
         names = (ignoring,) if isinstance(ignoring, str) else tuple(ignoring)
         return standing_of(
-            obj, project_root=self.options.project_root, engine=self.engine, ignoring=names
+            obj,
+            project_root=self.options.project_root,
+            engine=self.engine,
+            ignoring=names,
+            human=human,
         )
 
     def _types_called(self, name: str, *, any_module: bool, subclasses: bool) -> list[TypeRow]:

@@ -1,7 +1,8 @@
 """Where one object stands in the heap at this moment: its path, its holders, what keeps it alive.
 
 A snapshot holds no objects, so these questions walk the heap anew. Unlike a census, the walk takes
-the names of libraries for as good as the user's: what is said to keep an object alive alone does.
+the names of libraries for as good as the user's, and where it is asked what keeps an object alive
+every variable of a running function too: what is said to keep it alive alone does.
 """
 
 from __future__ import annotations
@@ -28,8 +29,7 @@ from leakscope.model.census import RootKind
 
 _LONGEST_KEY = 40
 _SAID_IN_FULL = (str, int, float, bool, bytes, type(None))
-_SHOWN = 12
-_LINKS_AT_ENDS = 50
+_LINKS_AT_ENDS = 8
 """Links told at either end of a long chain."""
 
 
@@ -124,7 +124,12 @@ class Dominators(Printed, Sequence[Link]):
 
 
 def standing_of(
-    obj: object, *, project_root: str, engine: str | None = None, ignoring: Iterable[str] = ()
+    obj: object,
+    *,
+    project_root: str,
+    engine: str | None = None,
+    ignoring: Iterable[str] = (),
+    human: bool = True,
 ) -> Standing:
     """Return where an object stands now.
 
@@ -133,6 +138,8 @@ def standing_of(
         project_root: the folder of the user's own code.
         engine: ``native`` or ``reference``; the faster one by default.
         ignoring: names for the object itself that don't count, such as the variable asked with.
+        human: prefer names that live long to the variables of running functions. These then keep
+            nothing alive that has another name.
 
     Raises:
         LookupError: a name in ``ignoring`` is no name of the object.
@@ -146,7 +153,7 @@ def standing_of(
     request = replace(
         request_from(roots, full=True, own=[namespaces]),
         library_from=None,
-        stages=[*roots.stages, roots.user_count],
+        stages=[*roots.stages, roots.user_count] if human else [],
         barriers=[*namespaces],
         cutoff_bytes=1 << 62,
         pinned=[obj],
@@ -212,7 +219,7 @@ class _Reader:
         paths = {lineage[0]: path}
         for i, (above, below) in enumerate(itertools.pairwise(lineage), 1):
             if i in skipped:
-                path += "…" if i == skipped.start else ""
+                path += f"…{len(skipped):,} steps…" if i == skipped.start else ""
                 continue
             path += exact_step(self._places[above].part, self._nodes.objects[below])
             paths[below] = path
@@ -225,7 +232,8 @@ class _Reader:
         for referrer in self._nodes.referrers[at]:
             holder = self._nodes.objects[referrer]
             of_variable = id(holder) in self._namespaces or type(holder) is CellType
-            if not (named and of_variable):  # the names of variables were told
+            told = referrer == self._nodes.parent[at] or (named and of_variable)
+            if not told:
                 found[self._reference(referrer, obj)] = None
         return tuple(found)
 
@@ -306,7 +314,6 @@ def _links_table(links: Sequence[Link]) -> Table:
         Column("type", number=False, flexible=True),
         Column("path", number=False, flexible=True),
     ]
-    shown = links if len(links) <= _SHOWN else [*links[: _SHOWN // 2], None, *links[-_SHOWN // 2 :]]
     cells = [
         [
             size(link.host_bytes),
@@ -314,8 +321,6 @@ def _links_table(links: Sequence[Link]) -> Table:
             type_cell(link.type),
             Cell(link.path),
         ]
-        if link is not None
-        else [*([Cell("")] * (len(columns) - 1)), Cell(f"… {len(links) - _SHOWN:,} more")]
-        for link in shown
+        for link in links
     ]
     return Table(columns, cells)
