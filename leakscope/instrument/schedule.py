@@ -31,6 +31,9 @@ EXEMPT_CENSUSES = 48
 CHEAP_SECONDS = 0.03
 """Beyond the floor's limit a kind still gets its first two censuses, cheap ones all of the floor:
 a run of a second deserves a verdict too."""
+FLOOR_FULL = 0.5
+"""Walks of the whole heap have so much beside the floor, not of it: one that took longer than was
+foretold must not cost the others theirs."""
 FLOOR_INSIDE = 0.6
 """Part of the floor that censuses inside phases may use."""
 FULL_INSIDE_AFTER = 1.0
@@ -110,6 +113,7 @@ class Schedule:
         self._resident_settled = 0
         self._censuses = 0
         self._floor_spent = 0.0
+        self._floor_full = 0.0
         self._floor_inside = 0.0
         self._inside_spent = 0.0
         self._exempt = 0
@@ -153,7 +157,9 @@ class Schedule:
         key, floor, inside = granted
         key.censuses += 1
         key.fulls += due is Due.FULL
-        if floor:
+        if floor and due is Due.FULL:
+            self._floor_full += seconds
+        elif floor:
             self._floor_spent += seconds
             self._floor_inside += seconds * inside
         else:
@@ -239,12 +245,14 @@ class Schedule:
 
     def _grant_floor(self, key: _Key, tier: Due, now: float, *, inside: bool) -> Due:
         allowed = FLOOR_SHARE * now + FLOOR_SECONDS
-        for cheaper in (tier, Due.FOCUSED):
-            expected = self._costs.expect(cheaper)
-            fits = not inside or self._floor_inside + expected <= FLOOR_INSIDE * allowed
-            if fits and self._floor_spent + expected <= allowed:
-                self._granted = (key, True, inside)
-                return cheaper
+        if tier is Due.FULL and self._floor_full + self._costs.expect(tier) <= FLOOR_FULL * allowed:
+            self._granted = (key, True, inside)
+            return tier
+        expected = self._costs.expect(Due.FOCUSED)
+        fits = not inside or self._floor_inside + expected <= FLOOR_INSIDE * allowed
+        if fits and self._floor_spent + expected <= allowed:
+            self._granted = (key, True, inside)
+            return Due.FOCUSED
         cheap = self._costs.expect(Due.FOCUSED) <= CHEAP_SECONDS and not inside
         exempt = FLOOR_AT_KEY if cheap else EXEMPT_AT_KEY
         if key.censuses < exempt and self._exempt < EXEMPT_CENSUSES:
