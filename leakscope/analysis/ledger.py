@@ -11,6 +11,7 @@ from leakscope.analysis.case import Case, Window
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.series import HOST
 from leakscope.model import gauge
+from leakscope.model.census import SHARED
 from leakscope.model.record import DeviceSnapshotRecord
 from leakscope.model.report import Ledger, LedgerEntry
 
@@ -40,7 +41,7 @@ def _host(case: Case, window: Window, growers: list[Grower]) -> Ledger | None:
             "slack",
         ),
         _entry("page-locked memory of torch", _gain(case, gauge.PINNED_HOST), "pinned"),
-        _entry("shared memory", _shared(case), "shm"),
+        _entry("shared memory", _shared(case, window), "shm"),
         _entry("child processes", children, "children"),
         _entry("leakscope itself", _gain(case, gauge.OWN), "own"),
     ]
@@ -113,10 +114,18 @@ def _garbage(case: Case, window: Window) -> float:
     return float(known[-1][1] - known[0][1]) if len(known) >= 2 else 0.0
 
 
-def _shared(case: Case) -> float:
-    """Return growth of shared memory that is part of resident memory."""
+def _shared(case: Case, window: Window) -> float:
+    """Return growth of shared memory that is part of resident memory and in no row."""
     files, mapped = case.gauge_gain(gauge.SHM), case.gauge_gain(gauge.SHARED)
-    return 0.0 if files is None or mapped is None else max(min(files, mapped), 0.0)
+    grown = 0.0 if files is None or mapped is None else min(files, mapped)
+    return max(grown - _named_shared(case, window), 0.0)
+
+
+def _named_shared(case: Case, window: Window) -> float:
+    censuses = dict(zip(case.table.at.tolist(), case.table.censuses, strict=True))
+    ends = [censuses[p] for p in (window.first, window.last) if p in censuses]
+    sizes = [census.payload_bytes.get(SHARED, 0) for census in ends]
+    return float(sizes[1] - sizes[0]) if len(sizes) == 2 else 0.0
 
 
 def _gain(case: Case, name: str) -> float:

@@ -53,13 +53,32 @@ def form_of(obj: Any) -> str:
 
 
 def _tensor_form(tensor: Any) -> str:
-    """Read from C; no ``__torch_function__`` of a subclass is asked."""
+    """Read from C; neither a subclass nor a mode is asked."""
     core: Any = sys.modules["torch._C"]
     base = vars(core.TensorBase)
-    with core.DisableTorchFunction():
+    with core.DisableTorchFunction(), core._DisableTorchDispatch():
         dtype = str(base["dtype"].__get__(tensor)).removeprefix("torch.")
         shape = _shape(base["shape"].__get__(tensor))
-        return f"{dtype} {shape} on {base['device'].__get__(tensor)}"
+        device = str(base["device"].__get__(tensor))
+        backing = _backing(tensor, core) if device == "cpu" else ""
+        return f"{dtype} {shape} on {device}{backing}"
+
+
+def _backing(tensor: Any, core: Any) -> str:
+    """Say of host memory that it is shared or page-locked, as torch calls it."""
+    base, storage = vars(core.TensorBase), vars(core.StorageBase)
+    try:
+        if storage["is_shared"](base["untyped_storage"](tensor)):
+            return ", shared"
+        return ", pinned" if _has_cuda() and base["is_pinned"](tensor) else ""
+    except Exception:
+        return ""  # a tensor without a storage
+
+
+def _has_cuda() -> bool:
+    """Return whether this process uses CUDA; asking of memory must not be what begins it."""
+    cuda: Any = sys.modules.get("torch.cuda")
+    return bool(getattr(cuda, "_initialized", False)) and not cuda._is_in_bad_fork()
 
 
 def _array_form(array: Any) -> str:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import gc
-from enum import IntEnum
+from enum import Enum, IntEnum
 from types import FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any, NamedTuple
 
 from leakscope.heap.adapters.array import (
     array_bytes,
+    array_memory,
     array_referents,
-    image_bytes,
-    is_image_core,
+    frame_bytes,
+    record_base,
+    record_bytes,
 )
+from leakscope.heap.adapters.arrow import arrow_memory, is_of_arrow
 from leakscope.heap.adapters.autograd import (
     NodeFacts,
     is_saved_variable,
@@ -20,8 +23,23 @@ from leakscope.heap.adapters.autograd import (
     node_referents,
     saved_referents,
 )
+from leakscope.heap.adapters.buffer import (
+    c_data_bytes,
+    c_data_memory,
+    exported_memory,
+    text_buffer_bytes,
+)
+from leakscope.heap.adapters.image import image_bytes, is_image_core
 from leakscope.heap.adapters.keys import lone_texts
-from leakscope.heap.adapters.tensor import TensorAccess, storage_of
+from leakscope.heap.adapters.known_types import KnownTypes
+from leakscope.heap.adapters.mapping import mapped_memory
+from leakscope.heap.adapters.memory import Memory
+from leakscope.heap.adapters.tensor import (
+    TensorAccess,
+    storage_memory,
+    tensor_memory,
+    wrapped_by,
+)
 from leakscope.heap.shallow import dict_of, mro_of, shallow_bytes
 
 
@@ -39,6 +57,23 @@ class Rank(IntEnum):
     """Types and modules: never from user roots."""
 
 
+class Payload(Enum):
+    """What an object has that traversal can't see."""
+
+    NONE = 0
+    ARRAY = 1
+    RECORD = 2
+    MAPPING = 3
+    C_DATA = 4
+    TEXT_BUFFER = 5
+    EXPORTER = 6
+    """Its own memory, which it lends to others."""
+    ARROW = 7
+    IMAGE = 8
+    STORAGE = 9
+    """torch's, held by itself."""
+
+
 class TypeFacts(NamedTuple):
     """What follows from an object's type."""
 
@@ -46,8 +81,7 @@ class TypeFacts(NamedTuple):
     tensor: bool
     parameter: bool
     has_storage: bool
-    array: bool
-    image: bool
+    payload: Payload
     node: NodeFacts | None
     saved: bool
     dict: bool
@@ -65,12 +99,12 @@ class EdgeReader:
     def __init__(
         self,
         access: TensorAccess | None,
-        ndarray: type | None,
+        known: KnownTypes,
         marked: tuple[type, ...],
         late: tuple[type, ...] = (),
     ) -> None:
         self._access = access
-        self._ndarray = ndarray
+        self._known = known
         self._marked = marked
         self._late = late
         self._facts: dict[int, TypeFacts] = {}
@@ -92,27 +126,64 @@ class EdgeReader:
             rank=_rank(mro, node, self._late),
             tensor=tensor,
             parameter=access is not None and _has(mro, access.parameter),
-            has_storage=tensor and access is not None and _plain_dispatch(mro, access),
-            array=self._ndarray is not None and _has(mro, self._ndarray),
-            image=is_image_core(kind),
+            has_storage=tensor and access is not None and _has_storage(mro, access),
+            payload=Payload.NONE if tensor else self._payload(kind, mro),
             node=node,
             saved=is_saved_variable(kind),
             dict=_has(mro, dict),
             mark=next((i for i, m in enumerate(self._marked) if _has(mro, m)), -1),
         )
 
+    def _payload(self, kind: type, mro: tuple[type, ...]) -> Payload:
+        known = self._known
+        if self._access is not None and _has(mro, self._access.storage):
+            return Payload.STORAGE
+        for payload, types in (
+            (Payload.ARRAY, (known.array,)),
+            (Payload.RECORD, (known.record,)),
+            (Payload.MAPPING, (known.mapping,)),
+            (Payload.C_DATA, (known.c_data,)),
+            (Payload.TEXT_BUFFER, (known.text_buffer,)),
+            (Payload.EXPORTER, (bytes, bytearray, known.numbers)),
+        ):
+            if any(one is not None and _has(mro, one) for one in types):
+                return payload
+        if is_of_arrow(mro, known):
+            return Payload.ARROW
+        return Payload.IMAGE if is_image_core(kind) else Payload.NONE
+
     def own_bytes(self, value: object) -> tuple[int, int]:
-        """Return the shallow bytes of an object and the bytes of array data that it owns."""
-        facts = self.facts(value)
-        data = 0
-        if facts.array:
-            data = array_bytes(value, self._ndarray)
-        elif facts.image:
-            data = image_bytes(value)
-        return shallow_bytes(value), data
+        """Return the shallow bytes of an object and the bytes of data that it owns."""
+        shallow = shallow_bytes(value)
+        match self.facts(value).payload:
+            case Payload.ARRAY:
+                shallow += frame_bytes(value, self._known.array)
+                return shallow, array_bytes(value, self._known.array)
+            case Payload.RECORD:
+                return shallow, record_bytes(value, self._known.record)
+            case Payload.C_DATA:
+                return shallow, c_data_bytes(value)
+            case Payload.TEXT_BUFFER:
+                return shallow, text_buffer_bytes(value)
+            case Payload.IMAGE:
+                return shallow, image_bytes(value)
+        return shallow, 0
+
+    def exported_memory(self, value: object) -> tuple[int, int]:
+        """Return address and bytes of the memory that an object owns and lends; 0 without."""
+        if type(value) is Memory:
+            return 0, 0
+        match self.facts(value).payload:
+            case Payload.ARRAY:
+                return array_memory(value, self._known.array)
+            case Payload.C_DATA:
+                return c_data_memory(value)
+            case Payload.EXPORTER:
+                return exported_memory(value)
+        return 0, 0
 
     def referents(self, value: object, *, everything: bool) -> list[object]:
-        """Return what an object keeps alive; a :class:`Storage` stands for a tensor's memory.
+        """Return what an object keeps alive; a :class:`Memory` stands for what is no object.
 
         The autograd node that made a tensor is not among them: see :meth:`maker`.
 
@@ -134,22 +205,43 @@ class EdgeReader:
             found += node_referents(value, facts.node)
         elif facts.saved:
             found += [r for r in saved_referents(value) if r is not None]
-        elif facts.array:
-            found += array_referents(value, self._ndarray)
+        else:
+            found += self._payload_referents(value, facts.payload)
         return found
+
+    def _payload_referents(self, value: object, payload: Payload) -> list[object]:
+        found: list[object | None] = []
+        match payload:
+            case Payload.ARRAY:
+                found += array_referents(value, self._known.array)
+            case Payload.RECORD:
+                found.append(record_base(value, self._known.record))
+            case Payload.MAPPING:
+                found.append(mapped_memory(value))
+            case Payload.ARROW:
+                found += arrow_memory(value, self._known)
+            case Payload.STORAGE:
+                found.append(storage_memory(value, self._access) if self._access else None)
+        return [r for r in found if id(r) not in _NOTHING]
 
     def _tensor_referents(
         self, tensor: object, facts: TypeFacts, access: TensorAccess
     ) -> list[object]:
-        storage = storage_of(tensor, access) if facts.has_storage else None
-        found = [storage, self.gradient(tensor), access.base.__get__(tensor)]
+        data: object = None
+        if facts.has_storage:
+            data = tensor_memory(tensor, access) or wrapped_by(tensor, access)
+        found = [data, self.gradient(tensor), access.base.__get__(tensor)]
         return [f for f in found if f is not None]
 
     def gradient(self, tensor: object) -> object:
-        """Return the gradient of a leaf; of other tensors asking would warn."""
-        if self._access is None or not self.is_leaf(tensor):
+        """Return the gradient of a leaf, or of a tensor that was told to keep its own.
+
+        Of other tensors asking would warn.
+        """
+        access = self._access
+        if access is None or not (self.is_leaf(tensor) or access.retains_grad.__get__(tensor)):
             return None
-        found: object = self._access.grad.__get__(tensor)
+        found: object = access.grad.__get__(tensor)
         return found
 
     def is_leaf(self, tensor: object) -> bool:
@@ -179,8 +271,12 @@ def _rank(mro: tuple[type, ...], node: NodeFacts | None, late: tuple[type, ...])
     return Rank.CUT if _has(mro, type) or _has(mro, ModuleType) else Rank.PLAIN
 
 
-def _plain_dispatch(mro: tuple[type, ...], access: TensorAccess) -> bool:
-    """Wrapper subclasses claim the memory of what they wrap; they have none themselves."""
+def _has_storage(mro: tuple[type, ...], access: TensorAccess) -> bool:
+    """Wrapper subclasses claim the memory of what they wrap. That they have none is seen by its
+    address, where torch tells; otherwise by their dispatch.
+    """
+    if access.tensor_address is not None:
+        return True
     for base in mro:
         dispatch = dict_of(base).get("__torch_dispatch__")
         if dispatch is not None:

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
 from leakscope.heap import reference
-from leakscope.heap.adapters.array import array_type
+from leakscope.heap.adapters.known_types import KnownTypes, known_types
 from leakscope.heap.adapters.tensor import TensorAccess, tensor_access
 
 _native: ModuleType | None
@@ -170,10 +170,10 @@ class TypeTotal:
     type: type
     count: int
     bytes: int
-    """Shallow bytes, with the array data that they own; a tensor's storage is not among them."""
+    """Shallow bytes, with the data that they own; a tensor's storage is not among them."""
     payload_bytes: dict[str, int]
-    """Tensor storages per device, ``host`` included; a storage that several share is counted once,
-    for the tensor through which it was reached first."""
+    """Storages, mappings and buffers per device, ``host`` included; what several share is counted
+    once, for the object through which it was reached first."""
 
 
 @dataclass
@@ -189,7 +189,8 @@ class WalkResult:
     heap_bytes: int
     """Shallow bytes of the Python objects walked, payloads excluded."""
     payload_bytes: dict[str, int]
-    """Storages and array data per device, ``host`` included."""
+    """Storages and data of arrays and buffers per device, ``host`` included; ``shared`` and
+    ``file`` as in :attr:`~leakscope.model.census.Census.payload_bytes`."""
     graph_bytes: dict[str, int]
     """The part of the payload that was reached through autograd graphs only, per device."""
     graph_nodes: int
@@ -218,7 +219,7 @@ class Engine(Protocol):
     """What both engines provide."""
 
     def walk(
-        self, request: WalkRequest, access: TensorAccess | None, ndarray: type | None
+        self, request: WalkRequest, access: TensorAccess | None, known: KnownTypes
     ) -> dict[str, Any]:
         """Return the columns of the answer, by name."""
 
@@ -267,7 +268,7 @@ def walk(request: WalkRequest, *, engine: str | None = None) -> WalkResult:
     access = tensor_access()
     guard = contextlib.nullcontext() if access is None else access.without_overrides()
     with guard:
-        columns = chosen.walk(request, access, array_type())
+        columns = chosen.walk(request, access, known_types())
     columns["nodes"]["holds"] = [[Group(*g) for g in h] for h in columns["nodes"]["holds"]]
     totals = [TypeTotal(*total) for total in columns.pop("types")]
     return WalkResult(

@@ -8,9 +8,12 @@ import time
 from collections import deque
 from typing import Any
 
-from leakscope.heap.adapters.tensor import Storage, TensorAccess
+from leakscope.heap.adapters.known_types import KnownTypes
+from leakscope.heap.adapters.memory import Memory
+from leakscope.heap.adapters.tensor import TensorAccess
 from leakscope.heap.chains import LONGEST_CHAIN, has_long_chain
 from leakscope.heap.edges import EdgeReader, Rank
+from leakscope.heap.extents import settle_extents
 from leakscope.heap.selection import Graph, Phase, answer
 from leakscope.heap.shares import leak_shares, outline
 
@@ -19,18 +22,19 @@ __all__ = ["leak_shares", "walk"]
 _MOST_REFERRERS = 8
 
 
-def walk(request: Any, access: TensorAccess | None, ndarray: type | None) -> dict[str, Any]:
+def walk(request: Any, access: TensorAccess | None, known: KnownTypes) -> dict[str, Any]:
     """Walk as asked and return the columns of a ``WalkResult``; see :mod:`leakscope.heap.graph`."""
     began = time.perf_counter()
     everything = gc.get_objects() if request.full else []
     enabled = gc.isenabled()
     gc.disable()
     try:
-        reader = EdgeReader(access, ndarray, request.marked_types, request.late_types)
+        reader = EdgeReader(access, known, request.marked_types, request.late_types)
         walker = _Walker(request, reader)
         walker.walk_user()
         if request.full:
             walker.walk_rest(everything)
+        settle_extents(walker.graph, reader.exported_memory)
         columns = answer(walker.graph, request, walker.pinned())
         if request.keep_graph:
             columns["graph"] = outline(walker.graph, columns["devices"])
@@ -145,7 +149,7 @@ class _Walker:
     def _add(self, value: object, parent: int, root: int) -> int:
         node = self.graph.add(value, parent, root, self._phase)
         self._index[_key(value)] = node
-        if type(value) is not Storage:
+        if type(value) is not Memory:
             facts = self._reader.facts(value)
             shallow, data = self._reader.own_bytes(value)
             self.graph.describe(node, facts, shallow, data)
@@ -168,7 +172,7 @@ class _Walker:
     def _enter(self, node: int) -> None:
         graph, value = self.graph, self.graph.objects[node]
         graph.enter(node)
-        if type(value) is Storage:
+        if type(value) is Memory:
             return
         facts = self._reader.facts(value)
         if facts.node is not None and not self._may_ask_graph():
@@ -232,7 +236,7 @@ class _Walker:
         graph = self.graph
         if self.referrers:
             self._note_referrer(node, target)
-        is_storage = type(target) is Storage
+        is_storage = type(target) is Memory
         rank = Rank.PLAIN if is_storage else self._reader.facts(target).rank
         found = self._index.get(_key(target))
         if found is None:
@@ -258,7 +262,7 @@ class _Walker:
 
 def _key(value: object) -> int:
     """Return what tells a node from others; addresses of storages are no addresses of objects."""
-    return value.key | 1 if type(value) is Storage else id(value)
+    return value.key | 1 if type(value) is Memory else id(value)
 
 
 def _reference_counts(values: list[object]) -> list[int]:

@@ -10,7 +10,7 @@ from leakscope.heap.graph import BY_GRAPH, GRADIENT, PARAMETER, WalkResult
 from leakscope.heap.labels import Stands
 from leakscope.heap.naming import Place
 from leakscope.heap.rows import Draft, RowMaker
-from leakscope.model.census import RootKind
+from leakscope.model.census import SHARED, RootKind
 
 MODULE, OPTIMIZER = 0, 1
 """Indices in the walk's marked types."""
@@ -128,7 +128,8 @@ class Roles:
     def _add_heap(self, found: dict[str, dict[str, int]]) -> None:
         """Split what is no tensor: containers' own bytes and arrays, code, and the rest."""
         heap = self._result.heap_bytes
-        rest = heap + self._result.payload_bytes.get("host", 0)
+        payload = self._result.payload_bytes
+        rest = heap + payload.get("host", 0) + payload.get(SHARED, 0)
         rest -= sum(devices.get("host", 0) for devices in found.values())
         for role, nbytes in self._gathered_heap().items():
             part = max(0, min(nbytes, rest))

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
 
-from leakscope.heap.adapters.tensor import Storage
+from leakscope.heap.adapters.memory import FILE, HOST, Memory
 from leakscope.heap.dominators import immediate_dominators, preorder, retained_sums
 from leakscope.heap.edges import TypeFacts
 from leakscope.heap.holders import Sharing
@@ -48,6 +48,7 @@ class Graph:
         self.facts: list[TypeFacts | None] = []
         self.shallow: list[int] = []
         self.data: list[int] = []
+        self.backing: list[str] = []
         self.entered: list[bool] = []
         self.by_graph: list[bool] = []
         self.mark: list[int] = []
@@ -69,7 +70,8 @@ class Graph:
         self.phase.append(phase)
         self.facts.append(None)
         self.shallow.append(0)
-        self.data.append(value.nbytes if type(value) is Storage else 0)
+        self.data.append(value.nbytes if type(value) is Memory else 0)
+        self.backing.append(value.backing if type(value) is Memory else HOST)
         self.entered.append(False)
         self.by_graph.append(False)
         self.mark.append(-1)
@@ -110,7 +112,7 @@ class Graph:
     def device(self, node: int) -> str:
         """Return where the data of a node lives."""
         value = self.objects[node]
-        return value.device if type(value) is Storage else "host"
+        return value.device if type(value) is Memory else HOST
 
 
 class _Retained:
@@ -192,7 +194,7 @@ def answer(graph: Graph, request: Any, pinned: dict[int, list[int]]) -> dict[str
         "edges": sum(len(graph.successors[n]) for n in visible),
         "heap_bytes": sum(graph.shallow[n] for n in visible),
         "payload_bytes": _payload(graph, visible),
-        "graph_bytes": _payload(graph, [n for n in visible if graph.by_graph[n]]),
+        "graph_bytes": _by_device(graph, [n for n in visible if graph.by_graph[n]]),
         "graph_nodes": graph.graph_count,
         "graph_truncated": graph.graph_truncated,
         "graph_is_deep": graph.graph_is_deep,
@@ -211,7 +213,7 @@ def _holders(
 
     def may_hold(node: int) -> bool:
         facts = graph.facts[node]
-        is_graph = graph.by_graph[node] or (facts is not None and facts.node is not None)
+        is_graph = graph.by_graph[node] or facts is None or facts.node is not None
         return graph.phase[node] in {Phase.USER, Phase.LIBRARY} and not is_graph
 
     return Sharing(graph, retained, request.cutoff_bytes).holders(containers, may_hold)
@@ -265,10 +267,10 @@ def _totals(graph: Graph, visible: list[int]) -> list[tuple[type, int, int, dict
     """Return type, count, bytes and payload; compared by identity, no metaclass is asked."""
     totals: dict[int, tuple[type, int, int, dict[str, int]]] = {}
     for node in visible:
-        is_storage = type(graph.objects[node]) is Storage
-        kind = type(graph.objects[graph.parent[node] if is_storage else node])
+        is_memory = type(graph.objects[node]) is Memory
+        kind = type(graph.objects[graph.parent[node] if is_memory else node])
         _, count, size, payload = totals.get(id(kind), (kind, 0, 0, {"host": 0}))
-        if is_storage:
+        if is_memory:
             device = graph.device(node)
             payload[device] = payload.get(device, 0) + graph.data[node]
         elif graph.facts[node] is not None:
@@ -353,19 +355,40 @@ def _tensor_columns(
         facts = graph.facts[node]
         if facts is None or not facts.tensor or graph.phase[node] == Phase.HIDDEN:
             continue
-        storage = next((s for s in graph.successors[node] if type(graph.objects[s]) is Storage), -1)
-        data = graph.objects[storage] if storage >= 0 else Storage(-1, 0, "host")
+        storage = _memory_of(graph, node)
+        nbytes, device = 0, HOST
+        if storage >= 0:
+            nbytes, device = graph.shallow[storage] + graph.data[storage], graph.device(storage)
         flags = facts.parameter | graph.is_gradient[node] << 1
         flags |= graph.keeps_graph[node] << 2 | graph.by_graph[node] << 3
-        device = retained.devices.index(data.device)
-        values = (storage, data.nbytes, device, holder[node], graph.root[node])
+        values = (storage, nbytes, retained.devices.index(device), holder[node], graph.root[node])
         for name, value in zip(names, (*values, graph.mark[node], flags), strict=True):
             columns[name].append(value)
     return columns
 
 
+def _memory_of(graph: Graph, tensor: int) -> int:
+    """Return the node that has a tensor's memory: that of which its storage is a part; or -1."""
+    found = (s for s in graph.successors[tensor] if type(graph.objects[s]) is Memory)
+    storage = next(found, -1)
+    parts = graph.successors[storage] if storage >= 0 else []
+    return parts[0] if parts else storage
+
+
 def _payload(graph: Graph, nodes: list[int]) -> dict[str, int]:
-    total: dict[str, int] = {"host": 0}
+    """Return the payload by device; of the host's, what is shared and what maps files apart."""
+    total: dict[str, int] = {HOST: 0}
+    for node in nodes:
+        backing = graph.backing[node]
+        place = graph.device(node) if backing == HOST else backing
+        nbytes = graph.objects[node].nbytes if backing == FILE else graph.data[node]
+        if nbytes:
+            total[place] = total.get(place, 0) + nbytes
+    return total
+
+
+def _by_device(graph: Graph, nodes: list[int]) -> dict[str, int]:
+    total: dict[str, int] = {HOST: 0}
     for node in nodes:
         device = graph.device(node)
         total[device] = total.get(device, 0) + graph.data[node]

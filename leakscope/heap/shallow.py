@@ -12,7 +12,23 @@ _WEAKREF_FLAG = 1 << 3 if sys.version_info >= (3, 12) else 0
 _HEADER_BYTES = 16
 _HEAP_TYPE_FLAG = 1 << 9
 _IMMUTABLE_FLAG = 1 << 8
-_TRUSTED = frozenset({"builtins", "collections", "array", "_io", "re", "_struct"})
+_TRUSTED = frozenset(
+    {
+        "builtins",
+        "collections",
+        "array",
+        "_io",
+        "re",
+        "_struct",
+        "decimal",
+        "itertools",
+        "_pickle",
+        "xml.etree.ElementTree",
+    }
+)
+"""Modules of the standard library whose C types size themselves. Of others none is asked, for it
+might do anything; those whose memory matters have an adapter. What no method tells stays unknown:
+the state of ``zlib`` and ``hashlib``, what ``sqlite3`` keeps, hash tables of pandas' indexes."""
 
 mro_of = type.__dict__["__mro__"].__get__
 dict_of = type.__dict__["__dict__"].__get__

@@ -6,6 +6,11 @@ from enum import Enum
 
 import msgspec
 
+SHARED = "shared"
+"""In :attr:`Census.payload_bytes`: host memory that other processes can map too."""
+FILE = "file"
+"""In :attr:`Census.payload_bytes`: mapped files, whose pages are no memory of the process."""
+
 
 class RootKind(str, Enum):
     """From where a path starts, most human first."""
@@ -145,7 +150,9 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     heap_bytes: int
     """Shallow bytes of the Python objects walked, payloads excluded."""
     payload_bytes: dict[str, int] = {}
-    """Bytes of tensor storages and buffers per device, ``host`` included."""
+    """Bytes of tensor storages and buffers per device, ``host`` included. Of the host's, what is
+    ``shared`` is told apart; rows and components count it as ``host``. ``file`` counts mapped
+    files, which no row retains: they are not the process's memory."""
     graph_bytes: dict[str, int] = {}
     """The part of the payload that only autograd graphs hold, per device."""
     graph_truncated: bool = False

@@ -56,7 +56,7 @@ def weight_of(value: object, engine: str) -> int:
 @pytest.mark.parametrize("name", every_type.SAMPLES)
 def test_an_object_weighs_what_getsizeof_says(engine: str, name: str) -> None:
     value = every_type.SAMPLES[name]()
-    expected = sys.getsizeof(value)
+    expected = sys.getsizeof(value) + every_type.PAYLOAD.get(name, 0)
     if INLINE_VALUES and engine == "native" and every_type.flags_of(type(value)) & _MANAGED_DICT:
         assert expected <= weight_of(value, engine) <= expected + MOST_INLINE_BYTES
     else:
@@ -78,7 +78,8 @@ def test_every_type_of_the_process_weighs_what_getsizeof_says(engine: str) -> No
     wrong = [
         (type(value), weights[id(value)], expected)
         for value in values
-        if (expected := _getsizeof(value)) is not None
+        if id(value) in weights  # autograd nodes are not named
+        and (expected := _getsizeof(value)) is not None
         and not 0 <= weights[id(value)] - expected <= _inline_bytes(value, engine)
     ]
     assert len({id(type(v)) for v in values}) > 300
@@ -88,7 +89,7 @@ def test_every_type_of_the_process_weighs_what_getsizeof_says(engine: str) -> No
 def _getsizeof(value: Any) -> int | None:
     """Return what the interpreter says of a size; None where it isn't that of the memory."""
     kind = type(value)
-    if issubclass(kind, np.generic | np.ndarray) or _has_sizer_of_its_own(kind):
+    if issubclass(kind, np.generic | np.ndarray | io.StringIO) or _has_sizer_of_its_own(kind):
         return None
     size = sys.getsizeof(value)
     if issubclass(kind, type) and not every_type.flags_of(value) & _HEAP_TYPE:
@@ -232,21 +233,20 @@ def _pickler() -> pickle.Pickler:
     return pickler
 
 
-OUTSIDE: dict[str, Callable[[], Any]] = {
+THEMSELVES: dict[str, Callable[[], Any]] = {
     "long Decimal": lambda: decimal.Decimal("1" * 500),
     "product": lambda: itertools.product(*[range(3)] * 10),
     "combinations": lambda: itertools.combinations(range(30), 9),
     "permutations": lambda: itertools.permutations(range(30), 9),
     "Element": _element,
     "Pickler": _pickler,
-    "structured scalar": lambda: np.zeros(1, dtype=[("a", "f8", (100,))])[0],
+    "record": lambda: np.void(bytes(800)),
 }
 
 
-@pytest.mark.parametrize("name", OUTSIDE)
-@pytest.mark.xfail(reason="methods that size C types outside the interpreter's core are not asked")
+@pytest.mark.parametrize("name", THEMSELVES)
 def test_memory_that_a_c_type_sizes_itself_is_counted(engine: str, name: str) -> None:
-    value = OUTSIDE[name]()
+    value = THEMSELVES[name]()
     assert weight_of(value, engine) >= sys.getsizeof(value) - 24
 
 
@@ -257,14 +257,12 @@ def test_texts_that_are_keys_of_a_dict_are_counted(engine: str) -> None:
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
-@pytest.mark.xfail(reason="an array's dimensions and strides are left out: 16 bytes for each")
 def test_an_array_weighs_what_getsizeof_says(engine: str, dimensions: int) -> None:
     array = np.zeros((5,) * dimensions)
     assert weight_of(array, engine) == sys.getsizeof(array)
 
 
 @needs_torch
-@pytest.mark.xfail(reason="a storage held by itself is taken for an empty object")
 def test_a_storage_without_a_tensor_weighs_its_memory(engine: str) -> None:
     storage = torch.zeros(10_000).untyped_storage()
     result = seen([[storage]], engine)
@@ -275,3 +273,4 @@ def test_a_storage_without_a_tensor_weighs_its_memory(engine: str) -> None:
 def test_a_mapping_of_the_system_is_not_taken_for_heap(engine: str) -> None:
     with mmap.mmap(-1, 1 << 20) as mapping:
         assert weight_of(mapping, engine) == sys.getsizeof(mapping) < 1000
+        assert seen([mapping], engine).heap_bytes < 1000

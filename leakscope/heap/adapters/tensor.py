@@ -10,6 +10,8 @@ import sys
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
+from leakscope.heap.adapters.memory import HOST, SHARED, Memory
+
 Accessor = Any
 """A getset or method descriptor implemented in C."""
 
@@ -30,22 +32,27 @@ class TensorAccess(NamedTuple):
     storage_device: Accessor
     plain_dispatch: Any
     """The ``__torch_dispatch__`` of classes that don't override it."""
+    storage: type
+    is_shared: Accessor
+    is_resizable: Accessor
+    """Whether torch's allocator made the storage's memory; otherwise it may be another object's."""
+    storage_address: Accessor
+    """Never asked of a storage that is copied on write: it would become private."""
+    tensor_address: Accessor | None
+    """Where the storage of a tensor lies; 0 for wrappers, which only claim memory."""
+    is_wrapped: Accessor | None
+    unwrapped: Accessor | None
+    """The tensor within a wrapper of functorch's."""
+    retains_grad: Accessor
     without_overrides: Any
     """Context in which neither subclasses nor modes are asked."""
-
-
-class Storage(NamedTuple):
-    """The memory behind a tensor."""
-
-    key: int
-    nbytes: int
-    device: str
 
 
 def tensor_access() -> TensorAccess | None:
     """Return torch's accessors, or None where the program has not imported torch."""
     torch = sys.modules.get("torch")
     core: Any = getattr(torch, "_C", None)
+    functorch = getattr(core, "_functorch", None)
     try:
         base, storage = vars(core.TensorBase), vars(core.StorageBase)
         return TensorAccess(
@@ -61,6 +68,14 @@ def tensor_access() -> TensorAccess | None:
             storage_nbytes=storage["nbytes"],
             storage_device=storage["device"],
             plain_dispatch=core._disabled_torch_dispatch_impl,
+            storage=core.StorageBase,
+            is_shared=storage["is_shared"],
+            is_resizable=storage["resizable"],
+            storage_address=storage["data_ptr"],
+            tensor_address=getattr(core, "_data_address", None),
+            is_wrapped=getattr(functorch, "is_functorch_wrapped_tensor", None),
+            unwrapped=getattr(functorch, "get_unwrapped", None),
+            retains_grad=base["retains_grad"],
             without_overrides=core.DisableTorchFunction,
         )
     except (AttributeError, KeyError, TypeError):
@@ -73,15 +88,52 @@ def no_overrides(access: TensorAccess) -> AbstractContextManager[None]:
     return guard
 
 
-def storage_of(tensor: object, access: TensorAccess) -> Storage | None:
-    """Return the storage of a tensor; None where it has no memory (meta, fake, sparse)."""
+def tensor_memory(tensor: object, access: TensorAccess) -> Memory | None:
+    """Return the memory of a tensor; None where it has none (meta, fake, sparse, a wrapper)."""
     try:
         storage = access.untyped_storage(tensor)
+        address = None if access.tensor_address is None else access.tensor_address(tensor)
+    except Exception:
+        return None
+    return None if address == 0 else _memory(storage, access, address)
+
+
+def storage_memory(storage: object, access: TensorAccess) -> Memory | None:
+    """Return the memory of a storage that a program holds by itself."""
+    try:
+        resizable = access.is_resizable(storage)
+        return _memory(storage, access, None if resizable else access.storage_address(storage))
+    except Exception:
+        return None
+
+
+def _memory(storage: Any, access: TensorAccess, address: int | None) -> Memory | None:
+    try:
         device = str(access.storage_device.__get__(storage))
         nbytes = access.storage_nbytes(storage)
         key = access.storage_key.__get__(storage)
+        shared = device == "cpu" and access.is_shared(storage)
+        resizable = access.is_resizable(storage)
     except Exception:
         return None
     if device == "meta" or nbytes <= 0:
         return None
-    return Storage(key, nbytes, "host" if device == "cpu" else device)
+    return Memory(
+        key,
+        nbytes,
+        HOST if device == "cpu" else device,
+        SHARED if shared else HOST,
+        address or 0,
+        is_foreign=not resizable,
+    )
+
+
+def wrapped_by(tensor: object, access: TensorAccess) -> object:
+    """Return what functorch wraps; None for any other tensor."""
+    if access.is_wrapped is None or access.unwrapped is None:
+        return None
+    try:
+        found: object = access.unwrapped(tensor) if access.is_wrapped(tensor) else None
+    except Exception:
+        return None
+    return found

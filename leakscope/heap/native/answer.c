@@ -77,9 +77,7 @@ static PyObject *number_or_none(uint32_t place) {
 static uint64_t weigh_again(Walk *w, const Node *node) {
     PyObject *object = (PyObject *)node->key;
     const TypeFacts *facts = &w->types[node->type];
-    uint64_t data = facts->flags & TYPE_ARRAY ? array_bytes(w, object)
-                    : facts->flags & TYPE_IMAGE ? image_bytes(object) : 0;
-    return shallow_bytes(object, facts) + data;
+    return shallow_bytes(object, facts) + payload_bytes(w, object, facts);
 }
 
 enum { N_COLUMNS = 16 };
@@ -150,15 +148,21 @@ enum { N_TENSOR_COLUMNS = 7 };
 static const char *const tensor_names[N_TENSOR_COLUMNS] = {
     "storage", "nbytes", "device", "holder", "root", "mark", "flags"};
 
+/* Return the node that has a storage's memory: another's, where the storage is part of that. */
+static uint32_t part_of(const Walk *w, const Tree *t, uint32_t storage) {
+    const Node *node = &w->nodes[storage];
+    return node->n_edges ? t->node[w->edges[node->first_edge]] : storage;
+}
+
 static void fill_tensor(Walk *w, const Tree *t, uint32_t number, int64_t holder, int64_t *row[]) {
     const Node *node = &w->nodes[number], *data = NULL;
     const TypeFacts *facts = &w->types[node->type];
     int64_t storage = -1;
     for (uint32_t e = 0; e < node->n_edges && !data; e++) {
         uint32_t target = t->node[w->edges[node->first_edge + e]];
-        if (w->nodes[target].type == 0) {
-            data = &w->nodes[target];
-            storage = target;
+        if (w->nodes[target].type < MEMORY_TYPES) {
+            storage = part_of(w, t, target);
+            data = &w->nodes[storage];
         }
     }
     *row[0] = storage;
@@ -206,7 +210,7 @@ static PyObject *tensors_as_dict(Walk *w, const Tree *t, Choice *c) {
 }
 
 typedef struct {
-    uint64_t payload[MAX_DEVICES], by_graph[MAX_DEVICES], garbage, native, hidden, objects, edges;
+    uint64_t payload[MAX_DEVICES], by_graph[MAX_DEVICES], shared, garbage, native, hidden, objects, edges;
 } Totals;
 
 static void sum_up(Walk *w, Totals *totals) {
@@ -215,7 +219,7 @@ static void sum_up(Walk *w, Totals *totals) {
     totals->objects = w->folded;
     for (size_t i = 0; i < w->order.count; i++) {
         const Node *node = &w->nodes[w->order.items[i]];
-        int is_storage = w->types[node->type].type == NULL;
+        int is_storage = node->type < MEMORY_TYPES;
         if (node->device == 0) {
             totals->garbage += node->phase == PHASE_GARBAGE ? node->bytes : 0;
             totals->native += node->phase == PHASE_NATIVE ? node->bytes : 0;
@@ -226,7 +230,10 @@ static void sum_up(Walk *w, Totals *totals) {
         totals->objects += !is_storage;
         totals->edges += node->n_edges;
         if (is_storage) {
-            totals->payload[node->device] += node->bytes;
+            if (node->type == MEMORY_SHARED)
+                totals->shared += node->bytes;
+            else
+                totals->payload[node->device] += node->bytes;
             if (node->flags & NODE_BY_GRAPH)
                 totals->by_graph[node->device] += node->bytes;
         }
@@ -243,6 +250,20 @@ static PyObject *devices_as_list(Walk *w) {
             PyList_SET_ITEM(list, d, name);
     }
     return list;
+}
+
+/* The payload by device; of the host's, what is shared and what maps files apart. */
+static PyObject *payload_as_dict(Walk *w, const Totals *totals) {
+    PyObject *dict = bytes_by_device(w, totals->payload, 1);
+    const char *const names[] = {"shared", "file"};
+    const uint64_t bytes[] = {totals->shared, file_bytes(w)};
+    for (int i = 0; dict && i < 2; i++) {
+        PyObject *value = bytes[i] ? PyLong_FromUnsignedLongLong(bytes[i]) : NULL;
+        if (bytes[i] && (value == NULL || PyDict_SetItemString(dict, names[i], value) < 0))
+            Py_CLEAR(dict);
+        Py_XDECREF(value);
+    }
+    return dict;
 }
 
 static PyObject *optional(int known, uint64_t value) {
@@ -265,7 +286,7 @@ PyObject *build_answer(Walk *w, Tree *t, Choice *c) {
         "{sNsNsNsKsKsKsNsNsKsNsNsNsNsKsKsN}", "nodes", nodes, "tensors", tensors, "devices",
         devices_as_list(w), "objects", totals.objects, "edges",
         totals.edges, "heap_bytes", w->heap_bytes, "payload_bytes",
-        bytes_by_device(w, totals.payload, 1), "graph_bytes",
+        payload_as_dict(w, &totals), "graph_bytes",
         bytes_by_device(w, totals.by_graph, 1), "graph_nodes", (uint64_t)w->graph_count,
         "graph_truncated", PyBool_FromLong(w->graph_truncated), "graph_is_deep",
         PyBool_FromLong(w->graph_is_deep), "garbage_bytes",

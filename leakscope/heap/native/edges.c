@@ -213,13 +213,9 @@ static void inherit(Walk *w, Node *node) {
         node->flags |= NODE_BY_GRAPH;
 }
 
-/* Return the bytes of array data that an object owns, after adding up what it weighs. */
+/* Return the bytes of data that an object owns, after adding up what it weighs. */
 static uint64_t weigh(Walk *w, Node *node, PyObject *object, const TypeFacts *facts) {
-    uint64_t shallow = shallow_bytes(object, facts), data = 0;
-    if (facts->flags & TYPE_ARRAY)
-        data = array_bytes(w, object);
-    else if (facts->flags & TYPE_IMAGE)
-        data = image_bytes(object);
+    uint64_t shallow = shallow_bytes(object, facts), data = payload_bytes(w, object, facts);
     node->bytes += shallow + data;
     if (w->phase != PHASE_HIDDEN) {
         w->heap_bytes += shallow;
@@ -237,10 +233,20 @@ static void follow_payload(Walk *w, uint32_t number, PyObject *object, const Typ
                            uint64_t data) {
     if (facts->flags & TYPE_ARRAY) {
         traverse_array(object, visit, w, data);
+        follow_all(w);
+        follow_array(w, number, object);
         return;
     }
     follow_all(w);
-    if (facts->flags & TYPE_TENSOR)
+    if (facts->flags & TYPE_STORAGE_OBJECT)
+        follow_storage(w, number, object, NULL);
+    else if (facts->flags & TYPE_MAPPING)
+        follow_mapping(w, number, object);
+    else if (facts->flags & TYPE_ARROW)
+        follow_arrow(w, number, object);
+    else if (facts->flags & TYPE_RECORD)
+        follow_owned(w, number, record_base(object));
+    else if (facts->flags & TYPE_TENSOR)
         follow_tensor(w, number, object, facts);
     else if (facts->flags & TYPE_SAVED)
         Py_INCREF(object), follow_saved(w, number, object);
@@ -272,7 +278,7 @@ static void enter(Walk *w, uint32_t number) {
     if (facts.flags & TYPE_DICT)
         visit_text_keys(object, visit, w);
     w->cut_globals = w->cut_builtins = NULL;
-    if ((facts.flags & (TYPE_TENSOR | TYPE_SAVED | TYPE_ARRAY)) || facts.rank == RANK_GRAPH)
+    if ((facts.flags & TYPES_WITH_PAYLOAD) || facts.rank == RANK_GRAPH)
         follow_payload(w, number, object, &facts, data);
     if ((facts.flags & TYPE_TENSOR) && w->phase != PHASE_HIDDEN)
         push(w, &w->tensors, number);

@@ -94,7 +94,8 @@ static void take_samples(Walk *w, const Tree *t, Choice *c) {
 static int may_hold(const Walk *w, const Tree *t, uint32_t number) {
     const Node *node = &w->nodes[number];
     return t->number[number] && (node->phase == PHASE_USER || node->phase == PHASE_LIBRARY) &&
-           !(node->flags & NODE_BY_GRAPH) && w->types[node->type].rank != RANK_GRAPH;
+           node->type >= MEMORY_TYPES && !(node->flags & NODE_BY_GRAPH) &&
+           w->types[node->type].rank != RANK_GRAPH;
 }
 
 static void add_holder(const Walk *w, Shared *shared, uint32_t holder) {

@@ -87,11 +87,23 @@ static int read_access(Walk *w, PyObject *access) {
     }
     memcpy(&w->access, ((PyTupleObject *)access)->ob_item, sizeof(Access));
     PyObject *getters[] = {w->access.grad, w->access.grad_fn, w->access.base, w->access.is_leaf,
-                           w->access.storage_key, w->access.storage_device};
+                           w->access.storage_key, w->access.storage_device,
+                           w->access.retains_grad};
     for (size_t i = 0; i < sizeof getters / sizeof *getters; i++)
         if (!Py_IS_TYPE(getters[i], &PyGetSetDescr_Type))
             return 0; /* a torch made otherwise: its tensors stay opaque */
     w->has_torch = PyType_Check(w->access.tensor) && PyType_Check(w->access.parameter);
+    return 0;
+}
+
+static int read_known(Walk *w, PyObject *known) {
+    if (PyTuple_GET_SIZE(known) < (Py_ssize_t)(sizeof(Known) / sizeof(PyObject *))) {
+        PyErr_SetString(PyExc_TypeError, "known must be KnownTypes");
+        return -1;
+    }
+    memcpy(&w->known, ((PyTupleObject *)known)->ob_item, sizeof(Known));
+    if (PyType_Check(w->known.array))
+        w->array_nbytes = getset_of((PyTypeObject *)w->known.array, "nbytes");
     return 0;
 }
 
@@ -128,6 +140,8 @@ static void release(Walk *w, Tree *t, Choice *c) {
     drop(w, w->tensors.items);
     drop(w, w->pinned);
     drop(w, w->totals);
+    drop(w, w->extents);
+    drop(w, w->mappings);
 }
 
 static void let_go(Walk *w) {
@@ -158,18 +172,26 @@ static int add_graph(Walk *w, Tree *t, PyObject *answer) {
     return result;
 }
 
+static int add_memory_types(Walk *w) {
+    for (int i = 0; i < MEMORY_TYPES; i++)
+        if (add_type(w, NULL) == NONE)
+            return -1;
+    return 0;
+}
+
 /* Walk with the collector off; returns the answer's dict or NULL. */
 static PyObject *walk_heap(Walk *w, PyObject *request) {
     Tree tree = {0};
     Choice choice = {0};
     PyObject *answer = NULL;
     if (grow_index(w, w->request.full ? (size_t)1 << 20 : (size_t)1 << 14) < 0 ||
-        add_type(w, NULL) == NONE || watch_pinned(w) < 0)
+        add_memory_types(w) < 0 || watch_pinned(w) < 0)
         goto out;
     w->n_devices = 1;
     walk_user(w, request);
     if (w->request.full && !w->failed)
         walk_rest(w);
+    settle_extents(w);
     find_pinned(w);
     drop(w, w->index.slots);
     w->index.slots = NULL;
@@ -187,23 +209,20 @@ out:
     return answer;
 }
 
-PyDoc_STRVAR(walk_doc, "walk(request, access, array_type)\n--\n\n"
+PyDoc_STRVAR(walk_doc, "walk(request, access, known)\n--\n\n"
                        "Walk the heap as asked and return the columns of a WalkResult.");
 
 static PyObject *native_walk(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *request, *access, *array_type;
-    if (!PyArg_ParseTuple(args, "OOO", &request, &access, &array_type))
+    PyObject *request, *access, *known;
+    if (!PyArg_ParseTuple(args, "OOO!", &request, &access, &PyTuple_Type, &known))
         return NULL;
     Walk walk = {.first_graph = NONE};
     double began = seconds();
     PyObject *answer = NULL;
     int collecting = PyGC_IsEnabled();
-    if (read_request(&walk.request, request) < 0 || read_access(&walk, access) < 0)
+    if (read_request(&walk.request, request) < 0 || read_access(&walk, access) < 0 ||
+        read_known(&walk, known) < 0)
         goto out;
-    if (PyType_Check(array_type)) {
-        walk.ndarray = array_type;
-        walk.array_nbytes = getset_of((PyTypeObject *)array_type, "nbytes");
-    }
     PyGC_Disable();
     answer = walk_heap(&walk, request);
     if (collecting)

@@ -89,13 +89,16 @@ static void uncount_owned(Unreached *u, PyObject *object) {
 static void uncount_payload(Unreached *u, PyObject *object, const TypeFacts *facts) {
     Walk *w = u->walk;
     if (facts->flags & TYPE_TENSOR) {
-        if (is_true(read_getset(w->access.is_leaf, object)))
-            uncount_owned(u, read_getset(w->access.grad, object));
+        int is_leaf = is_true(read_getset(w->access.is_leaf, object));
+        uncount_owned(u, gradient_of(w, object, is_leaf));
         uncount_owned(u, read_getset(w->access.base, object));
+        uncount_owned(u, wrapped_by(w, object));
         if (may_ask_graph(w))
             uncount_owned(u, read_getset(w->access.grad_fn, object));
     } else if (facts->flags & TYPE_ARRAY) {
         traverse_array(object, uncount, u, array_bytes(w, object));
+    } else if (facts->flags & TYPE_RECORD) {
+        uncount_owned(u, record_base(object));
     }
 }
 

@@ -47,6 +47,8 @@ uint64_t shallow_bytes(PyObject *object, const TypeFacts *facts) {
         PyErr_Clear();
         bytes += value > 0 ? (uint64_t)value : 0;
     }
+    if (facts->flags & TYPE_ARRAY)
+        bytes += array_frame_bytes(object);
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000
     if (facts->flags & TYPE_INLINE_VALUES)
         bytes += inline_values_bytes(object);

@@ -34,47 +34,96 @@ static int device_number(Walk *w, PyObject *storage) {
     return number;
 }
 
-/* Return the node of a storage: the one it has, or a new one; NONE where it has no memory. */
-static uint32_t node_of_storage(Walk *w, uint32_t source, PyObject *storage) {
-    uint64_t bytes = read_size(PyObject_CallOneArg(w->access.storage_nbytes, storage));
-    uintptr_t address = (uintptr_t)read_size(read_getset(w->access.storage_key, storage));
-    if (bytes == 0 || address == 0)
+/* Find where a storage's memory lies; say whether it has any. Asking a storage itself would make
+ * memory that is copied on write private, so that one is asked only where it can't be such. */
+static int memory_of(Walk *w, PyObject *storage, PyObject *tensor, int is_resizable,
+                     uintptr_t *address) {
+    const Access *access = &w->access;
+    PyObject *found = NULL;
+    *address = 0;
+    if (access->tensor_address == Py_None)
+        return 1;
+    if (tensor != NULL)
+        found = PyObject_CallOneArg(access->tensor_address, tensor);
+    else if (!is_resizable)
+        found = PyObject_CallOneArg(access->storage_address, storage);
+    *address = (uintptr_t)read_size(found);
+    return *address != 0 || tensor == NULL;
+}
+
+/* Return a new node for a storage; NONE where it has no memory. */
+static uint32_t new_storage(Walk *w, uint32_t source, PyObject *storage, PyObject *tensor,
+                            uintptr_t key, uint64_t bytes) {
+    int device = device_number(w, storage), type = MEMORY_PRIVATE;
+    int is_resizable = is_true(PyObject_CallOneArg(w->access.is_resizable, storage));
+    uintptr_t address;
+    if (device < 0 || !memory_of(w, storage, tensor, is_resizable, &address))
         return NONE;
-    uint64_t entry = find_entry(&w->index, key_in(w, address, 1));
-    if (entry)
-        return node_of(entry);
-    int device = device_number(w, storage);
-    if (device < 0)
-        return NONE;
-    uint32_t node = add_node(w, address | 1, 0, source, w->nodes[source].root, w->phase);
+    if (device == 0 && is_true(PyObject_CallOneArg(w->access.is_shared, storage)))
+        type = MEMORY_SHARED;
+    uint32_t node =
+        add_node(w, key | 1, (uint32_t)type, source, w->nodes[source].root, w->phase);
     if (node == NONE || push(w, &w->order, node) < 0)
         return NONE;
     w->nodes[node].bytes = bytes;
     w->nodes[node].device = (uint32_t)device;
+    if (device == 0 && address != 0)
+        add_extent(w, node, address, bytes, !is_resizable);
     return node;
 }
 
-static void follow_storage(Walk *w, uint32_t source, PyObject *tensor) {
-    PyObject *storage = PyObject_CallOneArg(w->access.untyped_storage, tensor);
-    if (storage == NULL) {
-        PyErr_Clear();
+/* Follow the edge to the memory of a storage; `tensor` is one that has it, or NULL. */
+void follow_storage(Walk *w, uint32_t source, PyObject *storage, PyObject *tensor) {
+    uint64_t bytes = read_size(PyObject_CallOneArg(w->access.storage_nbytes, storage));
+    uintptr_t key = (uintptr_t)read_size(read_getset(w->access.storage_key, storage));
+    if (bytes == 0 || key == 0)
         return;
-    }
-    uint32_t target = node_of_storage(w, source, storage);
-    Py_DECREF(storage);
+    uint64_t entry = find_entry(&w->index, key_in(w, key, 1));
+    uint32_t target =
+        entry ? node_of(entry) : new_storage(w, source, storage, tensor, key, bytes);
     if (target != NONE && w->nodes[target].phase == (uint32_t)w->phase)
         add_edge(w, source, target);
 }
 
+/* Return what functorch wraps, a new reference, or NULL: a wrapper has no storage. */
+PyObject *wrapped_by(Walk *w, PyObject *tensor) {
+    const Access *access = &w->access;
+    if (access->is_wrapped == Py_None ||
+        !is_true(PyObject_CallOneArg(access->is_wrapped, tensor)))
+        return NULL;
+    PyObject *inner = PyObject_CallOneArg(access->unwrapped, tensor);
+    PyErr_Clear();
+    return inner;
+}
+
+/* Wrapper subclasses claim the memory of what they wrap. That they have none is seen by its address,
+ * where torch tells; otherwise by their dispatch. */
+static void follow_data(Walk *w, uint32_t node, PyObject *tensor, const TypeFacts *facts) {
+    if (!(facts->flags & TYPE_STORAGE) && w->access.tensor_address == Py_None)
+        return;
+    PyObject *storage = PyObject_CallOneArg(w->access.untyped_storage, tensor);
+    PyErr_Clear();
+    if (storage != NULL)
+        follow_storage(w, node, storage, tensor);
+    else
+        follow_owned(w, node, wrapped_by(w, tensor));
+    Py_XDECREF(storage);
+}
+
+/* Return the gradient of a leaf, or of a tensor that was told to keep its own: of others asking
+ * warns. */
+PyObject *gradient_of(Walk *w, PyObject *tensor, int is_leaf) {
+    if (!is_leaf && !is_true(read_getset(w->access.retains_grad, tensor)))
+        return NULL;
+    return read_getset(w->access.grad, tensor);
+}
+
 void follow_tensor(Walk *w, uint32_t node, PyObject *tensor, const TypeFacts *facts) {
-    if (facts->flags & TYPE_STORAGE)
-        follow_storage(w, node, tensor);
+    follow_data(w, node, tensor, facts);
     int leaf = is_true(read_getset(w->access.is_leaf, tensor));
-    if (leaf) { /* of other tensors asking warns */
-        uint32_t gradient = follow_owned(w, node, read_getset(w->access.grad, tensor));
-        if (gradient != NONE)
-            w->nodes[gradient].flags |= NODE_GRADIENT;
-    }
+    uint32_t gradient = follow_owned(w, node, gradient_of(w, tensor, leaf));
+    if (gradient != NONE)
+        w->nodes[gradient].flags |= NODE_GRADIENT;
     follow_owned(w, node, read_getset(w->access.base, tensor));
     if (!leaf && push(w, &w->made, node) == 0) {
         w->nodes[node].flags |= NODE_KEEPS_GRAPH;

@@ -19,12 +19,11 @@ void count_object(Walk *w, uint32_t type, uint64_t bytes) {
     w->totals[type].bytes += bytes;
 }
 
-/* Add up, by device, the storages that were first reached through a tensor of this type. */
+/* Add up, by device, the memory that was first reached through an object of this type. */
 static void sum_payload(const Walk *w, uint32_t type, uint64_t *bytes) {
     for (size_t i = 0; i < w->order.count; i++) {
         const Node *node = &w->nodes[w->order.items[i]];
-        int is_storage = w->types[node->type].type == NULL;
-        if (is_storage && node->phase != PHASE_HIDDEN && w->nodes[node->parent].type == type)
+        if (node->type < MEMORY_TYPES && node->phase != PHASE_HIDDEN && w->nodes[node->parent].type == type)
             bytes[node->device] += node->bytes;
     }
 }
@@ -36,7 +35,7 @@ PyObject *totals_as_list(Walk *w) {
         if (w->totals[i].count == 0)
             continue;
         uint64_t payload[MAX_DEVICES] = {0};
-        if (w->types[i].flags & TYPE_TENSOR)
+        if (w->types[i].flags & TYPES_WITH_PAYLOAD)
             sum_payload(w, i, payload);
         PyObject *total = Py_BuildValue("(OKKN)", w->types[i].type, w->totals[i].count,
                                         w->totals[i].bytes, bytes_by_device(w, payload, 1));

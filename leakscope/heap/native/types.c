@@ -23,11 +23,13 @@ static PyObject *own_attribute(PyTypeObject *type, PyObject *name) { /* borrowed
 }
 
 static int is_subtype(PyTypeObject *type, PyObject *base) {
-    return base != NULL && PyType_IsSubtype(type, (PyTypeObject *)base);
+    return base != NULL && PyType_Check(base) && PyType_IsSubtype(type, (PyTypeObject *)base);
 }
 
 static int is_trusted(PyTypeObject *type) {
-    static const char *const prefixes[] = {"collections.", "array.", "_io.", "re.", "_struct."};
+    static const char *const prefixes[] = {
+        "collections.", "array.", "_io.", "re.", "_struct.", "decimal.", "itertools.", "_pickle.",
+        "xml.etree.ElementTree."}; /* as shallow.py says */
     if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE))
         return 0;
     if (strchr(type->tp_name, '.') == NULL)
@@ -134,6 +136,37 @@ static int is_image_core(PyTypeObject *type) {
            !(type->tp_flags & Py_TPFLAGS_HEAPTYPE);
 }
 
+static int is_of_arrow(const Known *known, PyTypeObject *type) {
+    PyObject *const types[] = {known->arrow_buffer, known->arrow_array, known->arrow_chunked,
+                               known->arrow_table, known->arrow_batch};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (is_subtype(type, types[i]))
+            return 1;
+    return 0;
+}
+
+static void study_payload(Walk *w, TypeFacts *facts) {
+    PyTypeObject *type = facts->type;
+    const Known *known = &w->known;
+    if (is_subtype(type, known->array))
+        facts->flags |= TYPE_ARRAY;
+    else if (is_subtype(type, known->record))
+        facts->flags |= TYPE_RECORD;
+    else if (is_subtype(type, known->mapping))
+        facts->flags |= TYPE_MAPPING;
+    else if (is_subtype(type, known->c_data))
+        facts->flags |= TYPE_C_DATA;
+    else if (is_subtype(type, known->text_buffer))
+        facts->flags |= TYPE_TEXT_BUFFER;
+    else if (PyType_FastSubclass(type, Py_TPFLAGS_BYTES_SUBCLASS) ||
+             PyType_IsSubtype(type, &PyByteArray_Type) || is_subtype(type, known->numbers))
+        facts->flags |= TYPE_EXPORTER;
+    else if (is_of_arrow(known, type))
+        facts->flags |= TYPE_ARROW;
+    else if (is_image_core(type))
+        facts->flags |= TYPE_IMAGE;
+}
+
 static void study(Walk *w, TypeFacts *facts) {
     PyTypeObject *type = facts->type;
     unsigned long flags = type->tp_flags;
@@ -174,7 +207,9 @@ static void study(Walk *w, TypeFacts *facts) {
                PyType_IsSubtype(type, &PyModule_Type)) {
         facts->rank = RANK_CUT;
     }
-    if (w->has_torch && is_subtype(type, w->access.tensor)) {
+    if (w->has_torch && is_subtype(type, w->access.storage)) {
+        facts->flags |= TYPE_STORAGE_OBJECT;
+    } else if (w->has_torch && is_subtype(type, w->access.tensor)) {
         facts->flags |= TYPE_TENSOR;
         if (is_subtype(type, w->access.parameter))
             facts->flags |= TYPE_PARAMETER;
@@ -188,10 +223,7 @@ static void study(Walk *w, TypeFacts *facts) {
         facts->flags |= TYPE_SAVED;
     if (PyType_FastSubclass(type, Py_TPFLAGS_DICT_SUBCLASS))
         facts->flags |= TYPE_DICT;
-    if (is_subtype(type, w->ndarray))
-        facts->flags |= TYPE_ARRAY;
-    else if (is_image_core(type))
-        facts->flags |= TYPE_IMAGE;
+    study_payload(w, facts);
 }
 
 uint32_t add_type(Walk *w, PyTypeObject *type) {
@@ -220,7 +252,7 @@ uint32_t type_number(Walk *w, PyTypeObject *type) {
         uint32_t *slots = fresh(w, n, 4);
         if (slots == NULL)
             return NONE;
-        for (uint32_t i = 1; i < w->n_types; i++) {
+        for (uint32_t i = MEMORY_TYPES; i < w->n_types; i++) {
             size_t at = (size_t)(mixed(w->types[i].type)) & (n - 1);
             while (slots[at])
                 at = (at + 1) & (n - 1);

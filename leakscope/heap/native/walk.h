@@ -34,16 +34,25 @@ enum { ROOT_NATIVE = -1, ROOT_GARBAGE = -2, ROOT_OTHER = -3 };
 enum {
     TYPE_TENSOR = 1, TYPE_PARAMETER = 2, TYPE_STORAGE = 4, TYPE_ARRAY = 8, TYPE_IMAGE = 16,
     TYPE_FUNCTION = 32, TYPE_FRAME = 64, TYPE_INLINE_VALUES = 128, TYPE_MAY_LACK_HEADER = 256,
-    TYPE_SAVED = 512, TYPE_DICT = 1 << 14,
+    TYPE_SAVED = 512, TYPE_STORAGE_OBJECT = 1 << 10, TYPE_MAPPING = 1 << 11,
+    TYPE_EXPORTER = 1 << 12, TYPE_ARROW = 1 << 13, TYPE_DICT = 1 << 14, TYPE_C_DATA = 1 << 15,
+    TYPE_RECORD = 1 << 16, TYPE_TEXT_BUFFER = 1 << 17,
 };
 
+/* Of these, adapters tell references that traversal does not. */
+#define TYPES_WITH_PAYLOAD                                                                         \
+    (TYPE_TENSOR | TYPE_STORAGE_OBJECT | TYPE_SAVED | TYPE_ARRAY | TYPE_RECORD | TYPE_MAPPING |     \
+     TYPE_ARROW)
+
+/* Numbers of the first types: memory that is no Python object's own, by what backs it. */
+enum { MEMORY_PRIVATE, MEMORY_SHARED, MEMORY_FILE, MEMORY_TYPES };
+
 typedef struct {
-    PyTypeObject *type; /* NULL: a tensor's storage, which is no Python object */
+    PyTypeObject *type; /* NULL: memory, which is no Python object */
     PyCFunction sizer;  /* NULL: object.__sizeof__, computed in place */
     PyObject **saved;   /* of an autograd node: its accessors, borrowed from the type */
     PyObject *next_functions, *variable;
-    uint32_t n_saved, header;
-    uint16_t flags;
+    uint32_t n_saved, header, flags;
     uint8_t rank;
     int8_t mark;
 } TypeFacts;
@@ -88,8 +97,17 @@ typedef struct {
 
 typedef struct {
     PyObject *tensor, *parameter, *untyped_storage, *grad, *grad_fn, *base, *is_leaf,
-        *requires_grad, *storage_key, *storage_nbytes, *storage_device, *plain_dispatch;
+        *requires_grad, *storage_key, *storage_nbytes, *storage_device, *plain_dispatch, *storage,
+        *is_shared, *is_resizable, *storage_address, *tensor_address, *is_wrapped, *unwrapped,
+        *retains_grad;
 } Access;
+
+/* Types that adapters know; None where the program has not imported their module. */
+typedef struct {
+    PyObject *array, *record, *mapping, *numbers, *c_data, *text_buffer, *arrow_buffer,
+        *arrow_array, *arrow_dictionary, *arrow_chunked, *arrow_table, *arrow_batch,
+        *arrow_extension;
+} Known;
 
 typedef struct {
     Py_ssize_t library_from, max_selected, max_depth, graph_budget, max_groups, max_samples;
@@ -97,6 +115,20 @@ typedef struct {
     int full, keeps_graph, counts_types;
     PyObject *roots, *barriers, *hidden, *marked, *late, *stages, *pinned;
 } Request;
+
+/* Memory whose address is known. Foreign memory may be another object's, or no private memory. */
+typedef struct {
+    uintptr_t address;
+    uint64_t bytes;
+    uint32_t node, owner;
+    int is_foreign;
+} Extent;
+
+/* A stretch of addresses that is not private memory. */
+typedef struct {
+    uintptr_t begin, end;
+    int backing;
+} Mapping;
 
 /* An object that is asked about, and the first objects seen to refer to it. */
 typedef struct {
@@ -111,8 +143,9 @@ typedef struct {
 typedef struct {
     Request request;
     Access access;
+    Known known;
     int has_torch;
-    PyObject *ndarray, *array_nbytes;
+    PyObject *array_nbytes;
 
     Node *nodes;
     size_t n_nodes, cap_nodes;
@@ -126,6 +159,11 @@ typedef struct {
     Numbers order, code, late, graph, made, seeds, tensors;
     PyObject **owned; /* wrappers that accessors made for us; alive until the walk is over */
     size_t n_owned, cap_owned;
+    Extent *extents;
+    size_t n_extents, cap_extents, n_foreign;
+    Mapping *mappings;
+    size_t n_mappings;
+    int has_mappings;
     Pinned *pinned;
     TypeTotal *totals; /* by type's number; NULL unless types are counted */
     uint32_t n_pinned, n_totals;
@@ -221,15 +259,39 @@ PyObject *read_getset(PyObject *descriptor, PyObject *object);
 uint64_t read_size(PyObject *number);
 int is_true(PyObject *answer);
 
+/* payloads.c: data that an object owns beside what its type tells. */
+uint64_t payload_bytes(Walk *w, PyObject *object, const TypeFacts *facts);
+int exported_memory(Walk *w, PyObject *object, const TypeFacts *facts, uintptr_t *address,
+                    uint64_t *bytes);
+
 /* arrays.c */
 uint64_t array_bytes(Walk *w, PyObject *object);
+uint64_t array_frame_bytes(PyObject *object);
+uint64_t record_bytes(PyObject *object);
+PyObject *record_base(PyObject *object);
 uint64_t image_bytes(PyObject *core);
+uintptr_t array_address(PyObject *object);
 void traverse_array(PyObject *object, visitproc visitor, void *argument, uint64_t bytes);
+void follow_array(Walk *w, uint32_t node, PyObject *object);
+
+/* mappings.c, arrow.c */
+void follow_mapping(Walk *w, uint32_t node, PyObject *object);
+int backing_of(Walk *w, uintptr_t address);
+void follow_arrow(Walk *w, uint32_t node, PyObject *object);
+
+/* extents.c: memory that several objects have part in, told by its address. */
+void add_extent(Walk *w, uint32_t node, uintptr_t address, uint64_t bytes, int is_foreign);
+void follow_memory(Walk *w, uint32_t source, uintptr_t address, uint64_t bytes);
+void settle_extents(Walk *w);
+uint64_t file_bytes(const Walk *w);
 
 /* keys.c */
 void visit_text_keys(PyObject *dict, visitproc visitor, void *argument);
 
 /* tensors.c */
+PyObject *wrapped_by(Walk *w, PyObject *tensor);
+PyObject *gradient_of(Walk *w, PyObject *tensor, int is_leaf);
+void follow_storage(Walk *w, uint32_t node, PyObject *storage, PyObject *tensor);
 void follow_tensor(Walk *w, uint32_t node, PyObject *tensor, const TypeFacts *facts);
 void follow_graph(Walk *w, uint32_t node, PyObject *object, const TypeFacts *facts);
 void follow_saved(Walk *w, uint32_t node, PyObject *saved);
