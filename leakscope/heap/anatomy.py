@@ -8,8 +8,14 @@ that called them would change the program it looks at. Everything here goes thro
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+_inline_attributes: Callable[[object], dict[str, Any] | None] | None
+try:
+    from leakscope.heap._native import inline_attributes as _inline_attributes
+except ImportError:  # nothing was compiled, or a version whose instances need no help
+    _inline_attributes = None
 
 MISSING: Any = object()
 """What :func:`class_attribute` and :func:`slot_value` return where there is nothing."""
@@ -85,13 +91,17 @@ def inherits(cls: type, module: str, name: str) -> bool:
 
 
 def instance_dict(obj: object) -> dict[str, Any] | None:
-    """Return the ``__dict__`` of an instance, class, function or module, or None.
+    """Return the ``__dict__`` of an instance, function or module, or None.
 
-    On CPython 3.11 and later this makes a dict for instances that had none yet; ask only for
-    objects that are going to be named.
+    Up to CPython 3.10 an instance has one from the beginning. Later ones make it when they are
+    asked, and keep it: where the native module is built the attributes of such an instance are
+    copied instead, and nothing is left behind.
     """
     if is_instance(obj, type):
         return None
+    copied = None if _inline_attributes is None else _inline_attributes(obj)
+    if copied is not None:
+        return copied
     getter = class_attribute(type(obj), "__dict__")
     kind = type(getter)
     if kind is not types.GetSetDescriptorType and kind is not types.MemberDescriptorType:

@@ -243,6 +243,11 @@ PyDoc_STRVAR(frame_locals_doc, "frame_locals(frame)\n--\n\n"
                                "Return names and values of a function's variables.");
 #endif
 
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000
+PyDoc_STRVAR(inline_attributes_doc, "inline_attributes(object)\n--\n\n"
+                                    "Return the attributes of an instance that has no dict yet.");
+#endif
+
 PyDoc_STRVAR(leak_shares_doc, "leak_shares(graph, groups)\n--\n\n"
                               "Split what groups of nodes reach between them.");
 
@@ -251,6 +256,9 @@ static PyMethodDef methods[] = {
     {"leak_shares", leak_shares, METH_VARARGS, leak_shares_doc},
 #if PY_VERSION_HEX < 0x030D0000
     {"frame_locals", frame_locals, METH_O, frame_locals_doc},
+#endif
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000
+    {"inline_attributes", inline_attributes, METH_O, inline_attributes_doc},
 #endif
     {NULL, NULL, 0, NULL},
 };
