@@ -8,7 +8,7 @@ from typing import NamedTuple, overload
 
 from leakscope.heap import kinds
 from leakscope.heap.memory import reached_bytes, total_bytes
-from leakscope.heap.snapshots.printing import Cell, Column, Page, Printed, Table, count, size
+from leakscope.heap.snapshots.printing import Cell, Column, Page, Printed, Table, count, place, size
 from leakscope.model.census import CensusRow
 from leakscope.model.sizes import human_bytes, plural
 
@@ -212,6 +212,8 @@ def row_columns(rows: Sequence[CensusRow], *, paths: bool = True) -> RowColumns:
         found.append((Column("objects", optional=True), lambda row: count(row.count)))
     if any(items(row) is not None for row in rows):
         found.append((Column("items", optional=True), lambda row: count(items(row))))
+    if any(row.graph_nodes for row in rows):
+        found.append((Column("graph", optional=True), _graph_nodes))
     found.append((Column("type", number=False, flexible=True), lambda row: type_cell(row.type)))
     columns = [column for column, _ in found]
     if paths:
@@ -233,7 +235,7 @@ def types_table(rows: Sequence[TypeRow], caption: str = "") -> Table:
     columns = [
         Column("objects"),
         Column("size"),
-        *(Column(f"tensors on {device}") for device in devices),
+        *(Column(f"storage {place(device)}") for device in devices),
         Column("type", number=False, flexible=True),
     ]
     cells = [
@@ -290,6 +292,10 @@ def _on_device(device: str) -> Callable[[CensusRow], Cell]:
 
 def _shared(row: CensusRow) -> Cell:
     return _or_empty(sum(row.shared_bytes.values()))
+
+
+def _graph_nodes(row: CensusRow) -> Cell:
+    return count(row.graph_nodes or None)
 
 
 def _name(row: CensusRow) -> Cell:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from leakscope.heap.memory import reached_bytes
 from leakscope.heap.snapshots.answers import TypeRow, below, items, type_cell
-from leakscope.heap.snapshots.printing import Cell, Column, Page, Printed, Table, count, size
+from leakscope.heap.snapshots.printing import Cell, Column, Page, Printed, Table, count, place, size
 from leakscope.model.census import CensusRow
 
 _SHOWN = 10
@@ -89,7 +89,7 @@ class Difference(Printed):
     def page(self) -> Page:
         """Return what changed as tables."""
         payload = ", ".join(
-            f"{size(amount, signed=True).text} of tensors and arrays on {device}"
+            f"{size(amount, signed=True).text} of tensors and arrays {place(device)}"
             for device, amount in self.payload_bytes.items()
             if amount
         )

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from leakscope.model.census import FILE, SHARED
 from leakscope.model.printable import clipped, one_line
 from leakscope.model.sizes import human_bytes
 
@@ -15,6 +16,7 @@ _NARROWEST = 40
 _FALLBACK = (100, 24)
 _LEAST_FLEXIBLE = 12
 _GAP = "  "
+_PLACES = {"host": "in host memory", SHARED: "in shared memory", FILE: "in mapped files"}
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,11 @@ def count(number: int | None, *, signed: bool = False) -> Cell:
     if number is None:
         return Cell("")
     return Cell(f"{number:+,}".replace("-", "−") if signed and number else f"{number:,}")
+
+
+def place(device: str) -> str:
+    """Say where memory lives: ``in host memory``, ``in shared memory``, ``on cuda:0``."""
+    return _PLACES.get(device, f"on {device}")
 
 
 def as_text(page: Page, width: int) -> str:

@@ -22,7 +22,7 @@ from leakscope.heap.snapshots.answers import (
     rows_table,
 )
 from leakscope.heap.snapshots.difference import Difference, changes, type_changes
-from leakscope.heap.snapshots.printing import Page, Printed
+from leakscope.heap.snapshots.printing import Page, Printed, place
 from leakscope.heap.snapshots.standing import Dominators, PathTo, Standing, standing_of
 from leakscope.model.census import CensusRow
 from leakscope.model.sizes import human_bytes, plural
@@ -274,7 +274,7 @@ class Snapshot(Printed):
     def page(self) -> Page:
         """Return the totals and the biggest rows."""
         payload = [
-            f"{human_bytes(amount)} of tensors and arrays on {device}"
+            f"{human_bytes(amount)} of tensors and arrays {place(device)}"
             for device, amount in self.payload_bytes.items()
             if amount
         ]
