@@ -40,7 +40,7 @@ from leakscope.heap.adapters.tensor import (
     tensor_memory,
     wrapped_by,
 )
-from leakscope.heap.shallow import dict_of, mro_of, shallow_bytes
+from leakscope.heap.shallow import dict_of, header_bytes, mro_of, shallow_bytes
 
 
 class Rank(IntEnum):
@@ -66,11 +66,13 @@ class Payload(Enum):
     MAPPING = 3
     C_DATA = 4
     TEXT_BUFFER = 5
-    EXPORTER = 6
+    BYTES_BUFFER = 6
+    """Its bytes have a node, and its own size counts them too."""
+    EXPORTER = 7
     """Its own memory, which it lends to others."""
-    ARROW = 7
-    IMAGE = 8
-    STORAGE = 9
+    ARROW = 8
+    IMAGE = 9
+    STORAGE = 10
     """torch's, held by itself."""
 
 
@@ -144,6 +146,7 @@ class EdgeReader:
             (Payload.MAPPING, (known.mapping,)),
             (Payload.C_DATA, (known.c_data,)),
             (Payload.TEXT_BUFFER, (known.text_buffer,)),
+            (Payload.BYTES_BUFFER, (known.bytes_buffer,)),
             (Payload.EXPORTER, (bytes, bytearray, known.numbers)),
         ):
             if any(one is not None and _has(mro, one) for one in types):
@@ -167,6 +170,8 @@ class EdgeReader:
                 return shallow, text_buffer_bytes(value)
             case Payload.IMAGE:
                 return shallow, image_bytes(value)
+            case Payload.BYTES_BUFFER:
+                return object.__sizeof__(value) + header_bytes(type(value)), 0
         return shallow, 0
 
     def exported_memory(self, value: object) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ class KnownTypes(NamedTuple):
     c_data: type | None
     """What ``ctypes`` makes."""
     text_buffer: type | None
+    bytes_buffer: type | None
+    """``io.BytesIO`` where its traversal tells of its bytes, which its own size counts too."""
     arrow_buffer: type | None
     arrow_array: type | None
     arrow_dictionary: type | None
@@ -41,6 +44,7 @@ def known_types() -> KnownTypes:
         numbers=_found("array", "array"),
         c_data=None if simple is None else type.__dict__["__base__"].__get__(simple),
         text_buffer=_found("_io", "StringIO"),
+        bytes_buffer=_found("_io", "BytesIO") if _tells_of_bytes() else None,
         arrow_buffer=_found("pyarrow.lib", "Buffer"),
         arrow_array=_found("pyarrow.lib", "Array"),
         arrow_dictionary=_found("pyarrow.lib", "DictionaryArray"),
@@ -49,6 +53,11 @@ def known_types() -> KnownTypes:
         arrow_batch=_found("pyarrow.lib", "RecordBatch"),
         arrow_extension=_found("pyarrow.lib", "BaseExtensionType"),
     )
+
+
+def _tells_of_bytes() -> bool:
+    buffer = sys.modules["_io"].BytesIO(b"some")
+    return any(type(referent) is bytes for referent in gc.get_referents(buffer))
 
 
 def _found(module: str, name: str) -> type | None:

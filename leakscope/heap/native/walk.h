@@ -104,7 +104,7 @@ typedef struct {
 
 /* Types that adapters know; None where the program has not imported their module. */
 typedef struct {
-    PyObject *array, *record, *mapping, *numbers, *c_data, *text_buffer, *arrow_buffer,
+    PyObject *array, *record, *mapping, *numbers, *c_data, *text_buffer, *bytes_buffer, *arrow_buffer,
         *arrow_array, *arrow_dictionary, *arrow_chunked, *arrow_table, *arrow_batch,
         *arrow_extension;
 } Known;
