@@ -255,7 +255,7 @@ def test_keys_of_large_dicts_are_told_where_they_are_plain(snap: Snapshot) -> No
     large: dict[Any, Any] = {i: i for i in range(100)}
     large.update({(1, "b"): [1], 2.5: [2], Payload: [3], "k" * 100: [4]})
     last = list(large.values())[100:]
-    ends = [snap.path_to(value).path.partition("·large")[2] for value in last]
+    ends = [snap.path_to(last[i]).path.partition("·large")[2] for i in range(4)]
     assert ends[:3] == ["[(1, 'b')]", "[2.5]", "[<type>]"]
     assert len(ends[3]) < 50
 
@@ -371,6 +371,19 @@ def test_a_library_that_holds_an_object_too_is_no_secret(snap: Snapshot) -> None
         chain = snap.dominators_of(box.item[0])
         assert [link.path.partition("·")[2] for link in chain] == ["box.item"]
         assert snap.path_to(box.item).also_held_by == ("textwrap·kept_by_the_test",)
+    finally:
+        del textwrap.kept_by_the_test  # type: ignore[attr-defined]
+
+
+def test_a_module_keeps_its_names_whoever_refers_to_them(snap: Snapshot) -> None:
+    box = Box(vars(textwrap))
+    textwrap.kept_by_the_test = [Payload()]  # type: ignore[attr-defined]
+    try:
+        chain = snap.dominators_of(box.item["kept_by_the_test"][0])
+        assert [link.path.partition("·")[2] for link in chain] == [
+            "box.item['kept_by_the_test']",
+            "box.item",
+        ]
     finally:
         del textwrap.kept_by_the_test  # type: ignore[attr-defined]
 

@@ -153,7 +153,7 @@ def standing_of(
     request = replace(
         request_from(roots, full=True, own=[namespaces]),
         library_from=None,
-        stages=[*roots.stages, roots.user_count] if human else [],
+        stages=[*roots.stages, roots.user_count] if human else [len(roots.named)],
         barriers=[*namespaces],
         cutoff_bytes=1 << 62,
         pinned=[obj],
@@ -173,6 +173,8 @@ class _Reader:
         self._roots = roots
         self._places = maker.places
         self._namespaces = namespaces
+        self._of_modules = {id(obj) for obj, _ in roots.library_objects}
+        """A module keeps its names alive, whoever else refers to them."""
         self._root_kind = maker.root_kind
 
     def read(self, obj: object) -> Standing:
@@ -194,7 +196,8 @@ class _Reader:
         while above >= 0:
             if self._is_said(above):
                 yield above
-            above = self._nodes.dominator[above]
+            is_namespace = id(self._nodes.objects[above]) in self._of_modules
+            above = -1 if is_namespace else self._nodes.dominator[above]
 
     def _is_said(self, node: int) -> bool:
         """What is merely inside of another, such as the dict of its attributes, has no name."""
