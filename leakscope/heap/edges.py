@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from enum import Enum, IntEnum
 from types import FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any, NamedTuple
@@ -294,10 +295,25 @@ def _unwrapped(function: Any) -> Any:
     return function.__func__ if wraps else function
 
 
+def _is_running(frame: FrameType) -> bool:
+    for top in sys._current_frames().values():
+        running: FrameType | None = top
+        while running is not None:
+            if running is frame:
+                return True
+            running = running.f_back
+    return False
+
+
 def _without_namespaces(value: Any, found: list[object]) -> list[object]:
-    """Drop the globals and builtins of a function or frame."""
+    """Drop the globals and builtins of a function or frame, and all that a running frame holds.
+
+    That is a root. From 3.11 on the collector doesn't look into running frames either.
+    """
     if type(value) is TracebackType:
         return found
+    if type(value) is FrameType and sys.version_info < (3, 11) and _is_running(value):
+        return []
     prefix = "__" if type(value) is FunctionType else "f_"
     suffix = "__" if type(value) is FunctionType else ""
     cut = {id(getattr(value, f"{prefix}{name}{suffix}")) for name in ("globals", "builtins")}

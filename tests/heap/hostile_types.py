@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import torch
+from optional_torch import torch
 
 Behaviour = Callable[..., Any]
 
@@ -41,9 +41,10 @@ def _raise(name: str, *_: Any) -> Any:
 
 
 def _lie(name: str, *_: Any) -> Any:
-    return {"__len__": 10**15, "__class__": torch.nn.Module, "__dict__": {"a": bytes(10**6)}}.get(
-        name, True
-    )
+    lies = {"__len__": 10**15, "__class__": ModuleType, "__dict__": {"a": bytes(10**6)}}
+    if torch is not None:
+        lies["__class__"] = torch.nn.Module
+    return lies.get(name, True)
 
 
 def _sleep(*_: Any) -> Any:
@@ -135,7 +136,7 @@ def _with_attribute(kind: type) -> Any:
 
 
 def _tensor(kind: type) -> Any:
-    return torch.Tensor._make_subclass(kind, torch.zeros(10_000))  # type: ignore[attr-defined]
+    return torch.Tensor._make_subclass(kind, torch.zeros(10_000))
 
 
 KINDS: dict[str, tuple[type, Callable[[type], Any]]] = {
@@ -155,12 +156,16 @@ KINDS: dict[str, tuple[type, Callable[[type], Any]]] = {
     "exception": (ValueError, _of(_heavy)),
     "module": (ModuleType, _of(lambda: "hostile")),
     "array": (np.ndarray, lambda kind: np.ndarray.__new__(kind, (10_000,))),
-    "tensor": (torch.Tensor, _tensor),
-    "parameter": (torch.nn.Parameter, _tensor),
-    "nn.Module": (torch.nn.Module, _with_attribute),
-    "optimizer": (torch.optim.SGD, _of(lambda: [torch.nn.Parameter(torch.zeros(10_000))])),
 }
 """What is inherited from, and how an instance is made."""
+
+if torch is not None:
+    KINDS |= {
+        "tensor": (torch.Tensor, _tensor),
+        "parameter": (torch.nn.Parameter, _tensor),
+        "nn.Module": (torch.nn.Module, _with_attribute),
+        "optimizer": (torch.optim.SGD, _of(lambda: [torch.nn.Parameter(torch.zeros(10_000))])),
+    }
 
 
 @functools.cache
@@ -176,7 +181,7 @@ def hostile_class(base: type, behaviour: Behaviour) -> type:
     names["__class_getitem__"] = names["__init_subclass__"] = classmethod(
         _method("__class_getitem__", base, behaviour)
     )
-    if issubclass(base, torch.Tensor):
+    if torch is not None and issubclass(base, torch.Tensor):
         names["__torch_function__"] = classmethod(_function_of_torch(behaviour))
     names["held"] = None
     kind: type = _meta(type(base), behaviour)(f"Hostile{base.__name__}", (base,), names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import types
 from collections.abc import Iterable
 from typing import Any
@@ -53,6 +54,8 @@ def is_graph_node(value: object) -> bool:
 
 def referents(value: object) -> dict[int, Any]:
     """Return what a walk must reach from an object in one step."""
+    if type(value) is types.FrameType and sys.version_info < (3, 11):
+        return {}  # what a running frame holds are roots; later the collector says nothing of it
     left_out = namespaces(value) | NOTHING | {id(value)}
     found = {id(r): r for r in gc.get_referents(value)}
     return {key: r for key, r in found.items() if key not in left_out and not is_cut(r)}

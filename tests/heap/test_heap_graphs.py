@@ -7,12 +7,13 @@ import gc
 from pathlib import Path
 
 import pytest
-import torch
 from heap_programs import RunProgram
-from torch import nn
 
 from leakscope.heap import CensusTaker
 from leakscope.model.census import CensusScope
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
 
 
 class _MallInfo(ctypes.Structure):

@@ -6,6 +6,7 @@ import pytest
 from heap_programs import RunProgram
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from optional_torch import needs_torch
 
 from leakscope.heap.graph import WalkRequest, engine_name, walk
 
@@ -34,6 +35,7 @@ fit()
 """
 
 
+@needs_torch
 def test_another_container_that_keeps_the_same_objects_is_named(run_program: RunProgram) -> None:
     program = KEPT_TWICE.replace("KEEP", "trainer.logger.log(step, output)")
     row = run_program(program).row("Trainer.outputs")
@@ -41,16 +43,19 @@ def test_another_container_that_keeps_the_same_objects_is_named(run_program: Run
     assert row.host_bytes < 10_000 < 40 * 32 * 512 * 4 < row.shared_bytes["host"]
 
 
+@needs_torch
 def test_who_holds_only_the_latest_is_not_named(run_program: RunProgram) -> None:
     row = run_program(KEPT_TWICE.replace("KEEP", "pass")).row("Trainer.outputs")
     assert row.also_held_by == []
 
 
+@needs_torch
 def test_views_of_the_same_storage_are_the_same_memory(run_program: RunProgram) -> None:
     program = KEPT_TWICE.replace("KEEP", "trainer.logger.log(step, output[1:])")
     assert run_program(program).row("Trainer.outputs").also_held_by == ["Logger.records"]
 
 
+@needs_torch
 def test_several_others_are_all_named(run_program: RunProgram) -> None:
     program = "seen = set()\n" + KEPT_TWICE.replace(
         "KEEP", "trainer.logger.log(step, output); seen.add(output)"
@@ -59,6 +64,7 @@ def test_several_others_are_all_named(run_program: RunProgram) -> None:
     assert {row.name, *row.also_held_by} == {"seen", "Trainer.outputs", "Logger.records"}
 
 
+@needs_torch
 def test_a_container_within_the_container_is_not_another(run_program: RunProgram) -> None:
     taken = run_program(
         """

@@ -23,16 +23,20 @@ static int visit_list(PyGC_Head *list, visitproc visitor, void *argument) {
     return 0;
 }
 
+static struct gc_generation *first_generation(struct _gc_runtime_state *gc) {
+#if PY_VERSION_HEX >= 0x030E0000
+    /* Releases of 3.14 name them differently; in all they stand right before the permanent one. */
+    return (struct gc_generation *)((char *)gc + offsetof(struct _gc_runtime_state, permanent_generation)) -
+           NUM_GENERATIONS;
+#else
+    return gc->generations;
+#endif
+}
+
 /* Visit all tracked objects, the youngest generation first, as gc.get_objects() lists them. */
 void visit_tracked(visitproc visitor, void *argument) {
-    struct _gc_runtime_state *gc = &PyInterpreterState_Get()->gc;
-#if PY_VERSION_HEX >= 0x030E0000
-    PyGC_Head *lists[] = {&gc->young.head, &gc->old[0].head, &gc->old[1].head};
-#else
-    PyGC_Head *lists[] = {&gc->generations[0].head, &gc->generations[1].head,
-                          &gc->generations[2].head};
-#endif
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        if (visit_list(lists[i], visitor, argument) < 0)
+    struct gc_generation *generations = first_generation(&PyInterpreterState_Get()->gc);
+    for (size_t i = 0; i < NUM_GENERATIONS; i++)
+        if (visit_list(&generations[i].head, visitor, argument) < 0)
             return;
 }

@@ -12,7 +12,11 @@ typedef struct {
     size_t is_mapped;
 } Block;
 
+#ifdef __SANITIZE_ADDRESS__
+#define MAPPED_FROM SIZE_MAX /* it watches what malloc gives, and no mappings */
+#else
 #define MAPPED_FROM ((size_t)1 << 17)
+#endif
 #define HUGE_FROM ((size_t)1 << 22)
 
 /* A page fault costs more than filling the page does: ask for huge ones. */

@@ -1,7 +1,14 @@
 /* What one object occupies, as sys.getsizeof says it, and what that leaves out. */
 #include "walk.h"
 
-#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000
+#if PY_VERSION_HEX >= 0x030D0000
+/* Attributes that live in an array within the instance, behind the part that sys.getsizeof tells of:
+ * a prefix that begins with the number of places and is rounded up to words, a word, the places. */
+static uint64_t inline_values_bytes(PyObject *object) {
+    uint64_t places = ((const uint8_t *)object)[Py_TYPE(object)->tp_basicsize];
+    return (places + 7) / 8 * 8 + 8 * (1 + places);
+}
+#elif PY_VERSION_HEX >= 0x030B0000
 /* Attributes that live in an array of their own, which sys.getsizeof leaves out. */
 static uint64_t inline_values_bytes(PyObject *object) {
     struct keys { Py_ssize_t refcount; uint8_t small[4]; uint32_t version; Py_ssize_t usable, used; };
@@ -49,7 +56,7 @@ uint64_t shallow_bytes(PyObject *object, const TypeFacts *facts) {
     }
     if (facts->flags & TYPE_ARRAY)
         bytes += array_frame_bytes(object);
-#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000
+#if PY_VERSION_HEX >= 0x030B0000
     if (facts->flags & TYPE_INLINE_VALUES)
         bytes += inline_values_bytes(object);
 #endif

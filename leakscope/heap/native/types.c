@@ -190,7 +190,10 @@ static void study(Walk *w, TypeFacts *facts) {
     if (flags & Py_TPFLAGS_MANAGED_DICT)
         facts->header += 16;
 #endif
-#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000
+#if PY_VERSION_HEX >= 0x030D0000
+    if (flags & Py_TPFLAGS_INLINE_VALUES)
+        facts->flags |= TYPE_INLINE_VALUES;
+#elif PY_VERSION_HEX >= 0x030B0000
     if ((flags & Py_TPFLAGS_MANAGED_DICT) && (flags & Py_TPFLAGS_HEAPTYPE))
         facts->flags |= TYPE_INLINE_VALUES;
 #endif
