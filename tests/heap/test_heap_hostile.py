@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import collections
 import contextvars
+import ctypes
 import functools
 import gc
 import itertools
+import mmap
 import queue
+import random
 import signal
 import subprocess
 import sys
@@ -471,6 +474,21 @@ def in_a_small_thread(work: Callable[[], Any]) -> Any:
     return found[0]
 
 
+MAPPED_PRIVATELY, PAGE = 0x22, 4096
+
+
+def number_at(address: int) -> object:
+    """Return a float that lies there, or near; it is never freed."""
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_size_t
+    libc.mmap.argtypes = [ctypes.c_size_t, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_size_t]
+    place = libc.mmap(address, PAGE, mmap.PROT_READ | mmap.PROT_WRITE, MAPPED_PRIVATELY, -1, 0)
+    made = random.random()
+    ctypes.memmove(place, id(made), sys.getsizeof(made))
+    ctypes.c_ssize_t.from_address(place).value = 1000
+    return ctypes.cast(place, ctypes.py_object).value
+
+
 @needs_native
 class TestSizes:
     """Heaps that are deeper or wider than a recursive or quadratic walk would bear."""
@@ -540,6 +558,13 @@ class TestSizes:
         result = walk(WalkRequest(roots=[made], cutoff_bytes=0, max_selected=10))
         dicts = 0 if sys.version_info >= (3, 11) else 3000
         assert result.objects == 1 + 2 * 3000 + 1 + dicts
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="says where to map as Linux does")
+    def test_objects_between_mappings_of_terabytes(self) -> None:
+        apart = [number_at((1 << 44) + (i << 35)) for i in range(100)]
+        result = walk(WalkRequest(roots=[apart]))
+        assert len({id(one) >> 35 for one in apart}) == 100
+        assert result.objects == 1 + 100
 
     def test_many_references_to_one_object(self) -> None:
         shared = [bytes(50_000)]

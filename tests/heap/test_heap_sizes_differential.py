@@ -108,9 +108,7 @@ def _getsizeof(value: Any) -> int | None:
 def _has_sizer_of_its_own(kind: type) -> bool:
     names = [every_type.names_of(base) for base in every_type.bases_of(kind)]
     nearest = next(n for n in names if "__sizeof__" in n)
-    of_ctypes = (
-        nearest.get("__module__") == "_ctypes"
-    )  # from 3.13 on it leaves out the class itself
+    of_ctypes = nearest.get("__module__") == "_ctypes"  # from 3.13 on without the class itself
     return of_ctypes or type(nearest["__sizeof__"]) is not _C_METHOD
 
 

@@ -26,6 +26,17 @@ int grow_index(Walk *w, size_t n_slots) {
     return 0;
 }
 
+/* Number a region in a slot that is free for it. */
+void add_region(Walk *w, uintptr_t region, size_t at) {
+    Index *index = &w->index;
+    if (index->n_regions == MAX_REGIONS) {
+        w->failed = 1;
+        return;
+    }
+    index->regions[at] = region;
+    index->region_numbers[at] = (uint8_t)index->n_regions++;
+}
+
 /* Append a node for a key that is not there yet: an object's address, a storage's with bit 0 set. */
 uint32_t add_node(Walk *w, uintptr_t key, uint32_t type, uint32_t parent, int32_t root,
                   int phase) {

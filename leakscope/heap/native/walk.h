@@ -74,8 +74,11 @@ typedef struct {
 } Numbers;
 
 /* From address to node. An entry holds the whole key, so that a hit needs no look at the node:
- * key (37 bits: the region of 32 GiB, the address within it in words) | unsettled | node + 1. */
-#define MAX_REGIONS 32
+ * key (37 bits: the number of a region of 4 GiB, the address in it in words) | unsettled | node + 1.
+ * Regions are numbered as they are met: objects may lie anywhere between mappings of terabytes. */
+#define MAX_REGIONS 256
+#define REGION_SLOTS 512
+#define REGION_BITS 32
 #define NODE_BITS 26
 #define MOST_NODES ((1u << NODE_BITS) - 2)
 #define UNSETTLED ((uint64_t)1 << NODE_BITS) /* its phase may change yet: look at the node */
@@ -83,7 +86,8 @@ typedef struct {
 typedef struct {
     uint64_t *slots;
     size_t mask;
-    uintptr_t regions[MAX_REGIONS];
+    uintptr_t regions[REGION_SLOTS]; /* their names; 0 where there is none */
+    uint8_t region_numbers[REGION_SLOTS];
     uint32_t n_regions;
 } Index;
 
@@ -303,6 +307,7 @@ int may_ask_graph(Walk *w);
 
 /* nodes.c: the table of nodes, its index by address, and the edges. */
 int grow_index(Walk *w, size_t n_slots);
+void add_region(Walk *w, uintptr_t region, size_t at);
 uint32_t add_node(Walk *w, uintptr_t key, uint32_t type, uint32_t parent, int32_t root,
                   int phase);
 void add_edge(Walk *w, uint32_t source, uint32_t target);
@@ -374,19 +379,18 @@ PyObject *frame_locals(PyObject *module, PyObject *frame);
 extern PyObject *name_sizeof, *name_dispatch, *name_data, *name_unpack;
 
 static inline uint64_t key_in(Walk *w, uintptr_t address, int is_storage) {
-    Index *index = &w->index;
-    uintptr_t region = address >> 35 << 1 | (uintptr_t)is_storage;
-    uint32_t i = 0;
-    while (i < index->n_regions && index->regions[i] != region)
-        i++;
-    if (i == index->n_regions) {
-        if (i == MAX_REGIONS) {
-            w->failed = 1;
-            return 0;
+    const Index *index = &w->index;
+    uintptr_t region = (address >> REGION_BITS << 1 | (uintptr_t)is_storage) + 1;
+    size_t at = region * 0x9E3779B97F4A7C15ull >> 55;
+    while (index->regions[at] != region) {
+        if (index->regions[at] == 0) {
+            add_region(w, region, at);
+            break;
         }
-        index->regions[index->n_regions++] = region;
+        at = (at + 1) % REGION_SLOTS;
     }
-    return (uint64_t)i << 32 | (uint32_t)(address >> 3);
+    return (uint64_t)index->region_numbers[at] << (REGION_BITS - 3) |
+           (address & (((uintptr_t)1 << REGION_BITS) - 1)) >> 3;
 }
 
 static inline uint64_t key_of(Walk *w, PyObject *object) {
