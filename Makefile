@@ -2,14 +2,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test quick reports bench clean
+INTERPRETERS ?= python3.10 python3.11 python3.12 python3.13 python3.14
+
+.PHONY: help demo test quick interpreters sanitize reports bench clean
 
 help:
-	@echo "make demo     profile a leaking program and its fixed form, compare them, print the reports"
-	@echo "make test     lint, types, tests"
-	@echo "make quick    the tests that take seconds"
-	@echo "make reports  make the sample reports under reports/ anew"
-	@echo "make bench    overhead beside tracemalloc and memray"
+	@echo "make demo          profile a leaking program and its fixed form, compare them, print the reports"
+	@echo "make test          lint, types, tests"
+	@echo "make quick         the tests that take seconds"
+	@echo "make interpreters  the heap's tests on each of INTERPRETERS, the walker built anew, no torch"
+	@echo "make sanitize      the same on PYTHON, with gcc's address and undefined behaviour sanitizers"
+	@echo "make reports       make the sample reports under reports/ anew"
+	@echo "make bench         overhead beside tracemalloc and memray"
 
 # torch comes first and by itself, so that no later requirement pulls a build with CUDA.
 $(VENV)/.torch:
@@ -37,6 +41,12 @@ test: $(VENV)/.testing
 
 quick: $(VENV)/.testing
 	$(BIN)/python -m pytest -q -m "not slow"
+
+interpreters:
+	$(PYTHON) tests/interpreters.py $(INTERPRETERS)
+
+sanitize:
+	$(PYTHON) tests/interpreters.py --sanitize $(PYTHON)
 
 reports: $(VENV)/.installed
 	$(BIN)/python examples/make_reports.py --out reports

@@ -193,6 +193,18 @@ def test_three_hundred_walks_take_no_memory() -> None:
 
 
 @needs_native
+@pytest.mark.slow
+@pytest.mark.parametrize("full", [False, True])
+def test_what_a_walk_of_a_million_objects_took_goes_back_to_the_system(full: bool) -> None:
+    held = [[float(i)] for i in range(1_000_000)]
+    walk(WalkRequest(roots=[[]], full=full), engine="native")
+    before = resident_bytes()
+    result = walk(WalkRequest(roots=[held], full=full), engine="native")
+    assert resident_bytes() - before < result.scratch_bytes / 20
+    assert result.scratch_bytes > 40 << 20
+
+
+@needs_native
 def test_full_walks_leave_no_blocks_behind() -> None:
     def blocks_after(times: int) -> int:
         for _ in range(times):
