@@ -29,3 +29,7 @@ class RunExistsError(LeakscopeError):
 
 class UnwritableError(LeakscopeError):
     """The output directory can't be written."""
+
+
+class NoSnapshotError(LeakscopeError):
+    """The file is no snapshot of torch's CUDA allocator, or not one that may be opened."""

@@ -1,0 +1,123 @@
+"""torch's CUDA allocator in a snapshot file: segments, their blocks, and the history of both.
+
+A segment is what the allocator took from the driver; a block is a piece of it, live or free. A
+stack is kept once however many blocks and entries it made, so stacks compare by identity.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import cached_property
+
+import msgspec
+
+DEFAULT_POOL = (0, 0)
+"""Any other pool is private: of a CUDA graph's capture or of a ``MemPool``."""
+UNKNOWN_POOL = (-1, -1)
+"""What a block born in no known segment belongs to."""
+
+
+class BlockState(str, Enum):
+    """What a block is used for."""
+
+    ALLOCATED = "allocated"
+    PENDING = "pending"
+    """Freed by the program, still in use on another stream."""
+    FREE = "free"
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One function on a stack."""
+
+    file: str
+    line: int
+    name: str
+
+
+class Stack(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """Who allocated: innermost first. ``forward`` names a gradient's line of the forward pass."""
+
+    frames: tuple[Frame, ...]
+    forward: tuple[str, ...] = ()
+
+    @cached_property
+    def python(self) -> tuple[Frame, ...]:
+        """The frames of Python code, innermost first."""
+        return tuple(frame for frame in self.frames if is_python(frame))
+
+
+class Block(msgspec.Struct, eq=False):
+    """A piece of a segment; ``requested`` is what the program asked for."""
+
+    address: int
+    size: int
+    requested: int
+    state: BlockState
+    stack: Stack | None = None
+    born: int | None = None
+    """The entry of the trace that allocated it; None where it is older than the trace."""
+
+
+class Segment(msgspec.Struct, eq=False):
+    """A stretch of device memory from the driver, with the totals that torch wrote down for it."""
+
+    device: int
+    address: int
+    size: int
+    stream: int
+    pool: tuple[int, int]
+    is_small: bool
+    is_expandable: bool
+    blocks: list[Block]
+    allocated: int
+    active: int
+    requested: int
+    stack: Stack | None = None
+
+
+class Entry(msgspec.Struct, eq=False):
+    """One event of the trace. ``size`` is what was requested, for segments their size."""
+
+    action: str
+    address: int
+    size: int
+    stream: int
+    time_us: int | None = None
+    stack: Stack | None = None
+    device_free: int | None = None
+    """Bytes that the driver still had, told by ``oom`` alone."""
+    pool: tuple[int, int] | None = None
+
+
+class Annotation(msgspec.Struct, frozen=True):
+    """The begin or the end of a stretch that torch or the program named."""
+
+    name: str
+    is_start: bool
+    time_us: int
+
+
+class Snapshot(msgspec.Struct, kw_only=True, eq=False):
+    """A snapshot file as far as it could be read; ``oddities`` say what was strange about it."""
+
+    name: str
+    segments: list[Segment]
+    traces: dict[int, list[Entry]] = {}
+    annotations: list[Annotation] = []
+    settings: dict[str, str] = {}
+    version: str = ""
+    """The releases of torch that write such a file, told by its keys."""
+    oddities: list[str] = []
+
+    @property
+    def devices(self) -> list[int]:
+        """The devices that have segments or a history."""
+        told = {segment.device for segment in self.segments}
+        return sorted(told | {device for device, trace in self.traces.items() if trace})
+
+
+def is_python(frame: Frame) -> bool:
+    """Return whether a frame is of Python code; native frames name objects, ``.cpp`` or ``??``."""
+    return frame.file.endswith((".py", ".pyx", ".ipynb")) or frame.file.startswith(
+        ("<ipython", "<stdin", "<string", "<cell", "<eval")
+    )
