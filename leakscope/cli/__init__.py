@@ -1,4 +1,4 @@
-"""The ``leakscope`` command: wrap a run, rebuild its report, hold two runs side by side.
+"""The ``leakscope`` command: wrap a run, rebuild its report, compare, explain CUDA snapshots.
 
 Exit codes: ``run`` ends exactly as the program did. Otherwise 0 is success, 1 a fault that one
 sentence on stderr explains, 2 a command line that makes no sense or a threshold that was met.
@@ -13,6 +13,7 @@ import click
 
 from leakscope import __version__
 from leakscope.cli.compare import compare
+from leakscope.cli.cuda import cuda
 from leakscope.cli.faults import exit_code_of
 from leakscope.cli.report import report
 from leakscope.cli.run import run
@@ -24,6 +25,7 @@ Examples:
   leakscope run train.py --epochs 10
   leakscope report leakscope-runs/20250101-120000-train --format text
   leakscope compare runs/before runs/after --fail-on new,worse
+  leakscope cuda snapshot.pickle
 
 \b
 Exit codes: `run` ends as the program does; otherwise
@@ -52,7 +54,7 @@ def leakscope() -> None:
     """Find out why a PyTorch training run's memory grows."""
 
 
-for _command in (run, report, compare):
+for _command in (run, report, compare, cuda):
     leakscope.add_command(_command)
 
 

@@ -6,8 +6,15 @@ run costs nothing.
 
 from __future__ import annotations
 
+from leakscope.model.explanation import Explanation, SnapshotComparison
 from leakscope.model.report import Comparison, Report
-from leakscope.report.encoding import json_schema, render_comparison_json, render_json
+from leakscope.report.cuda.terminal import render_explanation_text, render_snapshots_text
+from leakscope.report.encoding import (
+    json_schema,
+    render_comparison_json,
+    render_json,
+    render_snapshot_json,
+)
 from leakscope.report.terminal import render_comparison_text, render_summary, render_text
 
 __all__ = [
@@ -17,6 +24,9 @@ __all__ = [
     "render_comparison_text",
     "render_html",
     "render_json",
+    "render_snapshot_html",
+    "render_snapshot_json",
+    "render_snapshot_text",
     "render_summary",
     "render_text",
 ]
@@ -34,3 +44,19 @@ def render_comparison_html(comparison: Comparison) -> str:
     from leakscope.report import html
 
     return html.render_comparison_html(comparison)
+
+
+def render_snapshot_html(told: Explanation | SnapshotComparison) -> str:
+    """Return a snapshot explained, or several compared, as one self-contained HTML file."""
+    from leakscope.report import html
+
+    return html.render_snapshot_html(told)
+
+
+def render_snapshot_text(
+    told: Explanation | SnapshotComparison, *, width: int = 100, color: bool = False
+) -> str:
+    """Return a snapshot explained, or several compared, for a terminal."""
+    if isinstance(told, Explanation):
+        return render_explanation_text(told, width=width, color=color)
+    return render_snapshots_text(told, width=width, color=color)

@@ -15,6 +15,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from leakscope.model.explanation import Course
 from leakscope.model.report import Culprit, Line, PhaseSpan, Timeline
 from leakscope.report.sizes import clock, humane_bytes, scale_of, unit_name
 from leakscope.report.svg import Canvas, Drawing, canvas, shade
@@ -88,6 +89,26 @@ def draw_series(culprit: Culprit, key: str, spans: Sequence[PhaseSpan]) -> Drawi
     else:
         view.axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     return view.finish(key, "What the culprit retained at each census")
+
+
+def draw_course(course: Course, key: str, size: tuple[int, int]) -> Drawing:
+    """Return live and reserved bytes along a history, its peak and its failure marked."""
+    view = canvas(*size, left=62, right=18, top=18, bottom=30)
+    tracks = [Track(course.reserved, "series-2"), Track(course.live, "series-1")]
+    heights = [track.points for track in tracks] + ([[course.fault]] if course.fault else [])
+    _scale(view, heights, None)
+    view.axes.xaxis.set_major_locator(MaxNLocator(6 if size == WIDE else 4))
+    view.axes.xaxis.set_major_formatter(
+        FuncFormatter(lambda x, _: f"{x:g} s" if course.unit == SECONDS else f"{x:,.0f}")
+    )
+    _shade_phases(view, course.spans)
+    for track in tracks:
+        _draw_steps(view, track, filled=track is tracks[1])
+    if course.peak is not None:
+        _mark(view, course.peak, "o", f"peak {humane_bytes(course.peak[1])}", "ink")
+    if course.fault is not None:
+        _mark(view, course.fault, "X", "", "limit")
+    return view.finish(key, "Live and reserved memory along the history")
 
 
 def is_fitted(culprit: Culprit) -> bool:
@@ -211,6 +232,26 @@ def _draw_track(view: Canvas, track: Track, *, filled: bool = False) -> None:
     view.axes.plot(
         xs, ys, color=shade(track.shade), linewidth=1.8, linestyle=style, marker=marker,
         solid_joinstyle="round", clip_on=len(points) != 1,
+    )  # fmt: skip
+
+
+def _draw_steps(view: Canvas, track: Track, *, filled: bool) -> None:
+    xs, ys = _columns(finite(track.points))
+    if filled:
+        view.axes.fill_between(xs, ys, step="post", color=shade("area"), linewidth=0, zorder=1)
+    view.axes.step(xs, ys, where="post", color=shade(track.shade), linewidth=1.6)
+
+
+def _mark(view: Canvas, point: tuple[float, float], marker: str, label: str, colour: str) -> None:
+    x, y = point
+    view.axes.plot(
+        [x], [y], color=shade(colour), marker=marker, markersize=6, linestyle="none", clip_on=False
+    )
+    left, right = view.axes.get_xlim()
+    is_right = x > left + 0.7 * (right - left)
+    view.axes.annotate(
+        label, (x, y), xytext=(-9 if is_right else 9, -15), textcoords="offset points",
+        color=shade(colour), ha="right" if is_right else "left", va="baseline", fontsize=11,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from leakscope.model.explanation import Explanation, SnapshotComparison
 from leakscope.model.report import REPORT_SCHEMA_VERSION, Comparison, Report
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -20,6 +21,11 @@ def render_json(report: Report) -> str:
 def render_comparison_json(comparison: Comparison) -> str:
     """Return the comparison as JSON, under the same rules."""
     return _encoded(comparison)
+
+
+def render_snapshot_json(told: Explanation | SnapshotComparison) -> str:
+    """Return explained or compared CUDA snapshots as JSON, under the same rules."""
+    return _encoded(told)
 
 
 def json_schema() -> dict[str, Any]:
@@ -39,7 +45,7 @@ def json_schema() -> dict[str, Any]:
     return result
 
 
-def _encoded(value: Report | Comparison) -> str:
+def _encoded(value: Report | Comparison | Explanation | SnapshotComparison) -> str:
     plain = _representable(msgspec.to_builtins(value))
     text = msgspec.json.format(msgspec.json.encode(plain), indent=1)
     return text.decode() + "\n"

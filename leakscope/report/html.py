@@ -8,6 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from leakscope.model.explanation import Explanation, SnapshotComparison
 from leakscope.model.printable import printable
 from leakscope.model.report import Comparison, Report
 from leakscope.report import trusted
@@ -24,6 +25,17 @@ def render_comparison_html(comparison: Comparison) -> str:
     """Return the page of two runs side by side."""
     page = comparison_page(comparison)
     return _environment().get_template("comparison.html.j2").render(page=page)
+
+
+def render_snapshot_html(told: Explanation | SnapshotComparison) -> str:
+    """Return the page of a CUDA snapshot explained, or of several compared."""
+    from leakscope.report.cuda.comparison import COLUMNS, snapshots_page
+    from leakscope.report.cuda.page import snapshot_page
+
+    if isinstance(told, Explanation):
+        return _environment().get_template("snapshot.html.j2").render(page=snapshot_page(told))
+    template = _environment().get_template("snapshots.html.j2")
+    return template.render(page=snapshots_page(told), columns=COLUMNS)
 
 
 def path_parts(place: str) -> list[str]:

@@ -117,7 +117,7 @@
     };
     const where = (x) => {
       const span = chart.spans.find((item) => item[2] <= x && x <= item[3]);
-      return span ? `${span[0]}, epoch ${span[1]}` : "";
+      return span ? span[0] + (span[1] === null ? "" : `, epoch ${span[1]}`) : "";
     };
     const show = (index) => {
       at = index;

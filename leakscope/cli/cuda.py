@@ -1,0 +1,102 @@
+"""``leakscope cuda``: explain snapshots of torch's CUDA allocator, without torch or a GPU."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from leakscope.cli.conclusion import terminal_width, wants_color
+from leakscope.cli.report import deliver, format_of
+from leakscope.model.errors import NoSnapshotError
+
+if TYPE_CHECKING:
+    from leakscope.model.allocator import Snapshot
+    from leakscope.model.explanation import Explanation, SnapshotComparison
+
+_EPILOG = """\b
+Examples:
+  leakscope cuda snapshot.pickle                       explains it in the terminal
+  leakscope cuda snapshot.pickle --out page.html       writes a page with a map of the memory
+  leakscope cuda step1.pickle step2.pickle step3.pickle    what grew between them
+
+\b
+A snapshot is what torch.cuda.memory._dump_snapshot("snapshot.pickle") writes, of torch 2.0 or
+newer; a pickle or JSON of memory_snapshot() or _snapshot(), gzipped or not. Nothing in the file is
+executed.
+
+\b
+Exit codes:
+  0  explained
+  1  a file is no snapshot, or can't be read or written
+  2  a command line that makes no sense
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument(
+    "snapshots", metavar="SNAPSHOT...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["html", "json", "text"]),
+    default=None,
+    help="[default: by the suffix of --out, else text]",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where to write; - or nothing is stdout.",
+)
+@click.option("--device", type=click.IntRange(min=0), default=None, help="Only this device.")
+def cuda(
+    snapshots: tuple[Path, ...], *, form: str | None, out: Path | None, device: int | None
+) -> None:
+    """Explain a snapshot of torch's CUDA allocator, or what grew between several.
+
+    What is live and for what, cache and holes told apart, the peak, and why memory ran out.
+    """
+    from leakscope.analysis.cuda import compare_snapshots, explain, read_snapshot
+
+    read = [read_snapshot(path) for path in snapshots]
+    check_device(read, device)
+    told: Explanation | SnapshotComparison = (
+        explain(read[0], device) if len(read) == 1 else compare_snapshots(read, device)
+    )
+    deliver(_rendered(told, form or format_of(out, "text"), out), out)
+    if out is not None and str(out) != "-":
+        click.echo(f"leakscope: {told.headline}\nleakscope: explanation in {out}")
+
+
+def check_device(snapshots: list[Snapshot], device: int | None) -> None:
+    """Refuse a device that none of the snapshots holds.
+
+    Raises:
+        NoSnapshotError: there is no such device.
+
+    """
+    known = sorted({number for snapshot in snapshots for number in snapshot.devices})
+    if device is not None and device not in known:
+        held = ", ".join(f"cuda:{number}" for number in known) or "no device's memory"
+        raise NoSnapshotError(
+            f"There is no cuda:{device} in it; it holds {held}.", slug="no-device"
+        )
+
+
+def _rendered(told: Explanation | SnapshotComparison, form: str, out: Path | None) -> str:
+    from leakscope.report import (
+        render_snapshot_html,
+        render_snapshot_json,
+        render_snapshot_text,
+    )
+
+    if form == "html":
+        return render_snapshot_html(told)
+    if form == "json":
+        return render_snapshot_json(told)
+    color = wants_color(sys.stdout.isatty() and (out is None or str(out) == "-"))
+    return render_snapshot_text(told, width=terminal_width(100), color=color)

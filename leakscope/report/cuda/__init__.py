@@ -1,0 +1,1 @@
+"""Snapshots of torch's CUDA allocator for people: terminal, page and pictures."""

@@ -1,0 +1,394 @@
+"""The page of one snapshot as plain values: nothing is left for the template but order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from leakscope import __version__
+from leakscope.model.explanation import (
+    Advice,
+    ClassRow,
+    DeviceExplanation,
+    Explanation,
+    Figures,
+    Finding,
+    PoolFigures,
+    SiteRow,
+)
+from leakscope.model.explanation import PhaseRow as Phase
+from leakscope.model.sizes import plural
+from leakscope.report.cuda import words
+from leakscope.report.cuda.curve import curve_data, curve_view
+from leakscope.report.cuda.memory_map import CACHE, HOLE, NARROW, SHADES, WIDE, draw_map
+from leakscope.report.page import Fact
+from leakscope.report.sizes import (
+    Size,
+    humane_bytes,
+    humane_duration,
+    humane_number,
+    humane_share,
+    size_of,
+)
+from leakscope.report.svg import Drawing
+from leakscope.report.tables import Bar, Cell, bar_of
+from leakscope.report.timeline import LegendEntry, TimelineView
+
+
+@dataclass(frozen=True)
+class KindRow:
+    """Live memory of one class."""
+
+    label: str
+    shade: str
+    cell: Cell
+    count: str
+    share: str
+    evidence: str
+
+
+@dataclass(frozen=True)
+class PlaceRow:
+    """Live memory of one allocating line."""
+
+    place: str
+    function: str
+    operation: str
+    label: str
+    shade: str
+    cell: Cell
+    count: str
+    share: str
+
+
+@dataclass(frozen=True)
+class MapView:
+    """The map of memory with its legend."""
+
+    wide: Drawing
+    narrow: Drawing
+    legend: list[LegendEntry]
+
+
+@dataclass(frozen=True)
+class PeakView:
+    """What stood at the peak."""
+
+    sentence: str
+    rows: list[KindRow]
+    sites: list[PlaceRow]
+
+
+@dataclass(frozen=True)
+class PhaseView:
+    """Memory in one phase."""
+
+    phase: str
+    stretches: str
+    seconds: str
+    allocated: Size
+    peak: Cell
+    kept: Size
+    kept_order: str
+
+
+@dataclass(frozen=True)
+class PoolView:
+    """One stream and pool."""
+
+    label: str
+    is_private: bool
+    reserved: Cell
+    parts: list[Bar]
+    live: Size
+    cached: Size
+    stuck: Size
+    largest: Size
+
+
+@dataclass(frozen=True)
+class FaultView:
+    """Why memory ran out."""
+
+    sentence: str
+    facts: list[Fact]
+    place: str
+    ways: list[Advice]
+
+
+@dataclass(frozen=True)
+class DeviceView:
+    """One device."""
+
+    anchor: str
+    name: str
+    subject: str
+    headline: str
+    facts: list[Fact]
+    bars: list[Bar]
+    curve: TimelineView | None
+    memory_map: MapView | None
+    kinds: list[KindRow]
+    sites: list[PlaceRow]
+    fault: FaultView | None
+    peak: PeakView | None
+    phases: list[PhaseView]
+    slack: str
+    settings: list[Advice]
+    findings: list[Finding]
+    pools: list[PoolView]
+    history: list[Fact]
+
+
+@dataclass(frozen=True)
+class SnapshotPage:
+    """Everything that the page of one snapshot shows."""
+
+    title: str
+    verdict: str
+    verdict_label: str
+    headline: str
+    context: list[Fact]
+    lead: DeviceView | None
+    devices: list[DeviceView]
+    findings: list[Finding]
+    notes: list[str]
+    settings: list[Fact]
+    terms: dict[str, str]
+    version: str
+    data: dict[str, Any]
+
+
+def snapshot_page(explanation: Explanation) -> SnapshotPage:
+    """Return the whole page for a snapshot."""
+    verdict, label = words.verdict_of(explanation)
+    ordered = words.devices_in_order(explanation)
+    devices = [_device(device) for device in ordered]
+    charts: dict[str, Any] = {}
+    for device, view in zip(ordered, devices, strict=True):
+        charts |= curve_data(view.curve, device.course)
+    name = explanation.name.replace("\\", "/").rpartition("/")[2]
+    return SnapshotPage(
+        title=f"{label} · {name}",
+        verdict=verdict,
+        verdict_label=label,
+        headline=explanation.headline,
+        context=_context(explanation, name),
+        lead=devices[0] if devices else None,
+        devices=devices,
+        findings=explanation.findings,
+        notes=explanation.notes,
+        settings=[Fact(key, value) for key, value in explanation.settings.items() if value],
+        terms=words.TERMS,
+        version=__version__,
+        data={"charts": charts, "copies": {}},
+    )
+
+
+def figure_facts(figures: Figures) -> list[Fact]:
+    """Return the sums of a device as labels and sizes."""
+    amounts = [
+        ("Reserved", figures.reserved),
+        ("Live", figures.active),
+        ("Cache", figures.cached + figures.releasable),
+        ("Stuck in holes", figures.stuck - figures.releasable),
+        ("Largest free block", figures.largest_hole),
+    ]
+    if figures.pending:
+        amounts.append(("Freed, still waited for", figures.pending))
+    sizes = [(label, size_of(amount)) for label, amount in amounts]
+    return [Fact(label, size.text, size.exact) for label, size in sizes]
+
+
+def parts_of(figures: Figures, whole: int) -> list[Bar]:
+    """Return live, stuck and cached bytes as one bar against a whole."""
+    if not whole:
+        return []
+    bars, left = [], 0
+    for kind, amount in (
+        ("live", figures.active),
+        ("stuck", figures.stuck - figures.releasable),
+        ("cached", figures.cached + figures.releasable),
+    ):
+        bars.append(Bar(f"{100 * left / whole:.2f}%", f"{100 * amount / whole:.2f}%", kind))
+        left += amount
+    return bars
+
+
+def _context(explanation: Explanation, name: str) -> list[Fact]:
+    facts = [Fact("File", name, explanation.name)]
+    if explanation.version:
+        facts.append(Fact("Version", f"torch {explanation.version}"))
+    if explanation.devices:
+        facts.append(Fact("Devices", plural(len(explanation.devices), "device")))
+    entries = sum(d.trace.entries for d in explanation.devices if d.trace is not None)
+    history = f"{plural(entries, 'entry')} of history" if entries else "no history"
+    return [*facts, Fact("History", history)]
+
+
+def _device(device: DeviceExplanation) -> DeviceView:
+    figures = device.figures if device.fault is None else device.fault.figures
+    key = f"cuda-{device.device}"
+    return DeviceView(
+        anchor=key,
+        name=f"cuda:{device.device}",
+        subject=words.subject_words(device),
+        headline=device.headline,
+        facts=[*figure_facts(figures), *_moments(device)],
+        bars=parts_of(figures, figures.reserved),
+        curve=curve_view(device.course, f"{key}-curve"),
+        memory_map=_map(device, key, figures),
+        kinds=_kinds(device.classes),
+        sites=_sites(device.sites),
+        fault=_fault(device),
+        peak=_peak(device),
+        phases=_phases(device.phases) if len(device.phases) > 1 else [],
+        slack=device.slack_sentence,
+        settings=device.settings if device.fault is None else [],
+        findings=device.findings,
+        pools=_pools(device.pools),
+        history=_history(device),
+    )
+
+
+def _moments(device: DeviceExplanation) -> list[Fact]:
+    amounts = []
+    if device.fault is not None and device.fault.request is not None:
+        amounts.append(("Asked for in vain", device.fault.request))
+    elif device.peak is not None:
+        amounts.append(("Peak of the history", device.peak.live_bytes))
+    return [Fact(label, size_of(amount).text, size_of(amount).exact) for label, amount in amounts]
+
+
+def _map(device: DeviceExplanation, key: str, figures: Figures) -> MapView | None:
+    if not device.memory_map:
+        return None
+    legend = [
+        LegendEntry(words.CLASSES[row.kind], SHADES[row.kind.value], size_of(row.bytes))
+        for row in device.classes
+    ]
+    legend.append(LegendEntry("holes", SHADES[HOLE], size_of(figures.stuck)))
+    legend.append(LegendEntry("free segments", SHADES[CACHE], size_of(figures.cached)))
+    return MapView(
+        wide=draw_map(device.memory_map, f"{key}-map-wide", WIDE),
+        narrow=draw_map(device.memory_map, f"{key}-map-narrow", NARROW),
+        legend=legend,
+    )
+
+
+def _kinds(rows: Sequence[ClassRow]) -> list[KindRow]:
+    top = max((row.bytes for row in rows), default=1)
+    return [
+        KindRow(
+            label=words.CLASSES[row.kind],
+            shade=SHADES[row.kind.value],
+            cell=_cell(row.bytes, top),
+            count=humane_number(row.count),
+            share=humane_share(row.share),
+            evidence=row.evidence,
+        )
+        for row in rows
+    ]
+
+
+def _sites(rows: Sequence[SiteRow]) -> list[PlaceRow]:
+    top = max((row.bytes for row in rows), default=1)
+    return [
+        PlaceRow(
+            place=row.place,
+            function=row.function,
+            operation=row.operation,
+            label=words.CLASSES[row.kind],
+            shade=SHADES[row.kind.value],
+            cell=_cell(row.bytes, top),
+            count=humane_number(row.count),
+            share=humane_share(row.share),
+        )
+        for row in rows
+    ]
+
+
+def _fault(device: DeviceExplanation) -> FaultView | None:
+    fault = device.fault
+    if fault is None:
+        return None
+    asked, free, missing = (
+        size_of(amount) for amount in (fault.request, fault.device_free, fault.missing)
+    )
+    facts = [
+        Fact("Asked for", asked.text, asked.exact),
+        Fact("Left on the device", free.text, free.exact),
+        Fact("Missing", missing.text, missing.exact),
+        Fact("Asked by", fault.operation),
+    ]
+    known = [fact for fact in facts if fact.value and fault.request is not None]
+    return FaultView(fault.sentence, known, fault.place, fault.fits_if)
+
+
+def _peak(device: DeviceExplanation) -> PeakView | None:
+    peak = device.peak
+    if peak is None:
+        return None
+    when = f" {humane_duration(peak.time_s)} into the history" if peak.time_s is not None else ""
+    phase = f", in {peak.phase}" if peak.phase else ""
+    sentence = (
+        f"{humane_bytes(peak.live_bytes)} requested and live, "
+        f"{humane_bytes(peak.reserved_bytes)} reserved{when}{phase} (entry {peak.entry:,})."
+    )
+    return PeakView(sentence, _kinds(peak.classes), _sites(peak.sites))
+
+
+def _phases(rows: Sequence[Phase]) -> list[PhaseView]:
+    top = max((row.peak_bytes for row in rows), default=1)
+    return [
+        PhaseView(
+            phase=row.phase,
+            stretches=humane_number(row.stretches),
+            seconds=humane_duration(row.seconds),
+            allocated=size_of(row.allocated_bytes),
+            peak=_cell(row.peak_bytes, top),
+            kept=size_of(row.kept_bytes, signed=True),
+            kept_order=str(row.kept_bytes),
+        )
+        for row in rows
+    ]
+
+
+def _pools(rows: Sequence[PoolFigures]) -> list[PoolView]:
+    top = max((row.figures.reserved for row in rows), default=1)
+    return [
+        PoolView(
+            label=words.group_words(row.stream, row.pool, is_small=row.is_small),
+            is_private=row.is_private,
+            reserved=_cell(row.figures.reserved, top),
+            parts=parts_of(row.figures, top),
+            live=size_of(row.figures.active),
+            cached=size_of(row.figures.cached + row.figures.releasable),
+            stuck=size_of(row.figures.stuck - row.figures.releasable),
+            largest=size_of(row.figures.largest_hole),
+        )
+        for row in rows
+    ]
+
+
+def _history(device: DeviceExplanation) -> list[Fact]:
+    trace = device.trace
+    if trace is None:
+        return []
+    facts = [
+        Fact("Entries", humane_number(trace.entries)),
+        Fact("Lasts", humane_duration(trace.seconds) if trace.seconds is not None else ""),
+        Fact("Begins", "with the process" if trace.from_the_beginning else "in the middle"),
+        Fact("Live at its start", humane_bytes(trace.start_bytes)),
+        Fact("Live at its end", humane_bytes(trace.end_bytes)),
+        Fact("Segments taken", humane_number(trace.segment_allocs)),
+        Fact("Segments given back", humane_number(trace.segment_frees)),
+        Fact("Optimizer steps", humane_number(len(trace.step_ends))),
+        Fact("Contradictions", humane_number(trace.conflicts)),
+    ]
+    return [fact for fact in facts if fact.value]
+
+
+def _cell(amount: int, top: int) -> Cell:
+    return Cell(size_of(amount), bar_of(amount, top, ""), str(amount))

@@ -1,0 +1,232 @@
+"""Snapshots of the CUDA allocator on a page, in the terminal and as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import msgspec
+import pytest
+from hostile_text import ATTACKS, infested
+from page_reader import read_page
+
+from leakscope.model.explanation import (
+    Advice,
+    BlockClass,
+    ClassRow,
+    Course,
+    DeviceComparison,
+    DeviceExplanation,
+    Explanation,
+    Fault,
+    Figures,
+    Finding,
+    Growth,
+    MapBlock,
+    MapSegment,
+    Peak,
+    PhaseRow,
+    PoolFigures,
+    SiteRow,
+    Slack,
+    SnapshotComparison,
+    TraceFacts,
+)
+from leakscope.model.report import PhaseSpan, Severity
+from leakscope.report import render_snapshot_html, render_snapshot_json, render_snapshot_text
+from leakscope.report.cuda.memory_map import NARROW, WIDE, draw_map
+
+MIB = 1 << 20
+FIGURES = Figures(
+    segments=2, blocks=4, live_blocks=2, reserved=100 * MIB, allocated=60 * MIB, active=60 * MIB,
+    requested=59 * MIB, cached=20 * MIB, stuck=20 * MIB, holes=2, largest_hole=20 * MIB,
+)  # fmt: skip
+CLASSES = [
+    ClassRow(
+        kind=BlockClass.ACTIVATIONS, bytes=40 * MIB, count=1, share=2 / 3, evidence="its stack"
+    ),
+    ClassRow(kind=BlockClass.WEIGHTS, bytes=20 * MIB, count=1, share=1 / 3, evidence="older"),
+]
+SITES = [
+    SiteRow(place="/home/u/model.py:20", function="forward", operation="einsum",
+            kind=BlockClass.ACTIVATIONS, bytes=40 * MIB, count=1, largest=40 * MIB, share=2 / 3),
+    SiteRow(place="no stack was recorded", function="", operation="",
+            kind=BlockClass.WEIGHTS, bytes=20 * MIB, count=1, largest=20 * MIB, share=1 / 3),
+]  # fmt: skip
+WAYS = [
+    Advice(title="Make the batch 7 % smaller", helps=True, evidence="Enough.", bytes=MIB),
+    Advice(title="expandable_segments:True", helps=False, evidence="Nothing in holes.", bytes=0),
+]
+FAULT = Fault(
+    entry=9, request=50 * MIB, device_free=MIB, is_fragmentation=False, missing=9 * MIB,
+    place="/home/u/model.py:21", operation="relu", figures=FIGURES, classes=CLASSES, sites=SITES,
+    sentence="50 MiB were asked for: capacity.", fits_if=WAYS,
+)  # fmt: skip
+DEVICE = DeviceExplanation(
+    device=1, headline="60 MiB live", subject="end", figures=FIGURES,
+    pools=[PoolFigures(stream=0, pool=(0, 2), is_small=False, is_private=True, figures=FIGURES)],
+    classes=CLASSES, sites=SITES, slack=Slack.BOTH, slack_sentence="40 MiB are in no tensor.",
+    settings=WAYS,
+    trace=TraceFacts(entries=10, actions={"alloc": 10}, seconds=2.5, from_the_beginning=True,
+                     start_bytes=0, end_bytes=60 * MIB, conflicts=0, segment_allocs=2,
+                     segment_frees=0, retries=0, step_ends=[9], step_bytes=[60 * MIB]),
+    peak=Peak(entry=5, time_s=1.25, live_bytes=90 * MIB, reserved_bytes=100 * MIB, phase="forward",
+              classes=CLASSES, sites=SITES),
+    phases=[PhaseRow(phase=phase, stretches=1, allocated_bytes=MIB, peak_bytes=90 * MIB,
+                     kept_bytes=-MIB, seconds=1.0) for phase in ("forward", "backward")],
+    findings=[Finding(slug="x", severity=Severity.WARNING, title="L", text="Why.", remedy="Do.")],
+    course=Course(unit="s", live=[(0.0, 0), (1.25, 90 * MIB), (2.5, 60 * MIB)],
+                  reserved=[(0.0, 0), (2.5, 100 * MIB)], peak=(1.25, 90 * MIB),
+                  spans=[PhaseSpan(phase="forward", occurrence=1, epoch=0, start_s=0, end_s=1)]),
+    memory_map=[MapSegment(stream=0, pool=(0, 2), is_small=False, size=100 * MIB,
+                           blocks=[MapBlock(60 * MIB, "weights"), MapBlock(40 * MIB, "hole")])],
+)  # fmt: skip
+EXPLANATION = Explanation(
+    name="/home/u/snapshot.pickle", headline="60 MiB live.", version="2.8 or newer",
+    settings={"expandable_segments": "False"}, total=FIGURES, devices=[DEVICE],
+    findings=[Finding(slug="y", severity=Severity.NOTE, title="Between devices", text="Uneven.")],
+    notes=["The history holds the unknown action 'x'."],
+)  # fmt: skip
+FAILED = msgspec.structs.replace(
+    EXPLANATION, devices=[msgspec.structs.replace(DEVICE, fault=FAULT, subject="fault")]
+)
+EMPTY = Explanation(
+    name="e", headline="No device memory.", version="", settings={}, total=Figures(), devices=[]
+)
+COMPARISON = SnapshotComparison(
+    names=["a.pickle", "b.pickle"], headline="Fragmentation grew.", by_stuck=[1, 0],
+    slack=[Slack.TIDY, Slack.BOTH], headlines=["Small.", "Large."], notes=["a.pickle: odd."],
+    devices=[DeviceComparison(
+        device=0, kind="fragmentation", headline="Fragmentation grew.", sentence="Live 1 → 2.",
+        figures=[Figures(), FIGURES], peaks=[None, 90 * MIB],
+        classes=[Growth(name="weights", kind=BlockClass.WEIGHTS, bytes=[0, MIB], counts=[0, 1])],
+        sites=[Growth(name="/home/u/a.py:3", kind=BlockClass.OTHER, bytes=[2, 1], counts=[2, 1])],
+        sizes=[Growth(name="/home/u/a.py:3", kind=BlockClass.OTHER, bytes=[0, MIB], counts=[0, 2],
+                      size=512)],
+    )],
+)  # fmt: skip
+ALL = {"explanation": EXPLANATION, "failed": FAILED, "empty": EMPTY, "comparison": COMPARISON}
+
+
+@pytest.mark.parametrize("told", ALL.values(), ids=ALL)
+def test_page_is_well_formed_and_loads_nothing(told: Explanation | SnapshotComparison) -> None:
+    seen = read_page(render_snapshot_html(told))
+    assert seen.unclosed == []
+    assert len(seen.ids) == len(set(seen.ids))
+    assert set(seen.labelled_by) <= set(seen.ids)
+    assert all(link == "data:," or link[1:] in {*seen.ids, "main"} for link in seen.links)
+    assert "default-src 'none'" in seen.policy
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("told", [FAILED, COMPARISON], ids=["failed", "comparison"])
+def test_foreign_names_never_become_markup(
+    told: Explanation | SnapshotComparison, attack: str
+) -> None:
+    harmless, seen = (read_page(render_snapshot_html(t)) for t in (told, hostile(told, attack)))
+    assert seen.unclosed == []
+    assert seen.tags == harmless.tags
+    assert seen.attributes <= harmless.attributes | {"title"}
+    assert len(seen.scripts) == len(harmless.scripts)
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("told", [FAILED, COMPARISON], ids=["failed", "comparison"])
+def test_terminal_shows_foreign_names_without_their_escapes(
+    told: Explanation | SnapshotComparison, attack: str
+) -> None:
+    text = render_snapshot_text(hostile(told, attack), width=80)
+    assert not re.search(
+        "[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2028\u2029\ud800-\udfff]", text
+    )
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_json_of_foreign_names_is_json(attack: str) -> None:
+    json.loads(render_snapshot_json(hostile(FAILED, attack)))
+
+
+def hostile(
+    told: Explanation | SnapshotComparison, attack: str
+) -> Explanation | SnapshotComparison:
+    """Return a copy whose every text but our own words carries the attack."""
+    tainted = infested(told, attack)
+    if isinstance(tainted, SnapshotComparison) and isinstance(told, SnapshotComparison):
+        pairs = zip(tainted.devices, told.devices, strict=True)
+        devices = [msgspec.structs.replace(d, kind=was.kind) for d, was in pairs]
+        return msgspec.structs.replace(tainted, devices=devices)
+    assert isinstance(tainted, Explanation)
+    assert isinstance(told, Explanation)
+    pairs_of = zip(tainted.devices, told.devices, strict=True)
+    return msgspec.structs.replace(
+        tainted,
+        devices=[
+            msgspec.structs.replace(d, memory_map=was.memory_map, subject=was.subject)
+            for d, was in pairs_of
+        ],
+    )
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 200])
+@pytest.mark.parametrize("told", ALL.values(), ids=ALL)
+def test_tables_of_the_terminal_keep_to_its_width(
+    told: Explanation | SnapshotComparison, width: int
+) -> None:
+    lines = render_snapshot_text(told, width=max(width, 80)).splitlines()
+    assert max(len(line) for line in lines) <= max(width, 80)
+
+
+def test_terminal_says_what_matters() -> None:
+    text = render_snapshot_text(FAILED, width=100)
+    assert text.startswith("✗ Capacity · 60 MiB live.")
+    assert "asked by relu at /home/u/model.py:21" in text
+    assert "✓ Make the batch 7 % smaller" in text
+    assert "✗ expandable_segments:True (would not help)" in text
+    assert "/home/u/model.py:20 forward › einsum" in text
+    assert "! The history holds the unknown action 'x'." in text
+    assert "\x1b" not in text
+    assert "\x1b" in render_snapshot_text(FAILED, color=True)
+
+
+def test_json_tells_its_schema_and_decodes_to_the_same() -> None:
+    for told in (EXPLANATION, FAILED, EMPTY):
+        text = render_snapshot_json(told)
+        assert json.loads(text)["schema_version"] == 1
+        assert msgspec.json.decode(text, type=Explanation) == told
+    again = msgspec.json.decode(render_snapshot_json(COMPARISON), type=SnapshotComparison)
+    assert again == COMPARISON
+
+
+def test_same_explanation_gives_the_same_page() -> None:
+    assert render_snapshot_html(FAILED) == render_snapshot_html(FAILED)
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_map_covers_each_class_in_proportion_to_its_bytes(size: tuple[int, int]) -> None:
+    sizes = {"weights": 300, "hole": 500, "optimizer": 200}
+    blocks = [MapBlock(amount * MIB, kind) for kind, amount in sizes.items()]
+    segment = MapSegment(stream=0, pool=(0, 0), is_small=False, size=1000 * MIB, blocks=blocks)
+    svg = draw_map([segment], "m", size).svg
+    widths = [
+        sum(float(step) for step in re.findall(r"h(\d[\d.]*)", path))
+        for path in re.findall(r'<path d="([^"]+)"', svg)
+    ]
+    total = sum(widths)
+    # Paths are in the order of the classes' names: hole, optimizer, weights.
+    assert [width / total for width in widths] == pytest.approx([0.5, 0.2, 0.3], abs=0.01)
+    assert total == pytest.approx(size[0] * size[1], rel=0.01)
+
+
+def test_map_parts_streams_and_pools() -> None:
+    segments = [
+        MapSegment(
+            stream=stream, pool=pool, is_small=False, size=MIB, blocks=[MapBlock(MIB, "other")]
+        )
+        for stream, pool in ((0, (0, 0)), (0, (0, 2)), (7, (0, 0)))
+    ]
+    svg = draw_map(segments, "m", WIDE).svg
+    assert re.findall(r'class="map-label">([^<]+)<', svg) == [
+        "stream 0, default pool, large blocks",
+        "stream 0, private pool (0, 2), large blocks",
+        "stream 7, default pool, large blocks",
+    ]
