@@ -135,7 +135,7 @@ class TraceFacts(msgspec.Struct, frozen=True, kw_only=True):
     segment_allocs: int
     segment_frees: int
     retries: int
-    """Flushes of the cache because the driver had nothing left."""
+    """Flushes of the cache that no ``empty_cache()`` on a stack explains."""
     step_ends: list[int] = []
     """The last entry of each optimizer step."""
     step_bytes: list[int] = []

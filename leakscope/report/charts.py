@@ -105,9 +105,9 @@ def draw_course(course: Course, key: str, size: tuple[int, int]) -> Drawing:
     for track in tracks:
         _draw_steps(view, track, filled=track is tracks[1])
     if course.peak is not None:
-        _mark(view, course.peak, "o", f"peak {humane_bytes(course.peak[1])}", "ink")
+        _mark(view, course.peak, "o", "ink")
     if course.fault is not None:
-        _mark(view, course.fault, "X", "", "limit")
+        _mark(view, course.fault, "X", "limit")
     return view.finish(key, "Live and reserved memory along the history")
 
 
@@ -242,17 +242,11 @@ def _draw_steps(view: Canvas, track: Track, *, filled: bool) -> None:
     view.axes.step(xs, ys, where="post", color=shade(track.shade), linewidth=1.6)
 
 
-def _mark(view: Canvas, point: tuple[float, float], marker: str, label: str, colour: str) -> None:
+def _mark(view: Canvas, point: tuple[float, float], marker: str, colour: str) -> None:
     x, y = point
     view.axes.plot(
         [x], [y], color=shade(colour), marker=marker, markersize=6, linestyle="none", clip_on=False
     )
-    left, right = view.axes.get_xlim()
-    is_right = x > left + 0.7 * (right - left)
-    view.axes.annotate(
-        label, (x, y), xytext=(-9 if is_right else 9, -15), textcoords="offset points",
-        color=shade(colour), ha="right" if is_right else "left", va="baseline", fontsize=11,
-    )  # fmt: skip
 
 
 def _mark_limit(view: Canvas, limit: int | None) -> None:

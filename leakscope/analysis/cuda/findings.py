@@ -11,7 +11,7 @@ from itertools import pairwise
 from statistics import median
 
 from leakscope.analysis.cuda.replay import Replay
-from leakscope.analysis.cuda.sites import place_of
+from leakscope.analysis.cuda.sites import place_of, short_place
 from leakscope.model.explanation import (
     BlockClass,
     ClassRow,
@@ -146,7 +146,7 @@ def _graph_kept(
     if names & {"backward", "optimizer"} or min(kept, live) < max(64 * MIB, KEPT_SHARE * total):
         return None
     made = next((s for s in sites if s.kind is BlockClass.ACTIVATIONS), None)
-    where = f", most of it at {made.place}" if made is not None else ""
+    where = f", most of it at {short_place(made.place)}" if made is not None else ""
     return Finding(
         slug="forward-kept",
         severity=Severity.NOTE,

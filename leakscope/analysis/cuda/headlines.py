@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from leakscope.analysis.cuda.classes import OLDER
 from leakscope.analysis.cuda.sites import NATIVE, NOT_RECORDED, short_place
 from leakscope.analysis.cuda.slack import fixed, is_filled_at, returnable
 from leakscope.model.explanation import (
@@ -45,7 +46,7 @@ def device_headline(
     live = f"{human_bytes(figures.active)} live{_leading(classes, figures, sites)}"
     if slack is Slack.TIDY:
         unused = human_bytes(figures.reserved - figures.active)
-        return f"{live}; {human_bytes(figures.reserved)} reserved, only {unused} unused"
+        return f"{live}; {human_bytes(figures.reserved)} reserved, {unused} unused"
     if slack is Slack.CACHE:
         return f"{live}; {human_bytes(returnable(figures))} more are cache, not fragmentation"
     holes = f"{human_bytes(fixed(figures))} stuck in holes"
@@ -74,7 +75,7 @@ def _of_fault(fault: Fault) -> str:
     figures = fault.figures
     live = f"{human_bytes(figures.active)} of {human_bytes(figures.reserved)} reserved"
     lead = max(fault.classes, key=lambda row: row.bytes, default=None)
-    most = f", {human_share(lead.share)} of it {NAMES[lead.kind]}" if lead is not None else ""
+    most = f", {human_share(lead.share)} of it {_name(lead)}" if lead is not None else ""
     if fault.request is None:
         return f"Full: {live} are live{most}; if memory ran out here, that was capacity"
     kind = "fragmentation" if fault.is_fragmentation else "capacity, not fragmentation"
@@ -84,11 +85,15 @@ def _of_fault(fault: Fault) -> str:
     return f"Out of memory by {kind}: {asked} asked for{at} with {live} live{most}"
 
 
+def _name(row: ClassRow) -> str:
+    return f"{'likely ' if row.evidence == OLDER else ''}{NAMES[row.kind]}"
+
+
 def _leading(classes: Sequence[ClassRow], figures: Figures, sites: Sequence[SiteRow]) -> str:
     told = [row for row in classes if row.bytes >= 0.1 * figures.active][:2]
     if [row.kind for row in told] == [BlockClass.UNKNOWN]:
         return ", with no stacks that tell what for"
-    words = [f"{human_bytes(row.bytes)} {NAMES[row.kind]}" for row in told]
+    words = [f"{human_bytes(row.bytes)} {_name(row)}" for row in told]
     made = next((s for s in sites if s.kind is BlockClass.OTHER and s.function), None)
     if made is not None and told and told[0].kind is BlockClass.OTHER:
         by = made.operation or made.function

@@ -51,6 +51,8 @@ def _summary(course: Course) -> str:
 
 def _note(course: Course) -> str:
     notes = ["Seconds from the first entry." if course.unit == "s" else "Entries of the history."]
+    if course.peak is not None:
+        notes.append(f"● is the peak, {humane_bytes(course.peak[1])}.")
     if course.fault is not None:
         notes.append("✕ is what the failed request would have made live.")
     if course.thinned_from:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from fake_allocator import FORWARD, MIB, FakeAllocator, trained
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leakscope.analysis.cuda import explain, read_snapshot
@@ -112,6 +112,7 @@ def test_pickle_that_is_no_plain_snapshot_is_refused_and_runs_nothing(
     assert not trace.exists()
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:
@@ -120,6 +121,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         return
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_damage_anywhere_is_read_or_refused(data: st.DataObject) -> None:
     whole = bytearray(pickle.dumps(trained().snapshot()))
@@ -331,6 +333,7 @@ plain = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(segments=plain, traces=plain)
 def test_any_plain_value_is_explained_or_refused(segments: Any, traces: Any) -> None:
     try:
