@@ -29,6 +29,8 @@ _TELLING = {
     BlockClass.OPTIMIZER: "optimizer",
 }
 OTHER = "other"
+DEEPEST = 500
+"""Marks nested deeper are left out: a file may begin what it never ends."""
 _BY_NEED = {ALLOC, SEGMENT_ALLOC, SEGMENT_MAP}
 """Entries whose stack is of the code that runs; a free may come from anywhere."""
 
@@ -90,7 +92,7 @@ class _Marked:
         self._phases: list[str] = []
         open_names: list[str] = []
         for mark in annotations:
-            if mark.is_start:
+            if mark.is_start and mark.name and len(open_names) < DEEPEST:
                 open_names.append(mark.name)
             elif mark.name in open_names:
                 del open_names[len(open_names) - 1 - open_names[::-1].index(mark.name)]

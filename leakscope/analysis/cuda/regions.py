@@ -57,7 +57,10 @@ class MapOfMemory:
 
     def __init__(self, device: int, segments: Collection[Segment]) -> None:
         self.device = device
-        self._regions = {s.address: _region(s) for s in segments}
+        self._regions: dict[int, _Region] = {}
+        self._starts_by_end: dict[int, int] = {}
+        for segment in segments:
+            self._keep(_region(segment))
         self._kinds = sorted(self._regions.values(), key=lambda region: region.start)
         self._starts = [region.start for region in self._kinds]
 
@@ -89,14 +92,14 @@ class MapOfMemory:
         start, end = entry.address, entry.address + entry.size
         kind = self._kind_at(entry)
         if kind.is_expandable:
-            before = next((r for r in self._regions.values() if r.end == start), None)
+            before = self._regions.get(self._starts_by_end.get(start, -1))
             after = self._regions.get(end)
-            if before is not None and before.kind == kind:
+            if before is not None and before.kind == kind and before.end == start:
                 start = before.start
             if after is not None and after.kind == kind:
                 del self._regions[after.start]
                 end = after.end
-        self._regions[start] = _Region(start, end, kind)
+        self._keep(_Region(start, end, kind))
 
     def _remove(self, start: int, end: int) -> None:
         known = self._regions.get(start)
@@ -106,9 +109,13 @@ class MapOfMemory:
         for region in [r for r in self._regions.values() if r.start < end and start < r.end]:
             del self._regions[region.start]
             if region.start < start:
-                self._regions[region.start] = replace(region, end=start)
+                self._keep(replace(region, end=start))
             if end < region.end:
-                self._regions[end] = replace(region, start=end)
+                self._keep(replace(region, start=end))
+
+    def _keep(self, region: _Region) -> None:
+        self._regions[region.start] = region
+        self._starts_by_end[region.end] = region.start
 
     def _kind_at(self, entry: Entry) -> _Kind:
         expandable = entry.action in _EXPANDING
