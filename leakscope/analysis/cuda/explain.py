@@ -10,7 +10,7 @@ from leakscope.analysis.cuda.classes import NOTHING, class_rows, classify, knowl
 from leakscope.analysis.cuda.course import course_of, seconds_at
 from leakscope.analysis.cuda.figures import figures_of, pools_of, total_of
 from leakscope.analysis.cuda.findings import between_devices, findings_of
-from leakscope.analysis.cuda.headlines import device_headline, snapshot_headline
+from leakscope.analysis.cuda.headlines import device_headline, snapshot_headline, with_gravest
 from leakscope.analysis.cuda.phases import (
     Stretch,
     ends_of_steps,
@@ -79,9 +79,13 @@ def _explain_device(snapshot: Snapshot, studied: Study) -> DeviceExplanation:
     classes, sites = class_rows(studied.found), site_rows(studied.found)
     facts = _facts(played, stretches, snapshot.annotations)
     slack = kind_of_slack(judged)
+    findings = findings_of(
+        played, judged, classes, sites, phases, facts, is_failed=_has_failed(snapshot)
+    ) + traffic_findings(played.entries, facts.seconds)
+    said = device_headline(judged, classes, slack, fault, peak_figures, sites)
     return DeviceExplanation(
         device=played.device,
-        headline=device_headline(judged, classes, slack, fault, peak_figures, sites),
+        headline=said if fault is not None else with_gravest(findings, said),
         subject="end" if fault is None or fault.entry is None else "fault",
         figures=at_the_end,
         pools=pools_of(state),
@@ -100,10 +104,7 @@ def _explain_device(snapshot: Snapshot, studied: Study) -> DeviceExplanation:
         trace=facts if played.entries else None,
         peak=peak,
         phases=phases,
-        findings=findings_of(
-            played, judged, classes, sites, phases, facts, is_failed=_has_failed(snapshot)
-        )
-        + traffic_findings(played.entries, facts.seconds),
+        findings=findings,
         course=course_of(played, stretches, fault),
         memory_map=memory_map(state, studied.found),
     )

@@ -13,9 +13,11 @@ from leakscope.model.explanation import (
     DeviceExplanation,
     Fault,
     Figures,
+    Finding,
     SiteRow,
     Slack,
 )
+from leakscope.model.report import Severity
 from leakscope.model.sizes import human_bytes, human_share
 
 NAMES = {
@@ -58,6 +60,15 @@ def device_headline(
     return (
         f"Fragmented: {holes}, the largest free block {human_bytes(figures.largest_hole)}; {live}"
     )
+
+
+def with_gravest(findings: Sequence[Finding], headline: str) -> str:
+    """Return a headline that begins with the gravest finding, if one is more than a note."""
+    order = (Severity.CRITICAL, Severity.WARNING)
+    grave = [finding for finding in findings if finding.severity in order]
+    if not grave:
+        return headline
+    return f"{min(grave, key=lambda f: order.index(f.severity)).title}; {headline}"
 
 
 def snapshot_headline(devices: Sequence[DeviceExplanation]) -> str:

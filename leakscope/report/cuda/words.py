@@ -61,8 +61,11 @@ def verdict_of(explanation: Explanation) -> tuple[str, str]:
     if Severity.CRITICAL in severities:
         return "leak", "Leak"
     slack = lead_device(explanation).slack
-    grave = slack in (Slack.FRAGMENTATION, Slack.BOTH) or Severity.WARNING in severities
-    return ("inconclusive" if grave else "clean"), SLACKS[slack]
+    if slack in (Slack.FRAGMENTATION, Slack.BOTH):
+        return "inconclusive", SLACKS[slack]
+    if Severity.WARNING in severities:
+        return "inconclusive", "Warning"
+    return "clean", SLACKS[slack]
 
 
 def lead_device(explanation: Explanation) -> DeviceExplanation:

@@ -270,6 +270,7 @@ def test_growth_of_every_step_is_found_with_the_line_that_allocates_it() -> None
     assert finding.severity == "critical"
     assert "3 MiB per step" in finding.title
     assert "/home/u/train.py:33" in finding.text
+    assert device.headline.startswith("Live memory grows by 3 MiB per step; ")
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 8, 20])
