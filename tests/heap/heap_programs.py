@@ -8,6 +8,9 @@ from pathlib import Path
 from leakscope.heap import CensusTaker
 from leakscope.model.census import Census, CensusRow, CensusScope
 
+ALONE = "test_heap_snapshot.py"
+"""Its tests look at the whole process: they need one without other tests' objects."""
+
 _taken: list[Census] = []
 _taking: list[tuple[CensusTaker, CensusScope]] = []
 
