@@ -244,6 +244,7 @@ def test_totals_by_type_count_every_object_under_its_own(engine: str) -> None:
     assert found[float][1] == expected[float] * sys.getsizeof(1.5)
 
 
+@needs_torch
 def test_a_storage_is_counted_once_for_the_type_that_reached_it_first(engine: str) -> None:
     weight = torch.nn.Parameter(torch.zeros(1000))
     shared = torch.zeros(500)
