@@ -24,6 +24,7 @@ def find_overhead(case: Case) -> Overhead:
         recorded_boundaries=record.recorded_boundaries if record else len(case.track),
         longest_pause_s=max(pauses, default=0.0),
         budget=_budget(case),
+        walker=case.table.censuses[-1].walker if case.table.censuses else "",
     )
 
 

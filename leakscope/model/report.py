@@ -266,6 +266,8 @@ class Overhead(msgspec.Struct, frozen=True, kw_only=True):
     recorded_boundaries: int = 0
     longest_pause_s: float = 0.0
     budget: float | None = None
+    walker: str = ""
+    """``native``, or ``reference``: the slower one of an installation without a compiler."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

@@ -173,6 +173,7 @@ def _overhead(overhead: Overhead) -> OverheadView:
         Fact("Own memory at most", peak.text, peak.exact),
         Fact("Censuses", humane_number(overhead.censuses)),
         Fact("Longest pause", humane_duration(overhead.longest_pause_s)),
+        Fact("Heap walker", overhead.walker),
         Fact("Boundaries", humane_number(overhead.boundaries)),
         Fact("of them recorded", humane_number(overhead.recorded_boundaries)),
         *(

@@ -77,7 +77,7 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
     lines += _spaced(_cleared(report, paper))
     settle = [line for text in report.missing for line in paper.wrap(f"to settle it: {text}")]
     lines += _spaced(settle)
-    lines += _spaced([_cost(report, paper), *_problems(report, paper)])
+    lines += _spaced([*_cost(report, paper), *_problems(report, paper)])
     return "\n".join(lines) + "\n"
 
 
@@ -208,16 +208,19 @@ def _cleared(report: Report, paper: Paper) -> list[str]:
     return [*lines, *_more(len(report.cleared), "cleared item")]
 
 
-def _cost(report: Report, paper: Paper) -> str:
+def _cost(report: Report, paper: Paper) -> list[str]:
     overhead = report.overhead
     share = humane_share(overhead.wall_share) if overhead.wall_share else "no measurable part"
     if overhead.budget is not None and overhead.wall_share > overhead.budget:
         share += f" (budget {humane_share(overhead.budget)})"
-    return paper.clip(
+    cost = paper.clip(
         f"leakscope took {share} of the time and {humane_bytes(overhead.peak_bytes)}; "
         f"{plural(overhead.censuses, 'census')}, longest pause "
         f"{humane_duration(overhead.longest_pause_s)}"
     )
+    if overhead.walker != "reference":
+        return [cost]
+    return [cost, paper.clip("walker: reference, the slower one: nothing was compiled at install")]
 
 
 def _problems(report: Report, paper: Paper) -> list[str]:

@@ -367,6 +367,7 @@ def leaking() -> Report:
             recorded_boundaries=18_432,
             longest_pause_s=0.083,
             budget=0.02,
+            walker="native",
         ),
         errors=[Problem(where="pss probe", message="smaps_rollup could not be read; RSS is used.")],
         run=run_facts(),
