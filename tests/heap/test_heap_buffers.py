@@ -62,7 +62,8 @@ def test_an_array_over_a_buffer_is_part_of_it(engine: str, make: Callable[[], An
 def test_small_data_of_ctypes_lie_in_the_object(engine: str) -> None:
     number = ctypes.c_double(1.5)
     assert payload(engine, number) == {}
-    assert retained(seen(engine, number), number) == sys.getsizeof(number)
+    places = 300 if sys.version_info >= (3, 14) else 0  # for attributes that it might get
+    assert 0 <= retained(seen(engine, number), number) - sys.getsizeof(number) <= places
 
 
 def test_a_structure_over_foreign_memory_owns_none(engine: str) -> None:
