@@ -123,6 +123,10 @@ class FakeWindow:
         return [Site(file="train.py", line=3, bytes=10)], 10
 
 
+BLOCKS = 250_000
+"""What Python has allocated in the fake program; the tests' own process may hold any number."""
+
+
 class FakeSession:
     """A session of fakes, driven as the hooks would drive it."""
 
@@ -143,6 +147,7 @@ class FakeSession:
             window=FakeWindow,
             clock=self.clock,
         )
+        self.session._costs._blocks = lambda: BLOCKS
         self.session.begin()
         self._token = 0
 
