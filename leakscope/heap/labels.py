@@ -23,6 +23,7 @@ NAMED_KEYS = 32
 """A dict with more entries than this is data and not a record: its keys are folded."""
 NAMED_ITEMS = 8
 """A tuple with more items than this is data and not a record."""
+_ATTEMPTS = 5
 _KEY = re.compile(r"[A-Za-z_][A-Za-z_ ./@:-]{0,39}")
 
 
@@ -77,10 +78,16 @@ INSIDE = Label("", Edge.HIDDEN)
 
 def label(parent: Part, child: object) -> Label:
     """Return how ``parent`` refers to ``child``; never raises and runs no code of the user's."""
+    return _label(parent, child, _ATTEMPTS)
+
+
+def _label(parent: Part, child: object, attempts: int) -> Label:
     try:
         if parent.stands is not Stands.ITSELF:
             return _INSIDE_PARTS[parent.stands](parent, child)
         return _from_object(parent.obj, child)
+    except RuntimeError:  # another thread added to a dict meanwhile
+        return _label(parent, child, attempts - 1) if attempts else ANY
     except Exception:
         return ANY
 
