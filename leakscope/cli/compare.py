@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection
 from pathlib import Path
 
 import click
 
-from leakscope.cli.conclusion import conclude, terminal_width, wants_color
+from leakscope.cli.conclusion import conclude, terminal_width
 from leakscope.cli.faults import say
-from leakscope.cli.report import deliver, format_of
+from leakscope.cli.output import (
+    deliver,
+    format_of,
+    format_option,
+    is_stdout,
+    out_option,
+    shows_color,
+)
 from leakscope.model.errors import (
     EXIT_OK,
     EXIT_THRESHOLD,
@@ -58,19 +64,8 @@ def to_changes(_: click.Context | None, __: click.Parameter | None, text: str) -
 @click.command(epilog=_EPILOG)
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["html", "json", "text"]),
-    default=None,
-    help="[default: by the suffix of --out, else text]",
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Where to write; - or nothing is stdout.",
-)
+@format_option("text")
+@out_option()
 @click.option(
     "--fail-on",
     callback=to_changes,
@@ -89,7 +84,7 @@ def compare(
 
     comparison = compare_reports(read_report(before), read_report(after))
     deliver(_rendered(comparison, form or format_of(out, "text"), out), out)
-    if out is not None and str(out) != "-":
+    if not is_stdout(out):
         click.echo(f"leakscope: {comparison.headline}\nleakscope: comparison in {out}")
     met = [change for change in comparison.culprits if is_met(change, fail_on)]
     for change in met:
@@ -144,5 +139,4 @@ def _rendered(comparison: Comparison, form: str, out: Path | None) -> str:
         return render_comparison_html(comparison)
     if form == "json":
         return render_comparison_json(comparison)
-    color = wants_color(sys.stdout.isatty() and (out is None or str(out) == "-"))
-    return render_comparison_text(comparison, width=terminal_width(100), color=color)
+    return render_comparison_text(comparison, width=terminal_width(100), color=shows_color(out))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from leakscope.cli.conclusion import terminal_width, wants_color
-from leakscope.cli.report import deliver, format_of
+from leakscope.cli.conclusion import terminal_width
+from leakscope.cli.output import (
+    deliver,
+    format_of,
+    format_option,
+    is_stdout,
+    out_option,
+    shows_color,
+)
 from leakscope.model.errors import NoSnapshotError
 
 if TYPE_CHECKING:
@@ -39,19 +45,8 @@ Exit codes:
 @click.argument(
     "snapshots", metavar="SNAPSHOT...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["html", "json", "text"]),
-    default=None,
-    help="[default: by the suffix of --out, else text]",
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Where to write; - or nothing is stdout.",
-)
+@format_option("text")
+@out_option()
 @click.option("--device", type=click.IntRange(min=0), default=None, help="Only this device.")
 def cuda(
     snapshots: tuple[Path, ...], *, form: str | None, out: Path | None, device: int | None
@@ -68,7 +63,7 @@ def cuda(
         explain(read[0], device) if len(read) == 1 else compare_snapshots(read, device)
     )
     deliver(_rendered(told, form or format_of(out, "text"), out), out)
-    if out is not None and str(out) != "-":
+    if not is_stdout(out):
         click.echo(f"leakscope: {told.headline}\nleakscope: explanation in {out}")
 
 
@@ -98,5 +93,4 @@ def _rendered(told: Explanation | SnapshotComparison, form: str, out: Path | Non
         return render_snapshot_html(told)
     if form == "json":
         return render_snapshot_json(told)
-    color = wants_color(sys.stdout.isatty() and (out is None or str(out) == "-"))
-    return render_snapshot_text(told, width=terminal_width(100), color=color)
+    return render_snapshot_text(told, width=terminal_width(100), color=shows_color(out))

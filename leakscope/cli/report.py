@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from leakscope.cli.conclusion import (
-    HTML,
-    conclude,
-    print_summary,
-    terminal_width,
-    wants_color,
-    write_reports,
-    write_text,
+from leakscope.cli.conclusion import HTML, conclude, print_summary, terminal_width, write_reports
+from leakscope.cli.output import (
+    STDOUT,
+    deliver,
+    format_of,
+    format_option,
+    out_option,
+    shows_color,
 )
 from leakscope.model.report import Report
 
@@ -30,21 +29,12 @@ Exit codes:
   1  RUN is no run, or nothing could be written
   2  a command line that makes no sense
 """
-_STDOUT = Path("-")
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["html", "json", "text"]),
-    default=None,
-    help="[default: by the suffix of --out, else html]",
-)
-@click.option(
-    "--out", type=click.Path(path_type=Path), metavar="FILE", help="Where to write; - is stdout."
-)
+@format_option("html")
+@out_option("Where to write; - is stdout.")
 @click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
 @click.option("--summary", is_flag=True, help="Print the summary to stderr as after a run.")
 def report(run: Path, *, form: str | None, out: Path | None, show: bool, summary: bool) -> None:
@@ -62,25 +52,10 @@ def report(run: Path, *, form: str | None, out: Path | None, show: bool, summary
         page = out if out is not None and form == "html" else page
     if summary:
         print_summary(concluded, page)
-    elif form == "html" and out != _STDOUT:
+    elif form == "html" and out != STDOUT:
         click.echo(f"leakscope: {concluded.headline}\nleakscope: report in {page}")
     if show and page.exists():
         click.launch(str(page.absolute()))
-
-
-def format_of(out: Path | None, otherwise: str) -> str:
-    """Return the format that a file's suffix asks for."""
-    suffixes = {".html": "html", ".htm": "html", ".json": "json", ".txt": "text", ".text": "text"}
-    return suffixes.get(out.suffix.lower(), otherwise) if out is not None else otherwise
-
-
-def deliver(text: str, out: Path | None) -> None:
-    """Write a finished text to a file, or to stdout where none is named."""
-    if out is not None and out != _STDOUT:
-        write_text(out, text)
-        return
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
-    sys.stdout.flush()
 
 
 def _rendered(concluded: Report, form: str, out: Path | None) -> str:
@@ -90,5 +65,4 @@ def _rendered(concluded: Report, form: str, out: Path | None) -> str:
         return render_html(concluded)
     if form == "json":
         return render_json(concluded)
-    color = wants_color(sys.stdout.isatty() and out in (None, _STDOUT))
-    return render_text(concluded, width=terminal_width(100), color=color)
+    return render_text(concluded, width=terminal_width(100), color=shows_color(out))

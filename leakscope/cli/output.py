@@ -1,0 +1,57 @@
+"""What the commands write: in which form, and where. They share these options."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from leakscope.cli.conclusion import wants_color, write_text
+
+STDOUT = Path("-")
+_SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".txt": "text", ".text": "text"}
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def format_option(otherwise: str) -> Decorator:
+    """Return the option ``--format``; without it the suffix of ``--out`` tells, else this form."""
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(["html", "json", "text"]),
+        default=None,
+        help=f"[default: by the suffix of --out, else {otherwise}]",
+    )
+
+
+def out_option(text: str = "Where to write; - or nothing is stdout.") -> Decorator:
+    """Return the option ``--out``."""
+    return click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help=text)
+
+
+def format_of(out: Path | None, otherwise: str) -> str:
+    """Return the format that a file's suffix asks for."""
+    return _SUFFIXES.get(out.suffix.lower(), otherwise) if out is not None else otherwise
+
+
+def is_stdout(out: Path | None) -> bool:
+    """Return whether a text goes to stdout."""
+    return out is None or out == STDOUT
+
+
+def shows_color(out: Path | None) -> bool:
+    """Return whether a text is to be coloured."""
+    return wants_color(sys.stdout.isatty() and is_stdout(out))
+
+
+def deliver(text: str, out: Path | None) -> None:
+    """Write a finished text to a file, or to stdout where none is named."""
+    if out is not None and not is_stdout(out):
+        write_text(out, text)
+        return
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    sys.stdout.flush()
