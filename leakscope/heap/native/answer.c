@@ -112,8 +112,8 @@ static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns)
         groups_as_list(w, &c->kinds[row]),
         PyLong_FromUnsignedLong(number),
         referrers_as_list(w, c, number),
-        others_as_list(c, number),
-        holders_as_list(c, number),
+        others_as_list(c, row),
+        holders_as_list(c, row),
     };
     Py_INCREF((PyObject *)node->key);
     values[0] = (PyObject *)node->key;

@@ -143,22 +143,31 @@ static PyObject *places_of(const Choice *c, const Shared *shared) {
     return places;
 }
 
+/* Note where the samples of each named container begin; they stand in a row. */
+void index_samples(Walk *w, Choice *c) {
+    c->samples = c->n_shared ? fresh(w, c->n_named, 4) : NULL;
+    for (size_t i = c->n_shared; c->samples && i-- > 0;)
+        c->samples[PLACE(c->place[c->shared[i].container])] = (uint32_t)i + 1;
+}
+
+static const Shared *first_sample(const Choice *c, size_t row) {
+    return c->samples && c->samples[row] ? &c->shared[c->samples[row] - 1] : NULL;
+}
+
 /* Return the places of those that hold a container beside the one that names it. */
-PyObject *others_as_list(const Choice *c, uint32_t number) {
-    for (size_t i = 0; i < c->n_shared; i++)
-        if (c->shared[i].container == number && c->shared[i].object == number)
-            return places_of(c, &c->shared[i]);
-    return PyList_New(0);
+PyObject *others_as_list(const Choice *c, size_t row) {
+    const Shared *own = first_sample(c, row);
+    return own && own->object == own->container ? places_of(c, own) : PyList_New(0);
 }
 
 /* Return, for each sample of a container, the places of those that hold it too. */
-PyObject *holders_as_list(const Choice *c, uint32_t number) {
+PyObject *holders_as_list(const Choice *c, size_t row) {
     PyObject *list = PyList_New(0);
-    for (size_t i = 0; list && i < c->n_shared; i++) {
-        const Shared *shared = &c->shared[i];
-        if (shared->container != number || shared->object == number)
+    const Shared *first = first_sample(c, row), *end = c->shared + c->n_shared;
+    for (const Shared *s = first; list && s && s < end && s->container == first->container; s++) {
+        if (s->object == s->container)
             continue;
-        PyObject *places = places_of(c, shared);
+        PyObject *places = places_of(c, s);
         if (places == NULL || PyList_Append(list, places) < 0)
             Py_CLEAR(list);
         Py_XDECREF(places);

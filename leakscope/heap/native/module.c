@@ -115,6 +115,7 @@ static void release(Walk *w, Tree *t, Choice *c) {
     drop(w, c->named);
     drop(w, c->place);
     drop(w, c->shared);
+    drop(w, c->samples);
     drop(w, t->number);
     drop(w, t->node);
     drop(w, t->dominator);

@@ -105,6 +105,7 @@ int choose(Walk *w, const Tree *t, Choice *c) {
         c->place[c->named[i]] = (uint32_t)i + 1;
     for (size_t i = 0; i < c->n_chosen; i++)
         c->place[c->chosen[i].node] |= CHOSEN;
+    index_samples(w, c);
     choose_pinned(w, t, c);
     return w->failed ? -1 : 0;
 }

@@ -239,6 +239,7 @@ typedef struct {
     Kinds *kinds;    /* by place */
     Shared *shared;  /* samples of what chosen containers name and others hold too */
     size_t n_shared;
+    uint32_t *samples; /* by place: index, plus one, of the first sample of a container */
 } Choice;
 
 #define CHOSEN 0x80000000u
@@ -359,8 +360,9 @@ int group_children(Walk *w, const Tree *t, Choice *c);
 
 /* holders.c */
 void find_holders(Walk *w, const Tree *t, Choice *c, Numbers *named);
-PyObject *others_as_list(const Choice *c, uint32_t number);
-PyObject *holders_as_list(const Choice *c, uint32_t number);
+void index_samples(Walk *w, Choice *c);
+PyObject *others_as_list(const Choice *c, size_t row);
+PyObject *holders_as_list(const Choice *c, size_t row);
 
 /* answer.c */
 PyObject *bytes_by_device(Walk *w, const uint64_t *bytes, int with_host);
