@@ -200,7 +200,7 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
         also_named=row.also_named,
         also_held_by=others,
         exclusive_bytes=freed if others else None,
-        leak_share_bytes=row.leak_share_bytes if others else None,
+        leak_share_bytes=row.leak_share_bytes,
         sentence=sentence(row, grower, judged.share, total, judged.peak_bytes),
         trend=grower.trend.verdict.value,
         forecast=judged.forecast,
@@ -213,8 +213,8 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
 
 def _other_holders(table: RowTable, row: CensusRow) -> list[str]:
     """Return the names of others that hold the same, those that grow too among them."""
-    growing = {latest.path: latest.name for latest in table.latest}
-    together = [growing[path] for path in row.shared_with if path in growing]
+    names = {latest.path: latest.name for latest in table.latest}
+    together = [names[path] for path in row.shared_with if path in names]
     return list(dict.fromkeys([*row.also_held_by, *together]))
 
 

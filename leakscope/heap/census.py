@@ -24,8 +24,6 @@ from leakscope.model.census import Census, CensusRow, CensusScope
 _OBJECTS_PER_ROW = 2
 """Several objects make one row: this many times more objects than rows are asked for."""
 _LEAST_OBJECTS = 200
-_GRAPH_NODES = 200_000
-"""Autograd nodes entered in a census at most."""
 
 
 class CensusTaker:
@@ -43,7 +41,6 @@ class CensusTaker:
         self._memory = RowMemory(max_rows)
         self._cutoff_bytes = cutoff_bytes
         self._max_rows = max_rows
-        self._graph_budget = _GRAPH_NODES
 
     def take(self, scope: CensusScope) -> Census:
         """Return the rows of this moment; the whole process stands still meanwhile."""
@@ -71,7 +68,6 @@ class CensusTaker:
             request_from(roots, full=full, own=[self]),
             keep_graph=True,
             cutoff_bytes=self._cutoff_bytes,
-            graph_budget=self._graph_budget,
             max_selected=max(_LEAST_OBJECTS, self._max_rows * _OBJECTS_PER_ROW),
         )
 
@@ -79,8 +75,6 @@ class CensusTaker:
         full = scope is CensusScope.FULL
         roots = find_roots(self._ownership, self._definitions, full=full)
         result = walk(self._request(roots, full=full))
-        if result.graph_is_deep:
-            self._graph_budget = 0  # what asking leaves behind adds up over censuses
         maker = RowMaker(result, roots, self._ownership, self._definitions)
         roles = Roles(result, maker)
         return Census(

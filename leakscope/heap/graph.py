@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
@@ -197,7 +197,7 @@ class WalkResult:
     graph_truncated: bool
     """Whether some autograd nodes were not entered: too many, or too long a chain of them."""
     graph_is_deep: bool
-    """Whether a chain was too long to be asked for its nodes: the next walk must not ask either,
+    """Whether a chain was too long to be asked for its nodes: no later walk of this process asks,
     for what asking leaves behind adds up. See ``native/chains.c``."""
     garbage_bytes: int | None
     """Host bytes (payload included) awaiting the collector; None unless full."""
@@ -262,15 +262,22 @@ def engine_name() -> str:
     return "reference" if _native is None else "native"
 
 
+_met_deep_graph = False
+
+
 def walk(request: WalkRequest, *, engine: str | None = None) -> WalkResult:
     """Walk the heap as asked. The process stands still meanwhile; no code of the user's runs."""
+    global _met_deep_graph
     chosen: Any = reference if _native is None or engine == "reference" else _native
+    if _met_deep_graph:
+        request = replace(request, graph_budget=0)
     access = tensor_access()
     guard = contextlib.nullcontext() if access is None else access.without_overrides()
     with guard:
         columns = chosen.walk(request, access, known_types())
     columns["nodes"]["holds"] = [[Group(*g) for g in h] for h in columns["nodes"]["holds"]]
     totals = [TypeTotal(*total) for total in columns.pop("types")]
+    _met_deep_graph = _met_deep_graph or columns["graph_is_deep"]
     return WalkResult(
         nodes=Nodes(**columns.pop("nodes")),
         tensors=Tensors(**{k: array("q", v) for k, v in columns.pop("tensors").items()}),

@@ -236,8 +236,8 @@ class _Walker:
         graph = self.graph
         if self.referrers:
             self._note_referrer(node, target)
-        is_storage = type(target) is Memory
-        rank = Rank.PLAIN if is_storage else self._reader.facts(target).rank
+        is_memory = type(target) is Memory
+        rank = Rank.PLAIN if is_memory else self._reader.facts(target).rank
         found = self._index.get(_key(target))
         if found is None:
             if rank is Rank.CUT and self._cuts():

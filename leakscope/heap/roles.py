@@ -147,14 +147,10 @@ class Roles:
             tensors[outermost] += storage.nbytes
         found: dict[str, int] = defaultdict(int)
         for node, selected in enumerate(nodes.selected):
-            role = self._gathering(node) if selected and self._is_user(node) else ""
+            role = self._gathering(node) if selected and self._maker.is_user(node) else ""
             if role and self._outermost(node) == node:
                 found[role] += max(0, nodes.host_bytes[node] - tensors[node])
         return found
-
-    def _is_user(self, node: int) -> bool:
-        root = self._maker.places[node].root
-        return root is not None and root.user
 
     def _outermost(self, node: int) -> int:
         """Return the outermost gathering object among those that retain a node; -1 for none."""

@@ -121,7 +121,7 @@ class RowMaker:
             type=anatomy.qualified_name(type(place.part.obj)),
             kind=kind,
             role=role,
-            user=self.is_user(draft),
+            user=self.is_user(draft.first),
             host_bytes=sum(retained_on_host(nodes, n) for n in counted),
             device_bytes=_added(nodes.device_bytes[n] for n in counted),
             shared_bytes=self._shared(draft, counted),
@@ -135,9 +135,9 @@ class RowMaker:
             also_held_by=self._also_held_by(draft, _name(place)),
         )
 
-    def is_user(self, draft: Draft) -> bool:
-        """Say whether the name of a draft begins in the user's own code."""
-        root = self.places[draft.first].root
+    def is_user(self, node: int) -> bool:
+        """Say whether the name of a node begins in the user's own code."""
+        root = self.places[node].root
         return root is not None and root.user
 
     def reached(self, draft: Draft) -> int:
@@ -170,15 +170,16 @@ class RowMaker:
         return False
 
     def _also_named(self, draft: Draft, name: str) -> list[str]:
-        """Return the other names of a container, those of variables first."""
-        found: dict[str, None] = {}
-        for node in (*draft.nodes, *draft.inner):
-            obj = self._nodes.objects[node]
-            found.update(dict.fromkeys(self._roots.names_of(obj)))
-            for other in self._nodes.others[node]:
-                place = self._naming.below(self.places[other], obj)
-                if not place.path.startswith(draft.path):
-                    found[place.name] = None
+        """Return the other names of a container, those of variables first; of many, none."""
+        if len(draft.nodes) + len(draft.inner) > 1:
+            return []
+        node = draft.first
+        obj = self._nodes.objects[node]
+        found = dict.fromkeys(self._roots.names_of(obj))
+        for other in self._nodes.others[node]:
+            place = self._naming.below(self.places[other], obj)
+            if not place.path.startswith(draft.path):
+                found[place.name] = None
         return [other for other in found if other != name][:_OTHER_NAMES]
 
     def _also_held_by(self, draft: Draft, name: str) -> list[str]:

@@ -5,6 +5,14 @@ from pathlib import Path
 import pytest
 from heap_programs import ALONE, RunProgram, program_runner
 
+from leakscope.heap import graph
+
+
+@pytest.fixture(autouse=True)
+def ask_for_graphs_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget a deep graph that another test made: a process that met one asks no more."""
+    monkeypatch.setattr(graph, "_met_deep_graph", False)
+
 
 @pytest.fixture
 def run_program(tmp_path: Path) -> RunProgram:

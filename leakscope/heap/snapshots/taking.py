@@ -21,12 +21,8 @@ from leakscope.heap.snapshots.answers import TypeRow
 from leakscope.heap.snapshots.snapshot import Options, Snapshot
 from leakscope.model.census import CensusRow
 
-_GRAPH_NODES = 200_000
-"""Autograd nodes entered at most."""
 _LIBRARY_BYTES = 1 << 16
 """Of libraries' names thousands retain a little."""
-_graph_budget = _GRAPH_NODES
-"""For the whole process: once a graph was too deep to be asked, the next walk must not ask."""
 
 
 def snapshot(
@@ -92,18 +88,13 @@ def _taken(options: Options, engine: str | None) -> Snapshot:
 
 
 def _walked(roots: Roots, options: Options, engine: str | None) -> WalkResult:
-    global _graph_budget
     request = replace(
         request_from(roots, full=options.full),
         cutoff_bytes=options.least_bytes,
         max_selected=options.most_objects,
-        graph_budget=_graph_budget,
         count_types=True,
     )
-    result = walk(request, engine=engine)
-    if result.graph_is_deep:
-        _graph_budget = 0
-    return result
+    return walk(request, engine=engine)
 
 
 def _rows(maker: RowMaker, roles: Roles) -> tuple[CensusRow, ...]:
@@ -113,7 +104,7 @@ def _rows(maker: RowMaker, roles: Roles) -> tuple[CensusRow, ...]:
 
 
 def _least(maker: RowMaker, draft: Draft) -> int:
-    return 0 if maker.is_user(draft) else _LIBRARY_BYTES
+    return 0 if maker.is_user(draft.first) else _LIBRARY_BYTES
 
 
 def _type_rows(result: WalkResult) -> tuple[TypeRow, ...]:
