@@ -119,6 +119,12 @@ class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
     """The bound that the container itself declares (``deque.maxlen``, ``lru_cache`` maxsize)."""
     graph_nodes: int = 0
     """Autograd nodes among what is retained."""
+    unused_bytes: dict[str, int] = {}
+    """Part of the retained bytes per device (``host`` included) that no tensor or array can read
+    any more: a slice keeps the whole storage of what it was cut from."""
+    cycle: list[str] = []
+    """Of garbage: the circle that keeps it from being freed at once, a step each, such as
+    ``Trainer.model`` and ``Model.trainer``."""
     holds: list[Content] = []
     parent: str = ""
     """Path of the nearest row through which this one is named; empty under a root. All rows that
@@ -160,6 +166,8 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     its row says."""
     garbage_bytes: int | None = None
     """Unreached bytes awaiting the collector (host); None in a focused census."""
+    frozen_gradient_bytes: dict[str, int] = {}
+    """Gradients of parameters that don't require any, per device: no optimizer step reads them."""
     components: dict[str, dict[str, int]] = {}
     """Bytes by role, then by device (``host``, ``cuda:0``, …)."""
     pause_s: float = 0.0
