@@ -16,7 +16,6 @@ from leakscope.analysis.overhead import find_overhead
 from leakscope.analysis.phases import find_phases
 from leakscope.analysis.rates import find_growth
 from leakscope.analysis.search import search_growth
-from leakscope.analysis.source import SourceIndex
 from leakscope.analysis.timeline import find_timeline
 from leakscope.model.record import HeaderRecord
 from leakscope.model.report import Report
@@ -33,10 +32,9 @@ def analyse(run: Run) -> Report:
 
 def _report(case: Case) -> Report:
     run = case.run
-    sources = SourceIndex(case.recording.sources, run.manifest.project_root)
     growth = search_growth(case)
     ledgers = find_ledgers(case, growth.growers)
-    culprits = find_culprits(case, sources, growth.growers)
+    culprits = find_culprits(case, case.sources, growth.growers)
     findings = find_findings(case, growth, ledgers)
     verdict, missing = verdict_of(case, culprits, findings, ledgers)
     work = find_work(run, case)

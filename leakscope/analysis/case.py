@@ -10,6 +10,7 @@ import numpy as np
 from leakscope.analysis.across import Comparables
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.series import HOST, FloatArray, IntArray, RowTable, Track, tabulate
+from leakscope.analysis.source import SourceIndex
 from leakscope.analysis.trends import FEWEST_POINTS, judge, theil_sen, warm_up
 from leakscope.analysis.units import Places, Unit, epochs, is_training, unit_of_phase
 from leakscope.model import gauge
@@ -39,6 +40,11 @@ class Case:
         self.table: RowTable = tabulate(self.track)
         self.comparables = Comparables(self.track, self.table)
         self.places = Places(self.track, self.table)
+
+    @cached_property
+    def sources(self) -> SourceIndex:
+        """The user's sources, as they were recorded."""
+        return SourceIndex(self.recording.sources, self.run.manifest.project_root)
 
     @property
     def host_metric(self) -> str:

@@ -15,8 +15,10 @@ from leakscope.analysis.diagnoses import (
     collector,
     device,
     garbage,
+    gradients,
     handles,
     native,
+    outliving,
     slack,
     unexplained,
 )
@@ -31,6 +33,8 @@ DIAGNOSES: tuple[Callable[[Case, Growth, list[Ledger]], list[Finding]], ...] = (
     handles.diagnose,
     native.diagnose,
     device.diagnose,
+    outliving.diagnose,
+    gradients.diagnose,
     unexplained.diagnose,
 )
 _ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}

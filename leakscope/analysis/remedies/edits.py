@@ -77,6 +77,16 @@ class Edits:
         self._changes.append((start, start, lead + self._block(lines, indent)))
         return self
 
+    def remove(self, statement: ast.stmt) -> Edits:
+        """Remove a statement with its lines."""
+        _, end = self._range(statement)
+        last = (statement.end_lineno or statement.lineno) - 1
+        rest = self._text[end : self._starts[last + 1]].strip()
+        if self._indent(statement) is None or (rest and not rest.startswith("#")):
+            return self._give_up()
+        self._changes.append((self._starts[statement.lineno - 1], self._starts[last + 1], ""))
+        return self
+
     def insert_import(self, line: str) -> Edits:
         """Insert an import below the module's last top import, unless it is there already."""
         tree = ast.parse(self._text)

@@ -1,0 +1,64 @@
+"""What a step leaves to the next: told with its bytes and the `del` that helps, and only then."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+PROGRAMS = Path(__file__).parent / "programs"
+CONTEXT = 32 * 32 * 2 * 2048 * 4
+CONFUSION = 32 * 100_000 * 8
+GRADIENTS = 4 * (2 * 2048 * 1024 + 1024 + 1024 * 10 + 10)
+
+
+def report_of(program: Path, tmp_path: Path) -> dict[str, Any]:
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "leakscope", "run", "--quiet", "--out", str(out), str(program)]
+    tmp_path.mkdir(exist_ok=True)
+    subprocess.run(command, check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    report: dict[str, Any] = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    return report
+
+
+def patched(program: Path, diff: str, tmp_path: Path) -> Path:
+    copy = tmp_path / program.name
+    copy.write_text(program.read_text(encoding="utf-8"), encoding="utf-8")
+    lines = diff.replace(diff.splitlines()[0], f"--- {copy.name}", 1)
+    command = ["patch", "--quiet", str(copy)]
+    subprocess.run(command, input=lines, text=True, check=True, cwd=tmp_path)
+    return copy
+
+
+def test_variables_that_live_through_the_next_step(tmp_path: Path) -> None:
+    program = PROGRAMS / "step_leftovers.py"
+    report = report_of(program, tmp_path)
+    findings = {finding["kind"]: finding for finding in report["findings"]}
+    assert report["verdict"] == "clean"
+    assert report["findings"][0]["kind"] == "outlives_iteration"
+
+    left = findings["outlives_iteration"]
+    assert left["severity"] == "note"
+    assert left["title"].startswith("`confusion` and `context` keep")
+    assert left["total_bytes"] == pytest.approx(CONTEXT + CONFUSION, rel=0.1)
+
+    gradients = findings["gradients_through_forward"]
+    assert gradients["total_bytes"] == pytest.approx(GRADIENTS, rel=0.1)
+    assert (
+        "+            optimizer.zero_grad()\n             features" in gradients["remedy"]["diff"]
+    )
+
+    mended = report_of(patched(program, left["remedy"]["diff"], tmp_path), tmp_path / "mended")
+    assert "outlives_iteration" not in {finding["kind"] for finding in mended["findings"]}
+
+
+def test_a_step_that_leaves_nothing(tmp_path: Path) -> None:
+    report = report_of(PROGRAMS / "step_tidy.py", tmp_path)
+    assert report["verdict"] == "clean"
+    assert report["findings"] == []
