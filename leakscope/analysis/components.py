@@ -45,6 +45,7 @@ def _of_device(case: Case, device: str) -> list[Component]:
         for role in known
         if (
             component := _component(
+                case,
                 NAMES.get(role, role),
                 device,
                 (c.components.get(role, {}).get(device, 0) for c in case.table.censuses),
@@ -68,8 +69,8 @@ def _outside(case: Case, named: list[Component]) -> list[Component]:
     baseline = np.full_like(whole, max(float((whole - seen - slack)[0]), 0.0))
     left = np.maximum(whole - seen - slack - baseline, 0.0)
     workers = _at_censuses(case, gauge.CHILDREN_PSS)
-    found = [_component(BASELINE, HOST, baseline), _component("allocator slack", HOST, slack)]
-    found += [_component("workers", HOST, workers), _component("unexplained", HOST, left)]
+    terms = {BASELINE: baseline, "allocator slack": slack, "workers": workers, "unexplained": left}
+    found = [_component(case, name, HOST, values) for name, values in terms.items()]
     return [c for c in found if c.peak_bytes > 0] if named or whole.any() else []
 
 
@@ -78,8 +79,18 @@ def _at_censuses(case: Case, name: str) -> np.ndarray[tuple[int], np.dtype[np.fl
     return np.array(readings, dtype=np.float64)
 
 
-def _component(name: str, device: str, values: Iterable[float]) -> Component:
+def _component(case: Case, name: str, device: str, values: Iterable[float]) -> Component:
     sizes = [int(v) for v in values]
+    by_phase: dict[str, int] = {}
+    for position, size in zip(case.table.at.tolist(), sizes, strict=True):
+        phase = case.track.boundaries[position].phase
+        if phase:
+            by_phase[phase] = max(size, by_phase.get(phase, 0))
     return Component(
-        name=name, device=device, start_bytes=sizes[0], peak_bytes=max(sizes), end_bytes=sizes[-1]
+        name=name,
+        device=device,
+        start_bytes=sizes[0],
+        peak_bytes=max(sizes),
+        end_bytes=sizes[-1],
+        by_phase=by_phase,
     )

@@ -142,6 +142,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     text: str
     growth: str = "across"
+    """``across``, ``within``, or ``constant``: as much is there each time."""
     unit: str = ""
     phase: str = ""
     bytes_per_unit: float = 0.0
@@ -225,6 +226,8 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     start_bytes: int
     peak_bytes: int
     end_bytes: int
+    by_phase: dict[str, int] = {}
+    """Highest at a census in each phase."""
 
 
 class PhaseSpan(msgspec.Struct, frozen=True, kw_only=True):

@@ -84,7 +84,7 @@ class SuspectView:
     severity: str
     severity_label: str
     severity_meaning: str
-    sentence: str
+    sentence: list[Piece]
     growth: str
     growth_label: str
     growth_term: str
@@ -149,7 +149,7 @@ def _culprit_view(culprit: Culprit, anchor: str, spans: Sequence[PhaseSpan]) -> 
         **_shared(culprit, anchor),
         name=culprit.name,
         is_code=True,
-        sentence=culprit.sentence,
+        sentence=pieces_of(culprit.sentence),
         place=wording.place_of(culprit),
         type=culprit.type,
         kind=culprit.kind,
@@ -174,7 +174,7 @@ def _finding_view(finding: Finding, anchor: str) -> SuspectView:
     return SuspectView(
         **_shared(finding, anchor),
         name=finding.title,
-        sentence=finding.text,
+        sentence=pieces_of(finding.text),
         place=wording.place_of(finding),
     )
 

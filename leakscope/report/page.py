@@ -25,6 +25,7 @@ from leakscope.report.tables import (
     LedgerView,
     PhaseRow,
     cleared_rows,
+    component_phases,
     component_rows,
     growth_rows,
     ledger_view,
@@ -72,6 +73,7 @@ class Page:
     ledgers: list[LedgerView]
     phases: list[PhaseRow]
     components: list[ComponentRow]
+    component_phases: list[str]
     cleared: list[ClearedRow]
     missing: list[str]
     notes: list[str]
@@ -108,6 +110,7 @@ def report_page(report: Report) -> Page:
         ledgers=[ledger_view(ledger) for ledger in report.ledgers],
         phases=phase_rows(report.phases),
         components=component_rows(report.components),
+        component_phases=component_phases(report.components),
         cleared=cleared_rows(report.cleared),
         missing=[*report.missing],
         notes=[*report.notes],

@@ -16,6 +16,9 @@ from leakscope.report.sizes import (
 )
 from leakscope.report.wording import metric_words
 
+_MOST_PHASES = 4
+"""Columns that a table of components has for phases."""
+
 
 @dataclass(frozen=True)
 class Bar:
@@ -85,6 +88,8 @@ class ComponentRow:
     start: Cell
     peak: Cell
     end: Cell
+    phases: list[Cell]
+    """Its highest in each of :func:`component_phases`."""
 
 
 @dataclass(frozen=True)
@@ -165,16 +170,27 @@ def phase_rows(phases: Sequence[PhaseMemory]) -> list[PhaseRow]:
 def component_rows(components: Sequence[Component]) -> list[ComponentRow]:
     """Return one row a component and device; bars share one scale per device."""
     tops = _tops((c.device, max(c.start_bytes, c.peak_bytes, c.end_bytes)) for c in components)
+    shown = component_phases(components)
     return [
         ComponentRow(
             name=component.name.replace("_", " "),
             device=component.device,
             start=_cell(component.start_bytes, tops[component.device]),
+            phases=[
+                _cell(component.by_phase.get(phase, 0), tops[component.device], "peak")
+                for phase in shown
+            ],
             peak=_cell(component.peak_bytes, tops[component.device], "peak"),
             end=_cell(component.end_bytes, tops[component.device]),
         )
         for component in components
     ]
+
+
+def component_phases(components: Sequence[Component]) -> list[str]:
+    """Return the phases that have a column of their own, in the order of training."""
+    named = dict.fromkeys(phase for c in components for phase in c.by_phase)
+    return list(named)[:_MOST_PHASES] if len(named) > 1 else []
 
 
 def growth_rows(growth: Sequence[Growth]) -> list[GrowthRow]:

@@ -28,8 +28,12 @@ SEVERITY_MEANINGS = {
     Severity.WARNING: "Steady growth that is worth stopping.",
     Severity.NOTE: "Worth knowing; it doesn't make the run a leak.",
 }
-GROWTHS = {"across": "Across phases", "within": "Within a phase"}
-SHARES = {"across": "Share of the growth", "within": "Share of the phase's height"}
+GROWTHS = {"across": "Across phases", "within": "Within a phase", "constant": "None"}
+SHARES = {
+    "across": "Share of the growth",
+    "within": "Share of the phase's height",
+    "constant": "Share of all tensors",
+}
 CHANGES = {
     Change.FIXED: "Fixed",
     Change.REDUCED: "Reduced",
@@ -73,6 +77,8 @@ def growth_words(growth: str, phase: str, unit: str) -> str:
     stretch = phase or unit or "phase"
     if growth == "within":
         return f"Climbs through each {stretch} phase and falls back when it ends."
+    if growth == "constant":
+        return "As much is there each time."
     return f"Kept for good: higher after each {unit or stretch} than after the one before."
 
 

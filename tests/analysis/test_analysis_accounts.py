@@ -169,6 +169,7 @@ def test_components_are_told_at_start_peak_and_end() -> None:
             run.main.measurements[i] = type(m)(m.boundary, m.gauges, census)
     components = {(c.name, c.device): c for c in analyse(run).components}
     assert components["parameters", "host"].peak_bytes == 50 * MIB
+    assert components["parameters", "cuda:0"].by_phase == {"train": MIB, "validation": MIB}
     assert components["parameters", "cuda:0"].end_bytes == MIB
     graphs = components["activations and graphs", "host"]
     assert graphs.start_bytes < graphs.end_bytes == graphs.peak_bytes

@@ -43,7 +43,7 @@ def test_variables_that_live_through_the_next_step(tmp_path: Path) -> None:
     assert report["verdict"] == "clean"
     left = findings["outlives_iteration"]
     assert left["severity"] == "note"
-    assert left["title"].startswith("`confusion` and `context` keep")
+    assert left["title"].startswith("confusion and context keep")
     assert left["total_bytes"] == pytest.approx(CONTEXT + CONFUSION, rel=0.1)
 
     gradients = findings["gradients_through_forward"]

@@ -417,6 +417,7 @@ def leaking() -> Report:
                 start_bytes=int(start * MIB),
                 peak_bytes=int(peak * MIB),
                 end_bytes=int(end * MIB),
+                by_phase={"train": int(peak * MIB), "validation": int(end * MIB)},
             )
             for name, device, start, peak, end in (
                 ("baseline", "host", 1120, 1120, 1120),

@@ -22,6 +22,7 @@ def finding(
     confidence: float = 0.5,
     falsifier: tuple[str, str | None] = ("", None),
     subject: str = "",
+    growth: str = "across",
 ) -> Finding:
     """Return a finding, not ranked yet; ``subject`` tells two of one kind apart."""
     return Finding(
@@ -29,6 +30,7 @@ def finding(
         kind=kind,
         title=title,
         text=text,
+        growth=growth,
         unit=trend.unit if trend else "",
         bytes_per_unit=trend.bytes_per_unit if trend else 0.0,
         interval=trend.interval if trend else (0.0, 0.0),

@@ -62,6 +62,7 @@ def _through_forward(case: Case, device: str) -> Finding | None:
     if unending is None:
         return None
     return _finding(
+        case,
         "gradients_never_cleared",
         f"Gradients are never cleared: {human_bytes(kept)} stay for good",
         f"The recorded sources call backward() ({_at(case, unending)}) and clear "
@@ -82,6 +83,7 @@ def _late(case: Case, device: str, kept: int, clearing: Clearing) -> Finding:
     line = edits.source_of(statement.node)
     edits.insert_before(clearing.late_after, line).remove(statement.node)
     return _finding(
+        case,
         "gradients_through_forward",
         f"Gradients of the last step ({human_bytes(kept)}) stay through the next forward pass",
         f"They are cleared only at {_at(case, statement)}, when the forward pass "
@@ -102,6 +104,7 @@ def _zeros(case: Case, device: str, kept: int, clearing: Clearing) -> Finding:
     call = next(n for n in ast.walk(statement.node) if isinstance(n, ast.Call))
     text = f"{ast.unparse(call.func)}(set_to_none=True)"
     return _finding(
+        case,
         "gradients_kept_as_zeros",
         f"Gradients ({human_bytes(kept)}) are filled with zeros instead of dropped",
         f"{_at(case, statement)} keeps them in memory through the forward pass, "
@@ -127,6 +130,7 @@ def _in_validation(case: Case, device: str) -> Finding | None:
     if not phase or is_training(phase) or not kept:
         return None
     return _finding(
+        case,
         "gradients_in_validation",
         f"Gradients of {human_bytes(kept)} lie beside {phase}, which makes the highest peak",
         f"Nothing in {phase} reads the gradients of the last step.",
@@ -157,6 +161,7 @@ def _frozen(case: Case, device: str) -> Finding | None:
     statement = freezing(case.sources.program)
     where = f" ({_at(case, statement)})" if statement is not None else ""
     return _finding(
+        case,
         "frozen_gradients",
         f"Frozen parameters keep {human_bytes(kept)} of gradients",
         f"Parameters that no longer require gradients{where} still have those of their last step; "
@@ -174,14 +179,18 @@ def _at(case: Case, statement: Statement) -> str:
     return case.sources.location(statement.scope.module.file, statement.line)
 
 
-def _finding(kind: str, title: str, text: str, remedy: Remedy, device: str, kept: int) -> Finding:
+def _finding(
+    case: Case, kind: str, title: str, text: str, remedy: Remedy, device: str, kept: int
+) -> Finding:
     return finding(
         kind,
         title,
         text,
         remedy,
         severity=Severity.NOTE,
+        growth="constant",
         total_bytes=kept,
+        share=kept / max(kept, *(c.payload_bytes.get(device, 0) for c in case.table.censuses)),
         device=device,
         confidence=0.8,
     )

@@ -92,10 +92,11 @@ def _of_device(case: Case, censuses: list[Census], device: str, grown: set[str])
         device=device,
         confidence=0.8 if staying else 0.5,
         falsifier=(
-            "With `del` in place the peak is as high: it lies where they are gone already.",
+            "With the del in place the peak is as high: it lies where they are gone already.",
             None,
         ),
         subject=",".join(sorted(o.life.name for o in useful)),
+        growth="constant",
     )
 
 
@@ -176,7 +177,7 @@ def _listed(some: list[Outliving]) -> str:
 
 
 def _names(some: list[Outliving]) -> str:
-    names = [f"`{o.life.name}`" for o in some]
+    names = [o.life.name for o in some]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
