@@ -5,6 +5,8 @@
 ...     train()
 
 >>> leakscope.heap.snapshot()       # or ask the heap yourself: what is big, and who holds it
+
+>>> leakscope.cleanup.clear_memory()    # or clean up, and read what that really freed
 """
 
 from __future__ import annotations
@@ -13,20 +15,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from leakscope import heap
+    from leakscope import cleanup, heap
     from leakscope.instrument.scope import Scope, profile
 
-__all__ = ["Scope", "__version__", "heap", "profile"]
+__all__ = ["Scope", "__version__", "cleanup", "heap", "profile"]
 
 __version__ = "0.1.0"
 
 _LAZY = {"profile", "Scope"}
+_ROOMS = {"cleanup", "heap"}
 
 
 def __getattr__(name: str) -> Any:
     """Import what is heavier than this module only when it is asked for."""
-    if name == "heap":
-        return importlib.import_module("leakscope.heap")
+    if name in _ROOMS:
+        return importlib.import_module(f"leakscope.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from leakscope.instrument import scope

@@ -17,12 +17,13 @@ MAY_IMPORT = {
     "heap": {"model"},
     "probes": {"model"},
     "recording": {"model"},
+    "cleanup": {"model", "probes"},
     "instrument": {"model", "heap", "probes", "recording"},
     "analysis": {"model"},
     "report": {"model", "analysis"},
-    "cli": {"model", "recording", "analysis", "report", "instrument", "probes"},
+    "cli": {"model", "recording", "analysis", "report", "instrument", "probes", "cleanup"},
 }
-WITHOUT_TORCH = ("model", "recording", "analysis", "report", "cli")
+WITHOUT_TORCH = ("model", "recording", "cleanup", "analysis", "report", "cli")
 
 
 def room(module: Path) -> str:
@@ -82,6 +83,10 @@ def modules_after(statement: str) -> set[str]:
 def test_importing_leakscope_is_light() -> None:
     loaded = modules_after("import leakscope")
     assert not loaded & {"torch", "matplotlib", "scipy", "rich", "jinja2", "objgraph", "pympler"}
+
+
+def test_the_cleanup_room_loads_no_torch() -> None:
+    assert "torch" not in modules_after("import leakscope; leakscope.cleanup.memory_stats()")
 
 
 def test_the_command_line_starts_without_torch() -> None:

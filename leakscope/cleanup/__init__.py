@@ -1,0 +1,57 @@
+"""What people keep by hand to clean up memory, made to say what it really does.
+
+>>> from leakscope import cleanup
+>>> print(cleanup.clear_memory(force=True))         # what each step freed, and what it took
+>>> print(cleanup.memory_stats())                   # host and devices
+>>> with cleanup.MemoryScope("validation"):         # what a block kept, and its peak
+...     validate()
+>>> @cleanup.oom_guard(retries=1, on_retry=halve)   # explain, clean, try again
+... def step(): ...
+>>> for batch in cleanup.cleanup_every(10)(loader): # says so when it is useless
+...     train(batch)
+
+None of it imports torch or wakes a GPU that the process has not used, and all of it works without
+either.
+"""
+
+from __future__ import annotations
+
+from leakscope.cleanup.clearing import ClearedMemory, ClearedStep, clear_memory
+from leakscope.cleanup.exhaustion import OutOfMemory, is_out_of_memory
+from leakscope.cleanup.guard import Attempt, oom_guard
+from leakscope.cleanup.live import LiveTensors, TensorGroup, live_tensors
+from leakscope.cleanup.peaks import Peak
+from leakscope.cleanup.repeated import CleanupReport, cleanup_every
+from leakscope.cleanup.scope import MemoryScope, ScopeReport
+from leakscope.cleanup.statistics import (
+    DeviceMemory,
+    HostMemory,
+    MemoryStats,
+    log_memory_stats,
+    memory_stats,
+    reset_peak_memory_stats,
+)
+
+__all__ = [
+    "Attempt",
+    "CleanupReport",
+    "ClearedMemory",
+    "ClearedStep",
+    "DeviceMemory",
+    "HostMemory",
+    "LiveTensors",
+    "MemoryScope",
+    "MemoryStats",
+    "OutOfMemory",
+    "Peak",
+    "ScopeReport",
+    "TensorGroup",
+    "cleanup_every",
+    "clear_memory",
+    "is_out_of_memory",
+    "live_tensors",
+    "log_memory_stats",
+    "memory_stats",
+    "oom_guard",
+    "reset_peak_memory_stats",
+]
