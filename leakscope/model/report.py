@@ -134,6 +134,18 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     chart_unit: str = ""
 
 
+class Circle(msgspec.Struct, frozen=True, kw_only=True):
+    """Objects that refer to each other in a circle, so that only the collector frees them."""
+
+    steps: list[str]
+    """Each as a person would say it; the last one refers to the first."""
+    type: str
+    """Of the object that retains the most."""
+    bytes: int
+    """What they retained at most, on all devices."""
+    count: int = 1
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A diagnosis that is no container: garbage, allocator slack, unexplained growth, …"""
 
@@ -158,6 +170,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     signature: str
     remedy: Remedy
     falsifier: Falsifier | None = None
+    circles: list[Circle] = []
+    """Of garbage: what keeps it from being freed at once, the heaviest first."""
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):

@@ -75,6 +75,15 @@ class ChartView:
 
 
 @dataclass(frozen=True)
+class CircleView:
+    """Objects that refer to each other in a circle."""
+
+    steps: list[str]
+    count: str
+    size: Size
+
+
+@dataclass(frozen=True)
 class SuspectView:
     """What culprits and findings have in common on the page."""
 
@@ -103,6 +112,7 @@ class SuspectView:
     falsifier: str
     falsifier_result: str
     remedy: RemedyView
+    circles: list[CircleView] = field(default_factory=list)
     is_code: bool = False
     """Whether the name stands in the program."""
     forecast: str = ""
@@ -175,6 +185,9 @@ def _finding_view(finding: Finding, anchor: str) -> SuspectView:
         **_shared(finding, anchor),
         name=finding.title,
         sentence=pieces_of(finding.text),
+        circles=[
+            CircleView(c.steps, humane_number(c.count), size_of(c.bytes)) for c in finding.circles
+        ],
         place=wording.place_of(finding),
     )
 

@@ -66,6 +66,7 @@ class Thing:
     device: str = "host"
     graph_nodes: int = 0
     role: str = "other"
+    cycle: tuple[str, ...] = ()
 
     def row(self, state: State) -> CensusRow | None:
         size = self.size(state)
@@ -87,6 +88,7 @@ class Thing:
             count=int(count or 1),
             length=None if length is None else int(length),
             capacity=self.capacity,
+            cycle=[*self.cycle],
             graph_nodes=self.graph_nodes,
             parent=self.parent,
         )

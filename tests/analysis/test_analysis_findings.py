@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from synthetic_runs import KIB, MIB, Program, Thing
+from synthetic_runs import KIB, MIB, Program, State, Thing
 
 from leakscope.analysis.analyse import analyse
 from leakscope.model import gauge
@@ -52,6 +52,35 @@ def test_garbage_that_dominates_the_peak_is_a_warning() -> None:
     program.garbage = lambda s: 200 * MIB if s.step else 0
     program.swell(lambda s: 200 * MIB if s.step else 0)
     assert finding(report_of(program), "garbage").severity is Severity.WARNING
+
+
+def garbage_of(circle: tuple[str, ...]) -> Program:
+    """A program whose garbage is freed at the end of every third epoch."""
+    program = Program(epochs=12, full_every=1)
+
+    def waiting(state: State) -> float:
+        return (state.epoch % 3) * 100 * MIB
+
+    program.garbage = waiting
+    program.swell(waiting)
+    path = "<garbage>·Engine"
+    things = Thing(path, waiting, "object", root=RootKind.GARBAGE, user=False, cycle=circle)
+    return program.plant(things)
+
+
+def test_the_circle_that_keeps_garbage_is_named_with_what_the_collector_freed() -> None:
+    found = finding(report_of(garbage_of(("Engine.state", "State.engine"))), "garbage")
+    assert [circle.steps for circle in found.circles] == [["Engine.state", "State.engine"]]
+    assert found.circles[0].bytes == 200 * MIB
+    assert "`Engine.state` → `State.engine` → `Engine.state` kept 200 MiB" in found.text
+    assert "the collector freed it 3 times, 200 MiB each" in found.text
+    assert found.remedy.title.startswith("Break the circle at State.engine")
+
+
+def test_garbage_of_no_known_circle_is_told_without_one() -> None:
+    found = finding(report_of(garbage_of(())), "garbage")
+    assert found.circles == []
+    assert "circle " not in found.text
 
 
 def test_garbage_beside_a_larger_peak_is_a_note() -> None:

@@ -1,11 +1,15 @@
-"""Garbage in cycles makes up much of the peak: memory that waits for the collector.
+"""Garbage in circles makes up much of the peak: memory that waits for the collector.
+
+Full censuses weigh what no name reaches and follow the circle that keeps it; where the weight falls
+between two of them, the collector has been there.
 
 May be confused with: the ordinary sawtooth of young garbage, hence a note unless its amplitude
-makes up more than half of the peak above the baseline.
+makes up more than half of the peak above the baseline. Costs nothing beside the censuses.
 """
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
 from leakscope.analysis.case import Case
@@ -14,16 +18,21 @@ from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
 from leakscope.analysis.severity import MIB, PEAK_SHARE
 from leakscope.analysis.trends import judge
-from leakscope.model.report import Finding, Ledger, Remedy, Severity
-from leakscope.model.sizes import human_bytes
+from leakscope.model.census import CensusRow, RootKind
+from leakscope.model.report import Circle, Finding, Ledger, Remedy, Severity
+from leakscope.model.sizes import human_bytes, plural
 from leakscope.model.trend import Trend
 
 NOTED_BYTES = 16 * MIB
 ALARMING_BYTES = 64 * MIB
 """Below this even a large share of the peak is not worth a warning."""
 
+MOST_CIRCLES = 3
+FREED_SHARE = 0.5
+"""A fall of the garbage by so much between two censuses is the collector's work."""
+
 REMEDY = Remedy(
-    title="Break the cycles, or collect at the end of each epoch",
+    title="Break the circle, or collect at the end of each epoch",
     text=(
         "Objects that refer to each other in a circle are freed only by the collector, "
         "which counts objects, not bytes. Break the circle (weakref, del self.x), or call "
@@ -61,17 +70,70 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     rise = float(known.max() - known.min()) if len(known) else 0.0
     often = float(np.mean(sizes > 0.5 * most)) >= 0.5 and len(sizes) >= 3
     dominates = often and most >= ALARMING_BYTES and most > PEAK_SHARE * rise > 0
+    found = finding(
+        "garbage",
+        "Memory waits in reference cycles for the collector",
+        f"Up to {human_bytes(most)} were reached by no name any more and not yet freed."
+        f"{_freed(sizes)}{_blamed(circles := _circles(case))}",
+        _remedy(circles),
+        severity=Severity.WARNING if dominates else Severity.NOTE,
+        trend=garbage_trend(case),
+        share=most / rise if rise > 0 else 0.0,
+        total_bytes=most,
+        confidence=0.8 if dominates else 0.6,
+        falsifier=("gc.collect() would free it.", f"{human_bytes(most)} were unreached."),
+    )
+    return [msgspec.structs.replace(found, circles=circles)]
+
+
+def _freed(sizes: FloatArray) -> str:
+    """Return how often the collector was seen to have freed it, and how much at once."""
+    falls = -np.diff(sizes)
+    freed = falls[falls >= FREED_SHARE * sizes[:-1]]
+    freed = freed[freed >= float(MIB)]
+    if not len(freed):
+        return f" In {plural(len(sizes), 'look')} it was not seen to be freed." * (len(sizes) > 2)
+    return (
+        f" Between {plural(len(sizes), 'look')} the collector freed it {plural(len(freed), 'time')}"
+        f", {human_bytes(float(np.median(freed)))} each."
+    )
+
+
+def _circles(case: Case) -> list[Circle]:
+    """Return the circles that kept the most garbage, each by its steps."""
+    heaviest: dict[tuple[str, ...], CensusRow] = {}
+    for census in case.table.censuses:
+        for row in census.rows:
+            known = heaviest.get(tuple(row.cycle))
+            if row.root is RootKind.GARBAGE and row.cycle and _weight(row) > _weight(known):
+                heaviest[tuple(row.cycle)] = row
+    rows = sorted(heaviest.values(), key=lambda row: (-_weight(row), row.cycle))
     return [
-        finding(
-            "garbage",
-            "Memory waits in reference cycles for the collector",
-            f"Up to {human_bytes(most)} were reached by no name any more and not yet freed.",
-            REMEDY,
-            severity=Severity.WARNING if dominates else Severity.NOTE,
-            trend=garbage_trend(case),
-            share=most / rise if rise > 0 else 0.0,
-            total_bytes=most,
-            confidence=0.8 if dominates else 0.6,
-            falsifier=("gc.collect() would free it.", f"{human_bytes(most)} were unreached."),
-        )
+        Circle(steps=row.cycle, type=row.type, bytes=_weight(row), count=row.count)
+        for row in rows[:MOST_CIRCLES]
     ]
+
+
+def _weight(row: CensusRow | None) -> int:
+    return row.host_bytes + sum(row.device_bytes.values()) if row is not None else 0
+
+
+def _blamed(circles: list[Circle]) -> str:
+    if not circles:
+        return ""
+    first = circles[0]
+    steps = " → ".join(f"`{step}`" for step in [*first.steps, first.steps[0]])
+    many = f"{first.count:,} circles" if first.count > 1 else "The circle"
+    return f" {many} {steps} kept {human_bytes(first.bytes)}."
+
+
+def _remedy(circles: list[Circle]) -> Remedy:
+    """Return where to break the heaviest circle, if it is known."""
+    if not circles:
+        return REMEDY
+    last = circles[0].steps[-1]
+    return Remedy(
+        title=f"Break the circle at {last}, or collect at the end of each epoch",
+        text=f"Make `{last}` a weak reference (weakref.ref, weakref.proxy) or clear it when the "
+        f"object is done with. {REMEDY.text}",
+    )
