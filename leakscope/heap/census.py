@@ -87,6 +87,7 @@ class CensusTaker:
             graph_bytes=result.graph_bytes,
             graph_truncated=result.graph_truncated,
             garbage_bytes=result.garbage_bytes,
+            frozen_gradient_bytes=roles.frozen_gradients(),
             components=roles.components(),
             walker=result.engine,
         )

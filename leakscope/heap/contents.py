@@ -10,8 +10,11 @@ from typing import Any
 from leakscope.heap import anatomy, kinds
 from leakscope.heap.graph import Group
 from leakscope.model.census import Content
+from leakscope.model.sizes import human_bytes
 
 _LONGEST_SHAPE = 8
+_TOLD_FROM = 10
+"""Of what is retained, the part that nothing can read is told from a tenth on."""
 
 
 def contents(groups: list[Group]) -> list[Content]:
@@ -24,11 +27,18 @@ def contents(groups: list[Group]) -> list[Content]:
             type=name,
             count=sum(group.count for group in same),
             bytes=sum(group.bytes for group in same),
-            detail=commonest_form([sample for group in same for sample in group.samples]),
+            detail=_detail(same),
         )
         for name, same in by_type.items()
     ]
     return sorted(found, key=lambda content: -content.bytes)
+
+
+def _detail(groups: list[Group]) -> str:
+    form = commonest_form([sample for group in groups for sample in group.samples])
+    unused = sum(group.unused_bytes for group in groups)
+    told = form and unused * _TOLD_FROM >= sum(group.bytes for group in groups) > 0
+    return f"{form}, {human_bytes(unused)} unused" if told else form
 
 
 def commonest_form(samples: list[object]) -> str:

@@ -84,6 +84,8 @@ class TypeFacts(NamedTuple):
     tensor: bool
     parameter: bool
     has_storage: bool
+    plain: bool
+    """Of a tensor: nothing that is asked of it is dispatched to code of its class."""
     payload: Payload
     node: NodeFacts | None
     saved: bool
@@ -130,6 +132,7 @@ class EdgeReader:
             tensor=tensor,
             parameter=access is not None and _has(mro, access.parameter),
             has_storage=tensor and access is not None and _has_storage(mro, access),
+            plain=tensor and access is not None and _has_plain_dispatch(mro, access),
             payload=Payload.NONE if tensor else self._payload(kind, mro),
             node=node,
             saved=is_saved_variable(kind),
@@ -250,6 +253,10 @@ class EdgeReader:
         found: object = access.grad.__get__(tensor)
         return found
 
+    def is_frozen(self, tensor: object) -> bool:
+        """Return whether a tensor requires no gradient."""
+        return self._access is not None and not self._access.requires_grad.__get__(tensor)
+
     def is_leaf(self, tensor: object) -> bool:
         """Return whether no autograd node made a tensor."""
         return self._access is None or bool(self._access.is_leaf.__get__(tensor))
@@ -281,8 +288,10 @@ def _has_storage(mro: tuple[type, ...], access: TensorAccess) -> bool:
     """Wrapper subclasses claim the memory of what they wrap. That they have none is seen by its
     address, where torch tells; otherwise by their dispatch.
     """
-    if access.tensor_address is not None:
-        return True
+    return access.tensor_address is not None or _has_plain_dispatch(mro, access)
+
+
+def _has_plain_dispatch(mro: tuple[type, ...], access: TensorAccess) -> bool:
     for base in mro:
         dispatch = dict_of(base).get("__torch_dispatch__")
         if dispatch is not None:

@@ -91,6 +91,8 @@ class Group:
     bytes: int
     """What they retain, on all devices."""
     samples: list[object]
+    unused_bytes: int = 0
+    """What of that no tensor and no array can read, on all devices."""
 
 
 @dataclass
@@ -114,6 +116,9 @@ class Nodes:
     reached_bytes: list[dict[str, int]]
     """Bytes per device, ``host`` included, whose name leads through this object: what it retains
     and what others keep alive too. Every byte is reached through one object of a level only."""
+    unused_bytes: list[dict[str, int]]
+    """Of the retained bytes per device, ``host`` included, what no tensor and no array can read:
+    see ``unread.py``. Empty where all can be read."""
     graph_nodes: list[int]
     """Autograd nodes retained."""
     keeps_graph: list[bool]
@@ -150,7 +155,7 @@ class Tensors:
     mark: array[int]
     """Index in ``marked_types`` of the nearest instance on the path from the root; -1 without."""
     flags: array[int]
-    """``PARAMETER | GRADIENT | KEEPS_GRAPH | BY_GRAPH``."""
+    """``PARAMETER | GRADIENT | KEEPS_GRAPH | BY_GRAPH | FROZEN``."""
 
 
 PARAMETER = 1
@@ -161,6 +166,8 @@ KEEPS_GRAPH = 4
 """Has a ``grad_fn``."""
 BY_GRAPH = 8
 """Reached through an autograd graph only."""
+FROZEN = 16
+"""The gradient of a tensor that doesn't require any."""
 
 
 @dataclass(frozen=True)

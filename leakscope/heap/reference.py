@@ -16,6 +16,7 @@ from leakscope.heap.edges import EdgeReader, Rank
 from leakscope.heap.extents import settle_extents
 from leakscope.heap.selection import Graph, Phase, answer
 from leakscope.heap.shares import leak_shares, outline
+from leakscope.heap.unread import find_unread
 
 __all__ = ["leak_shares", "walk"]
 
@@ -35,6 +36,7 @@ def walk(request: Any, access: TensorAccess | None, known: KnownTypes) -> dict[s
         if request.full:
             walker.walk_rest(everything)
         settle_extents(walker.graph, reader.exported_memory)
+        find_unread(walker.graph, access, known.array, walker.node_of, everything)
         columns = answer(walker.graph, request, walker.pinned())
         if request.keep_graph:
             columns["graph"] = outline(walker.graph, columns["devices"])
@@ -213,7 +215,9 @@ class _Walker:
     def _mark_gradient(self, tensor: object) -> None:
         gradient = self._reader.gradient(tensor)
         if gradient is not None and id(gradient) in self._index:
-            self.graph.is_gradient[self._index[id(gradient)]] = True
+            node = self._index[id(gradient)]
+            self.graph.is_gradient[node] = True
+            self.graph.is_frozen[node] |= self._reader.is_frozen(tensor)
 
     def _note_referrer(self, node: int, target: object) -> None:
         """That an instance refers to its class, and an object to itself, says nothing."""
@@ -222,6 +226,10 @@ class _Walker:
             return
         if type(value) is not target and node not in known and len(known) < _MOST_REFERRERS:
             known.append(node)
+
+    def node_of(self, value: object) -> int | None:
+        """Return the number of an object's node; None where it was not met."""
+        return self._index.get(id(value))
 
     def pinned(self) -> dict[int, list[int]]:
         """Return the nodes of what is pinned and was reached, and the nodes that refer to each."""

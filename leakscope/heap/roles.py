@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from leakscope.heap import kinds
-from leakscope.heap.graph import BY_GRAPH, GRADIENT, PARAMETER, WalkResult
+from leakscope.heap.graph import BY_GRAPH, FROZEN, GRADIENT, PARAMETER, WalkResult
 from leakscope.heap.labels import Stands
 from leakscope.heap.naming import Place
 from leakscope.heap.rows import Draft, RowMaker
@@ -65,6 +65,25 @@ class Roles:
             found[storage.role][storage.device] += storage.nbytes
         self._add_heap(found)
         return {role: dict(devices) for role, devices in found.items() if any(devices.values())}
+
+    def frozen_gradients(self) -> dict[str, int]:
+        """Return the bytes per device of gradients whose tensors don't require any.
+
+        A storage that has gradients of both kinds is left out.
+        """
+        tensors = self._result.tensors
+        found: dict[int, tuple[str, int]] = {}
+        wanted: set[int] = set()
+        columns = zip(tensors.storage, tensors.nbytes, tensors.device, tensors.flags, strict=True)
+        for storage, nbytes, device, flags in columns:
+            if storage >= 0 and flags & GRADIENT:
+                found[storage] = (self._result.devices[device], nbytes)
+                wanted.update([storage] * (not flags & FROZEN))
+        total: dict[str, int] = {}
+        for storage in found.keys() - wanted:
+            place, size = found[storage]
+            total[place] = total.get(place, 0) + size
+        return total
 
     def of_draft(self, draft: Draft) -> str:
         """Return the role of a row."""

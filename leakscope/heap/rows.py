@@ -129,6 +129,7 @@ class RowMaker:
             length=self._length(draft, kind),
             capacity=self._capacity(draft),
             graph_nodes=graph_nodes,
+            unused_bytes=_added(nodes.unused_bytes[n] for n in counted),
             holds=contents.contents(self.groups(draft)),
             parent=self._parent(draft),
             also_named=self._also_named(draft, _name(place)),

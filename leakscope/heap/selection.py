@@ -54,9 +54,11 @@ class Graph:
         self.mark: list[int] = []
         self.keeps_graph: list[bool] = []
         self.is_gradient: list[bool] = []
+        self.is_frozen: list[bool] = []
         self.successors: list[list[int]] = []
         self.seeds: list[int] = []
         self.order: list[int] = []
+        self.unread: dict[int, int] = {}
         self.graph_count = 0
         self.graph_truncated = False
         self.graph_is_deep = False
@@ -77,6 +79,7 @@ class Graph:
         self.mark.append(-1)
         self.keeps_graph.append(False)
         self.is_gradient.append(False)
+        self.is_frozen.append(False)
         self.successors.append([])
         return len(self.objects) - 1
 
@@ -134,12 +137,17 @@ class _Retained:
         nodes = [int(f is not None and f.node is not None) for f in graph.facts] + [0]
         self.bytes = {d: retained_sums(self.dominator, order, v) for d, v in own.items()}
         self.graph_nodes = retained_sums(self.dominator, order, nodes)
+        self.unread = _unread_sums(graph, self.dominator, order)
         self.reached = {d: _reached_sums(graph, v) for d, v in own.items()}
         self.virtual = virtual
 
     def total(self, node: int) -> int:
         """Return the retained bytes of a node on all devices."""
         return sum(column[node] for column in self.bytes.values())
+
+    def unused(self, node: int) -> int:
+        """Return how much of that no tensor and no array can read."""
+        return sum(column[node] for column in self.unread.values())
 
     def worth(self, graph: Graph, node: int) -> int:
         """Return by what a node is selected: under user roots also by what is named through it."""
@@ -155,6 +163,13 @@ def _reached_sums(graph: Graph, own: list[int]) -> list[int]:
         if graph.parent[node] >= 0:
             sums[graph.parent[node]] += sums[node]
     return sums
+
+
+def _unread_sums(graph: Graph, dominator: list[int], order: list[int]) -> dict[str, list[int]]:
+    own: dict[str, list[int]] = {}
+    for node, nbytes in graph.unread.items():
+        own.setdefault(graph.device(node), [0] * len(dominator))[node] = nbytes
+    return {device: retained_sums(dominator, order, column) for device, column in own.items()}
 
 
 def answer(graph: Graph, request: Any, pinned: dict[int, list[int]]) -> dict[str, Any]:
@@ -299,6 +314,7 @@ def _node_columns(
         "reached_bytes": [
             {d: v[n] for d, v in retained.reached.items() if v[n] or d == "host"} for n in named
         ],
+        "unused_bytes": [{d: v[n] for d, v in retained.unread.items() if v[n]} for n in named],
         "graph_nodes": [retained.graph_nodes[n] for n in named],
         "keeps_graph": [graph.keeps_graph[n] for n in named],
         "holds": [_groups(graph, retained, request, held.get(n, [])) for n in named],
@@ -333,14 +349,15 @@ def _groups(graph: Graph, retained: _Retained, request: Any, children: list[int]
             len(nodes),
             sum(retained.total(n) for n in nodes),
             [graph.objects[n] for n in nodes[: request.max_samples]],
+            sum(retained.unused(n) for n in nodes),
         )
         for nodes in by_type.values()
     ]
     return sorted(groups, key=_by_weight)[: request.max_groups]
 
 
-def _by_weight(group: tuple[type, int, int, list[Any]]) -> tuple[int, int, str]:
-    kind, count, size, _ = group
+def _by_weight(group: tuple[type, int, int, list[Any], int]) -> tuple[int, int, str]:
+    kind, count, size, *_ = group
     return -size, -count, type.__dict__["__name__"].__get__(kind)
 
 
@@ -361,6 +378,7 @@ def _tensor_columns(
             nbytes, device = graph.shallow[storage] + graph.data[storage], graph.device(storage)
         flags = facts.parameter | graph.is_gradient[node] << 1
         flags |= graph.keeps_graph[node] << 2 | graph.by_graph[node] << 3
+        flags |= graph.is_frozen[node] << 4
         values = (storage, nbytes, retained.devices.index(device), holder[node], graph.root[node])
         for name, value in zip(names, (*values, graph.mark[node], flags), strict=True):
             columns[name].append(value)

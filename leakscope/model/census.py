@@ -39,7 +39,8 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     """What these retain, on all devices."""
     detail: str = ""
-    """For arrays the commonest form, e.g. ``float32 (256, 4) on cpu``."""
+    """For arrays the commonest form, e.g. ``float32 (256, 4) on cpu``; where much of their memory
+    can't be read any more, followed by how much: ``, 63.9 MiB unused``."""
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):

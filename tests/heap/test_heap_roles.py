@@ -304,3 +304,41 @@ def test_what_libraries_gather_is_no_accumulation(run_program: RunProgram) -> No
     focused = run_program(source).last.components["accumulation"]["host"]
     full = run_program(source, scope=CensusScope.FULL).last.components["accumulation"]["host"]
     assert full == pytest.approx(focused, rel=0.05)
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+def test_gradients_of_frozen_parameters_are_told(
+    engine: str, run_program: RunProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if engine == "reference":
+        monkeypatch.setattr("leakscope.heap.graph._native", None)
+    source = (
+        HEAD
+        + """
+model = Net()
+model(torch.randn(32, 128)).mean().backward()
+FREEZE
+look()
+"""
+    )
+    frozen = source.replace("FREEZE", "model.layers.requires_grad_(False)")
+    assert run_program(frozen).last.frozen_gradient_bytes == {"host": 2 * (WEIGHT + 128 * 4)}
+    assert run_program(source.replace("FREEZE", "")).last.frozen_gradient_bytes == {}
+    let_go = source.replace("FREEZE", "model.zero_grad(); model.requires_grad_(False)")
+    assert run_program(let_go).last.frozen_gradient_bytes == {}
+
+
+def test_gradients_in_one_storage_are_frozen_together_or_not(run_program: RunProgram) -> None:
+    """Of a bucket that has gradients of both kinds the whole is needed."""
+    source = """
+import torch
+first, second = (torch.nn.Parameter(torch.zeros(5000)) for _ in range(2))
+bucket = torch.zeros(10_000)
+first.grad, second.grad = bucket[:5000], bucket[5000:]
+first.requires_grad_(False)
+look()
+second.requires_grad_(False)
+look()
+"""
+    taken = run_program(source)
+    assert [census.frozen_gradient_bytes for census in taken.censuses] == [{}, {"host": 40_000}]

@@ -47,6 +47,30 @@ def array_memory(array: Any, ndarray: Any) -> tuple[int, int]:
     return _address(array, ndarray), array_bytes(array, ndarray)
 
 
+def array_base(array: Any, ndarray: Any) -> object:
+    """Return whose memory an array is part of; None where it is its own."""
+    found: object = _read(array, ndarray, "base")
+    return found
+
+
+def array_address(array: Any, ndarray: Any) -> int:
+    """Return where the first item of an array lies."""
+    return _address(array, ndarray)
+
+
+def array_reach(array: Any, ndarray: Any) -> tuple[int, int, int] | None:
+    """Return from which address to which an array reads, and how many bytes of that at most."""
+    if not _read(array, ndarray, "size"):
+        return None
+    item = int(_read(array, ndarray, "itemsize"))
+    steps = list(zip(_read(array, ndarray, "shape"), _read(array, ndarray, "strides"), strict=True))
+    spans = [(count - 1) * stride for count, stride in steps]
+    first = _address(array, ndarray)
+    distinct = item * math.prod(count for count, stride in steps if stride)
+    begin = first + sum(span for span in spans if span < 0)
+    return begin, first + sum(span for span in spans if span > 0) + item, distinct
+
+
 def record_bytes(record: Any, void: Any) -> int:
     """Return the bytes that an item of a structured array owns; 0 for one within its array."""
     flags = vars(void)["flags"].__get__(record)

@@ -6,6 +6,7 @@ no ``__torch_function__`` and no property of the user's runs.
 
 from __future__ import annotations
 
+import math
 import sys
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -44,6 +45,16 @@ class TensorAccess(NamedTuple):
     unwrapped: Accessor | None
     """The tensor within a wrapper of functorch's."""
     retains_grad: Accessor
+    nbytes: Accessor
+    shape: Accessor
+    stride: Accessor
+    offset: Accessor
+    item_bytes: Accessor
+    is_contiguous: Accessor
+    use_count: Accessor
+    """How many refer to torch's own object of a tensor, its Python object among them."""
+    storage_use_count: Accessor | None
+    """The same of a storage; None of a torch whose Python objects are counted otherwise."""
     without_overrides: Any
     """Context in which neither subclasses nor modes are asked."""
 
@@ -76,10 +87,26 @@ def tensor_access() -> TensorAccess | None:
             is_wrapped=getattr(functorch, "is_functorch_wrapped_tensor", None),
             unwrapped=getattr(functorch, "get_unwrapped", None),
             retains_grad=base["retains_grad"],
+            nbytes=base["nbytes"],
+            shape=base["shape"],
+            stride=base["stride"],
+            offset=base["storage_offset"],
+            item_bytes=base["element_size"],
+            is_contiguous=base["is_contiguous"],
+            use_count=base.get("_use_count"),
+            storage_use_count=_storage_use_count(torch),
             without_overrides=core.DisableTorchFunction,
         )
     except (AttributeError, KeyError, TypeError):
         return None  # no torch, or one that is still being imported
+
+
+def _storage_use_count(torch: Any) -> Accessor | None:
+    """From 2.10 on a Python object and torch's own always count as references to each other."""
+    core = torch._C
+    if not hasattr(core, "_data_address") or "_use_count" not in vars(core.TensorBase):
+        return None
+    return getattr(core, "_storage_Use_Count", None) if torch.__version__ >= (2, 10) else None
 
 
 def no_overrides(access: TensorAccess) -> AbstractContextManager[None]:
@@ -126,6 +153,38 @@ def _memory(storage: Any, access: TensorAccess, address: int | None) -> Memory |
         address or 0,
         is_foreign=not resizable,
     )
+
+
+class Reach(NamedTuple):
+    """What a view can read."""
+
+    begin: int
+    """From the beginning of its storage, or an address."""
+    end: int
+    nbytes: int
+    """How many bytes of that at most."""
+
+
+def tensor_reach(tensor: object, access: TensorAccess) -> Reach | None:
+    """Return what a tensor can read, from the beginning of its storage; None if torch won't say."""
+    try:
+        sizes = access.shape.__get__(tensor)
+        strides, offset = access.stride(tensor), access.offset(tensor)
+        item = access.item_bytes(tensor)
+    except Exception:
+        return None
+    steps = list(zip(sizes, strides, strict=True))
+    distinct = math.prod(size if stride or not size else 1 for size, stride in steps)
+    span = 1 + sum((size - 1) * stride for size, stride in steps) if distinct else 0
+    return Reach(offset * item, (offset + span) * item, distinct * item)
+
+
+def fills(tensor: object, nbytes: int, access: TensorAccess) -> bool:
+    """Say whether a tensor is known to read as many bytes from first to last."""
+    try:
+        return bool(access.nbytes.__get__(tensor) >= nbytes and access.is_contiguous(tensor))
+    except Exception:
+        return False
 
 
 def wrapped_by(tensor: object, access: TensorAccess) -> object:

@@ -35,8 +35,8 @@ static PyObject *groups_as_list(Walk *w, Kinds *kinds) {
             Py_INCREF(kind->samples[s]);
             PyList_SET_ITEM(samples, s, kind->samples[s]);
         }
-        PyObject *group = samples ? Py_BuildValue("(OKKN)", w->types[kind->type].type,
-                                                  kind->count, kind->bytes, samples) : NULL;
+        PyObject *group = samples ? Py_BuildValue("(OKKNK)", w->types[kind->type].type, kind->count,
+                                                  kind->bytes, samples, kind->unread) : NULL;
         if (group == NULL)
             Py_CLEAR(list);
         else
@@ -80,10 +80,10 @@ static uint64_t weigh_again(Walk *w, const Node *node) {
     return shallow_bytes(object, facts) + payload_bytes(w, object, facts);
 }
 
-enum { N_COLUMNS = 16 };
+enum { N_COLUMNS = 17 };
 static const char *const column_names[N_COLUMNS] = {
     "objects", "parent", "root", "dominator", "selected", "shallow_bytes", "host_bytes",
-    "device_bytes", "reached_bytes", "graph_nodes", "keeps_graph", "holds", "number", "referrers",
+    "device_bytes", "reached_bytes", "unused_bytes", "graph_nodes", "keeps_graph", "holds", "number", "referrers",
     "others", "holders"};
 
 static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns) {
@@ -96,6 +96,9 @@ static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns)
     uint64_t reached[MAX_DEVICES] = {0};
     for (uint32_t d = 0; d < w->n_devices; d++)
         reached[d] = t->reached[d][number];
+    uint64_t unread[MAX_DEVICES] = {0};
+    for (uint32_t d = 0; d < w->n_devices; d++)
+        unread[d] = t->unread[d] ? t->unread[d][v] : 0;
     uint32_t parent = node->parent == NONE ? NONE : PLACE(c->place[node->parent]);
     PyObject *values[N_COLUMNS] = {
         NULL,
@@ -107,6 +110,7 @@ static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns)
         PyLong_FromUnsignedLongLong(t->host[v]),
         bytes_by_device(w, devices, 0),
         bytes_by_device(w, reached, 1),
+        bytes_by_device(w, unread, unread[0] != 0),
         PyLong_FromUnsignedLong(t->graph_nodes[v]),
         PyBool_FromLong((node->flags & NODE_KEEPS_GRAPH) != 0),
         groups_as_list(w, &c->kinds[row]),
@@ -172,7 +176,8 @@ static void fill_tensor(Walk *w, const Tree *t, uint32_t number, int64_t holder,
     *row[4] = node->root;
     *row[5] = node->mark;
     *row[6] = (facts->flags & TYPE_PARAMETER ? 1 : 0) | (node->flags & NODE_GRADIENT ? 2 : 0) |
-              (node->flags & NODE_KEEPS_GRAPH ? 4 : 0) | (node->flags & NODE_BY_GRAPH ? 8 : 0);
+              (node->flags & NODE_KEEPS_GRAPH ? 4 : 0) | (node->flags & NODE_BY_GRAPH ? 8 : 0) |
+              (node->flags & NODE_FROZEN ? 16 : 0);
 }
 
 /* Return the place, plus one, of the nearest chosen node on the way from the root; 0 without one.

@@ -50,6 +50,15 @@ uintptr_t array_address(PyObject *object) {
     return (uintptr_t)((const Array *)object)->data;
 }
 
+/* Return whose memory an array is part of, borrowed; NULL where it is its own. */
+PyObject *array_base(PyObject *object) {
+    return ((const Array *)object)->base;
+}
+
+int array_owns(PyObject *object) {
+    return (((const Array *)object)->flags & ARRAY_OWNS) != 0;
+}
+
 uint64_t record_bytes(PyObject *object) {
     const Record *record = (const Record *)object;
     return record->flags & ARRAY_OWNS && Py_SIZE(object) > 0 ? (uint64_t)Py_SIZE(object) : 0;
@@ -130,6 +139,25 @@ static uint64_t item_bytes_of(const Array *array, uint64_t bytes) {
     for (int i = 0; i < array->nd; i++)
         count *= (uint64_t)array->dimensions[i];
     return count ? bytes / count : 0;
+}
+
+/* Find from which address to which an array reads, and how many bytes of that at most; say whether
+ * it reads any. */
+int array_reach(Walk *w, PyObject *object, Reach *reach) {
+    const Array *array = (const Array *)object;
+    uint64_t item = item_bytes_of(array, read_size(read_getset(w->array_nbytes, object)));
+    uint64_t distinct = item;
+    Py_ssize_t below = 0, above = 0;
+    for (int i = 0; i < array->nd; i++) {
+        Py_ssize_t stride = array->strides[i], span = (array->dimensions[i] - 1) * stride;
+        below += span < 0 ? span : 0;
+        above += span > 0 ? span : 0;
+        distinct *= stride ? (uint64_t)array->dimensions[i] : 1;
+    }
+    reach->begin = (uint64_t)((intptr_t)array->data + below);
+    reach->end = (uint64_t)((intptr_t)array->data + above) + item;
+    reach->bytes = distinct;
+    return item != 0;
 }
 
 /* Whether an array's own items fill its memory from the first to the last. */

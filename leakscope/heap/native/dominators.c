@@ -139,6 +139,20 @@ out:
     return result;
 }
 
+/* Sum up how much each node retains that can't be read. */
+static int sum_unread(Walk *w, Tree *t) {
+    for (size_t i = 0; i < w->n_unread; i++) {
+        uint32_t device = w->nodes[w->unread[i].node].device;
+        if (!t->unread[device] && !(t->unread[device] = fresh(w, t->count, 8)))
+            return -1;
+        t->unread[device][t->number[w->unread[i].node]] += w->unread[i].bytes;
+    }
+    for (uint32_t d = 0; d < w->n_devices; d++)
+        for (uint32_t v = t->unread[d] ? t->count - 1 : 0; v > 0; v--)
+            t->unread[d][t->dominator[v]] += t->unread[d][v];
+    return 0;
+}
+
 /* Sum up what each node retains: its own bytes and those of all that it dominates. */
 int sum_retained(Walk *w, Tree *t) {
     t->host = fresh(w, t->count, 8);
@@ -162,7 +176,7 @@ int sum_retained(Walk *w, Tree *t) {
         for (uint32_t d = 1; d < w->n_devices; d++)
             t->device[d][above] += t->device[d][v];
     }
-    return 0;
+    return sum_unread(w, t);
 }
 
 /* Sum up what is named through each node: its own bytes and those of all whose path leads on. */
@@ -188,6 +202,14 @@ uint64_t total_of(const Walk *w, const Tree *t, uint32_t position) {
     uint64_t total = t->host[position];
     for (uint32_t d = 1; d < w->n_devices; d++)
         total += t->device[d][position];
+    return total;
+}
+
+/* Return how much of that can't be read. */
+uint64_t unread_of(const Walk *w, const Tree *t, uint32_t position) {
+    uint64_t total = 0;
+    for (uint32_t d = 0; d < w->n_devices; d++)
+        total += t->unread[d] ? t->unread[d][position] : 0;
     return total;
 }
 

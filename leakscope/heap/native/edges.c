@@ -235,6 +235,8 @@ static void follow_payload(Walk *w, uint32_t number, PyObject *object, const Typ
         traverse_array(object, visit, w, data);
         follow_all(w);
         follow_array(w, number, object);
+        if (array_base(object) != NULL)
+            push(w, &w->views, number);
         return;
     }
     follow_all(w);

@@ -88,7 +88,7 @@ static int read_access(Walk *w, PyObject *access) {
     memcpy(&w->access, ((PyTupleObject *)access)->ob_item, sizeof(Access));
     PyObject *getters[] = {w->access.grad, w->access.grad_fn, w->access.base, w->access.is_leaf,
                            w->access.storage_key, w->access.storage_device,
-                           w->access.retains_grad};
+                           w->access.retains_grad, w->access.nbytes, w->access.shape};
     for (size_t i = 0; i < sizeof getters / sizeof *getters; i++)
         if (!Py_IS_TYPE(getters[i], &PyGetSetDescr_Type))
             return 0; /* a torch made otherwise: its tensors stay opaque */
@@ -123,8 +123,10 @@ static void release(Walk *w, Tree *t, Choice *c) {
     drop(w, t->graph_nodes);
     for (uint32_t d = 1; d < MAX_DEVICES; d++)
         drop(w, t->device[d]);
-    for (uint32_t d = 0; d < MAX_DEVICES; d++)
+    for (uint32_t d = 0; d < MAX_DEVICES; d++) {
         drop(w, t->reached[d]);
+        drop(w, t->unread[d]);
+    }
     for (uint32_t i = 0; i < w->n_types; i++)
         drop(w, w->types[i].saved);
     drop(w, w->types);
@@ -139,6 +141,8 @@ static void release(Walk *w, Tree *t, Choice *c) {
     drop(w, w->made.items);
     drop(w, w->seeds.items);
     drop(w, w->tensors.items);
+    drop(w, w->views.items);
+    drop(w, w->unread);
     drop(w, w->pinned);
     drop(w, w->totals);
     drop(w, w->extents);
@@ -193,6 +197,7 @@ static PyObject *walk_heap(Walk *w, PyObject *request) {
     if (w->request.full && !w->failed)
         walk_rest(w);
     settle_extents(w);
+    find_unread(w);
     find_pinned(w);
     drop(w, w->index.slots);
     w->index.slots = NULL;

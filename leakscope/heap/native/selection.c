@@ -112,18 +112,18 @@ int choose(Walk *w, const Tree *t, Choice *c) {
 
 #define MAX_GROUPS 256
 
-static void add_kind(Walk *w, Kinds *kinds, uint32_t type, uint64_t bytes, PyObject *sample) {
+static Kind *add_kind(Walk *w, Kinds *kinds, uint32_t type, uint64_t bytes, PyObject *sample) {
     uint32_t i = 0;
     while (i < kinds->count && kinds->items[i].type != type)
         i++;
     if (i == kinds->count) {
         if (i == MAX_GROUPS)
-            return;
+            return NULL;
         if (kinds->items == NULL || (i >= 4 && (i & (i - 1)) == 0)) {
             uint32_t capacity = i ? i * 2 : 4;
             Kind *items = realloc(kinds->items, capacity * sizeof *items);
             if (items == NULL)
-                return;
+                return NULL;
             kinds->items = items;
         }
         kinds->items[kinds->count++] = (Kind){.type = type};
@@ -133,6 +133,7 @@ static void add_kind(Walk *w, Kinds *kinds, uint32_t type, uint64_t bytes, PyObj
     kind->bytes += bytes;
     if (kind->n_samples < (uint32_t)w->request.max_samples)
         kind->samples[kind->n_samples++] = sample;
+    return kind;
 }
 
 typedef struct {
@@ -162,8 +163,10 @@ int group_children(Walk *w, const Tree *t, Choice *c) {
         if (above == NONE || !(c->place[above] & CHOSEN) || facts->type == NULL ||
             facts->rank == RANK_GRAPH)
             continue;
-        add_kind(w, &c->kinds[PLACE(c->place[above])], node->type, total_of(w, t, v),
-                 (PyObject *)node->key);
+        Kind *kind = add_kind(w, &c->kinds[PLACE(c->place[above])], node->type, total_of(w, t, v),
+                              (PyObject *)node->key);
+        if (kind != NULL)
+            kind->unread += unread_of(w, t, v);
     }
     for (size_t i = 0; i < c->n_chosen; i++) {
         const Node *node = &w->nodes[c->chosen[i].node];

@@ -118,12 +118,17 @@ PyObject *gradient_of(Walk *w, PyObject *tensor, int is_leaf) {
     return read_getset(w->access.grad, tensor);
 }
 
+/* A gradient outlives the moment at which its tensor was frozen. */
+static unsigned frozen_flag(Walk *w, PyObject *tensor) {
+    return is_true(read_getset(w->access.requires_grad, tensor)) ? 0 : NODE_FROZEN;
+}
+
 void follow_tensor(Walk *w, uint32_t node, PyObject *tensor, const TypeFacts *facts) {
     follow_data(w, node, tensor, facts);
     int leaf = is_true(read_getset(w->access.is_leaf, tensor));
     uint32_t gradient = follow_owned(w, node, gradient_of(w, tensor, leaf));
     if (gradient != NONE)
-        w->nodes[gradient].flags |= NODE_GRADIENT;
+        w->nodes[gradient].flags |= NODE_GRADIENT | frozen_flag(w, tensor);
     follow_owned(w, node, read_getset(w->access.base, tensor));
     if (!leaf && push(w, &w->made, node) == 0) {
         w->nodes[node].flags |= NODE_KEEPS_GRAPH;

@@ -173,7 +173,7 @@ static void study(Walk *w, TypeFacts *facts) {
     PyTypeObject *type = facts->type;
     unsigned long flags = type->tp_flags;
     facts->mark = -1;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(w->request.marked) && i < 127; i++)
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(w->request.marked) && i < MAX_MARKS; i++)
         if (PyType_IsSubtype(type, (PyTypeObject *)PyTuple_GET_ITEM(w->request.marked, i))) {
             facts->mark = (int8_t)i;
             break;

@@ -25,6 +25,7 @@
 #define MAX_SAMPLES 8
 #define MAX_REFERRERS 8
 #define MOST_DEPTH 4095
+#define MAX_MARKS 63
 
 enum { PHASE_USER, PHASE_LIBRARY, PHASE_OTHER, PHASE_HIDDEN, PHASE_NATIVE, PHASE_GARBAGE,
        PHASE_BARRIER, PHASE_UNREACHED };
@@ -57,15 +58,15 @@ typedef struct {
     int8_t mark;
 } TypeFacts;
 
-enum { NODE_BY_GRAPH = 1, NODE_KEEPS_GRAPH = 2, NODE_GRADIENT = 4 };
+enum { NODE_BY_GRAPH = 1, NODE_KEEPS_GRAPH = 2, NODE_GRADIENT = 4, NODE_FROZEN = 8 };
 
 typedef struct {
     uintptr_t key; /* address of a Python object, or of a storage with its lowest bit set */
     uint64_t bytes;
     uint32_t first_edge, n_edges, parent, type;
     int32_t root;
-    uint32_t depth : 12, phase : 3, flags : 3, device : 6;
-    int32_t mark : 8;
+    uint32_t depth : 12, phase : 3, flags : 4, device : 6;
+    int32_t mark : 7;
 } Node;
 
 typedef struct {
@@ -103,7 +104,8 @@ typedef struct {
     PyObject *tensor, *parameter, *untyped_storage, *grad, *grad_fn, *base, *is_leaf,
         *requires_grad, *storage_key, *storage_nbytes, *storage_device, *plain_dispatch, *storage,
         *is_shared, *is_resizable, *storage_address, *tensor_address, *is_wrapped, *unwrapped,
-        *retains_grad;
+        *retains_grad, *nbytes, *shape, *stride, *offset, *item_bytes, *is_contiguous, *use_count,
+        *storage_use_count;
 } Access;
 
 /* Types that adapters know; None where the program has not imported their module. */
@@ -127,6 +129,18 @@ typedef struct {
     uint32_t node, owner;
     int is_foreign;
 } Extent;
+
+/* The part of a storage's or an array's memory that no tensor and no array can read. */
+typedef struct {
+    uint32_t node;
+    uint64_t bytes;
+} Unread;
+
+/* What a view can read: from where to where in memory, and how many bytes of that at most. */
+typedef struct {
+    uint64_t begin, end, bytes;
+    uint32_t region; /* the node that has the memory */
+} Reach;
 
 /* A stretch of addresses that is not private memory. */
 typedef struct {
@@ -160,11 +174,13 @@ typedef struct {
     size_t n_type_slots;
     uint32_t *edges;
     size_t n_edges, cap_edges;
-    Numbers order, code, late, graph, made, seeds, tensors;
+    Numbers order, code, late, graph, made, seeds, tensors, views;
     PyObject **owned; /* wrappers that accessors made for us; alive until the walk is over */
     size_t n_owned, cap_owned;
     Extent *extents;
     size_t n_extents, cap_extents, n_foreign;
+    Unread *unread;
+    size_t n_unread;
     Mapping *mappings;
     size_t n_mappings;
     int has_mappings;
@@ -199,6 +215,7 @@ typedef struct {
     uint64_t *host;      /* retained, by position */
     uint64_t *device[MAX_DEVICES];
     uint64_t *reached[MAX_DEVICES]; /* by node: its own bytes and those named through it */
+    uint64_t *unread[MAX_DEVICES];  /* retained, by position; NULL where nothing is */
     uint32_t *graph_nodes;
 } Tree;
 
@@ -211,7 +228,7 @@ typedef struct {
 
 typedef struct {
     uint32_t type;
-    uint64_t count, bytes;
+    uint64_t count, bytes, unread;
     PyObject *samples[MAX_SAMPLES];
     uint32_t n_samples;
 } Kind;
@@ -276,6 +293,9 @@ uint64_t record_bytes(PyObject *object);
 PyObject *record_base(PyObject *object);
 uint64_t image_bytes(PyObject *core);
 uintptr_t array_address(PyObject *object);
+PyObject *array_base(PyObject *object);
+int array_owns(PyObject *object);
+int array_reach(Walk *w, PyObject *object, Reach *reach);
 void traverse_array(PyObject *object, visitproc visitor, void *argument, uint64_t bytes);
 void follow_array(Walk *w, uint32_t node, PyObject *object);
 
@@ -289,6 +309,9 @@ void add_extent(Walk *w, uint32_t node, uintptr_t address, uint64_t bytes, int i
 void follow_memory(Walk *w, uint32_t source, uintptr_t address, uint64_t bytes);
 void settle_extents(Walk *w);
 uint64_t file_bytes(const Walk *w);
+
+/* unread.c: what no tensor and no array can read of the memory that they keep. */
+void find_unread(Walk *w);
 
 /* keys.c */
 void visit_text_keys(PyObject *dict, visitproc visitor, void *argument);
@@ -351,6 +374,7 @@ int find_dominators(Walk *w, Tree *t);
 int sum_retained(Walk *w, Tree *t);
 int sum_reached(Walk *w, Tree *t);
 uint64_t total_of(const Walk *w, const Tree *t, uint32_t position);
+uint64_t unread_of(const Walk *w, const Tree *t, uint32_t position);
 uint64_t worth_of(const Walk *w, const Tree *t, uint32_t number);
 
 /* selection.c */
