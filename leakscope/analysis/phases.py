@@ -6,6 +6,7 @@ import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.series import HOST, code_of
+from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.report import PhaseMemory
 
@@ -34,6 +35,7 @@ def _phase(case: Case, phase: str, metric: str) -> PhaseMemory | None:
         before.append(inside[0])
         peak.append(inside.max())
         after.append(_after(track.kind[mine[start:stop]], values, int(mine[stop - 1]), inside))
+    highest, raised = _raised(case, phase, metric)
     return PhaseMemory(
         phase=phase,
         occurrences=track.begun(phase),
@@ -42,7 +44,27 @@ def _phase(case: Case, phase: str, metric: str) -> PhaseMemory | None:
         peak_bytes=int(np.median(peak)),
         after_bytes=int(np.median(after)),
         kept_bytes=int(np.median(np.subtract(after, before))),
+        highest_bytes=highest,
+        raised_bytes=raised,
     )
+
+
+def _raised(case: Case, phase: str, metric: str) -> tuple[int | None, int | None]:
+    """Return to what and by how much a phase raised torch's own peak of a device's live memory.
+
+    The peak belongs to the program, which may reset it: only what rises above all before counts.
+    """
+    device, _, _ = metric.rpartition(".")
+    peaks = case.track.gauge(f"{device}.{gauge.DEVICE_PEAK}") if device else np.array([])
+    known = np.flatnonzero(np.isfinite(peaks))
+    if not len(known):
+        return None, None
+    highest = np.maximum.accumulate(peaks[known])
+    rises = np.diff(highest, prepend=highest[0])
+    # What rose up to a boundary rose in the phase that lay before it.
+    mine = (case.track.before[known] == case.track.phase_code(phase)) & (rises > 0)
+    reached = int(highest[mine].max()) if mine.any() else None
+    return reached, int(rises[mine].sum())
 
 
 def _after(

@@ -10,6 +10,7 @@ from operator import attrgetter
 import numpy as np
 import numpy.typing as npt
 
+from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusRow, CensusScope, Site
 from leakscope.model.run import Measurement, Recording
@@ -62,11 +63,19 @@ class Track:
         return self._codes.get(name, -1)
 
     def gauge(self, name: str) -> FloatArray:
-        """Return a gauge's readings, NaN where it was not read."""
+        """Return a gauge's readings, NaN where it was not read; some follow from others."""
         if name not in self._gauges:
-            values = (m.gauges.get(name, np.nan) for m in self.measurements)
-            self._gauges[name] = np.fromiter(values, np.float64, len(self))
+            self._gauges[name] = self._derived(name) if _is_derived(name) else self._read(name)
         return self._gauges[name]
+
+    def _read(self, name: str) -> FloatArray:
+        values = (m.gauges.get(name, np.nan) for m in self.measurements)
+        return np.fromiter(values, np.float64, len(self))
+
+    def _derived(self, name: str) -> FloatArray:
+        device, _, short = name.rpartition(".")
+        whole, part = (self.gauge(f"{device}.{each}") for each in gauge.DERIVED[short])
+        return whole - part
 
     def has_gauge(self, name: str) -> bool:
         """Return whether the gauge was ever read."""
@@ -157,6 +166,10 @@ def _enter(stack: list[int], phase: int) -> None:
         del stack[stack.index(phase, 1) + 1 :]
     else:
         stack.append(phase)
+
+
+def _is_derived(name: str) -> bool:
+    return name.rpartition(".")[2] in gauge.DERIVED
 
 
 def _running_max(values: IntArray) -> IntArray:

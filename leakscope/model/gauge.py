@@ -40,6 +40,24 @@ DEVICE_ALLOCATED = "allocated"
 DEVICE_RESERVED = "reserved"
 DEVICE_PEAK = "peak_allocated"
 DEVICE_USED = "used"
+DEVICE_ACTIVE = "active"
+DEVICE_REQUESTED = "requested"
+DEVICE_PRIVATE = "private_pools"
+DEVICE_SEGMENTS = "segments"
+DEVICE_BLOCKS = "blocks"
+DEVICE_RETRIES = "alloc_retries"
+DEVICE_OOMS = "ooms"
+
+DEVICE_OUTSIDE = "outside"
+DEVICE_PENDING = "pending_free"
+DEVICE_ROUNDING = "rounding"
+
+DERIVED: dict[str, tuple[str, str]] = {
+    DEVICE_OUTSIDE: (DEVICE_USED, DEVICE_RESERVED),
+    DEVICE_PENDING: (DEVICE_ACTIVE, DEVICE_ALLOCATED),
+    DEVICE_ROUNDING: (DEVICE_ALLOCATED, DEVICE_REQUESTED),
+}
+"""What is not recorded but follows: the first gauge of the same device less the second."""
 
 DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     RSS: ("bytes", "resident memory of the process"),
@@ -71,6 +89,16 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     DEVICE_RESERVED: ("bytes", "device memory held by torch's caching allocator"),
     DEVICE_PEAK: ("bytes", "highest device memory in live tensors so far"),
     DEVICE_USED: ("bytes", "device memory used by all processes"),
+    DEVICE_ACTIVE: ("bytes", "live tensors, and frees that another stream still waits for"),
+    DEVICE_REQUESTED: ("bytes", "what the program asked for, before the allocator rounds it up"),
+    DEVICE_PRIVATE: ("bytes", "reserved by private pools: CUDA graphs and MemPool"),
+    DEVICE_SEGMENTS: ("count", "stretches of memory that the allocator took from the driver"),
+    DEVICE_BLOCKS: ("count", "blocks in use"),
+    DEVICE_RETRIES: ("count", "times the driver had no room and the cache was flushed, so far"),
+    DEVICE_OOMS: ("count", "out-of-memory errors of the allocator so far"),
+    DEVICE_OUTSIDE: ("bytes", "device memory beyond torch's allocator: context, NCCL, others"),
+    DEVICE_PENDING: ("bytes", "freed by the program, still in use on another stream"),
+    DEVICE_ROUNDING: ("bytes", "what rounding adds to what the program asked for"),
 }
 
 

@@ -230,6 +230,11 @@ class PhaseMemory(msgspec.Struct, frozen=True, kw_only=True):
     after_bytes: int
     kept_bytes: int
     """After less before, median over occurrences: what the phase keeps."""
+    highest_bytes: int | None = None
+    """Of a device: the highest between boundaries, by torch's own peak, which is never reset. None
+    where the phase stayed below what another had reached before it."""
+    raised_bytes: int | None = None
+    """By how much all occurrences together raised that peak; None where torch tells of none."""
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ is missing (another platform, no GPU, no control group) yields no gauges rather 
 
 from __future__ import annotations
 
+from leakscope.probes.accelerator import AcceleratorDeviceProbe, AcceleratorProbe
 from leakscope.probes.allocations import AllocationWindow
 from leakscope.probes.base import Probe
 from leakscope.probes.cgroup import CgroupProbe, memory_limit
@@ -34,10 +35,12 @@ def default_probes() -> list[Probe]:
         GarbageProbe(),
         FiguresProbe(),
         CudaProbe(),
+        AcceleratorProbe(),
         SystemProbe(),
         MallocProbe(),
         CgroupProbe(),
         MappingProbe(),
         ChildrenProbe(),
         DeviceProbe(),
+        AcceleratorDeviceProbe(),
     ]

@@ -8,7 +8,7 @@ no segments to look at.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from inspect import signature
 from typing import Any
 
@@ -20,38 +20,69 @@ _ALL_DEVICES_EVERY = 64
 _IMMORTAL_INTEGERS = (3, 12)
 _INACTIVE = "inactive"
 _ALLOCATED = "active_allocated"
+_STATISTICS = {
+    gauge.DEVICE_ALLOCATED: ("allocated_bytes", "current"),
+    gauge.DEVICE_RESERVED: ("reserved_bytes", "current"),
+    gauge.DEVICE_PEAK: ("allocated_bytes", "peak"),
+    gauge.DEVICE_ACTIVE: ("active_bytes", "current"),
+    gauge.DEVICE_REQUESTED: ("requested_bytes", "current"),
+    gauge.DEVICE_SEGMENTS: ("segment", "current"),
+    gauge.DEVICE_BLOCKS: ("active", "current"),
+}
+_COUNTERS = {gauge.DEVICE_RETRIES: "num_alloc_retries", gauge.DEVICE_OOMS: "num_ooms"}
+
+
+class DevicesInUse:
+    """The devices of one kind that the process allocates on.
+
+    A rank uses one of eight devices, so those without memory are only looked at now and then.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._reads = 0
+        self._known: set[int] = set()
+
+    def read(
+        self,
+        statistics: Callable[[int], Mapping[str, Any]],
+        *,
+        count: Callable[[], int],
+        current: int,
+    ) -> dict[str, int]:
+        """Return the gauges of each device that has or had memory, by ``kind:number.gauge``."""
+        if self._reads % _ALL_DEVICES_EVERY == 0:
+            self._known.update(range(count()))
+        self._reads += 1
+        self._known.add(current)
+        gauges: dict[str, int] = {}
+        for device in sorted(self._known):
+            figures = figures_of(statistics(device))
+            if figures.get(gauge.DEVICE_PEAK) or figures.get(gauge.DEVICE_RESERVED):
+                gauges |= {f"{self._kind}:{device}.{name}": n for name, n in figures.items()}
+            else:
+                self._known.discard(device)
+        return gauges
 
 
 class CudaProbe(GuardedProbe):
-    """Allocated, reserved and peak bytes of each device that the process uses.
+    """What the allocator says of each device that the process uses: live, reserved, peak, retries.
 
-    A rank uses one of eight devices, so those without memory are only looked at now and then. The
-    peak is never reset: it belongs to the program.
+    The peak is never reset: it belongs to the program.
     """
 
     name = "cuda"
 
     def __init__(self) -> None:
-        self._reads = 0
-        self._in_use: set[int] = set()
+        self._devices = DevicesInUse("cuda")
 
     def measure(self) -> dict[str, int]:
         """Return the allocator's figures per device."""
-        cuda = _awake_cuda()
+        cuda = awake_cuda()
         if cuda is None:
             return {}
-        if self._reads % _ALL_DEVICES_EVERY == 0:
-            self._in_use.update(range(cuda.device_count()))
-        self._reads += 1
-        self._in_use.add(cuda.current_device())
-        gauges: dict[str, int] = {}
-        for device in sorted(self._in_use):
-            figures = _figures(cuda.memory.memory_stats_as_nested_dict(device))
-            if figures[gauge.DEVICE_PEAK] or figures[gauge.DEVICE_RESERVED]:
-                gauges |= {f"cuda:{device}.{name}": value for name, value in figures.items()}
-            else:
-                self._in_use.discard(device)
-        return gauges
+        read = cuda.memory.memory_stats_as_nested_dict
+        return self._devices.read(read, count=cuda.device_count, current=cuda.current_device())
 
 
 class DeviceProbe(GuardedProbe):
@@ -62,7 +93,7 @@ class DeviceProbe(GuardedProbe):
 
     def measure(self) -> dict[str, int]:
         """Return them where CUDA is awake and no graph is being captured."""
-        cuda = _awake_cuda()
+        cuda = awake_cuda()
         if cuda is None or cuda.is_current_stream_capturing():
             return {}
         gauges = _pinned(cuda)
@@ -77,10 +108,10 @@ class DeviceProbe(GuardedProbe):
 def device_snapshots(boundary: int = 0) -> list[DeviceSnapshotRecord]:
     """Return a summary of the allocator's segments per device; empty without CUDA."""
     try:
-        cuda = _awake_cuda()
+        cuda = awake_cuda()
         if cuda is None or cuda.is_current_stream_capturing():
             return []
-        return summarise(_segments(), boundary=boundary)
+        return summarise(allocator_segments(), boundary=boundary)
     except Exception:
         return []
 
@@ -128,8 +159,8 @@ def _add(record: DeviceSnapshotRecord, segment: Mapping[str, Any]) -> None:
         record.cached += free
 
 
-def _awake_cuda() -> Any | None:
-    """``torch.cuda`` if this process has used it (a forked child of such a process has not)."""
+def awake_cuda() -> Any | None:
+    """Return ``torch.cuda`` if this process has used it; a forked child of such a one has not."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     if cuda is None or not cuda.is_initialized():
@@ -137,13 +168,18 @@ def _awake_cuda() -> Any | None:
     return cuda
 
 
-def _figures(statistics: Mapping[str, Any]) -> dict[str, int]:
-    allocated = statistics["allocated_bytes"]["all"]
-    return {
-        gauge.DEVICE_ALLOCATED: allocated["current"],
-        gauge.DEVICE_RESERVED: statistics["reserved_bytes"]["all"]["current"],
-        gauge.DEVICE_PEAK: allocated["peak"],
+def figures_of(statistics: Mapping[str, Any]) -> dict[str, int]:
+    """Return the gauges in one device's nested statistics; releases differ in what they tell."""
+    figures = {
+        name: statistics[key]["all"][metric]
+        for name, (key, metric) in _STATISTICS.items()
+        if metric in statistics.get(key, {}).get("all", ())
     }
+    figures |= {name: statistics[key] for name, key in _COUNTERS.items() if key in statistics}
+    pools = statistics.get("reserved_bytes_by_private_pools")
+    if isinstance(pools, Mapping):
+        figures[gauge.DEVICE_PRIVATE] = sum(pool["all"]["current"] for pool in pools.values())
+    return figures
 
 
 def _pinned(cuda: Any) -> dict[str, int]:
@@ -160,8 +196,8 @@ def _pinned(cuda: Any) -> dict[str, int]:
     return {gauge.PINNED_HOST: max(owned)} if owned else {}
 
 
-def _segments() -> list[dict[str, Any]]:
-    """The block list, without the history of allocations where that can be had.
+def allocator_segments() -> list[dict[str, Any]]:
+    """Return the block list, without the history of allocations where that can be had.
 
     Before Python 3.12 the call that leaves the history out takes away references to 0 and False
     that it doesn't own. The other call is harmless, but copies a history that the program records.

@@ -9,6 +9,7 @@ from leakscope.model.report import Cleared, Component, Growth, Ledger, LedgerEnt
 from leakscope.report.sizes import (
     Size,
     exact_bytes,
+    humane_bytes,
     humane_interval,
     humane_rate,
     humane_share,
@@ -77,6 +78,9 @@ class PhaseRow:
     after: Cell
     kept: Size
     kept_order: str
+    highest: Size | None
+    """Of a device: what the phase raised torch's own peak to; None where it didn't."""
+    raised: str
 
 
 @dataclass(frozen=True)
@@ -162,6 +166,8 @@ def phase_rows(phases: Sequence[PhaseMemory]) -> list[PhaseRow]:
             after=_cell(phase.after_bytes, tops[phase.metric]),
             kept=size_of(phase.kept_bytes, signed=True),
             kept_order=str(phase.kept_bytes),
+            highest=None if phase.highest_bytes is None else size_of(phase.highest_bytes),
+            raised=humane_bytes(phase.raised_bytes, signed=True) if phase.raised_bytes else "",
         )
         for phase in phases
     ]

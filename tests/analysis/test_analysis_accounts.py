@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from synthetic_runs import GIB, KIB, MIB, Program, State, Thing
+from synthetic_runs import GIB, KIB, MIB, Program, Size, State, Thing
 
 from leakscope.analysis.analyse import analyse
+from leakscope.analysis.case import Case
 from leakscope.analysis.timeline import keep_extremes
 from leakscope.model import gauge
 from leakscope.model.census import RootKind
 from leakscope.model.record import EndRecord, ErrorRecord, NoteRecord, OverheadRecord
-from leakscope.model.report import Ledger, Report
+from leakscope.model.report import Ledger, PhaseMemory, Report
 from leakscope.model.run import Damage
 
 
@@ -82,6 +83,36 @@ def test_a_phase_that_keeps_memory_says_how_much() -> None:
     program = Program(epochs=6, rss_noise=0).leak("Trainer.preds", MIB, "validation batch")
     validation = next(p for p in report_of(program).phases if p.phase == "validation")
     assert validation.kept_bytes == pytest.approx(10 * MIB, rel=0.01)
+
+
+def device_phases(peak: Size) -> dict[str, PhaseMemory]:
+    program = Program(epochs=6).gauge("cuda:0.allocated", lambda s: 100 * MIB)
+    report = report_of(program.gauge("cuda:0.peak_allocated", peak))
+    return {p.phase: p for p in report.phases if p.metric == "cuda:0.allocated"}
+
+
+def test_a_phase_tells_by_how_much_it_raised_the_peak_of_a_device() -> None:
+    phases = device_phases(lambda s: (150 if s.step < 5 else 300) * MIB)
+    assert phases["train"].highest_bytes == 300 * MIB
+    assert phases["train"].raised_bytes == 150 * MIB
+    assert (phases["validation"].highest_bytes, phases["validation"].raised_bytes) == (None, 0)
+
+
+def test_a_peak_that_the_program_resets_is_not_raised_again() -> None:
+    phases = device_phases(lambda s: (200 if s.phase == "train" and s.batch > 3 else 120) * MIB)
+    assert phases["train"].raised_bytes == 80 * MIB
+
+
+def test_phases_of_the_host_have_no_peak_of_torch() -> None:
+    (train, *_) = report_of(Program(epochs=4)).phases
+    assert (train.highest_bytes, train.raised_bytes) == (None, None)
+
+
+def test_memory_outside_the_allocator_is_what_is_used_beyond_it() -> None:
+    program = Program(epochs=4).gauge("cuda:0.used", lambda s: 900)
+    track = Case(run := program.gauge("cuda:0.reserved", lambda s: 600).build(), run.main).track
+    assert set(track.gauge("cuda:0.outside")) == {300.0}
+    assert not track.has_gauge("cuda:0.pending_free")
 
 
 def test_growth_of_gauges_has_its_unit_and_explained_share() -> None:

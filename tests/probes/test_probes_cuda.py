@@ -11,7 +11,7 @@ import pytest
 from leakscope.model import gauge
 from leakscope.probes import cuda as module
 from leakscope.probes import device_snapshots
-from leakscope.probes.cuda import CudaProbe, DeviceProbe, summarise
+from leakscope.probes.cuda import CudaProbe, DeviceProbe, figures_of, summarise
 
 SNAPSHOTS = Path(__file__).parents[2].parent / "shared" / "data" / "cuda_snapshots"
 MB = 1 << 20
@@ -108,6 +108,42 @@ def test_allocated_reserved_and_peak_are_read_per_device(monkeypatch):
         f"cuda:0.{gauge.DEVICE_RESERVED}": 30,
         f"cuda:0.{gauge.DEVICE_PEAK}": 20,
     }
+
+
+def nested(**sizes):
+    names = ("allocated", "reserved", "active", "requested")
+    found = {f"{n}_bytes": {"all": {"current": sizes[n], "peak": 99}} for n in names if n in sizes}
+    found |= {n: {"all": {"current": 7}} for n in ("segment", "active")}
+    return found | {"num_alloc_retries": 3, "num_ooms": 1}
+
+
+def test_all_that_one_call_tells_becomes_gauges():
+    pool = {"all": {"current": 5}}
+    told = nested(allocated=10, reserved=40, active=12, requested=9)
+    told["reserved_bytes_by_private_pools"] = {(0, 1): pool, (0, 2): pool}
+    assert figures_of(told) == {
+        gauge.DEVICE_ALLOCATED: 10,
+        gauge.DEVICE_RESERVED: 40,
+        gauge.DEVICE_PEAK: 99,
+        gauge.DEVICE_ACTIVE: 12,
+        gauge.DEVICE_REQUESTED: 9,
+        gauge.DEVICE_SEGMENTS: 7,
+        gauge.DEVICE_BLOCKS: 7,
+        gauge.DEVICE_RETRIES: 3,
+        gauge.DEVICE_OOMS: 1,
+        gauge.DEVICE_PRIVATE: 10,
+    }
+
+
+def test_releases_that_tell_less_give_fewer_gauges():
+    assert figures_of({}) == {}
+    assert figures_of({"allocated_bytes": {"all": {"current": 4}}}) == {gauge.DEVICE_ALLOCATED: 4}
+
+
+def test_every_gauge_of_a_device_is_described():
+    told = nested(allocated=1, reserved=1, active=1, requested=1)
+    assert set(figures_of(told)) | set(gauge.DERIVED) <= set(gauge.DESCRIPTIONS)
+    assert gauge.unit_of(f"cuda:0.{gauge.DEVICE_RETRIES}") == "count"
 
 
 def test_devices_without_memory_are_asked_rarely_and_found_once_they_have_some(monkeypatch):
