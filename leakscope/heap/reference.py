@@ -12,7 +12,7 @@ from leakscope.heap.adapters.known_types import KnownTypes
 from leakscope.heap.adapters.memory import Memory
 from leakscope.heap.adapters.tensor import TensorAccess
 from leakscope.heap.chains import LONGEST_CHAIN, has_long_chain
-from leakscope.heap.edges import EdgeReader, Rank
+from leakscope.heap.edges import EdgeReader, Payload, Rank
 from leakscope.heap.extents import settle_extents
 from leakscope.heap.selection import Graph, Phase, answer
 from leakscope.heap.shares import leak_shares, outline
@@ -95,7 +95,13 @@ class _Walker:
         self._drain()
         self._walk_from(Phase.OTHER, self._waiting(Phase.BARRIER))
         self._walk_from(Phase.HIDDEN, self._waiting(Phase.HIDDEN))
-        self._walk_from(Phase.NATIVE, self._held_by_native_code(everything))
+        held = self._held_by_native_code(everything)
+        kept = [value for value in held if self._is_kept_by_torch(value)]
+        self._walk_from(Phase.NATIVE, [v for v in held if not self._is_kept_by_torch(v)])
+        for value in kept:
+            if self._has_met(value):
+                self._reserve(value, Phase.HIDDEN)
+        self._walk_from(Phase.NATIVE, kept)
         for value in everything:
             self._walk_from(Phase.GARBAGE, [value])
 
@@ -121,7 +127,23 @@ class _Walker:
                     references[id(target)] -= 1
         return [o for o in left if references[id(o)] > 0]
 
+    def _is_kept_by_torch(self, value: object) -> bool:
+        """Say whether torch keeps the Python object of what lives in C++ and is told of by others:
+        it does so of each that was ever asked for.
+        """
+        facts = self._reader.facts(value)
+        return facts.rank is Rank.GRAPH or facts.payload is Payload.STORAGE
+
+    def _has_met(self, value: object) -> bool:
+        """Say whether the memory of a storage was met already."""
+        if self._reader.facts(value).payload is not Payload.STORAGE:
+            return False
+        memory = [r for r in self._reader.referents(value, everything=True) if type(r) is Memory]
+        return any(_key(one) in self._index for one in memory)
+
     def _everything_below(self, value: object) -> list[object]:
+        if self._reader.facts(value).rank is Rank.GRAPH:
+            return gc.get_referents(value)  # all else belongs to C++, as the node itself
         found = self._reader.referents(value, everything=True)
         if self._reader.facts(value).tensor and self._may_ask_graph():
             found.append(self._reader.maker(value))

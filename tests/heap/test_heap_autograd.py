@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from payloads import ENGINES, KB, payload, retained, seen
 
+from leakscope.heap import graph
+
 torch = pytest.importorskip("torch")
 BIG = 40 * KB
 
@@ -161,3 +163,21 @@ class TestGradients:
         with_gradient = payload(engine, result)["host"]
         result.grad = None
         assert with_gradient - payload(engine, result)["host"] == 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("made_by_looking", [False, True])
+def test_a_parameter_in_a_circle_through_its_gradient_keeps_its_own(
+    engine: str, made_by_looking: bool
+) -> None:
+    """Looking makes objects of nodes and storages that torch then keeps: they hold nothing."""
+    weight = torch.nn.Parameter(torch.ones(100, 100))
+    weight.square().sum().backward(create_graph=True)
+    name = id(weight)
+    del weight
+    if made_by_looking:
+        seen(engine, full=True)
+    nodes = seen(engine, full=True).nodes
+    held = zip(nodes.objects, nodes.root, nodes.host_bytes, strict=True)
+    retained_by_it = next(size for o, root, size in held if id(o) == name and root == graph.NATIVE)
+    assert 80_000 <= retained_by_it < 81_000

@@ -115,6 +115,31 @@ static void count_references(Unreached *u, size_t count) {
     }
 }
 
+/* Say whether torch keeps the Python object of something that lives in C++ and is told of by others:
+ * it does so of each that was ever asked for. */
+static int is_kept_by_torch(const Walk *w, const Node *node) {
+    const TypeFacts *facts = &w->types[node->type];
+    return facts->rank == RANK_GRAPH || (facts->flags & TYPE_STORAGE_OBJECT);
+}
+
+/* Begin at what has more references than the unreached hold. What torch keeps by itself comes after
+ * all else, and storages that tensors led to are left out: to begin there as well would leave the
+ * tensors that hold a graph nothing of their own. */
+static void walk_held(Unreached *u, size_t count, int kept) {
+    Walk *w = u->walk;
+    for (size_t i = 0; i < count && !w->failed; i++) {
+        Node *node = &w->nodes[u->base + i];
+        PyObject *object = (PyObject *)node->key;
+        if (u->references[i] <= 0 || is_kept_by_torch(w, node) != kept)
+            continue;
+        if (kept && (w->types[node->type].flags & TYPE_STORAGE_OBJECT) && has_met(w, object))
+            node->phase = PHASE_HIDDEN;
+        else
+            seed(w, object, ROOT_NATIVE);
+    }
+    drain(w);
+}
+
 /* The collector's own reasoning: what has more references than the unreached hold is held by
  * somebody who can't be traversed. */
 static void walk_unreached(Walk *w) {
@@ -126,10 +151,8 @@ static void walk_unreached(Walk *w) {
         goto out;
     count_references(&u, count);
     begin_phase(w, PHASE_NATIVE);
-    for (size_t i = 0; i < count && !w->failed; i++)
-        if (u.references[i] > 0)
-            seed(w, (PyObject *)w->nodes[u.base + i].key, ROOT_NATIVE);
-    drain(w);
+    walk_held(&u, count, 0);
+    walk_held(&u, count, 1);
     begin_phase(w, PHASE_GARBAGE);
     for (size_t i = 0; i < count && !w->failed; i++) {
         seed(w, (PyObject *)w->nodes[u.base + i].key, ROOT_GARBAGE);

@@ -85,6 +85,12 @@ void follow_storage(Walk *w, uint32_t source, PyObject *storage, PyObject *tenso
         add_edge(w, source, target);
 }
 
+/* Say whether the memory of a storage was met already. */
+int has_met(Walk *w, PyObject *storage) {
+    uintptr_t key = (uintptr_t)read_size(read_getset(w->access.storage_key, storage));
+    return key != 0 && find_entry(&w->index, key_in(w, key, 1)) != 0;
+}
+
 /* Return what functorch wraps, a new reference, or NULL: a wrapper has no storage. */
 PyObject *wrapped_by(Walk *w, PyObject *tensor) {
     const Access *access = &w->access;

@@ -320,6 +320,7 @@ void visit_text_keys(PyObject *dict, visitproc visitor, void *argument);
 PyObject *wrapped_by(Walk *w, PyObject *tensor);
 PyObject *gradient_of(Walk *w, PyObject *tensor, int is_leaf);
 void follow_storage(Walk *w, uint32_t node, PyObject *storage, PyObject *tensor);
+int has_met(Walk *w, PyObject *storage);
 void follow_tensor(Walk *w, uint32_t node, PyObject *tensor, const TypeFacts *facts);
 void follow_graph(Walk *w, uint32_t node, PyObject *object, const TypeFacts *facts);
 void follow_saved(Walk *w, uint32_t node, PyObject *saved);
