@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 PROGRAMS = Path(__file__).parent / "programs"
 CONTEXT = 32 * 32 * 2 * 2048 * 4
 CONFUSION = 32 * 100_000 * 8
+FROZEN = 4 * (1024 * 2048 + 2048 + 2048 * 256 + 256)
 GRADIENTS = 4 * (2 * 2048 * 1024 + 1024 + 1024 * 10 + 10)
 
 
@@ -61,3 +62,38 @@ def test_a_step_that_leaves_nothing(tmp_path: Path) -> None:
     assert report["verdict"] == "clean"
     kinds = {finding["kind"] for finding in report["findings"]}
     assert kinds <= {"allocator_slack"}  # large tensors that come and go leave some
+
+
+def test_gradients_that_frozen_parameters_keep(tmp_path: Path) -> None:
+    report = report_of(PROGRAMS / "frozen_gradients.py", tmp_path)
+    assert report["verdict"] == "clean"
+    frozen = {finding["kind"]: finding for finding in report["findings"]}["frozen_gradients"]
+    assert frozen["severity"] == "note"
+    assert frozen["total_bytes"] == pytest.approx(FROZEN, rel=0.02)
+    assert "frozen_gradients.py:20" in frozen["text"]
+
+
+def test_frozen_parameters_whose_gradients_were_dropped(tmp_path: Path) -> None:
+    report = report_of(PROGRAMS / "frozen_tidy.py", tmp_path)
+    kinds = {finding["kind"] for finding in report["findings"]}
+    assert kinds <= {"allocator_slack"}
+
+
+@pytest.mark.parametrize(
+    ("clearing", "kind"),
+    [
+        ("optimizer.zero_grad(set_to_none=False)", "gradients_kept_as_zeros"),
+        ("pass", "gradients_never_cleared"),
+    ],
+)
+def test_gradients_that_stay_through_the_forward_pass(
+    tmp_path: Path, clearing: str, kind: str
+) -> None:
+    tidy = (PROGRAMS / "step_tidy.py").read_text(encoding="utf-8")
+    program = tmp_path / "train.py"
+    program.write_text(tidy.replace("optimizer.zero_grad()", clearing), encoding="utf-8")
+    report = report_of(program, tmp_path)
+    kinds = {finding["kind"]: finding for finding in report["findings"]}
+    assert report["verdict"] == "clean"
+    assert kinds.keys() - {"allocator_slack"} == {kind}
+    assert kinds[kind]["total_bytes"] == pytest.approx(GRADIENTS, rel=0.1)
