@@ -9,6 +9,7 @@ from leakscope.analysis.cleared import find_cleared
 from leakscope.analysis.components import find_components
 from leakscope.analysis.culprits import find_culprits
 from leakscope.analysis.diagnoses import find_findings
+from leakscope.analysis.diagnoses.out_of_memory import find_out_of_memory
 from leakscope.analysis.facts import find_facts, find_problems, find_work
 from leakscope.analysis.headline import headline, verdict_of
 from leakscope.analysis.ledger import find_ledgers
@@ -18,8 +19,10 @@ from leakscope.analysis.rates import find_growth
 from leakscope.analysis.search import search_growth
 from leakscope.analysis.timeline import find_timeline
 from leakscope.model.record import HeaderRecord
-from leakscope.model.report import Report
+from leakscope.model.report import Report, RunVerdict
 from leakscope.model.run import Recording, Run
+
+LOW = "memory-low"
 
 
 def analyse(run: Run) -> Report:
@@ -35,12 +38,15 @@ def _report(case: Case) -> Report:
     growth = search_growth(case)
     ledgers = find_ledgers(case, growth.growers)
     culprits = find_culprits(case, case.sources, growth.growers)
-    findings = find_findings(case, growth, ledgers)
+    shortage = find_out_of_memory(case, culprits)
+    findings = find_findings(case, growth, ledgers, shortage)
     verdict, missing = verdict_of(case, culprits, findings, ledgers)
+    if shortage is not None and verdict is not RunVerdict.LEAK:
+        verdict = RunVerdict.OUT_OF_MEMORY
     work = find_work(run, case)
     return Report(
         verdict=verdict,
-        headline=headline(verdict, culprits, findings, missing, work),
+        headline=headline(verdict, culprits, findings, missing, work, shortage),
         growth=find_growth(case, growth.growers),
         culprits=culprits,
         findings=findings,
@@ -53,9 +59,16 @@ def _report(case: Case) -> Report:
         phases=find_phases(case),
         components=find_components(case),
         timeline=find_timeline(case),
-        notes=[note.message for note in case.recording.notes],
+        notes=_notes(case.recording),
         missing=missing,
+        out_of_memory=shortage,
     )
+
+
+def _notes(recording: Recording) -> list[str]:
+    """Return what the report should mention; of warnings that room grew less, the last."""
+    last = next((n for n in reversed(recording.notes) if n.slug == LOW), None)
+    return [n.message for n in recording.notes if n.slug != LOW or n is last]
 
 
 def _main(run: Run) -> Recording:

@@ -151,6 +151,8 @@ def _absence_proves_nothing(before: Suspect | None, after: Report) -> str:
         return ""
     if after.verdict is RunVerdict.INCONCLUSIVE:
         return "the second run is inconclusive"
+    if after.out_of_memory is not None:
+        return "the second run ran out of memory"
     did = {phase.phase for phase in after.phases} | set(after.work.batches)
     if before.phase and did and before.phase not in did:
         return f"the second run had no phase {before.phase}"
@@ -257,10 +259,20 @@ def _headline(
         )
     ]
     told = [part for part in parts if part]
+    ended = _ends(before, after)
     if not told:
-        return _nothing_grave(after)
+        return ended + _nothing_grave(after)
     fell = _peak_clause(grave, peaks, before)
-    return " ".join(told).removesuffix(".") + (f"; {fell}." if fell else ".")
+    return ended + " ".join(told).removesuffix(".") + (f"; {fell}." if fell else ".")
+
+
+def _ends(before: Report, after: Report) -> str:
+    """Return what became of a run that ended for want of memory."""
+    if before.out_of_memory is None:
+        return "The second run ran out of memory. " if after.out_of_memory else ""
+    if after.out_of_memory is None:
+        return "Memory no longer runs out. "
+    return "Both runs ran out of memory. "
 
 
 def _headline_part(label: str, changes: Sequence[CulpritChange]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leakscope.analysis.case import Case
+from leakscope.analysis.ending import how_it_ended
 from leakscope.analysis.units import epochs, is_training
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.report import Problem, RunFacts, Work
@@ -23,22 +24,6 @@ def find_facts(run: Run, recording: Recording) -> RunFacts:
         limit_bytes=manifest.memory_limit or manifest.memory_total,
         leakscope_version=manifest.leakscope_version,
     )
-
-
-def how_it_ended(run: Run, recording: Recording) -> str:
-    """Return how the program ended, in words."""
-    outcome, end = run.outcome, recording.end
-    if outcome.get("oom_killed"):
-        return "killed: out of memory"
-    if end is not None and end.status == "exception":
-        return f"exception: {end.exception}" if end.exception else "exception"
-    if end is not None:
-        return f"exit code {end.exit_code}" if end.status == "exit" else end.status
-    if outcome.get("signal"):
-        return f"killed by signal {outcome['signal']}"
-    if "exit_code" in outcome:
-        return f"ended with exit code {outcome['exit_code']} (no closing record)"
-    return "killed (no closing record)"
 
 
 def find_work(run: Run, case: Case) -> Work:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
 from leakscope.analysis.severity import MIB
 from leakscope.analysis.trends import FEWEST_POINTS, is_growth
-from leakscope.model.report import Culprit, Finding, Ledger, RunVerdict, Severity, Work
+from leakscope.model.report import ENDINGS, Culprit, Finding, Ledger, RunVerdict, Severity, Work
+from leakscope.model.shortage import OutOfMemory
 from leakscope.model.sizes import human_bytes, plural
 
 UNSETTLED_BYTES = 64 * MIB
@@ -19,7 +20,7 @@ def verdict_of(
     case: Case, culprits: list[Culprit], findings: list[Finding], ledgers: list[Ledger]
 ) -> tuple[RunVerdict, list[str]]:
     """Return the verdict and, when it is inconclusive, what would settle it."""
-    grades = [c.severity for c in culprits] + [f.severity for f in findings]
+    grades = [c.severity for c in culprits] + [f.severity for f in findings if _is_growth(f)]
     if any(grade is not Severity.NOTE for grade in grades):
         return RunVerdict.LEAK, []
     missing = _too_little(case) or _unsettled(case, ledgers)
@@ -68,8 +69,12 @@ def headline(
     findings: list[Finding],
     missing: list[str],
     work: Work,
+    ended: OutOfMemory | None = None,
 ) -> str:
-    """Return the verdict in a sentence."""
+    """Return the verdict in a sentence; how memory ended the run comes first."""
+    if ended is not None:
+        leaks = verdict is RunVerdict.LEAK
+        return f"{ended.sentence} {_accusation(culprits, findings) if leaks else _blame(ended)}"
     if verdict is RunVerdict.LEAK:
         return _accusation(culprits, findings)
     did = _did(work)
@@ -80,7 +85,7 @@ def headline(
 
 def _accusation(culprits: list[Culprit], findings: list[Finding]) -> str:
     serious = [c for c in culprits if c.severity is not Severity.NOTE]
-    diagnosed = [f for f in findings if f.severity is not Severity.NOTE]
+    diagnosed = [f for f in findings if f.severity is not Severity.NOTE and _is_growth(f)]
     if not serious:
         return f"Memory grows: {_inner(diagnosed[0].title)}. {diagnosed[0].text}"
     text = _says(serious[0])
@@ -89,6 +94,18 @@ def _accusation(culprits: list[Culprit], findings: list[Finding]) -> str:
     if len(serious) > 1:
         text += f" {plural(len(serious) - 1, 'more culprit')} below."
     return text
+
+
+def _is_growth(finding: Finding) -> bool:
+    """Whether a finding speaks of growth: that memory ran out is no leak by itself."""
+    return finding.kind not in ENDINGS
+
+
+def _blame(ended: OutOfMemory) -> str:
+    if not ended.names:
+        return "What was live, no census shows."
+    most = ended.names[0]
+    return f"Most was held by {most.name}: {human_bytes(most.bytes)}."
 
 
 def _inner(title: str) -> str:

@@ -31,7 +31,6 @@ from leakscope.cleanup.statistics import (
     memory_stats,
     reset_peak_memory_stats,
 )
-from leakscope.cleanup.survey import GpuSurvey, survey_gpus
 
 __all__ = [
     "Attempt",
@@ -39,7 +38,6 @@ __all__ = [
     "ClearedMemory",
     "ClearedStep",
     "DeviceMemory",
-    "GpuSurvey",
     "HostMemory",
     "LiveTensors",
     "MemoryScope",
@@ -56,5 +54,4 @@ __all__ = [
     "memory_stats",
     "oom_guard",
     "reset_peak_memory_stats",
-    "survey_gpus",
 ]

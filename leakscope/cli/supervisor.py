@@ -9,9 +9,10 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
+
+from leakscope.probes.cgroup import memory_events
 
 HANDED_ON = frozenset(
     {
@@ -38,27 +39,41 @@ class Ending:
     exit_code: int
     """``128 + signal`` where a signal ended it, as shells have it."""
     signal: int | None = None
-    oom_killed: bool = False
+    oom_kills: int = 0
+    """Processes of our control group that the kernel has killed for memory meanwhile."""
+    limit_hits: int = 0
+    """How often the group stood at its limit meanwhile."""
+
+    @property
+    def is_oom_killed(self) -> bool:
+        """Whether the kernel killed the program for memory: by ``SIGKILL``, and it says so."""
+        return self.signal == signal.SIGKILL and self.oom_kills > 0
 
     def outcome(self) -> dict[str, str | int]:
         """Return what a run directory keeps of it."""
         told: dict[str, str | int] = {"exit_code": self.exit_code}
         if self.signal is not None:
             told["signal"] = self.signal
-        if self.oom_killed:
+        if self.is_oom_killed:
             told["oom_killed"] = 1
+        if self.oom_kills:
+            told["oom_kills"] = self.oom_kills
+        if self.limit_hits:
+            told["limit_hits"] = self.limit_hits
         return told
 
 
 def supervise(command: list[str]) -> Ending:
     """Run a command in our own process group and terminal until it ends."""
-    kills_before = oom_kills()
+    before = memory_events()
     status = _run(command)
+    after = memory_events()
+    kills = _more(before.oom_kills, after.oom_kills)
+    hits = _more(before.limit_hits, after.limit_hits)
     if os.WIFEXITED(status):
-        return Ending(os.WEXITSTATUS(status))
+        return Ending(os.WEXITSTATUS(status), oom_kills=kills, limit_hits=hits)
     number = os.WTERMSIG(status)
-    killed = number == signal.SIGKILL and _grew(kills_before, oom_kills())
-    return Ending(128 + number, signal=number, oom_killed=killed)
+    return Ending(128 + number, signal=number, oom_kills=kills, limit_hits=hits)
 
 
 def end_as(ending: Ending) -> NoReturn:
@@ -78,43 +93,8 @@ def end_as(ending: Ending) -> NoReturn:
     os._exit(ending.exit_code)
 
 
-def oom_kills() -> int | None:
-    """Return how many processes the kernel has killed for memory, in our control group if it says.
-
-    From ``memory.events`` (version 2), ``memory.oom_control`` (version 1), else ``/proc/vmstat``.
-    """
-    for path in (*_control_group_files(), Path("/proc/vmstat")):
-        try:
-            lines = path.read_text().splitlines()
-        except OSError:
-            continue
-        for line in lines:
-            name, _, value = line.partition(" ")
-            if name == "oom_kill":
-                return int(value)
-    return None
-
-
-def _control_group_files() -> list[Path]:
-    root = Path("/sys/fs/cgroup")
-    try:
-        entries = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return []
-    files = []
-    for entry in entries:
-        _, controllers, group = entry.split(":", 2)
-        if controllers == "":
-            files += [root / group.lstrip("/") / "memory.events", root / "memory.events"]
-        elif "memory" in controllers.split(","):
-            memory = root / "memory"
-            files += [memory / group.lstrip("/") / "memory.oom_control"]
-            files += [memory / "memory.oom_control"]
-    return files
-
-
-def _grew(before: int | None, after: int | None) -> bool:
-    return before is not None and after is not None and after > before
+def _more(before: int | None, after: int | None) -> int:
+    return 0 if before is None or after is None else max(0, after - before)
 
 
 def _run(command: list[str]) -> int:

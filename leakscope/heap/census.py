@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import time
 import tracemalloc
+from collections.abc import Sequence
 from dataclasses import replace
+from types import FrameType
 
 import msgspec
 
@@ -42,13 +44,16 @@ class CensusTaker:
         self._cutoff_bytes = cutoff_bytes
         self._max_rows = max_rows
 
-    def take(self, scope: CensusScope) -> Census:
-        """Return the rows of this moment; the whole process stands still meanwhile."""
+    def take(self, scope: CensusScope, unwound: Sequence[FrameType] = ()) -> Census:
+        """Return the rows of this moment; the whole process stands still meanwhile.
+
+        ``unwound`` are frames that a traceback keeps alive, outermost first: they count as running.
+        """
         began = time.perf_counter()
         collects = gc.isenabled()
         gc.disable()  # naming makes many objects and no garbage; a collection would only cost time
         try:
-            census = self._census(scope)
+            census = self._census(scope, unwound)
         finally:
             if collects:
                 gc.enable()
@@ -71,9 +76,9 @@ class CensusTaker:
             max_selected=max(_LEAST_OBJECTS, self._max_rows * _OBJECTS_PER_ROW),
         )
 
-    def _census(self, scope: CensusScope) -> Census:
+    def _census(self, scope: CensusScope, unwound: Sequence[FrameType]) -> Census:
         full = scope is CensusScope.FULL
-        roots = find_roots(self._ownership, self._definitions, full=full)
+        roots = find_roots(self._ownership, self._definitions, full=full, unwound=unwound)
         result = walk(self._request(roots, full=full))
         maker = RowMaker(result, roots, self._ownership, self._definitions)
         roles = Roles(result, maker)

@@ -11,6 +11,7 @@ import re
 import sys
 import threading
 import types
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,8 +81,18 @@ class Roots:
         return self.named[number].kind if number < len(self.named) else RootKind.LIBRARY
 
 
-def find_roots(ownership: Ownership, definitions: Definitions, *, full: bool) -> Roots:
-    """Return the roots: the user's, and for a full census the library's too."""
+def find_roots(
+    ownership: Ownership,
+    definitions: Definitions,
+    *,
+    full: bool,
+    unwound: Sequence[types.FrameType] = (),
+) -> Roots:
+    """Return the roots: the user's, and for a full census the library's too.
+
+    ``unwound`` are frames, outermost first, that an exception has left and its traceback keeps:
+    what they hold has the names that it had while they ran.
+    """
     hidden: list[Any] = []
     stages: list[int] = []
     library: list[Root] = []
@@ -89,7 +100,7 @@ def find_roots(ownership: Ownership, definitions: Definitions, *, full: bool) ->
     if any(_is_history(root) for root in user):
         user.sort(key=_is_history)
         stages.append(sum(not _is_history(root) for root in user))
-    for frame in _outermost_first():
+    for frame in _outermost_first(unwound):
         if is_own_file(frame.f_code.co_filename):
             hidden += _own_values(frame)
         elif ownership.owns_code(frame.f_code, frame.f_globals):
@@ -102,13 +113,17 @@ def find_roots(ownership: Ownership, definitions: Definitions, *, full: bool) ->
     return Roots(user + library, len(user), objects, hidden, stages)
 
 
-def _outermost_first() -> list[types.FrameType]:
+def _outermost_first(unwound: Sequence[types.FrameType]) -> list[types.FrameType]:
     """Return the frames of all threads, those of the calling thread before the others'."""
     me = threading.get_ident()
     by_thread: dict[int, list[types.FrameType]] = {me: []}
     for thread, frame in running_frames():
         by_thread.setdefault(thread, []).append(frame)
-    return [frame for stack in by_thread.values() for frame in reversed(stack)]
+    mine, *others = ([*reversed(stack)] for stack in by_thread.values())
+    left = [frame for frame in unwound if frame not in mine]
+    # Before the frames that now handle the exception, and may have a name for it.
+    handler = max((at for at, frame in enumerate(mine, 1) if frame in unwound), default=len(mine))
+    return [*mine[:handler], *left, *mine[handler:], *(f for stack in others for f in stack)]
 
 
 def _globals(ownership: Ownership, definitions: Definitions, hidden: list[Any]) -> list[Root]:

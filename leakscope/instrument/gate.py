@@ -81,6 +81,19 @@ class Gate:
         else:
             self.hear(event, *args)
 
+    def seize(self, event: Callable[..., Any], *args: Any) -> bool:
+        """Pass on an event of any thread; return False, undone, if another is just heard."""
+        if self._busy or not self.is_open:
+            return False
+        self._busy = True
+        try:
+            event(*args)
+        finally:
+            self._busy = False
+            if self._late and get_ident() == self.thread:
+                self._catch_up()
+        return True
+
     def muted(self, function: Callable[..., Any], *args: Any) -> Any:
         """Return what ``function`` returns, hearing no event meanwhile."""
         if self._busy or not self.is_open or get_ident() != self.thread:

@@ -84,6 +84,14 @@ class Closing:
         self._session = session
         self._pid = os.getpid()
 
+    def failed(self, error: BaseException) -> None:
+        """Have the session look at what ended the program before anything of it is let go."""
+        if self._session is not None and os.getpid() == self._pid:
+            try:
+                self._session.failed(error)
+            except KeyboardInterrupt:
+                return
+
     def arrange(self, status: str, exit_code: int = 0, exception: str = "") -> None:
         """Have the session closed by the interpreter's exit, before the program's own handlers.
 
@@ -111,6 +119,7 @@ def _run(program: Program, closing: Closing) -> None:
         closing.arrange("exit", _exit_code(error))
         raise
     except BaseException as error:
+        closing.failed(error)
         _show_traceback(error, _without_our_frames(error.__traceback__))
         if isinstance(error, KeyboardInterrupt):
             closing.arrange("interrupted", _INTERRUPTED, "KeyboardInterrupt")

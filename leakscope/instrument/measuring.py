@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from leakscope.instrument.costs import Costs, Due
 from leakscope.instrument.guard import Guard
+from leakscope.instrument.headroom import Headroom
 from leakscope.instrument.sources import Sources
 from leakscope.instrument.windows import AllocationWindows
 from leakscope.model import gauge
@@ -22,6 +24,7 @@ from leakscope.model.record import (
     DeviceSnapshotRecord,
     ErrorRecord,
     NoteRecord,
+    OutOfMemoryRecord,
     OverheadRecord,
     Record,
 )
@@ -34,15 +37,18 @@ SLOW_SHARE = 0.05
 BYTES_PER_OBJECT = 120
 """What a walk needs for each object meanwhile, by `benchmarks/heap`, rounded up."""
 SPARE_MEMORY = 3
-"""No census unless this many times what it needs is available."""
+"""No census unless this many times what the one before needed is available."""
+SPARE_UNKNOWN = 1.5
+"""And before the first: so many times what it would need if it met all that Python has allocated,
+which no walk does."""
 OVERHEAD_EVERY_SECONDS = 2.0
 
 
 class Taker(Protocol):
     """What :class:`leakscope.heap.CensusTaker` offers."""
 
-    def take(self, scope: CensusScope) -> Census:
-        """Return the heap's rows at this moment."""
+    def take(self, scope: CensusScope, unwound: Sequence[FrameType] = ()) -> Census:
+        """Return the heap's rows at this moment, with the names of frames that were left too."""
 
     def source_files(self) -> set[str]:
         """Return the user's files seen as owners."""
@@ -105,27 +111,37 @@ class Measuring:
         self._budget = budget
         self._sources = Sources()
         self._objects: dict[CensusScope, int] = {}
-        self._available: int | None = None
         self.resident = 0
         self._next_overhead = 0.0
         self._censuses = 0
         self._recorded = 0
         self._own_peak = 0
         self._poor = False
+        self._headroom = Headroom()
 
     def at(self, boundary: Boundary, due: Due) -> Due:
-        """Measure at a boundary; return what was done in the end."""
+        """Measure at a boundary; return what was done in the end.
+
+        Where memory is running out a census is taken whatever the budget says: it may be the last,
+        and happens a few times in a run at most. It then waits for the disk, too.
+        """
         closing = self.windows.closes_at(boundary)
         if closing:
             due = max(due, Due.FOCUSED)
         gauges = self._read_gauges(boundary, due)
+        is_last_chance = self._headroom.is_running_out(self.resident)
+        if is_last_chance:
+            self._headroom.told(self.resident)
+            due = max(due, Due.FOCUSED)
         census = self._take_census(boundary, due, gauges) if due >= Due.FOCUSED else None
         with self._charged("recording"):
             self._recorded += 1
             self._writer.write(
                 BoundaryRecord(boundary=boundary, gauges=gauges),
-                sync=boundary.kind is BoundaryKind.RUN_END,
+                sync=boundary.kind is BoundaryKind.RUN_END or is_last_chance,
             )
+        if is_last_chance:
+            self._note_headroom(boundary, has_census=census is not None)
         self._guard.call("tracemalloc", None, self._trace, boundary, census, gauges, closing)
         if census is not None:
             self._keep_sources()
@@ -141,6 +157,29 @@ class Measuring:
         self._writer.write(
             ErrorRecord(where=where, message=message, boundary=boundary, disabled=disabled)
         )
+
+    def census_of_failure(
+        self, available: int | None, unwound: Sequence[FrameType] = ()
+    ) -> Census | None:
+        """Return a census for an out-of-memory error, as full as there is room for; else None.
+
+        It costs what it costs: usually nothing comes after it.
+        """
+        for scope in (CensusScope.FULL, CensusScope.FOCUSED):
+            if self._fits(scope, available):
+                with self._charged("census"):
+                    census = self._guard.call("census", None, self._taker.take, scope, unwound)
+                if census is not None:
+                    self._censuses += 1
+                    return census
+        return None
+
+    def keep_failure(self, record: OutOfMemoryRecord) -> None:
+        """Write down that memory ran out, and wait for the disk."""
+        with self._charged("recording"):
+            self._writer.write(record, sync=True)
+        if record.census is not None:
+            self._keep_sources()
 
     def finish(self, boundary: Boundary) -> None:
         """Write what is only known at the end."""
@@ -160,29 +199,45 @@ class Measuring:
         with self._charged("gauges"):
             for probe in self._fast:
                 gauges.update(probe.read())
+            self.resident = gauges.get(gauge.RSS, self.resident)
+            everything = everything or self._headroom.is_running_out(self.resident)
             for reader in self._slow:
                 if everything or boundary.time_s >= reader.not_before:
                     gauges.update(reader.read(boundary.time_s, self._budget * SLOW_SHARE))
-        self._available = _available(gauges, self._available)
-        self.resident = gauges.get(gauge.RSS, self.resident)
+        self._headroom.learn(gauges, self.resident)
         return gauges
 
     # Census
 
+    @property
+    def _left(self) -> int | None:
+        return self._headroom.left(self.resident)
+
+    def _fits(self, scope: CensusScope, available: int | None) -> bool:
+        objects = self._objects.get(scope)
+        if objects is None:
+            needed = SPARE_UNKNOWN * sys.getallocatedblocks() * BYTES_PER_OBJECT
+        else:
+            needed = SPARE_MEMORY * objects * BYTES_PER_OBJECT
+        return available is None or available >= needed
+
     def _has_room(self, boundary: Boundary, scope: CensusScope) -> bool:
-        objects = self._objects.get(scope, sys.getallocatedblocks())
-        needed = objects * BYTES_PER_OBJECT
-        available = self._available
-        if available is None or available >= SPARE_MEMORY * needed:
+        if self._fits(scope, self._left):
             return True
         if not self._poor:
             self._poor = True
             self.note(
                 "census-skipped-memory",
-                f"Only {available >> 20} MiB of memory were left: censuses were left out there.",
+                f"Only {_mib(self._left)} of memory were left: censuses were left out there.",
                 boundary.index,
             )
         return False
+
+    def _note_headroom(self, boundary: Boundary, *, has_census: bool) -> None:
+        text = f"Only {_mib(self._left)} of memory were left after {boundary.time_s:.1f} s"
+        taken = "a census was taken there, in case the kernel ends the program."
+        none = "too little for a census, in case the kernel ends the program."
+        self.note("memory-low", f"{text}: {taken if has_census else none}", boundary.index)
 
     def _take_census(self, boundary: Boundary, due: Due, gauges: dict[str, int]) -> Census | None:
         scope = _SCOPES[due]
@@ -267,13 +322,8 @@ _FIXED_BYTES = 200_000
 """Schedule, phases, probes and writer: bounded tables of some hundred entries."""
 
 
-def _available(gauges: dict[str, int], before: int | None) -> int | None:
-    found = []
-    if gauge.SYSTEM_AVAILABLE in gauges:
-        found.append(gauges[gauge.SYSTEM_AVAILABLE])
-    if gauge.CGROUP_LIMIT in gauges and gauge.CGROUP_USED in gauges:
-        found.append(gauges[gauge.CGROUP_LIMIT] - gauges[gauge.CGROUP_USED])
-    return min(found, default=before)
+def _mib(size: int | None) -> str:
+    return f"{(size or 0) >> 20} MiB"
 
 
 class _SlowReader:

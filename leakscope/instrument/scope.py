@@ -109,6 +109,8 @@ class Scope:
         owns, self._owns = self._owns, False
         if session is None or not owns or not session.is_live:
             return
+        if error is not None:
+            session.failed(error)
         status, exit_code, text = _ending(error)
         session.close(status=status, exit_code=exit_code, exception=text)
         if session.options.report and not rank():

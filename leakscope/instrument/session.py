@@ -20,11 +20,13 @@ from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.phases import PhaseTracker
 from leakscope.instrument.rundirectory import make_run_directory, project_root_of, rank, world_size
 from leakscope.instrument.schedule import Schedule
+from leakscope.instrument.shortages import Shortages
 from leakscope.instrument.stack import Phase
 from leakscope.instrument.windows import AllocationWindows, Window
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.errors import UnwritableError
 from leakscope.model.record import DeviceSnapshotRecord, EndRecord, HeaderRecord
+from leakscope.recording import redact_text
 
 _current: weakref.ref[Session] | None = None
 
@@ -87,6 +89,9 @@ class Session:
             budget=options.budget,
             clock=clock,
         )
+        self._shortages = Shortages(
+            self._measuring, self.gate, self._costs, self._moment, budget=options.budget
+        )
         self._auto: AutoBoundaries | None = None
         self._closed = False
 
@@ -131,6 +136,7 @@ class Session:
         self._guard.call("tracemalloc", None, self._windows.begin, first)
         if self.options.boundaries == "auto":
             self._guard.call("boundaries", None, self._listen)
+        self._guard.call("shortages", None, self._shortages.start)
 
     @property
     def is_live(self) -> bool:
@@ -141,6 +147,11 @@ class Session:
         """Reach a boundary that somebody else has found, in the phase that is open."""
         self.gate.hear(self._reach_inside, kind, label)
 
+    def failed(self, error: BaseException) -> None:
+        """Look at an exception that leaves the program, while its traceback keeps what it left."""
+        if self.is_live:
+            self._guard.call("shortages", None, self._shortages.left, error)
+
     def close(self, *, status: str, exit_code: int = 0, exception: str = "") -> None:
         """Reach the last boundary, say how the program ended, and measure no more."""
         global _current
@@ -148,14 +159,14 @@ class Session:
             return
         self._closed = True
         self.gate.shut()
+        self._guard.call("shortages", None, self._shortages.stop)
         if self._auto is not None:
             self._guard.call("boundaries", None, self._auto.uninstall)
         self._guard.call("boundaries", None, self.tracker.finish)
         self._guard.call("boundaries", None, self._reach, BoundaryKind.RUN_END, None, "")
         self._guard.call("overhead", None, self._measuring.finish, self._last_boundary())
-        end = EndRecord(
-            status=status, exit_code=exit_code, exception=exception[:2000], time_s=self._now()
-        )
+        told = redact_text(exception)[:2000]
+        end = EndRecord(status=status, exit_code=exit_code, exception=told, time_s=self._now())
         self._guard.call("recording", None, self._seal, end)
         if current_session() is self:
             _current = None
@@ -214,6 +225,11 @@ class Session:
             label=label,
             **where,
         )
+
+    def _moment(self) -> Boundary:
+        """Return where training stands between the last boundary and the next."""
+        last = max(0, self._index - 1)
+        return self._describe(last, BoundaryKind.MARK, self._now(), self.tracker.phase, "")
 
     def _last_boundary(self) -> Boundary:
         return self._describe(self._index - 1, BoundaryKind.RUN_END, self._now(), None, "")

@@ -15,6 +15,9 @@ DEFAULT_POOL = (0, 0)
 """Any other pool is private: of a CUDA graph's capture or of a ``MemPool``."""
 UNKNOWN_POOL = (-1, -1)
 """What a block born in no known segment belongs to."""
+SMALL_PAGE = 2 << 20
+LARGE_PAGE = 20 << 20
+"""What expandable segments grow and shrink by."""
 
 
 class BlockState(str, Enum):
@@ -121,3 +124,9 @@ def is_python(frame: Frame) -> bool:
     return frame.file.endswith((".py", ".pyx", ".ipynb")) or frame.file.startswith(
         ("<ipython", "<stdin", "<string", "<cell", "<eval")
     )
+
+
+def whole_pages(start: int, size: int, *, is_small: bool) -> int:
+    """Return how much of a hole, ``start`` bytes into its segment, consists of whole pages."""
+    page = SMALL_PAGE if is_small else LARGE_PAGE
+    return max(0, (start + size) // page * page - -(-start // page) * page)

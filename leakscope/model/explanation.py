@@ -11,6 +11,7 @@ from enum import Enum
 import msgspec
 
 from leakscope.model.report import PhaseSpan, Severity
+from leakscope.model.shortage import Advice
 
 EXPLANATION_SCHEMA_VERSION = 1
 
@@ -140,15 +141,6 @@ class TraceFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The last entry of each optimizer step."""
     step_bytes: list[int] = []
     """Live after each step."""
-
-
-class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to change: whether it would have helped here, and how that is known."""
-
-    title: str
-    helps: bool
-    evidence: str
-    bytes: int | None = None
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):

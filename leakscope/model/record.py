@@ -88,6 +88,48 @@ class DeviceSnapshotRecord(msgspec.Struct, tag="device_snapshot", kw_only=True, 
     """Inactive bytes in segments that are partly used: fragmentation."""
     largest_hole: int = 0
     pending_free: int = 0
+    releasable: int = 0
+    """The part of ``stuck`` that ``empty_cache`` returns too: free pages of expandable segments."""
+    pages: int = 0
+    """Stuck bytes that would be whole pages if their segments were expandable."""
+    expandable: bool = False
+    """Whether any segment is."""
+
+
+class OutOfMemoryRecord(msgspec.Struct, tag="out_of_memory", kw_only=True, omit_defaults=True):
+    """Memory ran out: what was asked for, what there was, and who held it at that moment."""
+
+    boundary: int
+    """The last boundary before it; so are phase, epoch, step and batch."""
+    time_s: float
+    phase: str = ""
+    epoch: int = 0
+    step: int = 0
+    batch: int = 0
+    seen: str
+    """``observer``: inside the allocator, before the exception unwound. ``exception``: an exception
+    left the program or the block; the census then names what the frames of its traceback hold."""
+    device: str = "host"
+    error: str = ""
+    """Type of the exception."""
+    message: str = ""
+    requested: int | None = None
+    allocated: int | None = None
+    """Bytes in live tensors of the device; on the host resident memory."""
+    reserved: int | None = None
+    """Bytes held by torch's allocator; on the host the address space in use."""
+    free: int | None = None
+    """Bytes the device had left; on the host the least that any limit left."""
+    limits: dict[str, int] = {}
+    """Bytes by what limits: ``device``, or ``machine``, ``cgroup`` and ``address_space``."""
+    largest_hole: int | None = None
+    """Largest free block of the allocator that the request could have taken."""
+    snapshot: DeviceSnapshotRecord | None = None
+    number: int = 1
+    """How often it has happened so far, this time included."""
+    census: Census | None = None
+    no_census: str = ""
+    """Why there is none."""
 
 
 class SourceRecord(msgspec.Struct, tag="source", kw_only=True, omit_defaults=True):
@@ -145,6 +187,7 @@ Record = (
     | CensusRecord
     | AllocationRecord
     | DeviceSnapshotRecord
+    | OutOfMemoryRecord
     | SourceRecord
     | OverheadRecord
     | ErrorRecord

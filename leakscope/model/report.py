@@ -6,6 +6,8 @@ from enum import Enum
 
 import msgspec
 
+from leakscope.model.shortage import OutOfMemory
+
 REPORT_SCHEMA_VERSION = 1
 
 
@@ -25,6 +27,8 @@ class RunVerdict(str, Enum):
     LEAK = "leak"
     CLEAN = "clean"
     INCONCLUSIVE = "inconclusive"
+    OUT_OF_MEMORY = "out_of_memory"
+    """Memory ran out, and nothing was seen to leak."""
 
 
 class Remedy(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +176,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     falsifier: Falsifier | None = None
     circles: list[Circle] = []
     """Of garbage: what keeps it from being freed at once, the heaviest first."""
+
+
+ENDINGS = frozenset({"out_of_memory", "out_of_memory_survived", "killed_near_the_limit"})
+"""Kinds of findings that say how a run ended or nearly did: nothing in them grows."""
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):
@@ -347,6 +355,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
     missing: list[str] = []
     """What would settle an inconclusive verdict."""
+    out_of_memory: OutOfMemory | None = None
+    """Where the run ended because memory ran out."""
 
 
 class Change(str, Enum):

@@ -14,6 +14,7 @@ from leakscope.model.record import (
     ErrorRecord,
     HeaderRecord,
     NoteRecord,
+    OutOfMemoryRecord,
     OverheadRecord,
     RunManifest,
 )
@@ -49,6 +50,7 @@ class Recording:
     overhead: OverheadRecord | None = None
     errors: list[ErrorRecord] = field(default_factory=list)
     notes: list[NoteRecord] = field(default_factory=list)
+    shortages: list[OutOfMemoryRecord] = field(default_factory=list)
     end: EndRecord | None = None
     damage: list[Damage] = field(default_factory=list)
 
@@ -62,7 +64,9 @@ class Run:
     recordings: list[Recording] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
     outcome: dict[str, str | int] = field(default_factory=dict)
-    """What the supervisor saw: ``exit_code``, ``signal``, ``oom_killed``; empty without one."""
+    """What the supervisor saw: ``exit_code``, ``signal``, ``oom_killed`` (1 if the kernel killed
+    the program for memory), ``oom_kills`` and ``limit_hits`` of the control group meanwhile; empty
+    without a supervisor."""
 
     @property
     def main(self) -> Recording:

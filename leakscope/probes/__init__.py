@@ -17,13 +17,17 @@ from leakscope.probes.figures import FiguresProbe
 from leakscope.probes.garbage import GarbageProbe
 from leakscope.probes.malloc import MallocProbe
 from leakscope.probes.process import MappingProbe, ProcessProbe, SystemProbe
+from leakscope.probes.shortage import Room, device_room, host_room
 
 __all__ = [
     "AllocationWindow",
     "Probe",
+    "Room",
     "default_probes",
+    "device_room",
     "device_snapshots",
     "environment",
+    "host_room",
     "memory_limit",
 ]
 

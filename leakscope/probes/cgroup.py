@@ -48,6 +48,29 @@ def memory_limit() -> tuple[int | None, int | None]:
 
 
 @dataclass(frozen=True)
+class MemoryEvents:
+    """What the kernel counts for a control group; None for what it doesn't tell."""
+
+    oom_kills: int | None = None
+    """Processes of the group that its out-of-memory killer has ended."""
+    limit_hits: int | None = None
+    """How often the group stood at its limit and had to give something back first."""
+
+
+def memory_events(proc: Path = Path("/proc/self")) -> MemoryEvents:
+    """Return the counters of the process's own control group.
+
+    Kills of the whole machine (``/proc/vmstat``) where no group counts them.
+    """
+    group = _own_group(proc)
+    found = MemoryEvents() if group is None else group.events()
+    if found.oom_kills is None:
+        machine = _counters(proc.parent / "vmstat").get("oom_kill")
+        found = MemoryEvents(machine, found.limit_hits)
+    return found
+
+
+@dataclass(frozen=True)
 class MemoryGroup:
     """A directory of the control group file system that accounts memory."""
 
@@ -72,6 +95,17 @@ class MemoryGroup:
         limit = None if text == b"max" else int(text)
         return None if limit is None or limit >= _UNLIMITED else limit
 
+    def events(self) -> MemoryEvents:
+        """Return ``memory.events`` (version 2), or ``memory.oom_control`` and ``memory.failcnt``.
+
+        Version 1 counts kills since Linux 4.13.
+        """
+        if self.version == 2:
+            counted = _counters(self.path / "memory.events")
+            return MemoryEvents(counted.get("oom_kill"), counted.get("max"))
+        kills = _counters(self.path / "memory.oom_control").get("oom_kill")
+        return MemoryEvents(kills, _counters(self.path / "memory.failcnt").get(""))
+
     def exists(self) -> bool:
         """Return whether it accounts memory at all."""
         name = "memory.current" if self.version == 2 else "memory.usage_in_bytes"
@@ -85,13 +119,33 @@ def limiting_group(proc: Path = Path("/proc/self")) -> MemoryGroup | None:
     below it. Without any limit it is the process's own group; None where memory is not accounted.
     """
     try:
-        groups = [group for group in _ancestry(proc) if group.exists()]
+        groups = _accounting(proc)
         limited = [(limit, group) for group in groups if (limit := group.limit()) is not None]
     except (OSError, ValueError, IndexError):
         return None
     if limited:
         return min(limited, key=lambda pair: pair[0])[1]
     return groups[0] if groups else None
+
+
+def _own_group(proc: Path) -> MemoryGroup | None:
+    try:
+        return next(iter(_accounting(proc)), None)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _counters(path: Path) -> dict[str, int]:
+    """Return the numbers of a file by name; a number that stands alone has the empty name."""
+    try:
+        parted = [line.rpartition(" ") for line in path.read_text().splitlines()]
+        return {name: int(number) for name, _, number in parted}
+    except (OSError, ValueError):
+        return {}
+
+
+def _accounting(proc: Path) -> list[MemoryGroup]:
+    return [group for group in _ancestry(proc) if group.exists()]
 
 
 def _ancestry(proc: Path) -> list[MemoryGroup]:

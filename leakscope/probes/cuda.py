@@ -13,6 +13,7 @@ from inspect import signature
 from typing import Any
 
 from leakscope.model import gauge
+from leakscope.model.allocator import whole_pages
 from leakscope.model.record import DeviceSnapshotRecord
 from leakscope.probes.base import GuardedProbe
 
@@ -142,19 +143,25 @@ def _add(record: DeviceSnapshotRecord, segment: Mapping[str, Any]) -> None:
     record.allocated += segment.get("allocated_size", 0)
     record.active += segment.get("active_size", 0)
     record.requested += segment.get("requested_size", 0)
-    free = 0
+    is_expandable = bool(segment.get("is_expandable", False))
+    record.expandable = record.expandable or is_expandable
+    free = pages = 0
     is_used = False
     for block in segment.get("blocks", ()):
         size, state = block.get("size", 0), block.get("state", _ALLOCATED)
         if state == _INACTIVE:
             free += size
             record.largest_hole = max(record.largest_hole, size)
+            offset = block.get("address", 0) - segment.get("address", 0)
+            pages += whole_pages(offset, size, is_small=segment.get("segment_type") == "small")
             continue
         is_used = True
         if state != _ALLOCATED:  # freed by the program, still in use on another stream
             record.pending_free += size
     if is_used:
         record.stuck += free
+        record.releasable += pages if is_expandable else 0
+        record.pages += 0 if is_expandable else pages
     else:
         record.cached += free
 

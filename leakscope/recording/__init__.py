@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from leakscope.recording.directory import RunDirectory
 from leakscope.recording.reader import open_run
-from leakscope.recording.redaction import redact_command, redact_environment
+from leakscope.recording.redaction import redact_command, redact_environment, redact_text
 from leakscope.recording.writer import RecordingWriter
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "open_run",
     "redact_command",
     "redact_environment",
+    "redact_text",
 ]

@@ -10,6 +10,7 @@ import gc
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -24,6 +25,7 @@ from leakscope.model.record import (
     ErrorRecord,
     HeaderRecord,
     NoteRecord,
+    OutOfMemoryRecord,
     OverheadRecord,
     Record,
     RunManifest,
@@ -152,6 +154,12 @@ class _Draft:
         self._censuses: dict[int, Census] = {}
         self._devices: dict[int, tuple[DeviceSnapshotRecord, ...]] = {}
         self._shared: dict[Hashable, Hashable] = {}
+        self._gathered: dict[type, list[Any]] = {
+            AllocationRecord: self._recording.allocations,
+            ErrorRecord: self._recording.errors,
+            NoteRecord: self._recording.notes,
+            OutOfMemoryRecord: self._recording.shortages,
+        }
 
     @property
     def damage(self) -> list[Damage]:
@@ -197,6 +205,9 @@ class _Draft:
 
     def _place(self, record: Record) -> None:
         recording = self._recording
+        gathered = self._gathered.get(type(record))
+        if gathered is not None:
+            gathered.append(record)
         match record:
             case BoundaryRecord():
                 self._boundaries.append(record)
@@ -206,16 +217,12 @@ class _Draft:
             case DeviceSnapshotRecord():
                 others = self._devices.get(record.boundary, ())
                 self._devices[record.boundary] = (*others, record)
-            case AllocationRecord():
-                recording.allocations.append(record)
             case SourceRecord():
                 recording.sources[record.path] = record.text
             case OverheadRecord():
                 recording.overhead = record
-            case ErrorRecord():
-                recording.errors.append(record)
-            case NoteRecord():
-                recording.notes.append(record)
+            case OutOfMemoryRecord(census=Census() as census):
+                self._share_names(census)
             case EndRecord():
                 recording.end = record
             case HeaderRecord():

@@ -36,7 +36,7 @@ def redact_command(argv: Sequence[str]) -> list[str]:
             redacted.append(REDACTED)
             value_is_secret = False
             continue
-        redacted.append(_redact_text(argument))
+        redacted.append(redact_text(argument))
         is_option = argument.startswith("-") and "=" not in argument and " " not in argument
         value_is_secret = is_option and _SENSITIVE_NAME.search(argument) is not None
     return redacted
@@ -45,12 +45,13 @@ def redact_command(argv: Sequence[str]) -> list[str]:
 def redact_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return environment variables with the values that look like secrets replaced."""
     return {
-        name: REDACTED if _SENSITIVE_NAME.search(name) and value else _redact_text(value)
+        name: REDACTED if _SENSITIVE_NAME.search(name) and value else redact_text(value)
         for name, value in environment.items()
     }
 
 
-def _redact_text(text: str) -> str:
+def redact_text(text: str) -> str:
+    """Return a text, such as the message of an exception, with what looks like secrets replaced."""
     text = _USERINFO.sub(rf"\g<scheme>{REDACTED}@", text)
     text = _ASSIGNMENT.sub(_redact_assignment, text)
     return _TOKEN.sub(REDACTED, text)

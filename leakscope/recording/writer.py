@@ -16,6 +16,7 @@ from leakscope.model.record import (
     EndRecord,
     HeaderRecord,
     NoteRecord,
+    OutOfMemoryRecord,
     OverheadRecord,
     Record,
     SourceRecord,
@@ -27,8 +28,8 @@ JOURNAL_SUFFIX = ".journal"
 
 _OPTIONAL = (SourceRecord, AllocationRecord, DeviceSnapshotRecord)
 """Given up first when room is short: a verdict is possible without them."""
-_CLOSING = (EndRecord, OverheadRecord, NoteRecord)
-"""Small, and written beyond the cap: else a full recording would look like a killed run."""
+_CLOSING = (EndRecord, OverheadRecord, NoteRecord, OutOfMemoryRecord)
+"""Small or few, and written beyond the cap: else a full recording would look like a killed run."""
 _OPTIONAL_SHARE = 0.7
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 

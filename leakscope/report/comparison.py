@@ -7,7 +7,7 @@ from typing import Any
 
 from leakscope.model.report import Comparison, CulpritChange, Severity, ValueChange
 from leakscope.report import wording
-from leakscope.report.page import Fact, environment_facts, run_context
+from leakscope.report.page import environment_facts, run_context
 from leakscope.report.sizes import (
     Size,
     exact_bytes,
@@ -16,7 +16,7 @@ from leakscope.report.sizes import (
     humane_share,
     size_of,
 )
-from leakscope.report.tables import Bar, bar_of
+from leakscope.report.tables import Bar, Fact, bar_of
 from leakscope.report.timeline import TimelineView, overlay_data, overlay_view
 
 

@@ -11,6 +11,7 @@ from leakscope.model.report import Overhead, Problem, Report, RunFacts, Severity
 from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.culprit import CulpritView, Piece, SuspectView, culprit_views, finding_views
+from leakscope.report.shortage import ShortageView, shortage_view
 from leakscope.report.sizes import (
     Size,
     humane_duration,
@@ -21,6 +22,7 @@ from leakscope.report.sizes import (
 from leakscope.report.tables import (
     ClearedRow,
     ComponentRow,
+    Fact,
     GrowthRow,
     LedgerView,
     PhaseRow,
@@ -35,15 +37,6 @@ from leakscope.report.timeline import TimelineView, chart_data, timeline_data, t
 
 OTHERS = 5
 """So many more suspects are named on the first screen."""
-
-
-@dataclass(frozen=True)
-class Fact:
-    """A label and a value; ``exact`` is revealed on hover."""
-
-    label: str
-    value: str
-    exact: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,6 +60,7 @@ class Page:
     lead: SuspectView | None
     others: list[SuspectView]
     timeline: TimelineView | None
+    shortage: ShortageView | None
     culprits: list[CulpritView]
     findings: list[SuspectView]
     growth: list[GrowthRow]
@@ -104,6 +98,7 @@ def report_page(report: Report) -> Page:
         lead=lead,
         others=[suspect for suspect in suspects if suspect is not lead][:OTHERS],
         timeline=timeline,
+        shortage=shortage_view(report.out_of_memory),
         culprits=culprits,
         findings=findings,
         growth=growth_rows(report.growth),

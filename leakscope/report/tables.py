@@ -22,6 +22,15 @@ _MOST_PHASES = 4
 
 
 @dataclass(frozen=True)
+class Fact:
+    """A label and a value; ``exact`` is revealed on hover."""
+
+    label: str
+    value: str
+    exact: str = ""
+
+
+@dataclass(frozen=True)
 class Bar:
     """A bar inside a cell: where it begins and how wide it is, as CSS lengths."""
 
@@ -161,9 +170,9 @@ def phase_rows(phases: Sequence[PhaseMemory]) -> list[PhaseRow]:
             phase=phase.phase,
             metric=metric_words(phase.metric),
             occurrences=f"{phase.occurrences:,}",
-            before=_cell(phase.before_bytes, tops[phase.metric]),
-            peak=_cell(phase.peak_bytes, tops[phase.metric], "peak"),
-            after=_cell(phase.after_bytes, tops[phase.metric]),
+            before=cell_of(phase.before_bytes, tops[phase.metric]),
+            peak=cell_of(phase.peak_bytes, tops[phase.metric], "peak"),
+            after=cell_of(phase.after_bytes, tops[phase.metric]),
             kept=size_of(phase.kept_bytes, signed=True),
             kept_order=str(phase.kept_bytes),
             highest=None if phase.highest_bytes is None else size_of(phase.highest_bytes),
@@ -181,13 +190,13 @@ def component_rows(components: Sequence[Component]) -> list[ComponentRow]:
         ComponentRow(
             name=component.name.replace("_", " "),
             device=component.device,
-            start=_cell(component.start_bytes, tops[component.device]),
+            start=cell_of(component.start_bytes, tops[component.device]),
             phases=[
-                _cell(component.by_phase.get(phase, 0), tops[component.device], "peak")
+                cell_of(component.by_phase.get(phase, 0), tops[component.device], "peak")
                 for phase in shown
             ],
-            peak=_cell(component.peak_bytes, tops[component.device], "peak"),
-            end=_cell(component.end_bytes, tops[component.device]),
+            peak=cell_of(component.peak_bytes, tops[component.device], "peak"),
+            end=cell_of(component.end_bytes, tops[component.device]),
         )
         for component in components
     ]
@@ -238,7 +247,8 @@ def _tops(amounts: Iterable[tuple[str, int]]) -> dict[str, int]:
     return tops
 
 
-def _cell(amount: int, top: int, kind: str = "") -> Cell:
+def cell_of(amount: int, top: int, kind: str = "") -> Cell:
+    """Return an amount with its bar."""
     return Cell(size_of(amount), bar_of(amount, top, kind), str(amount))
 
 

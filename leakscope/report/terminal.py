@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leakscope.model.printable import clipped, one_line, printable
@@ -15,6 +16,7 @@ from leakscope.model.report import (
     Report,
     Severity,
 )
+from leakscope.model.shortage import Advice, OutOfMemory
 from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.sizes import (
@@ -32,10 +34,11 @@ SHOWN_TERMS = 5
 SHOWN_CLEARED = 3
 _STYLES = {
     "leak": "1;31", "critical": "1;31", "worse": "1;31", "new": "1;31", "removed": "31",
+    "out_of_memory": "1;31",
     "warning": "1;33", "inconclusive": "1;33", "unchanged": "1;33", "reduced": "33",
     "clean": "1;32", "fixed": "1;32", "added": "32", "note": "2", "muted": "2", "name": "1",
 }  # fmt: skip
-_MARKS = {"leak": "✗", "clean": "✓", "inconclusive": "?"}
+_MARKS = {"leak": "✗", "out_of_memory": "✗", "clean": "✓", "inconclusive": "?"}
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
     """Return the report for a terminal; without ``color`` it is plain text."""
     paper = Paper(width, color)
     lines = [*_verdict(report, paper), *_curve(report, paper)]
+    lines += _shortage(report.out_of_memory, paper)
     lines += [""] if report.culprits else []
     for culprit in report.culprits[:SHOWN_CULPRITS]:
         lines += _culprit(culprit, paper)
@@ -148,6 +152,29 @@ def _curve(report: Report, paper: Paper) -> list[str]:
     room = max(10, min(60, paper.width - len(ends) - len(peak) - 22))
     label = clipped(lines[0].label, 16)
     return [paper.clip(f"{label} {sparkline(values, room)} {ends}, {peak}")]
+
+
+def _shortage(ended: OutOfMemory | None, paper: Paper) -> list[str]:
+    if ended is None:
+        return []
+    lines = ["", *paper.wrap(ended.evidence)]
+    for title, rows in (("held by", ended.names), ("live as", ended.components)):
+        told = [f"{row.name} {humane_bytes(row.bytes)}" for row in rows[:SHOWN_TERMS]]
+        lines += paper.wrap(f"{title}: {', '.join(told)}") if told else []
+    if ended.fits_if:
+        lines += ["what would have made it fit:", *advice_lines(ended.fits_if, paper)]
+    return lines
+
+
+def advice_lines(advice: Sequence[Advice], paper: Paper) -> list[str]:
+    """Return what to change, each with whether it would have helped and how that is known."""
+    lines = []
+    for item in advice:
+        mark = paper.paint("✓" if item.helps else "✗", "clean" if item.helps else "muted")
+        said = "" if item.helps else " (would not help)"
+        lines += [f"  {mark} {clipped(item.title + said, paper.width - 4)}"]
+        lines += paper.wrap(item.evidence, "      ")
+    return lines
 
 
 def _culprit(culprit: Culprit, paper: Paper) -> list[str]:

@@ -17,6 +17,7 @@ VERDICTS = {
     RunVerdict.LEAK: "Leak",
     RunVerdict.CLEAN: "No leak",
     RunVerdict.INCONCLUSIVE: "Not enough evidence",
+    RunVerdict.OUT_OF_MEMORY: "Out of memory",
 }
 SEVERITIES = {
     Severity.CRITICAL: "Critical",

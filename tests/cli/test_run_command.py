@@ -14,7 +14,7 @@ import pytest
 
 from leakscope.cli.command_line import split_command_line
 from leakscope.cli.run import to_share
-from leakscope.cli.supervisor import Ending, oom_kills
+from leakscope.cli.supervisor import Ending
 from leakscope.instrument.program import Program, interpreter_options
 
 ROOT = Path(__file__).parents[2]
@@ -114,15 +114,16 @@ def test_project_root_of_a_module_is_the_working_directory(
 
 def test_outcome_tells_signal_and_oom_kill() -> None:
     assert Ending(3).outcome() == {"exit_code": 3}
-    killed = Ending(137, signal=signal.SIGKILL, oom_killed=True)
-    assert killed.outcome() == {"exit_code": 137, "signal": 9, "oom_killed": 1}
+    killed = Ending(137, signal=signal.SIGKILL, oom_kills=2, limit_hits=7)
+    told = {"exit_code": 137, "signal": 9, "oom_killed": 1, "oom_kills": 2, "limit_hits": 7}
+    assert killed.outcome() == told
 
 
-@pytest.mark.skipif(not Path("/proc/vmstat").exists(), reason="needs Linux")
-def test_oom_kills_are_counted() -> None:
-    counted = oom_kills()
-    assert counted is not None
-    assert counted >= 0
+def test_only_sigkill_with_a_kill_counted_is_out_of_memory() -> None:
+    assert not Ending(137, signal=signal.SIGKILL).is_oom_killed
+    assert not Ending(143, signal=signal.SIGTERM, oom_kills=1).is_oom_killed
+    assert not Ending(1, oom_kills=1).is_oom_killed
+    assert "oom_killed" not in Ending(1, oom_kills=1).outcome()
 
 
 @pytest.mark.parametrize(

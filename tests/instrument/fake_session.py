@@ -66,8 +66,10 @@ class FakeTaker:
         self.sizes = dict
         self.files: set[str] = set()
         self.error: Exception | None = None
+        self.unwound: list[str] = []
 
-    def take(self, scope: CensusScope) -> Census:
+    def take(self, scope: CensusScope, unwound=()) -> Census:
+        self.unwound = [frame.f_code.co_name for frame in unwound]
         if self.error is not None:
             raise self.error
         self.clock.sleep(self.costs[scope])

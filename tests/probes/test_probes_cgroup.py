@@ -8,7 +8,7 @@ import pytest
 
 from leakscope.model import gauge
 from leakscope.probes import memory_limit
-from leakscope.probes.cgroup import CgroupProbe, limiting_group
+from leakscope.probes.cgroup import CgroupProbe, MemoryEvents, limiting_group, memory_events
 
 GB = 1 << 30
 
@@ -130,3 +130,47 @@ def test_the_limit_of_a_run_never_exceeds_the_machine():
 def test_the_group_of_this_very_process_is_plausible():
     gauges = CgroupProbe().read()
     assert gauges == {} or gauges[gauge.CGROUP_USED] > 0
+
+
+def write(kernel, path, **files):
+    for name, text in files.items():
+        (kernel.mount / path / name.replace("memory_", "memory.")).write_text(text)
+
+
+def test_version_2_counts_kills_and_hits_of_the_limit(kernel):
+    kernel.process("0::/job").mounted(2).v2("job", used=GB, limit=str(2 * GB))
+    write(kernel, "job", memory_events="low 0\nhigh 3\nmax 17\noom 2\noom_kill 1\n")
+    assert memory_events(kernel.proc) == MemoryEvents(oom_kills=1, limit_hits=17)
+
+
+def test_version_1_counts_them_in_two_files(kernel):
+    kernel.process("4:memory:/box").mounted(1).v1("box", used=GB, limit=2 * GB)
+    control = "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n"
+    write(kernel, "box", memory_oom_control=control, memory_failcnt="52\n")
+    assert memory_events(kernel.proc) == MemoryEvents(oom_kills=4, limit_hits=52)
+
+
+def test_before_linux_4_13_only_hits_of_the_limit_are_known(kernel):
+    kernel.process("4:memory:/box").mounted(1).v1("box", used=GB, limit=2 * GB)
+    control = "oom_kill_disable 0\nunder_oom 0\n"
+    write(kernel, "box", memory_oom_control=control, memory_failcnt="52\n")
+    assert memory_events(kernel.proc) == MemoryEvents(oom_kills=None, limit_hits=52)
+
+
+def test_where_no_group_counts_kills_the_machine_does(kernel, tmp_path):
+    (tmp_path / "vmstat").write_text("nr_free_pages 5\noom_kill 3\n")
+    assert memory_events(kernel.proc) == MemoryEvents(oom_kills=3)
+
+
+def test_kills_are_of_the_own_group_not_of_those_around_it(kernel):
+    kernel.process("0::/jobs/mine").mounted(2)
+    kernel.v2("jobs/mine", used=GB, limit="max").v2("jobs", used=GB, limit=str(2 * GB))
+    write(kernel, "jobs/mine", memory_events="max 0\noom_kill 0\n")
+    write(kernel, "jobs", memory_events="max 9\noom_kill 5\n")
+    assert memory_events(kernel.proc) == MemoryEvents(oom_kills=0, limit_hits=0)
+
+
+def test_unreadable_counters_are_no_counters(kernel):
+    kernel.process("0::/job").mounted(2).v2("job", used=GB, limit="max")
+    write(kernel, "job", memory_events="oom_kill many\n")
+    assert memory_events(kernel.proc) == MemoryEvents()

@@ -15,6 +15,7 @@ from leakscope.model.record import (
     ErrorRecord,
     HeaderRecord,
     NoteRecord,
+    OutOfMemoryRecord,
     OverheadRecord,
     Record,
     RunManifest,
@@ -66,6 +67,7 @@ def one_of_each() -> list[Record]:
         OverheadRecord(boundary=1, seconds={"census": 0.5}, censuses=1),
         ErrorRecord(where="probe", message="broke", disabled=True),
         NoteRecord(slug="census-skipped", message="no memory"),
+        OutOfMemoryRecord(boundary=0, time_s=1.0, seen="observer", census=census(0).census),
         boundary(1),
         EndRecord(status="completed", time_s=1.5),
     ]

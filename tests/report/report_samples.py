@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import msgspec
+
 from leakscope.model.report import (
     Change,
     Cleared,
@@ -34,6 +36,7 @@ from leakscope.model.report import (
     ValueChange,
     Work,
 )
+from leakscope.model.shortage import Advice, LiveRow, OutOfMemory
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 EPOCHS, TRAIN_S, VALIDATION_S = 12, 13.0, 4.6
@@ -460,6 +463,39 @@ def clean() -> Report:
         phases=full.phases,
         components=full.components,
         timeline=timeline(growing=False),
+    )
+
+
+def out_of_memory() -> Report:
+    full = leaking()
+    ended = OutOfMemory(
+        device="cuda:0",
+        cause="exception",
+        shortage="capacity",
+        sentence="Out of memory on cuda:0 in train of epoch 7, after 2,810 steps: 4.9 GiB were "
+        "asked for with 91 MiB left on the device; capacity, not fragmentation.",
+        evidence="Looked at inside the allocator, before the exception unwound.",
+        error="OutOfMemoryError: CUDA out of memory. Tried to allocate 4.90 GiB.",
+        requested_bytes=int(4.9 * GIB),
+        live_bytes=78 * GIB,
+        reserved_bytes=int(78.4 * GIB),
+        free_bytes=91 * MIB,
+        limit_bytes=int(79.1 * GIB),
+        components=[
+            LiveRow(name="activations and graphs", bytes=60 * GIB, share=0.77),
+            LiveRow(name="parameters", bytes=18 * GIB, share=0.23),
+        ],
+        names=[LiveRow(name="Trainer.crops", bytes=41 * GIB, share=0.52, detail="list, 512 items")],
+        fits_if=[
+            Advice(title="Mend Trainer.crops", helps=True, evidence="It held 41 GiB.", bytes=41),
+            Advice(title="expandable_segments:True", helps=False, evidence="No holes.", bytes=0),
+        ],
+    )
+    return msgspec.structs.replace(
+        full,
+        verdict=RunVerdict.OUT_OF_MEMORY,
+        headline=f"{ended.sentence} Most was held by Trainer.crops: 41 GiB.",
+        out_of_memory=ended,
     )
 
 

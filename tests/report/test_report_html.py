@@ -22,6 +22,7 @@ SAMPLES = {
     "leaking": samples.leaking,
     "clean": samples.clean,
     "inconclusive": samples.inconclusive,
+    "out of memory": samples.out_of_memory,
     "empty": samples.empty,
 }
 UNSEEN = re.compile(
@@ -256,3 +257,13 @@ def test_templates_only_place_what_was_computed() -> None:
             assert not re.search(r"[+*/]|//|\s-\s|\|\s*(round|sum|safe|int|float)", code), (
                 expression
             )
+
+
+def test_out_of_memory_shows_what_was_live_and_what_would_have_fitted() -> None:
+    page = render_html(samples.out_of_memory())
+    text = read_page(page).text
+    for told in ("Why memory ran out", "Trainer.crops", "41 GiB", "activations and graphs"):
+        assert told in text
+    assert "would have helped" in text
+    assert "would not help" in text
+    assert "Why memory ran out" not in read_page(render_html(samples.leaking())).text

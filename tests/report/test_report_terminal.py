@@ -121,3 +121,11 @@ def test_a_sparkline_keeps_peaks() -> None:
     assert sparkline([5, 5], 10) == "▁▁"
     assert sparkline([], 10) == ""
     assert sparkline([float("nan"), 1.0], 10) == "▁"
+
+
+def test_out_of_memory_comes_before_the_culprits() -> None:
+    text = render_text(samples.out_of_memory())
+    assert text.startswith("✗ Out of memory · Out of memory on cuda:0")
+    assert text.index("what would have made it fit") < text.index("1. ")
+    assert "held by: Trainer.crops 41 GiB" in text
+    assert "✗ expandable_segments:True (would not help)" in text

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from leakscope.model.report import Culprit, Finding, Report
+from leakscope.model.report import ENDINGS, Culprit, Finding, Report
 
 Suspect = Culprit | Finding
 
 
 def pair(before: Report, after: Report) -> list[tuple[Suspect | None, Suspect | None]]:
     """Return every culprit and finding of both runs, each at most once, matched where it can be."""
-    left: list[Suspect] = [*before.culprits, *before.findings]
-    right: list[Suspect] = [*after.culprits, *after.findings]
+    left, right = _suspects(before), _suspects(after)
     partners: dict[int, Suspect] = {}
     taken: set[int] = set()
     for key in (_by_signature, _by_name, _by_nature):
@@ -26,6 +25,10 @@ def pair(before: Report, after: Report) -> list[tuple[Suspect | None, Suspect | 
     ]
     pairs += [(None, suspect) for suspect in right if id(suspect) not in taken]
     return pairs
+
+
+def _suspects(report: Report) -> list[Suspect]:
+    return [*report.culprits, *(f for f in report.findings if f.kind not in ENDINGS)]
 
 
 def _match(

@@ -17,7 +17,7 @@ from leakscope.analysis.cuda.sites import function_of, operation_of, place_of, s
 from leakscope.analysis.cuda.slack import fixed, pages_in_holes, returnable
 from leakscope.analysis.cuda.stack_kinds import kind_of
 from leakscope.analysis.cuda.ways_to_fit import Need, ways_to_fit
-from leakscope.model.allocator import DEFAULT_POOL, BlockState, Entry, Segment
+from leakscope.model.allocator import DEFAULT_POOL, BlockState, Segment
 from leakscope.model.explanation import BlockClass, Fault, Figures
 from leakscope.model.sizes import human_bytes, human_share
 
@@ -102,27 +102,31 @@ def _told(
         figures=figures,
         classes=classes,
         sites=site_rows(live),
-        sentence=_sentence(entry, figures, hole, fragmented, _let_go(played, figures)),
+        sentence=fault_sentence(request, entry.device_free, figures, hole, is_stuck=fragmented)
+        + _let_go(played, figures),
         fits_if=ways_to_fit(need),
     )
 
 
-def _sentence(entry: Entry, figures: Figures, hole: int, fragmented: bool, let_go: str) -> str:
-    free = "an unknown amount" if entry.device_free is None else human_bytes(entry.device_free)
+def fault_sentence(
+    request: int, device_free: int | None, figures: Figures, hole: int, *, is_stuck: bool
+) -> str:
+    """Return what was asked for, what there was, and which kind of shortage that is."""
+    free = "an unknown amount" if device_free is None else human_bytes(device_free)
     state = (
-        f"{human_bytes(entry.size)} were asked for with {free} left on the device; "
+        f"{human_bytes(request)} were asked for with {free} left on the device; "
         f"{human_bytes(figures.active)} of {human_bytes(figures.reserved)} reserved were live"
         f" ({human_share(figures.active / figures.reserved) if figures.reserved else 'nothing'})"
     )
     unused = figures.reserved - figures.active
-    if fragmented:
+    if is_stuck:
         why = (
             f", and of the {human_bytes(unused)} that were free the largest place took "
             f"{human_bytes(hole)}: fragmentation."
         )
     else:
         why = f", and all that was free came to {human_bytes(unused)}: capacity, not fragmentation."
-    return state + why + let_go
+    return state + why
 
 
 def _let_go(played: Replay, at_the_fault: Figures) -> str:

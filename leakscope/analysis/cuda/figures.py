@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from leakscope.model.allocator import DEFAULT_POOL, BlockState, Segment
+from leakscope.model.allocator import DEFAULT_POOL, BlockState, Segment, whole_pages
 from leakscope.model.explanation import Figures, PoolFigures
 
-SMALL_PAGE = 2 << 20
-LARGE_PAGE = 20 << 20
-"""What expandable segments grow and shrink by."""
 PoolKey: TypeAlias = "tuple[int, tuple[int, int], bool]"
 
 
@@ -55,12 +52,6 @@ def pool_key(segment: Segment) -> PoolKey:
     return (segment.stream, segment.pool, segment.is_small)
 
 
-def releasable(start: int, size: int, *, is_small: bool) -> int:
-    """Return how much of a hole in an expandable segment consists of whole pages."""
-    page = SMALL_PAGE if is_small else LARGE_PAGE
-    return max(0, (start + size) // page * page - -(-start // page) * page)
-
-
 def total_of(figures: Sequence[Figures]) -> Figures:
     """Return the sums of several devices; the largest hole is the largest of any."""
     sums = {
@@ -78,7 +69,7 @@ def _add_blocks(segment: Segment, sums: dict[str, int]) -> None:
             sums["largest_hole"] = max(sums["largest_hole"], block.size)
             if segment.is_expandable:
                 offset = block.address - segment.address
-                pages += releasable(offset, block.size, is_small=segment.is_small)
+                pages += whole_pages(offset, block.size, is_small=segment.is_small)
             sums["holes"] += 1
             continue
         live += 1

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from leakscope.analysis.cuda.figures import releasable
-from leakscope.model.allocator import BlockState, Segment
-from leakscope.model.explanation import Advice, Figures, Slack
+from leakscope.model.allocator import BlockState, Segment, whole_pages
+from leakscope.model.explanation import Figures, Slack
+from leakscope.model.shortage import Advice
 from leakscope.model.sizes import human_bytes, human_share
 
 MIB = 1 << 20
@@ -52,7 +52,7 @@ def fixed(figures: Figures) -> int:
 def pages_in_holes(segments: Sequence[Segment]) -> int:
     """Return how much of the stuck bytes would be whole pages if segments were expandable."""
     return sum(
-        releasable(block.address - segment.address, block.size, is_small=segment.is_small)
+        whole_pages(block.address - segment.address, block.size, is_small=segment.is_small)
         for segment in segments
         if not segment.is_expandable and _is_used(segment)
         for block in segment.blocks

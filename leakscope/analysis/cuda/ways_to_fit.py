@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from leakscope.analysis.cuda.sites import short_place
 from leakscope.analysis.cuda.slack import fixed
-from leakscope.model.explanation import Advice, BlockClass, Figures, SiteRow
+from leakscope.model.explanation import BlockClass, Figures, SiteRow
+from leakscope.model.shortage import Advice
 from leakscope.model.sizes import human_bytes, human_share
 
 WORTH = 0.02
@@ -35,6 +36,8 @@ class Need:
     """Stuck bytes that would be whole pages if the segments were expandable."""
     is_expandable: bool
     is_training: bool
+    told_by: str = "as far as stacks and sizes tell"
+    """How it is known what is live for what."""
 
     @property
     def of_the_pass(self) -> int:
@@ -48,9 +51,15 @@ class Need:
 
 def ways_to_fit(need: Need) -> list[Advice]:
     """Return what would have helped, what suffices first, and what would not."""
-    ways = [way for way in _ways(need) if way.bytes is None or way.bytes >= _least(need)]
-    ranked = sorted(ways, key=lambda way: (not way.helps, -(way.bytes or 0)))
+    ranked = ranked_ways(need)
     return [*ranked, _allocator(need)] if not need.is_fragmentation else [_allocator(need), *ranked]
+
+
+def ranked_ways(need: Need, others: Sequence[Advice] = ()) -> list[Advice]:
+    """Return what to make smaller, what suffices first; ``others`` are ranked among it."""
+    ways = [*_ways(need), *others]
+    worth = [way for way in ways if way.bytes is None or way.bytes >= _least(need)]
+    return sorted(worth, key=lambda way: (not way.helps, -(way.bytes or 0)))
 
 
 def _ways(need: Need) -> Iterator[Advice]:
@@ -61,7 +70,7 @@ def _ways(need: Need) -> Iterator[Advice]:
             yield _no_grad(need)
     gradients = need.classes.get(BlockClass.GRADIENTS, 0)
     if gradients and need.kind is BlockClass.ACTIVATIONS:
-        yield _way(
+        yield way_of(
             need,
             "Drop the gradients before the forward pass",
             gradients,
@@ -71,7 +80,7 @@ def _ways(need: Need) -> Iterator[Advice]:
     yield from _parameters(need)
     pending = need.figures.pending
     if pending:
-        yield _way(
+        yield way_of(
             need,
             "Let other streams finish",
             pending,
@@ -84,7 +93,7 @@ def _smaller_batch(need: Need) -> Advice:
     amount = need.of_the_pass
     if need.missing is None or need.request is None:
         text = f"{human_bytes(amount)} were made in forward and backward passes."
-        return _way(need, "Make the batch smaller", amount, text)
+        return way_of(need, "Make the batch smaller", amount, text)
     of_pass = need.request if need.kind in _OF_THE_PASS else 0
     share = need.missing / (amount + of_pass) if amount + of_pass else 1.0
     if share >= 1:
@@ -111,7 +120,7 @@ def _checkpointing(need: Need) -> Iterator[Advice]:
             by_function[key] = by_function.get(key, 0) + site.bytes
     if by_function and need.request is not None:
         function, amount = max(by_function.items(), key=lambda item: item[1])
-        yield _way(
+        yield way_of(
             need,
             "Recompute instead of keeping",
             amount,
@@ -122,7 +131,7 @@ def _checkpointing(need: Need) -> Iterator[Advice]:
 
 def _no_grad(need: Need) -> Advice:
     amount = need.of_the_pass
-    return _way(
+    return way_of(
         need,
         "Without gradients, if none are wanted",
         amount,
@@ -134,7 +143,7 @@ def _no_grad(need: Need) -> Advice:
 def _parameters(need: Need) -> Iterator[Advice]:
     states = need.classes.get(BlockClass.OPTIMIZER, 0)
     if states:
-        yield _way(
+        yield way_of(
             need,
             "Keep the optimizer's state in 8 bits, or shard it",
             states * 3 // 4,
@@ -142,11 +151,11 @@ def _parameters(need: Need) -> Iterator[Advice]:
         )
     weights = need.classes.get(BlockClass.WEIGHTS, 0)
     if weights:
-        yield _way(
+        yield way_of(
             need,
             "Keep the weights in half the bits, or shard them",
             weights // 2,
-            f"They take {human_bytes(weights)}, as far as stacks and sizes tell.",
+            f"They take {human_bytes(weights)}, {need.told_by}.",
         )
 
 
@@ -167,7 +176,8 @@ def _allocator(need: Need) -> Advice:
     return Advice(title=title, helps=False, evidence=text, bytes=stuck)
 
 
-def _way(need: Need, title: str, amount: int, evidence: str) -> Advice:
+def way_of(need: Need, title: str, amount: int, evidence: str) -> Advice:
+    """Return a way that frees so many bytes."""
     return Advice(title=title, helps=need.suffices(amount), evidence=evidence, bytes=amount)
 
 

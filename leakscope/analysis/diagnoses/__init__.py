@@ -18,12 +18,14 @@ from leakscope.analysis.diagnoses import (
     gradients,
     handles,
     native,
+    out_of_memory,
     outliving,
     slack,
     unexplained,
 )
 from leakscope.analysis.search import Growth
 from leakscope.model.report import Finding, Ledger, Severity
+from leakscope.model.shortage import OutOfMemory
 
 DIAGNOSES: tuple[Callable[[Case, Growth, list[Ledger]], list[Finding]], ...] = (
     collector.diagnose,
@@ -40,9 +42,12 @@ DIAGNOSES: tuple[Callable[[Case, Growth, list[Ledger]], list[Finding]], ...] = (
 _ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 
-def find_findings(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
-    """Return what all diagnoses found, the worst first."""
-    found = [finding for diagnose in DIAGNOSES for finding in diagnose(case, growth, ledgers)]
+def find_findings(
+    case: Case, growth: Growth, ledgers: list[Ledger], ended: OutOfMemory | None = None
+) -> list[Finding]:
+    """Return what all diagnoses found, the worst first; ``ended`` is how memory ended the run."""
+    found = out_of_memory.diagnose(case, ended)
+    found += [finding for diagnose in DIAGNOSES for finding in diagnose(case, growth, ledgers)]
     if any(f.kind in _EXPLAINS for f in found if f.severity is not Severity.NOTE):
         found = [f for f in found if f.kind != "unexplained"]
     found.sort(key=lambda f: (_ORDER[f.severity], -f.total_bytes))

@@ -8,7 +8,6 @@ from typing import Any
 
 from leakscope import __version__
 from leakscope.model.explanation import (
-    Advice,
     ClassRow,
     DeviceExplanation,
     Explanation,
@@ -18,11 +17,11 @@ from leakscope.model.explanation import (
     SiteRow,
 )
 from leakscope.model.explanation import PhaseRow as Phase
+from leakscope.model.shortage import Advice
 from leakscope.model.sizes import plural
 from leakscope.report.cuda import words
 from leakscope.report.cuda.curve import curve_data, curve_view
 from leakscope.report.cuda.memory_map import CACHE, HOLE, NARROW, SHADES, WIDE, draw_map
-from leakscope.report.page import Fact
 from leakscope.report.sizes import (
     Size,
     humane_bytes,
@@ -32,7 +31,7 @@ from leakscope.report.sizes import (
     size_of,
 )
 from leakscope.report.svg import Drawing
-from leakscope.report.tables import Bar, Cell, bar_of
+from leakscope.report.tables import Bar, Cell, Fact, bar_of
 from leakscope.report.timeline import LegendEntry, TimelineView
 
 

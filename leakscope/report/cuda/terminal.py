@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leakscope.model.explanation import (
-    Advice,
     ClassRow,
     DeviceComparison,
     DeviceExplanation,
@@ -21,7 +20,7 @@ from leakscope.model.sizes import plural
 from leakscope.report.cuda import words
 from leakscope.report.sizes import humane_bytes, humane_duration, humane_share
 from leakscope.report.sparkline import sparkline
-from leakscope.report.terminal import Paper
+from leakscope.report.terminal import Paper, advice_lines
 
 SHOWN_SITES = 8
 SHOWN_GROWTH = 6
@@ -101,7 +100,7 @@ def _device(device: DeviceExplanation, paper: Paper) -> list[str]:
     lines += _phases(device, paper)
     if device.fault is None and device.settings:
         lines += ["", *paper.wrap(device.slack_sentence, "  ")]
-        lines += _advice(device.settings, paper)
+        lines += advice_lines(device.settings, paper)
     for finding in device.findings:
         lines += _finding(finding, paper)
     return lines
@@ -111,17 +110,7 @@ def _fault(fault: Fault, paper: Paper) -> list[str]:
     lines = ["", *paper.wrap(fault.sentence, "  ")]
     if fault.operation:
         lines += [paper.clip(f"asked by {fault.operation} at {fault.place}", "  ")]
-    return [*lines, "  what would have made it fit:", *_advice(fault.fits_if, paper)]
-
-
-def _advice(advice: Sequence[Advice], paper: Paper) -> list[str]:
-    lines = []
-    for item in advice:
-        mark = paper.paint("✓" if item.helps else "✗", "clean" if item.helps else "muted")
-        said = "" if item.helps else " (would not help)"
-        lines += [f"  {mark} {clipped(item.title + said, paper.width - 4)}"]
-        lines += paper.wrap(item.evidence, "      ")
-    return lines
+    return [*lines, "  what would have made it fit:", *advice_lines(fault.fits_if, paper)]
 
 
 def _curve(device: DeviceExplanation, paper: Paper) -> list[str]:

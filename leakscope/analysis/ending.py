@@ -1,0 +1,83 @@
+"""How the program ended: by itself, by an exception, by a signal, or for want of memory."""
+
+from __future__ import annotations
+
+import signal
+
+from leakscope.model import gauge
+from leakscope.model.run import Recording, Run
+from leakscope.model.sizes import human_bytes
+
+EXCEPTION, KILLED, WORKER_KILLED = "exception", "killed", "worker_killed"
+NEARLY_ALL = 0.9
+"""From this part of the limit on, memory is worth a word where nobody knows who killed a run."""
+_WORKER = "is killed by signal: Killed"
+"""What torch's DataLoader says of a worker that was killed."""
+
+
+def shortage_at_the_end(run: Run, recording: Recording) -> str | None:
+    """Return by which cause memory ended the run; None if it didn't, as far as is known."""
+    outcome, end = run.outcome, recording.end
+    if outcome.get("oom_killed"):
+        return KILLED
+    if end is None or end.status != "exception":
+        return None
+    if recording.shortages and recording.shortages[-1].seen == "exception":
+        return EXCEPTION
+    if outcome.get("oom_kills") and _WORKER in end.exception:
+        return WORKER_KILLED
+    return None
+
+
+def how_it_ended(run: Run, recording: Recording) -> str:
+    """Return how the program ended, in words."""
+    outcome, end = run.outcome, recording.end
+    if outcome.get("oom_killed"):
+        return "killed by the kernel's out-of-memory killer"
+    if end is not None and end.status == "exception":
+        return f"exception: {end.exception}" if end.exception else "exception"
+    if end is not None:
+        return f"exit code {end.exit_code}" if end.status == "exit" else end.status
+    if outcome.get("signal") == signal.SIGKILL:
+        stood = _stood(run, recording)
+        return "killed by SIGKILL; the kernel's out-of-memory killer does that" + (
+            f", memory stood at {stood} then" if stood else ""
+        )
+    if outcome.get("signal"):
+        return f"killed by signal {outcome['signal']}"
+    if "exit_code" in outcome:
+        return f"ended with exit code {outcome['exit_code']} (no closing record)"
+    stood = _stood(run, recording) if is_nearly_full(run, recording) else ""
+    return "killed (no closing record)" + (f"; memory stood at {stood}" if stood else "")
+
+
+def is_killed(run: Run, recording: Recording) -> bool:
+    """Return whether the program was killed, or vanished, and nobody knows by whom."""
+    if recording.end is not None or run.outcome.get("oom_killed"):
+        return False
+    return run.outcome.get("signal", signal.SIGKILL if not run.outcome else 0) == signal.SIGKILL
+
+
+def is_nearly_full(run: Run, recording: Recording) -> bool:
+    """Return whether memory was nearly used up when it was last measured."""
+    stood = memory_at_the_end(run, recording)
+    return stood is not None and stood[0] >= NEARLY_ALL * stood[1]
+
+
+def memory_at_the_end(run: Run, recording: Recording) -> tuple[int, int] | None:
+    """Return memory in use and its limit when last measured: of the control group or machine."""
+    latest = [measurement.gauges for measurement in reversed(recording.measurements)]
+    grouped = (g for g in latest if gauge.CGROUP_LIMIT in g and gauge.CGROUP_USED in g)
+    group = next(grouped, None)
+    if group is not None:
+        return group[gauge.CGROUP_USED], group[gauge.CGROUP_LIMIT]
+    total = run.manifest.memory_total
+    available = next((g for g in latest if gauge.SYSTEM_AVAILABLE in g), None)
+    if available is None or not total:
+        return None
+    return total - available[gauge.SYSTEM_AVAILABLE], total
+
+
+def _stood(run: Run, recording: Recording) -> str:
+    stood = memory_at_the_end(run, recording)
+    return "" if stood is None else f"{human_bytes(stood[0])} of {human_bytes(stood[1])}"

@@ -1,0 +1,135 @@
+"""A shortage of memory that ended the run: what was recorded of it, and the nearest census."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from leakscope.analysis.case import Case
+from leakscope.analysis.cuda.faults import is_fragmentation
+from leakscope.analysis.ending import EXCEPTION, memory_at_the_end, shortage_at_the_end
+from leakscope.analysis.series import HOST
+from leakscope.model.boundary import Boundary, BoundaryKind
+from leakscope.model.census import Census
+from leakscope.model.explanation import Figures
+from leakscope.model.record import OutOfMemoryRecord
+from leakscope.model.sizes import plural
+
+BEFORE = "Looked at inside the allocator, before the exception unwound."
+AFTER = "Looked at when the exception left the program; its traceback still kept what it had left."
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """A shortage as it was recorded, with the census that shows it best."""
+
+    cause: str
+    device: str
+    record: OutOfMemoryRecord | None
+    census: Census | None
+    evidence: str
+    figures: Figures
+    live: int
+    """In tensors of the device; on the host resident memory."""
+    free: int | None
+    limit: int | None
+
+    @property
+    def requested(self) -> int | None:
+        """Bytes asked for."""
+        return None if self.record is None else self.record.requested
+
+    @property
+    def largest_hole(self) -> int:
+        """The largest free block of the allocator that might have served the request."""
+        return 0 if self.record is None else self.record.largest_hole or 0
+
+    @property
+    def kind(self) -> str:
+        """``capacity``, ``fragmentation``, or empty where that isn't known or makes no sense."""
+        if self.device == HOST or self.requested is None or self.free is None:
+            return ""
+        if self.record is not None and self.record.snapshot is not None:
+            hole = self.largest_hole
+            stuck = is_fragmentation(self.requested, self.free, self.figures, hole)
+            return "fragmentation" if stuck else "capacity"
+        unused = self.figures.reserved - self.figures.active
+        is_known = self.figures.reserved > 0
+        return "capacity" if is_known and self.requested > self.free + unused else ""
+
+
+def find_shortage(case: Case) -> Shortage | None:
+    """Return the shortage that ended the run; None if none did."""
+    cause = shortage_at_the_end(case.run, case.recording)
+    if cause is None:
+        return None
+    return _by_exception(case) if cause == EXCEPTION else _by_kernel(case, cause)
+
+
+def place_of(moment: Boundary | OutOfMemoryRecord) -> str:
+    """Return where training stood: ``in train of epoch 3, after 120 steps``."""
+    if not moment.step:
+        return f"in {moment.phase} before the first step" if moment.phase else "before any step"
+    stretch = f"in {moment.phase} of epoch {moment.epoch + 1}, " if moment.phase else ""
+    return f"{stretch}after {plural(moment.step, 'step')}"
+
+
+def _by_exception(case: Case) -> Shortage:
+    told = case.recording.shortages[-1]
+    record, evidence = told, AFTER
+    if told.census is None:
+        observed = [r for r in case.recording.shortages if r.seen == "observer"]
+        mine = [r for r in observed if r.boundary == told.boundary and r.device == told.device]
+        if mine:
+            record, evidence = mine[-1], BEFORE
+    census = record.census
+    if census is None:
+        census, evidence = _last_census(case)
+    figures = _figures(record)
+    live = figures.active or (_on(census, record.device) if census else 0)
+    limit = min(record.limits.values(), default=None)
+    return Shortage(
+        EXCEPTION, record.device, record, census, evidence, figures, live, record.free, limit
+    )
+
+
+def _by_kernel(case: Case, cause: str) -> Shortage:
+    census, evidence = _last_census(case)
+    stood = memory_at_the_end(case.run, case.recording)
+    live = int(case.used_at_end()) if len(case.track) else 0
+    used, limit = (None, case.limit_bytes) if stood is None else stood
+    free = None if used is None or limit is None else max(0, limit - used)
+    return Shortage(cause, HOST, None, census, evidence, Figures(active=live), live, free, limit)
+
+
+def _figures(record: OutOfMemoryRecord) -> Figures:
+    seen = record.snapshot
+    if seen is None:
+        live = record.allocated or 0
+        reserved = record.reserved or 0 if record.device != HOST else 0
+        return Figures(allocated=live, active=live, reserved=reserved)
+    return Figures(
+        segments=seen.segments,
+        reserved=seen.reserved,
+        allocated=seen.allocated,
+        active=seen.active,
+        requested=seen.requested,
+        pending=seen.pending_free,
+        cached=seen.cached,
+        stuck=seen.stuck,
+        releasable=seen.releasable,
+        largest_hole=seen.largest_hole,
+    )
+
+
+def _last_census(case: Case) -> tuple[Census | None, str]:
+    """Return the last census before the end: at the end itself all functions have returned."""
+    for position in reversed(case.table.at.tolist()):
+        m = case.track.measurements[position]
+        if m.boundary.kind is not BoundaryKind.RUN_END and m.census is not None:
+            place = f"The last look at the heap was {place_of(m.boundary)}"
+            return m.census, f"{place}, {m.boundary.time_s:.1f} s after the start."
+    return None, "No census of the heap had been taken."
+
+
+def _on(census: Census, device: str) -> int:
+    return sum(by_device.get(device, 0) for by_device in census.components.values())

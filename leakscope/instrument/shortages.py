@@ -1,0 +1,199 @@
+"""Records that memory ran out: at the allocator, before the exception unwinds, and when it leaves.
+
+Torch frees what its own frames hold before Python can catch the error, and so does every frame on
+the way out. So a device is looked at inside the allocator, through torch's observer. An error that
+leaves the program or the block is looked at again: its traceback still keeps the frames that it
+left, whose variables count as if they were running. That is all there is for the host, and hardly
+less than there was; a census at the very end of the program finds these things without a name.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType, ModuleType
+from typing import Any
+
+from leakscope.instrument.auto.imports import ImportWatch
+from leakscope.instrument.costs import Costs, Due
+from leakscope.instrument.failure import HOST, Told, message_of, read_message, shortage_behind
+from leakscope.instrument.gate import Gate
+from leakscope.instrument.measuring import Measuring
+from leakscope.model.boundary import Boundary
+from leakscope.model.record import OutOfMemoryRecord
+from leakscope.probes import Room, device_room, host_room
+from leakscope.probes.oom_observer import attach, attach_when_awake, listen, stop_listening
+from leakscope.recording import redact_text
+
+MOST_RECORDED = 16
+"""A program may try and catch any number of times; after so many only the last is recorded."""
+SAME_REQUEST = 0.01
+"""How far the size in a message, written with two decimals, may be from the real one."""
+_MESSAGE_CHARACTERS = 2000
+
+
+class Shortages:
+    """Watches for out-of-memory errors of one session."""
+
+    def __init__(
+        self,
+        measuring: Measuring,
+        gate: Gate,
+        costs: Costs,
+        moment: Callable[[], Boundary],
+        *,
+        budget: float,
+    ) -> None:
+        self._measuring = measuring
+        self._gate = gate
+        self._costs = costs
+        self._moment = moment
+        self._budget = budget
+        self._imports = ImportWatch({"torch.cuda": _await_device})
+        self._seen = 0
+        self._last: OutOfMemoryRecord | None = None
+
+    def start(self) -> None:
+        """Listen to torch's observer, now or as soon as the program uses CUDA."""
+        listen(self.observe)
+        cuda = sys.modules.get("torch.cuda")
+        if cuda is None:
+            self._imports.start()
+        else:
+            _await_device(cuda)
+
+    def stop(self) -> None:
+        """Do nothing any more, though torch goes on calling."""
+        self._imports.stop()
+        stop_listening()
+
+    def observe(self, device: int, requested: int, total: int, free: int) -> None:
+        """Record that a device had no room; called by torch inside the allocation that fails."""
+        if not self._gate.is_open:
+            return
+        self._seen += 1
+        if self._seen > MOST_RECORDED:
+            return
+        told = Told(f"cuda:{device}", requested=requested, free=free, total=total)
+        if not self._gate.seize(self._record, told, "observer"):
+            self._record(told, "observer", may_look=False)
+
+    def left(self, error: BaseException) -> None:
+        """Record that an exception left the program, or the block, if it says memory ran out."""
+        cause = shortage_behind(error)
+        if cause is None:
+            return
+        self._seen += not self._was_observed(read_message(cause))
+        self._record(
+            read_message(cause),
+            "exception",
+            error=type(cause).__name__,
+            message=redact_text(message_of(cause))[:_MESSAGE_CHARACTERS],
+            unwound=_frames_of(error, cause),
+        )
+
+    def _record(
+        self,
+        told: Told,
+        seen: str,
+        *,
+        may_look: bool = True,
+        unwound: Sequence[FrameType] = (),
+        error: str = "",
+        message: str = "",
+    ) -> None:
+        moment = self._moment()
+        census, why = None, "another census was under way"
+        if may_look:
+            why = self._why_not(told, seen)
+            if not why:
+                available = host_room().free
+                census = self._measuring.census_of_failure(available, unwound)
+                why = "" if census else "there was no room for one"
+        record = OutOfMemoryRecord(
+            boundary=moment.index,
+            time_s=moment.time_s,
+            phase=moment.phase,
+            epoch=moment.epoch,
+            step=moment.step,
+            batch=moment.batch,
+            seen=seen,
+            device=told.device,
+            requested=told.requested,
+            census=census,
+            no_census=why,
+            number=self._seen,
+            **_figures(told, _room(told, seen)),
+            error=error,
+            message=message,
+        )
+        self._measuring.keep_failure(record)
+        self._last = record
+
+    def _why_not(self, told: Told, seen: str) -> str:
+        """Return why no census is taken; empty where one is.
+
+        The first shortage gets one whatever it costs, since it is likely to be the end. A program
+        that survives it pays no more than its budget for those that come after.
+        """
+        if seen == "exception":
+            return "there is one from before the exception" if self._was_observed(told) else ""
+        if self._last is None:
+            return ""
+        moment = self._moment()
+        cost = self._costs.total + self._costs.expect(Due.FULL)
+        if self._last.boundary == moment.index or cost > self._budget * moment.time_s:
+            return "it would have cost more than the budget"
+        return ""
+
+    def _was_observed(self, told: Told) -> bool:
+        """Return whether the last thing observed, with a census, is what this message tells of."""
+        last = self._last
+        if last is None or last.census is None or last.device != told.device:
+            return False
+        if last.boundary != self._moment().index:
+            return False
+        if told.requested is None or last.requested is None:
+            return True
+        return abs(told.requested - last.requested) <= SAME_REQUEST * last.requested
+
+
+def _await_device(cuda: ModuleType) -> None:
+    attach()
+    attach_when_awake(cuda)
+
+
+def _room(told: Told, seen: str) -> Room:
+    """Return what there was; of a device nothing once the exception has let go of its tensors."""
+    if told.device == HOST:
+        return host_room()
+    if seen == "exception":
+        return Room(limits={} if told.total is None else {"device": told.total})
+    kind, _, number = told.device.partition(":")
+    if kind != "cuda" or not number.isdigit():
+        return Room()
+    return device_room(int(number), told.requested, total=told.total, free=told.free)
+
+
+def _figures(told: Told, room: Room) -> dict[str, Any]:
+    """Return what the message says of that moment, else what is found now."""
+    return {
+        "allocated": room.allocated if told.allocated is None else told.allocated,
+        "reserved": room.reserved if told.reserved is None else told.reserved,
+        "free": room.free if told.free is None else told.free,
+        "limits": room.limits,
+        "largest_hole": room.largest_hole,
+        "snapshot": room.snapshot,
+    }
+
+
+def _frames_of(error: BaseException, cause: BaseException) -> list[FrameType]:
+    """Return the frames that an exception and its cause have left, outermost first."""
+    return [*_left_by(error), *(_left_by(cause) if cause is not error else ())]
+
+
+def _left_by(error: BaseException) -> Iterator[FrameType]:
+    traceback = error.__traceback__
+    while traceback is not None:
+        yield traceback.tb_frame
+        traceback = traceback.tb_next
