@@ -31,6 +31,7 @@ from leakscope.cleanup.statistics import (
     memory_stats,
     reset_peak_memory_stats,
 )
+from leakscope.cleanup.survey import GpuSurvey, survey_gpus
 
 __all__ = [
     "Attempt",
@@ -38,6 +39,7 @@ __all__ = [
     "ClearedMemory",
     "ClearedStep",
     "DeviceMemory",
+    "GpuSurvey",
     "HostMemory",
     "LiveTensors",
     "MemoryScope",
@@ -54,4 +56,5 @@ __all__ = [
     "memory_stats",
     "oom_guard",
     "reset_peak_memory_stats",
+    "survey_gpus",
 ]

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-_KINDS = ("cuda", "xpu")
-"""Device modules of torch that can say whether they are in use. ROCm answers as ``cuda``."""
+from leakscope.model import gauge
+from leakscope.probes.accelerator import AcceleratorProbe
+from leakscope.probes.cuda import CudaProbe, awake_cuda
 
 NO_TORCH = "No GPU figures: this process has not imported torch."
 NOT_USED = "No GPU figures: torch has not used a GPU in this process."
@@ -25,25 +26,15 @@ class DeviceLevel:
     allocated: int
     reserved: int
     peak_allocated: int
-    peak_reserved: int
 
 
 @dataclass(frozen=True)
 class Accelerator:
-    """Devices of one kind that are in use: ``cuda`` or ``xpu``."""
+    """Devices of one kind that are in use: ``cuda`` (ROCm too), ``xpu``, …"""
 
     kind: str
     torch: Any
     module: Any
-
-    def levels(self) -> dict[str, DeviceLevel]:
-        """Return the allocator's figures of each device that holds or held memory."""
-        levels = {}
-        for index in range(self.module.device_count()):
-            level = _level(self._function("memory_stats")(index))
-            if level.reserved or level.peak_reserved:
-                levels[f"{self.kind}:{index}"] = level
-        return levels
 
     def free_and_total(self, device: str) -> tuple[int, int]:
         """Return a device's bytes free for all processes, and all that it has."""
@@ -90,23 +81,28 @@ class Accelerator:
 def awake_accelerator() -> Accelerator | None:
     """Return the accelerator that this process has used; None where it has used none."""
     try:
-        torch = sys.modules.get("torch")
-        for kind in _KINDS:
-            module = getattr(torch, kind, None)
-            if module is not None and module.is_initialized():
-                return Accelerator(kind, torch, module)
+        torch, cuda = sys.modules.get("torch"), awake_cuda()
+        if cuda is not None:
+            return Accelerator("cuda", torch, cuda)
+        for device in _by_device(AcceleratorProbe().read()):
+            kind = device.partition(":")[0]
+            return Accelerator(kind, torch, getattr(torch, kind))
     except Exception:
         pass
     return None
 
 
 def device_levels() -> dict[str, DeviceLevel]:
-    """Return the figures of all devices in use; empty where there are none. Never raises."""
-    accelerator = awake_accelerator()
-    try:
-        return accelerator.levels() if accelerator else {}
-    except Exception:
-        return {}
+    """Return the figures of all devices that hold or held memory; never raises."""
+    devices = _by_device(CudaProbe().read() or AcceleratorProbe().read())
+    return {
+        device: DeviceLevel(
+            allocated=figures.get(gauge.DEVICE_ALLOCATED, 0),
+            reserved=figures.get(gauge.DEVICE_RESERVED, 0),
+            peak_allocated=figures.get(gauge.DEVICE_PEAK, 0),
+        )
+        for device, figures in devices.items()
+    }
 
 
 def why_no_device() -> str:
@@ -114,10 +110,9 @@ def why_no_device() -> str:
     return NOT_USED if "torch" in sys.modules else NO_TORCH
 
 
-def _level(statistics: dict[str, int]) -> DeviceLevel:
-    return DeviceLevel(
-        allocated=statistics.get("allocated_bytes.all.current", 0),
-        reserved=statistics.get("reserved_bytes.all.current", 0),
-        peak_allocated=statistics.get("allocated_bytes.all.peak", 0),
-        peak_reserved=statistics.get("reserved_bytes.all.peak", 0),
-    )
+def _by_device(gauges: dict[str, int]) -> dict[str, dict[str, int]]:
+    devices: dict[str, dict[str, int]] = {}
+    for name, value in gauges.items():
+        device, _, figure = name.partition(".")
+        devices.setdefault(device, {})[figure] = value
+    return devices

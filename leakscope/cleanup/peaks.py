@@ -111,7 +111,7 @@ def _reset_devices() -> list[str]:
     if accelerator is None:
         return done
     try:
-        for device in accelerator.levels():
+        for device in device_levels():
             accelerator.reset_peaks(device)
             done.append(device)
     except Exception:

@@ -20,7 +20,7 @@ from leakscope.model.sizes import human_bytes
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_UNUSED = DeviceLevel(0, 0, 0, 0)
+_UNUSED = DeviceLevel(0, 0, 0)
 
 
 @dataclass(frozen=True)

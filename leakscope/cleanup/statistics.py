@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from leakscope.cleanup.accelerator import awake_accelerator, why_no_device
+from leakscope.cleanup.accelerator import awake_accelerator, device_levels, why_no_device
 from leakscope.cleanup.host import peak_resident, resident
 from leakscope.cleanup.peaks import reset_peaks
 from leakscope.cleanup.speaking import say
@@ -65,7 +65,6 @@ class DeviceMemory:
     reserved: int
     """Held by torch's caching allocator: live, cached and stuck."""
     peak_allocated: int
-    peak_reserved: int
     free: int | None
     """Free for all processes, as the driver counts."""
     total: int | None
@@ -155,13 +154,9 @@ def _devices() -> tuple[DeviceMemory, ...]:
     accelerator = awake_accelerator()
     if accelerator is None:
         return ()
-    try:
-        levels = accelerator.levels()
-    except Exception:
-        return ()
     blocks = {record.device: record for record in device_snapshots()}
     devices = []
-    for device, level in levels.items():
+    for device, level in device_levels().items():
         held: DeviceSnapshotRecord | None = blocks.get(device)
         try:
             # Asking about a device without a context would make one.
@@ -174,7 +169,6 @@ def _devices() -> tuple[DeviceMemory, ...]:
                 allocated=level.allocated,
                 reserved=level.reserved,
                 peak_allocated=level.peak_allocated,
-                peak_reserved=level.peak_reserved,
                 free=info[0] if info else None,
                 total=info[1] if info else None,
                 cached=held.cached if held else None,

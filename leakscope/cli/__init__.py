@@ -1,4 +1,4 @@
-"""The ``leakscope`` command: wrap a run, rebuild its report, compare, explain CUDA snapshots.
+"""The ``leakscope`` command: runs and their reports, CUDA snapshots, who uses the GPUs.
 
 Exit codes: ``run`` ends exactly as the program did. Otherwise 0 is success, 1 a fault that one
 sentence on stderr explains, 2 a command line that makes no sense or a threshold that was met.
@@ -15,6 +15,7 @@ from leakscope import __version__
 from leakscope.cli.compare import compare
 from leakscope.cli.cuda import cuda
 from leakscope.cli.faults import exit_code_of
+from leakscope.cli.gpu import gpu
 from leakscope.cli.report import report
 from leakscope.cli.run import run
 
@@ -26,6 +27,7 @@ Examples:
   leakscope report leakscope-runs/20250101-120000-train --format text
   leakscope compare runs/before runs/after --fail-on new,worse
   leakscope cuda snapshot.pickle
+  leakscope gpu
 
 \b
 Exit codes: `run` ends as the program does; otherwise
@@ -54,7 +56,7 @@ def leakscope() -> None:
     """Find out why a PyTorch training run's memory grows."""
 
 
-for _command in (run, report, compare, cuda):
+for _command in (run, report, compare, cuda, gpu):
     leakscope.add_command(_command)
 
 

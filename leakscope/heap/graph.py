@@ -78,6 +78,8 @@ class WalkRequest:
     Those that refer to them are answered too: ``Nodes.referrers``."""
     count_types: bool = False
     """Add up all objects by type: ``WalkResult.types``."""
+    circle_bytes: int = 1 << 20
+    """Selected garbage is asked for its circles if it retains this much together."""
     max_groups: int = 6
     max_samples: int = 3
 
@@ -136,6 +138,9 @@ class Nodes:
     holders: list[list[list[int]]]
     """For selected containers of the user's that name much and keep little of it alive alone: of
     each of some sampled items, indices here of the others that hold it. See ``holders.py``."""
+    circle: list[list[int]]
+    """For the heaviest garbage: indices here of those on the circle that keeps it from being freed
+    at once, each referring to the next, the last to the first. See ``circles.py``."""
 
 
 @dataclass

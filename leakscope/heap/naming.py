@@ -85,7 +85,7 @@ class Naming:
     def below(self, parent: Place, child: object) -> Place:
         """Return the place of ``child``, to which the object at ``parent`` refers."""
         step = labels.label(parent.part, child)
-        part = Part(child, step.stands, _whole(parent.part, step))
+        part = Part(child, step.stands, whole_of(parent.part, step))
         kind, root_kind = self._kind(child), _root_kind(parent, step)
         if not step.text:
             inside = parent.inside or not _passes_through(parent.part.obj, step)
@@ -175,7 +175,7 @@ def _root_kind(parent: Place, step: Label) -> RootKind:
     return parent.root_kind
 
 
-def _whole(parent: Part, step: Label) -> Any:
+def whole_of(parent: Part, step: Label) -> Any:
     """Return for whom the child stands in: parts of parts belong to the first whole."""
     if step.stands is Stands.ITSELF:
         return None

@@ -16,6 +16,7 @@ from leakscope.heap.labels import Stands
 from leakscope.heap.naming import Naming, Place, is_transparent
 from leakscope.heap.ownership import Ownership
 from leakscope.heap.roots import Roots
+from leakscope.heap.steps import steps_of
 from leakscope.model.census import CensusRow, Owner, RootKind
 
 _LENGTH_FROM_INSIDE = frozenset({"queue", "dict", "list"})
@@ -134,7 +135,18 @@ class RowMaker:
             parent=self._parent(draft),
             also_named=self._also_named(draft, _name(place)),
             also_held_by=self._also_held_by(draft, _name(place)),
+            cycle=self._cycle(draft) if place.root_kind is RootKind.GARBAGE else [],
         )
+
+    def _cycle(self, draft: Draft) -> list[str]:
+        """Return the circle of the first object of which one is known."""
+        nodes = self._nodes
+        for node in (*draft.nodes, *draft.inner):
+            circle = [nodes.objects[member] for member in nodes.circle[node]]
+            steps = steps_of(circle, self._definitions.qualname) if circle else []
+            if steps:
+                return steps
+        return []
 
     def is_user(self, node: int) -> bool:
         """Say whether the name of a node begins in the user's own code."""

@@ -11,10 +11,13 @@ from enum import IntEnum
 from typing import Any
 
 from leakscope.heap.adapters.memory import FILE, HOST, Memory
+from leakscope.heap.circles import Circles
 from leakscope.heap.dominators import immediate_dominators, preorder, retained_sums
-from leakscope.heap.edges import TypeFacts
+from leakscope.heap.edges import Rank, TypeFacts
 from leakscope.heap.holders import Sharing
 
+_MOST_ASKED = 32
+"""Of how much garbage circles are looked for."""
 _MOST_DEPTH = 4095
 """Depths are counted up to here; from there on the order of the walk tells parents first."""
 
@@ -185,7 +188,8 @@ def answer(graph: Graph, request: Any, pinned: dict[int, list[int]]) -> dict[str
     heaviest = _chosen(graph, retained, request)
     chosen = heaviest | _lineage(graph, pinned)
     holders = _holders(graph, retained, request, heaviest)
-    told = chosen.union(*pinned.values(), *holders.values())
+    circles = _circles(graph, retained, request, heaviest)
+    told = chosen.union(*pinned.values(), *holders.values(), *circles.values())
     named = _in_order(graph, _lineage(graph, told))
     position = {node: i for i, node in enumerate(named)}
     visible = [n for n in graph.order if graph.phase[n] != Phase.HIDDEN]
@@ -202,6 +206,7 @@ def answer(graph: Graph, request: Any, pinned: dict[int, list[int]]) -> dict[str
                 ]
                 for n in named
             ],
+            "circle": [[position[m] for m in circles.get(n, [])] for n in named],
         },
         "tensors": _tensor_columns(graph, retained, position, chosen),
         "devices": retained.devices,
@@ -232,6 +237,27 @@ def _holders(
         return graph.phase[node] in {Phase.USER, Phase.LIBRARY} and not is_graph
 
     return Sharing(graph, retained, request.cutoff_bytes).holders(containers, may_hold)
+
+
+def _circles(
+    graph: Graph, retained: _Retained, request: Any, chosen: set[int]
+) -> dict[int, list[int]]:
+    """Return the circles of the heaviest garbage by what they keep from being freed."""
+    garbage = [n for n in chosen if graph.phase[n] == Phase.GARBAGE]
+    garbage.sort(key=lambda n: (-retained.total(n), graph.depth[n], n))
+    if not garbage or sum(map(retained.total, garbage)) < max(1, request.circle_bytes):
+        return {}
+    walked = [n for n in graph.order if graph.phase[n] == Phase.GARBAGE]
+    facts = {n: graph.facts[n] for n in walked}
+    plain = {n for n, f in facts.items() if f is None or f.rank in {Rank.PLAIN, Rank.LATE}}
+    circles = Circles([(n, _edges(graph, n)) for n in walked], plain)
+    return {n: circles.of(n) for n in garbage[:_MOST_ASKED]}
+
+
+def _edges(graph: Graph, node: int) -> list[int]:
+    """A tensor's edge to itself stands for one that leads nowhere."""
+    facts, targets = graph.facts[node], graph.successors[node]
+    return [t for t in targets if t != node or facts is None or not facts.tensor]
 
 
 def _chosen(graph: Graph, retained: _Retained, request: Any) -> set[int]:

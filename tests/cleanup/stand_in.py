@@ -19,15 +19,7 @@ class StandIn(types.ModuleType):
         super().__init__("torch.cuda")
         self.memory = self
         self.calls: list[str] = []
-        self.stats = {
-            0: {
-                "allocated_bytes.all.current": 100,
-                "allocated_bytes.all.peak": 300,
-                "reserved_bytes.all.current": 500,
-                "reserved_bytes.all.peak": 600,
-            },
-            1: {},
-        }
+        self.held = {0: {"allocated": 100, "peak": 300, "reserved": 500}, 1: {}}
         self._state = is_initialized, is_capturing
 
     def is_initialized(self) -> bool:
@@ -43,13 +35,22 @@ class StandIn(types.ModuleType):
         return super().__getattribute__(name)
 
     def device_count(self) -> int:
-        return len(self.stats)
+        return len(self.held)
 
-    def memory_stats(self, device: int) -> dict[str, int]:
-        return self.stats[device]
+    def current_device(self) -> int:
+        return 0
+
+    def memory_stats_as_nested_dict(self, device: int) -> dict[str, Any]:
+        held = self.held[device]
+        return {
+            "allocated_bytes": {
+                "all": {"current": held.get("allocated", 0), "peak": held.get("peak", 0)}
+            },
+            "reserved_bytes": {"all": {"current": held.get("reserved", 0)}},
+        }
 
     def memory_reserved(self, device: int) -> int:
-        return self.stats[device].get("reserved_bytes.all.current", 0)
+        return self.held[device].get("reserved", 0)
 
     def mem_get_info(self, device: int) -> tuple[int, int]:
         assert self.memory_reserved(device), "would make a context"
@@ -57,11 +58,11 @@ class StandIn(types.ModuleType):
 
     def empty_cache(self) -> None:
         self.calls.append("empty_cache")
-        self.stats[0]["reserved_bytes.all.current"] = 200
+        self.held[0]["reserved"] = 200
 
     def reset_peak_memory_stats(self, device: int) -> None:
         self.calls.append(f"reset {device}")
-        self.stats[device]["allocated_bytes.all.peak"] = 100
+        self.held[device]["peak"] = 100
 
 
 def install(monkeypatch: pytest.MonkeyPatch, cuda: StandIn) -> StandIn:

@@ -58,7 +58,7 @@ def test_peaks_of_devices_in_use_begin_anew_on_request(monkeypatch: pytest.Monke
 def test_a_scope_leaves_the_programs_counters_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     cuda = install(monkeypatch, StandIn())
     with cleanup.MemoryScope("step", quiet=True) as scope:
-        cuda.stats[0]["allocated_bytes.all.current"] = 250
+        cuda.held[0]["allocated"] = 250
     assert cuda.calls == []
     assert scope.report is not None
     assert scope.report.device_kept == {"cuda:0": 150}
@@ -70,9 +70,9 @@ def test_an_inner_exact_scope_doesnt_spoil_the_outer_ones_peak(
 ) -> None:
     cuda = install(monkeypatch, StandIn())
     with cleanup.MemoryScope("outer", quiet=True) as outer:
-        cuda.stats[0]["allocated_bytes.all.peak"] = 900
+        cuda.held[0]["peak"] = 900
         with cleanup.MemoryScope("inner", quiet=True, exact_peak=True) as inner:
-            cuda.stats[0]["allocated_bytes.all.peak"] = 400
+            cuda.held[0]["peak"] = 400
     assert outer.report is not None
     assert inner.report is not None
     assert outer.report.device_peak["cuda:0"] == cleanup.Peak(900, 900)

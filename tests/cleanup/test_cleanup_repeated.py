@@ -130,7 +130,7 @@ def test_a_cache_that_is_taken_again_is_no_gain(monkeypatch: pytest.MonkeyPatch)
     cuda = install(monkeypatch, StandIn())
     every = cleanup.cleanup_every(1)
     for _ in range(8):
-        cuda.stats[0]["reserved_bytes.all.current"] = 200 + 50 * MIB
+        cuda.held[0]["reserved"] = 200 + 50 * MIB
         every.step()
     report = every.report()
     assert report.returned >= 8 * 50 * MIB

@@ -80,11 +80,11 @@ static uint64_t weigh_again(Walk *w, const Node *node) {
     return shallow_bytes(object, facts) + payload_bytes(w, object, facts);
 }
 
-enum { N_COLUMNS = 17 };
+enum { N_COLUMNS = 18 };
 static const char *const column_names[N_COLUMNS] = {
     "objects", "parent", "root", "dominator", "selected", "shallow_bytes", "host_bytes",
     "device_bytes", "reached_bytes", "unused_bytes", "graph_nodes", "keeps_graph", "holds", "number", "referrers",
-    "others", "holders"};
+    "others", "holders", "circle"};
 
 static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns) {
     uint32_t number = c->named[row];
@@ -118,6 +118,7 @@ static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns)
         referrers_as_list(w, c, number),
         others_as_list(c, row),
         holders_as_list(c, row),
+        circle_as_list(c, number),
     };
     Py_INCREF((PyObject *)node->key);
     values[0] = (PyObject *)node->key;

@@ -29,7 +29,7 @@ static PyObject *take_object(PyObject *request, const char *name, PyTypeObject *
 }
 
 static int read_request(Request *r, PyObject *request) {
-    Py_ssize_t cutoff, full, keeps_graph, counts_types;
+    Py_ssize_t cutoff, circle_bytes, full, keeps_graph, counts_types;
     if (!(r->roots = take_object(request, "roots", &PyList_Type)) ||
         !(r->barriers = take_object(request, "barriers", &PyList_Type)) ||
         !(r->hidden = take_object(request, "hidden", &PyList_Type)) ||
@@ -49,6 +49,7 @@ static int read_request(Request *r, PyObject *request) {
             return -1;
         }
     if (take_number(request, "cutoff_bytes", &cutoff) < 0 ||
+        take_number(request, "circle_bytes", &circle_bytes) < 0 ||
         take_number(request, "full", &full) < 0 ||
         take_number(request, "keep_graph", &keeps_graph) < 0 ||
         take_number(request, "count_types", &counts_types) < 0 ||
@@ -59,6 +60,7 @@ static int read_request(Request *r, PyObject *request) {
         take_number(request, "max_samples", &r->max_samples) < 0)
         return -1;
     r->cutoff = cutoff > 0 ? (uint64_t)cutoff : 0;
+    r->circle_bytes = circle_bytes > 0 ? (uint64_t)circle_bytes : 0;
     r->full = full != 0;
     r->keeps_graph = keeps_graph != 0;
     r->counts_types = counts_types != 0;
@@ -115,6 +117,7 @@ static void release(Walk *w, Tree *t, Choice *c) {
     drop(w, c->named);
     drop(w, c->place);
     drop(w, c->shared);
+    drop(w, c->circles);
     drop(w, c->samples);
     drop(w, t->number);
     drop(w, t->node);

@@ -83,6 +83,7 @@ static void add_ancestors(Walk *w, const Tree *t, Choice *c) {
         add_with_ancestors(w, c, &named, c->chosen[i].node);
     name_pinned(w, t, c, &named);
     find_holders(w, t, c, &named);
+    find_circles(w, t, c, &named);
     c->named = named.items;
     c->n_named = named.count;
     uint32_t *places = order_of_deep(w, c);

@@ -117,7 +117,7 @@ typedef struct {
 
 typedef struct {
     Py_ssize_t library_from, max_selected, max_depth, graph_budget, max_groups, max_samples;
-    uint64_t cutoff;
+    uint64_t cutoff, circle_bytes;
     int full, keeps_graph, counts_types;
     PyObject *roots, *barriers, *hidden, *marked, *late, *stages, *pinned;
 } Request;
@@ -247,6 +247,13 @@ typedef struct {
     uint32_t next; /* index, plus one, of another sample of the same object */
 } Shared;
 
+#define LONGEST_CIRCLE 64
+
+/* The circle of references that keeps an object of garbage from being freed. */
+typedef struct {
+    uint32_t of, count, nodes[LONGEST_CIRCLE];
+} Circle;
+
 typedef struct {
     Candidate *chosen;
     size_t n_chosen;
@@ -256,6 +263,8 @@ typedef struct {
     Kinds *kinds;    /* by place */
     Shared *shared;  /* samples of what chosen containers name and others hold too */
     size_t n_shared;
+    Circle *circles;
+    size_t n_circles;
     uint32_t *samples; /* by place: index, plus one, of the first sample of a container */
 } Choice;
 
@@ -388,6 +397,10 @@ void find_holders(Walk *w, const Tree *t, Choice *c, Numbers *named);
 void index_samples(Walk *w, Choice *c);
 PyObject *others_as_list(const Choice *c, size_t row);
 PyObject *holders_as_list(const Choice *c, size_t row);
+
+/* circles.c */
+void find_circles(Walk *w, const Tree *t, Choice *c, Numbers *named);
+PyObject *circle_as_list(const Choice *c, uint32_t number);
 
 /* answer.c */
 PyObject *bytes_by_device(Walk *w, const uint64_t *bytes, int with_host);

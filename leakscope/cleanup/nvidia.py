@@ -1,0 +1,189 @@
+"""What NVIDIA's driver tells of each GPU and of the processes on it.
+
+It is asked through NVML where the module ``pynvml`` (of the package ``nvidia-ml-py``) can be
+imported, else through ``nvidia-smi`` and its CSV, whose sizes are whole MiB and whose list has
+compute processes only. What the driver doesn't tell, for lack of permission or support, is None.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+_TIMEOUT_S = 20.0
+_GPU_FIELDS = "index,uuid,memory.total,memory.used,memory.free,name"
+_PROCESS_FIELDS = "gpu_uuid,pid,used_memory"
+_CSV = "--format=csv,noheader,nounits"
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as the driver sees it, in bytes, and which processes use how much of it."""
+
+    index: int
+    uuid: str
+    name: str
+    total: int | None
+    used: int | None
+    free: int | None
+    processes: dict[int, int | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All GPUs, who told of them, and what went wrong where nobody could."""
+
+    source: str | None
+    gpus: tuple[Gpu, ...]
+    faults: tuple[str, ...] = ()
+
+
+def read_gpus() -> Reading:
+    """Return what the driver tells; never raises. Takes about a second where it is asleep."""
+    library = _attempt("nvidia-ml", _read_nvml)
+    if library.source:
+        return library
+    command = _attempt("nvidia-smi", _read_nvidia_smi)
+    return command if command.source else Reading(None, (), library.faults + command.faults)
+
+
+def parse_gpus(text: str) -> dict[str, Gpu]:
+    """Return the GPUs by UUID from the CSV of ``nvidia-smi --query-gpu``; skips other lines."""
+    gpus = {}
+    for line in text.splitlines():
+        # The name comes last, for it may hold commas.
+        fields = [part.strip() for part in line.split(",", 5)]
+        if len(fields) == 6 and fields[0].isdigit():
+            total, used, free = map(_mebibytes, fields[2:5])
+            gpus[fields[1]] = Gpu(int(fields[0]), fields[1], fields[5], total, used, free)
+    return gpus
+
+
+def parse_processes(text: str) -> list[tuple[str, int, int | None]]:
+    """Return UUID, process and bytes from the CSV of ``--query-compute-apps``; skips the rest."""
+    processes = []
+    for line in text.splitlines():
+        fields = [part.strip() for part in line.split(",")]
+        if len(fields) == 3 and fields[1].isdigit():
+            processes.append((fields[0], int(fields[1]), _mebibytes(fields[2])))
+    return processes
+
+
+def _attempt(source: str, read: Callable[[], tuple[Gpu, ...]]) -> Reading:
+    try:
+        return Reading(source, read())
+    except Exception as fault:
+        return Reading(None, (), (f"{source}: {_sentence(fault)}",))
+
+
+def _read_nvidia_smi() -> tuple[Gpu, ...]:
+    gpus = parse_gpus(_ask_nvidia_smi(f"--query-gpu={_GPU_FIELDS}"))
+    for uuid, pid, used in parse_processes(
+        _ask_nvidia_smi(f"--query-compute-apps={_PROCESS_FIELDS}")
+    ):
+        if uuid in gpus:
+            _add(gpus[uuid].processes, pid, used)
+    return tuple(gpus.values())
+
+
+def _ask_nvidia_smi(query: str) -> str:
+    """Return its output.
+
+    Raises:
+        RuntimeError: it failed, or didn't answer in time.
+
+    """
+    process = subprocess.Popen(
+        ["nvidia-smi", query, _CSV],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={**os.environ, "LC_ALL": "C"},
+    )
+    try:
+        text, _ = process.communicate(timeout=_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        # Not waited for: with the driver hung it can't even be killed.
+        process.kill()
+        raise RuntimeError(f"it did not answer within {_TIMEOUT_S:.0f} s") from None
+    if process.returncode:
+        raise RuntimeError(text.strip() or f"it ended with code {process.returncode}")
+    return text
+
+
+def _read_nvml() -> tuple[Gpu, ...]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an older package of that name warns of itself
+        import pynvml  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    pynvml.nvmlInit()
+    try:
+        count = range(pynvml.nvmlDeviceGetCount())
+        return tuple(
+            _nvml_gpu(pynvml, index, pynvml.nvmlDeviceGetHandleByIndex(index)) for index in count
+        )
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _nvml_gpu(nvml: Any, index: int, handle: Any) -> Gpu:
+    memory = _told(nvml.nvmlDeviceGetMemoryInfo, handle)
+    processes: dict[int, int | None] = {}
+    for ask in (
+        nvml.nvmlDeviceGetComputeRunningProcesses,
+        nvml.nvmlDeviceGetGraphicsRunningProcesses,
+    ):
+        for process in _told(ask, handle) or ():
+            _add(processes, int(process.pid), process.usedGpuMemory)
+    return Gpu(
+        index=index,
+        uuid=_text(_told(nvml.nvmlDeviceGetUUID, handle)),
+        name=_text(_told(nvml.nvmlDeviceGetName, handle)),
+        total=int(memory.total) if memory else None,
+        used=int(memory.used) if memory else None,
+        free=int(memory.free) if memory else None,
+        processes=processes,
+    )
+
+
+def _told(ask: Any, handle: Any) -> Any:
+    """What the driver answers; None where it refuses or doesn't support the question."""
+    try:
+        return ask(handle)
+    except Exception:
+        return None
+
+
+def _add(processes: dict[int, int | None], pid: int, used: int | None) -> None:
+    """The same process may be listed for compute and graphics, or for parts of a GPU."""
+    known = processes.get(pid)
+    processes[pid] = used if known is None else max(known, used or 0)
+
+
+def _mebibytes(text: str) -> int | None:
+    """``185`` or ``185 MiB``; None for ``[N/A]``, ``[Not Supported]`` and their like."""
+    number = _NUMBER.match(text)
+    return int(number.group()) << 20 if number else None
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value or "")
+
+
+def _sentence(fault: Exception) -> str:
+    if isinstance(fault, ImportError):
+        return "the module pynvml is not installed"
+    if isinstance(fault, FileNotFoundError):
+        return "it is not installed"
+    return " ".join(_lines(str(fault))) or type(fault).__name__
+
+
+def _lines(text: str) -> Iterable[str]:
+    return (line.strip() for line in text.splitlines() if line.strip())
