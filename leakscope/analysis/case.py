@@ -95,7 +95,12 @@ class Case:
 
     def gauge_trend(self, name: str, noise_bytes: float = GAUGE_NOISE_BYTES) -> Trend:
         """Return rate and shape of a gauge over comparable boundaries."""
-        x, y = self.gauge_series(name)
+        return self.trend_of(*self.gauge_series(name), noise_bytes)
+
+    def trend_of(
+        self, x: FloatArray, y: FloatArray, noise_bytes: float = GAUGE_NOISE_BYTES
+    ) -> Trend:
+        """Return rate and shape of a series over units done, of which jitter alone is no part."""
         return judge(x, y, unit=self.unit.name, noise_bytes=max(noise_bytes, 3 * _jitter(x, y)))
 
     def gauge_gain(self, name: str) -> float | None:

@@ -65,8 +65,18 @@ def _device(case: Case, window: Window, growers: list[Grower], device: str) -> L
         _entry("live tensors without a name", live - named, "unnamed"),
         _entry("cached but free: whole segments", cached, "cached"),
         _entry("cached but free: stuck in used segments", stuck, "fragmentation"),
+        _entry(
+            "freed, still in use on another stream",
+            _gain(case, f"{device}.{gauge.DEVICE_PENDING}"),
+            "pending",
+        ),
     ]
-    return _close(case, window, metric, gain, entries, device_advice)
+    outside = case.gauge_gain(f"{device}.{gauge.DEVICE_OUTSIDE}")
+    if outside is not None:
+        # Read together with reserved memory, unlike what the device has in use by itself.
+        metric = f"{device}.{gauge.DEVICE_USED}"
+        entries.append(_entry("outside torch's allocator", outside, "outside"))
+    return _close(case, window, metric, gain + (outside or 0.0), entries, device_advice)
 
 
 def _named(case: Case, window: Window, growers: list[Grower], device: str) -> list[LedgerEntry]:

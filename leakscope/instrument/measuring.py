@@ -253,8 +253,7 @@ class Measuring:
         self._own_peak = max(self._own_peak, own)
         with self._charged("recording"):
             self._writer.write(CensusRecord(boundary=boundary.index, census=census))
-        if due is Due.FULL:
-            self._guard.call("devices", None, self._snapshot_devices, boundary.index)
+        self._guard.call("devices", None, self._snapshot_devices, boundary.index)
         return census
 
     def _snapshot_devices(self, index: int) -> None:

@@ -86,6 +86,12 @@ class DeviceSnapshotRecord(msgspec.Struct, tag="device_snapshot", kw_only=True, 
     """Bytes in segments that are wholly free: ``empty_cache`` would return them."""
     stuck: int = 0
     """Inactive bytes in segments that are partly used: fragmentation."""
+    private: int = 0
+    """Reserved by private pools: CUDA graphs and ``MemPool``."""
+    private_pools: int = 0
+    """How many of them have segments."""
+    largest_live: int = 0
+    """The largest block in use."""
     largest_hole: int = 0
     pending_free: int = 0
     releasable: int = 0

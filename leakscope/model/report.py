@@ -211,7 +211,8 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     kind: str
     """``named``, ``graph``, ``garbage``, ``slack``, ``pinned``, ``shm``, ``children``, ``own``,
-    ``unexplained``."""
+    ``unexplained``; of a device also ``unnamed``, ``cached``, ``fragmentation``, ``pending``,
+    ``outside``."""
     note: str = ""
 
 

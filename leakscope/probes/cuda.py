@@ -13,7 +13,7 @@ from inspect import signature
 from typing import Any
 
 from leakscope.model import gauge
-from leakscope.model.allocator import whole_pages
+from leakscope.model.allocator import DEFAULT_POOL, whole_pages
 from leakscope.model.record import DeviceSnapshotRecord
 from leakscope.probes.base import GuardedProbe
 
@@ -127,6 +127,7 @@ def summarise(
     torch does not maintain its own counter of them for expandable segments.
     """
     records: dict[int, DeviceSnapshotRecord] = {}
+    pools: set[tuple[int, tuple[int, ...]]] = set()
     for segment in segments:
         device = segment.get("device", 0)
         record = records.get(device)
@@ -134,7 +135,20 @@ def summarise(
             record = DeviceSnapshotRecord(boundary=boundary, device=f"cuda:{device}")
             records[device] = record
         _add(record, segment)
+        pool = (device, pool_of(segment))
+        if pool[1] != DEFAULT_POOL:
+            record.private += segment.get("total_size", 0)
+            record.private_pools += pool not in pools
+            pools.add(pool)
     return [records[device] for device in sorted(records)]
+
+
+def pool_of(segment: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the pool that a segment belongs to; a recording in JSON has lists for pairs."""
+    told = segment.get("segment_pool_id", DEFAULT_POOL)
+    told = told.get("$tuple", DEFAULT_POOL) if isinstance(told, Mapping) else told
+    first, second = told
+    return (first, second)
 
 
 def _add(record: DeviceSnapshotRecord, segment: Mapping[str, Any]) -> None:
@@ -156,6 +170,7 @@ def _add(record: DeviceSnapshotRecord, segment: Mapping[str, Any]) -> None:
             pages += whole_pages(offset, size, is_small=segment.get("segment_type") == "small")
             continue
         is_used = True
+        record.largest_live = max(record.largest_live, size)
         if state != _ALLOCATED:  # freed by the program, still in use on another stream
             record.pending_free += size
     if is_used:

@@ -64,6 +64,7 @@ METRICS = {
     "allocated": "in live tensors",
     "reserved": "held by torch's allocator",
     "peak_allocated": "peak in tensors",
+    "used": "in use by all processes",
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusRow, CensusScope, Owner, RootKind
-from leakscope.model.record import HeaderRecord, RunManifest
+from leakscope.model.record import DeviceSnapshotRecord, HeaderRecord, RunManifest
 from leakscope.model.run import Measurement, Recording, Run
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -115,6 +115,8 @@ class Program:
     seed: int = 0
     things: list[Thing] = field(default_factory=list)
     gauges: dict[str, Size] = field(default_factory=dict)
+    block_lists: dict[str, dict[str, Size]] = field(default_factory=dict)
+    """By device: sums of its blocks, recorded with each census."""
     extra: list[Size] = field(default_factory=list)
     garbage: Size | None = None
     truncated_from: float = inf
@@ -167,6 +169,11 @@ class Program:
 
     def gauge(self, name: str, value: Size) -> Program:
         self.gauges[name] = value
+        return self
+
+    def blocks(self, device: str = "cuda:0", **sums: Size) -> Program:
+        """Sums of a device's block list, by the fields of its record."""
+        self.block_lists.setdefault(device, {}).update(sums)
         return self
 
     def build(self) -> Run:
@@ -237,7 +244,16 @@ class Program:
             label=state.label,
             expected_batches=state.expected,
         )
-        return Measurement(boundary, self._gauges(state, chance), census)
+        devices = self._snapshots(index, state) if census is not None else ()
+        return Measurement(boundary, self._gauges(state, chance), census, devices)
+
+    def _snapshots(self, index: int, state: State) -> tuple[DeviceSnapshotRecord, ...]:
+        return tuple(
+            DeviceSnapshotRecord(
+                boundary=index, device=device, **{k: int(v(state) or 0) for k, v in sums.items()}
+            )
+            for device, sums in self.block_lists.items()
+        )
 
     def _gauges(self, state: State, chance: random.Random) -> dict[str, int]:
         tops = sum((t.size(state) or 0) for t in self.things if not t.parent and t.device == "host")

@@ -173,20 +173,6 @@ def test_objects_that_only_native_code_holds() -> None:
     assert report.culprits == []
 
 
-def test_a_device_cache_that_grows_past_its_tensors() -> None:
-    program = Program(epochs=10)
-    program.gauge("cuda:0.allocated", lambda s: 300 * MIB)
-    program.gauge("cuda:0.reserved", lambda s: 320 * MIB + s.step * MIB)
-    assert finding(report_of(program), "device_cache").device == "cuda:0"
-
-
-def test_a_device_cache_that_fills_once_is_fine() -> None:
-    program = Program(epochs=10)
-    program.gauge("cuda:0.allocated", lambda s: 300 * MIB)
-    program.gauge("cuda:0.reserved", lambda s: 320 * MIB + min(s.step, 90) * MIB)
-    assert report_of(program).verdict is RunVerdict.CLEAN
-
-
 def test_findings_are_ranked_by_severity() -> None:
     program = Program(epochs=14).swell(lambda s: s.step * MIB)
     program.gauge(gauge.OPEN_FILES, lambda s: 30 + s.step)
