@@ -27,6 +27,10 @@ class DeviceSeries:
         """Return one sum at each boundary, in bytes."""
         return np.array([getattr(s, field) for s in self.snapshots], dtype=np.float64)
 
+    def stuck(self) -> FloatArray:
+        """Return the bytes in holes that nothing gives back, at each boundary."""
+        return self.of("stuck") - self.of("releasable")
+
     def gain(self, field: str) -> float:
         """Return the change of one sum from the first to the last."""
         values = self.of(field)

@@ -130,6 +130,14 @@ def test_holes_that_each_step_fills_are_the_price_of_its_peak() -> None:
     assert "fragmentation" not in kinds(fragmented(lambda s: 400 * MIB, peak=700 * MIB))
 
 
+def test_free_pages_of_expandable_segments_are_cache_rather_than_holes() -> None:
+    program = Program(epochs=12).blocks(
+        reserved=climbs(MIB, 320 * MIB), stuck=climbs(MIB, 0), releasable=climbs(MIB, 0)
+    )
+    report = analyse(device(program, reserved=climbs(MIB, 320 * MIB)).build())
+    assert kinds(report) == {"device_cache"}
+
+
 def test_holes_between_what_leaks_are_the_leaks() -> None:
     report = fragmented(climbs(MIB / 4, 0), allocated=climbs(MIB))
     assert "fragmentation" not in kinds(report)

@@ -49,7 +49,8 @@ def _of_device(case: Case, device: str) -> Finding | None:
     trend = case.gauge_trend(metric)
     if not is_growth(trend.verdict) or trend.points < LONG_POINTS:
         return None
-    holes = device_series(case, device).gain("stuck")
+    series = device_series(case, device)
+    holes = series.gain("stuck") - series.gain("releasable")
     live = has_risen_by(case, device, gauge.DEVICE_ALLOCATED)
     others = max(live, 0.0) + max(holes, 0.0) + max(private_growth(case, device), 0.0)
     if trend.net_bytes < GROWTH_BYTES or others > OTHER_SHARE * trend.net_bytes:

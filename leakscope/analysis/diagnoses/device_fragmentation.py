@@ -21,7 +21,6 @@ from leakscope.analysis.devices import (
     device_series,
     has_risen_by,
     latest,
-    snapshot_trend,
 )
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
@@ -58,9 +57,9 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
 
 def _of_device(case: Case, device: str) -> Finding | None:
     series = device_series(case, device)
-    trend = snapshot_trend(case, series, "stuck")
     if series.last is None:
         return None
+    trend = case.trend_of(series.done, series.stuck())
     if _grows(case, device, trend):
         return _growing(device, series.last, trend)
     return _steady(case, device, series)
@@ -82,11 +81,11 @@ def _growing(device: str, last: DeviceSnapshotRecord, trend: Trend) -> Finding:
         "fragmentation",
         f"Free device memory is fragmented on {device}",
         f"Bytes stuck in holes between live blocks grew by {human_bytes(trend.net_bytes)} to "
-        f"{human_bytes(last.stuck)}, of {human_bytes(last.reserved)} reserved. {_hole(last)}",
+        f"{human_bytes(last.stuck - last.releasable)}, of {human_bytes(last.reserved)} reserved. {_hole(last)}",
         REMEDY,
         severity=Severity.WARNING if is_useless else Severity.NOTE,
         trend=trend,
-        total_bytes=last.stuck,
+        total_bytes=last.stuck - last.releasable,
         device=device,
         confidence=0.8 if is_useless else 0.6,
         falsifier=("empty_cache() would return it if it were plain cache.", None),
@@ -96,7 +95,7 @@ def _growing(device: str, last: DeviceSnapshotRecord, trend: Trend) -> Finding:
 def _steady(case: Case, device: str, series: DeviceSeries) -> Finding | None:
     """Return a note on holes that are there all the time, unless each step's peak fills them."""
     last = series.last
-    stuck = float(min(series.of("stuck"), default=0.0))
+    stuck = float(min(series.stuck(), default=0.0))
     peak = latest(case, device, gauge.DEVICE_PEAK)
     if last is None or len(series.snapshots) < 2 or peak >= WELL_USED * last.reserved:
         return None
