@@ -27,7 +27,7 @@ COLLECT = "gc.collect()"
 EMPTY_CACHE = "empty_cache()"
 EMPTY_HOST_CACHE = "empty_host_cache()"
 TRIM = "malloc_trim(0)"
-LET_GO = "letting go of the exception"
+LET_GO = "Letting go of the exception"
 _FREEING = (COLLECT, LET_GO)
 
 
@@ -118,9 +118,13 @@ class ClearedMemory:
         """Unreachable objects that the collector found."""
         return sum(step.objects or 0 for step in self.steps)
 
+    @property
+    def told(self) -> str:
+        """What was done, in one sentence."""
+        return "; ".join(map(str, self.steps)) + "."
+
     def __str__(self) -> str:
-        sentences = ["; ".join(map(str, self.steps)) + ".", *self.remarks]
-        return " ".join(sentences)
+        return " ".join([self.told, *self.remarks])
 
 
 def clear_memory(force: bool = False) -> ClearedMemory:

@@ -174,7 +174,7 @@ class Attempt:
             self.let_go, self._held = difference(LET_GO, self._held, Level.now()), None
         self.cleared = clear_memory(self._guard.force)
         first = f"{self.let_go}; " if self.let_go else ""
-        self._say(f"{first}{self.cleared} {then}")
+        self._say(f"{first}{self.cleared.told} {then}")
 
     def _explain(self, error: BaseException) -> None:
         self.failure = explain(error)

@@ -30,10 +30,11 @@ _malloc = MallocProbe()
 
 @dataclass(frozen=True)
 class HostLevel:
-    """Bytes at one moment; ``in_use`` is the C heap's live part, None where nobody tells it."""
+    """Bytes at one moment; the C heap's live and free parts are None where nobody tells them."""
 
     resident: int
     in_use: int | None
+    free: int | None
 
 
 def resident() -> int:
@@ -42,11 +43,9 @@ def resident() -> int:
 
 
 def host_level() -> HostLevel:
-    """Return resident memory and the C heap in use; the latter walks glibc's free lists."""
-    return HostLevel(
-        resident=resident(),
-        in_use=_malloc.read().get(gauge.MALLOC_IN_USE),
-    )
+    """Return resident memory and the C heap's parts; the latter walks glibc's free lists."""
+    heap = _malloc.read()
+    return HostLevel(resident(), heap.get(gauge.MALLOC_IN_USE), heap.get(gauge.MALLOC_FREE))
 
 
 def peak_resident() -> int | None:

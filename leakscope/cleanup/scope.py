@@ -33,6 +33,8 @@ class ScopeReport:
     """By how much resident memory rose; negative where it fell."""
     host_in_use_kept: int | None
     """By how much the live part of the C heap rose; None where nobody tells it."""
+    host_free_kept: int | None
+    """By how much memory rose that is free again, but kept by the C library; None likewise."""
     host_peak: Peak | None
     device_kept: dict[str, int]
     """By how much live tensors rose, per device."""
@@ -45,7 +47,7 @@ class ScopeReport:
 
     def __str__(self) -> str:
         kept = 0 if abs(self.host_kept) < NOISE_BYTES else self.host_kept
-        parts = [_told(HOST, kept, self.host_peak)]
+        parts = [_told(HOST, kept, self.host_peak, min(kept, self.host_free_kept or 0))]
         for device, size in self.device_kept.items():
             parts.append(_told(device, size, self.device_peak.get(device)))
         left = f" (left by {self.left_by})" if self.left_by else ""
@@ -145,6 +147,7 @@ class _Run:
             seconds=seconds,
             host_kept=host.resident - self._host.resident,
             host_in_use_kept=_rise(self._host.in_use, host.in_use),
+            host_free_kept=_rise(self._host.free, host.free),
             host_peak=peaks.pop(HOST, None),
             device_kept={name: now.allocated - was.allocated for name, (was, now) in pairs.items()},
             device_reserved={
@@ -159,6 +162,7 @@ def _rise(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else after - before
 
 
-def _told(place: str, kept: int, peak: Peak | None) -> str:
+def _told(place: str, kept: int, peak: Peak | None, free: int = 0) -> str:
     change = f"gave back {human_bytes(-kept)}" if kept < 0 else f"kept {human_bytes(kept)}"
-    return f"{place} {change}" + (f", peak {peak}" if peak else "")
+    of_it = f" ({human_bytes(free)} of it free in the C heap)" if free >= NOISE_BYTES else ""
+    return f"{place} {change}{of_it}" + (f", peak {peak}" if peak else "")

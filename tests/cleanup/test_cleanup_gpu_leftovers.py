@@ -78,7 +78,7 @@ def orphan(device: Path) -> Iterator[psutil.Process]:
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    waited_for(lambda: worker.ppid() != parent.pid)
+    waited_for(lambda: worker.ppid() != parent.pid and "spawn_main" in str(worker.cmdline()))
     yield worker
     if worker.is_running():
         worker.kill()

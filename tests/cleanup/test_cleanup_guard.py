@@ -168,12 +168,13 @@ def test_a_second_failure_behind_the_first_is_let_go_of_too(collections: Collect
 def test_a_callback_may_halve_the_batch() -> None:
     sizes = [IMPOSSIBLE]
 
-    @cleanup.oom_guard(retries=100, on_retry=lambda attempt: sizes.append(sizes[-1] // 2**16))
+    @cleanup.oom_guard(retries=100, on_retry=lambda attempt: sizes.append(sizes[-1] // 2**11))
     def step() -> int:
-        return len(torch.empty(sizes[-1], dtype=torch.uint8))
+        size = sizes[-1] if sizes[-1] < 2**32 else IMPOSSIBLE
+        return len(torch.empty(size, dtype=torch.uint8))
 
-    assert step() == 2**30
-    assert sizes == [2**62, 2**46, 2**30]
+    assert step() == 2**29
+    assert sizes == [2**62, 2**51, 2**40, 2**29]
 
 
 def test_a_callback_sees_what_failed() -> None:

@@ -117,7 +117,7 @@ def orphan(machine: Machine) -> Iterator[psutil.Process]:
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    while worker.ppid() == parent.pid:
+    while worker.ppid() == parent.pid or "spawn_main" not in str(worker.cmdline()):
         time.sleep(0.02)
     yield worker
     if worker.is_running():
