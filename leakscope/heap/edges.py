@@ -242,6 +242,16 @@ class EdgeReader:
         found = [data, self.gradient(tensor), access.base.__get__(tensor)]
         return [f for f in found if f is not None]
 
+    def storage_of(self, value: object) -> object | None:
+        """Return the Python object of a tensor's storage: the storage itself keeps it."""
+        facts = self.facts(value)
+        if self._access is None or not facts.has_storage:
+            return None
+        try:
+            return self._access.untyped_storage(value)
+        except Exception:
+            return None
+
     def gradient(self, tensor: object) -> object:
         """Return the gradient of a leaf, or of a tensor that was told to keep its own.
 

@@ -98,12 +98,18 @@ class _Walker:
         held = self._held_by_native_code(everything)
         kept = [value for value in held if self._is_kept_by_torch(value)]
         self._walk_from(Phase.NATIVE, [v for v in held if not self._is_kept_by_torch(v)])
-        for value in kept:
-            if self._has_met(value):
+        self._walk_each(Phase.NATIVE, kept)
+        for are_kept in (False, True):
+            garbage = [v for v in everything if self._is_kept_by_torch(v) == are_kept]
+            self._walk_each(Phase.GARBAGE, garbage)
+
+    def _walk_each(self, phase: Phase, values: list[object]) -> None:
+        """Walk from one value after the other; not from storages whose memory tensors led to."""
+        for value in values:
+            if id(value) not in self._index and self._has_met(value):
                 self._reserve(value, Phase.HIDDEN)
-        self._walk_from(Phase.NATIVE, kept)
-        for value in everything:
-            self._walk_from(Phase.GARBAGE, [value])
+            else:
+                self._walk_from(phase, [value])
 
     def _walk_from(self, phase: Phase, values: list[object]) -> None:
         self._phase = phase
@@ -125,6 +131,9 @@ class _Walker:
             for target in self._everything_below(value):
                 if id(target) in references:
                     references[id(target)] -= 1
+        for storage in {id(s) for s in map(self._reader.storage_of, left) if s is not None}:
+            if storage in references:  # held once by the memory that all its tensors share
+                references[storage] -= 1
         return [o for o in left if references[id(o)] > 0]
 
     def _is_kept_by_torch(self, value: object) -> bool:

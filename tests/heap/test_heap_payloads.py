@@ -11,6 +11,7 @@ import pytest
 from leakscope.heap import graph
 from leakscope.heap.graph import (
     BY_GRAPH,
+    GARBAGE,
     GRADIENT,
     KEEPS_GRAPH,
     PARAMETER,
@@ -61,6 +62,58 @@ def test_a_storage_held_by_two_names_is_retained_by_neither(engine: str) -> None
     assert host_bytes(result, first) < KB
     assert host_bytes(result, second) < KB
     assert result.payload_bytes == {"host": 40 * KB}
+
+
+class Ring:
+    """Refers to itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_tensors_in_garbage_hold_their_storage_however_often_it_was_asked_for(
+    engine: str, asked: bool
+) -> None:
+    """torch keeps the Python object of a storage that was asked for: nobody else holds it."""
+    gc.collect()
+    gc.disable()
+    try:
+        ring = Ring()
+        whole = torch.zeros(1_000_000)
+        ring.held = [whole, whole[3:], torch.zeros(500_000).untyped_storage()]
+        if asked:
+            whole.untyped_storage()
+        key = id(ring)
+        del ring, whole
+        result = seen(engine, [], full=True)
+        assert result.garbage_bytes is not None
+        assert 6_000_000 < result.garbage_bytes < 6_100_000
+        at = next(i for i, o in enumerate(result.nodes.objects) if id(o) == key)
+        assert result.nodes.root[at] == GARBAGE
+        assert 6_000_000 < result.nodes.host_bytes[at] < 6_100_000
+    finally:
+        result = None
+        gc.enable()
+        gc.collect()
+
+
+def test_a_storage_that_native_code_holds_beside_garbage_is_no_garbage(engine: str) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        ring = Ring()
+        ring.storage = torch.zeros(1_000_000).untyped_storage()
+        held = iter([ring.storage])  # known to this running frame alone, which isn't a root here
+        del ring
+        result = seen(engine, [], full=True)
+        assert result.garbage_bytes is not None
+        assert result.garbage_bytes < 100_000
+        del held
+    finally:
+        result = None
+        gc.enable()
+        gc.collect()
 
 
 def test_meta_and_sparse_tensors_weigh_nothing(engine: str) -> None:

@@ -1,6 +1,8 @@
 /* From what is walked in which order: the user's names, the library's, and what neither reaches. */
 #include "walk.h"
 
+#include <string.h>
+
 static int begins_stage(const Request *r, Py_ssize_t root) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(r->stages); i++)
         if (PyLong_AsSsize_t(PyList_GET_ITEM(r->stages, i)) == root)
@@ -51,6 +53,7 @@ static void walk_waiting(Walk *w, int waiting, int phase) {
 typedef struct {
     Walk *walk;
     int64_t *references; /* of each unreached object: those that nobody unreached accounts for */
+    uint8_t *told;       /* of each unreached object of a storage: whether a tensor told of it */
     size_t base;
     PyObject *coming[LAG];
     size_t count;
@@ -86,6 +89,19 @@ static void uncount_owned(Unreached *u, PyObject *object) {
     Py_XDECREF(object);
 }
 
+/* The memory of a tensor holds its storage's Python object, once for all tensors that share it. */
+static void uncount_storage(Unreached *u, PyObject *tensor) {
+    PyObject *storage = PyObject_CallOneArg(u->walk->access.untyped_storage, tensor);
+    PyErr_Clear();
+    uint64_t entry = storage ? find_entry(&u->walk->index, key_of(u->walk, storage)) : 0;
+    size_t place = entry && node_of(entry) >= u->base ? node_of(entry) - u->base : SIZE_MAX;
+    if (place != SIZE_MAX && !u->told[place]) {
+        u->told[place] = 1;
+        u->references[place]--;
+    }
+    Py_XDECREF(storage);
+}
+
 static void uncount_payload(Unreached *u, PyObject *object, const TypeFacts *facts) {
     Walk *w = u->walk;
     if (facts->flags & TYPE_TENSOR) {
@@ -93,6 +109,8 @@ static void uncount_payload(Unreached *u, PyObject *object, const TypeFacts *fac
         uncount_owned(u, gradient_of(w, object, is_leaf));
         uncount_owned(u, read_getset(w->access.base, object));
         uncount_owned(u, wrapped_by(w, object));
+        if (facts->flags & TYPE_STORAGE)
+            uncount_storage(u, object);
         if (may_ask_graph(w))
             uncount_owned(u, read_getset(w->access.grad_fn, object));
     } else if (facts->flags & TYPE_ARRAY) {
@@ -122,22 +140,37 @@ static int is_kept_by_torch(const Walk *w, const Node *node) {
     return facts->rank == RANK_GRAPH || (facts->flags & TYPE_STORAGE_OBJECT);
 }
 
-/* Begin at what has more references than the unreached hold. What torch keeps by itself comes after
- * all else, and storages that tensors led to are left out: to begin there as well would leave the
- * tensors that hold a graph nothing of their own. */
+/* Begin at an unreached object; not at that of a storage whose memory tensors led to: to begin there
+ * as well would leave the tensors that hold it nothing of their own. */
+static void walk_one(Walk *w, Node *node, int32_t root) {
+    PyObject *object = (PyObject *)node->key;
+    int is_storage = w->types[node->type].flags & TYPE_STORAGE_OBJECT;
+    if (is_storage && node->phase == PHASE_UNREACHED && has_met(w, object))
+        node->phase = PHASE_HIDDEN;
+    else
+        seed(w, object, root);
+}
+
+/* Begin at what has more references than the unreached hold; what torch keeps by itself comes after
+ * all else. */
 static void walk_held(Unreached *u, size_t count, int kept) {
     Walk *w = u->walk;
     for (size_t i = 0; i < count && !w->failed; i++) {
         Node *node = &w->nodes[u->base + i];
-        PyObject *object = (PyObject *)node->key;
-        if (u->references[i] <= 0 || is_kept_by_torch(w, node) != kept)
-            continue;
-        if (kept && (w->types[node->type].flags & TYPE_STORAGE_OBJECT) && has_met(w, object))
-            node->phase = PHASE_HIDDEN;
-        else
-            seed(w, object, ROOT_NATIVE);
+        if (u->references[i] > 0 && is_kept_by_torch(w, node) == kept)
+            walk_one(w, node, ROOT_NATIVE);
     }
     drain(w);
+}
+
+static void walk_garbage(Unreached *u, size_t count, int kept) {
+    Walk *w = u->walk;
+    for (size_t i = 0; i < count && !w->failed; i++) {
+        if (is_kept_by_torch(w, &w->nodes[u->base + i]) != kept)
+            continue;
+        walk_one(w, &w->nodes[u->base + i], ROOT_GARBAGE);
+        drain(w);
+    }
 }
 
 /* The collector's own reasoning: what has more references than the unreached hold is held by
@@ -147,18 +180,19 @@ static void walk_unreached(Walk *w) {
     reserve_tracked(&u);
     size_t count = w->n_nodes - u.base;
     u.references = fresh(w, count, sizeof(int64_t));
-    if (u.references == NULL || w->failed)
+    u.told = fresh(w, count, sizeof(uint8_t));
+    if (u.references == NULL || u.told == NULL || w->failed)
         goto out;
+    memset(u.told, 0, count);
     count_references(&u, count);
     begin_phase(w, PHASE_NATIVE);
     walk_held(&u, count, 0);
     walk_held(&u, count, 1);
     begin_phase(w, PHASE_GARBAGE);
-    for (size_t i = 0; i < count && !w->failed; i++) {
-        seed(w, (PyObject *)w->nodes[u.base + i].key, ROOT_GARBAGE);
-        drain(w);
-    }
+    walk_garbage(&u, count, 0);
+    walk_garbage(&u, count, 1);
 out:
+    drop(w, u.told);
     drop(w, u.references);
 }
 
