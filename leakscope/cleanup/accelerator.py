@@ -107,7 +107,7 @@ def device_levels() -> dict[str, DeviceLevel]:
 
 def why_no_device() -> str:
     """Return the sentence that says why there are no figures of a device."""
-    return NOT_USED if "torch" in sys.modules else NO_TORCH
+    return NOT_USED if sys.modules.get("torch") is not None else NO_TORCH
 
 
 def _by_device(gauges: dict[str, int]) -> dict[str, dict[str, int]]:

@@ -78,9 +78,10 @@ class ClearedStep:
         if self.pinned_returned > 0:
             parts.append(f"{human_bytes(self.pinned_returned)} of page-locked memory")
         told = " and ".join(parts) or "nothing that can be measured"
-        took = "" if self.name == LET_GO else f" ({1000 * self.seconds:.1f} ms)"
-        found = f" in {plural(self.objects, 'object')}" if self.objects else ""
-        return f"{self.name} {'freed' if frees else 'returned'} {told}{found}{took}"
+        found = [plural(self.objects, "object")] if self.objects else []
+        took = [] if self.name == LET_GO else [f"{1000 * self.seconds:.1f} ms"]
+        aside = f" ({', '.join(found + took)})" if found or took else ""
+        return f"{self.name} {'freed' if frees else 'returned'} {told}{aside}"
 
 
 @dataclass(frozen=True)

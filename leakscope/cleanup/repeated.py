@@ -29,22 +29,27 @@ UNDECIDED = "undecided"
 
 _CALLS_TO_JUDGE = 5
 _WORTH_BYTES = 1 << 20
-"""Less than this in a call is not worth the call."""
+_WORTH_OBJECTS = 10_000
+"""Less than this in a cleanup is not worth it. Small objects may lie among others, so that their
+memory is free for Python alone and shows nowhere in bytes.
+"""
 
 
 @dataclass
 class _Sums:
-    """What some calls did, in bytes."""
+    """What some cleanups did, in bytes."""
 
     calls: int = 0
+    objects: int = 0
     freed: int = 0
     freed_anyway: int = 0
     returned: int = 0
     taken_again: int = 0
 
     @property
-    def worth(self) -> int:
-        return self.freed + self.returned - self.taken_again
+    def is_worth_it(self) -> bool:
+        gained = self.freed + self.returned - self.taken_again
+        return gained >= _WORTH_BYTES * self.calls or self.objects >= _WORTH_OBJECTS * self.calls
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,8 @@ class CleanupReport:
         name = f"cleanup_every({self.every})"
         if not self.calls:
             return f"{name} has not cleaned up yet, after {plural(self.steps, 'step')}."
-        parts = [f"freed {human_bytes(self.freed)} of garbage"]
+        found = f" in {plural(self.objects, 'object')}" if self.objects else ""
+        parts = [f"freed {human_bytes(self.freed)} of garbage{found}"]
         if self.freed_anyway:
             parts.append(f"{human_bytes(self.freed_anyway)} that the collector was freeing anyway")
         again = f" ({human_bytes(self.taken_again)} were taken again)" if self.taken_again else ""
@@ -164,7 +170,7 @@ class cleanup_every:  # noqa: N801 - used as a verb, and named like one
         later = self._later
         if later.calls + 1 < _CALLS_TO_JUDGE:
             return UNDECIDED
-        return USEFUL if later.worth >= _WORTH_BYTES * later.calls else USELESS
+        return USEFUL if later.is_worth_it else USELESS
 
     def _clean(self) -> ClearedMemory:
         self._settle()
@@ -178,6 +184,7 @@ class cleanup_every:  # noqa: N801 - used as a verb, and named like one
             sums.freed_anyway += freed
         else:
             sums.freed += freed
+            sums.objects += cleared.objects
         returned = {HOST: cleared.host_returned, **cleared.device_returned}
         levels = _levels()
         self._gained = {

@@ -10,7 +10,8 @@ from leakscope.cleanup.survey import GpuProcess, GpuSurvey, GpuUse
 from leakscope.model.printable import clipped
 from leakscope.model.sizes import human_bytes, plural
 
-_EXPLAINED = (Standing.LEFTOVER, Standing.DETACHED, Standing.STOPPED, Standing.ENDED)
+_NEEDS_NO_REASON = (Standing.RUNNING, Standing.ASKING, Standing.OTHERS)
+_HEADINGS = ("used", "process", "user", "state", "since", "command")
 _NARROWEST = 20
 
 
@@ -37,6 +38,8 @@ def _gpu_lines(gpu: GpuUse, width: int, advise: bool) -> Iterator[str]:
     yield f"GPU {gpu.index} · {gpu.name} · {used} of {total} used, {free} free"
     if not gpu.processes:
         yield "  no process is listed"
+    else:
+        yield _row(*_HEADINGS[:-1]) + _HEADINGS[-1]
     for process in gpu.processes:
         yield from _process_lines(process, width, advise)
     if gpu.unexplained and gpu.total and gpu.unexplained > gpu.total // 50:
@@ -47,17 +50,25 @@ def _gpu_lines(gpu: GpuUse, width: int, advise: bool) -> Iterator[str]:
 
 
 def _process_lines(process: GpuProcess, width: int, advise: bool) -> Iterator[str]:
-    facts, judgement = process.facts, process.judgement
-    user = facts.user if facts else "?"
+    judgement = process.judgement
+    # What has that number here is another process than the driver means.
+    facts = None if judgement.standing is Standing.UNSEEN else process.facts
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(facts.started)) if facts else ""
-    head = (
-        f"  {_size(process.used):>9}  {process.pid:>8}  {user:<10.10}  "
-        f"{judgement.standing.value:<10}  {since:<16}  "
+    head = _row(
+        _size(process.used),
+        str(process.pid),
+        facts.user if facts else "?",
+        judgement.standing.value,
+        since,
     )
-    command = facts.command if facts else judgement.reason
-    yield head + clipped(command, max(_NARROWEST, width - len(head)))
-    if advise and judgement.standing in _EXPLAINED:
+    command = facts.command if facts else ""
+    yield (head + clipped(command, max(_NARROWEST, width - len(head)))).rstrip()
+    if advise and judgement.standing not in _NEEDS_NO_REASON:
         yield f"{'':>23}↳ {judgement.reason}"
+
+
+def _row(used: str, pid: str, user: str, state: str, since: str) -> str:
+    return f"  {used:>9}  {pid:>8}  {user:<10.10}  {state:<10}  {since:<16}  "
 
 
 def _advice(survey: GpuSurvey) -> Iterator[str]:
@@ -80,6 +91,8 @@ def _advice(survey: GpuSurvey) -> Iterator[str]:
         yield from (f"    {one.judgement.remedy}" for one in others)
     if not leftovers and not others:
         yield "  Nothing from outside: no process of yours is left over."
+    if any(one.judgement.standing is Standing.UNSEEN for one in processes.values()):
+        yield "  Processes of other containers can be told from outside them, or with --pid=host."
     yield "  A process that runs gives memory back only by itself (leakscope.cleanup, inside it)."
     yield ""
 

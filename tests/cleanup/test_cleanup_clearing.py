@@ -44,7 +44,7 @@ def test_garbage_is_told_in_bytes_and_objects(no_automatic_collection: None) -> 
     cleared = cleanup.clear_memory()
     assert 63 * MIB < cleared.host_freed < 66 * MIB
     assert cleared.objects >= 2
-    assert "gc.collect() freed 64 MiB of the host's memory in" in str(cleared)
+    assert "gc.collect() freed 64 MiB of the host's memory (" in str(cleared)
 
 
 def test_what_is_referred_to_stays(no_automatic_collection: None) -> None:
@@ -96,4 +96,4 @@ def test_a_step_that_fails_is_told_and_the_others_go_on(monkeypatch: pytest.Monk
 def test_changes_below_the_noise_are_called_nothing() -> None:
     level = clearing.Level.now()
     step = clearing.difference(clearing.COLLECT, level, level, 0.0, 3)
-    assert "nothing that can be measured in 3 objects" in str(step)
+    assert "nothing that can be measured (3 objects, " in str(step)

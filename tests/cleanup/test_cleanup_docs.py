@@ -22,7 +22,7 @@ DIFFERENT_ELSEWHERE = (
     ("# of the host's memory", "#"),
     (" (# of it free in the C heap)", ""),
     (", limit #", ""),
-    (" in # objects", ""),
+    ("# objects, ", ""),
 )
 
 

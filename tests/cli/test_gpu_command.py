@@ -165,9 +165,9 @@ def test_processes_and_what_can_be_freed_are_shown(
     lines = done.stdout.splitlines()
     assert lines[0] == "GPU 0 · A GPU · 4 GiB of 8 GiB used, 4 GiB free"
     states = {int(line.split()[2]): line for line in lines if line.startswith("      2 GiB")}
-    assert " this " in states[os.getpid()]
+    assert " this  " in states[os.getpid()]
     assert " leftover " in states[orphan.pid]
-    assert " unseen " in states[2**22 + 1]
+    assert " unseen" in states[2**22 + 1]
     assert "was started by multiprocessing, which is gone" in done.stdout
     assert "2 GiB on GPU 0, by ending 1 leftover" in done.stdout
     assert f"kill {orphan.pid}\n" in done.stdout
