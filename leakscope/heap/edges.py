@@ -248,9 +248,10 @@ class EdgeReader:
         if self._access is None or not facts.has_storage:
             return None
         try:
-            return self._access.untyped_storage(value)
+            storage: object = self._access.untyped_storage(value)
         except Exception:
             return None
+        return storage
 
     def gradient(self, tensor: object) -> object:
         """Return the gradient of a leaf, or of a tensor that was told to keep its own.

@@ -77,6 +77,33 @@ def test_the_circle_that_keeps_garbage_is_named_with_what_the_collector_freed() 
     assert found.remedy.title.startswith("Break the circle at State.engine")
 
 
+def piling(garbage_share: float) -> Program:
+    """A program that rises by 20 MiB an epoch; its garbage is weighed at first and in epoch 6."""
+    program = Program(epochs=12, full_every=6)
+
+    def risen(state: State) -> float:
+        return state.epochs_done * 20 * MIB
+
+    program.swell(risen)
+    program.garbage = lambda s: garbage_share * risen(s)
+    return program
+
+
+def test_garbage_that_was_what_memory_rose_by_explains_the_rise() -> None:
+    report = report_of(piling(0.9))
+    found = finding(report, "garbage")
+    assert found.severity is Severity.WARNING
+    assert "piles up" in found.title
+    assert found.bytes_per_unit == pytest.approx(20 * MIB, rel=0.05)
+    assert "unexplained" not in {f.kind for f in report.findings}
+
+
+def test_garbage_that_was_little_of_the_rise_explains_nothing() -> None:
+    kinds = {f.kind: f.severity for f in report_of(piling(0.1)).findings}
+    assert kinds["unexplained"] is Severity.WARNING
+    assert kinds.get("garbage", Severity.NOTE) is Severity.NOTE
+
+
 def test_garbage_of_no_known_circle_is_told_without_one() -> None:
     found = finding(report_of(garbage_of(())), "garbage")
     assert found.circles == []

@@ -4,7 +4,8 @@ Full censuses weigh what no name reaches and follow the circle that keeps it; wh
 between two of them, the collector has been there.
 
 May be confused with: the ordinary sawtooth of young garbage, hence a note unless its amplitude
-makes up more than half of the peak above the baseline. Costs nothing beside the censuses.
+makes up more than half of the peak above the baseline, or memory keeps rising, nothing else grows
+and it was most of the rise whenever it was weighed. Costs nothing beside the censuses.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
 from leakscope.analysis.severity import MIB, PEAK_SHARE
-from leakscope.analysis.trends import judge
+from leakscope.analysis.trends import is_growth, judge
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.report import Circle, Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, plural
@@ -26,10 +27,14 @@ from leakscope.model.trend import Trend
 NOTED_BYTES = 16 * MIB
 ALARMING_BYTES = 64 * MIB
 """Below this even a large share of the peak is not worth a warning."""
-
+PILED_BYTES = 32 * MIB
+PILED_SHARE = 0.5
+"""Of what memory had risen by when garbage was last weighed: then it is what rises."""
 MOST_CIRCLES = 3
 FREED_SHARE = 0.5
 """A fall of the garbage by so much between two censuses is the collector's work."""
+
+_RISING = {"unexplained", "garbage"}
 
 REMEDY = Remedy(
     title="Break the circle, or collect at the end of each epoch",
@@ -70,20 +75,45 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     rise = float(known.max() - known.min()) if len(known) else 0.0
     often = float(np.mean(sizes > 0.5 * most)) >= 0.5 and len(sizes) >= 3
     dominates = often and most >= ALARMING_BYTES and most > PEAK_SHARE * rise > 0
+    piles_up = _piles_up(case, ledgers)
     found = finding(
         "garbage",
-        "Memory waits in reference cycles for the collector",
+        "Garbage in reference cycles piles up faster than the collector runs"
+        if piles_up
+        else "Memory waits in reference cycles for the collector",
         f"Up to {human_bytes(most)} were reached by no name any more and not yet freed."
         f"{_freed(sizes)}{_blamed(circles := _circles(case))}",
         _remedy(circles),
-        severity=Severity.WARNING if dominates else Severity.NOTE,
-        trend=garbage_trend(case),
+        severity=Severity.WARNING if dominates or piles_up else Severity.NOTE,
+        trend=case.gauge_trend(case.host_metric) if piles_up else garbage_trend(case),
         share=most / rise if rise > 0 else 0.0,
         total_bytes=most,
         confidence=0.8 if dominates else 0.6,
         falsifier=("gc.collect() would free it.", f"{human_bytes(most)} were unreached."),
     )
     return [msgspec.structs.replace(found, circles=circles)]
+
+
+def _piles_up(case: Case, ledgers: list[Ledger]) -> bool:
+    """Return whether memory rises without a name, and garbage was what it had risen by."""
+    host = ledgers[0] if ledgers and ledgers[0].metric.startswith(case.host_metric) else None
+    left = sum(e.bytes for e in host.entries if e.kind in _RISING) if host else 0
+    trend = case.gauge_trend(case.host_metric)
+    if host is None or left < max(PILED_BYTES, PILED_SHARE * host.total_bytes):
+        return False
+    weighed = []
+    for position, census in zip(case.table.at.tolist(), case.table.censuses, strict=True):
+        risen = (case.nearest(case.host_metric, position) or 0.0) - _lowest(case)
+        if census.garbage_bytes is not None and risen >= NOTED_BYTES:
+            weighed.append(census.garbage_bytes >= PILED_SHARE * risen)
+    return is_growth(trend.verdict) and bool(weighed) and all(weighed)
+
+
+def _lowest(case: Case) -> float:
+    """Return resident memory at the beginning of training."""
+    readings = case.track.gauge(case.host_metric)
+    inside = readings[np.isfinite(readings) & (case.track.phase > 0)]
+    return float(inside[0]) if len(inside) else 0.0
 
 
 def _freed(sizes: FloatArray) -> str:
