@@ -161,6 +161,8 @@ class Tensors:
     """Index in ``marked_types`` of the nearest instance on the path from the root; -1 without."""
     flags: array[int]
     """``PARAMETER | GRADIENT | KEEPS_GRAPH | BY_GRAPH | FROZEN``."""
+    address: array[int]
+    """Where the tensor's storage lies, on its device; 0 where that isn't known."""
 
 
 PARAMETER = 1

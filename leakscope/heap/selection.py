@@ -390,7 +390,7 @@ def _by_weight(group: tuple[type, int, int, list[Any], int]) -> tuple[int, int, 
 def _tensor_columns(
     graph: Graph, retained: _Retained, position: dict[int, int], chosen: set[int]
 ) -> dict[str, list[int]]:
-    names = ("storage", "nbytes", "device", "holder", "root", "mark", "flags")
+    names = ("storage", "nbytes", "device", "holder", "root", "mark", "flags", "address")
     columns: dict[str, list[int]] = {name: [] for name in names}
     holder: dict[int, int] = {-1: -1}
     for node in graph.order:
@@ -398,23 +398,29 @@ def _tensor_columns(
         facts = graph.facts[node]
         if facts is None or not facts.tensor or graph.phase[node] == Phase.HIDDEN:
             continue
-        storage = _memory_of(graph, node)
+        own = _storage_of(graph, node)
+        storage = _memory_of(graph, own)
         nbytes, device = 0, HOST
         if storage >= 0:
             nbytes, device = graph.shallow[storage] + graph.data[storage], graph.device(storage)
         flags = facts.parameter | graph.is_gradient[node] << 1
         flags |= graph.keeps_graph[node] << 2 | graph.by_graph[node] << 3
         flags |= graph.is_frozen[node] << 4
+        address = graph.objects[own].address if own >= 0 else 0
         values = (storage, nbytes, retained.devices.index(device), holder[node], graph.root[node])
-        for name, value in zip(names, (*values, graph.mark[node], flags), strict=True):
+        for name, value in zip(names, (*values, graph.mark[node], flags, address), strict=True):
             columns[name].append(value)
     return columns
 
 
-def _memory_of(graph: Graph, tensor: int) -> int:
-    """Return the node that has a tensor's memory: that of which its storage is a part; or -1."""
+def _storage_of(graph: Graph, tensor: int) -> int:
+    """Return the node of a tensor's storage; -1 without one."""
     found = (s for s in graph.successors[tensor] if type(graph.objects[s]) is Memory)
-    storage = next(found, -1)
+    return next(found, -1)
+
+
+def _memory_of(graph: Graph, storage: int) -> int:
+    """Return the node that has a storage's memory: that of which it is a part; or -1."""
     parts = graph.successors[storage] if storage >= 0 else []
     return parts[0] if parts else storage
 

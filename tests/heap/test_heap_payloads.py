@@ -50,6 +50,27 @@ def test_a_storage_is_counted_once_for_all_its_views(engine: str) -> None:
     assert list(result.tensors.nbytes) == [400 * KB] * 11
 
 
+def test_a_storage_tells_where_it_lies(engine: str) -> None:
+    tensors = [torch.zeros(10 * KB) for _ in range(400)]
+    views = [tensor[7:] for tensor in tensors]
+    expected = {t.untyped_storage().data_ptr() for t in tensors}
+    result = seen(engine, tensors, views)
+    assert len(result.tensors.address) == 800
+    assert set(result.tensors.address) == expected
+
+
+def test_what_has_no_storage_lies_nowhere(engine: str) -> None:
+    result = seen(engine, [torch.zeros(10 * KB, device="meta")])
+    assert list(result.tensors.address) == [0]
+
+
+def test_memory_that_is_copied_on_write_stays_shared_though_its_place_is_told(engine: str) -> None:
+    whole = torch.zeros(10 * KB)
+    lazy = torch._lazy_clone(whole)
+    seen(engine, [whole, lazy])
+    assert torch._C._is_cow_tensor(lazy)
+
+
 def test_a_small_view_keeps_the_whole_storage(engine: str) -> None:
     history = [torch.zeros(10 * KB)[:3] for _ in range(5)]
     assert host_bytes(seen(engine, history), history) > 5 * 40 * KB

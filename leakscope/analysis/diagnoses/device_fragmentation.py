@@ -77,15 +77,16 @@ def _grows(case: Case, device: str, trend: Trend) -> bool:
 
 def _growing(device: str, last: DeviceSnapshotRecord, trend: Trend) -> Finding:
     is_useless = last.largest_hole < last.largest_live
+    stuck = last.stuck - last.releasable
     return finding(
         "fragmentation",
         f"Free device memory is fragmented on {device}",
         f"Bytes stuck in holes between live blocks grew by {human_bytes(trend.net_bytes)} to "
-        f"{human_bytes(last.stuck - last.releasable)}, of {human_bytes(last.reserved)} reserved. {_hole(last)}",
+        f"{human_bytes(stuck)}, of {human_bytes(last.reserved)} reserved. {_hole(last)}",
         REMEDY,
         severity=Severity.WARNING if is_useless else Severity.NOTE,
         trend=trend,
-        total_bytes=last.stuck - last.releasable,
+        total_bytes=stuck,
         device=device,
         confidence=0.8 if is_useless else 0.6,
         falsifier=("empty_cache() would return it if it were plain cache.", None),

@@ -149,9 +149,9 @@ static PyObject *nodes_as_dict(Walk *w, Tree *t, Choice *c) {
     return dict;
 }
 
-enum { N_TENSOR_COLUMNS = 7 };
+enum { N_TENSOR_COLUMNS = 8 };
 static const char *const tensor_names[N_TENSOR_COLUMNS] = {
-    "storage", "nbytes", "device", "holder", "root", "mark", "flags"};
+    "storage", "nbytes", "device", "holder", "root", "mark", "flags", "address"};
 
 /* Return the node that has a storage's memory: another's, where the storage is part of that. */
 static uint32_t part_of(const Walk *w, const Tree *t, uint32_t storage) {
@@ -163,10 +163,12 @@ static void fill_tensor(Walk *w, const Tree *t, uint32_t number, int64_t holder,
     const Node *node = &w->nodes[number], *data = NULL;
     const TypeFacts *facts = &w->types[node->type];
     int64_t storage = -1;
+    uintptr_t address = 0;
     for (uint32_t e = 0; e < node->n_edges && !data; e++) {
         uint32_t target = t->node[w->edges[node->first_edge + e]];
         if (w->nodes[target].type < MEMORY_TYPES) {
             storage = part_of(w, t, target);
+            address = address_of(w, target);
             data = &w->nodes[storage];
         }
     }
@@ -179,6 +181,7 @@ static void fill_tensor(Walk *w, const Tree *t, uint32_t number, int64_t holder,
     *row[6] = (facts->flags & TYPE_PARAMETER ? 1 : 0) | (node->flags & NODE_GRADIENT ? 2 : 0) |
               (node->flags & NODE_KEEPS_GRAPH ? 4 : 0) | (node->flags & NODE_BY_GRAPH ? 8 : 0) |
               (node->flags & NODE_FROZEN ? 16 : 0);
+    *row[7] = (int64_t)address;
 }
 
 /* Return the place, plus one, of the nearest chosen node on the way from the root; 0 without one.

@@ -149,6 +149,7 @@ static void release(Walk *w, Tree *t, Choice *c) {
     drop(w, w->pinned);
     drop(w, w->totals);
     drop(w, w->extents);
+    drop(w, w->storages);
     drop(w, w->mappings);
 }
 

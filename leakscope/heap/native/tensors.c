@@ -51,6 +51,31 @@ static int memory_of(Walk *w, PyObject *storage, PyObject *tensor, int is_resiza
     return *address != 0 || tensor == NULL;
 }
 
+static void note_address(Walk *w, uint32_t node, uintptr_t address) {
+    if (w->n_storages == w->cap_storages) {
+        size_t capacity = w->cap_storages ? w->cap_storages * 2 : 256;
+        Place *storages = resized(w, w->storages, capacity * sizeof *storages);
+        if (storages == NULL)
+            return;
+        w->storages = storages;
+        w->cap_storages = capacity;
+    }
+    w->storages[w->n_storages++] = (Place){node, address};
+}
+
+/* Return where the memory of a storage lies; 0 where that isn't known. */
+uintptr_t address_of(const Walk *w, uint32_t node) {
+    size_t low = 0, high = w->n_storages;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (w->storages[middle].node < node)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < w->n_storages && w->storages[low].node == node ? w->storages[low].address : 0;
+}
+
 /* Return a new node for a storage; NONE where it has no memory. */
 static uint32_t new_storage(Walk *w, uint32_t source, PyObject *storage, PyObject *tensor,
                             uintptr_t key, uint64_t bytes) {
@@ -67,6 +92,8 @@ static uint32_t new_storage(Walk *w, uint32_t source, PyObject *storage, PyObjec
         return NONE;
     w->nodes[node].bytes = bytes;
     w->nodes[node].device = (uint32_t)device;
+    if (address != 0)
+        note_address(w, node, address);
     if (device == 0 && address != 0)
         add_extent(w, node, address, bytes, !is_resizable);
     return node;

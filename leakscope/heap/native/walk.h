@@ -130,6 +130,12 @@ typedef struct {
     int is_foreign;
 } Extent;
 
+/* Where the memory of a storage lies. */
+typedef struct {
+    uint32_t node;
+    uintptr_t address;
+} Place;
+
 /* The part of a storage's or an array's memory that no tensor and no array can read. */
 typedef struct {
     uint32_t node;
@@ -179,6 +185,8 @@ typedef struct {
     size_t n_owned, cap_owned;
     Extent *extents;
     size_t n_extents, cap_extents, n_foreign;
+    Place *storages; /* in the order of their nodes' numbers */
+    size_t n_storages, cap_storages;
     Unread *unread;
     size_t n_unread;
     Mapping *mappings;
@@ -329,6 +337,7 @@ void visit_text_keys(PyObject *dict, visitproc visitor, void *argument);
 PyObject *wrapped_by(Walk *w, PyObject *tensor);
 PyObject *gradient_of(Walk *w, PyObject *tensor, int is_leaf);
 void follow_storage(Walk *w, uint32_t node, PyObject *storage, PyObject *tensor);
+uintptr_t address_of(const Walk *w, uint32_t node);
 int has_met(Walk *w, PyObject *storage);
 void follow_tensor(Walk *w, uint32_t node, PyObject *tensor, const TypeFacts *facts);
 void follow_graph(Walk *w, uint32_t node, PyObject *object, const TypeFacts *facts);
