@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import traceback as tracebacks
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import ParamSpec, TypeVar
@@ -25,6 +24,7 @@ from leakscope.cleanup.clearing import (
 )
 from leakscope.cleanup.decorating import decorated
 from leakscope.cleanup.exhaustion import OutOfMemory, explain, is_out_of_memory
+from leakscope.cleanup.letting_go import drop_locals
 from leakscope.cleanup.speaking import say
 
 P = ParamSpec("P")
@@ -164,17 +164,20 @@ class Attempt:
         if not self.is_last:
             return True
         if not self._guard.keep_locals:
-            _drop_locals(error, self._outer)
+            drop_locals(error, self._outer)
         self.clean("The exception goes on.")
         return False
 
     def clean(self, then: str) -> None:
-        """Clear memory and say what that freed, and what comes then."""
-        if self._held is not None:
-            self.let_go, self._held = difference(LET_GO, self._held, Level.now()), None
-        self.cleared = clear_memory(self._guard.force)
-        first = f"{self.let_go}; " if self.let_go else ""
-        self._say(f"{first}{self.cleared.told} {then}")
+        """Clear memory and say what that freed, and what comes then; never raises."""
+        try:
+            if self._held is not None:
+                self.let_go, self._held = difference(LET_GO, self._held, Level.now()), None
+            self.cleared = clear_memory(self._guard.force)
+            first = f"{self.let_go}; " if self.let_go else ""
+            self._say(f"{first}{self.cleared.told} {then}")
+        except Exception:
+            pass  # the program's own exception must not be hidden by one of ours
 
     def _explain(self, error: BaseException) -> None:
         self.failure = explain(error)
@@ -188,19 +191,3 @@ class Attempt:
 
     def _say(self, text: str) -> None:
         say(text, self._guard.logger, logging.WARNING)
-
-
-def _drop_locals(error: BaseException, outer: int) -> None:
-    """Drop the locals of all frames that have ended, of this exception and those behind it.
-
-    The exception that was being handled when the block began is the program's own business.
-    """
-    pending: list[BaseException | None] = [error]
-    seen = {outer}
-    while pending:
-        behind = pending.pop()
-        if behind is None or id(behind) in seen:
-            continue
-        seen.add(id(behind))
-        tracebacks.clear_frames(behind.__traceback__)
-        pending += [behind.__cause__, behind.__context__]

@@ -35,6 +35,7 @@ def without_figures(text: str) -> str:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the page shows a Linux with glibc")
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the page shows a machine without a GPU")
+@pytest.mark.slow
 def test_the_examples_write_what_the_page_shows() -> None:
     blocks = BLOCK.findall(PAGE.read_text())
     program = "".join(f"{code}\nprint({END!r})\n" for kind, code in blocks if kind == "python")

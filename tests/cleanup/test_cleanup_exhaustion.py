@@ -145,6 +145,7 @@ def test_the_cpu_allocators_own_error_is_explained() -> None:
     assert failure.advice[0].startswith("The request alone is larger than this machine's memory")
 
 
+@pytest.mark.slow
 def test_a_limit_on_address_space_is_suspected_where_there_was_room() -> None:
     code = (
         "import resource, torch\n"

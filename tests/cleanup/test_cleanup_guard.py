@@ -153,6 +153,35 @@ def test_an_exception_that_is_being_handled_keeps_its_locals() -> None:
         assert "evidence" in error.__traceback__.tb_next.tb_frame.f_locals
 
 
+def test_a_generator_that_failed_once_and_goes_on_is_not_ended() -> None:
+    def sizes() -> Iterator[RuntimeError | int]:
+        kept = 7
+        try:
+            run_out()
+        except RuntimeError as error:
+            yield error
+        yield kept
+
+    generator = sizes()
+    with pytest.raises(RuntimeError), cleanup.oom_guard():
+        failed = next(generator)
+        assert isinstance(failed, RuntimeError)
+        raise failed
+    assert next(generator) == 7
+
+
+def test_a_generator_that_ended_by_it_lets_go(collections: Collections) -> None:
+    def batches() -> Iterator[int]:
+        yield 1
+        big = torch.ones(64 * MIB, dtype=torch.uint8)
+        collections.alive = weakref.ref(big)
+        torch.empty(IMPOSSIBLE, dtype=torch.uint8)
+
+    with pytest.raises(RuntimeError), cleanup.oom_guard():
+        list(batches())
+    assert collections.seen == [False]
+
+
 def test_a_second_failure_behind_the_first_is_let_go_of_too(collections: Collections) -> None:
     def fail_twice() -> None:
         try:
