@@ -58,6 +58,9 @@ class LiveTensors:
         ]
         return lines
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines("device")) or "No live tensors."
+
 
 def live_tensors() -> LiveTensors:
     """Return what is live; empty without torch. Looks at all objects, and never raises."""
