@@ -10,7 +10,7 @@ from leakscope.analysis.ending import EXCEPTION, memory_at_the_end, shortage_at_
 from leakscope.analysis.series import HOST
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census
-from leakscope.model.explanation import Figures
+from leakscope.model.device import Figures
 from leakscope.model.record import OutOfMemoryRecord
 from leakscope.model.sizes import plural
 

@@ -10,6 +10,7 @@ from enum import Enum
 
 import msgspec
 
+from leakscope.model.device import Figures, MapSegment, PoolFigures, Slack
 from leakscope.model.report import PhaseSpan, Severity
 from leakscope.model.shortage import Advice
 
@@ -29,48 +30,6 @@ class BlockClass(str, Enum):
     PENDING = "pending"
     OTHER = "other"
     UNKNOWN = "unknown"
-
-
-class Slack(str, Enum):
-    """What memory is that the allocator holds and no tensor uses."""
-
-    TIDY = "tidy"
-    CACHE = "cache"
-    FRAGMENTATION = "fragmentation"
-    BOTH = "both"
-
-
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """The sums of some segments."""
-
-    segments: int = 0
-    blocks: int = 0
-    live_blocks: int = 0
-    reserved: int = 0
-    allocated: int = 0
-    active: int = 0
-    requested: int = 0
-    pending: int = 0
-    """Freed by the program, still in use on another stream."""
-    cached: int = 0
-    """In wholly free segments: ``empty_cache()`` returns it."""
-    stuck: int = 0
-    """In the holes of segments that are in use."""
-    releasable: int = 0
-    """The part of ``stuck`` that ``empty_cache()`` returns too: free pages of expandable ones."""
-    holes: int = 0
-    largest_hole: int = 0
-    """The largest free block, cached ones included."""
-
-
-class PoolFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """The sums of one pool: a free block serves requests of its own pool and stream alone."""
-
-    stream: int
-    pool: tuple[int, int]
-    is_small: bool
-    is_private: bool
-    figures: Figures
 
 
 class ClassRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,24 +119,6 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     sites: list[SiteRow]
     sentence: str
     fits_if: list[Advice]
-
-
-class MapBlock(msgspec.Struct, frozen=True, array_like=True):
-    """A block of the picture."""
-
-    size: int
-    kind: str
-    """A class, or ``hole``."""
-
-
-class MapSegment(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment of the picture; neighbours of one class are joined."""
-
-    stream: int
-    pool: tuple[int, int]
-    is_small: bool
-    size: int
-    blocks: list[MapBlock]
 
 
 class Course(msgspec.Struct, frozen=True, kw_only=True):

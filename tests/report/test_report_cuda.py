@@ -10,6 +10,7 @@ import pytest
 from hostile_text import ATTACKS, infested
 from page_reader import read_page
 
+from leakscope.model.device import Figures, MapBlock, MapSegment, PoolFigures, Slack
 from leakscope.model.explanation import (
     Advice,
     BlockClass,
@@ -19,16 +20,11 @@ from leakscope.model.explanation import (
     DeviceExplanation,
     Explanation,
     Fault,
-    Figures,
     Finding,
     Growth,
-    MapBlock,
-    MapSegment,
     Peak,
     PhaseRow,
-    PoolFigures,
     SiteRow,
-    Slack,
     SnapshotComparison,
     TraceFacts,
 )

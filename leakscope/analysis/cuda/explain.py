@@ -32,14 +32,8 @@ from leakscope.analysis.cuda.sites import site_rows
 from leakscope.analysis.cuda.slack import kind_of_slack, settings_advice, slack_sentence
 from leakscope.analysis.cuda.study import Study, study
 from leakscope.model.allocator import Annotation, Segment, Snapshot
-from leakscope.model.explanation import (
-    DeviceExplanation,
-    Explanation,
-    Figures,
-    Peak,
-    PhaseRow,
-    TraceFacts,
-)
+from leakscope.model.device import Figures
+from leakscope.model.explanation import DeviceExplanation, Explanation, Peak, PhaseRow, TraceFacts
 
 SETTLED = 0.1
 """An optimizer that keeps more than this share of what is live at the end was at its first step."""

@@ -18,7 +18,8 @@ from leakscope.analysis.cuda.slack import fixed, pages_in_holes, returnable
 from leakscope.analysis.cuda.stack_kinds import kind_of
 from leakscope.analysis.cuda.ways_to_fit import Need, ways_to_fit
 from leakscope.model.allocator import DEFAULT_POOL, BlockState, Segment
-from leakscope.model.explanation import BlockClass, Fault, Figures
+from leakscope.model.device import Figures
+from leakscope.model.explanation import BlockClass, Fault
 from leakscope.model.sizes import human_bytes, human_share
 
 SMALL_REQUEST = 1 << 20

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from leakscope.model.allocator import DEFAULT_POOL, BlockState, Segment, whole_pages
-from leakscope.model.explanation import Figures, PoolFigures
+from leakscope.model.device import Figures, PoolFigures
 
 PoolKey: TypeAlias = "tuple[int, tuple[int, int], bool]"
 

@@ -12,11 +12,11 @@ from statistics import median
 
 from leakscope.analysis.cuda.replay import Replay
 from leakscope.analysis.cuda.sites import place_of, short_place
+from leakscope.model.device import Figures
 from leakscope.model.explanation import (
     BlockClass,
     ClassRow,
     DeviceExplanation,
-    Figures,
     Finding,
     PhaseRow,
     SiteRow,

@@ -19,13 +19,8 @@ from leakscope.analysis.cuda.sites import NATIVE, NOT_RECORDED, place_of
 from leakscope.analysis.cuda.slack import fixed, kind_of_slack, returnable
 from leakscope.analysis.cuda.study import Study, study
 from leakscope.model.allocator import Snapshot
-from leakscope.model.explanation import (
-    BlockClass,
-    DeviceComparison,
-    Figures,
-    Growth,
-    SnapshotComparison,
-)
+from leakscope.model.device import Figures
+from leakscope.model.explanation import BlockClass, DeviceComparison, Growth, SnapshotComparison
 from leakscope.model.sizes import human_bytes, human_share, plural
 
 MIB = 1 << 20

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from leakscope.analysis.cuda.classes import OLDER
 from leakscope.analysis.cuda.sites import NATIVE, NOT_RECORDED, short_place
 from leakscope.analysis.cuda.slack import fixed, is_filled_at, returnable
+from leakscope.model.device import Figures, Slack
 from leakscope.model.explanation import (
     BlockClass,
     ClassRow,
     DeviceExplanation,
     Fault,
-    Figures,
     Finding,
     SiteRow,
-    Slack,
 )
 from leakscope.model.report import Severity
 from leakscope.model.sizes import human_bytes, human_share

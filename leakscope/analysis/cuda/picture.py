@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from leakscope.analysis.cuda.classes import Live
 from leakscope.analysis.cuda.figures import pool_key
 from leakscope.model.allocator import BlockState, Segment
-from leakscope.model.explanation import MapBlock, MapSegment
+from leakscope.model.device import MapBlock, MapSegment
 
 HOLE = "hole"
 CACHE = "cache"

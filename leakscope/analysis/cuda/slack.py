@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from leakscope.model.allocator import BlockState, Segment, whole_pages
-from leakscope.model.explanation import Figures, Slack
+from leakscope.model.device import Figures, Slack
 from leakscope.model.shortage import Advice
 from leakscope.model.sizes import human_bytes, human_share
 

@@ -10,7 +10,8 @@ from leakscope.analysis.cuda.figures import figures_of
 from leakscope.analysis.cuda.replay import Replay, replay
 from leakscope.analysis.cuda.stack_kinds import kind_of
 from leakscope.model.allocator import Segment, Snapshot
-from leakscope.model.explanation import BlockClass, Fault, Figures
+from leakscope.model.device import Figures
+from leakscope.model.explanation import BlockClass, Fault
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from leakscope.analysis.cuda.sites import short_place
 from leakscope.analysis.cuda.slack import fixed
-from leakscope.model.explanation import BlockClass, Figures, SiteRow
+from leakscope.model.device import Figures
+from leakscope.model.explanation import BlockClass, SiteRow
 from leakscope.model.shortage import Advice
 from leakscope.model.sizes import human_bytes, human_share
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from leakscope.model.explanation import BlockClass, MapSegment
+from leakscope.model.device import MapSegment
+from leakscope.model.explanation import BlockClass
 from leakscope.report.cuda.words import group_words
 from leakscope.report.svg import Drawing, Frame
 

@@ -7,15 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakscope import __version__
-from leakscope.model.explanation import (
-    ClassRow,
-    DeviceExplanation,
-    Explanation,
-    Figures,
-    Finding,
-    PoolFigures,
-    SiteRow,
-)
+from leakscope.model.device import Figures, PoolFigures
+from leakscope.model.explanation import ClassRow, DeviceExplanation, Explanation, Finding, SiteRow
 from leakscope.model.explanation import PhaseRow as Phase
 from leakscope.model.shortage import Advice
 from leakscope.model.sizes import plural

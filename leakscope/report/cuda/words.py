@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from leakscope.model.allocator import DEFAULT_POOL, UNKNOWN_POOL
+from leakscope.model.device import Slack
 from leakscope.model.explanation import (
     BlockClass,
     DeviceComparison,
     DeviceExplanation,
     Explanation,
-    Slack,
     SnapshotComparison,
 )
 from leakscope.model.report import Severity

@@ -24,7 +24,8 @@ from leakscope.analysis.cuda import compare_snapshots, explain
 from leakscope.analysis.cuda.faults import is_fragmentation
 from leakscope.analysis.cuda.reading import decode_snapshot
 from leakscope.model.allocator import Snapshot
-from leakscope.model.explanation import BlockClass, DeviceExplanation, Fault, Figures, Slack
+from leakscope.model.device import Figures, Slack
+from leakscope.model.explanation import BlockClass, DeviceExplanation, Fault
 
 
 def snapshot_of(made: FakeAllocator, name: str = "snapshot") -> Snapshot:

@@ -11,7 +11,8 @@ from leakscope.analysis.cuda import compare_snapshots, explain, read_snapshot
 from leakscope.analysis.cuda.figures import figures_of
 from leakscope.analysis.cuda.replay import replay
 from leakscope.model.allocator import BlockState, Segment, Snapshot
-from leakscope.model.explanation import BlockClass, DeviceExplanation, Explanation, Slack
+from leakscope.model.device import Slack
+from leakscope.model.explanation import BlockClass, DeviceExplanation, Explanation
 
 pytestmark = needs_recordings
 MIB = 1 << 20

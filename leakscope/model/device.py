@@ -1,0 +1,134 @@
+"""The memory of one device at a moment: what its allocator holds, for what, and who holds that.
+
+All sizes are bytes. ``requested`` is what the program asked for, ``allocated`` what the allocator
+gave for it (rounded up), ``reserved`` what it took from the driver.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from leakscope.model.shortage import Advice
+
+
+class Slack(str, Enum):
+    """What memory is that the allocator holds and no tensor uses."""
+
+    TIDY = "tidy"
+    CACHE = "cache"
+    FRAGMENTATION = "fragmentation"
+    BOTH = "both"
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """The sums of some segments."""
+
+    segments: int = 0
+    blocks: int = 0
+    live_blocks: int = 0
+    reserved: int = 0
+    allocated: int = 0
+    active: int = 0
+    requested: int = 0
+    pending: int = 0
+    """Freed by the program, still in use on another stream."""
+    cached: int = 0
+    """In wholly free segments: ``empty_cache()`` returns it."""
+    stuck: int = 0
+    """In the holes of segments that are in use."""
+    releasable: int = 0
+    """The part of ``stuck`` that ``empty_cache()`` returns too: free pages of expandable ones."""
+    holes: int = 0
+    largest_hole: int = 0
+    """The largest free block, cached ones included."""
+
+
+class PoolFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The sums of one pool: a free block serves requests of its own pool and stream alone."""
+
+    stream: int
+    pool: tuple[int, int]
+    is_small: bool
+    is_private: bool
+    figures: Figures
+
+
+class MapBlock(msgspec.Struct, frozen=True, array_like=True):
+    """A block of the picture."""
+
+    size: int
+    kind: str
+    """A class, or ``hole``."""
+
+
+class MapSegment(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment of the picture; neighbours of one class are joined."""
+
+    stream: int
+    pool: tuple[int, int]
+    is_small: bool
+    size: int
+    blocks: list[MapBlock]
+
+
+class DeviceOwner(msgspec.Struct, frozen=True, kw_only=True):
+    """Live blocks under one name and of one component. Frames say who allocated, this who holds."""
+
+    name: str
+    """As a person would say it; empty where no name was found."""
+    path: str
+    role: str
+    """A component (``parameters``, ``gradients``, ``optimizer_state``, …), or what the allocator
+    alone tells: ``workspace``, ``private_pool``, ``pending``, ``unexplained``."""
+    bytes: int
+    count: int
+    """Blocks, each counted for all who have a part in it."""
+    share: float
+    """Of all that is live."""
+    allocated_at: list[str] = []
+    """The lines that allocated most of it, where stacks were recorded."""
+
+
+class UnexplainedBlocks(msgspec.Struct, frozen=True, kw_only=True):
+    """Live blocks of one size that nothing in Python holds."""
+
+    size: int
+    count: int
+    bytes: int
+    allocated_at: str = ""
+
+
+class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """A device at the census at which most was live: its blocks joined with who holds them."""
+
+    device: str
+    boundary: int
+    moment: str
+    """When that was: ``after step 40 of train``."""
+    figures: Figures
+    peak_bytes: int | None = None
+    """torch's own peak of live bytes until then."""
+    outside_bytes: int | None = None
+    """In use on the device beyond what torch reserves: context, libraries, other processes."""
+    pinned_bytes: int | None = None
+    """Page-locked host memory that torch owns."""
+    roles: list[DeviceOwner] = []
+    """What is live by component, the most first; they add up to all that is live."""
+    owners: list[DeviceOwner] = []
+    """What is live by name, the most first."""
+    unexplained: list[UnexplainedBlocks] = []
+    explained_share: float = 0.0
+    """Part of the live bytes that a name or the allocator explains."""
+    astray_bytes: int = 0
+    """Storages on the device that lie in no block: memory of another allocator or process."""
+    slack: Slack = Slack.TIDY
+    slack_sentence: str = ""
+    settings: list[Advice] = []
+    """What each setting of the allocator would do, the helpful first."""
+    pools: list[PoolFigures] = []
+    memory_map: list[MapSegment] = []
+    """The blocks in the picture are named by their roles."""
+    left_out_blocks: int = 0
+    """Blocks that were too many to be recorded: the picture and the owners lack them."""
