@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "probes": {"model"},
     "recording": {"model"},
     "cleanup": {"model", "probes"},
-    "instrument": {"model", "heap", "probes", "recording"},
+    "instrument": {"model", "heap", "probes", "recording", "cleanup"},
     "analysis": {"model"},
     "report": {"model", "analysis"},
     "cli": {"model", "recording", "analysis", "report", "instrument", "probes", "cleanup"},

@@ -25,9 +25,7 @@ def host_advice(total: int, entries: list[LedgerEntry]) -> str:
         text.append(f"{' and '.join(helps)} could help.")
     if cant:
         text.append(f"{' and '.join(cant)} can't help much.")
-    if held > WORTH * total:
-        text.append(f"{human_bytes(held)} is held by names: only letting go of them frees it.")
-    return " ".join(text)
+    return " ".join([*text, *_held(held, total)])
 
 
 def device_advice(total: int, entries: list[LedgerEntry]) -> str:
@@ -43,6 +41,18 @@ def device_advice(total: int, entries: list[LedgerEntry]) -> str:
             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True could."
         )
     return "empty_cache() can't help: the growth is in live tensors."
+
+
+def measured_advice(total: int, entries: list[LedgerEntry], told: list[str]) -> str:
+    """Return what the calls did where they were tried, in place of what they were thought to do."""
+    held = _sum(entries, "named") + _sum(entries, "graph")
+    return " ".join(["Tried in this run:", *told, *_held(held, total)])
+
+
+def _held(held: int, total: int) -> list[str]:
+    if held <= WORTH * total:
+        return []
+    return [f"{human_bytes(held)} is held by names: only letting go of them frees it."]
 
 
 def _sort(size: int, total: int, call: str, why: str, helps: list[str], cant: list[str]) -> None:

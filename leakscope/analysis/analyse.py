@@ -8,6 +8,12 @@ from leakscope.analysis.case import Case
 from leakscope.analysis.cleared import find_cleared
 from leakscope.analysis.components import find_components
 from leakscope.analysis.culprits import find_culprits
+from leakscope.analysis.cures import (
+    find_cures,
+    with_measured_advice,
+    with_result,
+    with_results,
+)
 from leakscope.analysis.diagnoses import find_findings
 from leakscope.analysis.diagnoses.out_of_memory import find_out_of_memory
 from leakscope.analysis.facts import find_facts, find_problems, find_work
@@ -36,6 +42,7 @@ def analyse(run: Run) -> Report:
 def _report(case: Case) -> Report:
     run = case.run
     growth = search_growth(case)
+    cures = find_cures(case.recording)
     ledgers = find_ledgers(case, growth.growers)
     culprits = find_culprits(case, case.sources, growth.growers)
     shortage = find_out_of_memory(case, culprits)
@@ -48,20 +55,21 @@ def _report(case: Case) -> Report:
         verdict=verdict,
         headline=headline(verdict, culprits, findings, missing, work, shortage),
         growth=find_growth(case, growth.growers),
-        culprits=culprits,
-        findings=findings,
+        culprits=[with_results(culprit, cures) for culprit in culprits],
+        findings=[with_result(finding, cures) for finding in findings],
         cleared=find_cleared(case, growth),
         overhead=find_overhead(case),
         errors=find_problems(run),
         run=find_facts(run, case.recording),
         work=work,
-        ledgers=ledgers,
+        ledgers=[with_measured_advice(ledger, cures) for ledger in ledgers],
         phases=find_phases(case),
         components=find_components(case),
         timeline=find_timeline(case),
         notes=_notes(case.recording),
         missing=missing,
         out_of_memory=shortage,
+        cures=cures,
     )
 
 

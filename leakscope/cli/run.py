@@ -84,6 +84,12 @@ def to_share(_: click.Context | None, __: click.Parameter | None, text: str) -> 
     show_default=True,
     help="When to learn which lines allocate.",
 )
+@click.option(
+    "--probe-cleanup",
+    is_flag=True,
+    help="Try gc.collect(), empty_cache() and malloc_trim(0) at the end of a few phases and report "
+    "what each really freed. It changes when garbage is collected.",
+)
 @click.option("--report/--no-report", default=True, help="Whether to write the report at the end.")
 @click.option("--quiet", "-q", is_flag=True, help="Print no summary.")
 @click.option("--label", metavar="TEXT", help="A name for the run, shown in its report.")
@@ -95,6 +101,7 @@ def run(
     force: bool,
     budget: float,
     tracemalloc: Tracemalloc,
+    probe_cleanup: bool,
     report: bool,
     quiet: bool,
     label: str | None,
@@ -117,6 +124,7 @@ def run(
         label=label,
         project_root=Path(program.project_root()),
         script=program.target,
+        probe_cleanup=probe_cleanup,
     )
     rank = this_rank()
     directory = prepare(

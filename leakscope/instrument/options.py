@@ -33,6 +33,8 @@ class SessionOptions:
     script: str | None = None
     command: tuple[str, ...] = field(default=())
     quiet: bool = False
+    probe_cleanup: bool = False
+    """Whether the popular cleaning calls are tried now and then, and measured."""
 
     def __post_init__(self) -> None:
         """Refuse what could only fail later, in the middle of somebody's training."""

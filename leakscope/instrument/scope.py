@@ -173,6 +173,7 @@ def profile(
     label: str | None = None,
     enabled: bool | None = None,
     quiet: bool = False,
+    probe_cleanup: bool = False,
 ) -> Scope: ...
 
 
@@ -187,6 +188,7 @@ def profile(
     label: str | None = None,
     enabled: bool | None = None,
     quiet: bool = False,
+    probe_cleanup: bool = False,
 ) -> Any:
     """Record the memory of the code in a ``with`` block, or of a decorated function.
 
@@ -201,6 +203,8 @@ def profile(
         label: A name for the run, shown in its report.
         enabled: False does nothing at all; None asks the environment (``LEAKSCOPE=off``).
         quiet: Print no summary.
+        probe_cleanup: Try ``gc.collect()``, ``empty_cache()`` and ``malloc_trim(0)`` at the end of
+            a few phases and report what each really freed. It changes when garbage is collected.
 
     Raises:
         LeakscopeError: before anything runs, for options that make no sense or a directory that
@@ -223,6 +227,7 @@ def profile(
             label=label,
             project_root=root,
             quiet=quiet,
+            probe_cleanup=probe_cleanup,
         )
     )
 

@@ -22,6 +22,7 @@ from leakscope.instrument.rundirectory import make_run_directory, project_root_o
 from leakscope.instrument.schedule import Schedule
 from leakscope.instrument.shortages import Shortages
 from leakscope.instrument.stack import Phase
+from leakscope.instrument.trials import Trials
 from leakscope.instrument.windows import AllocationWindows, Window
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.errors import UnwritableError
@@ -91,6 +92,11 @@ class Session:
         )
         self._shortages = Shortages(
             self._measuring, self.gate, self._costs, self._moment, budget=options.budget
+        )
+        self._trials = (
+            Trials(self._costs, budget=options.budget, clock=clock)
+            if options.probe_cleanup
+            else None
         )
         self._auto: AutoBoundaries | None = None
         self._closed = False
@@ -203,6 +209,10 @@ class Session:
         done = self._measuring.at(boundary, due)
         now = self._now()
         self._schedule.recorded(done, now - boundary.time_s, now, self._measuring.resident)
+        if self._trials is not None and not self._closed:
+            tried = self._guard.call("cleanup", None, self._trials.at, boundary)
+            if tried is not None:
+                self._writer.write(tried)
 
     def _describe(
         self, index: int, kind: BoundaryKind, now: float, phase: Phase | None, label: str

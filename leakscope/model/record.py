@@ -138,6 +138,38 @@ class OutOfMemoryRecord(msgspec.Struct, tag="out_of_memory", kw_only=True, omit_
     """Why there is none."""
 
 
+class CleanupStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One cleaning call and what it changed, in bytes; below 0 where others took more meanwhile."""
+
+    call: str
+    """``gc.collect()``, ``empty_cache()``, ``empty_host_cache()`` or ``malloc_trim(0)``."""
+    seconds: float
+    objects: int | None = None
+    """Unreachable objects that a collection found."""
+    host_freed: int | None = None
+    """By how much the live part of the C heap fell; None where nobody tells it."""
+    host_returned: int = 0
+    """By how much resident memory fell."""
+    device_freed: dict[str, int] = {}
+    """By how much live tensors fell, per device."""
+    device_returned: dict[str, int] = {}
+    """By how much torch's reserved memory fell, per device."""
+    pinned_returned: int = 0
+
+
+class CleanupRecord(msgspec.Struct, tag="cleanup", kw_only=True, omit_defaults=True):
+    """The cleaning calls tried at a boundary, one after the other, on the user's request."""
+
+    boundary: int
+    steps: list[CleanupStep] = []
+    before: dict[str, int] = {}
+    """Gauges before the first call: resident memory, the C heap, allocated and reserved bytes."""
+    after: dict[str, int] = {}
+    """The same after the last."""
+    remarks: list[str] = []
+    """What was left out, and why."""
+
+
 class SourceRecord(msgspec.Struct, tag="source", kw_only=True, omit_defaults=True):
     """Text of a source file of the user's: reports need neither the file nor the machine."""
 
@@ -194,6 +226,7 @@ Record = (
     | AllocationRecord
     | DeviceSnapshotRecord
     | OutOfMemoryRecord
+    | CleanupRecord
     | SourceRecord
     | OverheadRecord
     | ErrorRecord

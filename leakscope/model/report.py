@@ -6,6 +6,7 @@ from enum import Enum
 
 import msgspec
 
+from leakscope.model.cure import Cures
 from leakscope.model.shortage import OutOfMemory
 
 REPORT_SCHEMA_VERSION = 1
@@ -358,6 +359,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What would settle an inconclusive verdict."""
     out_of_memory: OutOfMemory | None = None
     """Where the run ended because memory ran out."""
+    cures: Cures | None = None
+    """What ``--probe-cleanup`` has found out."""
 
 
 class Change(str, Enum):

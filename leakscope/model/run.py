@@ -9,6 +9,7 @@ from leakscope.model.boundary import Boundary
 from leakscope.model.census import Census
 from leakscope.model.record import (
     AllocationRecord,
+    CleanupRecord,
     DeviceSnapshotRecord,
     EndRecord,
     ErrorRecord,
@@ -51,6 +52,7 @@ class Recording:
     errors: list[ErrorRecord] = field(default_factory=list)
     notes: list[NoteRecord] = field(default_factory=list)
     shortages: list[OutOfMemoryRecord] = field(default_factory=list)
+    cleanups: list[CleanupRecord] = field(default_factory=list)
     end: EndRecord | None = None
     damage: list[Damage] = field(default_factory=list)
 

@@ -20,6 +20,7 @@ from leakscope.model.record import (
     AllocationRecord,
     BoundaryRecord,
     CensusRecord,
+    CleanupRecord,
     DeviceSnapshotRecord,
     EndRecord,
     ErrorRecord,
@@ -156,6 +157,7 @@ class _Draft:
         self._shared: dict[Hashable, Hashable] = {}
         self._gathered: dict[type, list[Any]] = {
             AllocationRecord: self._recording.allocations,
+            CleanupRecord: self._recording.cleanups,
             ErrorRecord: self._recording.errors,
             NoteRecord: self._recording.notes,
             OutOfMemoryRecord: self._recording.shortages,

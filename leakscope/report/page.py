@@ -11,6 +11,7 @@ from leakscope.model.report import Overhead, Problem, Report, RunFacts, Severity
 from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.culprit import CulpritView, Piece, SuspectView, culprit_views, finding_views
+from leakscope.report.cures import CuresView, cures_view
 from leakscope.report.shortage import ShortageView, shortage_view
 from leakscope.report.sizes import (
     Size,
@@ -61,6 +62,7 @@ class Page:
     others: list[SuspectView]
     timeline: TimelineView | None
     shortage: ShortageView | None
+    cures: CuresView | None
     culprits: list[CulpritView]
     findings: list[SuspectView]
     growth: list[GrowthRow]
@@ -99,6 +101,7 @@ def report_page(report: Report) -> Page:
         others=[suspect for suspect in suspects if suspect is not lead][:OTHERS],
         timeline=timeline,
         shortage=shortage_view(report.out_of_memory),
+        cures=cures_view(report.cures),
         culprits=culprits,
         findings=findings,
         growth=growth_rows(report.growth),

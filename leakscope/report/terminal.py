@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from leakscope.model.cure import Cures, Effect
 from leakscope.model.printable import clipped, one_line, printable
 from leakscope.model.report import (
     Comparison,
@@ -38,6 +39,12 @@ _STYLES = {
     "warning": "1;33", "inconclusive": "1;33", "unchanged": "1;33", "reduced": "33",
     "clean": "1;32", "fixed": "1;32", "added": "32", "note": "2", "muted": "2", "name": "1",
 }  # fmt: skip
+_EFFECTS = {
+    Effect.HELPS: ("✓", "clean"),
+    Effect.LITTLE: ("✗", "muted"),
+    Effect.USELESS: ("✗", "muted"),
+    Effect.UNDECIDED: ("?", "inconclusive"),
+}
 _MARKS = {"leak": "✗", "out_of_memory": "✗", "clean": "✓", "inconclusive": "?"}
 
 
@@ -78,6 +85,7 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
         lines += ["", *_remedy(lead, paper)]
     lines += _spaced([_finding(finding, paper) for finding in report.findings[:SHOWN_CULPRITS]])
     lines += _spaced([line for ledger in report.ledgers[:2] for line in _ledger(ledger, paper)])
+    lines += _spaced(_cures(report.cures, paper))
     lines += _spaced(_cleared(report, paper))
     settle = [line for text in report.missing for line in paper.wrap(f"to settle it: {text}")]
     lines += _spaced(settle)
@@ -227,6 +235,17 @@ def _ledger(ledger: Ledger, paper: Paper) -> list[str]:
     name = wording.metric_words(ledger.metric)
     total = humane_bytes(ledger.total_bytes, signed=True)
     return paper.wrap(f"{name} {total}: {', '.join(terms) or 'nothing'}")
+
+
+def _cures(cures: Cures | None, paper: Paper) -> list[str]:
+    if cures is None:
+        return []
+    lines = paper.wrap(cures.sentence)
+    for cure in cures.cures:
+        mark, style = _EFFECTS[cure.effect]
+        first, *rest = paper.wrap(cure.sentence, "    ")
+        lines += [f"  {paper.paint(mark, style)} {first.lstrip()}", *rest]
+    return [*lines, *(line for text in cures.remarks for line in paper.wrap(text, "    "))]
 
 
 def _cleared(report: Report, paper: Paper) -> list[str]:

@@ -10,6 +10,8 @@ from leakscope.model.record import (
     AllocationRecord,
     BoundaryRecord,
     CensusRecord,
+    CleanupRecord,
+    CleanupStep,
     DeviceSnapshotRecord,
     EndRecord,
     ErrorRecord,
@@ -68,6 +70,7 @@ def one_of_each() -> list[Record]:
         ErrorRecord(where="probe", message="broke", disabled=True),
         NoteRecord(slug="census-skipped", message="no memory"),
         OutOfMemoryRecord(boundary=0, time_s=1.0, seen="observer", census=census(0).census),
+        CleanupRecord(boundary=0, steps=[CleanupStep(call="gc.collect()", seconds=0.1)]),
         boundary(1),
         EndRecord(status="completed", time_s=1.5),
     ]

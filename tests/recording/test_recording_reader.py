@@ -61,6 +61,7 @@ def test_every_kind_of_record_is_read_back(tmp_path):
     assert [m.boundary.index for m in recording.measurements] == [0, 1]
     assert recording.measurements[0].census == census(0).census
     assert recording.measurements[0].devices[0].stuck == 17
+    assert [step.call for step in recording.cleanups[0].steps] == ["gc.collect()"]
     assert [shortage.census for shortage in recording.shortages] == [census(0).census]
     assert recording.measurements[1].census is None
     assert recording.measurements[1].devices == ()

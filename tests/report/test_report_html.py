@@ -23,6 +23,7 @@ SAMPLES = {
     "clean": samples.clean,
     "inconclusive": samples.inconclusive,
     "out of memory": samples.out_of_memory,
+    "cures tried": samples.cures_tried,
     "empty": samples.empty,
 }
 UNSEEN = re.compile(
@@ -267,3 +268,11 @@ def test_out_of_memory_shows_what_was_live_and_what_would_have_fitted() -> None:
     assert "would have helped" in text
     assert "would not help" in text
     assert "Why memory ran out" not in read_page(render_html(samples.leaking())).text
+
+
+def test_cures_that_were_tried_have_a_section() -> None:
+    text = read_page(render_html(samples.cures_tried())).text
+    assert "Which cleaning calls can help" in text
+    for told in ("after train: it helps", "it cannot help", "210 MiB", "41 ms", "not glibc"):
+        assert told in text
+    assert "Which cleaning calls" not in read_page(render_html(samples.leaking())).text

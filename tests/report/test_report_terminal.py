@@ -129,3 +129,10 @@ def test_out_of_memory_comes_before_the_culprits() -> None:
     assert text.index("what would have made it fit") < text.index("1. ")
     assert "held by: Trainer.crops 41 GiB" in text
     assert "✗ expandable_segments:True (would not help)" in text
+
+
+def test_cures_that_were_tried_are_told_one_by_one() -> None:
+    text = render_text(samples.cures_tried())
+    assert "  ✓ gc.collect() freed 210 MiB in 41 ms each time after train: it helps." in text
+    assert "  ✗ empty_cache() returned 3 MiB on cuda:0" in text
+    assert "gc.collect() freed" not in render_text(samples.leaking())
