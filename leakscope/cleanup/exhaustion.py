@@ -8,45 +8,22 @@ before it gives up, so what is reserved but not live then lies in holes between 
 from __future__ import annotations
 
 import os
-import re
-import sys
 from dataclasses import dataclass, replace
 
 from leakscope.cleanup.accelerator import device_levels
 from leakscope.cleanup.live import LiveTensors, live_tensors
 from leakscope.cleanup.statistics import HostMemory, memory_stats
 from leakscope.model.sizes import human_bytes, human_share
+from leakscope.probes.failure import HOST, Told, is_of_device, is_out_of_memory, read_message
+
+__all__ = ["OutOfMemory", "explain", "is_out_of_memory", "judged"]
 
 CAPACITY = "capacity"
 FRAGMENTATION = "fragmentation"
 UNKNOWN = "unknown"
 
-_WORDS_OF_DEVICES = (
-    "CUDA out of memory",
-    "HIP out of memory",
-    "XPU out of memory",
-    "MPS backend out of memory",
-    "CUDA error: out of memory",
-    "HIP error: out of memory",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-)
-_WORDS_OF_HOST = ("DefaultCPUAllocator: can't allocate memory", "not enough memory: you tried")
-
-_UNITS = {"B": 0, "bytes": 0, "KiB": 1, "MiB": 2, "GiB": 3, "TiB": 4, "PiB": 5, "EiB": 6}
-_SIZE = rf"(\d+(?:\.\d+)?) ({'|'.join(_UNITS)})"
-_FIGURES = {
-    "requested": re.compile(rf"(?:[Tt]ried to allocate|Unable to allocate) {_SIZE}"),
-    "total": re.compile(rf"total capac(?:i)?ty of {_SIZE}"),
-    "free": re.compile(rf"of which {_SIZE} is free"),
-    "process": re.compile(rf"this process has {_SIZE} memory in use"),
-    "allowed": re.compile(rf"{_SIZE} allowed;"),
-    "allocated": re.compile(rf"allocated memory {_SIZE} is allocated by PyTorch"),
-    "holes": re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated"),
-}
-_OTHER_PROCESS = re.compile(rf"Process \d+ has {_SIZE} memory in use")
 _OWN_OF_DRIVER = 0.05
 """Less than this share of a device is the driver's own, or rounding."""
-_DEVICE = re.compile(r"GPU (\d+) has")
 _SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 _TOO_LARGE = (
     "The request alone is larger than {}: look at the shapes that lead to it; "
@@ -100,13 +77,6 @@ class OutOfMemory:
         return f"Out of memory on {self.place}{verdict}: {asked}{there}."
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an exception says that memory ran out, on the host or on a device."""
-    if isinstance(error, MemoryError) or _is_of_device(error):
-        return True
-    return isinstance(error, RuntimeError) and _says(error, _WORDS_OF_HOST)
-
-
 def explain(error: BaseException) -> OutOfMemory:
     """Return what an exception and the statistics tell; keeps neither it nor any tensor.
 
@@ -114,13 +84,12 @@ def explain(error: BaseException) -> OutOfMemory:
     """
     kind = type(error).__name__
     try:
-        text = str(error)
-        figures = {name: _bytes(pattern.search(text)) for name, pattern in _FIGURES.items()}
-        if _is_of_device(error):
-            return _on_device(kind, text, figures, live_tensors())
-        return _on_host(kind, figures["requested"], live_tensors())
+        told = read_message(error)
+        if told.device == HOST:
+            return _on_host(kind, told.requested, live_tensors())
+        return _on_device(kind, told, live_tensors())
     except Exception:
-        place = "device" if _is_of_device(error) else "host"
+        place = "device" if is_of_device(error) else HOST
         return OutOfMemory(
             kind, place, UNKNOWN, None, None, None, None, None, None, LiveTensors(), ()
         )
@@ -133,55 +102,39 @@ def judged(requested: int | None, free: int | None, holes: int | None) -> str:
     return FRAGMENTATION if requested <= free + holes else CAPACITY
 
 
-def _is_of_device(error: BaseException) -> bool:
-    torch = sys.modules.get("torch")
-    kind = getattr(torch, "OutOfMemoryError", None) or getattr(
-        getattr(torch, "cuda", None), "OutOfMemoryError", None
-    )
-    if kind is not None and isinstance(error, kind):
-        return True
-    return isinstance(error, RuntimeError) and _says(error, _WORDS_OF_DEVICES)
-
-
-def _says(error: BaseException, words: tuple[str, ...]) -> bool:
-    try:
-        text = str(error)
-    except Exception:
-        return False
-    return any(word in text for word in words)
-
-
-def _on_device(
-    kind: str, text: str, figures: dict[str, int | None], live: LiveTensors
-) -> OutOfMemory:
+def _on_device(kind: str, told: Told, live: LiveTensors) -> OutOfMemory:
     levels = device_levels()
-    number = _DEVICE.search(text)
-    names = [name for name in levels if not number or name.endswith(f":{number.group(1)}")]
-    place = names[0] if len(names) == 1 else (f"cuda:{number.group(1)}" if number else "device")
+    _, _, number = told.device.partition(":")
+    names = [name for name in levels if not number or name.endswith(f":{number}")]
+    place = names[0] if len(names) == 1 else (told.device if number else "device")
     level = levels.get(place)
-    allocated, holes = figures["allocated"], figures["holes"]
+    allocated, holes = told.allocated, told.holes
     if allocated is None and level is not None:
         allocated, holes = level.allocated, level.reserved - level.allocated
-    total, free, process = figures["total"], figures["free"], figures["process"]
-    others = _used_by_others(text, total, free, process)
-    verdict = judged(figures["requested"], free, holes)
     failure = OutOfMemory(
-        kind, place, verdict, figures["requested"], allocated, holes, free, total, others, live, ()
+        kind,
+        place,
+        judged(told.requested, told.free, holes),
+        told.requested,
+        allocated,
+        holes,
+        told.free,
+        told.total,
+        _used_by_others(told),
+        live,
+        (),
     )
-    return _with(failure, _advice_for_device(failure, figures["allowed"]))
+    return _with(failure, _advice_for_device(failure, told.allowed))
 
 
-def _used_by_others(
-    text: str, total: int | None, free: int | None, process: int | None
-) -> int | None:
+def _used_by_others(told: Told) -> int | None:
     """As the message lists them; where it doesn't, as in containers, what nothing else explains."""
-    listed = [_bytes(match) or 0 for match in _OTHER_PROCESS.finditer(text)]
-    if listed:
-        return sum(listed)
-    if total is None or free is None or process is None:
+    if told.others is not None:
+        return told.others
+    if told.total is None or told.free is None or told.process is None:
         return None
-    rest = total - free - process
-    return rest if rest > total * _OWN_OF_DRIVER else 0
+    rest = told.total - told.free - told.process
+    return rest if rest > told.total * _OWN_OF_DRIVER else 0
 
 
 def _on_host(kind: str, requested: int | None, live: LiveTensors) -> OutOfMemory:
@@ -266,11 +219,3 @@ def _advice_for_host(failure: OutOfMemory, host: HostMemory) -> list[str]:
             "(ulimit -v) or on overcommitted memory."
         )
     return advice
-
-
-def _bytes(match: re.Match[str] | None) -> int | None:
-    if match is None:
-        return None
-    number, unit = match.groups()
-    scale = 1 << (10 * _UNITS[unit])
-    return round(float(number) * scale) if "." in number else int(number) * scale

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from types import FrameType, ModuleType
 from typing import Any
 
 from leakscope.instrument.auto.imports import ImportWatch
 from leakscope.instrument.costs import Costs, Due
-from leakscope.instrument.failure import HOST, Told, message_of, read_message, shortage_behind
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.measuring import Measuring
 from leakscope.model.boundary import Boundary
 from leakscope.model.record import OutOfMemoryRecord
 from leakscope.probes import Room, device_room, host_room
+from leakscope.probes.cuda import awake_cuda
+from leakscope.probes.failure import HOST, Told, message_of, read_message, shortage_behind
 from leakscope.probes.oom_observer import attach, attach_when_awake, listen, stop_listening
 from leakscope.recording import redact_text
 
@@ -83,9 +85,10 @@ class Shortages:
         cause = shortage_behind(error)
         if cause is None:
             return
-        self._seen += not self._was_observed(read_message(cause))
+        told = _located(read_message(cause))
+        self._seen += not self._was_observed(told)
         self._record(
-            read_message(cause),
+            told,
             "exception",
             error=type(cause).__name__,
             message=redact_text(message_of(cause))[:_MESSAGE_CHARACTERS],
@@ -161,6 +164,14 @@ class Shortages:
 def _await_device(cuda: ModuleType) -> None:
     attach()
     attach_when_awake(cuda)
+
+
+def _located(told: Told) -> Told:
+    """Return what was told, with the program's current device where the message names none."""
+    cuda = awake_cuda()
+    if told.device != "cuda" or cuda is None:
+        return told
+    return replace(told, device=f"cuda:{cuda.current_device()}")
 
 
 def _room(told: Told, seen: str) -> Room:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from fake_session import FakeSession
 
-from leakscope.instrument import failure, shortages
-from leakscope.instrument.failure import read_message, shortage_behind
+from leakscope.instrument import shortages
 from leakscope.instrument.headroom import Headroom
 from leakscope.model import gauge
 from leakscope.model.census import CensusScope
 from leakscope.model.record import BoundaryRecord, CensusRecord, NoteRecord, OutOfMemoryRecord
 from leakscope.probes import Room
+from leakscope.probes.failure import read_message, shortage_behind
 
 GIB, MIB = 1 << 30, 1 << 20
 CPU = (
@@ -35,8 +37,7 @@ class OutOfMemoryError(RuntimeError):
 
 
 @pytest.fixture
-def run(monkeypatch):
-    monkeypatch.setattr(failure, "_is_of_torch", lambda e: isinstance(e, OutOfMemoryError))
+def run():
     run = FakeSession()
     yield run
     run.close()
@@ -99,7 +100,7 @@ class TestMessages:
         old = read_message(OutOfMemoryError(TORCH_1))
         assert (old.device, old.requested, old.total) == ("cuda:0", 20 * MIB, round(10.76 * GIB))
         assert (old.allocated, old.reserved) == (round(9.58 * GIB), round(9.63 * GIB))
-        assert old.free == round(41.44 * MIB)
+        assert (old.free, old.holes) == (round(41.44 * MIB), old.reserved - old.allocated)
 
 
 class TestObserver:
@@ -186,6 +187,12 @@ class TestException:
         observe(run, requested=5 * GIB, device=1)
         leave(run, OutOfMemoryError(TORCH_2))
         assert [record.census is not None for record in records(run)] == [True, True]
+
+    def test_a_message_without_a_device_means_the_current_one(self, run, monkeypatch):
+        cuda = SimpleNamespace(current_device=lambda: 3)
+        monkeypatch.setattr(shortages, "awake_cuda", lambda: cuda)
+        leave(run, RuntimeError("CUDA error: out of memory"))
+        assert records(run)[0].device == "cuda:3"
 
     def test_secrets_in_the_message_are_not_kept(self, run):
         leave(run, MemoryError("while reading s3://me:hunter2@bucket with api_key=hunter2"))
