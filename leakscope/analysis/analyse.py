@@ -14,6 +14,7 @@ from leakscope.analysis.cures import (
     with_result,
     with_results,
 )
+from leakscope.analysis.devices import find_devices
 from leakscope.analysis.diagnoses import find_findings
 from leakscope.analysis.diagnoses.out_of_memory import find_out_of_memory
 from leakscope.analysis.facts import find_facts, find_problems, find_work
@@ -65,6 +66,7 @@ def _report(case: Case) -> Report:
         ledgers=[with_measured_advice(ledger, cures) for ledger in ledgers],
         phases=find_phases(case),
         components=find_components(case),
+        devices=find_devices(case),
         timeline=find_timeline(case),
         notes=_notes(case.recording),
         missing=missing,

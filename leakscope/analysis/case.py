@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from leakscope.analysis.across import Comparables
+from leakscope.analysis.device_states import DeviceState, highest_states
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.series import HOST, FloatArray, IntArray, RowTable, Track, tabulate
 from leakscope.analysis.source import SourceIndex
@@ -45,6 +46,11 @@ class Case:
     def sources(self) -> SourceIndex:
         """The user's sources, as they were recorded."""
         return SourceIndex(self.recording.sources, self.run.manifest.project_root)
+
+    @cached_property
+    def device_states(self) -> dict[str, DeviceState]:
+        """Each device at the recorded list of blocks with most live bytes."""
+        return highest_states(self.recording)
 
     @property
     def host_metric(self) -> str:

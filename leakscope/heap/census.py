@@ -21,6 +21,8 @@ from leakscope.heap.roles import Roles
 from leakscope.heap.roots import Roots, find_roots
 from leakscope.heap.rows import RowMaker
 from leakscope.heap.sharing import with_shares
+from leakscope.heap.storages import device_storages
+from leakscope.model.blocks import DeviceStorages
 from leakscope.model.census import Census, CensusRow, CensusScope
 
 _OBJECTS_PER_ROW = 2
@@ -43,6 +45,7 @@ class CensusTaker:
         self._memory = RowMemory(max_rows)
         self._cutoff_bytes = cutoff_bytes
         self._max_rows = max_rows
+        self._device_storages: list[DeviceStorages] = []
 
     def take(self, scope: CensusScope, unwound: Sequence[FrameType] = ()) -> Census:
         """Return the rows of this moment; the whole process stands still meanwhile.
@@ -58,6 +61,11 @@ class CensusTaker:
             if collects:
                 gc.enable()
         return msgspec.structs.replace(census, pause_s=time.perf_counter() - began)
+
+    def device_storages(self) -> list[DeviceStorages]:
+        """Return the storages that the latest census met on each device, once."""
+        found, self._device_storages = self._device_storages, []
+        return found
 
     def source_files(self) -> set[str]:
         """Return the user's source files that were seen to own something."""
@@ -82,6 +90,7 @@ class CensusTaker:
         result = walk(self._request(roots, full=full))
         maker = RowMaker(result, roots, self._ownership, self._definitions)
         roles = Roles(result, maker)
+        self._device_storages = device_storages(roles, maker)
         return Census(
             scope=scope,
             rows=self._rows(result, maker, roles, full=full),

@@ -46,6 +46,8 @@ class StorageRole(NamedTuple):
     device: str
     nbytes: int
     holder: int
+    address: int
+    """Where it lies on its device; 0 where that isn't known."""
 
 
 class Roles:
@@ -85,6 +87,11 @@ class Roles:
             total[place] = total.get(place, 0) + size
         return total
 
+    def on_devices(self) -> list[StorageRole]:
+        """Return the storages that lie on devices other than the host, the largest first."""
+        found = [s for s in self._storages.values() if s.device != "host" and s.address]
+        return sorted(found, key=lambda storage: -storage.nbytes)
+
     def of_draft(self, draft: Draft) -> str:
         """Return the role of a row."""
         node, kind = draft.first, self._maker.kind(draft.first)
@@ -106,15 +113,16 @@ class Roles:
             tensors.root,
             tensors.mark,
             tensors.flags,
+            tensors.address,
             strict=True,
         )
-        for storage, nbytes, device, holder, root, mark, flags in columns:
+        for storage, nbytes, device, holder, root, mark, flags, address in columns:
             if storage < 0:
                 continue
             role = self._of_tensor(holder, root, mark, flags)
             known = found.get(storage)
             if known is None or _RANK[role] < _RANK[known.role]:
-                found[storage] = StorageRole(role, devices[device], nbytes, holder)
+                found[storage] = StorageRole(role, devices[device], nbytes, holder, address)
         return found
 
     def _of_tensor(self, holder: int, root: int, mark: int, flags: int) -> str:

@@ -15,6 +15,7 @@ from leakscope.heap.circles import Circles
 from leakscope.heap.dominators import immediate_dominators, preorder, retained_sums
 from leakscope.heap.edges import Rank, TypeFacts
 from leakscope.heap.holders import Sharing
+from leakscope.heap.tensor_columns import tensor_columns
 
 _MOST_ASKED = 32
 """Of how much garbage circles are looked for."""
@@ -115,6 +116,10 @@ class Graph:
         """Return the numbers of the nodes of autograd graphs."""
         return {n for n, f in enumerate(self.facts) if f is not None and f.node is not None}
 
+    def is_hidden(self, node: int) -> bool:
+        """Return whether an object is leakscope's own."""
+        return self.phase[node] is Phase.HIDDEN
+
     def device(self, node: int) -> str:
         """Return where the data of a node lives."""
         value = self.objects[node]
@@ -208,7 +213,7 @@ def answer(graph: Graph, request: Any, pinned: dict[int, list[int]]) -> dict[str
             ],
             "circle": [[position[m] for m in circles.get(n, [])] for n in named],
         },
-        "tensors": _tensor_columns(graph, retained, position, chosen),
+        "tensors": tensor_columns(graph, retained.devices, position, chosen),
         "devices": retained.devices,
         "objects": sum(graph.facts[n] is not None for n in visible),
         "edges": sum(len(graph.successors[n]) for n in visible),
@@ -385,44 +390,6 @@ def _groups(graph: Graph, retained: _Retained, request: Any, children: list[int]
 def _by_weight(group: tuple[type, int, int, list[Any], int]) -> tuple[int, int, str]:
     kind, count, size, *_ = group
     return -size, -count, type.__dict__["__name__"].__get__(kind)
-
-
-def _tensor_columns(
-    graph: Graph, retained: _Retained, position: dict[int, int], chosen: set[int]
-) -> dict[str, list[int]]:
-    names = ("storage", "nbytes", "device", "holder", "root", "mark", "flags", "address")
-    columns: dict[str, list[int]] = {name: [] for name in names}
-    holder: dict[int, int] = {-1: -1}
-    for node in graph.order:
-        holder[node] = position[node] if node in chosen else holder[graph.parent[node]]
-        facts = graph.facts[node]
-        if facts is None or not facts.tensor or graph.phase[node] == Phase.HIDDEN:
-            continue
-        own = _storage_of(graph, node)
-        storage = _memory_of(graph, own)
-        nbytes, device = 0, HOST
-        if storage >= 0:
-            nbytes, device = graph.shallow[storage] + graph.data[storage], graph.device(storage)
-        flags = facts.parameter | graph.is_gradient[node] << 1
-        flags |= graph.keeps_graph[node] << 2 | graph.by_graph[node] << 3
-        flags |= graph.is_frozen[node] << 4
-        address = graph.objects[own].address if own >= 0 else 0
-        values = (storage, nbytes, retained.devices.index(device), holder[node], graph.root[node])
-        for name, value in zip(names, (*values, graph.mark[node], flags, address), strict=True):
-            columns[name].append(value)
-    return columns
-
-
-def _storage_of(graph: Graph, tensor: int) -> int:
-    """Return the node of a tensor's storage; -1 without one."""
-    found = (s for s in graph.successors[tensor] if type(graph.objects[s]) is Memory)
-    return next(found, -1)
-
-
-def _memory_of(graph: Graph, storage: int) -> int:
-    """Return the node that has a storage's memory: that of which it is a part; or -1."""
-    parts = graph.successors[storage] if storage >= 0 else []
-    return parts[0] if parts else storage
 
 
 def _payload(graph: Graph, nodes: list[int]) -> dict[str, int]:

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
 from leakscope.instrument.costs import Costs, Due
 from leakscope.instrument.guard import Guard
 from leakscope.instrument.headroom import Headroom
 from leakscope.instrument.sources import Sources
 from leakscope.instrument.windows import AllocationWindows
 from leakscope.model import gauge
+from leakscope.model.blocks import DeviceStorages
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusScope
 from leakscope.model.record import (
+    BlockListRecord,
     BoundaryRecord,
     CensusRecord,
     DeviceSnapshotRecord,
@@ -42,6 +42,9 @@ SPARE_UNKNOWN = 1.5
 """And before the first: so many times what it would need if it met all that Python has allocated,
 which no walk does."""
 OVERHEAD_EVERY_SECONDS = 2.0
+BLOCKS_EVERY_SECONDS = 2.0
+BLOCKS_EVERY_SHARE = 0.1
+"""Lists of blocks are large: their number grows with the logarithm of time."""
 
 
 class Taker(Protocol):
@@ -52,6 +55,9 @@ class Taker(Protocol):
 
     def source_files(self) -> set[str]:
         """Return the user's files seen as owners."""
+
+    def device_storages(self) -> list[DeviceStorages]:
+        """Return the storages that the latest census met on each device."""
 
     @property
     def own_bytes(self) -> int:
@@ -67,6 +73,13 @@ class Reader(Protocol):
 
     def read(self) -> dict[str, int]:
         """Return gauges."""
+
+
+class Devices(Protocol):
+    """What :func:`leakscope.probes.device_memory` offers."""
+
+    def __call__(self, *, with_blocks: bool) -> Iterable[DeviceSnapshotRecord | BlockListRecord]:
+        """Return sums of each device's blocks, and the blocks themselves where they are wanted."""
 
 
 class Writer(Protocol):
@@ -91,7 +104,7 @@ class Measuring:
         writer: Writer,
         taker: Taker,
         probes: Iterable[Reader],
-        devices: Callable[[], Iterable[DeviceSnapshotRecord]],
+        devices: Devices,
         windows: AllocationWindows,
         costs: Costs,
         guard: Guard,
@@ -113,6 +126,7 @@ class Measuring:
         self._objects: dict[CensusScope, int] = {}
         self.resident = 0
         self._next_overhead = 0.0
+        self._next_blocks = 0.0
         self._censuses = 0
         self._recorded = 0
         self._own_peak = 0
@@ -253,13 +267,25 @@ class Measuring:
         self._own_peak = max(self._own_peak, own)
         with self._charged("recording"):
             self._writer.write(CensusRecord(boundary=boundary.index, census=census))
-        self._guard.call("devices", None, self._snapshot_devices, boundary.index)
+        self._guard.call("devices", None, self._record_devices, boundary)
         return census
 
-    def _snapshot_devices(self, index: int) -> None:
+    def _record_devices(self, boundary: Boundary) -> None:
+        """Write down the devices' blocks; one by one, with their storages, now and then only."""
+        is_due = boundary.time_s >= self._next_blocks
         with self._charged("gauges"):
-            for record in self._devices():
-                self._writer.write(msgspec.structs.replace(record, boundary=index))
+            records = list(self._devices(with_blocks=is_due))
+            if is_due and records:
+                self._next_blocks = boundary.time_s + max(
+                    BLOCKS_EVERY_SECONDS, BLOCKS_EVERY_SHARE * boundary.time_s
+                )
+            found = self._taker.device_storages()
+            storages = {of_device.device: of_device for of_device in found}
+            for record in records:
+                if isinstance(record, BlockListRecord):
+                    record.storages = storages.get(record.device)
+                record.boundary = boundary.index
+                self._writer.write(record)
 
     def _keep_sources(self) -> None:
         with self._charged("recording"):

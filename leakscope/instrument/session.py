@@ -15,7 +15,7 @@ from leakscope.instrument.costs import Costs, Due
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.growth import GrowthWatch
 from leakscope.instrument.guard import Guard
-from leakscope.instrument.measuring import Measuring, Reader, Taker, Writer
+from leakscope.instrument.measuring import Devices, Measuring, Reader, Taker, Writer
 from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.phases import PhaseTracker
 from leakscope.instrument.rundirectory import make_run_directory, project_root_of, rank, world_size
@@ -26,7 +26,7 @@ from leakscope.instrument.trials import Trials
 from leakscope.instrument.windows import AllocationWindows, Window
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.errors import UnwritableError
-from leakscope.model.record import DeviceSnapshotRecord, EndRecord, HeaderRecord
+from leakscope.model.record import EndRecord, HeaderRecord
 from leakscope.recording import redact_text
 
 _current: weakref.ref[Session] | None = None
@@ -35,6 +35,10 @@ _current: weakref.ref[Session] | None = None
 def current_session() -> Session | None:
     """Return the session that measures this process, if there is one."""
     return None if _current is None else _current()
+
+
+def _no_devices(*, with_blocks: bool) -> list[Any]:
+    return []
 
 
 class Session:
@@ -53,7 +57,7 @@ class Session:
         taker: Taker,
         probes: Iterable[Reader],
         window: Callable[[], Window],
-        devices: Callable[[], Iterable[DeviceSnapshotRecord]] = tuple,
+        devices: Devices = _no_devices,
         clock: Callable[[], float] = time.perf_counter,
         project_root: str = "",
     ) -> None:
@@ -110,7 +114,7 @@ class Session:
 
         """
         from leakscope.heap import CensusTaker
-        from leakscope.probes import AllocationWindow, default_probes, device_snapshots
+        from leakscope.probes import AllocationWindow, default_probes, device_memory
         from leakscope.recording import RecordingWriter
 
         path = make_run_directory(options) if run_path is None else run_path
@@ -125,7 +129,7 @@ class Session:
             taker=CensusTaker(project_root=root),
             probes=default_probes(),
             window=AllocationWindow,
-            devices=device_snapshots,
+            devices=device_memory,
             project_root=root,
         )
         session.begin()

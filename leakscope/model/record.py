@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from leakscope.model.blocks import DeviceStorages, FrameRow, SegmentRow
 from leakscope.model.boundary import Boundary
 from leakscope.model.census import Census, Site
 
@@ -100,6 +101,21 @@ class DeviceSnapshotRecord(msgspec.Struct, tag="device_snapshot", kw_only=True, 
     """Stuck bytes that would be whole pages if their segments were expandable."""
     expandable: bool = False
     """Whether any segment is."""
+
+
+class BlockListRecord(msgspec.Struct, tag="block_list", kw_only=True, omit_defaults=True):
+    """The blocks of a device's allocator just after a census, and the storages that it met."""
+
+    boundary: int
+    device: str
+    segments: list[SegmentRow] = []
+    stacks: list[list[FrameRow]] = []
+    """Who allocated, innermost first; where a history was being recorded."""
+    settings: dict[str, str] = {}
+    """The allocator's settings, as in a snapshot of torch's."""
+    left_out: int = 0
+    """Blocks that were too many to be recorded, with their segments."""
+    storages: DeviceStorages | None = None
 
 
 class OutOfMemoryRecord(msgspec.Struct, tag="out_of_memory", kw_only=True, omit_defaults=True):
@@ -225,6 +241,7 @@ Record = (
     | CensusRecord
     | AllocationRecord
     | DeviceSnapshotRecord
+    | BlockListRecord
     | OutOfMemoryRecord
     | CleanupRecord
     | SourceRecord

@@ -7,6 +7,7 @@ from enum import Enum
 import msgspec
 
 from leakscope.model.cure import Cures
+from leakscope.model.device import DeviceMemory
 from leakscope.model.shortage import OutOfMemory
 
 REPORT_SCHEMA_VERSION = 1
@@ -353,6 +354,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     ledgers: list[Ledger] = []
     phases: list[PhaseMemory] = []
     components: list[Component] = []
+    devices: list[DeviceMemory] = []
     timeline: Timeline | None = None
     notes: list[str] = []
     missing: list[str] = []

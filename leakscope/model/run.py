@@ -9,6 +9,7 @@ from leakscope.model.boundary import Boundary
 from leakscope.model.census import Census
 from leakscope.model.record import (
     AllocationRecord,
+    BlockListRecord,
     CleanupRecord,
     DeviceSnapshotRecord,
     EndRecord,
@@ -47,6 +48,8 @@ class Recording:
     header: HeaderRecord
     measurements: list[Measurement] = field(default_factory=list)
     allocations: list[AllocationRecord] = field(default_factory=list)
+    block_lists: list[BlockListRecord] = field(default_factory=list)
+    """Of each device the one with most live bytes, and the last."""
     sources: dict[str, str] = field(default_factory=dict)
     overhead: OverheadRecord | None = None
     errors: list[ErrorRecord] = field(default_factory=list)

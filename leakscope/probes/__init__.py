@@ -9,6 +9,7 @@ from __future__ import annotations
 from leakscope.probes.accelerator import AcceleratorDeviceProbe, AcceleratorProbe
 from leakscope.probes.allocations import AllocationWindow
 from leakscope.probes.base import Probe
+from leakscope.probes.blocks import device_memory
 from leakscope.probes.cgroup import CgroupProbe, memory_limit
 from leakscope.probes.children import ChildrenProbe
 from leakscope.probes.cuda import CudaProbe, DeviceProbe, device_snapshots
@@ -24,6 +25,7 @@ __all__ = [
     "Probe",
     "Room",
     "default_probes",
+    "device_memory",
     "device_room",
     "device_snapshots",
     "environment",

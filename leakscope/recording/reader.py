@@ -14,10 +14,12 @@ from typing import Any
 
 import msgspec
 
+from leakscope.model.blocks import FREE
 from leakscope.model.census import Census
 from leakscope.model.errors import NewerSchemaError, NoRunError
 from leakscope.model.record import (
     AllocationRecord,
+    BlockListRecord,
     BoundaryRecord,
     CensusRecord,
     CleanupRecord,
@@ -219,6 +221,8 @@ class _Draft:
             case DeviceSnapshotRecord():
                 others = self._devices.get(record.boundary, ())
                 self._devices[record.boundary] = (*others, record)
+            case BlockListRecord():
+                self._keep_blocks(record)
             case SourceRecord():
                 recording.sources[record.path] = record.text
             case OverheadRecord():
@@ -231,6 +235,14 @@ class _Draft:
                 self._has_header = True
                 recording.header = record
 
+    def _keep_blocks(self, record: BlockListRecord) -> None:
+        """Keep of each device the list with most live bytes and the last: lists are large."""
+        kept = [known for known in self._recording.block_lists if known.device == record.device]
+        others = [known for known in self._recording.block_lists if known.device != record.device]
+        highest = max([*kept, record], key=_live_bytes)
+        mine = [highest] if highest is record else [highest, record]
+        self._recording.block_lists[:] = others + mine
+
     def _share_names(self, census: Census) -> None:
         # Names recur in every census and would be most of a long run's memory. Rows are frozen
         # for everybody else, but nobody else has seen these yet.
@@ -239,3 +251,8 @@ class _Draft:
             for field in _RECURRING:
                 value = getattr(row, field)
                 msgspec.structs.force_setattr(row, field, share(value, value))
+
+
+def _live_bytes(record: BlockListRecord) -> int:
+    blocks = (block for segment in record.segments for block in segment.blocks)
+    return sum(block.size for block in blocks if block.state != FREE)

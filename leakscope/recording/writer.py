@@ -12,6 +12,7 @@ from pathlib import Path
 
 from leakscope.model.record import (
     AllocationRecord,
+    BlockListRecord,
     DeviceSnapshotRecord,
     EndRecord,
     HeaderRecord,
@@ -26,7 +27,7 @@ from leakscope.recording.wire import encode_record
 
 JOURNAL_SUFFIX = ".journal"
 
-_OPTIONAL = (SourceRecord, AllocationRecord, DeviceSnapshotRecord)
+_OPTIONAL = (SourceRecord, AllocationRecord, DeviceSnapshotRecord, BlockListRecord)
 """Given up first when room is short: a verdict is possible without them."""
 _CLOSING = (EndRecord, OverheadRecord, NoteRecord, OutOfMemoryRecord)
 """Small or few, and written beyond the cap: else a full recording would look like a killed run."""

@@ -8,9 +8,15 @@ from typing import ClassVar
 from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.session import Session
 from leakscope.model import gauge
+from leakscope.model.blocks import DeviceStorages
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusRow, CensusScope, RootKind, Site
-from leakscope.model.record import BoundaryRecord, CensusRecord
+from leakscope.model.record import (
+    BlockListRecord,
+    BoundaryRecord,
+    CensusRecord,
+    DeviceSnapshotRecord,
+)
 
 
 class FakeClock:
@@ -67,6 +73,7 @@ class FakeTaker:
         self.files: set[str] = set()
         self.error: Exception | None = None
         self.unwound: list[str] = []
+        self.storages: list[DeviceStorages] = []
 
     def take(self, scope: CensusScope, unwound=()) -> Census:
         self.unwound = [frame.f_code.co_name for frame in unwound]
@@ -79,6 +86,9 @@ class FakeTaker:
 
     def source_files(self) -> set[str]:
         return self.files
+
+    def device_storages(self) -> list[DeviceStorages]:
+        return self.storages
 
 
 def row(path: str, size: int) -> CensusRow:
@@ -125,6 +135,24 @@ class FakeWindow:
         return [Site(file="train.py", line=3, bytes=10)], 10
 
 
+class FakeDevices:
+    """One device in use, or none; notes at which moments its blocks were listed one by one."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.in_use = False
+        self.listed_at: list[float] = []
+
+    def __call__(self, *, with_blocks: bool) -> list[DeviceSnapshotRecord | BlockListRecord]:
+        if not self.in_use:
+            return []
+        sums = DeviceSnapshotRecord(boundary=0, device="cuda:0", reserved=7)
+        if not with_blocks:
+            return [sums]
+        self.listed_at.append(self.clock.now)
+        return [sums, BlockListRecord(boundary=0, device="cuda:0")]
+
+
 BLOCKS = 250_000
 """What Python has allocated in the fake program; the tests' own process may hold any number."""
 
@@ -138,6 +166,7 @@ class FakeSession:
         self.taker = FakeTaker(self.clock, focused, full)
         self.fast = FakeProbe(self.clock)
         self.slow = FakeProbe(self.clock, gauge.SYSTEM_AVAILABLE, 64 << 30, slow=True)
+        self.devices = FakeDevices(self.clock)
         FakeWindow.opened = []
         options = {"boundaries": "manual", "tracemalloc": "off", **options}
         self.session = Session(
@@ -147,6 +176,7 @@ class FakeSession:
             taker=self.taker,
             probes=[self.fast, self.slow],
             window=FakeWindow,
+            devices=self.devices,
             clock=self.clock,
         )
         self.session._costs._blocks = lambda: BLOCKS

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from leakscope.model.blocks import (
+    LIVE,
+    BlockRow,
+    DeviceStorages,
+    Holder,
+    SegmentRow,
+    StorageRow,
+)
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusRow, CensusScope, RootKind
 from leakscope.model.record import (
     AllocationRecord,
+    BlockListRecord,
     BoundaryRecord,
     CensusRecord,
     CleanupRecord,
@@ -59,10 +68,20 @@ def census(index: int, rows: int = 3) -> CensusRecord:
     )
 
 
+def block_list(boundary: int, *sizes: int, device: str = "cuda:0") -> BlockListRecord:
+    blocks = [BlockRow(size, size - 1, LIVE) for size in sizes]
+    segment = SegmentRow(4096, sum(sizes), 0, (0, 0), True, False, blocks)
+    storages = DeviceStorages(
+        device=device, storages=[StorageRow(4096, 4, "other", 0)], holders=[Holder("a", "b")]
+    )
+    return BlockListRecord(boundary=boundary, device=device, segments=[segment], storages=storages)
+
+
 def one_of_each() -> list[Record]:
     return [
         census(0),
         DeviceSnapshotRecord(boundary=0, device="cuda:0", segments=2, stuck=17),
+        block_list(0, 512),
         boundary(0),
         AllocationRecord(first_boundary=0, last_boundary=1, traced_bytes=5),
         SourceRecord(path="/p/train.py", text="history.append(loss)\n"),

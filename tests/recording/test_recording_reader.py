@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recording_samples import boundary, census, one_of_each, write_run
+from recording_samples import block_list, boundary, census, one_of_each, write_run
 
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.errors import NewerSchemaError, NoRunError
@@ -305,3 +305,12 @@ def test_a_long_run_is_read_in_seconds(tmp_path):
     assert time.perf_counter() - began < 8, "a second on an idle machine"
     assert len(run.main.measurements) == 100_000
     assert sum(m.census is not None for m in run.main.measurements) == 300
+
+
+def test_of_the_lists_of_blocks_the_fullest_and_the_last_of_each_device_are_kept(tmp_path):
+    lists = [(0, 100), (1, 900), (2, 300), (3, 200)]
+    records = [block_list(n, size) for n, size in lists] + [block_list(4, 5, device="cuda:1")]
+    write_run(tmp_path / "run", records)
+    (recording,) = open_run(tmp_path / "run").recordings
+    kept = [(record.device, record.boundary) for record in recording.block_lists]
+    assert kept == [("cuda:0", 1), ("cuda:0", 3), ("cuda:1", 4)]

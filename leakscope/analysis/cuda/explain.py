@@ -100,7 +100,7 @@ def _explain_device(snapshot: Snapshot, studied: Study) -> DeviceExplanation:
         phases=phases,
         findings=findings,
         course=course_of(played, stretches, fault),
-        memory_map=memory_map(state, studied.found),
+        memory_map=memory_map(state, {id(x.block): x.kind.value for x in studied.found}),
     )
 
 

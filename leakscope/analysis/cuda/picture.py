@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from leakscope.analysis.cuda.classes import Live
 from leakscope.analysis.cuda.figures import pool_key
 from leakscope.model.allocator import BlockState, Segment
 from leakscope.model.device import MapBlock, MapSegment
@@ -14,14 +13,19 @@ CACHE = "cache"
 MOST_SEGMENTS = 4000
 
 
-def memory_map(segments: Sequence[Segment], found: Sequence[Live]) -> list[MapSegment]:
-    """Return the segments by stream and pool, the largest first within each."""
-    kinds = {id(live.block): live.kind.value for live in found}
+def memory_map(segments: Sequence[Segment], kinds: Mapping[int, str]) -> list[MapSegment]:
+    """Return the segments by stream and pool, the largest first within each.
+
+    Args:
+        segments: the state of one device.
+        kinds: what each live block is for, by the identity of the block.
+
+    """
     ordered = sorted(segments, key=lambda s: (pool_key(s)[:2], s.is_small, -s.size, s.address))
     return [_mapped(segment, kinds) for segment in ordered[:MOST_SEGMENTS]]
 
 
-def _mapped(segment: Segment, kinds: dict[int, str]) -> MapSegment:
+def _mapped(segment: Segment, kinds: Mapping[int, str]) -> MapSegment:
     is_cache = all(block.state is BlockState.FREE for block in segment.blocks)
     runs: list[tuple[int, str]] = []
     for block in segment.blocks:

@@ -14,7 +14,7 @@ Costs nothing beyond gauges and the block lists that are recorded with censuses.
 from __future__ import annotations
 
 from leakscope.analysis.case import Case
-from leakscope.analysis.devices import device_series, has_risen_by, latest, private_growth
+from leakscope.analysis.devices.series import device_series, has_risen_by, latest, private_growth
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import MIB

@@ -16,11 +16,13 @@ Costs nothing beyond the block lists.
 from __future__ import annotations
 
 from leakscope.analysis.case import Case
-from leakscope.analysis.devices import (
+from leakscope.analysis.cuda.slack import settings_advice
+from leakscope.analysis.devices.series import (
     DeviceSeries,
     device_series,
     has_risen_by,
     latest,
+    peak_figures,
 )
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
@@ -61,7 +63,7 @@ def _of_device(case: Case, device: str) -> Finding | None:
         return None
     trend = case.trend_of(series.done, series.stuck())
     if _grows(case, device, trend):
-        return _growing(device, series.last, trend)
+        return _growing(case, device, series.last, trend)
     return _steady(case, device, series)
 
 
@@ -75,7 +77,7 @@ def _grows(case: Case, device: str, trend: Trend) -> bool:
     )
 
 
-def _growing(device: str, last: DeviceSnapshotRecord, trend: Trend) -> Finding:
+def _growing(case: Case, device: str, last: DeviceSnapshotRecord, trend: Trend) -> Finding:
     is_useless = last.largest_hole < last.largest_live
     stuck = last.stuck - last.releasable
     return finding(
@@ -83,7 +85,7 @@ def _growing(device: str, last: DeviceSnapshotRecord, trend: Trend) -> Finding:
         f"Free device memory is fragmented on {device}",
         f"Bytes stuck in holes between live blocks grew by {human_bytes(trend.net_bytes)} to "
         f"{human_bytes(stuck)}, of {human_bytes(last.reserved)} reserved. {_hole(last)}",
-        REMEDY,
+        _remedy(case, device),
         severity=Severity.WARNING if is_useless else Severity.NOTE,
         trend=trend,
         total_bytes=stuck,
@@ -107,12 +109,32 @@ def _steady(case: Case, device: str, series: DeviceSeries) -> Finding | None:
         f"Free device memory is fragmented on {device}",
         f"At every block list at least {human_bytes(stuck)} were stuck in holes between live "
         f"blocks ({human_share(stuck / last.reserved)} of what is reserved). {_hole(last)}",
-        REMEDY,
+        _remedy(case, device),
         severity=Severity.NOTE,
         total_bytes=stuck,
         device=device,
         confidence=0.7,
         growth="constant",
+    )
+
+
+def _remedy(case: Case, device: str) -> Remedy:
+    """Return the setting that would have helped by the blocks of this run, with the evidence."""
+    state = case.device_states.get(device)
+    if state is None:
+        return REMEDY
+    peak = peak_figures(case, device, state.figures)
+    advice = settings_advice(
+        state.segments, state.figures, peak, state.record.settings, is_steady=True
+    )
+    best = next((item for item in advice if item.helps), None)
+    if best is None:
+        return REMEDY
+    return Remedy(
+        title=f"Try {best.title}",
+        text=f"{best.evidence} Set it in PYTORCH_CUDA_ALLOC_CONF. {REMEDY.text}"
+        if ":" in best.title
+        else f"{best.evidence} {REMEDY.text}",
     )
 
 

@@ -16,6 +16,7 @@ Costs nothing beyond the gauges.
 from __future__ import annotations
 
 from leakscope.analysis.case import Case
+from leakscope.analysis.devices.owners import find_owners, unexplained_rows
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.diagnoses.unexplained import goes_on
 from leakscope.analysis.search import Growth
@@ -23,7 +24,7 @@ from leakscope.analysis.severity import MIB
 from leakscope.analysis.trends import is_growth
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
-from leakscope.model.sizes import human_bytes, human_share
+from leakscope.model.sizes import human_bytes, human_count, human_share
 
 GROWTH_BYTES = 32 * MIB
 UNNAMED_SHARE = 0.4
@@ -44,6 +45,19 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     return [f for d in case.track.devices if (f := _of_device(case, growth, d)) is not None]
 
 
+def _blocks(case: Case, device: str) -> str:
+    """Return which blocks nothing explained where they were listed."""
+    state = case.device_states.get(device)
+    rows = [] if state is None else unexplained_rows(find_owners(state).blocks)
+    if not rows:
+        return ""
+    places = f", allocated at {rows[0].allocated_at}" if rows[0].allocated_at else ""
+    return (
+        f" Most of what had no owner when its blocks were listed: {human_count(rows[0].count)} "
+        f"of {human_bytes(rows[0].size)}{places}."
+    )
+
+
 def _of_device(case: Case, growth: Growth, device: str) -> Finding | None:
     metric = f"{device}.{gauge.DEVICE_ALLOCATED}"
     trend = case.gauge_trend(metric)
@@ -61,7 +75,7 @@ def _of_device(case: Case, growth: Growth, device: str) -> Finding | None:
         f"Live memory without a name grows on {device}",
         f"Live tensors grew by {human_bytes(trend.net_bytes)}; {human_bytes(left)} of that "
         f"({human_share(share)}) is held by nothing that a census found: it is neither the "
-        "allocator's cache nor fragmentation.",
+        f"allocator's cache nor fragmentation.{_blocks(case, device)}",
         REMEDY,
         severity=Severity.WARNING,
         trend=trend,

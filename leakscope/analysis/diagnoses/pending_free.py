@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from leakscope.analysis.case import Case
-from leakscope.analysis.devices import latest
+from leakscope.analysis.devices.series import latest
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.diagnoses.unexplained import goes_on
 from leakscope.analysis.search import Growth

@@ -14,7 +14,7 @@ Costs nothing beyond the gauges.
 from __future__ import annotations
 
 from leakscope.analysis.case import Case
-from leakscope.analysis.devices import has_risen_by
+from leakscope.analysis.devices.series import has_risen_by
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.diagnoses.unexplained import goes_on
 from leakscope.analysis.search import Growth

@@ -11,6 +11,7 @@ from leakscope.analysis.series import INNER, FloatArray
 from leakscope.analysis.units import is_training
 from leakscope.model import gauge
 from leakscope.model.boundary import comparable_key
+from leakscope.model.device import Figures
 from leakscope.model.record import DeviceSnapshotRecord
 from leakscope.model.trend import Trend
 
@@ -74,6 +75,14 @@ def private_growth(case: Case, device: str) -> float:
     if case.track.has_gauge(f"{device}.{gauge.DEVICE_PRIVATE}"):
         return has_risen_by(case, device, gauge.DEVICE_PRIVATE)
     return device_series(case, device).gain("private")
+
+
+def peak_figures(case: Case, device: str, figures: Figures) -> Figures | None:
+    """Return what is known of the peak: torch's own, beside what is reserved."""
+    peak = case.nearest(f"{device}.{gauge.DEVICE_PEAK}", len(case.track) - 1)
+    if peak is None or peak < figures.allocated:
+        return None
+    return Figures(active=int(peak), allocated=int(peak), reserved=figures.reserved)
 
 
 def _of_device(

@@ -1,0 +1,57 @@
+"""Every tensor that a walk reached, as columns: its storage, who holds it, and what it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leakscope.heap.adapters.memory import HOST, Memory
+
+if TYPE_CHECKING:
+    from leakscope.heap.selection import Graph
+
+
+def tensor_columns(
+    graph: Graph, devices: list[str], position: dict[int, int], chosen: set[int]
+) -> dict[str, list[int]]:
+    """Return the columns of ``Tensors``: every tensor that was reached, with its storage.
+
+    Args:
+        graph: what was walked.
+        devices: their names, the host first.
+        position: the place of each named node in the answer.
+        chosen: the selected nodes.
+
+    """
+    names = ("storage", "nbytes", "device", "holder", "root", "mark", "flags", "address")
+    columns: dict[str, list[int]] = {name: [] for name in names}
+    holder: dict[int, int] = {-1: -1}
+    for node in graph.order:
+        holder[node] = position[node] if node in chosen else holder[graph.parent[node]]
+        facts = graph.facts[node]
+        if facts is None or not facts.tensor or graph.is_hidden(node):
+            continue
+        own = _storage_of(graph, node)
+        storage = _memory_of(graph, own)
+        nbytes, device = 0, HOST
+        if storage >= 0:
+            nbytes, device = graph.shallow[storage] + graph.data[storage], graph.device(storage)
+        flags = facts.parameter | graph.is_gradient[node] << 1
+        flags |= graph.keeps_graph[node] << 2 | graph.by_graph[node] << 3
+        flags |= graph.is_frozen[node] << 4
+        address = graph.objects[own].address if own >= 0 else 0
+        values = (storage, nbytes, devices.index(device), holder[node], graph.root[node])
+        for name, value in zip(names, (*values, graph.mark[node], flags, address), strict=True):
+            columns[name].append(value)
+    return columns
+
+
+def _storage_of(graph: Graph, tensor: int) -> int:
+    """Return the node of a tensor's storage; -1 without one."""
+    found = (s for s in graph.successors[tensor] if type(graph.objects[s]) is Memory)
+    return next(found, -1)
+
+
+def _memory_of(graph: Graph, storage: int) -> int:
+    """Return the node that has a storage's memory: that of which it is a part; or -1."""
+    parts = graph.successors[storage] if storage >= 0 else []
+    return parts[0] if parts else storage

@@ -1,0 +1,128 @@
+"""The allocator's blocks one by one, small enough to be recorded: to be joined with who holds them.
+
+Costs what torch takes to list its segments, and some microseconds a block. A list of stacks comes
+along where a history of allocations is being recorded.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from leakscope.model.blocks import FREE, LIVE, PENDING, BlockRow, FrameRow, SegmentRow
+from leakscope.model.record import BlockListRecord, DeviceSnapshotRecord
+from leakscope.probes.cuda import allocator_segments, awake_cuda, pool_of, summarise
+
+MOST_BLOCKS = 20_000
+"""Of a device; segments that would exceed it are left out, those with the smallest blocks first."""
+DEEPEST = 40
+_STATES = {"inactive": FREE, "active_allocated": LIVE}
+_SETTING = re.compile(r"(\w+):([\w.]+)")
+_MIB = 1 << 20
+
+
+def device_memory(*, with_blocks: bool) -> list[DeviceSnapshotRecord | BlockListRecord]:
+    """Return the sums of each device's blocks, and the blocks too where they are wanted.
+
+    Empty where CUDA isn't in use or a graph is being captured; never raises.
+    """
+    try:
+        cuda = awake_cuda()
+        if cuda is None or cuda.is_current_stream_capturing():
+            return []
+        segments = allocator_segments()
+        lists = list_blocks(segments, settings=allocator_settings()) if with_blocks else []
+        return [*summarise(segments), *lists]
+    except Exception:
+        return []
+
+
+def list_blocks(
+    segments: Iterable[Mapping[str, Any]], *, settings: Mapping[str, str], boundary: int = 0
+) -> list[BlockListRecord]:
+    """Return one list per device of the segments of ``torch.cuda.memory_snapshot``."""
+    drafts: dict[int, _Draft] = {}
+    ordered = sorted(segments, key=lambda s: (s.get("segment_type") == "small", s["address"]))
+    for segment in ordered:
+        drafts.setdefault(segment.get("device", 0), _Draft()).add(segment)
+    return [
+        BlockListRecord(
+            boundary=boundary,
+            device=f"cuda:{device}",
+            segments=draft.segments,
+            stacks=draft.stacks,
+            settings=dict(settings),
+            left_out=draft.left_out,
+        )
+        for device, draft in sorted(drafts.items())
+    ]
+
+
+def allocator_settings() -> dict[str, str]:
+    """Return the settings that the allocator was given, by the names of a snapshot of torch's."""
+    native = getattr(sys.modules.get("torch"), "_C", None)
+    ask = getattr(native, "_accelerator_getAllocatorSettings", None)
+    told = ""
+    try:
+        told = str(ask()) if ask is not None else ""
+    except Exception:
+        told = ""
+    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+    told = told or next((os.environ[name] for name in names if os.environ.get(name)), "")
+    found = dict(_SETTING.findall(told))
+    size = found.pop("max_split_size_mb", "")
+    return found | ({"max_split_size": str(int(size) * _MIB)} if size.isdigit() else {})
+
+
+class _Draft:
+    """The list of one device while it is made; equal stacks are kept once."""
+
+    def __init__(self) -> None:
+        self.segments: list[SegmentRow] = []
+        self.stacks: list[list[FrameRow]] = []
+        self.left_out = 0
+        self._blocks = 0
+        self._of_list: dict[int, int] = {}
+        self._of_frames: dict[tuple[FrameRow, ...], int] = {}
+
+    def add(self, told: Mapping[str, Any]) -> None:
+        blocks = told.get("blocks", ())
+        if self._blocks + len(blocks) > MOST_BLOCKS:
+            self.left_out += len(blocks)
+            return
+        self._blocks += len(blocks)
+        self.segments.append(
+            SegmentRow(
+                told["address"],
+                told.get("total_size", 0),
+                told.get("stream", 0),
+                pool_of(told),
+                told.get("segment_type") == "small",
+                bool(told.get("is_expandable", False)),
+                [self._block(block) for block in blocks],
+            )
+        )
+
+    def _block(self, told: Mapping[str, Any]) -> BlockRow:
+        size = told.get("size", 0)
+        state = _STATES.get(told.get("state", ""), PENDING)
+        if state == FREE:  # it remembers what its last owner asked for, and who that was
+            return BlockRow(size, 0, FREE)
+        return BlockRow(size, told.get("requested_size", size), state, self._stack(told))
+
+    def _stack(self, told: Mapping[str, Any]) -> int:
+        frames = told.get("frames")
+        if not isinstance(frames, list) or not frames:
+            return -1
+        # torch shares the list among blocks that were allocated from the same place.
+        number = self._of_list.get(id(frames))
+        if number is None:
+            rows = tuple(FrameRow(f["filename"], f["line"], f["name"]) for f in frames[:DEEPEST])
+            number = self._of_frames.setdefault(rows, len(self.stacks))
+            if number == len(self.stacks):
+                self.stacks.append(list(rows))
+            self._of_list[id(frames)] = number
+        return number
