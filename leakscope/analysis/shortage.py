@@ -74,14 +74,12 @@ def place_of(moment: Boundary | OutOfMemoryRecord) -> str:
 
 
 def _by_exception(case: Case) -> Shortage:
-    told = case.recording.shortages[-1]
-    record, evidence = told, AFTER
-    if told.census is None:
-        observed = [r for r in case.recording.shortages if r.seen == "observer"]
-        mine = [r for r in observed if r.boundary == told.boundary and r.device == told.device]
-        if mine:
-            record, evidence = mine[-1], BEFORE
-    census = record.census
+    """Join what the allocator's observer saw with what was there when the exception left."""
+    left = case.recording.shortages[-1]
+    record = _observed(case, left) or left
+    census, evidence = record.census, BEFORE
+    if record.seen == "exception" or census is None:
+        census, evidence = left.census, AFTER
     if census is None:
         census, evidence = _last_census(case)
     figures = _figures(record)
@@ -90,6 +88,20 @@ def _by_exception(case: Case) -> Shortage:
     return Shortage(
         EXCEPTION, record.device, record, census, evidence, figures, live, record.free, limit
     )
+
+
+def _observed(case: Case, left: OutOfMemoryRecord) -> OutOfMemoryRecord | None:
+    """Return the record that the observer made of the very request that ended the run."""
+    for record in reversed(case.recording.shortages):
+        is_same = (record.boundary, record.device) == (left.boundary, left.device)
+        if record.seen == "observer" and is_same and _is_about(record.requested, left.requested):
+            return record
+    return None
+
+
+def _is_about(exact: int | None, told: int | None) -> bool:
+    """Whether a size is the one that a message writes with two decimals."""
+    return exact is None or told is None or abs(exact - told) <= 0.01 * exact
 
 
 def _by_kernel(case: Case, cause: str) -> Shortage:

@@ -45,6 +45,8 @@ OVERHEAD_EVERY_SECONDS = 2.0
 BLOCKS_EVERY_SECONDS = 2.0
 BLOCKS_EVERY_SHARE = 0.1
 """Lists of blocks are large: their number grows with the logarithm of time."""
+PATIENCE_SECONDS = 10.0
+"""A failed program is kept waiting for its census no longer than this."""
 
 
 class Taker(Protocol):
@@ -177,10 +179,10 @@ class Measuring:
     ) -> Census | None:
         """Return a census for an out-of-memory error, as full as there is room for; else None.
 
-        It costs what it costs: usually nothing comes after it.
+        Usually nothing comes after it, so it may take seconds, whatever the budget says.
         """
-        for scope in (CensusScope.FULL, CensusScope.FOCUSED):
-            if self._fits(scope, available):
+        for due, scope in reversed(_SCOPES.items()):
+            if self._costs.expect(due) <= PATIENCE_SECONDS and self._fits(scope, available):
                 with self._charged("census"):
                     census = self._guard.call("census", None, self._taker.take, scope, unwound)
                 if census is not None:

@@ -1,10 +1,11 @@
 """Records that memory ran out: at the allocator, before the exception unwinds, and when it leaves.
 
 Torch frees what its own frames hold before Python can catch the error, and so does every frame on
-the way out. So a device is looked at inside the allocator, through torch's observer. An error that
-leaves the program or the block is looked at again: its traceback still keeps the frames that it
-left, whose variables count as if they were running. That is all there is for the host, and hardly
-less than there was; a census at the very end of the program finds these things without a name.
+the way out. So a device is looked at inside the allocator, through torch's observer; the heap too,
+unless it is a backward pass that asks. An error that leaves the program or the block is looked at
+again: its traceback still keeps the frames that it left, whose variables count as if they were
+running. That is all there is for the host, and hardly less than there was; a census at the very end
+of the program finds these things without a name.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from threading import get_ident
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -77,8 +79,21 @@ class Shortages:
         if self._seen > MOST_RECORDED:
             return
         told = Told(f"cuda:{device}", requested=requested, free=free, total=total)
-        if not self._gate.seize(self._record, told, "observer"):
-            self._record(told, "observer", may_look=False)
+        if self._is_in_backward():
+            self._record(told, "observer", no_look="a backward pass was under way")
+        elif not self._gate.seize(self._record, told, "observer"):
+            self._record(told, "observer", no_look="another census was under way")
+
+    def _is_in_backward(self) -> bool:
+        """Return whether autograd is at work: its threads change the graph without the interpreter.
+
+        A census would race with them. What it names is still there when the exception leaves.
+        """
+        if self._gate.thread not in (0, get_ident()):
+            return True
+        torch = sys.modules.get("torch")
+        task = getattr(getattr(torch, "_C", None), "_current_graph_task_id", None)
+        return task is not None and task() != -1
 
     def left(self, error: BaseException) -> None:
         """Record that an exception left the program, or the block, if it says memory ran out."""
@@ -100,19 +115,16 @@ class Shortages:
         told: Told,
         seen: str,
         *,
-        may_look: bool = True,
+        no_look: str = "",
         unwound: Sequence[FrameType] = (),
         error: str = "",
         message: str = "",
     ) -> None:
         moment = self._moment()
-        census, why = None, "another census was under way"
-        if may_look:
-            why = self._why_not(told, seen)
-            if not why:
-                available = host_room().free
-                census = self._measuring.census_of_failure(available, unwound)
-                why = "" if census else "there was no room for one"
+        census, why = None, no_look or self._why_not(told, seen)
+        if not why:
+            census = self._measuring.census_of_failure(host_room().free, unwound)
+            why = "" if census else "there was no room or no time for one"
         record = OutOfMemoryRecord(
             boundary=moment.index,
             time_s=moment.time_s,
@@ -140,7 +152,8 @@ class Shortages:
         that survives it pays no more than its budget for those that come after.
         """
         if seen == "exception":
-            return "there is one from before the exception" if self._was_observed(told) else ""
+            has_one = self._was_observed(told) and self._last is not None and self._last.census
+            return "there is one from before the exception" if has_one else ""
         if self._last is None:
             return ""
         moment = self._moment()
@@ -150,9 +163,9 @@ class Shortages:
         return ""
 
     def _was_observed(self, told: Told) -> bool:
-        """Return whether the last thing observed, with a census, is what this message tells of."""
+        """Return whether the last thing observed is what this message tells of."""
         last = self._last
-        if last is None or last.census is None or last.device != told.device:
+        if last is None or last.device != told.device:
             return False
         if last.boundary != self._moment().index:
             return False

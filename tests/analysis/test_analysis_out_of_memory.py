@@ -183,7 +183,7 @@ class TestHost:
 class TestDevice:
     def test_a_request_beyond_all_free_memory_is_capacity(self):
         run = failed(Program().build(), device(requested=10 * GIB), exception=TORCH)
-        left = device(seen="exception", census=None, snapshot=None, error="OutOfMemoryError")
+        left = device(seen="exception", census=None, snapshot=None, requested=10 * GIB)
         run.main.shortages.append(left)
         ended = report_of(run).out_of_memory
         assert (ended.device, ended.shortage) == ("cuda:0", "capacity")
@@ -209,6 +209,22 @@ class TestDevice:
         assert "the largest place took 2 GiB: fragmentation" in ended.sentence
         way = next(way for way in ended.fits_if if way.title == "expandable_segments:True")
         assert way.helps
+
+    def test_in_a_backward_pass_figures_and_names_come_from_two_moments(self):
+        seen = device(census=None, no_census="a backward pass was under way")
+        left = device(seen="exception", snapshot=None, largest_hole=None, error="OutOfMemoryError")
+        ended = report_of(failed(Program().build(), seen, left, exception=TORCH)).out_of_memory
+        assert ended.shortage == "fragmentation"
+        assert ended.names[0].name == "main.loss"
+        assert ended.evidence.startswith("Looked at when the exception left the program")
+        assert ended.error.startswith("OutOfMemoryError")
+
+    def test_another_request_that_was_caught_before_is_not_the_one(self):
+        caught = device(requested=GIB // 2)
+        left = device(seen="exception", snapshot=None, largest_hole=None, requested=20 * GIB)
+        ended = report_of(failed(Program().build(), caught, left, exception=TORCH)).out_of_memory
+        assert ended.requested_bytes == 20 * GIB
+        assert ended.shortage == "capacity"
 
     def test_an_error_alone_never_claims_fragmentation(self):
         left = device(seen="exception", snapshot=None, largest_hole=None)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 
 import pytest
 from fake_session import FakeSession
 
 from leakscope.instrument import shortages
+from leakscope.instrument.costs import Due
 from leakscope.instrument.headroom import Headroom
 from leakscope.model import gauge
 from leakscope.model.census import CensusScope
@@ -142,6 +144,19 @@ class TestObserver:
         assert record.census is None
         assert record.no_census == "another census was under way"
 
+    def test_in_a_backward_pass_the_graph_is_left_alone(self, run):
+        run.train_pass(3)
+        thread = threading.Thread(target=observe, args=(run, 20 * GIB, 1))
+        thread.start()
+        thread.join()
+        (observed,) = records(run)
+        assert observed.census is None
+        assert observed.no_census == "a backward pass was under way"
+        leave(run, OutOfMemoryError(TORCH_2))
+        left = records(run)[-1]
+        assert left.census is not None
+        assert left.number == 1
+
     def test_a_fault_of_the_census_costs_only_the_census(self, run, monkeypatch):
         monkeypatch.setattr(run.session._guard, "strict", False)
         run.taker.error = MemoryError("no room for the walk")
@@ -153,7 +168,18 @@ class TestObserver:
     def test_without_room_there_is_no_census(self, run, monkeypatch):
         monkeypatch.setattr(shortages, "host_room", lambda: Room(free=1000))
         observe(run)
-        assert records(run)[0].no_census == "there was no room for one"
+        assert records(run)[0].no_census == "there was no room or no time for one"
+
+    def test_nobody_waits_long_for_a_census(self):
+        run = FakeSession(focused=0.5, full=60.0)
+        run.train_pass(3)
+        run.session._costs._expected[Due.FULL] = 60.0
+        observe(run)
+        assert records(run)[0].census.scope is CensusScope.FOCUSED
+        run.session._costs._expected[Due.FOCUSED] = 60.0
+        leave(run, MemoryError())
+        assert records(run)[-1].no_census == "there was no room or no time for one"
+        run.close()
 
 
 class TestException:

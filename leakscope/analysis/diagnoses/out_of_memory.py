@@ -47,7 +47,7 @@ def find_out_of_memory(case: Case, culprits: list[Culprit]) -> OutOfMemory | Non
         shortage=found.kind,
         sentence=_sentence(case, found),
         evidence=found.evidence,
-        error=_error(found.record),
+        error=_error(case.recording.shortages),
         requested_bytes=found.requested,
         live_bytes=found.live or None,
         reserved_bytes=found.figures.reserved or None,
@@ -156,7 +156,8 @@ def _were(size: int) -> str:
     return f"{human_bytes(size)} were"
 
 
-def _error(record: OutOfMemoryRecord | None) -> str:
-    if record is None or not record.error:
+def _error(shortages: list[OutOfMemoryRecord]) -> str:
+    last = shortages[-1] if shortages else None
+    if last is None or not last.error:
         return ""
-    return f"{record.error}: {record.message}" if record.message else record.error
+    return f"{last.error}: {last.message}" if last.message else last.error
