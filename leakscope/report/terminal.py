@@ -98,7 +98,7 @@ def render_summary(
 ) -> str:
     """Return the few lines after a run: verdict, top culprits, where the report is, what next."""
     paper = Paper(width, color)
-    lines = _verdict(report, paper)
+    lines = [*_verdict(report, paper), *_first_way(report.out_of_memory, paper)]
     for culprit in report.culprits[:SHOWN_CULPRITS]:
         lines += _short(culprit, paper)
     lines += _more(len(report.culprits), "culprit")
@@ -172,6 +172,14 @@ def _shortage(ended: OutOfMemory | None, paper: Paper) -> list[str]:
     if ended.fits_if:
         lines += ["what would have made it fit:", *advice_lines(ended.fits_if, paper)]
     return lines
+
+
+def _first_way(ended: OutOfMemory | None, paper: Paper) -> list[str]:
+    if ended is None or not ended.fits_if:
+        return []
+    way = ended.fits_if[0]
+    enough = "" if way.helps else " (not enough by itself)"
+    return [paper.clip(f"to make it fit: {way.title}{enough}", "  ")]
 
 
 def advice_lines(advice: Sequence[Advice], paper: Paper) -> list[str]:

@@ -136,3 +136,8 @@ def test_cures_that_were_tried_are_told_one_by_one() -> None:
     assert "  ✓ gc.collect() freed 210 MiB in 41 ms each time after train: it helps." in text
     assert "  ✗ empty_cache() returned 3 MiB on cuda:0" in text
     assert "gc.collect() freed" not in render_text(samples.leaking())
+
+
+def test_the_summary_says_what_would_make_it_fit() -> None:
+    assert "to make it fit: Mend Trainer.crops\n" in summary(samples.out_of_memory())
+    assert "to make it fit" not in summary(samples.leaking())
