@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from leakscope.analysis.growers import ROW_NOISE_BYTES, Grower
-from leakscope.analysis.series import RowTable
+from leakscope.analysis.series import HOST, RowTable
 from leakscope.analysis.trends import is_growth, judge
 
 SPREAD = 0.5
@@ -68,9 +68,16 @@ class _Walk:
         return largest.spread >= SPREAD and largest.gained >= SPREAD * gained
 
     def own_growth(self, node: int) -> float:
-        """Return how much of a path's growth is in no single object below it."""
+        """Return how much of a path's growth is in no single object below it.
+
+        An item that was added is growth of what it was added to: a module list's new head.
+        """
         grower, table = self.growers[node], self.table
-        single = [p for p in self.rows[node] if table.latest[p].count <= 1]
+        single = [
+            p
+            for p in self.rows[node]
+            if table.latest[p].count <= 1 and not self._is_added_item(node, p)
+        ]
         held = np.nan_to_num(table.retained[grower.device][single][:, grower.columns])
         own = grower.y - held.sum(axis=0)
         trend = judge(grower.x, own, unit="", noise_bytes=ROW_NOISE_BYTES, warm=True)
@@ -79,6 +86,13 @@ class _Walk:
         if not is_growth(trend.verdict):
             return 0.0
         return trend.bytes_per_unit * float(grower.x[-1] - grower.x[0])
+
+    def _is_added_item(self, node: int, item: int) -> bool:
+        """Return whether a row is an item that came later and doesn't grow by itself."""
+        first = int(self.growers[node].columns[0])
+        is_new = not np.isfinite(self.table.retained[HOST][item, first])
+        below = self.table.paths[item].removeprefix(self.table.paths[node])
+        return is_new and item not in self.growers and below.startswith("[")
 
     def is_one_culprit(self, node: int, single: list[int]) -> bool:
         """Return whether a container's entries are so many and alike that it is the culprit.

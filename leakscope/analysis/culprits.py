@@ -11,6 +11,7 @@ import numpy as np
 from leakscope.analysis import severity
 from leakscope.analysis.case import Case
 from leakscope.analysis.forecast import forecast
+from leakscope.analysis.graphs import pinned_bytes
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.origins import find_origins
 from leakscope.analysis.series import HOST, FloatArray, RowTable
@@ -172,6 +173,7 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
     others, freed = _other_holders(table, row), _freed(row, grower.device)
     origins = find_origins(sources, table, grower, row)
     chart, chart_unit = _chart(case, grower)
+    pinned = pinned_bytes(row)
     return Culprit(
         rank=rank,
         name=row.name,
@@ -201,7 +203,9 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
         also_held_by=others,
         exclusive_bytes=freed if others else None,
         leak_share_bytes=row.leak_share_bytes,
-        sentence=sentence(row, grower, judged.share, total, judged.peak_bytes),
+        graph_nodes=row.graph_nodes,
+        graph_bytes=pinned,
+        sentence=sentence(row, grower, judged.share, total, judged.peak_bytes, pinned),
         trend=grower.trend.verdict.value,
         forecast=judged.forecast,
         falsifier=falsifier(row, grower, holders),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from leakscope.analysis.graphs import said_of_graphs
 from leakscope.analysis.growers import Grower
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.report import Falsifier, Remedy
@@ -19,8 +20,20 @@ _ROOTS = {
 }
 
 
-def sentence(row: CensusRow, grower: Grower, share: float, total: float, peak: float) -> str:
-    """Return a culprit in a sentence or two."""
+def sentence(
+    row: CensusRow,
+    grower: Grower,
+    share: float,
+    total: float,
+    peak: float,
+    pinned: dict[str, int],
+) -> str:
+    """Return a culprit in a sentence or two, and what graphs it pins."""
+    graphs = said_of_graphs(row.graph_nodes, pinned)
+    return " ".join(s for s in (_growth(row, grower, share, total, peak), graphs) if s)
+
+
+def _growth(row: CensusRow, grower: Grower, share: float, total: float, peak: float) -> str:
     if grower.growth == "across":
         return (
             f"{row.name} ({row.type}) grows by {per_unit(grower)}{_items(grower)} and held "

@@ -129,6 +129,11 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     """Where others hold them too: what it holds alone, so what emptying it alone would free."""
     leak_share_bytes: int | None = None
     """Where it grows together with others that hold the same: its even part of all they hold."""
+    graph_nodes: int = 0
+    """Autograd nodes among what it retains."""
+    graph_bytes: dict[str, int] = {}
+    """Bytes per device (``host`` included) that those nodes pin, an estimate of their own size
+    among them; empty where none are kept or other things than tensors are."""
     sentence: str = ""
     """The culprit in one sentence."""
     trend: str = ""

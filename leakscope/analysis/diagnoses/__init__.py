@@ -70,5 +70,5 @@ def find_findings(
     return [msgspec.structs.replace(f, rank=rank) for rank, f in enumerate(found, 1)]
 
 
-_EXPLAINS = {"open_figures", "garbage", "collector_off", "native_held"}
+_EXPLAINS = {"open_figures", "garbage", "collector_off", "native_held", "gradient_cycle"}
 """With one of these, unexplained growth has an explanation already."""

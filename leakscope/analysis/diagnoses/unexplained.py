@@ -16,6 +16,7 @@ from leakscope.analysis.severity import MIB
 from leakscope.analysis.trends import is_growth, warm_up
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, human_share
+from leakscope.model.trend import Trend
 
 GROWTH_BYTES = 32 * MIB
 SHARE = 0.3
@@ -43,7 +44,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
         return []
     trend = case.gauge_trend(case.host_metric)
     _, y = case.gauge_series(case.host_metric)
-    if not is_growth(trend.verdict) or trend.points < LONG_POINTS or not goes_on(y):
+    if not is_steady(trend, y):
         return []
     share = left / max(ledger.total_bytes, 1)
     return [
@@ -61,6 +62,11 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             falsifier=("A warm-up would have ended within the run.", "It went on in each third."),
         )
     ]
+
+
+def is_steady(trend: Trend, y: FloatArray) -> bool:
+    """Return whether a gauge grew at enough boundaries, and in each third of them."""
+    return is_growth(trend.verdict) and trend.points >= LONG_POINTS and goes_on(y)
 
 
 def goes_on(y: FloatArray) -> bool:
