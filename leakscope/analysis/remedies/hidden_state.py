@@ -2,7 +2,8 @@
 
 Recognises an assignment whose value is computed from the variable itself by a call, of a state
 that keeps a graph. Offers a diff where ``backward`` runs in the same loop and the state isn't made
-anew inside an enclosing loop. Silent for sums and for ``torch.cat``, and for time steps within one
+anew inside an enclosing loop, or where it outlives the function that carries it and nothing is seen
+to compute gradients from it. Silent for sums and for ``torch.cat``, and for time steps within one
 sequence: backpropagation through time needs that chain.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 import ast
 
 from leakscope.analysis.remedies.case import Case
-from leakscope.analysis.remedies.usage import Use, uses
+from leakscope.analysis.remedies.usage import Use, goes_backward, uses
 from leakscope.analysis.source.program import LOOPS, Statement
 from leakscope.analysis.source.types import dotted
 from leakscope.model.report import Remedy
@@ -29,7 +30,7 @@ def recognise(case: Case) -> Remedy | None:
         return None
     state = ast.unparse(target)
     diff = None
-    if statement.loops and _has_backward(statement.loops[-1]):
+    if _may_be_cut(case, statement):
         diff = case.edits().insert_before(node, *_cut(case, state)).diff()
     return case.remedy(
         f"Detach {case.name} between batches",
@@ -67,6 +68,14 @@ def _renewed_in_loop(case: Case, statement: Statement) -> bool:
 
 def _begins(use: Use, statement: Statement) -> bool:
     return use.is_stored and use.statement is not statement and bool(use.statement.loops)
+
+
+def _may_be_cut(case: Case, statement: Statement) -> bool:
+    """Whether cutting before the statement takes no gradient from anybody."""
+    if statement.loops:
+        return _has_backward(statement.loops[-1])
+    outlives = any(place.kind == "attr" and not steps for place, steps in case.references.chain)
+    return case.growth == "across" and outlives and not goes_backward(case.references)
 
 
 def _has_backward(loop: ast.stmt) -> bool:

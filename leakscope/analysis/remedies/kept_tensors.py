@@ -11,7 +11,9 @@ from __future__ import annotations
 import ast
 
 from leakscope.analysis.remedies.case import Case
+from leakscope.analysis.remedies.retained_graph import retaining_line
 from leakscope.analysis.remedies.running_total import is_cut
+from leakscope.analysis.remedies.saved_on_context import kept_on_context
 from leakscope.analysis.remedies.usage import (
     Use,
     backward_called,
@@ -136,6 +138,17 @@ def _title(case: Case, parts: list[ast.expr], methods: list[str]) -> str:
     return f"Store {how} of the tensors in {case.name}"
 
 
+def _of_retain_graph(case: Case) -> str:
+    line = retaining_line(case)
+    if line is None or case.scope is None:
+        return ""
+    where = case.sources.location(case.scope.module.file, line)
+    return (
+        f"{where} calls backward(retain_graph=True), which frees nothing of them: drop the "
+        "argument where no second backward() goes through the same graph."
+    )
+
+
 def _sentences(case: Case) -> list[str]:
     said = [case.opening()]
     if case.has_graph:
@@ -144,6 +157,7 @@ def _sentences(case: Case) -> list[str]:
             "it was computed, and their activations until backward() frees those; .detach() drops "
             "the graph, and .item() suits a single number."
         )
+        said += [_of_retain_graph(case), kept_on_context(case)]
         if case.phase.startswith(("val", "test")):
             said.append("Running this phase under torch.no_grad() would not build graphs at all.")
     if case.on_device:

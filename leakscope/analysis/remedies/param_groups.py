@@ -11,11 +11,13 @@ from leakscope.model.report import Remedy
 
 def recognise(case: Case) -> Remedy | None:
     """Return how to add parameters once."""
-    if case.line is None or "add_param_group" not in case.line.text:
+    line = next((line for line in case.feeding if "add_param_group" in line.text), None)
+    if line is None:
         return None
+    where = case.sources.location(line.file, line.line)
     return case.remedy(
         "Add parameter groups once, before the loop",
-        f"`{case.line.text}` at {case.where()} runs repeatedly: each new group keeps its "
+        f"`{line.text}` at {where} runs repeatedly: each new group keeps its "
         "parameters, and the optimizer keeps state for each of them.",
         "Add the group when its parameters become trainable, and only then; to change a learning "
         "rate, set it in the group that is there.",

@@ -16,7 +16,7 @@ def recognise(case: Case) -> Remedy | None:
     """Return what to do about the kept graph."""
     if not case.has_graph or case.scope is None:
         return None
-    line = _retaining_line(case)
+    line = retaining_line(case)
     if line is None:
         return None
     where = case.sources.location(case.scope.module.file, line)
@@ -31,8 +31,10 @@ def recognise(case: Case) -> Remedy | None:
     )
 
 
-def _retaining_line(case: Case) -> int | None:
-    assert case.scope is not None
+def retaining_line(case: Case) -> int | None:
+    """Return the line of the feeding function that keeps the graph, None where none does."""
+    if case.scope is None:
+        return None
     for node in ast.walk(case.scope.node):
         if isinstance(node, ast.Call):
             for keyword in node.keywords:

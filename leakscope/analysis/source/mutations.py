@@ -30,7 +30,7 @@ _STORES = {
     "handlers": {"addHandler"},
     "buffer": {"emit", "handle", "write"},
     "param_groups": {"add_param_group"},
-    "state": {"step"},
+    "state": {"step", "add_param_group"},
     "_callbacks": {"add_done_callback"},
     "_done_callbacks": {"add_done_callback"},
     "_hooks": {"register_hook"},
@@ -47,6 +47,8 @@ _PASSIVE = frozenset(
 
 EXACT = 0.0
 INNER = 0.5
+ASIDE = 0.75
+"""Fills by another act: reading a defaultdict, an optimizer's step for parameters it was given."""
 OUTER = 1.0
 REBOUND = 6.0
 CALLED = 10.0
@@ -107,7 +109,7 @@ class _Finder:
                 found = self.rebinding(part.target, part.value, statement)
             elif self.grows_by_reading and isinstance(part, ast.Subscript):
                 is_read = () in self.references.steps_from(part.value, scope)
-                found = iter([("setitem", EXACT)] if is_read else [])
+                found = iter([("setitem", ASIDE)] if is_read else [])
             for form, distance in found:
                 yield Mutation(statement, part, form, distance, repeated)
 
@@ -198,7 +200,7 @@ class _Finder:
         may_feed = bool(call.args or call.keywords) and name not in _PASSIVE
         for steps in self.references.steps_from(function.value, scope):
             if self.fills_store(name, steps):
-                yield name, EXACT
+                yield name, ASIDE if name == "step" else EXACT
             elif may_feed and (steps[0].kind == "attr" if steps else name not in FEEDERS):
                 yield "call", CALLED + len(steps) + (not _sounds_feeding(name))
 
