@@ -1,0 +1,101 @@
+"""Ways in which torch programs leak, and look-alikes that don't, each run through `leakscope run`.
+
+Every leak tells by itself, in a run of its own without leakscope, how many bytes it keeps per unit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch_leaks.table import LEAKS, Leak
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+PROGRAMS = Path(__file__).parent / "torch_leaks"
+LOOK_ALIKES = sorted(path.stem for path in PROGRAMS.glob("*_lookalike.py"))
+
+
+def run(folder: Path, program: str) -> dict[str, Any]:
+    script = PROGRAMS / f"{program}.py"
+    command = [sys.executable, "-m", "leakscope", "run", "--quiet", "--out", "run", str(script)]
+    subprocess.run(command, cwd=folder, check=True, timeout=240, stdout=subprocess.DEVNULL)
+    report: dict[str, Any] = json.loads((folder / "run" / "report.json").read_text())
+    return report
+
+
+def kept_bytes(program: str) -> dict[str, float]:
+    """Return what a program says it keeps, per unit of each kind."""
+    done = subprocess.run(
+        [sys.executable, str(PROGRAMS / f"{program}.py")],
+        env={**os.environ, "COUNT_KEPT": "1"},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    told = next(line for line in done.stdout.splitlines() if line.startswith("kept bytes "))
+    kept: dict[str, float] = json.loads(told.removeprefix("kept bytes "))
+    return kept
+
+
+def accusations(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return culprits, then findings, without the notes."""
+    told = [*report["culprits"], *report["findings"]]
+    return [one for one in told if one["severity"] != "note"]
+
+
+def said(report: dict[str, Any]) -> str:
+    keys = ("name", "kind", "severity", "growth", "unit", "bytes_per_unit", "fed_at")
+    rows = [{key: c.get(key) for key in keys} for c in accusations(report)]
+    remedies = [c["remedy"] for c in accusations(report)]
+    return f"{report['headline']}\n{json.dumps(rows, indent=1)}\n{json.dumps(remedies, indent=1)}"
+
+
+def check_where(first: dict[str, Any], program: str, leak: Leak) -> None:
+    source = (PROGRAMS / f"{program}.py").read_text().splitlines()
+    fed = [source[int(location.rpartition(":")[2]) - 1] for location in first["fed_at"]]
+    assert any(leak.line in text for text in fed[:2]), fed
+
+
+def check_remedy(remedy: dict[str, Any], leak: Leak) -> None:
+    assert leak.title in remedy["title"]
+    if leak.diff:
+        assert leak.diff in (remedy["diff"] or "").splitlines(), remedy["diff"]
+    else:
+        assert remedy["diff"] is None
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_leak_is_diagnosed_with_its_line_rate_and_remedy(name: str, tmp_path: Path) -> None:
+    leak, program = LEAKS[name], f"{name}_leaks"
+    report = run(tmp_path, program)
+    found = accusations(report)
+    assert report["verdict"] == "leak", said(report)
+    assert len(found) == 1, said(report)
+    first = found[0]
+    assert first.get("name", first["kind"]) in leak.names, said(report)
+    assert first["unit"] in leak.units, said(report)
+    check_where(first, program, leak)
+    check_remedy(first["remedy"], leak)
+    truth = kept_bytes(program)[first["unit"]]
+    assert first["bytes_per_unit"] == pytest.approx(truth, rel=0.1), said(report)
+    if leak.graph and "graph_nodes" in first:
+        assert first["graph_nodes"] > 0, said(report)
+        assert first["graph_bytes"]["host"] > 0, said(report)
+        assert "autograd node" in first["sentence"], said(report)
+
+
+@pytest.mark.parametrize("program", LOOK_ALIKES)
+def test_look_alike_is_clean(program: str, tmp_path: Path) -> None:
+    report = run(tmp_path, program)
+    assert report["verdict"] == "clean", said(report)
+
+
+def test_every_leak_has_its_look_alike() -> None:
+    assert sorted(f"{name}_lookalike" for name in LEAKS) == LOOK_ALIKES
