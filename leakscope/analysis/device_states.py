@@ -37,7 +37,8 @@ def highest_states(recording: Recording) -> dict[str, DeviceState]:
 def state_of(record: BlockListRecord) -> DeviceState:
     """Return a device at the moment of a list."""
     stacks = [Stack(tuple(Frame(f.file, f.line, f.name) for f in rows)) for rows in record.stacks]
-    device = int(record.device.rpartition(":")[2] or 0)
+    number = record.device.rpartition(":")[2]
+    device = int(number) if number.isascii() and number.isdigit() else 0
     segments = [_segment(row, device, stacks) for row in record.segments]
     return DeviceState(record, segments, figures_of(segments))
 

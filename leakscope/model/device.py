@@ -129,6 +129,6 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
     """What each setting of the allocator would do, the helpful first."""
     pools: list[PoolFigures] = []
     memory_map: list[MapSegment] = []
-    """The blocks in the picture are named by their roles."""
+    """Blocks are named by their roles, those of role ``cache`` as ``caches``: ``cache`` is free."""
     left_out_blocks: int = 0
     """Blocks that were too many to be recorded: the picture and the owners lack them."""

@@ -12,6 +12,7 @@ from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.culprit import CulpritView, Piece, SuspectView, culprit_views, finding_views
 from leakscope.report.cures import CuresView, cures_view
+from leakscope.report.devices import DeviceView, device_views
 from leakscope.report.shortage import ShortageView, shortage_view
 from leakscope.report.sizes import (
     Size,
@@ -62,6 +63,7 @@ class Page:
     others: list[SuspectView]
     timeline: TimelineView | None
     shortage: ShortageView | None
+    devices: list[DeviceView]
     cures: CuresView | None
     culprits: list[CulpritView]
     findings: list[SuspectView]
@@ -101,6 +103,7 @@ def report_page(report: Report) -> Page:
         others=[suspect for suspect in suspects if suspect is not lead][:OTHERS],
         timeline=timeline,
         shortage=shortage_view(report.out_of_memory),
+        devices=device_views(report.devices),
         cures=cures_view(report.cures),
         culprits=culprits,
         findings=findings,

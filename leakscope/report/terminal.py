@@ -20,6 +20,7 @@ from leakscope.model.report import (
 from leakscope.model.shortage import Advice, OutOfMemory
 from leakscope.model.sizes import plural
 from leakscope.report import wording
+from leakscope.report.device_words import device_line
 from leakscope.report.sizes import (
     humane_bytes,
     humane_duration,
@@ -86,6 +87,8 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
     lines += _spaced([_finding(finding, paper) for finding in report.findings[:SHOWN_CULPRITS]])
     lines += _spaced([line for ledger in report.ledgers[:2] for line in _ledger(ledger, paper)])
     lines += _spaced(_cures(report.cures, paper))
+    devices = [line for device in report.devices for line in paper.wrap(device_line(device))]
+    lines += _spaced(devices)
     lines += _spaced(_cleared(report, paper))
     settle = [line for text in report.missing for line in paper.wrap(f"to settle it: {text}")]
     lines += _spaced(settle)

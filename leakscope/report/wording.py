@@ -53,6 +53,9 @@ TERMS = {
     "interval": "95 % confidence interval of the rate.",
     "ledger": "An account of where the growth went; its terms add up to the total.",
     "census": "A walk over the heap that lists what retains much memory, by name.",
+    "segment": "A stretch of memory from the driver, cut into blocks.",
+    "stuck": "Holes in segments that are in use: nothing returns them while a neighbour lives.",
+    "pool": "A free block serves requests of its own stream, pool and size alone.",
     "signature": "The culprit's identity, which survives moved lines and later runs.",
 }
 METRICS = {

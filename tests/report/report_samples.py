@@ -7,6 +7,16 @@ import math
 import msgspec
 
 from leakscope.model.cure import Cure, Cures, Effect
+from leakscope.model.device import (
+    DeviceMemory,
+    DeviceOwner,
+    Figures,
+    MapBlock,
+    MapSegment,
+    PoolFigures,
+    Slack,
+    UnexplainedBlocks,
+)
 from leakscope.model.report import (
     Change,
     Cleared,
@@ -498,6 +508,66 @@ def out_of_memory() -> Report:
         headline=f"{ended.sentence} Most was held by Trainer.crops: 41 GiB.",
         out_of_memory=ended,
     )
+
+
+def on_device() -> Report:
+    """Tensors gathered on a device, most of its memory named, and much of it stuck in holes."""
+    figures = Figures(
+        segments=3, blocks=7, live_blocks=4, reserved=900 * MIB, allocated=560 * MIB,
+        active=600 * MIB, requested=559 * MIB, pending=40 * MIB, cached=100 * MIB,
+        stuck=200 * MIB, holes=2, largest_hole=120 * MIB,
+    )  # fmt: skip
+    parts = [
+        ("parameters", "model.layers[*].weight", 300 * MIB, []),
+        ("accumulation", "Trainer.history[*]", 200 * MIB, ["src/train.py:33"]),
+        ("pending", "", 40 * MIB, []),
+        ("unexplained", "", 60 * MIB, ["src/train.py:12"]),
+    ]
+    owners = [
+        DeviceOwner(
+            name=name, path=name, role=role, bytes=size, count=2, share=size / (600 * MIB),
+            allocated_at=places,
+        )
+        for role, name, size, places in parts
+    ]  # fmt: skip
+    device = DeviceMemory(
+        device="cuda:0",
+        boundary=40,
+        moment="after step 40 of train",
+        figures=figures,
+        peak_bytes=700 * MIB,
+        outside_bytes=410 * MIB,
+        pinned_bytes=16 * MIB,
+        roles=owners,
+        owners=owners * 4,
+        unexplained=[UnexplainedBlocks(size=5 * MIB, count=12, bytes=60 * MIB, allocated_at="a:1")],
+        explained_share=0.9,
+        astray_bytes=4096,
+        slack=Slack.FRAGMENTATION,
+        slack_sentence="Of 900 MiB reserved, 300 MiB are in no tensor.",
+        settings=[Advice(title="expandable_segments:True", helps=True, evidence="Whole pages.")],
+        pools=[
+            PoolFigures(
+                stream=0, pool=(0, 0), is_small=False, is_private=False, figures=figures
+            )
+        ],
+        memory_map=[
+            MapSegment(
+                stream=0, pool=(0, 0), is_small=False, size=800 * MIB,
+                blocks=[
+                    MapBlock(300 * MIB, "parameters"), MapBlock(120 * MIB, "hole"),
+                    MapBlock(200 * MIB, "accumulation"), MapBlock(80 * MIB, "hole"),
+                    MapBlock(40 * MIB, "pending"), MapBlock(60 * MIB, "unexplained"),
+                ],
+            ),
+            MapSegment(
+                stream=0, pool=(0, 0), is_small=False, size=100 * MIB,
+                blocks=[MapBlock(100 * MIB, "cache")],
+            ),
+        ],
+        left_out_blocks=3,
+    )  # fmt: skip
+    return msgspec.structs.replace(leaking(), devices=[device])
 
 
 def cures_tried() -> Report:

@@ -24,6 +24,7 @@ SAMPLES = {
     "inconclusive": samples.inconclusive,
     "out of memory": samples.out_of_memory,
     "cures tried": samples.cures_tried,
+    "on a device": samples.on_device,
     "empty": samples.empty,
 }
 UNSEEN = re.compile(
@@ -67,7 +68,7 @@ def assert_harmless(page: str, known: Seen) -> None:
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_no_text_of_the_program_breaks_out_of_the_report(attack: str, known: Seen) -> None:
-    report = msgspec.structs.replace(samples.leaking(), timeline=samples.timeline(points=40))
+    report = msgspec.structs.replace(samples.on_device(), timeline=samples.timeline(points=40))
     assert_harmless(render_html(infested(report, attack)), known)
 
 
@@ -276,3 +277,21 @@ def test_cures_that_were_tried_have_a_section() -> None:
     for told in ("after train: it helps", "it cannot help", "210 MiB", "41 ms", "not glibc"):
         assert told in text
     assert "Which cleaning calls" not in read_page(render_html(samples.leaking())).text
+
+
+def test_the_memory_of_a_device_is_shown_with_its_map_and_who_holds_it() -> None:
+    page = render_html(samples.on_device())
+    section = page[page.index('id="devices"') : page.index('id="phases"')]
+    assert "after step 40 of train" in section
+    assert section.count('class="drawing map"') == 2
+    assert "var(--map-gathered)" in section
+    assert "<code>Trainer.history[*]</code>" in section
+    assert "allocated at" in section
+    assert "(freed, still waited for)" in section
+    assert "Smaller holders" in section
+    assert "expandable_segments:True" in section
+    assert "3 blocks were too many" in section
+
+
+def test_a_run_without_a_device_has_no_such_section(pages: dict[str, str]) -> None:
+    assert 'id="devices"' not in pages["leaking"]

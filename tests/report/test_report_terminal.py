@@ -141,3 +141,11 @@ def test_cures_that_were_tried_are_told_one_by_one() -> None:
 def test_the_summary_says_what_would_make_it_fit() -> None:
     assert "to make it fit: Mend Trainer.crops\n" in summary(samples.out_of_memory())
     assert "to make it fit" not in summary(samples.leaking())
+
+
+def test_a_device_is_told_in_a_line() -> None:
+    text = " ".join(render_text(samples.on_device()).split())
+    assert (
+        "cuda:0: 600 MiB live of 900 MiB reserved after step 40 of train: parameters 50 %" in text
+    )
+    assert "10 % unexplained; 100 MiB cached, 200 MiB stuck in holes" in text

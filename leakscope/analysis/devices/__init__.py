@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from leakscope.analysis.case import Case
 from leakscope.analysis.cuda.figures import pools_of
 from leakscope.analysis.cuda.picture import memory_map
@@ -17,7 +19,7 @@ from leakscope.analysis.devices.owners import (
 from leakscope.analysis.devices.series import peak_figures
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary
-from leakscope.model.device import DeviceMemory
+from leakscope.model.device import DeviceMemory, DeviceOwner, UnexplainedBlocks
 
 STEADY_STEPS = 2
 """From the second step on an optimizer's state is there, and later steps need no more."""
@@ -54,8 +56,8 @@ def _device(case: Case, state: DeviceState) -> DeviceMemory:
         outside_bytes=_reading(case, f"{record.device}.{gauge.DEVICE_OUTSIDE}", position),
         pinned_bytes=_reading(case, gauge.PINNED_HOST, position),
         roles=role_rows(found.blocks),
-        owners=owner_rows(found.blocks),
-        unexplained=unexplained_rows(found.blocks),
+        owners=[_shown(case, row) for row in owner_rows(found.blocks)],
+        unexplained=[_shown_blocks(case, row) for row in unexplained_rows(found.blocks)],
         explained_share=1.0 - left / figures.active if figures.active else 1.0,
         astray_bytes=found.astray,
         slack=kind_of_slack(figures),
@@ -68,9 +70,24 @@ def _device(case: Case, state: DeviceState) -> DeviceMemory:
             is_steady=boundary is not None and boundary.step >= STEADY_STEPS,
         ),
         pools=pools_of(state.segments),
-        memory_map=memory_map(state.segments, {id(o.block): o.role for o in found.blocks}),
+        memory_map=memory_map(state.segments, {id(o.block): _kind(o.role) for o in found.blocks}),
         left_out_blocks=record.left_out,
     )
+
+
+def _shown(case: Case, row: DeviceOwner) -> DeviceOwner:
+    places = [case.sources.files.relative(place) for place in row.allocated_at]
+    return msgspec.structs.replace(row, allocated_at=places)
+
+
+def _shown_blocks(case: Case, row: UnexplainedBlocks) -> UnexplainedBlocks:
+    place = case.sources.files.relative(row.allocated_at) if row.allocated_at else ""
+    return msgspec.structs.replace(row, allocated_at=place)
+
+
+def _kind(role: str) -> str:
+    """Return what a role is called in the picture, where ``cache`` means free segments."""
+    return "caches" if role == "cache" else role
 
 
 def _position(case: Case, index: int) -> int | None:

@@ -42,6 +42,7 @@ LARGE_SHARE = 0.10
 WELL_USED = 0.9
 """With this part of the reserved memory live at the peak, holes are filled by each step."""
 LONG_POINTS = 6
+_HOW = " It is set in the environment: PYTORCH_CUDA_ALLOC_CONF."
 
 REMEDY = Remedy(
     title="Let segments grow instead of multiplying",
@@ -132,9 +133,8 @@ def _remedy(case: Case, device: str) -> Remedy:
         return REMEDY
     return Remedy(
         title=f"Try {best.title}",
-        text=f"{best.evidence} Set it in PYTORCH_CUDA_ALLOC_CONF. {REMEDY.text}"
-        if ":" in best.title
-        else f"{best.evidence} {REMEDY.text}",
+        text=f"{best.evidence}{_HOW if ':' in best.title else ''} Padding or bucketing inputs of "
+        "varying size helps too.",
     )
 
 

@@ -27,10 +27,19 @@ SHADES = {
     BlockClass.PENDING.value: "map-pending",
     BlockClass.OTHER.value: "map-other",
     BlockClass.UNKNOWN.value: "map-unknown",
+    "parameters": "series-1",
+    "buffers": "map-other",
+    "optimizer_state": "series-5",
+    "graph": "series-3",
+    "batch": "map-backward",
+    "accumulation": "map-gathered",
+    "caches": "map-gathered",
+    "private_pool": "series-6",
+    "unexplained": "map-unknown",
     HOLE: "series-2",
     CACHE: "map-cache",
 }
-"""The CSS variable of each class."""
+"""The CSS variable of each class, and of each role of a recorded run."""
 WIDE, NARROW = (1180, 22), (340, 44)
 """Width in pixels, and into how many rows all bytes are parted."""
 ROW, GAP, LABEL = 15, 3, 24

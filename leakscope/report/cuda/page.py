@@ -239,7 +239,7 @@ def _device(device: DeviceExplanation) -> DeviceView:
         slack=device.slack_sentence,
         settings=device.settings if device.fault is None else [],
         findings=device.findings,
-        pools=_pools(device.pools),
+        pools=pool_views(device.pools),
         history=_history(device),
     )
 
@@ -347,7 +347,8 @@ def _phases(rows: Sequence[Phase]) -> list[PhaseView]:
     ]
 
 
-def _pools(rows: Sequence[PoolFigures]) -> list[PoolView]:
+def pool_views(rows: Sequence[PoolFigures]) -> list[PoolView]:
+    """Return one row a stream and pool; bars share one scale."""
     top = max((row.figures.reserved for row in rows), default=1)
     return [
         PoolView(

@@ -91,7 +91,11 @@ def run_of(
             Measurement(boundary, gauges, _census(), tuple(summarise(told, boundary=number)))
         )
         recording.block_lists += [block_list(segments, storages(number), number)]
-    return Run(path=Path("run"), manifest=RunManifest(run_id="r"), recordings=[recording])
+    return Run(
+        path=Path("run"),
+        manifest=RunManifest(run_id="r", project_root="/home/u"),
+        recordings=[recording],
+    )
 
 
 def _census() -> Census:

@@ -160,7 +160,7 @@ def test_what_a_list_keeps_is_its_own_and_says_who_allocated_it() -> None:
     assert device.moment == "after step 10 of train"
     (owner,) = [o for o in device.owners if o.name == "history"]
     assert (owner.role, owner.bytes, owner.count) == ("accumulation", 50 * MIB, 10)
-    assert owner.allocated_at == ["/home/u/train.py:33"]
+    assert owner.allocated_at == ["train.py:33"]
     assert sum(row.bytes for row in device.roles) == device.figures.active
 
 
