@@ -10,6 +10,7 @@ import numpy as np
 
 from leakscope.analysis import severity
 from leakscope.analysis.case import Case
+from leakscope.analysis.ending import shortage_at_the_end
 from leakscope.analysis.forecast import forecast
 from leakscope.analysis.graphs import pinned_bytes
 from leakscope.analysis.growers import Grower
@@ -207,7 +208,7 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
         graph_bytes=pinned,
         sentence=sentence(row, grower, judged.share, total, judged.peak_bytes, pinned),
         trend=grower.trend.verdict.value,
-        forecast=judged.forecast,
+        forecast=None if shortage_at_the_end(case.run, case.recording) else judged.forecast,
         falsifier=falsifier(row, grower, holders),
         excerpts=origins.excerpts,
         chart=chart,

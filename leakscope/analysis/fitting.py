@@ -82,7 +82,8 @@ def _mends(found: Shortage, culprits: list[Culprit], need: Need) -> Iterator[Adv
     for culprit in culprits:
         if culprit.device != found.device:
             continue
-        size = _held_by(found, culprit)
+        seen = _held_by(found, culprit)
+        size = _at_the_end(found, culprit, seen)
         if culprit.severity is Severity.NOTE and size < NOTEWORTHY * found.live:
             continue
         share = f" ({human_share(size / found.live)} of what was live)" if found.live else ""
@@ -90,9 +91,22 @@ def _mends(found: Shortage, culprits: list[Culprit], need: Need) -> Iterator[Adv
             title=f"Mend {culprit.name}",
             helps=need.suffices(size),
             evidence=f"It grew by {human_bytes(culprit.bytes_per_unit)} per {culprit.unit} and "
-            f"held {human_bytes(size)}{share}. {culprit.remedy.title}.",
+            f"held {human_bytes(size)}{share}{_by_rate(seen, size)}. {culprit.remedy.title}.",
             bytes=size,
         )
+
+
+def _at_the_end(found: Shortage, culprit: Culprit, seen: int) -> int:
+    """Return what a culprit held when memory ran out, by its rate since it was weighed."""
+    if culprit.unit != "step" or culprit.growth != "across":
+        return seen
+    return min(round(seen + culprit.bytes_per_unit * found.steps_since), max(seen, found.live))
+
+
+def _by_rate(seen: int, size: int) -> str:
+    return f", {human_bytes(seen)} when it was weighed last and the rest by its rate" * (
+        size > seen
+    )
 
 
 def _held_by(found: Shortage, culprit: Culprit) -> int:

@@ -32,6 +32,8 @@ class Shortage:
     """In tensors of the device; on the host resident memory."""
     free: int | None
     limit: int | None
+    steps_since: int = 0
+    """Steps between the census and the end."""
 
     @property
     def requested(self) -> int | None:
@@ -80,13 +82,14 @@ def _by_exception(case: Case) -> Shortage:
     census, evidence = record.census, BEFORE
     if record.seen == "exception" or census is None:
         census, evidence = left.census, AFTER
+    since = 0
     if census is None:
-        census, evidence = _last_census(case)
+        census, evidence, since = _last_census(case, left.step)
     figures = _figures(record)
     live = figures.active or (_on(census, record.device) if census else 0)
     limit = min(record.limits.values(), default=None)
     return Shortage(
-        EXCEPTION, record.device, record, census, evidence, figures, live, record.free, limit
+        EXCEPTION, record.device, record, census, evidence, figures, live, record.free, limit, since
     )
 
 
@@ -105,12 +108,14 @@ def _is_about(exact: int | None, told: int | None) -> bool:
 
 
 def _by_kernel(case: Case, cause: str) -> Shortage:
-    census, evidence = _last_census(case)
+    steps = int(case.track.step[-1]) if len(case.track) else 0
+    census, evidence, since = _last_census(case, steps)
     stood = memory_at_the_end(case.run, case.recording)
     live = int(case.used_at_end()) if len(case.track) else 0
     used, limit = (None, case.limit_bytes) if stood is None else stood
     free = None if used is None or limit is None else max(0, limit - used)
-    return Shortage(cause, HOST, None, census, evidence, Figures(active=live), live, free, limit)
+    figures = Figures(active=live)
+    return Shortage(cause, HOST, None, census, evidence, figures, live, free, limit, since)
 
 
 def _figures(record: OutOfMemoryRecord) -> Figures:
@@ -133,14 +138,18 @@ def _figures(record: OutOfMemoryRecord) -> Figures:
     )
 
 
-def _last_census(case: Case) -> tuple[Census | None, str]:
-    """Return the last census before the end: at the end itself all functions have returned."""
+def _last_census(case: Case, steps: int) -> tuple[Census | None, str, int]:
+    """Return the last census before the end, where it was, and how many steps before ``steps``.
+
+    At the end itself all functions have returned.
+    """
     for position in reversed(case.table.at.tolist()):
         m = case.track.measurements[position]
         if m.boundary.kind is not BoundaryKind.RUN_END and m.census is not None:
             place = f"The last look at the heap was {place_of(m.boundary)}"
-            return m.census, f"{place}, {m.boundary.time_s:.1f} s after the start."
-    return None, "No census of the heap had been taken."
+            since = max(0, steps - m.boundary.step)
+            return m.census, f"{place}, {m.boundary.time_s:.1f} s after the start.", since
+    return None, "No census of the heap had been taken.", 0
 
 
 def _on(census: Census, device: str) -> int:

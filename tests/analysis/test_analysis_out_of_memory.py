@@ -162,6 +162,17 @@ class TestHost:
         assert ended.names[0].name == "main.table"
         assert ended.evidence.startswith("The last look at the heap was")
 
+    def test_what_grew_since_the_last_census_is_told_by_its_rate(self):
+        run = Program().leak("main()·history", MIB).build()
+        steps = run.main.measurements[-2].boundary.step
+        later = host(census=None, no_census="there was no room for one", step=steps + 1000)
+        report = report_of(failed(run, later))
+        first = report.out_of_memory.fits_if[0]
+        assert first.title == "Mend main.history"
+        assert first.bytes == pytest.approx((steps + 1000) * MIB, rel=0.02)
+        assert "when it was weighed last and the rest by its rate" in first.evidence
+        assert all(culprit.forecast is None for culprit in report.culprits)
+
     def test_parts_are_not_counted_twice(self):
         rows = [
             row("main()·trainer", 3 * GIB, kind="object", type="Trainer"),
