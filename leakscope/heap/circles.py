@@ -8,10 +8,34 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
+
+from leakscope.heap.edges import Rank
 
 _LONGEST_CIRCLE = 64
 _MOST_EDGES = 1 << 18
 """Followed for all that are asked about."""
+
+
+def circles_among(graph: Any, walked: list[int], asked: list[int]) -> dict[int, list[int]]:
+    """Return the circles of some nodes of garbage.
+
+    Args:
+        graph: what was walked.
+        walked: all garbage, in the order of the walk.
+        asked: the nodes whose circles are looked for, in this order.
+
+    """
+    facts = {node: graph.facts[node] for node in walked}
+    plain = {n for n, f in facts.items() if f is None or f.rank in {Rank.PLAIN, Rank.LATE}}
+    circles = Circles([(node, _edges(graph, node)) for node in walked], plain)
+    return {node: circles.of(node) for node in asked}
+
+
+def _edges(graph: Any, node: int) -> list[int]:
+    """A tensor's edge to itself stands for one that leads nowhere."""
+    facts, targets = graph.facts[node], graph.successors[node]
+    return [t for t in targets if t != node or facts is None or not facts.tensor]
 
 
 class Circles:

@@ -35,8 +35,10 @@ from leakscope.heap.adapters.keys import lone_texts
 from leakscope.heap.adapters.known_types import KnownTypes
 from leakscope.heap.adapters.mapping import mapped_memory
 from leakscope.heap.adapters.memory import Memory
+from leakscope.heap.adapters.parts import Part, Parts
 from leakscope.heap.adapters.tensor import (
     TensorAccess,
+    lacks_storage,
     storage_memory,
     tensor_memory,
     wrapped_by,
@@ -107,11 +109,13 @@ class EdgeReader:
         known: KnownTypes,
         marked: tuple[type, ...],
         late: tuple[type, ...] = (),
+        parts: Parts | None = None,
     ) -> None:
         self._access = access
         self._known = known
         self._marked = marked
         self._late = late
+        self._parts = parts or {}
         self._facts: dict[int, TypeFacts] = {}
 
     def facts(self, value: object) -> TypeFacts:
@@ -236,11 +240,43 @@ class EdgeReader:
     def _tensor_referents(
         self, tensor: object, facts: TypeFacts, access: TensorAccess
     ) -> list[object]:
-        data: object = None
+        found: list[object] = []
         if facts.has_storage:
-            data = tensor_memory(tensor, access) or wrapped_by(tensor, access)
-        found = [data, self.gradient(tensor), access.base.__get__(tensor)]
+            found += self._data(tensor, access)
+        found += [self.gradient(tensor), access.base.__get__(tensor)]
         return [f for f in found if f is not None]
+
+    def _data(self, tensor: object, access: TensorAccess) -> list[object]:
+        parts = self._parts.get(id(tensor))
+        if parts is None:
+            return [tensor_memory(tensor, access) or wrapped_by(tensor, access)]
+        return [self._part(part, access) for part in parts]
+
+    def _part(self, part: Part, access: TensorAccess) -> Memory | None:
+        if part.storage is None:
+            return Memory(part.address, part.nbytes, address=part.address) if part.nbytes else None
+        memory = storage_memory(part.storage, access)
+        if memory is None or memory.address:
+            return memory
+        return memory._replace(address=part.address)
+
+    def has_parts(self, tensor: object) -> bool:
+        """Return whether a tensor is known to consist of others."""
+        return id(tensor) in self._parts
+
+    def is_opaque(self, value: object) -> bool:
+        """Return whether a value is a tensor of a plain kind that tells of no storage."""
+        access = self._access
+        if access is None or type(value) is Memory or not self.facts(value).plain:
+            return False
+        return not self.has_parts(value) and lacks_storage(value, access)
+
+    def given(self) -> list[object]:
+        """Return the objects in which parts were handed in."""
+        found: list[object] = [self._parts, *self._parts.values()]
+        for parts in self._parts.values():
+            found += [*parts, *(part.storage for part in parts if part.storage is not None)]
+        return found
 
     def storage_of(self, value: object) -> object | None:
         """Return the Python object of a tensor's storage: the storage itself keeps it."""

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 
 from leakscope.heap import reference
 from leakscope.heap.adapters.known_types import KnownTypes, known_types
+from leakscope.heap.adapters.parts import Parts, read_parts
 from leakscope.heap.adapters.tensor import TensorAccess, tensor_access
 
 _native: ModuleType | None
@@ -148,7 +149,8 @@ class Tensors:
     """Every tensor that was reached, as columns; a storage is shared by all its views."""
 
     storage: array[int]
-    """Number of the storage; -1 without one (meta, sparse, functorch)."""
+    """Number of the storage; -1 without one (meta, functorch). A tensor that consists of several
+    stands here once for each."""
     nbytes: array[int]
     """Bytes of the whole storage."""
     device: array[int]
@@ -233,9 +235,12 @@ class Engine(Protocol):
     """What both engines provide."""
 
     def walk(
-        self, request: WalkRequest, access: TensorAccess | None, known: KnownTypes
+        self, request: WalkRequest, access: TensorAccess | None, known: KnownTypes, parts: Parts
     ) -> dict[str, Any]:
-        """Return the columns of the answer, by name."""
+        """Return the columns of the answer, by name, and under ``opaque`` tensors without memory.
+
+        ``parts`` tells what such tensors consist of, as far as that is known.
+        """
 
 
 class Share(NamedTuple):
@@ -288,7 +293,7 @@ def walk(request: WalkRequest, *, engine: str | None = None) -> WalkResult:
     access = tensor_access()
     guard = contextlib.nullcontext() if access is None else access.without_overrides()
     with guard:
-        columns = chosen.walk(request, access, known_types())
+        columns = _walk(chosen, request, access)
     columns["nodes"]["holds"] = [[Group(*g) for g in h] for h in columns["nodes"]["holds"]]
     totals = [TypeTotal(*total) for total in columns.pop("types")]
     _met_deep_graph = _met_deep_graph or columns["graph_is_deep"]
@@ -299,3 +304,17 @@ def walk(request: WalkRequest, *, engine: str | None = None) -> WalkResult:
         engine="reference" if chosen is reference else "native",
         **columns,
     )
+
+
+def _walk(chosen: Any, request: WalkRequest, access: TensorAccess | None) -> dict[str, Any]:
+    """Walk, and where that met tensors that consist of others, again with what these are."""
+    columns: dict[str, Any] = chosen.walk(request, access, known_types(), {})
+    parts = read_parts(columns.pop("opaque"), access)
+    if not parts or columns["graph_is_deep"]:
+        return columns
+    pause_s = columns["pause_s"]
+    del columns  # it keeps objects alive, and would be found
+    columns = chosen.walk(request, access, known_types(), parts)
+    del columns["opaque"]
+    columns["pause_s"] += pause_s
+    return columns

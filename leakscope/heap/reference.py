@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import sys
 import time
 from collections import deque
@@ -10,6 +11,7 @@ from typing import Any
 
 from leakscope.heap.adapters.known_types import KnownTypes
 from leakscope.heap.adapters.memory import Memory
+from leakscope.heap.adapters.parts import MOST_OPAQUE, Parts
 from leakscope.heap.adapters.tensor import TensorAccess
 from leakscope.heap.chains import LONGEST_CHAIN, has_long_chain
 from leakscope.heap.edges import EdgeReader, Payload, Rank
@@ -23,26 +25,29 @@ __all__ = ["leak_shares", "walk"]
 _MOST_REFERRERS = 8
 
 
-def walk(request: Any, access: TensorAccess | None, known: KnownTypes) -> dict[str, Any]:
+def walk(
+    request: Any, access: TensorAccess | None, known: KnownTypes, parts: Parts
+) -> dict[str, Any]:
     """Walk as asked and return the columns of a ``WalkResult``; see :mod:`leakscope.heap.graph`."""
     began = time.perf_counter()
     everything = gc.get_objects() if request.full else []
     enabled = gc.isenabled()
     gc.disable()
     try:
-        reader = EdgeReader(access, known, request.marked_types, request.late_types)
+        reader = EdgeReader(access, known, request.marked_types, request.late_types, parts)
         walker = _Walker(request, reader)
         walker.walk_user()
         if request.full:
             walker.walk_rest(everything)
         settle_extents(walker.graph, reader.exported_memory)
-        find_unread(walker.graph, access, known.array, walker.node_of, everything)
+        find_unread(walker.graph, access, known.array, walker.node_of, everything, reader.has_parts)
         columns = answer(walker.graph, request, walker.pinned())
         if request.keep_graph:
             columns["graph"] = outline(walker.graph, columns["devices"])
     finally:
         if enabled:
             gc.enable()
+    columns["opaque"] = walker.opaque()
     columns["pause_s"] = time.perf_counter() - began
     columns["scratch_bytes"] = walker.scratch_bytes()
     return columns
@@ -95,6 +100,8 @@ class _Walker:
         self._drain()
         self._walk_from(Phase.OTHER, self._waiting(Phase.BARRIER))
         self._walk_from(Phase.HIDDEN, self._waiting(Phase.HIDDEN))
+        for value in self._reader.given():
+            self._reserve(value, Phase.HIDDEN)
         held = self._held_by_native_code(everything)
         kept = [value for value in held if self._is_kept_by_torch(value)]
         self._walk_from(Phase.NATIVE, [v for v in held if not self._is_kept_by_torch(v)])
@@ -261,6 +268,16 @@ class _Walker:
     def node_of(self, value: object) -> int | None:
         """Return the number of an object's node; None where it was not met."""
         return self._index.get(id(value))
+
+    def opaque(self) -> list[object]:
+        """Return the tensors whose memory was not told."""
+        graph = self.graph
+        found = (
+            graph.objects[n]
+            for n in graph.order
+            if graph.phase[n] != Phase.HIDDEN and self._reader.is_opaque(graph.objects[n])
+        )
+        return list(itertools.islice(found, MOST_OPAQUE))
 
     def pinned(self) -> dict[int, list[int]]:
         """Return the nodes of what is pinned and was reached, and the nodes that refer to each."""

@@ -11,9 +11,9 @@ from enum import IntEnum
 from typing import Any
 
 from leakscope.heap.adapters.memory import FILE, HOST, Memory
-from leakscope.heap.circles import Circles
+from leakscope.heap.circles import circles_among
 from leakscope.heap.dominators import immediate_dominators, preorder, retained_sums
-from leakscope.heap.edges import Rank, TypeFacts
+from leakscope.heap.edges import TypeFacts
 from leakscope.heap.holders import Sharing
 from leakscope.heap.tensor_columns import tensor_columns
 
@@ -253,16 +253,7 @@ def _circles(
     if not garbage or sum(map(retained.total, garbage)) < max(1, request.circle_bytes):
         return {}
     walked = [n for n in graph.order if graph.phase[n] == Phase.GARBAGE]
-    facts = {n: graph.facts[n] for n in walked}
-    plain = {n for n, f in facts.items() if f is None or f.rank in {Rank.PLAIN, Rank.LATE}}
-    circles = Circles([(n, _edges(graph, n)) for n in walked], plain)
-    return {n: circles.of(n) for n in garbage[:_MOST_ASKED]}
-
-
-def _edges(graph: Graph, node: int) -> list[int]:
-    """A tensor's edge to itself stands for one that leads nowhere."""
-    facts, targets = graph.facts[node], graph.successors[node]
-    return [t for t in targets if t != node or facts is None or not facts.tensor]
+    return circles_among(graph, walked, garbage[:_MOST_ASKED])
 
 
 def _chosen(graph: Graph, retained: _Retained, request: Any) -> set[int]:

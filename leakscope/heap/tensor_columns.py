@@ -30,25 +30,23 @@ def tensor_columns(
         facts = graph.facts[node]
         if facts is None or not facts.tensor or graph.is_hidden(node):
             continue
-        own = _storage_of(graph, node)
-        storage = _memory_of(graph, own)
-        nbytes, device = 0, HOST
-        if storage >= 0:
-            nbytes, device = graph.shallow[storage] + graph.data[storage], graph.device(storage)
         flags = facts.parameter | graph.is_gradient[node] << 1
         flags |= graph.keeps_graph[node] << 2 | graph.by_graph[node] << 3
         flags |= graph.is_frozen[node] << 4
-        address = graph.objects[own].address if own >= 0 else 0
-        values = (storage, nbytes, devices.index(device), holder[node], graph.root[node])
-        for name, value in zip(names, (*values, graph.mark[node], flags, address), strict=True):
-            columns[name].append(value)
+        for own in _storages_of(graph, node) or [-1]:
+            storage, nbytes, device, address = _memory_of(graph, own), 0, HOST, 0
+            if storage >= 0:
+                nbytes, device = graph.shallow[storage] + graph.data[storage], graph.device(storage)
+                address = graph.objects[own].address
+            values = (storage, nbytes, devices.index(device), holder[node], graph.root[node])
+            for name, value in zip(names, (*values, graph.mark[node], flags, address), strict=True):
+                columns[name].append(value)
     return columns
 
 
-def _storage_of(graph: Graph, tensor: int) -> int:
-    """Return the node of a tensor's storage; -1 without one."""
-    found = (s for s in graph.successors[tensor] if type(graph.objects[s]) is Memory)
-    return next(found, -1)
+def _storages_of(graph: Graph, tensor: int) -> list[int]:
+    """Return the nodes of a tensor's storages: one, none, or those of its parts."""
+    return [s for s in graph.successors[tensor] if type(graph.objects[s]) is Memory]
 
 
 def _memory_of(graph: Graph, storage: int) -> int:

@@ -28,6 +28,7 @@ def find_unread(
     ndarray: type | None,
     node_of: Callable[[object], int | None],
     everything: list[object],
+    has_parts: Callable[[object], bool],
 ) -> None:
     """Note in ``graph.unread`` how much of each storage and array can't be read.
 
@@ -37,10 +38,11 @@ def find_unread(
         ndarray: NumPy's array, where it was imported.
         node_of: returns the node of an object.
         everything: our own list of what the collector tracks; may be empty.
+        has_parts: says of a tensor whether it consists of others.
 
     """
     if access is None or access.storage_use_count is not None:
-        _Search(graph, access, ndarray, node_of, everything).find()
+        _Search(graph, access, ndarray, node_of, everything, has_parts).find()
 
 
 @dataclass
@@ -50,6 +52,7 @@ class _Search:
     ndarray: type | None
     node_of: Callable[[object], int | None]
     everything: list[object]
+    has_parts: Callable[[object], bool]
     known: Counter[int] = field(default_factory=Counter)
     """References that the walk knows of: a storage's tensors, a base's views."""
     ours: set[int] = field(default_factory=set)
@@ -136,8 +139,9 @@ class _Search:
         return (region, address) if address else (-1, 0)
 
     def _is_plain(self, tensor: int) -> bool:
-        """Sizes of a subclass may be computed by its own code: those are not asked."""
-        return bool(self.graph.facts[tensor].plain)
+        """Sizes of a subclass may be computed by its own code: those are not asked, nor parts."""
+        value = self.graph.objects[tensor]
+        return bool(self.graph.facts[tensor].plain and not self.has_parts(value))
 
     def _partial_by_tensors(self, tensors: list[int]) -> Iterator[int]:
         for tensor in tensors:

@@ -125,6 +125,15 @@ def tensor_memory(tensor: object, access: TensorAccess) -> Memory | None:
     return None if address == 0 else _memory(storage, access, address)
 
 
+def lacks_storage(tensor: object, access: TensorAccess) -> bool:
+    """Return whether a tensor has no storage of its own and wraps no other tensor."""
+    try:
+        access.untyped_storage(tensor)
+    except Exception:
+        return wrapped_by(tensor, access) is None
+    return False
+
+
 def storage_memory(storage: object, access: TensorAccess) -> Memory | None:
     """Return the memory of a storage that a program holds by itself."""
     try:

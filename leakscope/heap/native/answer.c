@@ -159,14 +159,16 @@ static uint32_t part_of(const Walk *w, const Tree *t, uint32_t storage) {
     return node->n_edges ? t->node[w->edges[node->first_edge]] : storage;
 }
 
-static void fill_tensor(Walk *w, const Tree *t, uint32_t number, int64_t holder, int64_t *row[]) {
+/* Fill a row with a tensor's memory; of one that consists of several, with the nth. */
+static void fill_tensor(Walk *w, const Tree *t, uint32_t number, int nth, int64_t holder,
+                        int64_t *row[]) {
     const Node *node = &w->nodes[number], *data = NULL;
     const TypeFacts *facts = &w->types[node->type];
     int64_t storage = -1;
     uintptr_t address = 0;
     for (uint32_t e = 0; e < node->n_edges && !data; e++) {
         uint32_t target = t->node[w->edges[node->first_edge + e]];
-        if (w->nodes[target].type < MEMORY_TYPES) {
+        if (w->nodes[target].type < MEMORY_TYPES && nth-- == 0) {
             storage = part_of(w, t, target);
             address = address_of(w, target);
             data = &w->nodes[storage];
@@ -207,12 +209,14 @@ static PyObject *tensors_as_dict(Walk *w, const Tree *t, Choice *c) {
             Py_CLEAR(dict);
         Py_XDECREF(columns[i]);
     }
+    int nth = 0;
     for (size_t i = 0; dict && known && i < n; i++) {
         uint32_t number = w->tensors.items[i];
+        nth = i && w->tensors.items[i - 1] == number ? nth + 1 : 0;
         int64_t *row[N_TENSOR_COLUMNS];
         for (int k = 0; k < N_TENSOR_COLUMNS; k++)
             row[k] = (int64_t *)PyBytes_AS_STRING(columns[k]) + i;
-        fill_tensor(w, t, number, (int64_t)holder_of(w, c, known, number) - 1, row);
+        fill_tensor(w, t, number, nth, (int64_t)holder_of(w, c, known, number) - 1, row);
     }
     drop(w, known);
     return dict;
@@ -292,7 +296,7 @@ PyObject *build_answer(Walk *w, Tree *t, Choice *c) {
         return NULL;
     }
     return Py_BuildValue(
-        "{sNsNsNsKsKsKsNsNsKsNsNsNsNsKsKsN}", "nodes", nodes, "tensors", tensors, "devices",
+        "{sNsNsNsKsKsKsNsNsKsNsNsNsNsKsKsNsN}", "nodes", nodes, "tensors", tensors, "devices",
         devices_as_list(w), "objects", totals.objects, "edges",
         totals.edges, "heap_bytes", w->heap_bytes, "payload_bytes",
         payload_as_dict(w, &totals), "graph_bytes",
@@ -301,5 +305,5 @@ PyObject *build_answer(Walk *w, Tree *t, Choice *c) {
         PyBool_FromLong(w->graph_is_deep), "garbage_bytes",
         optional(full, totals.garbage), "native_bytes", optional(full, totals.native),
         "hidden_bytes", full ? totals.hidden : (uint64_t)0, "scratch_bytes", (uint64_t)w->peak,
-        "types", totals_as_list(w));
+        "types", totals_as_list(w), "opaque", opaque_as_list(w));
 }

@@ -145,6 +145,7 @@ static void release(Walk *w, Tree *t, Choice *c) {
     drop(w, w->seeds.items);
     drop(w, w->tensors.items);
     drop(w, w->views.items);
+    drop(w, w->opaque.items);
     drop(w, w->unread);
     drop(w, w->pinned);
     drop(w, w->totals);
@@ -219,14 +220,15 @@ out:
     return answer;
 }
 
-PyDoc_STRVAR(walk_doc, "walk(request, access, known)\n--\n\n"
+PyDoc_STRVAR(walk_doc, "walk(request, access, known, parts)\n--\n\n"
                        "Walk the heap as asked and return the columns of a WalkResult.");
 
 static PyObject *native_walk(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *request, *access, *known;
-    if (!PyArg_ParseTuple(args, "OOO!", &request, &access, &PyTuple_Type, &known))
+    PyObject *request, *access, *known, *parts;
+    if (!PyArg_ParseTuple(args, "OOO!O!", &request, &access, &PyTuple_Type, &known, &PyDict_Type,
+                          &parts))
         return NULL;
-    Walk walk = {.first_graph = NONE};
+    Walk walk = {.first_graph = NONE, .parts = parts};
     double began = seconds();
     PyObject *answer = NULL;
     int collecting = PyGC_IsEnabled();

@@ -200,5 +200,6 @@ void walk_rest(Walk *w) {
     walk_library(w);
     walk_waiting(w, PHASE_BARRIER, PHASE_OTHER);
     walk_waiting(w, PHASE_HIDDEN, PHASE_HIDDEN);
+    hide_parts(w);
     walk_unreached(w);
 }

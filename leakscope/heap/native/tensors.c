@@ -51,7 +51,7 @@ static int memory_of(Walk *w, PyObject *storage, PyObject *tensor, int is_resiza
     return *address != 0 || tensor == NULL;
 }
 
-static void note_address(Walk *w, uint32_t node, uintptr_t address) {
+void note_address(Walk *w, uint32_t node, uintptr_t address) {
     if (w->n_storages == w->cap_storages) {
         size_t capacity = w->cap_storages ? w->cap_storages * 2 : 256;
         Place *storages = resized(w, w->storages, capacity * sizeof *storages);
@@ -138,8 +138,12 @@ static void follow_data(Walk *w, uint32_t node, PyObject *tensor, const TypeFact
     PyErr_Clear();
     if (storage != NULL)
         follow_storage(w, node, storage, tensor);
-    else
-        follow_owned(w, node, wrapped_by(w, tensor));
+    else if (!follow_parts(w, node, tensor)) {
+        PyObject *inner = wrapped_by(w, tensor);
+        if (inner == NULL && facts->flags & TYPE_STORAGE)
+            note_opaque(w, node);
+        follow_owned(w, node, inner);
+    }
     Py_XDECREF(storage);
 }
 

@@ -83,9 +83,9 @@ static uint64_t region_bytes(Walk *w, uint32_t region) {
                                                 : array_bytes(w, object_of(w, region));
 }
 
-/* Sizes of a subclass may be computed by its own code: those are not asked. */
+/* Sizes of a subclass may be computed by its own code: those are not asked, and parts are read. */
 static int is_plain(const Walk *w, uint32_t tensor) {
-    return (flags_of(w, tensor) & TYPE_STORAGE) != 0;
+    return flags_of(w, tensor) & TYPE_STORAGE && parts_of(w, object_of(w, tensor)) == NULL;
 }
 
 static int fills(Walk *w, uint32_t tensor, uint64_t bytes) {

@@ -180,7 +180,8 @@ typedef struct {
     size_t n_type_slots;
     uint32_t *edges;
     size_t n_edges, cap_edges;
-    Numbers order, code, late, graph, made, seeds, tensors, views;
+    Numbers order, code, late, graph, made, seeds, tensors, views, opaque;
+    PyObject *parts; /* of tensors by their address, what they consist of; borrowed */
     PyObject **owned; /* wrappers that accessors made for us; alive until the walk is over */
     size_t n_owned, cap_owned;
     Extent *extents;
@@ -333,10 +334,18 @@ void find_unread(Walk *w);
 /* keys.c */
 void visit_text_keys(PyObject *dict, visitproc visitor, void *argument);
 
+/* parts.c: tensors that consist of others, of which only operations tell. */
+PyObject *parts_of(const Walk *w, PyObject *tensor);
+int follow_parts(Walk *w, uint32_t node, PyObject *tensor);
+void note_opaque(Walk *w, uint32_t node);
+void hide_parts(Walk *w);
+PyObject *opaque_as_list(const Walk *w);
+
 /* tensors.c */
 PyObject *wrapped_by(Walk *w, PyObject *tensor);
 PyObject *gradient_of(Walk *w, PyObject *tensor, int is_leaf);
 void follow_storage(Walk *w, uint32_t node, PyObject *storage, PyObject *tensor);
+void note_address(Walk *w, uint32_t node, uintptr_t address);
 uintptr_t address_of(const Walk *w, uint32_t node);
 int has_met(Walk *w, PyObject *storage);
 void follow_tensor(Walk *w, uint32_t node, PyObject *tensor, const TypeFacts *facts);
