@@ -193,8 +193,11 @@ def gathering_role(place: Place) -> str:
     """Return the role of what is gathered in containers at or above ``place``, else ``""``.
 
     The containers up to the next object count: those of an optimizer are its state, bounded ones
-    are caches, and a few tensors in a running function's hand are a batch.
+    are caches, and a few tensors in a running function's hand are a batch. Garbage is gathered by
+    nobody.
     """
+    if place.root_kind is RootKind.GARBAGE:
+        return ""
     gathered, capacity, most = "", False, 0
     nested = False
     at: Place | None = place
