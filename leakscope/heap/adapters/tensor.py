@@ -50,7 +50,6 @@ class TensorAccess(NamedTuple):
     stride: Accessor
     offset: Accessor
     item_bytes: Accessor
-    is_contiguous: Accessor
     use_count: Accessor
     """How many refer to torch's own object of a tensor, its Python object among them."""
     storage_use_count: Accessor | None
@@ -92,7 +91,6 @@ def tensor_access() -> TensorAccess | None:
             stride=base["stride"],
             offset=base["storage_offset"],
             item_bytes=base["element_size"],
-            is_contiguous=base["is_contiguous"],
             use_count=base.get("_use_count"),
             storage_use_count=_storage_use_count(torch),
             without_overrides=core.DisableTorchFunction,
@@ -189,9 +187,12 @@ def tensor_reach(tensor: object, access: TensorAccess) -> Reach | None:
 
 
 def fills(tensor: object, nbytes: int, access: TensorAccess) -> bool:
-    """Say whether a tensor is known to read as many bytes from first to last."""
+    """Say whether a tensor's items are as many bytes as its storage.
+
+    That it repeats some just as often as it leaves others out is not looked for.
+    """
     try:
-        return bool(access.nbytes.__get__(tensor) >= nbytes and access.is_contiguous(tensor))
+        return bool(access.nbytes.__get__(tensor) == nbytes)
     except Exception:
         return False
 

@@ -88,10 +88,10 @@ static int is_plain(const Walk *w, uint32_t tensor) {
     return flags_of(w, tensor) & TYPE_STORAGE && parts_of(w, object_of(w, tensor)) == NULL;
 }
 
-static int fills(Walk *w, uint32_t tensor, uint64_t bytes) {
-    PyObject *object = object_of(w, tensor);
-    return read_size(read_getset(w->access.nbytes, object)) >= bytes &&
-           is_true(PyObject_CallOneArg(w->access.is_contiguous, object));
+/* Whether a tensor's items are as many bytes as its storage; that it repeats some just as often as it
+ * leaves others out is not looked for. */
+static int fills(Walk *w, PyObject *tensor, uint64_t bytes) {
+    return read_size(read_getset(w->access.nbytes, tensor)) == bytes;
 }
 
 static void note_partial(Search *s, uint32_t region) {
@@ -104,11 +104,11 @@ static void find_partial(Search *s) {
     Walk *w = s->walk;
     for (size_t i = 0; i < w->tensors.count; i++) {
         uint32_t tensor = w->tensors.items[i], region = region_of_storage(w, storage_of(w, tensor));
-        if (region != NONE && is_plain(w, tensor)) {
-            uint64_t bytes = region_bytes(w, region);
-            if (bytes && !fills(w, tensor, bytes))
-                note_partial(s, region);
-        }
+        if (region == NONE || s->state[region] || !is_plain(w, tensor))
+            continue;
+        uint64_t bytes = region_bytes(w, region);
+        if (bytes && !fills(w, object_of(w, tensor), bytes))
+            note_partial(s, region);
     }
     for (size_t i = 0; i < w->views.count; i++) {
         uintptr_t address;
@@ -121,7 +121,7 @@ static void find_partial(Search *s) {
 }
 
 static int is_partial(const Search *s, uint32_t region) {
-    return region != NONE && s->state[region] & PARTIAL;
+    return region != NONE && (s->state[region] & (PARTIAL | WHOLE)) == PARTIAL;
 }
 
 /* Of a storage made from an array, one of the array's references is known. */
@@ -140,9 +140,24 @@ static void note_lender(Search *s, uint32_t tensor, uint32_t storage, uint32_t r
     PyErr_Clear();
 }
 
-static void note_known(Search *s, uint32_t node) {
-    if (node != NONE)
-        s->known[node]++;
+/* Whether Python code refers to a base that reads its whole region: there is no need to count then.
+ * We, the view's own and torch's object have a reference each, and the walk may. */
+static int is_base_in_use(Search *s, PyObject *base, uint32_t node, uint32_t region) {
+    Walk *w = s->walk;
+    return w->views.count == 0 && Py_REFCNT(base) > 2 + s->ours[node] && is_plain(w, node) &&
+           region_of_storage(w, storage_of(w, node)) == region &&
+           fills(w, base, region_bytes(w, region));
+}
+
+static void note_base(Search *s, uint32_t tensor, uint32_t region) {
+    Walk *w = s->walk;
+    PyObject *base = read_getset(w->access.base, object_of(w, tensor));
+    uint32_t node = base == Py_None ? NONE : node_at(w, base);
+    if (node != NONE) {
+        if (s->known[node]++ == 0 && is_base_in_use(s, base, node, region))
+            s->state[region] |= WHOLE;
+    }
+    Py_XDECREF(base);
 }
 
 static void count_known(Search *s) {
@@ -153,9 +168,7 @@ static void count_known(Search *s) {
         if (!is_partial(s, region))
             continue;
         s->known[storage]++;
-        PyObject *base = read_getset(w->access.base, object_of(w, tensor));
-        note_known(s, base == Py_None ? NONE : node_at(w, base));
-        Py_XDECREF(base);
+        note_base(s, tensor, region);
         note_lender(s, tensor, storage, region);
     }
     for (size_t i = 0; i < w->views.count; i++) {
@@ -164,7 +177,9 @@ static void count_known(Search *s) {
         uint32_t region = region_of_array(w, view, &address);
         if (!is_partial(s, region))
             continue;
-        note_known(s, node_at(w, array_base(view)));
+        uint32_t base = node_at(w, array_base(view));
+        if (base != NONE)
+            s->known[base]++;
         s->state[region] |= SHOWN;
     }
 }
@@ -223,7 +238,7 @@ static void check_holders(Search *s) {
     for (size_t i = 0; i < w->tensors.count; i++) {
         uint32_t tensor = w->tensors.items[i], storage = storage_of(w, tensor);
         uint32_t region = region_of_storage(w, storage);
-        if (!is_partial(s, region) || s->state[region] & WHOLE)
+        if (!is_partial(s, region))
             continue;
         if (storage == region && s->state[storage] & CHECKED)
             continue;
@@ -284,8 +299,7 @@ static void add_reach(Search *s, uint32_t region, Reach reach) {
 }
 
 static int reads(Search *s, uint32_t node, uint32_t region) {
-    return is_partial(s, region) && !(s->state[region] & WHOLE) &&
-           (s->known[node] == 0 || is_named(s, node));
+    return is_partial(s, region) && (s->known[node] == 0 || is_named(s, node));
 }
 
 static void add_tensor(Search *s, uint32_t tensor) {
@@ -376,8 +390,8 @@ static void search(Search *s) {
     s->ours = fresh(w, w->n_nodes, 1);
     if (s->known == NULL || s->ours == NULL)
         return;
-    count_known(s);
     note_ours(s);
+    count_known(s);
     check_holders(s);
     for (size_t i = 0; i < w->tensors.count; i++)
         add_tensor(s, w->tensors.items[i]);

@@ -104,7 +104,7 @@ typedef struct {
     PyObject *tensor, *parameter, *untyped_storage, *grad, *grad_fn, *base, *is_leaf,
         *requires_grad, *storage_key, *storage_nbytes, *storage_device, *plain_dispatch, *storage,
         *is_shared, *is_resizable, *storage_address, *tensor_address, *is_wrapped, *unwrapped,
-        *retains_grad, *nbytes, *shape, *stride, *offset, *item_bytes, *is_contiguous, *use_count,
+        *retains_grad, *nbytes, *shape, *stride, *offset, *item_bytes, *use_count,
         *storage_use_count;
 } Access;
 
