@@ -25,7 +25,7 @@ from leakscope.cli.destination import prepare, this_rank
 from leakscope.cli.faults import explain, say
 from leakscope.cli.supervisor import end_as, supervise
 from leakscope.instrument.launch import Launch
-from leakscope.instrument.options import SessionOptions, Tracemalloc
+from leakscope.instrument.options import CudaHistory, SessionOptions, Tracemalloc
 from leakscope.instrument.program import Program, interpreter_options
 from leakscope.model.errors import LeakscopeError
 
@@ -85,6 +85,13 @@ def to_share(_: click.Context | None, __: click.Parameter | None, text: str) -> 
     help="When to learn which lines allocate.",
 )
 @click.option(
+    "--cuda-history",
+    type=click.Choice(["off", "window"]),
+    default="off",
+    show_default=True,
+    help="When to learn which lines allocate on CUDA; a recording of the program's goes on.",
+)
+@click.option(
     "--probe-cleanup",
     is_flag=True,
     help="Try gc.collect(), empty_cache() and malloc_trim(0) at the end of a few phases and report "
@@ -101,6 +108,7 @@ def run(
     force: bool,
     budget: float,
     tracemalloc: Tracemalloc,
+    cuda_history: CudaHistory,
     probe_cleanup: bool,
     report: bool,
     quiet: bool,
@@ -119,6 +127,7 @@ def run(
         force=force,
         budget=budget,
         tracemalloc=tracemalloc,
+        cuda_history=cuda_history,
         report=report,
         quiet=quiet,
         label=label,

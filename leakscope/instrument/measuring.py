@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from leakscope.instrument.costs import Costs, Due
 from leakscope.instrument.guard import Guard
 from leakscope.instrument.headroom import Headroom
+from leakscope.instrument.history import HistoryWindows
 from leakscope.instrument.sources import Sources
 from leakscope.instrument.windows import AllocationWindows
 from leakscope.model import gauge
@@ -108,6 +109,7 @@ class Measuring:
         probes: Iterable[Reader],
         devices: Devices,
         windows: AllocationWindows,
+        history: HistoryWindows,
         costs: Costs,
         guard: Guard,
         budget: float,
@@ -115,6 +117,7 @@ class Measuring:
     ) -> None:
         readers = list(probes)
         self.windows = windows
+        self._history = history
         self._fast = [probe for probe in readers if not probe.slow]
         self._slow = [_SlowReader(probe, clock) for probe in readers if probe.slow]
         self._clock = clock
@@ -142,7 +145,10 @@ class Measuring:
         and happens a few times in a run at most. It then waits for the disk, too.
         """
         closing = self.windows.closes_at(boundary)
-        if closing:
+        ends_history = self._history.closes_at(boundary)
+        if ends_history:
+            self._next_blocks = 0.0  # the blocks tell who allocated them
+        if closing or ends_history:
             due = max(due, Due.FOCUSED)
         gauges = self._read_gauges(boundary, due)
         is_last_chance = self._headroom.is_running_out(self.resident)
@@ -159,6 +165,7 @@ class Measuring:
         if is_last_chance:
             self._note_headroom(boundary, has_census=census is not None)
         self._guard.call("tracemalloc", None, self._trace, boundary, census, gauges, closing)
+        self._guard.call("history", None, self._keep_history, boundary, gauges, ends_history)
         if census is not None:
             self._keep_sources()
             self._keep_account(boundary)
@@ -199,6 +206,7 @@ class Measuring:
 
     def finish(self, boundary: Boundary) -> None:
         """Write what is only known at the end."""
+        self._guard.call("history", None, self._history.close)
         with self._charged("tracemalloc"):
             whole = self._guard.call("tracemalloc", None, self.windows.end, boundary)
         if whole is not None:
@@ -310,6 +318,13 @@ class Measuring:
         elif census is not None and not self.windows.is_open:
             self.windows.learn(boundary, census, gauges.get(gauge.RSS, 0))
         self.windows.open_here(boundary)
+
+    def _keep_history(self, boundary: Boundary, gauges: dict[str, int], ends: bool) -> None:
+        with self._charged("gauges"):
+            if ends:
+                self._history.close()
+            self._history.learn(boundary, gauges)
+            self._history.open_here(boundary)
 
     # Our own account
 

@@ -11,6 +11,7 @@ from leakscope.model.errors import LeakscopeError
 
 Boundaries = Literal["auto", "manual"]
 Tracemalloc = Literal["off", "window", "always"]
+CudaHistory = Literal["off", "window"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class SessionOptions:
     """Share of wall time that measuring may cost."""
     boundaries: Boundaries = "auto"
     tracemalloc: Tracemalloc = "window"
+    cuda_history: CudaHistory = "off"
+    """Whether stacks of CUDA allocations are recorded in short windows once live memory grows."""
     report: bool = True
     """Whether to build the report when the session ends."""
     force: bool = False
@@ -44,6 +47,7 @@ class SessionOptions:
             raise _bad(f"budget must be above 0 and at most 1 (0.02 is 2 %), not {self.budget!r}.")
         _choice("boundaries", self.boundaries, get_args(Boundaries))
         _choice("tracemalloc", self.tracemalloc, get_args(Tracemalloc))
+        _choice("cuda_history", self.cuda_history, get_args(CudaHistory))
 
     def to_json(self) -> str:
         """Return the options as JSON, for an environment variable or a manifest."""

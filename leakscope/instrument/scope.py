@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, TypeVar, cast, overload
 
 from leakscope.instrument.auto.loaders import batches_of
-from leakscope.instrument.options import Boundaries, SessionOptions, Tracemalloc
+from leakscope.instrument.options import Boundaries, CudaHistory, SessionOptions, Tracemalloc
 from leakscope.instrument.rundirectory import project_of_caller, rank
 from leakscope.instrument.session import Session, current_session
 from leakscope.model.boundary import BoundaryKind
@@ -168,6 +168,7 @@ def profile(
     budget: float = 0.02,
     boundaries: Boundaries = "auto",
     tracemalloc: Tracemalloc = "window",
+    cuda_history: CudaHistory = "off",
     report: bool = True,
     force: bool = False,
     label: str | None = None,
@@ -183,6 +184,7 @@ def profile(
     budget: float = 0.02,
     boundaries: Boundaries = "auto",
     tracemalloc: Tracemalloc = "window",
+    cuda_history: CudaHistory = "off",
     report: bool = True,
     force: bool = False,
     label: str | None = None,
@@ -198,6 +200,8 @@ def profile(
         boundaries: ``auto`` finds epochs, steps and validation by itself; ``manual`` leaves them
             to the calls of the scope.
         tracemalloc: ``window`` traces allocating lines for short stretches once something grows.
+        cuda_history: ``window`` records who allocates on CUDA for short stretches once live memory
+            grows there, unless the program records by itself.
         report: Whether to write the report at the end.
         force: Replace a run that ``out`` holds already.
         label: A name for the run, shown in its report.
@@ -222,6 +226,7 @@ def profile(
             budget=budget,
             boundaries=boundaries,
             tracemalloc=tracemalloc,
+            cuda_history=cuda_history,
             report=report,
             force=force,
             label=label,

@@ -15,6 +15,7 @@ from leakscope.instrument.costs import Costs, Due
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.growth import GrowthWatch
 from leakscope.instrument.guard import Guard
+from leakscope.instrument.history import HistoryWindows, Recorder
 from leakscope.instrument.measuring import Devices, Measuring, Reader, Taker, Writer
 from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.phases import PhaseTracker
@@ -58,6 +59,7 @@ class Session:
         probes: Iterable[Reader],
         window: Callable[[], Window],
         devices: Devices = _no_devices,
+        history: Recorder | None = None,
         clock: Callable[[], float] = time.perf_counter,
         project_root: str = "",
     ) -> None:
@@ -83,12 +85,14 @@ class Session:
             project_root=project_root,
             growth=growth,
         )
+        self._history = HistoryWindows(history if options.cuda_history == "window" else None)
         self._measuring = Measuring(
             writer=writer,
             taker=taker,
             probes=probes,
             devices=devices,
             windows=self._windows,
+            history=self._history,
             costs=self._costs,
             guard=self._guard,
             budget=options.budget,
@@ -114,7 +118,12 @@ class Session:
 
         """
         from leakscope.heap import CensusTaker
-        from leakscope.probes import AllocationWindow, default_probes, device_memory
+        from leakscope.probes import (
+            AllocationHistory,
+            AllocationWindow,
+            default_probes,
+            device_memory,
+        )
         from leakscope.recording import RecordingWriter
 
         path = make_run_directory(options) if run_path is None else run_path
@@ -130,6 +139,7 @@ class Session:
             probes=default_probes(),
             window=AllocationWindow,
             devices=device_memory,
+            history=AllocationHistory(),
             project_root=root,
         )
         session.begin()
@@ -202,13 +212,14 @@ class Session:
         self._index = index + 1
         now = self._clock() - self._begun
         due = self._schedule.due(kind, phase, label, now)
-        if due or self._windows.is_open:
+        if due or self._windows.is_open or self._history.is_open:
             boundary = self._describe(index, kind, now, phase, label)
             # Whatever fails in there, the tracker goes on as if it had not.
             self._guard.call("measuring", None, self._measure, boundary, due)
 
     def _measure(self, boundary: Boundary, due: Due) -> None:
-        if due is Due.NOTHING and not self._windows.closes_at(boundary):
+        closes = self._windows.closes_at(boundary) or self._history.closes_at(boundary)
+        if due is Due.NOTHING and not closes:
             return
         done = self._measuring.at(boundary, due)
         now = self._now()

@@ -7,6 +7,7 @@ is missing (another platform, no GPU, no control group) yields no gauges rather 
 from __future__ import annotations
 
 from leakscope.probes.accelerator import AcceleratorDeviceProbe, AcceleratorProbe
+from leakscope.probes.allocation_history import AllocationHistory
 from leakscope.probes.allocations import AllocationWindow
 from leakscope.probes.base import Probe
 from leakscope.probes.blocks import device_memory
@@ -21,6 +22,7 @@ from leakscope.probes.process import MappingProbe, ProcessProbe, SystemProbe
 from leakscope.probes.shortage import Room, device_room, host_room
 
 __all__ = [
+    "AllocationHistory",
     "AllocationWindow",
     "Probe",
     "Room",

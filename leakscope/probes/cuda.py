@@ -33,6 +33,10 @@ _STATISTICS = {
 _COUNTERS = {gauge.DEVICE_RETRIES: "num_alloc_retries", gauge.DEVICE_OOMS: "num_ooms"}
 
 
+own_history = False
+"""Whether a history of allocations is being recorded that is leakscope's own."""
+
+
 class DevicesInUse:
     """The devices of one kind that the process allocates on.
 
@@ -228,7 +232,7 @@ def allocator_segments() -> list[dict[str, Any]]:
     can_omit = "include_traces" in signature(memory.memory_snapshot).parameters
     if can_omit and sys.version_info >= _IMMORTAL_INTEGERS:
         segments: list[dict[str, Any]] = memory.memory_snapshot(include_traces=False)
-    elif _records_history():
+    elif _records_history() and not own_history:
         segments = []
     else:
         segments = memory._snapshot()["segments"]

@@ -153,6 +153,21 @@ class FakeDevices:
         return [sums, BlockListRecord(boundary=0, device="cuda:0")]
 
 
+class FakeHistory:
+    """Notes when allocations were recorded."""
+
+    def __init__(self, is_free: bool = True) -> None:
+        self.is_free = is_free
+        self.log: list[str] = []
+
+    def open(self) -> bool:
+        self.log.append("open" if self.is_free else "refused")
+        return self.is_free
+
+    def close(self) -> None:
+        self.log.append("close")
+
+
 BLOCKS = 250_000
 """What Python has allocated in the fake program; the tests' own process may hold any number."""
 
@@ -167,6 +182,7 @@ class FakeSession:
         self.fast = FakeProbe(self.clock)
         self.slow = FakeProbe(self.clock, gauge.SYSTEM_AVAILABLE, 64 << 30, slow=True)
         self.devices = FakeDevices(self.clock)
+        self.history = FakeHistory()
         FakeWindow.opened = []
         options = {"boundaries": "manual", "tracemalloc": "off", **options}
         self.session = Session(
@@ -177,6 +193,7 @@ class FakeSession:
             probes=[self.fast, self.slow],
             window=FakeWindow,
             devices=self.devices,
+            history=self.history,
             clock=self.clock,
         )
         self.session._costs._blocks = lambda: BLOCKS

@@ -31,11 +31,11 @@ UNNAMED_SHARE = 0.4
 LONG_POINTS = 8
 
 REMEDY = Remedy(
-    title="Find what allocates it",
+    title="Find what allocates it: --cuda-history window",
     text=(
+        "With that option of `leakscope run` the report has the lines that allocated what stays. "
         "Tensors without a Python name are kept by autograd graphs, by exceptions that were raised "
-        "in backward(), by communication buffers or by C++ extensions. torch.cuda.memory."
-        "_record_memory_history() and `leakscope cuda` show the lines that allocate them."
+        "in backward(), by communication buffers or by C++ extensions."
     ),
 )
 

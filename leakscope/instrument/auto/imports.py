@@ -42,8 +42,10 @@ class ImportWatch:
         """Return the spec that the other finders give, its loader wrapped; None for other names."""
         if name not in self._arrivals:
             return None
-        for finder in sys.meta_path:
-            if finder is self or not hasattr(finder, "find_spec"):
+        finders = list(sys.meta_path)
+        # Those before it have been asked; two watches would ask each other for ever.
+        for finder in finders[finders.index(self) + 1 if self in finders else 0 :]:
+            if not hasattr(finder, "find_spec"):
                 continue
             spec = finder.find_spec(name, path, target)
             if spec is not None:
