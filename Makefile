@@ -4,12 +4,13 @@ BIN := $(VENV)/bin
 
 INTERPRETERS ?= python3.10 python3.11 python3.12 python3.13 python3.14
 
-.PHONY: help demo test quick interpreters sanitize reports bench clean
+.PHONY: help demo test quick gpu interpreters sanitize reports bench clean
 
 help:
 	@echo "make demo          profile a leaking program and its fixed form, compare them, print the reports"
 	@echo "make test          lint, types, tests"
 	@echo "make quick         the tests that take seconds"
+	@echo "make gpu           the tests that need a CUDA device; without one they say why they are skipped"
 	@echo "make interpreters  the heap's tests on each of INTERPRETERS, the walker built anew, no torch"
 	@echo "make sanitize      the same on PYTHON, with gcc's address and undefined behaviour sanitizers"
 	@echo "make reports       make the sample reports under reports/ anew"
@@ -41,6 +42,10 @@ test: $(VENV)/.testing
 
 quick: $(VENV)/.testing
 	$(BIN)/python -m pytest -q -m "not slow"
+
+# Their torch must be built with CUDA: PYTHON names an interpreter that has it and the test extras.
+gpu:
+	PYTHONPATH=. $(PYTHON) -m pytest -q -rs -m gpu tests
 
 interpreters:
 	$(PYTHON) tests/interpreters.py $(INTERPRETERS)
