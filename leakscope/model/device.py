@@ -130,5 +130,7 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
     pools: list[PoolFigures] = []
     memory_map: list[MapSegment] = []
     """Blocks are named by their roles, those of role ``cache`` as ``caches``: ``cache`` is free."""
+    sees_libraries: bool = True
+    """Whether the census walked what libraries hold too; otherwise that is unexplained."""
     left_out_blocks: int = 0
     """Blocks that were too many to be recorded: the picture and the owners lack them."""

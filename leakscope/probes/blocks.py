@@ -85,7 +85,7 @@ class _Draft:
         self.stacks: list[list[FrameRow]] = []
         self.left_out = 0
         self._blocks = 0
-        self._of_list: dict[int, int] = {}
+        self._of_identities: dict[tuple[int, ...], int] = {}
         self._of_frames: dict[tuple[FrameRow, ...], int] = {}
 
     def add(self, told: Mapping[str, Any]) -> None:
@@ -117,12 +117,14 @@ class _Draft:
         frames = told.get("frames")
         if not isinstance(frames, list) or not frames:
             return -1
-        # torch shares the list among blocks that were allocated from the same place.
-        number = self._of_list.get(id(frames))
+        # torch shares frames among the stacks that they are part of, and identities are compared
+        # faster than texts.
+        identities = tuple(map(id, frames[:DEEPEST]))
+        number = self._of_identities.get(identities)
         if number is None:
             rows = tuple(FrameRow(f["filename"], f["line"], f["name"]) for f in frames[:DEEPEST])
             number = self._of_frames.setdefault(rows, len(self.stacks))
             if number == len(self.stacks):
                 self.stacks.append(list(rows))
-            self._of_list[id(frames)] = number
+            self._of_identities[identities] = number
         return number

@@ -145,6 +145,11 @@ def _remarks(device: DeviceMemory) -> list[str]:
         remarks.append(
             f"{humane_number(device.left_out_blocks)} blocks were too many to be recorded."
         )
+    if not device.sees_libraries and device.explained_share < 1.0:
+        remarks.append(
+            "The census looked only at what your own names reach: what libraries hold is among the "
+            "unexplained."
+        )
     if device.astray_bytes:
         size = size_of(device.astray_bytes).text
         remarks.append(

@@ -68,6 +68,8 @@ METRICS = {
     "reserved": "held by torch's allocator",
     "peak_allocated": "peak in tensors",
     "used": "in use by all processes",
+    "outside": "beyond torch's allocator",
+    "pinned_host": "Page-locked host memory",
 }
 
 

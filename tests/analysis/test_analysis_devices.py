@@ -183,6 +183,14 @@ def test_memory_outside_the_allocator_that_grows_is_a_note() -> None:
     assert sum(e.bytes for e in ledger.entries) == ledger.total_bytes
 
 
+def test_the_rates_of_what_has_no_name_are_told_without_a_share() -> None:
+    report = report_of(used=climbs(MIB, 900 * MIB), reserved=lambda s: 320 * MIB)
+    growth = {g.metric: g for g in report.growth}
+    outside = growth[f"{DEVICE}.outside"]
+    assert outside.bytes_per_unit == pytest.approx(40 * MIB, rel=0.01)
+    assert outside.explained_share is None
+
+
 def test_memory_that_nccl_takes_once_is_fine() -> None:
     assert report_of(used=lambda s: (900 + 2000 * (s.step > 60)) * MIB).findings == []
 

@@ -19,6 +19,7 @@ from leakscope.analysis.devices.owners import (
 from leakscope.analysis.devices.series import peak_figures
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary
+from leakscope.model.census import CensusScope
 from leakscope.model.device import DeviceMemory, DeviceOwner, UnexplainedBlocks
 
 STEADY_STEPS = 2
@@ -71,6 +72,7 @@ def _device(case: Case, state: DeviceState) -> DeviceMemory:
         ),
         pools=pools_of(state.segments),
         memory_map=memory_map(state.segments, {id(o.block): _kind(o.role) for o in found.blocks}),
+        sees_libraries=_sees_libraries(case, position),
         left_out_blocks=record.left_out,
     )
 
@@ -93,6 +95,11 @@ def _kind(role: str) -> str:
 def _position(case: Case, index: int) -> int | None:
     found = (case.track.index == index).nonzero()[0]
     return int(found[0]) if len(found) else None
+
+
+def _sees_libraries(case: Case, position: int | None) -> bool:
+    census = None if position is None else case.track.measurements[position].census
+    return census is None or census.scope is CensusScope.FULL
 
 
 def _reading(case: Case, name: str, position: int | None) -> int | None:
