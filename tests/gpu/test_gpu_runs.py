@@ -49,4 +49,4 @@ def test_its_tidy_form_is_clean(tmp_path: Path) -> None:
 def test_a_window_of_history_adds_the_allocating_lines(tmp_path: Path) -> None:
     report = report_of(tmp_path, options=("--cuda-history", "window"))
     places = [p for d in report["devices"] for o in d["owners"] for p in o.get("allocated_at", [])]
-    assert any(place.startswith("kept_predictions.py:") for place in places)
+    assert any("kept_predictions.py:" in place for place in places)
