@@ -6,6 +6,7 @@ import pytest
 from synthetic_runs import KIB, MIB, Program, Size, State, Thing
 
 from leakscope.analysis.analyse import analyse
+from leakscope.model.census import RootKind
 from leakscope.model.report import Finding, Report, RunVerdict, Severity
 
 DEVICE = "cuda:0"
@@ -54,6 +55,26 @@ def test_live_memory_that_a_name_explains_is_the_culprits() -> None:
     report = analyse(device(program, allocated=climbs(500 * KIB)).build())
     assert [c.name for c in report.culprits] == ["Trainer.feats"]
     assert report.findings == []
+
+
+def test_a_bounded_buffer_that_fills_through_the_run_explains_what_it_takes() -> None:
+    buffer = Thing(
+        "Agent.replay", climbs(MIB, 0), "deque", "collections.deque", device=DEVICE,
+        length=lambda s: s.step, capacity=10_000,
+    )  # fmt: skip
+    report = analyse(device(Program(epochs=12).plant(buffer), allocated=climbs(MIB)).build())
+    assert "device_leak" not in kinds(report)
+
+
+def test_tensors_in_cycles_are_the_collectors() -> None:
+    cycles = Thing(
+        "<garbage>\u00b7torch.Tensor", climbs(MIB, 0), "tensor", "torch.Tensor",
+        root=RootKind.GARBAGE, user=False, device=DEVICE,
+    )  # fmt: skip
+    program = Program(epochs=12, full_every=1).plant(cycles)
+    found = finding(analyse(device(program, allocated=climbs(MIB)).build()), "device_leak")
+    assert "awaited the collector" in found.text
+    assert "circles" in found.remedy.title
 
 
 @pytest.mark.parametrize(

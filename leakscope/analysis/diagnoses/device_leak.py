@@ -15,6 +15,8 @@ Costs nothing beyond the gauges.
 
 from __future__ import annotations
 
+from math import inf
+
 from leakscope.analysis.case import Case
 from leakscope.analysis.devices.owners import find_owners, unexplained_rows
 from leakscope.analysis.diagnoses.build import finding
@@ -23,6 +25,7 @@ from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import MIB
 from leakscope.analysis.trends import is_growth
 from leakscope.model import gauge
+from leakscope.model.census import CensusScope, RootKind
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, human_count, human_share
 
@@ -39,10 +42,47 @@ REMEDY = Remedy(
     ),
 )
 
+COLLECT = Remedy(
+    title="Break the circles that keep tensors alive, or collect at the end of each epoch",
+    text=(
+        "Objects that refer to each other in a circle are freed only by the collector, and it "
+        "counts objects, not bytes. Break the circle (weakref, del self.x), or call gc.collect() where "
+        "large tensors have just been dropped."
+    ),
+)
+
 
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
     """Return a finding for each device on which unnamed live memory grows."""
-    return [f for d in case.track.devices if (f := _of_device(case, growth, d)) is not None]
+    return [
+        f for d in case.track.devices if (f := _of_device(case, growth, ledgers, d)) is not None
+    ]
+
+
+def _named(case: Case, growth: Growth, device: str) -> float:
+    """Return what names gained, those of caches among them that will stop at a bound."""
+    across = [g for g in growth.growers if g.growth == "across"]
+    return sum(case.gain_of(g) for g in [*across, *growth.filling] if g.device == device)
+
+
+def _unnamed(ledgers: list[Ledger], device: str) -> float:
+    """Return what the ledger of a device could put under no name; infinite without a ledger."""
+    mine = [ledger for ledger in ledgers if ledger.metric.startswith(f"{device}.")]
+    left = sum(e.bytes for ledger in mine for e in ledger.entries if e.kind == "unnamed")
+    return left if mine else inf
+
+
+def _held(case: Case, device: str, root: RootKind) -> int:
+    """Return what the last full census found on a device under no name, by who keeps it."""
+    full = [c for c in case.table.censuses if c.scope is CensusScope.FULL]
+    rows = full[-1].rows if full else []
+    return sum(r.device_bytes.get(device, 0) for r in rows if r.root is root and not r.parent)
+
+
+def _seen(garbage: int, native: int) -> str:
+    told = [(garbage, "awaited the collector"), (native, "was held by native code alone")]
+    parts = [f"{human_bytes(size)} {what}" for size, what in told if size >= GROWTH_BYTES]
+    return f" At the last full census {' and '.join(parts)}." if parts else ""
 
 
 def _blocks(case: Case, device: str) -> str:
@@ -58,25 +98,25 @@ def _blocks(case: Case, device: str) -> str:
     )
 
 
-def _of_device(case: Case, growth: Growth, device: str) -> Finding | None:
+def _of_device(case: Case, growth: Growth, ledgers: list[Ledger], device: str) -> Finding | None:
     metric = f"{device}.{gauge.DEVICE_ALLOCATED}"
     trend = case.gauge_trend(metric)
     if not is_growth(trend.verdict) or trend.points < LONG_POINTS:
         return None
-    across = [g for g in growth.growers if g.growth == "across" and g.device == device]
-    named = sum(case.gain_of(g) for g in across)
-    left = trend.net_bytes - named
+    left = min(trend.net_bytes - _named(case, growth, device), _unnamed(ledgers, device))
     _, y = case.gauge_series(metric)
     if left < max(GROWTH_BYTES, UNNAMED_SHARE * trend.net_bytes) or not goes_on(y):
         return None
     share = left / trend.net_bytes
+    garbage = _held(case, device, RootKind.GARBAGE)
+    native = _held(case, device, RootKind.NATIVE)
     return finding(
         "device_leak",
         f"Live memory without a name grows on {device}",
         f"Live tensors grew by {human_bytes(trend.net_bytes)}; {human_bytes(left)} of that "
         f"({human_share(share)}) is held by nothing that a census found: it is neither the "
-        f"allocator's cache nor fragmentation.{_blocks(case, device)}",
-        REMEDY,
+        f"allocator's cache nor fragmentation.{_seen(garbage, native)}{_blocks(case, device)}",
+        COLLECT if garbage > left / 2 else REMEDY,
         severity=Severity.WARNING,
         trend=trend,
         share=share,
