@@ -46,8 +46,8 @@ COLLECT = Remedy(
     title="Break the circles that keep tensors alive, or collect at the end of each epoch",
     text=(
         "Objects that refer to each other in a circle are freed only by the collector, and it "
-        "counts objects, not bytes. Break the circle (weakref, del self.x), or call gc.collect() where "
-        "large tensors have just been dropped."
+        "counts objects, not bytes. Break the circle (weakref, del self.x), or call "
+        "gc.collect() where large tensors have just been dropped."
     ),
 )
 
