@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 
 INTERPRETERS ?= python3.10 python3.11 python3.12 python3.13 python3.14
 
-.PHONY: help demo test quick gpu interpreters sanitize reports bench clean
+.PHONY: help demo test quick gpu interpreters sanitize reports bench zoo clean
 
 help:
 	@echo "make demo          profile a leaking program and its fixed form, compare them, print the reports"
@@ -15,6 +15,7 @@ help:
 	@echo "make sanitize      the same on PYTHON, with gcc's address and undefined behaviour sanitizers"
 	@echo "make reports       make the sample reports under reports/ anew"
 	@echo "make bench         overhead beside tracemalloc and memray"
+	@echo "make zoo           how often the verdicts are right, over all programs of the zoo"
 
 # torch comes first and by itself, so that no later requirement pulls a build with CUDA.
 $(VENV)/.torch:
@@ -59,6 +60,9 @@ reports: $(VENV)/.installed
 bench: $(VENV)/.testing
 	@$(BIN)/pip install -q --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python benchmarks/overhead.py
+
+zoo: $(VENV)/.testing
+	$(BIN)/python tests/zoo/run.py
 
 clean:
 	rm -rf build demo leakscope-runs $(VENV) leakscope/heap/*.so *.egg-info

@@ -1,0 +1,97 @@
+"""The programs of the zoo: here, and in two folders of the end-to-end tests."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from truth import TRAINERS, TRUTHS, Leak, Truth
+
+HERE = Path(__file__).parent
+END_TO_END = HERE.parent / "end_to_end"
+PAIRS = END_TO_END / "torch_leaks"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program and what is true of it."""
+
+    name: str
+    program: Path
+    truth: Truth
+
+    @property
+    def leaks(self) -> tuple[Leak, ...]:
+        return self.truth.leaks
+
+    def is_runnable(self) -> bool:
+        return all(importlib.util.find_spec(library) for library in self.truth.needs)
+
+    def about(self) -> str:
+        """Return the first line of what the program says of itself."""
+        said = ast.get_docstring(ast.parse(self.program.read_text())) or self.name
+        return said.split("\n\n")[0].replace("\n", " ")
+
+
+def cases() -> list[Case]:
+    """Return all programs, the leaking ones first."""
+    own = [Case(name, HERE / "cases" / f"{name}.py", truth) for name, truth in TRUTHS.items()]
+    trainers = [
+        Case(name, END_TO_END / "programs" / f"{name}.py", truth)
+        for name, truth in TRAINERS.items()
+    ]
+    return sorted([*own, *trainers, *pairs()], key=lambda case: (not case.leaks, case.name))
+
+
+def pairs() -> list[Case]:
+    """Return the pairs of leaking programs and look-alikes of torch's own patterns."""
+    table = PAIRS / "table.py"
+    if not table.exists():
+        return []
+    spec = importlib.util.spec_from_file_location("torch_leaks_table", table)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    found = []
+    for name, told in module.LEAKS.items():
+        truth = Truth((Leak(told.names, line=told.line),))
+        found.append(Case(f"{name}_leaks", PAIRS / f"{name}_leaks.py", truth))
+        alike = Case(
+            f"{name}_lookalike", PAIRS / f"{name}_lookalike.py", Truth(verdicts=("clean",))
+        )
+        found.append(alike)
+    return found
+
+
+def feeding_lines(program: Path, leak: Leak) -> set[int]:
+    """Return the numbers of the lines that feed a leak: of whole statements."""
+    text = program.read_text()
+    marks = {number for number, line in enumerate(text.splitlines(), 1) if is_marked(line, leak)}
+    statements = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
+    lines: set[int] = set()
+    for mark in marks:
+        around = [range(s.lineno, (s.end_lineno or s.lineno) + 1) for s in statements]
+        smallest = min((r for r in around if mark in r), key=len)
+        # A loop or a branch is more than its head.
+        lines |= {mark} | (set(smallest) if is_simple(statements, smallest) else set())
+    return lines
+
+
+def is_marked(line: str, leak: Leak) -> bool:
+    if leak.line:
+        return leak.line in line
+    _, mark, rest = line.partition("# feeds")
+    return bool(mark) and (not leak.key or rest.strip() == f": {leak.key}")
+
+
+def is_simple(statements: list[ast.stmt], lines: range) -> bool:
+    return any(
+        not hasattr(s, "body")
+        for s in statements
+        if (s.lineno, s.end_lineno) == (lines[0], lines[-1])
+    )

@@ -1,0 +1,79 @@
+"""Runs a program of the zoo: under leakscope for its report, and plainly for what it keeps."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from corpus import HERE, PAIRS, Case
+
+TIMEOUT_S = 300
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run."""
+
+    report: dict[str, Any]
+    seconds: float
+    kept: list[dict[str, float]] = field(default_factory=list)
+    """For each leak of the case its true bytes per unit of each kind."""
+    fault: str = ""
+    """Why there is no report."""
+
+
+def run(case: Case, budget: str = "2%") -> Outcome:
+    """Run a case under leakscope, and once more without it if it leaks."""
+    with tempfile.TemporaryDirectory(prefix="zoo-") as scratch:
+        begun = time.monotonic()
+        command = ["-m", "leakscope", "run", "--quiet", "--budget", budget, "--out", "run"]
+        fault = start([*command, str(case.program)], Path(scratch), {})[1]
+        seconds = time.monotonic() - begun
+        written = Path(scratch) / "run" / "report.json"
+        if fault or not written.exists():
+            return Outcome({}, seconds, fault=fault or "no report was written")
+        return Outcome(json.loads(written.read_text()), seconds, kept_bytes(case))
+
+
+def start(arguments: list[str], folder: Path, more: dict[str, str]) -> tuple[str, str]:
+    """Return a program's output, and why it failed if it did."""
+    try:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=folder,
+            env={**os.environ, **more},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return "", f"took more than {TIMEOUT_S} s"
+    last = (done.stderr.strip().splitlines() or [""])[-1]
+    return done.stdout, f"exit code {done.returncode}: {last}" if done.returncode else ""
+
+
+def kept_bytes(case: Case) -> list[dict[str, float]]:
+    """Return what a program says that it keeps, for each of its leaks."""
+    if not case.leaks or all(leak.kept for leak in case.leaks):
+        return [leak.kept for leak in case.leaks]
+    path = os.pathsep.join([str(HERE), str(PAIRS), os.environ.get("PYTHONPATH", "")])
+    with tempfile.TemporaryDirectory(prefix="zoo-") as scratch:
+        more = {"COUNT_KEPT": "1", "PYTHONPATH": path}
+        output, _ = start([str(case.program)], Path(scratch), more)
+    told = [line for line in output.splitlines() if line.startswith("kept bytes ")]
+    if not told:
+        return [{} for _ in case.leaks]
+    kept = json.loads(told[0].removeprefix("kept bytes "))
+    if all(isinstance(value, (int, float)) for value in kept.values()):
+        return [kept]
+    if len(case.leaks) == 1:
+        return list(kept.values())[:1]
+    return [kept.get(leak.key, {}) for leak in case.leaks]

@@ -1,0 +1,178 @@
+"""Holds a report against what is true of the program."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field
+from typing import Any
+
+from corpus import Case, feeding_lines
+from running import Outcome
+from truth import Leak
+
+WITHIN = 3
+RATE_TOLERANCE = 0.1
+
+
+@dataclass(frozen=True)
+class LeakScore:
+    """How well one leak was found."""
+
+    name: str
+    rank: int | None
+    """Its place among the accusations, from 1; none if it was missed."""
+    line: bool
+    """Whether the first line given is one that feeds it."""
+    rate_error: float | None
+    """Relative; none where the leak was missed, or the unit is none in which the truth is known."""
+    said: str
+    """What the report says of it."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """How well one program was judged."""
+
+    name: str
+    about: str
+    leaking: bool
+    verdict: str
+    verdict_right: bool
+    headline: str
+    leaks: list[LeakScore] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    """Accusations of what is no leak."""
+    explained: float | None = None
+    seconds: float = 0.0
+    measuring_share: float = 0.0
+    fault: str = ""
+
+    @property
+    def inconclusive(self) -> bool:
+        return self.verdict == "inconclusive"
+
+    @property
+    def first_right(self) -> bool:
+        """Whether the greatest leak comes first."""
+        return bool(self.leaks) and self.leaks[0].rank == 1
+
+    @property
+    def line_right(self) -> bool:
+        return self.first_right and self.leaks[0].line
+
+    @property
+    def rate_right(self) -> bool:
+        error = self.leaks[0].rate_error if self.leaks else None
+        return error is not None and error <= RATE_TOLERANCE
+
+    @property
+    def right(self) -> bool:
+        """Whether all that the report says first is true."""
+        if self.fault or not self.verdict_right or self.wrong:
+            return False
+        return not self.leaking or self.inconclusive or self.line_right
+
+
+def accusations(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what the report blames, culprits before findings, without the notes."""
+    told = [*report["culprits"], *report["findings"]]
+    return [one for one in told if one["severity"] != "note"]
+
+
+def called(accusation: dict[str, Any]) -> str:
+    return str(accusation.get("name") or accusation["kind"])
+
+
+def explained_share(report: dict[str, Any]) -> float | None:
+    """Return how much of the host memory's growth has a name; none where little grew."""
+    shares = {one["metric"]: one["explained_share"] for one in report["growth"]}
+    return next((shares[name] for name in ("pss", "rss") if shares.get(name) is not None), None)
+
+
+def score(case: Case, outcome: Outcome) -> Score:
+    """Return how well the report tells what is true of a case."""
+    leaking = bool(case.leaks)
+    if outcome.fault:
+        about, seconds = case.about(), outcome.seconds
+        return Score(
+            case.name, about, leaking, "none", False, "", seconds=seconds, fault=outcome.fault
+        )
+    report = outcome.report
+    found = accusations(report)
+    known = {name for leak in case.leaks for name in (*leak.names, *leak.also)}
+    overhead = report["overhead"]
+    return Score(
+        case.name,
+        case.about(),
+        leaking,
+        report["verdict"],
+        report["verdict"] in case.truth.verdicts,
+        report["headline"],
+        [
+            score_leak(case, leak, found, kept)
+            for leak, kept in zip(case.leaks, outcome.kept, strict=True)
+        ],
+        [called(one) for one in found if called(one) not in known],
+        explained_share(report),
+        outcome.seconds,
+        overhead["wall_share"] or 0.0,
+    )
+
+
+def score_leak(
+    case: Case, leak: Leak, found: list[dict[str, Any]], kept: dict[str, float]
+) -> LeakScore:
+    """Return how well one leak was found among the accusations."""
+    for rank, one in enumerate(found, 1):
+        if called(one) in leak.names and one["growth"] == leak.growth:
+            truth, rate = kept.get(one["unit"]), one["bytes_per_unit"]
+            error = abs(rate - truth) / truth if truth and rate is not None else None
+            lines = feeding_lines(case.program, leak)
+            fed = [int(place.rpartition(":")[2]) for place in one["fed_at"]]
+            said = f"{rate or 0:,.0f} bytes per {one['unit']}, truly {truth or 0:,.0f}"
+            return LeakScore(called(one), rank, bool(fed) and fed[0] in lines, error, said)
+    return LeakScore(leak.names[0], None, False, None, "not found")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The figures of many programs."""
+
+    leaking: int
+    healthy: int
+    first_right: int
+    line_right: int
+    rate_right: int
+    leaks: int
+    within: int
+    explained: float
+    false_alarms: int
+    wrong_beside: int
+    inconclusive: int
+    faults: int
+    seconds: float
+    measuring_share: float
+
+
+def summarise(scores: list[Score]) -> Summary:
+    """Return the counts and medians; a case whose verdict may be inconclusive counts if it is."""
+    leaking = [one for one in scores if one.leaking]
+    judged = [one for one in leaking if not (one.inconclusive and one.verdict_right)]
+    explained = [one.explained for one in judged if one.explained is not None]
+    every = [leak for one in judged for leak in one.leaks]
+    return Summary(
+        leaking=len(judged),
+        healthy=len(scores) - len(leaking),
+        first_right=sum(one.first_right for one in judged),
+        line_right=sum(one.line_right for one in judged),
+        rate_right=sum(one.rate_right for one in judged),
+        leaks=len(every),
+        within=sum(leak.rank is not None and leak.rank <= WITHIN for leak in every),
+        explained=statistics.median(explained) if explained else 0.0,
+        false_alarms=sum(bool(one.wrong) for one in scores if not one.leaking),
+        wrong_beside=sum(bool(one.wrong) for one in judged),
+        inconclusive=sum(one.inconclusive for one in scores),
+        faults=sum(bool(one.fault) for one in scores),
+        seconds=sum(one.seconds for one in scores),
+        measuring_share=statistics.median([one.measuring_share for one in scores] or [0.0]),
+    )
