@@ -25,3 +25,10 @@ def retained(result: WalkResult, value: object) -> int:
     """Return what an object retains on the host."""
     found = zip(result.nodes.objects, result.nodes.host_bytes, strict=True)
     return next(size for o, size in found if o is value)
+
+
+def unused(engine: str, holder: object, *others: object, **options: Any) -> int:
+    """Return how much of what a holder retains can't be read."""
+    result = seen(engine, holder, *others, **options)
+    rows = zip(result.nodes.objects, result.nodes.unused_bytes, strict=True)
+    return sum(next(row for value, row in rows if value is holder).values())
