@@ -11,6 +11,8 @@ from running import Outcome
 from truth import Leak
 
 WITHIN = 3
+AS_GREAT = 0.8
+"""A leak of this part of the greatest one's size may come first as well."""
 RATE_TOLERANCE = 0.1
 
 
@@ -27,6 +29,8 @@ class LeakScore:
     """Relative; none where the leak was missed, or the unit is none in which the truth is known."""
     said: str
     """What the report says of it."""
+    size: float = 0.0
+    """What it truly keeps, in a unit that all leaks of the program share; 0 where unknown."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +56,22 @@ class Score:
         return self.verdict == "inconclusive"
 
     @property
+    def first(self) -> LeakScore | None:
+        """The leak that comes first, if it is the greatest or about as great."""
+        least = AS_GREAT * self.leaks[0].size if self.leaks else 0.0
+        return next((leak for leak in self.leaks if leak.rank == 1 and leak.size >= least), None)
+
+    @property
     def first_right(self) -> bool:
-        """Whether the greatest leak comes first."""
-        return bool(self.leaks) and self.leaks[0].rank == 1
+        return self.first is not None
 
     @property
     def line_right(self) -> bool:
-        return self.first_right and self.leaks[0].line
+        return self.first is not None and self.first.line
 
     @property
     def rate_right(self) -> bool:
-        error = self.leaks[0].rate_error if self.leaks else None
+        error = self.first.rate_error if self.first is not None else None
         return error is not None and error <= RATE_TOLERANCE
 
     @property
@@ -123,6 +132,7 @@ def score_leak(
     case: Case, leak: Leak, found: list[dict[str, Any]], kept: dict[str, float]
 ) -> LeakScore:
     """Return how well one leak was found among the accusations."""
+    size = next(iter(kept.values()), 0.0)
     for rank, one in enumerate(found, 1):
         if called(one) in leak.names and one["growth"] == leak.growth:
             truth, rate = kept.get(one["unit"]), one["bytes_per_unit"]
@@ -130,8 +140,9 @@ def score_leak(
             lines = feeding_lines(case.program, leak)
             fed = [int(place.rpartition(":")[2]) for place in one["fed_at"]]
             said = f"{rate or 0:,.0f} bytes per {one['unit']}, truly {truth or 0:,.0f}"
-            return LeakScore(called(one), rank, bool(fed) and fed[0] in lines, error, said)
-    return LeakScore(leak.names[0], None, False, None, "not found")
+            has_line = bool(fed) and fed[0] in lines
+            return LeakScore(called(one), rank, has_line, error, said, size)
+    return LeakScore(leak.names[0], None, False, None, "not found", size)
 
 
 @dataclass(frozen=True)

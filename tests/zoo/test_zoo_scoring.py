@@ -72,6 +72,12 @@ def test_the_lesser_of_two_leaks_first_is_wrong(tmp_path: Path) -> None:
     assert [leak.rank for leak in one.leaks] == [2, 1]
 
 
+def test_either_of_two_leaks_as_great_may_come_first(tmp_path: Path) -> None:
+    case = a_case(tmp_path, KEPT, OTHER)
+    found = a_report(culprit("other", 7, 90.0), culprit("kept", 4))
+    assert score(case, Outcome(found, 3.0, [{"step": 100.0}, {"step": 90.0}])).right
+
+
 def test_another_line_is_wrong_though_the_name_is_right(tmp_path: Path) -> None:
     one = judged(a_case(tmp_path, KEPT), culprit("kept", 7))
     assert one.first_right and not one.line_right and not one.right

@@ -51,7 +51,7 @@ TRUTHS: dict[str, Truth] = {
     "average_meter": leak("AverageMeter.sum"),
     "cartography": leak("Cartographer.by_sample", "Cartographer.by_sample[*]"),
     "closure_recorder": leak("make_logger.maps"),
-    "collector_off": leak("collector_off"),
+    "collector_off": leak("collector_off", also=("garbage",)),
     "default_argument": leak("embed.chunks"),
     "detection_validation_lists": Truth(
         (

@@ -26,7 +26,7 @@ def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
     loader = DataLoader(Frames(), batch_size=16, shuffle=True)
-    batches = itertools.cycle(loader)
+    batches = itertools.cycle(loader)  # feeds
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(5))
     model(torch.rand(1, 3, 24, 24))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)

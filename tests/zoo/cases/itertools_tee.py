@@ -32,7 +32,7 @@ class Probe:
 def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    train_batches, probe_batches = itertools.tee(stream(1))
+    train_batches, probe_batches = itertools.tee(stream(1))  # feeds
     probe = Probe(probe_batches)
     model = nn.Sequential(nn.Linear(300, 128), nn.ReLU(), nn.Linear(128, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
