@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
+from leakscope.analysis.diagnoses.unexplained import goes_on
 from leakscope.analysis.severity import MIB
 from leakscope.analysis.trends import FEWEST_POINTS, is_growth
 from leakscope.model.report import ENDINGS, Culprit, Finding, Ledger, RunVerdict, Severity, Work
@@ -10,6 +11,7 @@ from leakscope.model.shortage import OutOfMemory
 from leakscope.model.sizes import human_bytes, plural
 
 UNSETTLED_BYTES = 64 * MIB
+"""Growth without a name that leaves a short run undecided; half of it where it goes on and on."""
 UNSETTLED_SHARE = 0.5
 SHORT_POINTS = 8
 LOOP_STEPS = 50
@@ -54,7 +56,8 @@ def _unsettled(case: Case, ledgers: list[Ledger]) -> list[str]:
     if host is None or not is_growth(trend.verdict) or trend.points >= SHORT_POINTS:
         return []
     left = sum(e.bytes for e in host.entries if e.kind == "unexplained")
-    if left < UNSETTLED_BYTES or left < UNSETTLED_SHARE * host.total_bytes:
+    least = UNSETTLED_BYTES // (2 if goes_on(case.gauge_series(case.host_metric)[1]) else 1)
+    if left < least or left < UNSETTLED_SHARE * host.total_bytes:
         return []
     text = (
         f"Memory grew by {human_bytes(host.total_bytes)}, of which {human_bytes(left)} has no "

@@ -31,6 +31,29 @@ def test_a_collector_that_is_off_while_garbage_piles_up() -> None:
     assert "unexplained" not in {f.kind for f in report.findings}
 
 
+def off_and_weighed_once(garbage_per_epoch: float) -> Report:
+    """A short run without a collector whose garbage is weighed before it is much."""
+    program = Program(epochs=8, full_every=4).gauge(gauge.GC_ENABLED, lambda s: 0)
+    program.garbage = lambda s: s.epochs_done * garbage_per_epoch
+    program.swell(lambda s: s.epochs_done * 5.5 * MIB)
+    run = program.build()
+    run.main.sources["/project/train.py"] = "import gc\n\ngc.disable()\n"
+    return analyse(run)
+
+
+def test_garbage_weighed_once_is_blamed_where_it_was_what_rose() -> None:
+    report = off_and_weighed_once(3.9 * MIB)
+    found = finding(report, "collector_off")
+    assert found.severity is Severity.WARNING
+    assert found.bytes_per_unit == pytest.approx(5.5 * MIB, rel=0.1)
+    assert [place.rpartition("/")[2] for place in found.fed_at] == ["train.py:3"]
+    assert "unexplained" not in {f.kind for f in report.findings}
+
+
+def test_garbage_weighed_once_is_not_blamed_where_it_was_little_of_what_rose() -> None:
+    assert finding(off_and_weighed_once(1 * MIB), "collector_off").severity is Severity.NOTE
+
+
 def test_a_collector_that_is_off_without_garbage_is_a_note() -> None:
     report = report_of(Program(epochs=10).gauge(gauge.GC_ENABLED, lambda s: 0))
     assert finding(report, "collector_off").severity is Severity.NOTE
@@ -176,6 +199,17 @@ def test_open_figures_are_blamed_for_what_nothing_else_explains() -> None:
     assert found.severity is Severity.WARNING
     assert found.bytes_per_unit == pytest.approx(9 * MIB, rel=0.1)
     assert "plt.close" in found.remedy.text
+
+
+def test_open_figures_are_told_with_the_lines_that_make_them() -> None:
+    program = Program(epochs=12).gauge(gauge.FIGURES, lambda s: s.epochs_done * 3)
+    run = program.swell(lambda s: s.epochs_done * 9 * MIB).build()
+    run.main.sources["/project/train.py"] = (
+        "import matplotlib.pyplot as plt\n\n\ndef draw(figure, table):\n"
+        "    fig, ax = plt.subplots(\n        1, 2\n    )\n    table.figure(fig)\n"
+    )
+    lines = finding(analyse(run), "open_figures").fed_at
+    assert [place.rpartition("/")[2] for place in lines] == ["train.py:5"]
 
 
 def test_a_few_figures_that_are_reused_are_fine() -> None:

@@ -240,6 +240,13 @@ def test_a_short_run_with_unexplained_growth_is_inconclusive() -> None:
     assert "no name" in report.missing[0]
 
 
+def test_a_short_run_that_rises_on_and_on_without_a_name_is_inconclusive() -> None:
+    rising = Program(epochs=6).swell(lambda s: s.epochs_done * 10 * MIB)
+    assert report_of(rising).verdict is RunVerdict.INCONCLUSIVE
+    warming = Program(epochs=6).swell(lambda s: min(s.epochs_done, 3) * 20 * MIB)
+    assert report_of(warming).verdict is RunVerdict.CLEAN
+
+
 def test_locals_alive_at_the_end_of_validation_are_not_kept_by_it() -> None:
     def preds(state: State) -> float | None:
         alive = state.phase == "validation" and state.kind is not BoundaryKind.PHASE_BEGIN

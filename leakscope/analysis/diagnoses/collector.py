@@ -1,7 +1,8 @@
 """The cyclic collector was switched off or frozen, and garbage piles up.
 
-May be confused with: a program that switches it off and has no cycles. That is only a note.
-Costs two gauges and the garbage figure of full censuses.
+May be confused with: a program that switches it off and has no cycles. That is only a note. A short
+run weighs garbage only once: it piles up where it was most of what memory had risen by, and memory
+rises on without a name. Costs two gauges and the garbage figure of full censuses.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
-from leakscope.analysis.diagnoses.garbage import garbage_series, garbage_trend
+from leakscope.analysis.diagnoses.garbage import garbage_series, garbage_trend, is_what_rises
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import MIB
+from leakscope.analysis.source import SourceIndex
+from leakscope.analysis.source.calls import places_that_call
 from leakscope.analysis.trends import is_growth
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
@@ -20,6 +23,8 @@ from leakscope.model.sizes import human_bytes, human_count
 
 MATTERS_BYTES = 16 * MIB
 """Garbage below this does no harm, whoever switched the collector off."""
+WEIGHED_BYTES = 8 * MIB
+"""What memory must have risen by for a single look to tell what rises."""
 
 REMEDY_TEXT = (
     "Cycles are freed only by the collector: call gc.collect() at the end of each epoch, or switch "
@@ -40,6 +45,8 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     most = float(garbage.max()) if len(garbage) else 0.0
     trend = garbage_trend(case)
     piles_up = most >= MATTERS_BYTES and (is_growth(trend.verdict) or most == garbage[-1])
+    if off and not is_growth(trend.verdict) and is_what_rises(case, ledgers, WEIGHED_BYTES):
+        piles_up, trend = True, case.gauge_trend(case.host_metric)
     if off:
         title, call = "The cyclic garbage collector is switched off", "gc.enable()"
         state = "Automatic collection was off for most of the run"
@@ -56,6 +63,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             severity=Severity.WARNING if piles_up else Severity.NOTE,
             trend=trend,
             total_bytes=most,
+            fed_at=_lines(case, "disable" if off else "freeze"),
             confidence=0.9 if piles_up else 0.6,
             falsifier=(
                 "gc.collect() frees what awaits it.",
@@ -63,3 +71,9 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             ),
         )
     ]
+
+
+def _lines(case: Case, function: str) -> list[str]:
+    """Return the places that did it."""
+    sources = SourceIndex(case.recording.sources, case.run.manifest.project_root)
+    return places_that_call(sources, {"gc"}, {function})

@@ -75,7 +75,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     rise = float(known.max() - known.min()) if len(known) else 0.0
     often = float(np.mean(sizes > 0.5 * most)) >= 0.5 and len(sizes) >= 3
     dominates = often and most >= ALARMING_BYTES and most > PEAK_SHARE * rise > 0
-    piles_up = _piles_up(case, ledgers)
+    piles_up = is_what_rises(case, ledgers, NOTED_BYTES)
     found = finding(
         "garbage",
         "Garbage in reference cycles piles up faster than the collector runs"
@@ -94,8 +94,11 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     return [msgspec.structs.replace(found, circles=circles)]
 
 
-def _piles_up(case: Case, ledgers: list[Ledger]) -> bool:
-    """Return whether memory rises without a name, and garbage was what it had risen by."""
+def is_what_rises(case: Case, ledgers: list[Ledger], least: int) -> bool:
+    """Return whether memory rises without a name, and garbage was what it had risen by.
+
+    ``least`` is what it must have risen by for a look to count, in bytes.
+    """
     host = ledgers[0] if ledgers and ledgers[0].metric.startswith(case.host_metric) else None
     left = sum(e.bytes for e in host.entries if e.kind in _RISING) if host else 0
     trend = case.gauge_trend(case.host_metric)
@@ -104,7 +107,7 @@ def _piles_up(case: Case, ledgers: list[Ledger]) -> bool:
     weighed = []
     for position, census in zip(case.table.at.tolist(), case.table.censuses, strict=True):
         risen = (case.nearest(case.host_metric, position) or 0.0) - _lowest(case)
-        if census.garbage_bytes is not None and risen >= NOTED_BYTES:
+        if census.garbage_bytes is not None and risen >= least:
             weighed.append(census.garbage_bytes >= PILED_SHARE * risen)
     return is_growth(trend.verdict) and bool(weighed) and all(weighed)
 

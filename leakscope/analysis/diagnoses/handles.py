@@ -12,6 +12,8 @@ from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import MIB
+from leakscope.analysis.source import SourceIndex
+from leakscope.analysis.source.calls import places_that_call
 from leakscope.analysis.trends import is_growth, judge
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
@@ -30,6 +32,8 @@ class Handle:
     """Fewer new ones than this are no finding."""
     holds_memory: bool
     remedy: Remedy
+    made_by: frozenset[str] = frozenset()
+    """Functions of pyplot that make them."""
 
 
 CLOSE_FIGURES = Remedy(
@@ -60,8 +64,9 @@ END_WORKERS = Remedy(
         "each epoch, and join processes that were started."
     ),
 )
+PYPLOT = frozenset({"figure", "subplots", "subplot_mosaic"})
 HANDLES = (
-    Handle(gauge.FIGURES, "open_figures", "open figures", 5, True, CLOSE_FIGURES),
+    Handle(gauge.FIGURES, "open_figures", "open figures", 5, True, CLOSE_FIGURES, PYPLOT),
     Handle(gauge.OPEN_FILES, "open_files", "open files", 20, False, CLOSE_FILES),
     Handle(gauge.THREADS, "threads", "threads", 8, False, REUSE_THREADS),
     Handle(gauge.CHILDREN, "processes", "child processes", 8, False, END_WORKERS),
@@ -106,9 +111,18 @@ def _finding(case: Case, handle: Handle, trend: Trend, ledgers: list[Ledger]) ->
             reason=trend.reason,
         ),
         total_bytes=imputed,
+        fed_at=_lines(case, handle),
         confidence=0.6,
         falsifier=(f"If the {handle.noun} are closed and memory grows on, it was not them.", None),
     )
+
+
+def _lines(case: Case, handle: Handle) -> list[str]:
+    """Return the places that make them, where their makers are known."""
+    if not handle.made_by:
+        return []
+    sources = SourceIndex(case.recording.sources, case.run.manifest.project_root)
+    return places_that_call(sources, {"plt", "pyplot"}, set(handle.made_by))
 
 
 def _unexplained(ledgers: list[Ledger]) -> float:
