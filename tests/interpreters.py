@@ -81,15 +81,19 @@ SANITIZED = {
 
 def sanitizer_loaded() -> dict[str, str]:
     """Return what makes an interpreter, built without it, run with the sanitizer."""
-    asked = ["gcc", "-print-file-name=libasan.so"]
-    library = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     return {
-        "LD_PRELOAD": library,
+        "LD_PRELOAD": f"{library('libasan.so')} {library('libstdc++.so.6')}",  # torch throws
         "PYTHONMALLOC": "malloc",  # so that every object is a block that it watches
         # Of leaks the interpreter has many of its own. What is freed and kept back, so that its use
         # is seen, would count as memory that a walk did not give back: so little of it.
         "ASAN_OPTIONS": "detect_leaks=0:quarantine_size_mb=1:thread_local_quarantine_size_kb=64",
     }
+
+
+def library(name: str) -> str:
+    """Return where gcc has a library."""
+    asked = ["gcc", f"-print-file-name={name}"]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def install(

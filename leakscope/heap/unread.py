@@ -201,9 +201,7 @@ class _Search:
     def _check_holders(self, tensors: list[int], partial: set[int]) -> None:
         """Leave out what the walk does not know enough of."""
         for region in partial:
-            if type(self.graph.objects[region]) is not Memory and (
-                not self._is_array(region) or self._is_named(region)
-            ):
+            if self._is_array(region) and self._is_named(region):
                 self.whole.add(region)
         checked: set[int] = set()
         for tensor in tensors:

@@ -160,6 +160,13 @@ class TestBoth:
         del array
         assert unused(engine, holder) == 8 * KB - 240
 
+    @pytest.mark.parametrize("kind", [bytearray, bytes])
+    @pytest.mark.filterwarnings("ignore:The given buffer is not writable")
+    def test_memory_of_other_objects_is_not_judged(self, engine: str, kind: Any) -> None:
+        buffer = kind(8 * KB)
+        tensor = torch.frombuffer(buffer, dtype=torch.uint8)[:10]
+        assert unused(engine, [buffer, tensor]) == 0
+
     def test_a_tensor_of_a_view(self, engine: str) -> None:
         array = np.zeros(KB)
         view = array[:100]

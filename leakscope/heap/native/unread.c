@@ -78,9 +78,11 @@ static uint32_t region_of_array(Walk *w, PyObject *array, uintptr_t *address) {
     return NONE;
 }
 
+/* Return how much memory a region has of which views can be judged: that of bytes, say, has none. */
 static uint64_t region_bytes(Walk *w, uint32_t region) {
-    return w->nodes[region].type < MEMORY_TYPES ? w->nodes[region].bytes
-                                                : array_bytes(w, object_of(w, region));
+    if (w->nodes[region].type < MEMORY_TYPES)
+        return w->nodes[region].bytes;
+    return flags_of(w, region) & TYPE_ARRAY ? array_bytes(w, object_of(w, region)) : 0;
 }
 
 /* Sizes of a subclass may be computed by its own code: those are not asked, and parts are read. */
@@ -231,8 +233,7 @@ static void check_holders(Search *s) {
     Walk *w = s->walk;
     for (size_t i = 0; i < s->regions.count; i++) {
         uint32_t region = s->regions.items[i];
-        if (w->nodes[region].type >= MEMORY_TYPES &&
-            (!(flags_of(w, region) & TYPE_ARRAY) || is_named(s, region)))
+        if (w->nodes[region].type >= MEMORY_TYPES && is_named(s, region))
             s->state[region] |= WHOLE;
     }
     for (size_t i = 0; i < w->tensors.count; i++) {
