@@ -23,6 +23,8 @@ SMALL_SIBLING = 0.30
 SIMILAR_SIBLINGS = 4
 """This many small siblings in one container are one culprit: ``results``, not its keys."""
 _CONTAINERS = {"dict", "list", "tuple", "set", "deque"}
+_TABLES = {"DataFrame", "Series"}
+"""What lies below them is how pandas lays out one table: a name that no user wrote."""
 
 
 def accumulation_points(table: RowTable, growers: dict[int, Grower]) -> list[int]:
@@ -51,7 +53,10 @@ class _Walk:
     def down(self, node: int) -> list[int]:
         """Return the accumulation points at or below a growing path."""
         below = sorted(self.growing[node], key=lambda child: -self.growers[child].gained)
-        if self.table.latest[node].kind == "graph" or self.is_spread_below(node, below):
+        row = self.table.latest[node]
+        if row.kind == "graph" or row.type.rpartition(".")[2] in _TABLES:
+            return [node]
+        if self.is_spread_below(node, below):
             return [node]
         if self.own_growth(node) >= SPREAD * self.growers[node].gained:
             return [node]

@@ -318,3 +318,18 @@ def test_a_list_that_a_trainer_empties_before_the_phase_ends_sets_the_peak() -> 
     culprit = only(report_of(Program(validation=12).plant(outputs)))
     assert (culprit.name, culprit.growth) == ("LitModel.validation_outputs", "within")
     assert culprit.bytes_per_unit == pytest.approx(20 * MIB, rel=0.02)
+
+
+def test_a_table_that_grows_is_named_itself_not_its_blocks() -> None:
+    def values(state: State) -> float:
+        return MIB + 600 * KIB * state.validations
+
+    program = Program(epochs=8).plant(
+        Thing(
+            "Run.rows", lambda s: values(s) + 20 * KIB * s.validations, "object", "pandas.DataFrame"
+        ),
+        Thing("Run.rows._mgr[0]", values, "array", "numpy.ndarray", parent="Run.rows"),
+    )
+    culprit = only(report_of(program))
+    assert culprit.name == "Run.rows"
+    assert culprit.bytes_per_unit == pytest.approx(620 * KIB, rel=0.02)
