@@ -185,6 +185,21 @@ def test_children_that_copy_a_dataset_once() -> None:
     assert report_of(program).verdict is RunVerdict.CLEAN
 
 
+@pytest.mark.parametrize("epochs", [6, 7])
+def test_children_that_grow_evenly_are_told_in_a_short_run(epochs: int) -> None:
+    program = Program(epochs=epochs).gauge(gauge.CHILDREN_PSS, lambda s: s.step * MIB)
+    found = finding(report_of(program), "children")
+    assert found.severity is Severity.WARNING
+    assert found.bytes_per_unit == pytest.approx(40 * MIB, rel=0.02)
+
+
+@pytest.mark.parametrize("per_step", [0.9, 0.97, 0.98, 0.99])
+def test_pages_copied_on_first_touch_are_not_told_in_a_short_run(per_step: float) -> None:
+    program = Program(epochs=6)
+    program.gauge(gauge.CHILDREN_PSS, lambda s: 100 * MIB + 400 * MIB * (1 - per_step**s.step))
+    assert "children" not in {f.kind for f in report_of(program).findings}
+
+
 def test_children_that_start_anew_in_each_epoch() -> None:
     program = Program(epochs=10)
     program.gauge(gauge.CHILDREN_PSS, lambda s: s.batch * 10 * MIB)

@@ -17,6 +17,9 @@ from leakscope.model.sizes import human_bytes
 
 GROWTH_BYTES = 32 * MIB
 LONG_POINTS = 6
+EVEN = 0.8
+"""In fewer epochs growth must be so even that the rate's interval reaches no lower than this part.
+Pages that are copied on first touch come ever more slowly."""
 
 REMEDY = Remedy(
     title="Look into the workers",
@@ -33,7 +36,8 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     trend = case.gauge_trend(gauge.CHILDREN_PSS, noise_bytes=4.0 * MIB)
     if not is_growth(trend.verdict) or trend.net_bytes < GROWTH_BYTES:
         return []
-    if trend.points < LONG_POINTS or trend.interval[0] <= 0:
+    least = 0.0 if trend.points >= LONG_POINTS else EVEN * trend.bytes_per_unit
+    if trend.interval[0] <= least:
         return []
     total = case.nearest(gauge.CHILDREN_PSS, len(case.track) - 1) or 0.0
     limit = case.limit_bytes or float("inf")
