@@ -60,7 +60,8 @@ def steps_of(circle: list[Any], qualname: Callable[[types.CodeType], str]) -> li
         step = _step(part, obj, beyond)
         said += step.text
         part = Part(obj, step.stands, whole_of(part, step))
-        if _speaks(obj) or place + 1 == len(rest):
+        is_named = _speaks(obj) and step.stands is not Stands.FRAME  # that of its generator
+        if is_named or place + 1 == len(rest):
             steps.append(said)
             part, said = Part(obj), _subject(obj, qualname)
     return steps if len(steps) <= _MOST_STEPS else []
