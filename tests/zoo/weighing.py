@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -38,7 +39,7 @@ def tell(names: dict[str, Any], kept: dict[str, str], done: dict[str, int]) -> N
 
 
 def weigh(root: object) -> int:
-    """Return the bytes of the tensors, arrays, texts and images that are reached, each once."""
+    """Return the bytes of all that is reached, each once: objects, and memory of theirs outside."""
     found: dict[object, int] = {}
     seen: dict[int, object] = {}  # holds what is made for the asking, so that no id comes twice
     todo = [root]
@@ -47,8 +48,9 @@ def weigh(root: object) -> int:
         if id(obj) in seen:
             continue
         seen[id(obj)] = obj
-        key, size = own_bytes(obj)
+        key, size = own_memory(obj)
         found[key] = size
+        found["object", id(obj)] = shell(obj)
         todo.extend(referents(obj))
     return sum(found.values())
 
@@ -69,8 +71,16 @@ def in_use() -> int:
     return int(told.e + told.h)  # hblkhd and uordblks
 
 
-def own_bytes(obj: Any) -> tuple[object, int]:
-    """Return what tells the memory of an object from others, and its size."""
+def shell(obj: Any) -> int:
+    """Return the size of an object itself; a class is nothing that a program gathers."""
+    if isinstance(obj, type):
+        return 0
+    has_data = isinstance(obj, np.ndarray) and obj.flags.owndata
+    return sys.getsizeof(obj) - (obj.nbytes if has_data else 0)
+
+
+def own_memory(obj: Any) -> tuple[object, int]:
+    """Return what tells the memory behind an object from others, and its size."""
     if isinstance(obj, torch.Tensor):
         storage = obj.untyped_storage()
         return ("memory", storage.data_ptr()), storage.nbytes()
@@ -78,8 +88,6 @@ def own_bytes(obj: Any) -> tuple[object, int]:
         while isinstance(obj.base, np.ndarray):
             obj = obj.base
         return ("memory", obj.ctypes.data), obj.nbytes
-    if isinstance(obj, (bytes, bytearray, str)):
-        return id(obj), len(obj)
     if hasattr(obj, "getbands") and hasattr(obj, "size"):  # a picture of PIL
         width, height = obj.size
         return id(obj), width * height * (4 if len(obj.getbands()) == 3 else len(obj.getbands()))
@@ -94,4 +102,4 @@ def referents(obj: Any) -> list[object]:
     if isinstance(obj, (torch.Tensor, np.ndarray, type, str, bytes)) or hasattr(obj, "getbands"):
         return []
     slots = [getattr(obj, name, None) for name in getattr(obj, "__slots__", ())]
-    return [*slots, *vars(obj).values()] if hasattr(obj, "__dict__") else slots
+    return [*slots, vars(obj)] if hasattr(obj, "__dict__") else slots
