@@ -17,6 +17,9 @@ from leakscope.model.boundary import BoundaryKind
 
 FLOOR_AT_KEY = 6
 """Censuses that each kind of boundary between phases gets at once."""
+LATE_AT_KEY = 3
+"""So many more where training phases begin, at every second, then fourth, … of them, if they are
+cheap: what begins or ends after the first six must be seen in a run of seconds too."""
 FULL_AT_KEY = 5
 SETTLED_AFTER = 6
 GROWTH_BYTES = 8 << 20
@@ -184,6 +187,8 @@ class Schedule:
         granted = Due.NOTHING
         if kind is BoundaryKind.RUN_END or key.censuses < FLOOR_AT_KEY:
             granted = self._grant_floor(key, self._at_once(tier), now, inside=False)
+        elif self._is_late_look(kind, phase, key):
+            granted = self._grant_floor(key, Due.FOCUSED, now, inside=False)
         if not granted and key.seen % _stride(key.censuses, CENSUSES_PER_OCTAVE) == 0:
             granted = self._grant_paid(name, key, tier, now)
         if granted:
@@ -195,6 +200,14 @@ class Schedule:
         settled = self._censuses >= SETTLED_AFTER
         rises = settled and self._resident - self._resident_settled >= GROWTH_BYTES
         return tier if rises else min(tier, Due.FOCUSED)
+
+    def _is_late_look(self, kind: BoundaryKind, phase: Phase | None, key: _Key) -> bool:
+        """Return whether a phase of training begins whose kind was last looked at long ago."""
+        if kind is not BoundaryKind.PHASE_BEGIN or phase is None or not phase.training:
+            return False
+        cheap = self._costs.expect(Due.FOCUSED) <= CHEAP_SECONDS
+        stride: int = 2 ** (1 + (key.censuses - FLOOR_AT_KEY) // LATE_AT_KEY)
+        return cheap and key.seen % stride == 0
 
     def _tier(self, kind: BoundaryKind, phase: Phase | None, key: _Key) -> Due:
         if self._trained:

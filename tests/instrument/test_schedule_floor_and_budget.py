@@ -56,6 +56,17 @@ class TestShortRuns:
         assert run.censuses(Kind.RUN_END, "")
 
 
+@pytest.mark.parametrize("epochs", [12, 24])
+def test_epochs_of_a_short_run_are_looked_at_until_its_end(epochs):
+    run = FakeSession()
+    for _ in range(epochs):
+        run.train_pass(20, 0.01)
+    seen = [b.occurrence for b in run.censuses(Kind.PHASE_BEGIN, "train")]
+    assert seen[:6] == [*range(6)]
+    assert sum(occurrence > epochs // 2 for occurrence in seen) >= 2
+    assert run.spent <= 0.08 * run.elapsed + 1.5
+
+
 def test_a_hundred_steps_without_a_loader_get_full_censuses():
     run = FakeSession(full=0.1)
     for _ in range(100):
