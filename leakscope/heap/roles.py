@@ -10,24 +10,13 @@ from leakscope.heap.graph import BY_GRAPH, FROZEN, GRADIENT, PARAMETER, WalkResu
 from leakscope.heap.labels import Stands
 from leakscope.heap.naming import Place
 from leakscope.heap.rows import Draft, RowMaker
-from leakscope.model.census import SHARED, RootKind
+from leakscope.model.census import ROLES, SHARED, RootKind
 
 MODULE, OPTIMIZER = 0, 1
 """Indices in the walk's marked types."""
 
-_PRECEDENCE = (
-    "parameters",
-    "gradients",
-    "optimizer_state",
-    "buffers",
-    "cache",
-    "accumulation",
-    "batch",
-    "other",
-    "graph",
-)
+_RANK = {role: rank for rank, role in enumerate(ROLES)}
 """A storage that several tensors share plays the first of its tensors' roles."""
-_RANK = {role: rank for rank, role in enumerate(_PRECEDENCE)}
 _BATCH_ITEMS = 8
 """Local containers with at most this many items are a batch in the hand and no collection."""
 _ROLE_OF_KIND = {

@@ -12,6 +12,20 @@ FILE = "file"
 """In :attr:`Census.payload_bytes`: mapped files, whose pages are no memory of the process."""
 
 
+ROLES = (
+    "parameters",
+    "gradients",
+    "optimizer_state",
+    "buffers",
+    "cache",
+    "accumulation",
+    "batch",
+    "other",
+    "graph",
+)
+"""Components of memory. What belongs to several counts for the first of them."""
+
+
 class RootKind(str, Enum):
     """From where a path starts, most human first."""
 

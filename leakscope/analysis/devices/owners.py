@@ -18,21 +18,10 @@ from leakscope.analysis.device_states import DeviceState
 from leakscope.analysis.devices.joining import NOBODY, Span, Stored, join
 from leakscope.model.allocator import DEFAULT_POOL, Block, BlockState, Segment
 from leakscope.model.blocks import DeviceStorages
+from leakscope.model.census import ROLES
 from leakscope.model.device import DeviceOwner, UnexplainedBlocks
 from leakscope.model.explanation import BlockClass
 
-RANKS = (
-    "parameters",
-    "gradients",
-    "optimizer_state",
-    "buffers",
-    "cache",
-    "accumulation",
-    "batch",
-    "other",
-    "graph",
-)
-"""Whose a byte is that storages of several components cover."""
 WORKSPACE, PRIVATE_POOL, PENDING = "workspace", "private_pool", "pending"
 UNEXPLAINED = "unexplained"
 LT_WORKSPACE = 32 << 20
@@ -136,7 +125,7 @@ def _stored(told: DeviceStorages) -> tuple[list[tuple[str, str, str]], list[Stor
             )
         )
         number = numbers.setdefault((row.role, path, name), len(numbers))
-        rank = RANKS.index(row.role) if row.role in RANKS else len(RANKS)
+        rank = ROLES.index(row.role) if row.role in ROLES else len(ROLES)
         stored.append(Stored(row.address, row.bytes, rank, number))
     return list(numbers), stored
 
