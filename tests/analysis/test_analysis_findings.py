@@ -7,6 +7,7 @@ from synthetic_runs import KIB, MIB, Program, State, Thing
 
 from leakscope.analysis.analyse import analyse
 from leakscope.model import gauge
+from leakscope.model.boundary import BoundaryKind
 from leakscope.model.census import RootKind
 from leakscope.model.report import Finding, Report, RunVerdict, Severity
 
@@ -187,8 +188,12 @@ def test_children_that_copy_a_dataset_once() -> None:
 
 @pytest.mark.parametrize("epochs", [6, 7])
 def test_children_that_grow_evenly_are_told_in_a_short_run(epochs: int) -> None:
-    program = Program(epochs=epochs).gauge(gauge.CHILDREN_PSS, lambda s: s.step * MIB)
+    def held(state: State) -> float:
+        return 0.0 if state.kind is BoundaryKind.RUN_END else state.step * MIB
+
+    program = Program(epochs=epochs).gauge(gauge.CHILDREN_PSS, held)
     found = finding(report_of(program), "children")
+    assert found.total_bytes == pytest.approx(epochs * 40 * MIB, rel=0.01)
     assert found.severity is Severity.WARNING
     assert found.bytes_per_unit == pytest.approx(40 * MIB, rel=0.02)
 

@@ -6,6 +6,8 @@ levels off; and workers that are started anew in each epoch, which is a sawtooth
 
 from __future__ import annotations
 
+import numpy as np
+
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
@@ -39,7 +41,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     least = 0.0 if trend.points >= LONG_POINTS else EVEN * trend.bytes_per_unit
     if trend.interval[0] <= least:
         return []
-    total = case.nearest(gauge.CHILDREN_PSS, len(case.track) - 1) or 0.0
+    most = float(np.nanmax(case.track.gauge(gauge.CHILDREN_PSS)))  # they may be gone at the end
     limit = case.limit_bytes or float("inf")
     fatal = case.used_at_end() + HORIZON * trend.net_bytes >= limit
     whole = (case.gauge_gain(case.host_metric) or 0.0) + case.children_gain()
@@ -47,13 +49,13 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
         finding(
             "children",
             "Child processes grow",
-            f"Together they gained {human_bytes(trend.net_bytes)}, "
-            f"{human_bytes(trend.bytes_per_unit)} per {trend.unit}, and hold {human_bytes(total)}.",
+            f"Together they gained {human_bytes(trend.net_bytes)} and held up to "
+            f"{human_bytes(most)}; {human_bytes(trend.bytes_per_unit)} more per {trend.unit}.",
             REMEDY,
             severity=Severity.CRITICAL if fatal else Severity.WARNING,
             trend=trend,
             share=trend.net_bytes / whole if whole > 0 else 0.0,
-            total_bytes=total,
+            total_bytes=most,
             confidence=0.7,
             falsifier=("With num_workers=0 the growth moves to the main process, or ends.", None),
         )
