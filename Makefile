@@ -35,11 +35,13 @@ $(VENV)/.testing: $(VENV)/.installed
 demo: $(VENV)/.installed
 	@$(BIN)/python examples/make_reports.py --out demo detector
 
+# The heap's tests walk their own process, whose heap the other tests would fill.
 test: $(VENV)/.testing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 --dist loadfile -q
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q tests/heap
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q --ignore tests/heap
 
 quick: $(VENV)/.testing
 	$(BIN)/python -m pytest -q -m "not slow"

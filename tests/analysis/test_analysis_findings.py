@@ -150,6 +150,14 @@ def test_slack_that_grows_without_end_is_a_warning() -> None:
     assert "malloc_trim" in found.remedy.text
 
 
+def test_slack_beside_a_container_that_grows_is_a_note() -> None:
+    program = Program(epochs=14).leak("main()·states", MIB).swell(lambda s: s.step * MIB)
+    program.gauge(gauge.MALLOC_FREE, lambda s: s.step * 1.1 * MIB)
+    report = report_of(program)
+    assert finding(report, "allocator_slack").severity is Severity.NOTE
+    assert [culprit.name for culprit in report.culprits] == ["main.states"]
+
+
 def test_slack_that_has_settled_is_a_note() -> None:
     program = Program(epochs=14).swell(lambda s: min(s.step, 60) * 4 * MIB)
     program.gauge(gauge.MALLOC_FREE, lambda s: min(s.step, 60) * 4 * MIB)

@@ -242,7 +242,7 @@ def _forward(model: Any) -> tuple[Any, Any]:
 
 def relative(path: str) -> str:
     """Return a path without what tells of the machine: from the repository, or from its package."""
-    for root in (str(ROOT), sysconfig.get_path("purelib"), sysconfig.get_path("stdlib")):
+    for root in (sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"), str(ROOT)):
         if path.startswith(root.rstrip("/") + "/"):
             return path[len(root.rstrip("/")) + 1 :]
     return Path(path).name if path.startswith("/") else path

@@ -1,14 +1,16 @@
 """Allocator slack: the C heap keeps freed memory, so that resident memory stays high.
 
 May be confused with: a leak, by anyone who looks at resident memory alone. Slack that has settled
-is no more than a note.
+is no more than a note, nor is what lies in holes between the contents of a container that grows.
 """
 
 from __future__ import annotations
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.growers import Grower
 from leakscope.analysis.search import Growth
+from leakscope.analysis.series import HOST
 from leakscope.analysis.severity import MIB
 from leakscope.analysis.trends import is_growth
 from leakscope.model import gauge
@@ -22,6 +24,9 @@ HELD_BYTES = 128 * MIB
 HELD_SHARE = 0.3
 LONG_POINTS = 8
 """A heap settles within some epochs; fewer boundaries than this say nothing."""
+
+BESIDE = 0.25
+"""Slack beside a container with this part of the growth lies between what is kept there."""
 
 REMEDY = Remedy(
     title="Let the allocator return memory",
@@ -50,6 +55,9 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     large = held >= HELD_BYTES and held > HELD_SHARE * case.used_at_end()
     if not steady and not large:
         return []
+    grows = any(
+        g.growth == "across" and case.gain_of(g) >= BESIDE * resident for g in _host(growth)
+    )
     return [
         finding(
             "allocator_slack",
@@ -57,7 +65,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             f"glibc keeps {human_bytes(held)} that the program has freed; this grew by "
             f"{human_bytes(max(gained, 0))} while resident memory grew by {human_bytes(resident)}.",
             REMEDY,
-            severity=Severity.WARNING if steady else Severity.NOTE,
+            severity=Severity.WARNING if steady and not grows else Severity.NOTE,
             trend=trend,
             share=gained / resident if resident > 0 else 0.0,
             total_bytes=held,
@@ -65,3 +73,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             falsifier=("malloc_trim(0) would return most of it to the system.", None),
         )
     ]
+
+
+def _growing(growth: Growth) -> list[Grower]:
+    return [g for g in growth.growers if g.growth == "across" and g.device == HOST]
