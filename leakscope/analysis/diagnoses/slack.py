@@ -55,9 +55,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     large = held >= HELD_BYTES and held > HELD_SHARE * case.used_at_end()
     if not steady and not large:
         return []
-    grows = any(
-        g.growth == "across" and case.gain_of(g) >= BESIDE * resident for g in _host(growth)
-    )
+    grows = any(case.gain_of(g) >= BESIDE * resident for g in _growing(growth))
     return [
         finding(
             "allocator_slack",
