@@ -27,6 +27,11 @@ class Case:
     def leaks(self) -> tuple[Leak, ...]:
         return self.truth.leaks
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the program was written for the zoo."""
+        return self.program.parent == HERE / "cases"
+
     def is_runnable(self) -> bool:
         return all(importlib.util.find_spec(library) for library in self.truth.needs)
 

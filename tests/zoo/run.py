@@ -1,6 +1,6 @@
 """Run the zoo and publish how often leakscope is right.
 
-    python tests/zoo/run.py [--only PATTERN] [--jobs N] [--out reports]
+    python tests/zoo/run.py [--only PATTERN] [--own] [--jobs N] [--out reports]
 
 Prints a table, and writes ``zoo.json`` and ``zoo.html``. The exit code is 0 whatever the score: a
 case that is judged wrongly is shown, not hidden.
@@ -83,10 +83,12 @@ def told(summary: Summary) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="*", metavar="PATTERN", help="a part of names, or a glob")
+    parser.add_argument("--own", action="store_true", help="without those that other tests have")
     parser.add_argument("--jobs", type=int, default=1, help="how many at once; they disturb times")
     parser.add_argument("--out", type=Path, default=REPORTS)
     arguments = parser.parse_args()
-    scores = list(judged(chosen(arguments.only), arguments.jobs))
+    some = [case for case in chosen(arguments.only) if case.is_own or not arguments.own]
+    scores = list(judged(some, arguments.jobs))
     summary = summarise(scores)
     print(told(summary))
     arguments.out.mkdir(parents=True, exist_ok=True)
