@@ -119,12 +119,11 @@ class Case:
 
     def nearest(self, name: str, position: int) -> float | None:
         """Return the last reading of a gauge up to a position, else the first after it."""
-        values = self.track.gauge(name)
-        known = np.flatnonzero(np.isfinite(values))
+        known = self.track.known(name)
         if not len(known):
             return None
         place = int(np.searchsorted(known, position, side="right")) - 1
-        return float(values[known[max(place, 0)]])
+        return float(self.track.gauge(name)[known[max(place, 0)]])
 
     def gain_of(self, grower: Grower) -> float:
         """Return what a path that grows across phases gained over the window, by its rate."""

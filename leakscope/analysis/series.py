@@ -23,13 +23,13 @@ HOST = "host"
 NOWHERE = ""
 """The place of a stretch outside every phase."""
 
-_KINDS = {kind.value: code for code, kind in enumerate(BoundaryKind)}
-INNER = (_KINDS["step"], _KINDS["batch"])
+_KINDS = {kind: code for code, kind in enumerate(BoundaryKind)}
+INNER = (_KINDS[BoundaryKind.STEP], _KINDS[BoundaryKind.BATCH])
 
 
 def code_of(kind: BoundaryKind) -> int:
     """Return the number that stands for a kind of boundary in the columns."""
-    return _KINDS[kind.value]
+    return _KINDS[kind]
 
 
 class Track:
@@ -44,11 +44,12 @@ class Track:
         self.step = self._column("step")
         self.batch = self._column("batch")
         self.time_s = np.array([b.time_s for b in self.boundaries], dtype=np.float64)
-        self.kind = np.array([_KINDS[b.kind.value] for b in self.boundaries], dtype=np.int64)
+        self.kind = np.array([_KINDS[b.kind] for b in self.boundaries], dtype=np.int64)
         self._codes: dict[str, int] = {NOWHERE: 0}
         self.phase = np.array([self._code(b.phase) for b in self.boundaries], dtype=np.int64)
         self.before, self.after = self._places()
         self._gauges: dict[str, FloatArray] = {}
+        self._known: dict[str, IntArray] = {}
 
     def __len__(self) -> int:
         return len(self.boundaries)
@@ -68,9 +69,30 @@ class Track:
             self._gauges[name] = self._derived(name) if _is_derived(name) else self._read(name)
         return self._gauges[name]
 
+    def known(self, name: str) -> IntArray:
+        """Return the positions at which a gauge was read."""
+        if name not in self._known:
+            self._known[name] = np.flatnonzero(np.isfinite(self.gauge(name)))
+        return self._known[name]
+
     def _read(self, name: str) -> FloatArray:
-        values = (m.gauges.get(name, np.nan) for m in self.measurements)
-        return np.fromiter(values, np.float64, len(self))
+        values = np.full(len(self), np.nan)
+        positions, readings = self._readings.get(name, ([], []))
+        values[positions] = readings
+        return values
+
+    @cached_property
+    def _readings(self) -> dict[str, tuple[list[int], list[int]]]:
+        """Positions and readings by gauge: most gauges are read at few boundaries."""
+        found: dict[str, tuple[list[int], list[int]]] = {}
+        for position, measurement in enumerate(self.measurements):
+            for name, reading in measurement.gauges.items():
+                entry = found.get(name)
+                if entry is None:
+                    entry = found[name] = ([], [])
+                entry[0].append(position)
+                entry[1].append(reading)
+        return found
 
     def _derived(self, name: str) -> FloatArray:
         device, _, short = name.rpartition(".")
@@ -79,7 +101,7 @@ class Track:
 
     def has_gauge(self, name: str) -> bool:
         """Return whether the gauge was ever read."""
-        return bool(np.isfinite(self.gauge(name)).any())
+        return len(self.known(name)) > 0
 
     @cached_property
     def gauge_names(self) -> list[str]:
