@@ -54,14 +54,14 @@ def write_text(path: Path, text: str) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def print_summary(report: Report, page: Path) -> None:
-    """Print the few lines after a run to stderr."""
+def print_summary(report: Report, run_path: Path, page: Path | None) -> None:
+    """Print the few lines after a run to stderr; ``page`` is None where it couldn't be written."""
     from leakscope.report import render_summary
 
     text = render_summary(
         report,
-        report_path=str(page),
-        run_path=str(page.parent),
+        report_path="" if page is None else str(page),
+        run_path=str(run_path),
         width=terminal_width(80),
         color=wants_color(sys.stderr.isatty()),
     )

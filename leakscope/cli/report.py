@@ -51,7 +51,7 @@ def report(run: Path, *, form: str | None, out: Path | None, show: bool, summary
         deliver(_rendered(concluded, form, out), out)
         page = out if out is not None and form == "html" else page
     if summary:
-        print_summary(concluded, page)
+        print_summary(concluded, run, page)
     elif form == "html" and out != STDOUT:
         click.echo(f"leakscope: {concluded.headline}\nleakscope: report in {page}")
     if show and page.exists():

@@ -142,8 +142,8 @@ def run(
     launch = Launch(program, str(directory.path.absolute()), options.to_json(), os.getpid())
     ending = supervise(launch.command(python))
     if rank.leads:
-        directory.write_outcome(ending.outcome())
         with _never_in_the_way(directory.path):
+            directory.write_outcome(ending.outcome())
             _finish(directory.path, report=report, quiet=quiet)
     end_as(ending)
 
@@ -166,9 +166,12 @@ def _require_program(program: Program) -> None:
 def _finish(path: Path, *, report: bool, quiet: bool) -> None:
     if report:
         concluded = conclude(path)
-        page = write_reports(path, concluded)
-        if not quiet:
-            print_summary(concluded, page)
+        page = None
+        try:
+            page = write_reports(path, concluded)
+        finally:
+            if not quiet:
+                print_summary(concluded, path, page)
     elif not quiet:
         say(f"recorded in {path}; next: leakscope report {path}")
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import gc
-import time
 import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
+from time import perf_counter
 from types import FrameType
 
 import msgspec
 
+from leakscope.heap.collector import without_collector
 from leakscope.heap.definitions import Definitions
 from leakscope.heap.graph import WalkRequest, WalkResult, walk
 from leakscope.heap.looking import request_from
@@ -52,15 +52,9 @@ class CensusTaker:
 
         ``unwound`` are frames that a traceback keeps alive, outermost first: they count as running.
         """
-        began = time.perf_counter()
-        collects = gc.isenabled()
-        gc.disable()  # naming makes many objects and no garbage; a collection would only cost time
-        try:
-            census = self._census(scope, unwound)
-        finally:
-            if collects:
-                gc.enable()
-        return msgspec.structs.replace(census, pause_s=time.perf_counter() - began)
+        began = perf_counter()
+        census = without_collector(self._census, scope, unwound)
+        return msgspec.structs.replace(census, pause_s=perf_counter() - began)
 
     def device_storages(self) -> list[DeviceStorages]:
         """Return the storages that the latest census met on each device, once."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import itertools
 import sys
-import time
 from collections import deque
+from time import perf_counter
 from typing import Any
 
 from leakscope.heap.adapters.known_types import KnownTypes
@@ -29,11 +29,11 @@ def walk(
     request: Any, access: TensorAccess | None, known: KnownTypes, parts: Parts
 ) -> dict[str, Any]:
     """Walk as asked and return the columns of a ``WalkResult``; see :mod:`leakscope.heap.graph`."""
-    began = time.perf_counter()
+    began = perf_counter()
     everything = gc.get_objects() if request.full else []
     enabled = gc.isenabled()
-    gc.disable()
     try:
+        gc.disable()
         reader = EdgeReader(access, known, request.marked_types, request.late_types, parts)
         walker = _Walker(request, reader)
         walker.walk_user()
@@ -48,7 +48,7 @@ def walk(
         if enabled:
             gc.enable()
     columns["opaque"] = walker.opaque()
-    columns["pause_s"] = time.perf_counter() - began
+    columns["pause_s"] = perf_counter() - began
     columns["scratch_bytes"] = walker.scratch_bytes()
     return columns
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable
 from threading import get_ident
+from time import perf_counter
 from typing import Any
 
 from leakscope.instrument.costs import Costs
@@ -107,11 +107,11 @@ class Gate:
     def _timed(self, event: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Charge the time that the other events took, judging by this one."""
         spent = self._costs.total
-        began = time.perf_counter()
+        began = perf_counter()
         try:
             return event(*args)
         finally:
-            own = time.perf_counter() - began - (self._costs.total - spent)
+            own = perf_counter() - began - (self._costs.total - spent)
             self._costs.spend("boundary", min(max(0.0, own), MOST_OF_A_SAMPLE) * SAMPLE_EVERY)
 
     def _catch_up(self) -> None:

@@ -106,6 +106,8 @@ class Closing:
             return
         try:
             session.close(status=status, exit_code=exit_code, exception=exception)
+            if session.trouble and not session.options.quiet:
+                _complain(session.trouble)
         except KeyboardInterrupt:
             return
         except Exception as fault:

@@ -71,11 +71,15 @@ class Reader(Protocol):
     """What :class:`leakscope.probes.Probe` offers."""
 
     @property
+    def name(self) -> str:
+        """What the source is called in faults."""
+
+    @property
     def slow(self) -> bool:
         """Whether it is read only now and then."""
 
-    def read(self) -> dict[str, int]:
-        """Return gauges."""
+    def gauges(self) -> dict[str, int]:
+        """Return gauges; may raise."""
 
 
 class Devices(Protocol):
@@ -119,7 +123,7 @@ class Measuring:
         self.windows = windows
         self._history = history
         self._fast = [probe for probe in readers if not probe.slow]
-        self._slow = [_SlowReader(probe, clock) for probe in readers if probe.slow]
+        self._slow = [_SlowReader(probe, clock, guard) for probe in readers if probe.slow]
         self._clock = clock
         self._writer = writer
         self._taker = taker
@@ -204,6 +208,12 @@ class Measuring:
         if record.census is not None:
             self._keep_sources()
 
+    def abandon(self, boundary: Boundary) -> None:
+        """Trace nothing any more: nothing can be written down."""
+        self._guard.call("tracemalloc", None, self.windows.end, boundary)
+        if self._history.is_open:
+            self._guard.call("history", None, self._history.close)
+
     def finish(self, boundary: Boundary) -> None:
         """Write what is only known at the end."""
         self._guard.call("history", None, self._history.close)
@@ -222,7 +232,7 @@ class Measuring:
         everything = due >= Due.FOCUSED and boundary.kind not in _INSIDE
         with self._charged("gauges"):
             for probe in self._fast:
-                gauges.update(probe.read())
+                gauges.update(self._guard.call(f"probe {probe.name}", {}, probe.gauges))
             self.resident = gauges.get(gauge.RSS, self.resident)
             everything = everything or self._headroom.is_running_out(self.resident)
             for reader in self._slow:
@@ -371,13 +381,14 @@ def _mib(size: int | None) -> str:
 class _SlowReader:
     """A source that is read again only when its last reading has been paid for."""
 
-    def __init__(self, probe: Reader, clock: Callable[[], float]) -> None:
+    def __init__(self, probe: Reader, clock: Callable[[], float], guard: Guard) -> None:
         self.not_before = 0.0
         self._probe = probe
         self._clock = clock
+        self._guard = guard
 
     def read(self, now: float, share: float) -> dict[str, int]:
         began = self._clock()
-        gauges = self._probe.read()
+        gauges = self._guard.call(f"probe {self._probe.name}", {}, self._probe.gauges)
         self.not_before = now + (self._clock() - began) / share
         return gauges

@@ -113,6 +113,8 @@ class Scope:
             session.failed(error)
         status, exit_code, text = _ending(error)
         session.close(status=status, exit_code=exit_code, exception=text)
+        if session.trouble and not session.options.quiet:
+            _say(session.trouble)
         if session.options.report and not rank():
             report(session.run_path, quiet=session.options.quiet)
 

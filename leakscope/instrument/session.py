@@ -163,6 +163,11 @@ class Session:
         """Whether it still records: not closed, and not the copy in a forked child."""
         return not self._closed and os.getpid() == self._pid
 
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is written down any more, as a sentence; None while all is well."""
+        return self._writer.failed
+
     def boundary(self, kind: BoundaryKind, *, label: str = "") -> None:
         """Reach a boundary that somebody else has found, in the phase that is open."""
         self.gate.hear(self._reach_inside, kind, label)
@@ -218,6 +223,9 @@ class Session:
             self._guard.call("measuring", None, self._measure, boundary, due)
 
     def _measure(self, boundary: Boundary, due: Due) -> None:
+        if self._writer.failed is not None:
+            self._measuring.abandon(boundary)
+            return
         closes = self._windows.closes_at(boundary) or self._history.closes_at(boundary)
         if due is Due.NOTHING and not closes:
             return

@@ -139,10 +139,11 @@ class AllocationWindows:
         )
 
     def _open(self, boundary: Boundary, *, seconds: float) -> None:
-        self._window = self._make()
-        self._window.open()
+        # Known to be open before it is: what breaks into the opening must not leave it on for good.
         self._opened = boundary
         self._closes_at = boundary.time_s + seconds
+        self._window = self._make()
+        self._window.open()
 
     def _seconds(self, elapsed: float) -> float:
         affordable = BUDGET_SHARE * self._budget * elapsed / SLOWDOWN_SHARE

@@ -1,9 +1,11 @@
-"""The door that every probe has, and the guard behind which it reads."""
+"""The doors that every probe has: one for those who want no trouble, one that tells of faults."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import Protocol
+
+import psutil
 
 
 class Probe(Protocol):
@@ -20,18 +22,28 @@ class Probe(Protocol):
     def read(self) -> dict[str, int]:
         """Return gauges by their names in :mod:`leakscope.model.gauge`; never raises."""
 
+    def gauges(self) -> dict[str, int]:
+        """Return the same; raises what is a fault of the probe's and no missing source."""
+
 
 class GuardedProbe(ABC):
-    """A probe whose faults cost it this one reading and nothing else."""
+    """A probe whose source may be missing, now or always."""
 
     name: str
     slow: bool = False
 
     def read(self) -> dict[str, int]:
-        """Return the gauges that can be read just now."""
+        """Return the gauges that can be read just now; never raises."""
+        try:
+            return self.gauges()
+        except Exception:
+            return {}
+
+    def gauges(self) -> dict[str, int]:
+        """Return the gauges that can be read just now; raises what no missing source explains."""
         try:
             return self.measure()
-        except Exception:
+        except (OSError, psutil.Error):
             return {}
 
     @abstractmethod

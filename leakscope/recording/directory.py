@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -66,7 +67,8 @@ class RunDirectory:
             temporary.write_bytes(encode(outcome))
             temporary.replace(target)
         except OSError:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
 
 
 def find_run(path: Path) -> Path:

@@ -81,8 +81,8 @@ def _collector_paused() -> Iterator[None]:
     # Decoding only allocates: the collector would search the growing run over and over in vain,
     # which makes up two thirds of the time to read a long one.
     was_enabled = gc.isenabled()
-    gc.disable()
     try:
+        gc.disable()
         yield
     finally:
         if was_enabled:

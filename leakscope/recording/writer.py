@@ -32,7 +32,7 @@ _OPTIONAL = (SourceRecord, AllocationRecord, DeviceSnapshotRecord, BlockListReco
 _CLOSING = (EndRecord, OverheadRecord, NoteRecord, OutOfMemoryRecord)
 """Small or few, and written beyond the cap: else a full recording would look like a killed run."""
 _OPTIONAL_SHARE = 0.7
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class RecordingWriter:
@@ -80,7 +80,7 @@ class RecordingWriter:
 
     def close(self) -> None:
         """Close the journal; afterwards nothing is written."""
-        if self._fd >= 0 and os.getpid() == self._pid and self._still_ours():
+        if self._fd >= 0 and os.getpid() == self._pid and self._size_while_ours() is not None:
             os.close(self._fd)
         self._fd = -1
 
@@ -105,17 +105,14 @@ class RecordingWriter:
             return not self._thinned
         if isinstance(record, _CLOSING):
             return True
-        if share > 1 and not self._full:
-            self._full = True
-            self.failed = (
-                f"The recording reached its cap of {self._max_bytes} bytes; "
-                "what came afterwards was not recorded."
-            )
-            self.write(NoteRecord(slug="recording-full", message=self.failed))
+        if share > 1:
+            cap = f"The recording reached its cap of {self._max_bytes} bytes"
+            self._stop("recording-full", f"{cap}; what came afterwards was not recorded.")
         return not self._full
 
     def _append(self, data: bytes, *, optional: bool) -> bool:
-        if not self._still_ours():
+        size = self._size_while_ours()
+        if size is None:
             self._fd = -1  # not closed: it is somebody else's by now
             self.failed = f"The recording {self.path} was closed or removed by somebody else."
             return False
@@ -124,29 +121,39 @@ class RecordingWriter:
             while remaining:
                 remaining = remaining[os.write(self._fd, remaining) :]
         except OSError as fault:
-            self._cut_back(torn=len(remaining) < len(data))
-            if optional and fault.errno in _NO_SPACE:
-                self._thin("the disk is full")
-            else:
-                self._give_up(f"The recording stopped: {fault.strerror} ({self.path}).")
+            if len(remaining) < len(data):
+                self._cut_back(size)
+            self._refused(fault, optional=optional)
             return False
         self.bytes_written += len(data)
         return True
 
-    def _still_ours(self) -> bool:
-        """Whether the descriptor is still the journal's: a program may close all descriptors."""
+    def _size_while_ours(self) -> int | None:
+        """Return the journal's size; None if the descriptor is no longer its own.
+
+        A program may close all descriptors, and have their numbers given to files of its own.
+        """
         try:
             status = os.fstat(self._fd)
         except OSError:
-            return False
-        return (status.st_dev, status.st_ino) == self._identity and status.st_nlink > 0
+            return None
+        is_ours = (status.st_dev, status.st_ino) == self._identity and status.st_nlink > 0
+        return status.st_size if is_ours else None
 
-    def _cut_back(self, *, torn: bool) -> None:
-        if torn:
-            try:
-                os.ftruncate(self._fd, self.bytes_written)
-            except OSError:
-                pass  # the reader skips a torn record
+    def _cut_back(self, size: int) -> None:
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError:
+            pass  # the reader skips a torn record
+
+    def _refused(self, fault: OSError, *, optional: bool) -> None:
+        """Without room the large goes first; what is small may still find some at the end."""
+        if fault.errno not in _NO_SPACE:
+            self._give_up(f"The recording stopped: {fault.strerror} ({self.path}).")
+        elif optional:
+            self._thin("the disk is full")
+        else:
+            self._stop("recording-stopped", f"The recording stopped: {fault.strerror}.")
 
     def _synced(self, wanted: bool) -> bool:
         if wanted:
@@ -162,6 +169,13 @@ class RecordingWriter:
             self._thinned = True
             message = f"Sources, allocation windows and device snapshots are left out: {reason}."
             self.write(NoteRecord(slug="recording-thinned", message=message))
+
+    def _stop(self, slug: str, reason: str) -> None:
+        """Write closing records alone from now on, and say so while there may be room for it."""
+        if not self._full:
+            self._full = True
+            self.failed = reason
+            self.write(NoteRecord(slug=slug, message=reason))
 
     def _give_up(self, reason: str) -> None:
         self.failed = reason

@@ -99,7 +99,10 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
 def render_summary(
     report: Report, *, report_path: str, run_path: str = "", width: int = 80, color: bool = False
 ) -> str:
-    """Return the few lines after a run: verdict, top culprits, where the report is, what next."""
+    """Return the few lines after a run: verdict, top culprits, where the report is, what next.
+
+    Without a ``report_path`` there is none.
+    """
     paper = Paper(width, color)
     lines = [*_verdict(report, paper), *_first_way(report.out_of_memory, paper)]
     for culprit in report.culprits[:SHOWN_CULPRITS]:
@@ -111,7 +114,8 @@ def render_summary(
     for text in report.missing[:2]:
         lines += paper.wrap(f"to settle it: {text}", "  ")
     lines += _problems(report, paper)
-    lines.append(f"  report   {one_line(report_path)}")
+    if report_path:
+        lines.append(f"  report   {one_line(report_path)}")
     lines.append(f"  next     {_next_command(report, one_line(run_path))}")
     return "\n".join(lines) + "\n"
 

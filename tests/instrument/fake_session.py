@@ -116,6 +116,9 @@ class FakeProbe:
         self.clock.sleep(self.seconds)
         return {self.name: self.value}
 
+    def gauges(self) -> dict[str, int]:
+        return self.read()
+
 
 class FakeWindow:
     """A window of tracemalloc that notes when it was open."""

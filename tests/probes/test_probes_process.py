@@ -31,8 +31,21 @@ class Broken(GuardedProbe):
         raise RuntimeError("the source is gone")
 
 
+class Missing(GuardedProbe):
+    name = "missing"
+
+    def measure(self):
+        raise psutil.AccessDenied
+
+
 def test_a_fault_of_a_source_costs_its_gauges_only():
-    assert Broken().read() == {}
+    assert Broken().read() == Missing().read() == {}
+
+
+def test_a_fault_is_told_to_who_asks_and_a_missing_source_is_none():
+    assert Missing().gauges() == {}
+    with pytest.raises(RuntimeError):
+        Broken().gauges()
 
 
 def test_every_probe_reads_whole_numbers_under_known_names_and_never_twice_the_same():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 
 from leakscope.heap import anatomy
+from leakscope.heap.collector import without_collector
 from leakscope.heap.definitions import Definitions
 from leakscope.heap.graph import NATIVE, WalkResult, engine_name, walk
 from leakscope.heap.looking import request_from
@@ -53,15 +53,9 @@ def snapshot(
     """
     options = Options(_folder(project_root), full, least_bytes, most_objects)
     _check(options, engine)
-    began = time.perf_counter()
-    collects = gc.isenabled()
-    gc.disable()  # naming makes many objects and no garbage; a collection would only cost time
-    try:
-        taken = _taken(options, engine)
-    finally:
-        if collects:
-            gc.enable()
-    return replace(taken, pause_s=time.perf_counter() - began)
+    began = perf_counter()
+    taken = without_collector(_taken, options, engine)
+    return replace(taken, pause_s=perf_counter() - began)
 
 
 def _taken(options: Options, engine: str | None) -> Snapshot:

@@ -1,0 +1,186 @@
+"""Disks that are full, read-only or taken away: they cost the recording, never the training."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import fault_runs
+import pytest
+
+TINY = """
+import leakscope
+kept = []
+with leakscope.profile(quiet=True) as scope:
+    for epoch in scope.epochs(range(30)):
+        for step in scope.steps(range(20)):
+            kept.append(bytes(3000))
+print("result", len(kept))
+"""
+RESULT = "result 600\n"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 KiB with a program on it."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "leakscope-test", str(disk)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip("only root may mount a small disk")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def test_a_disk_that_fills_up_costs_what_came_afterwards(small_disk: Path) -> None:
+    ended = fault_runs.recorded(TINY, small_disk, "--budget", "100%")
+    assert (ended.code, ended.out) == (0, RESULT)
+    assert "The recording stopped: No space left on device." in ended.err
+    assert "can't be written" in ended.err
+    assert "leakscope report run" in ended.err, "the verdict is told all the same"
+    assert not list(small_disk.glob("run/.*")), "nothing half written is left"
+    report = fault_runs.report_again(small_disk)
+    assert len(report["errors"]) <= 1, "a census for whose boundary there was no room"
+    assert report["work"]["duration_s"] > 0
+    told = [*report["notes"], report["run"]["ended"]]
+    assert any("No space left on device" in one or "no closing record" in one for one in told)
+
+
+@pytest.mark.slow
+def test_a_training_on_a_full_disk_learns_the_same(small_disk: Path, expected: str) -> None:
+    (small_disk / "filler").write_bytes(bytes(40 << 10))
+    ended = fault_runs.recorded(fault_runs.TRAINING, small_disk, "--budget", "100%", "--no-report")
+    assert (ended.code, ended.result) == (0, expected)
+    assert "The recording stopped: No space left on device." in ended.err
+    assert fault_runs.report_again(small_disk)["work"]["duration_s"] > 0
+
+
+def test_a_disk_that_is_full_from_the_start_is_a_sentence(small_disk: Path) -> None:
+    (small_disk / "program.py").write_text(TINY)
+    with pytest.raises(OSError, match="No space left"):
+        (small_disk / "filler").write_bytes(bytes(64 << 10))
+    ended = fault_runs.leakscope("run", "--out", "run", "program.py", folder=small_disk)
+    fault_runs.assert_no_traceback_of_ours(ended)
+    assert ended.code == 1
+    assert "the disk is full" in ended.err
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("kib", [4, 24])
+def test_a_limit_on_the_size_of_files_costs_what_came_afterwards(kib: int, tmp_path: Path) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (kib << 10, kib << 10))
+
+    ended = fault_runs.recorded(TINY, tmp_path, "--budget", "100%", prepare=limit)
+    assert (ended.code, ended.out) == (0, RESULT)
+    assert "The recording stopped: File too large." in ended.err
+    report = fault_runs.report_again(tmp_path)
+    assert len(report["errors"]) <= 1, "a census for whose boundary there was no room"
+    told = [*report["notes"], report["run"]["ended"]]
+    assert any("File too large" in one or "no closing record" in one for one in told)
+
+
+TAKEN_AWAY = """
+import os, shutil, sys
+import leakscope
+
+what = sys.argv[1]
+with leakscope.profile(quiet=True) as scope:
+    scope.mark("before")
+    if what == "removed":
+        shutil.rmtree("run")
+    elif what == "locked":
+        os.chmod("run", 0)
+    elif what == "a file":
+        shutil.rmtree("run")
+        open("run", "w").close()
+    elif what == "moved":
+        os.rename("run", "elsewhere")
+    elif what == "descriptors closed":
+        os.closerange(3, 100)
+        held = [open("other", "a") for _ in range(10)]
+    for _ in range(20):
+        scope.mark("after")
+print("result", what)
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("what", ["removed", "locked", "a file", "moved", "descriptors closed"])
+def test_a_run_directory_that_is_taken_away_costs_the_recording_alone(
+    what: str, tmp_path: Path
+) -> None:
+    words = [*fault_runs.run_words(TAKEN_AWAY, tmp_path), what]
+    ended = fault_runs.python(*words, folder=tmp_path, prepare=fault_runs.without_override)
+    fault_runs.assert_no_traceback_of_ours(ended)
+    assert (ended.code, ended.out) == (7, f"result {what}\n")
+    assert "error of leakscope's own" not in ended.err
+    if what == "locked":
+        (tmp_path / "run").chmod(0o755)
+    if what in ("moved", "locked", "descriptors closed"):
+        left = "elsewhere" if what == "moved" else "run"
+        assert fault_runs.report_again(tmp_path, left)["errors"] == []
+    if what == "descriptors closed":
+        assert (tmp_path / "other").read_bytes() == b""
+
+
+@pytest.mark.parametrize("options", [["--out", "run"], []], ids=["named", "by default"])
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(
+    options: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "program.py").write_text(TINY)
+    tmp_path.chmod(0o555)
+    try:
+        ended = fault_runs.python(
+            *("-m", "leakscope", "run", *options, "program.py"),
+            folder=tmp_path,
+            prepare=fault_runs.without_override,
+        )
+    finally:
+        tmp_path.chmod(0o755)
+    fault_runs.assert_no_traceback_of_ours(ended)
+    assert (ended.code, ended.out) == (1, "")
+    assert "permission denied" in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_a_report_into_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    fault_runs.recorded(TINY, tmp_path, "--no-report", "-q")
+    (tmp_path / "run").chmod(0o555)
+    try:
+        ended = fault_runs.python(
+            *("-m", "leakscope", "report", "run"),
+            folder=tmp_path,
+            prepare=fault_runs.without_override,
+        )
+    finally:
+        (tmp_path / "run").chmod(0o755)
+    fault_runs.assert_no_traceback_of_ours(ended)
+    assert ended.code == 1
+    assert "--out chooses another place" in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_a_stderr_that_takes_nothing_is_no_fault_of_the_program(tmp_path: Path) -> None:
+    words = fault_runs.run_words(TINY, tmp_path)
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, *words],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=full,
+            check=False,
+            env=fault_runs.environment(),
+        )
+    assert (ended.returncode, ended.stdout.decode()) == (0, RESULT)
+    assert json.loads((tmp_path / "run" / "report.json").read_text())["verdict"]
