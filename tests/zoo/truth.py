@@ -49,10 +49,15 @@ TRUTHS: dict[str, Truth] = {
     "atexit_saves": leak("atexit", "native_objects"),
     "augmentation_cache": leak("Augmented._cache"),
     "average_meter": leak("AverageMeter.sum"),
+    "bpe_cache": leak("tokenizer.cache", "Tokenizer.cache"),
+    "cached_method": leak("ElasticTransform.displacement"),
     "cartography": leak("Cartographer.by_sample", "Cartographer.by_sample[*]"),
     "closure_recorder": leak("make_logger.maps"),
     "collector_off": leak("collector_off", also=("garbage",)),
+    "context_trace": leak("trace"),
+    "curriculum_sampler": leak("sampler.easiest", "CurriculumSampler.easiest"),
     "default_argument": leak("embed.chunks"),
+    "deferred_plots": leak("Board.deferred"),
     "detection_validation_lists": Truth(
         (
             Leak(
@@ -63,20 +68,29 @@ TRUTHS: dict[str, Truth] = {
             Leak(("DetectionTrainer.all_pred_bboxes",), key="all_pred_bboxes"),
         )
     ),
+    "early_stopping_improvements": leak("EarlyStopping.best_states"),
+    "epoch_outputs": leak("main.history", needs=("tqdm",)),
     "event_listeners": leak("Events.listeners", "Events.listeners['step']"),
     "figures_never_closed": leak(
         "open_figures", "matplotlib._pylab_helpers.Gcf.figs", "Gcf.figs", needs=("matplotlib",)
     ),
+    "finalizers": leak("weakref.finalize._registry", "finalize._registry"),
+    "frames_of_predictions": leak("oof", needs=("pandas",)),
+    "gan_image_list": leak("img_list"),
     "generator_remembers": leak("hard_negatives.given"),
+    "graph_neighbourhoods": leak("GraphIndex._cached"),
     "growing_table": leak("Experiment.predictions", needs=("pandas",)),
     "heap_never_popped": leak("WorstSamples.heap"),
     "itertools_cycle": leak("main.batches"),
     "itertools_tee": leak("Probe.batches", "main.probe_batches", "main.train_batches"),
+    "json_lines": leak("AttentionLogger.stream"),
     "kept_futures": leak("SnapshotWriter.futures"),
+    "landcover_tiles": leak("SegEvaluator.results['val']", "SegEvaluator.results"),
     "late_hard_examples": leak("Miner.hard"),
     "lightning_callback_batches": leak("DrawLater.batches", needs=("lightning",)),
     "linked_tape": leak("WorldModel.tape", "world.tape"),
     "lru_cache_getitem": leak("Spectrograms.augmented"),
+    "maml_meta_losses": leak("MetaLearner.stats['losses']"),
     "memory_bank_cat": leak("Contrastive.bank", "model.bank"),
     "memory_handler": leak("handler.buffer", "MemoryHandler.buffer", "handler"),
     "metric_tracker": leak(
@@ -90,8 +104,13 @@ TRUTHS: dict[str, Truth] = {
     "numpy_append": leak("scores"),
     "pil_thumbnails": leak("Photos.opened", needs=("PIL",)),
     "queue_outruns_consumer": leak("PictureWriter.pending"),
+    "recurrent_transitions": leak("Experience.transitions"),
     "sample_registry": leak("Sample.registry"),
     "shared_segments": leak("EpisodeStore.episodes"),
+    "skipped_batches": leak("Trainer.errors"),
+    "statistics_hooks": leak(
+        "main.model.backbone._forward_hooks", "Network.backbone._forward_hooks"
+    ),
     "text_log": leak("Console._lines"),
     "thread_gathers": leak("gather.rows"),
     "three_at_once": Truth(
@@ -105,6 +124,7 @@ TRUTHS: dict[str, Truth] = {
         (Leak(("main.outputs",), kept={"step": 32 * 1000 * 4.0}),),
         verdicts=("leak", "inconclusive"),
     ),
+    "transform_registry": leak("Registered.instances", "Registered.instances['Noise']"),
     "transformers_collator_cache": leak("PaddingCollator.seen", needs=("transformers",)),
     "two_at_once": Truth(
         (
@@ -117,19 +137,25 @@ TRUTHS: dict[str, Truth] = {
         (Leak(("validate.all_preds",), growth="within", kept={"batch": 16 * 64 * 768 * 4.0}),)
     ),
     "worker_caches": leak("children", "Cached.cache"),
+    "healthy_actor_critic": healthy(),
     "healthy_arena_retention": healthy(),
+    "healthy_async_metrics": healthy(),
+    "healthy_best_of_epoch": healthy(),
     "healthy_big_but_constant": healthy(),
     "healthy_cleared_every_epoch": healthy(),
     "healthy_copy_on_write": healthy(),
     "healthy_curriculum": healthy(),
     "healthy_dataset_cache": healthy("PIL"),
+    "healthy_distillation_cache": healthy(),
     "healthy_ema_and_best": healthy(),
     "healthy_figures_closed": healthy("matplotlib"),
+    "healthy_gan": healthy(),
     "healthy_gradual_unfreezing": healthy(),
     "healthy_local_lists": healthy(),
     "healthy_logging": healthy(),
     "healthy_loss_window": healthy(),
     "healthy_lru_frames": healthy(),
+    "healthy_meta_learning": healthy(),
     "healthy_one_epoch": Truth(verdicts=("clean", "inconclusive")),
     "healthy_position_cache": healthy(),
     "healthy_queue_drained": healthy(),
@@ -139,6 +165,9 @@ TRUTHS: dict[str, Truth] = {
     "healthy_three_best": healthy(),
     "healthy_tiny_histories": healthy(),
     "healthy_varying_batches": healthy(),
+    "healthy_vocabulary": healthy(),
+    "healthy_weak_registry": healthy(),
+    "healthy_worker_lru": healthy(),
 }
 
 VALIDATED = ("validation", "epoch")
