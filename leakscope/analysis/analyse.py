@@ -19,6 +19,7 @@ from leakscope.analysis.diagnoses import find_findings
 from leakscope.analysis.diagnoses.out_of_memory import find_out_of_memory
 from leakscope.analysis.facts import find_facts, find_problems, find_work
 from leakscope.analysis.headline import headline, verdict_of
+from leakscope.analysis.imputed import with_imputed
 from leakscope.analysis.ledger import find_ledgers
 from leakscope.analysis.overhead import find_overhead
 from leakscope.analysis.phases import find_phases
@@ -48,6 +49,7 @@ def _report(case: Case) -> Report:
     culprits = find_culprits(case, case.sources, growth.growers)
     shortage = find_out_of_memory(case, culprits)
     findings = find_findings(case, growth, ledgers, shortage)
+    ledgers = with_imputed(case, ledgers, findings)
     verdict, missing = verdict_of(case, culprits, findings, ledgers)
     if shortage is not None and verdict is not RunVerdict.LEAK:
         verdict = RunVerdict.OUT_OF_MEMORY
@@ -55,7 +57,7 @@ def _report(case: Case) -> Report:
     return Report(
         verdict=verdict,
         headline=headline(verdict, culprits, findings, missing, work, shortage),
-        growth=find_growth(case, growth.growers),
+        growth=find_growth(case, growth.growers, ledgers),
         culprits=[with_results(culprit, cures) for culprit in culprits],
         findings=[with_result(finding, cures) for finding in findings],
         cleared=find_cleared(case, growth),

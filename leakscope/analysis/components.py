@@ -67,9 +67,16 @@ def _outside(case: Case, named: list[Component]) -> list[Component]:
     )
     slack = _at_censuses(case, gauge.MALLOC_FREE)
     baseline = np.full_like(whole, max(float((whole - seen - slack)[0]), 0.0))
-    left = np.maximum(whole - seen - slack - baseline, 0.0)
+    own = _at_censuses(case, gauge.OWN_RESIDENT)
+    left = np.maximum(whole - seen - slack - baseline - own, 0.0)
     workers = _at_censuses(case, gauge.CHILDREN_PSS)
-    terms = {BASELINE: baseline, "allocator slack": slack, "workers": workers, "unexplained": left}
+    terms = {
+        BASELINE: baseline,
+        "allocator slack": slack,
+        "workers": workers,
+        "leakscope itself": own,
+        "unexplained": left,
+    }
     found = [_component(case, name, HOST, values) for name, values in terms.items()]
     return [c for c in found if c.peak_bytes > 0] if named or whole.any() else []
 

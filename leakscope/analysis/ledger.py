@@ -43,8 +43,9 @@ def _host(case: Case, window: Window, growers: list[Grower]) -> Ledger | None:
         _entry("page-locked memory of torch", _gain(case, gauge.PINNED_HOST), "pinned"),
         _entry("shared memory", _shared(case, window), "shm"),
         _entry("child processes", children, "children"),
-        _entry("leakscope itself", _gain(case, gauge.OWN), "own"),
     ]
+    left = gain + children - sum(entry.bytes for entry in entries)
+    entries.append(_entry("leakscope itself", _own(case, left), "own"))
     metric = case.host_metric + ("+children_pss" if children else "")
     return _close(case, window, metric, gain + children, entries, host_advice)
 
@@ -136,6 +137,14 @@ def _named_shared(case: Case, window: Window) -> float:
     ends = [censuses[p] for p in (window.first, window.last) if p in censuses]
     sizes = [census.payload_bytes.get(SHARED, 0) for census in ends]
     return float(sizes[1] - sizes[0]) if len(sizes) == 2 else 0.0
+
+
+def _own(case: Case, left: float) -> float:
+    """Return what leakscope's tables gained, and of what else its censuses made resident no more
+    than nothing else explains: the program may have filled that since.
+    """
+    tables = _gain(case, gauge.OWN)
+    return max(tables, min(left, _gain(case, gauge.OWN_RESIDENT)))
 
 
 def _gain(case: Case, name: str) -> float:

@@ -1,4 +1,4 @@
-"""How fast whole gauges grow, and how much of that has a name."""
+"""How fast whole gauges grow, and how much of that is explained."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.series import HOST
 from leakscope.model import gauge
-from leakscope.model.report import Growth
+from leakscope.model.report import Growth, Ledger
 
 EXPLAINABLE_BYTES = 4 * GAUGE_NOISE_BYTES
 """Below this growth of a gauge, a share of it says nothing."""
@@ -14,9 +14,11 @@ EXPLAINABLE_BYTES = 4 * GAUGE_NOISE_BYTES
 
 _NAMELESS = {gauge.CHILDREN_PSS, gauge.DEVICE_OUTSIDE, gauge.PINNED_HOST}
 """No name of the process stands for these bytes, or not for all of them."""
+_UNKNOWN = {"unexplained", "unnamed"}
+"""Terms of a ledger that say that nobody knows."""
 
 
-def find_growth(case: Case, growers: list[Grower]) -> list[Growth]:
+def find_growth(case: Case, growers: list[Grower], ledgers: list[Ledger]) -> list[Growth]:
     """Return the rate of each gauge of memory over comparable boundaries."""
     devices = [
         f"{d}.{m}"
@@ -25,23 +27,37 @@ def find_growth(case: Case, growers: list[Grower]) -> list[Growth]:
     ]
     outside = [f"{device}.{gauge.DEVICE_OUTSIDE}" for device in case.track.devices]
     metrics = [gauge.RSS, gauge.PSS, gauge.CHILDREN_PSS, *devices, *outside, gauge.PINNED_HOST]
-    return [_growth(case, m, growers) for m in metrics if case.track.has_gauge(m)]
+    return [_growth(case, m, growers, ledgers) for m in metrics if case.track.has_gauge(m)]
 
 
-def _growth(case: Case, metric: str, growers: list[Grower]) -> Growth:
+def _growth(case: Case, metric: str, growers: list[Grower], ledgers: list[Ledger]) -> Growth:
     trend = case.gauge_trend(metric)
-    device = metric.rpartition(".")[0] or HOST
     gain = case.gauge_gain(metric)
-    across = [g for g in growers if g.growth == "across" and g.device == device]
-    named = sum(case.gain_of(g) for g in across)
-    share = None
-    can_be_named = metric.rpartition(".")[2] not in _NAMELESS
-    if gain is not None and gain > EXPLAINABLE_BYTES and can_be_named:
-        share = min(named / gain, 1.0)
+    is_explainable = metric.rpartition(".")[2] not in _NAMELESS
+    named = explained = None
+    if gain is not None and gain > EXPLAINABLE_BYTES and is_explainable:
+        device = metric.rpartition(".")[0] or HOST
+        across = [g for g in growers if g.growth == "across" and g.device == device]
+        named = min(sum(case.gain_of(g) for g in across) / gain, 1.0)
+        explained = _explained(device, ledgers)
     return Growth(
         metric=metric,
         unit=case.unit.name,
         bytes_per_unit=trend.bytes_per_unit,
         interval=trend.interval,
-        explained_share=share,
+        named_share=named,
+        explained_share=explained,
     )
+
+
+def _explained(device: str, ledgers: list[Ledger]) -> float | None:
+    """Return how much of the growth the ledger's terms make up; too much counts as too little."""
+    ledger = next((one for one in ledgers if _device_of(one) == device), None)
+    if ledger is None or ledger.total_bytes <= 0:
+        return None
+    left = sum(entry.bytes for entry in ledger.entries if entry.kind in _UNKNOWN)
+    return max(1.0 - abs(left) / ledger.total_bytes, 0.0)
+
+
+def _device_of(ledger: Ledger) -> str:
+    return ledger.metric.rpartition(".")[0] or HOST

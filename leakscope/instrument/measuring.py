@@ -12,6 +12,7 @@ from leakscope.instrument.costs import Costs, Due
 from leakscope.instrument.guard import Guard
 from leakscope.instrument.headroom import Headroom
 from leakscope.instrument.history import HistoryWindows
+from leakscope.instrument.own_memory import OwnMemory
 from leakscope.instrument.sources import Sources
 from leakscope.instrument.windows import AllocationWindows
 from leakscope.model import gauge
@@ -139,6 +140,7 @@ class Measuring:
         self._censuses = 0
         self._recorded = 0
         self._own_peak = 0
+        self._own_memory = OwnMemory(readers)
         self._poor = False
         self._headroom = Headroom()
 
@@ -159,6 +161,8 @@ class Measuring:
         if is_last_chance:
             self._headroom.told(self.resident)
             due = max(due, Due.FOCUSED)
+        if due >= Due.FOCUSED:
+            gauges[gauge.OWN_RESIDENT] = self._own_memory.resident
         census = self._take_census(boundary, due, gauges) if due >= Due.FOCUSED else None
         with self._charged("recording"):
             self._recorded += 1
@@ -173,6 +177,8 @@ class Measuring:
         if census is not None:
             self._keep_sources()
             self._keep_account(boundary)
+            with self._charged("gauges"):
+                self._guard.call("own memory", None, self._own_memory.charge, gauges)
         return Due.RECORD if census is None else due
 
     def note(self, slug: str, message: str, boundary: int) -> None:

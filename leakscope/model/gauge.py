@@ -35,6 +35,7 @@ SYSTEM_AVAILABLE = "system_available"
 FIGURES = "open_figures"
 PINNED_HOST = "pinned_host"
 OWN = "leakscope_own"
+OWN_RESIDENT = "leakscope_resident"
 
 DEVICE_ALLOCATED = "allocated"
 DEVICE_RESERVED = "reserved"
@@ -85,6 +86,10 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     FIGURES: ("count", "matplotlib figures that pyplot keeps open"),
     PINNED_HOST: ("bytes", "page-locked host memory held by torch"),
     OWN: ("bytes", "memory of leakscope itself"),
+    OWN_RESIDENT: (
+        "bytes",
+        "by how much resident memory rose while leakscope took censuses, the C heap left out",
+    ),
     DEVICE_ALLOCATED: ("bytes", "device memory in live tensors"),
     DEVICE_RESERVED: ("bytes", "device memory held by torch's caching allocator"),
     DEVICE_PEAK: ("bytes", "highest device memory in live tensors so far"),

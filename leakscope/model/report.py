@@ -190,13 +190,17 @@ ENDINGS = frozenset({"out_of_memory", "out_of_memory_survived", "killed_near_the
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):
-    """How fast one gauge grows and how much of that has a name."""
+    """How fast one gauge grows and how much of that is explained."""
 
     metric: str
     unit: str
     bytes_per_unit: float
     interval: tuple[float, float]
     explained_share: float | None
+    """Part of the growth for which the ledger has a measured term: names, garbage, slack of the C
+    heap, child processes, …; None where little grew."""
+    named_share: float | None = None
+    """Part of it that culprits hold by name."""
 
 
 class Cleared(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,8 +222,8 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     kind: str
     """``named``, ``graph``, ``garbage``, ``slack``, ``pinned``, ``shm``, ``children``, ``own``,
-    ``unexplained``; of a device also ``unnamed``, ``cached``, ``fragmentation``, ``pending``,
-    ``outside``."""
+    ``imputed``, ``unexplained``; of a device also ``unnamed``, ``cached``, ``fragmentation``,
+    ``pending``, ``outside``."""
     note: str = ""
 
 

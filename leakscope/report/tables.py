@@ -114,6 +114,7 @@ class GrowthRow:
     rate: str
     exact: str
     interval: str
+    named: str
     explained: str
     explained_bar: Bar | None
 
@@ -217,6 +218,7 @@ def growth_rows(growth: Sequence[Growth]) -> list[GrowthRow]:
             rate=humane_rate(g.bytes_per_unit, g.unit),
             exact=f"{exact_bytes(g.bytes_per_unit)} per {g.unit}",
             interval=humane_interval(g.interval),
+            named=humane_share(g.named_share),
             explained=humane_share(g.explained_share),
             explained_bar=_share_bar(g.explained_share),
         )

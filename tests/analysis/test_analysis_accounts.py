@@ -121,6 +121,40 @@ def test_growth_of_gauges_has_its_unit_and_explained_share() -> None:
     assert (growth.metric, growth.unit) == ("rss", "epoch")
     assert growth.bytes_per_unit == pytest.approx(40 * 400 * KIB, rel=0.05)
     assert growth.explained_share == pytest.approx(1.0, abs=0.05)
+    assert growth.named_share == pytest.approx(1.0, abs=0.05)
+
+
+def test_slack_explains_growth_that_no_culprit_holds() -> None:
+    program = Program(epochs=10).leak("Trainer.losses", 400 * KIB)
+    program.gauge(gauge.MALLOC_FREE, lambda s: s.step * 400 * KIB)
+    report = report_of(program.swell(lambda s: s.step * 400 * KIB))
+    growth = report.growth[0]
+    assert growth.explained_share == pytest.approx(1.0, abs=0.05)
+    assert growth.named_share == pytest.approx(0.5, abs=0.05)
+
+
+def test_what_nothing_explains_is_no_part_of_the_explained_share() -> None:
+    program = Program(epochs=10).leak("Trainer.losses", 400 * KIB)
+    growth = report_of(program.swell(lambda s: s.step * 1200 * KIB)).growth[0]
+    assert growth.explained_share == pytest.approx(0.25, abs=0.05)
+
+
+def own_of(program: Program) -> int:
+    entries = report_of(program).ledgers[0].entries
+    return sum(entry.bytes for entry in entries if entry.kind == "own")
+
+
+def test_what_censuses_made_resident_is_leakscopes_own() -> None:
+    late = Program(epochs=10).swell(lambda s: 30 * MIB * (s.epochs_done > 4))
+    assert own_of(late.gauge(gauge.OWN_RESIDENT, lambda s: 30 * MIB * (s.epochs_done > 4))) == (
+        30 * MIB
+    )
+
+
+def test_what_the_program_has_taken_over_is_no_longer_leakscopes() -> None:
+    program = Program(epochs=10).leak("Trainer.losses", 400 * KIB)
+    program.gauge(gauge.OWN_RESIDENT, lambda s: 30 * MIB * (s.epochs_done > 4))
+    assert own_of(program) <= MIB
 
 
 def test_growth_of_a_steady_gauge_explains_nothing() -> None:
@@ -232,3 +266,28 @@ def test_signatures_survive_another_run_and_tell_paths_apart() -> None:
     again = report_of(Program(epochs=9, seed=4).leak("a[5].x", 100 * KIB)).culprits[0]
     other = report_of(Program(epochs=8).leak("b[3].x", 200 * KIB)).culprits[0]
     assert first.signature == again.signature != other.signature
+
+
+def terms_of(program: Program) -> dict[str, int]:
+    (host, *_) = report_of(program).ledgers
+    return {entry.kind: entry.bytes for entry in host.entries}
+
+
+def test_open_figures_have_a_term_of_the_ledger() -> None:
+    program = Program(epochs=12).gauge(gauge.FIGURES, lambda s: s.epochs_done * 3)
+    terms = terms_of(program.swell(lambda s: s.epochs_done * 9 * MIB))
+    assert terms["imputed"] == pytest.approx(10 * 9 * MIB, rel=0.1)
+    assert terms["unexplained"] == pytest.approx(0, abs=MIB)
+
+
+def test_garbage_that_was_weighed_once_has_a_term_of_the_ledger() -> None:
+    program = Program(epochs=8, full_every=4).gauge(gauge.GC_ENABLED, lambda s: 0)
+    program.garbage = lambda s: s.epochs_done * 5.5 * MIB
+    terms = terms_of(program.swell(lambda s: s.epochs_done * 5.5 * MIB))
+    assert terms["garbage"] == pytest.approx(6 * 5.5 * MIB, rel=0.1)
+
+
+def test_growth_that_no_finding_tells_of_stays_unexplained() -> None:
+    terms = terms_of(Program(epochs=12).swell(lambda s: s.epochs_done * 9 * MIB))
+    assert "imputed" not in terms
+    assert terms["unexplained"] == pytest.approx(10 * 9 * MIB, rel=0.1)

@@ -68,7 +68,7 @@ def told(summary: Summary) -> str:
             f"  … and its line first    {s.line_right}",
             f"  … and rate within 10 %  {s.rate_right}",
             f"  leaks within three      {s.within} of {s.leaks}",
-            f"  explained, median       {s.explained:.0%}",
+            f"  explained, median       {s.explained:.0%}, by culprits alone {s.named:.0%}",
             f"  wrong alarms beside     {s.wrong_beside}",
             f"healthy programs          {s.healthy}",
             f"  with a false alarm      {s.false_alarms}",

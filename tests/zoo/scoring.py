@@ -47,6 +47,9 @@ class Score:
     wrong: list[str] = field(default_factory=list)
     """Accusations of what is no leak."""
     explained: float | None = None
+    """Of the growth of host memory, by all terms of the ledger."""
+    named: float | None = None
+    """Of it, what culprits hold."""
     seconds: float = 0.0
     measuring_share: float = 0.0
     fault: str = ""
@@ -92,9 +95,9 @@ def called(accusation: dict[str, Any]) -> str:
     return str(accusation.get("name") or accusation["kind"])
 
 
-def explained_share(report: dict[str, Any]) -> float | None:
-    """Return how much of the host memory's growth has a name; none where little grew."""
-    shares = {one["metric"]: one["explained_share"] for one in report["growth"]}
+def share_of_growth(report: dict[str, Any], share: str) -> float | None:
+    """Return a share of the host memory's growth; none where little grew."""
+    shares = {one["metric"]: one[share] for one in report["growth"]}
     return next((shares[name] for name in ("pss", "rss") if shares.get(name) is not None), None)
 
 
@@ -122,7 +125,8 @@ def score(case: Case, outcome: Outcome) -> Score:
             for leak, kept in zip(case.leaks, outcome.kept, strict=True)
         ],
         [called(one) for one in found if called(one) not in known],
-        explained_share(report),
+        share_of_growth(report, "explained_share"),
+        share_of_growth(report, "named_share"),
         outcome.seconds,
         overhead["wall_share"] or 0.0,
     )
@@ -157,6 +161,7 @@ class Summary:
     leaks: int
     within: int
     explained: float
+    named: float
     false_alarms: int
     wrong_beside: int
     inconclusive: int
@@ -170,6 +175,7 @@ def summarise(scores: list[Score]) -> Summary:
     leaking = [one for one in scores if one.leaking]
     judged = [one for one in leaking if not (one.inconclusive and one.verdict_right)]
     explained = [one.explained for one in judged if one.explained is not None]
+    named = [one.named for one in judged if one.named is not None]
     every = [leak for one in judged for leak in one.leaks]
     return Summary(
         leaking=len(judged),
@@ -180,6 +186,7 @@ def summarise(scores: list[Score]) -> Summary:
         leaks=len(every),
         within=sum(leak.rank is not None and leak.rank <= WITHIN for leak in every),
         explained=statistics.median(explained) if explained else 0.0,
+        named=statistics.median(named) if named else 0.0,
         false_alarms=sum(bool(one.wrong) for one in scores if not one.leaking),
         wrong_beside=sum(bool(one.wrong) for one in judged),
         inconclusive=sum(one.inconclusive for one in scores),

@@ -39,7 +39,7 @@ def a_report(*culprits: dict[str, Any], verdict: str = "leak") -> dict[str, Any]
         "headline": "So it is.",
         "culprits": list(culprits),
         "findings": [],
-        "growth": [{"metric": "pss", "explained_share": 0.95}],
+        "growth": [{"metric": "pss", "explained_share": 0.95, "named_share": 0.6}],
         "overhead": {"wall_share": 0.01},
     }
 

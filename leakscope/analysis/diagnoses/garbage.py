@@ -18,7 +18,7 @@ from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
 from leakscope.analysis.severity import MIB, PEAK_SHARE
-from leakscope.analysis.trends import is_growth, judge
+from leakscope.analysis.trends import is_growth, judge, theil_sen
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.report import Circle, Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, plural
@@ -62,6 +62,15 @@ def garbage_trend(case: Case) -> Trend:
     """Return rate and shape of the garbage that awaits the collector."""
     x, y = garbage_series(case)
     return judge(x, y, unit=case.unit.name, noise_bytes=float(MIB))
+
+
+def garbage_rate(case: Case) -> float:
+    """Return the bytes of garbage that each unit of work adds, 0 where it was never weighed."""
+    x, y = garbage_series(case)
+    if len(y) > 1:
+        return max(theil_sen(x, y).rate, 0.0)
+    worked = float(x[0] - case.unit.done[0]) if len(y) else 0.0
+    return float(y[0]) / worked if worked > 0 else 0.0
 
 
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
