@@ -21,7 +21,7 @@ class NamedReader(Protocol):
     def name(self) -> str:
         """What the source is called."""
 
-    def read(self) -> dict[str, int]:
+    def gauges(self) -> dict[str, int]:
         """Return gauges."""
 
 
@@ -42,9 +42,9 @@ class OwnMemory:
         """Charge what has risen since the gauges of this boundary were read."""
         if self._process is None or gauge.RSS not in before:
             return
-        risen = self._process.read().get(gauge.RSS, 0) - before[gauge.RSS]
+        risen = self._process.gauges().get(gauge.RSS, 0) - before[gauge.RSS]
         if risen >= WORTH_ASKING_BYTES and self._heap is not None and _heap_bytes(before):
-            risen -= _heap_bytes(self._heap.read()) - _heap_bytes(before)
+            risen -= _heap_bytes(self._heap.gauges()) - _heap_bytes(before)
         self.resident = max(self.resident + risen, 0)
 
 

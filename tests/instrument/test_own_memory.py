@@ -16,10 +16,10 @@ class Said:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.gauges: dict[str, int] = {}
+        self.said: dict[str, int] = {}
 
-    def read(self) -> dict[str, int]:
-        return self.gauges
+    def gauges(self) -> dict[str, int]:
+        return self.said
 
 
 def test_real_pages_that_were_touched_meanwhile_are_charged():
@@ -34,8 +34,8 @@ def test_real_pages_that_were_touched_meanwhile_are_charged():
 def test_what_stays_free_in_the_c_heap_is_left_out():
     process, heap = Said("process"), Said("malloc")
     own = OwnMemory([process, heap])
-    process.gauges = {gauge.RSS: 110 * MIB}
-    heap.gauges = {gauge.MALLOC_IN_USE: 40 * MIB, gauge.MALLOC_FREE: 7 * MIB}
+    process.said = {gauge.RSS: 110 * MIB}
+    heap.said = {gauge.MALLOC_IN_USE: 40 * MIB, gauge.MALLOC_FREE: 7 * MIB}
     own.charge({gauge.RSS: 100 * MIB, gauge.MALLOC_IN_USE: 40 * MIB, gauge.MALLOC_FREE: 1 * MIB})
     assert own.resident == 4 * MIB
 
@@ -43,9 +43,9 @@ def test_what_stays_free_in_the_c_heap_is_left_out():
 def test_what_is_given_back_is_no_longer_charged():
     process = Said("process")
     own = OwnMemory([process])
-    process.gauges = {gauge.RSS: 103 * MIB}
+    process.said = {gauge.RSS: 103 * MIB}
     own.charge({gauge.RSS: 100 * MIB})
-    process.gauges = {gauge.RSS: 90 * MIB}
+    process.said = {gauge.RSS: 90 * MIB}
     own.charge({gauge.RSS: 100 * MIB})
     assert own.resident == 0
 
