@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 
 INTERPRETERS ?= python3.10 python3.11 python3.12 python3.13 python3.14
 
-.PHONY: help demo test quick gpu interpreters sanitize reports bench zoo clean
+.PHONY: help demo test quick gpu interpreters sanitize reports bench zoo robustness clean
 
 help:
 	@echo "make demo          profile a leaking program and its fixed form, compare them, print the reports"
@@ -16,6 +16,7 @@ help:
 	@echo "make reports       make the sample reports under reports/ anew"
 	@echo "make bench         overhead beside tracemalloc and memray"
 	@echo "make zoo           how often the verdicts are right, over all programs of the zoo"
+	@echo "make robustness    whether they stay the same under other seeds, lengths and budgets"
 
 # torch comes first and by itself, so that no later requirement pulls a build with CUDA.
 $(VENV)/.torch:
@@ -65,6 +66,9 @@ bench: $(VENV)/.testing
 
 zoo: $(VENV)/.testing
 	$(BIN)/python tests/zoo/run.py
+
+robustness: $(VENV)/.testing
+	$(BIN)/python tests/zoo/robustness.py
 
 clean:
 	rm -rf build demo leakscope-runs $(VENV) leakscope/heap/*.so *.egg-info

@@ -18,6 +18,7 @@ from leakscope.analysis.series import (
     RowTable,
     Track,
 )
+from leakscope.analysis.standstill import stood_still
 from leakscope.analysis.trends import (
     FEWEST_POINTS,
     is_growth,
@@ -32,6 +33,8 @@ from leakscope.model.trend import Trend, TrendVerdict
 
 MOVED = 0.7
 """A path that gains what another loses at the same time has not grown: its objects have moved."""
+
+STOPPED = "stopped growing after the last census: memory in use stood still"
 
 
 class Comparables:
@@ -192,7 +195,10 @@ def has_moved(table: RowTable, grower: Grower) -> bool:
 
 
 def in_units(comparables: Comparables, places: Places, grower: Grower) -> Grower:
-    """Return a grower with rate, gain and items in the unit of work that its growth belongs to."""
+    """Return a grower with rate, gain and items in the unit of work that its growth belongs to.
+
+    Its trend is bounded where memory stood still after the last census that showed it.
+    """
     track, table = comparables.track, comparables.table
     values = table.retained[grower.device][grower.path]
     gained = grower.gained
@@ -208,7 +214,7 @@ def in_units(comparables: Comparables, places: Places, grower: Grower) -> Grower
         net_bytes=grower.trend.net_bytes,
         reason=grower.trend.reason,
     )
-    return replace(
+    counted = replace(
         grower,
         unit=unit.name,
         phase=unit.phase,
@@ -218,6 +224,10 @@ def in_units(comparables: Comparables, places: Places, grower: Grower) -> Grower
         x=x,
         items_per_unit=items_per_unit(table, grower.path, grower.columns, x),
     )
+    if not stood_still(track, table, counted, unit.done):
+        return counted
+    ended = msgspec.structs.replace(trend, verdict=TrendVerdict.BOUNDED, reason=STOPPED)
+    return replace(counted, trend=ended)
 
 
 def items_per_unit(table: RowTable, path: int, columns: IntArray, x: FloatArray) -> float | None:

@@ -11,6 +11,7 @@ from leakscope.analysis.across import find_across, in_units
 from leakscope.analysis.case import Case
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.series import RowTable
+from leakscope.analysis.trends import is_growth
 from leakscope.analysis.within import find_within
 from leakscope.model.trend import Trend
 
@@ -40,6 +41,8 @@ def search_growth(case: Case) -> Growth:
             in_units(case.comparables, case.places, mine[path])
             for path in accumulation_points(table, mine)
         ]
+    trends |= {g.path: g.trend for g in across if not is_growth(g.trend.verdict)}
+    across = [g for g in across if is_growth(g.trend.verdict)]
     across = [share_named(table, g) for g in _one_device_each(across)]
     filling = [g for g in across if is_filling(case, g)]
     across = [g for g in across if g not in filling]

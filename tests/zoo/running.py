@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +31,21 @@ class Outcome:
 
 def run(case: Case, budget: str = "2%") -> Outcome:
     """Run a case under leakscope, and once more without it if it leaks."""
+    outcome = reported(case.program, budget)
+    return outcome if outcome.fault else replace(outcome, kept=kept_bytes(case))
+
+
+def reported(program: Path, budget: str = "2%", more: dict[str, str] | None = None) -> Outcome:
+    """Run a program under leakscope, with more in its environment."""
     with tempfile.TemporaryDirectory(prefix="zoo-") as scratch:
         begun = time.monotonic()
         command = ["-m", "leakscope", "run", "--quiet", "--budget", budget, "--out", "run"]
-        fault = start([*command, str(case.program)], Path(scratch), {})[1]
+        fault = start([*command, str(program)], Path(scratch), more or {})[1]
         seconds = time.monotonic() - begun
         written = Path(scratch) / "run" / "report.json"
         if fault or not written.exists():
             return Outcome({}, seconds, fault=fault or "no report was written")
-        return Outcome(json.loads(written.read_text()), seconds, kept_bytes(case))
+        return Outcome(json.loads(written.read_text()), seconds)
 
 
 def start(arguments: list[str], folder: Path, more: dict[str, str]) -> tuple[str, str]:

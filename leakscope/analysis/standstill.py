@@ -1,0 +1,50 @@
+"""Whether what grew until the last census stood still after it, as far as the gauges tell.
+
+In a short or a slow run the censuses are over long before its end, and a warm-up in their time
+looks like a leak. Memory in use is read to the end: resident memory without what malloc holds free,
+which would otherwise take up growth unseen.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from leakscope.analysis.growers import Grower
+from leakscope.analysis.series import HOST, FloatArray, RowTable, Track
+from leakscope.analysis.trends import PLATEAU_SHARE
+from leakscope.model import gauge
+from leakscope.model.boundary import comparable_key
+
+LEAST_DUE = float(512 << 10)
+"""Less than this may come and go without any container."""
+STOOD_STILL = 0.25
+"""Memory that grew by less than this part of what a container would have gained alone."""
+
+
+def stood_still(track: Track, table: RowTable, grower: Grower, done: FloatArray) -> bool:
+    """Return whether memory hardly grew in a last part of the run without a census.
+
+    Args:
+        track: The recording.
+        table: Its rows.
+        grower: What grew across phases, with its rate.
+        done: Units of work done at each measurement, in the grower's unit.
+
+    """
+    if grower.device != HOST:
+        return False
+    begin, last = table.at[grower.columns[0]], table.at[grower.columns[-1]]
+    used = track.gauge(gauge.RSS) - track.gauge(gauge.MALLOC_FREE)
+    alike: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for position in np.flatnonzero(np.isfinite(used[: track.last_work + 1])):
+        if position >= last:
+            alike[comparable_key(track.boundaries[position])].append(int(position))
+    for places in alike.values():
+        first, end = places[0], places[-1]
+        due = grower.trend.bytes_per_unit * (done[end] - done[first])
+        is_long = done[end] - done[first] >= PLATEAU_SHARE * (done[end] - done[begin])
+        if is_long and due >= LEAST_DUE and used[end] - used[first] < STOOD_STILL * due:
+            return True
+    return False

@@ -1,0 +1,74 @@
+"""Growth seen by the last census counts only if memory didn't stand still after it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from synthetic_runs import KIB, MIB, Program, State, Thing
+
+from leakscope.analysis.analyse import analyse
+from leakscope.model import gauge
+from leakscope.model.report import RunVerdict
+from leakscope.model.run import Run
+
+LOOKED_UNTIL = 6
+"""The epoch after which no census was taken, of 16."""
+
+
+def grown(until: int) -> Thing:
+    """Return a container that gains 500 KiB an epoch until an epoch."""
+    return Thing("state", lambda s: 500 * KIB * (1 + min(s.epoch, until)), "dict", "dict")
+
+
+def run_of(*things: Thing, slack: float = 0.0, reads_slack: bool = True) -> Run:
+    """Return a run whose censuses end early, with gauges to its end."""
+
+    def free(state: State) -> float:
+        return 20 * MIB - slack * state.epoch
+
+    program = Program(epochs=16, steps=20, validation=0, rss_noise=0.0).plant(*things)
+    program.swell(free)
+    if reads_slack:
+        program.gauge(gauge.MALLOC_FREE, free)
+    run = program.build()
+    recording = run.recordings[0]
+    recording.measurements[:] = [
+        replace(m, census=None) if m.boundary.epoch > LOOKED_UNTIL else m
+        for m in recording.measurements
+    ]
+    return run
+
+
+def test_a_warm_up_as_long_as_the_censuses_is_no_leak() -> None:
+    report = analyse(run_of(grown(until=LOOKED_UNTIL)))
+    assert report.verdict is RunVerdict.CLEAN, report.headline
+
+
+def test_what_goes_on_growing_is_one() -> None:
+    report = analyse(run_of(grown(until=16)))
+    assert [culprit.name for culprit in report.culprits] == ["state"]
+
+
+def test_growth_into_what_malloc_held_free_is_growth() -> None:
+    report = analyse(run_of(grown(until=16), slack=500 * KIB))
+    assert [culprit.name for culprit in report.culprits] == ["state"]
+
+
+def test_without_the_heaps_own_account_nothing_is_withdrawn() -> None:
+    report = analyse(run_of(grown(until=LOOKED_UNTIL), reads_slack=False))
+    assert [culprit.name for culprit in report.culprits] == ["state"]
+
+
+@pytest.mark.parametrize("until", [LOOKED_UNTIL, 16])
+def test_beside_a_leak_that_goes_on_nothing_is_withdrawn(until: int) -> None:
+    leak = Thing("kept", lambda s: 4 * MIB * (1 + s.epoch), "list", "list")
+    report = analyse(run_of(leak, grown(until=until)))
+    assert {culprit.name for culprit in report.culprits} == {"kept", "state"}
+
+
+def test_a_short_rest_at_the_end_is_no_standstill() -> None:
+    run = run_of(grown(until=LOOKED_UNTIL))
+    recording = run.recordings[0]
+    recording.measurements[:] = [m for m in recording.measurements if m.boundary.epoch <= 8]
+    assert analyse(run).verdict is RunVerdict.LEAK
