@@ -11,6 +11,8 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from leakscope.model.interrupts import ours
+
 _inline_attributes: Callable[[object], dict[str, Any] | None] | None
 try:
     from leakscope.heap._native import inline_attributes as _inline_attributes
@@ -108,7 +110,7 @@ def instance_dict(obj: object) -> dict[str, Any] | None:
         return None
     try:
         names = getter.__get__(obj)
-    except Exception:
+    except ours(Exception):
         return None
     return names if type(names) is dict else None
 
@@ -127,7 +129,7 @@ def slot_value(descriptor: Any, obj: object) -> Any:
     """Return what a member descriptor holds for ``obj``, else :data:`MISSING`."""
     try:
         return descriptor.__get__(obj)
-    except Exception:
+    except ours(Exception):
         return MISSING
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from leakscope.heap import anatomy, kinds
 from leakscope.heap.graph import Group
 from leakscope.model.census import Content
+from leakscope.model.interrupts import ours
 from leakscope.model.sizes import human_bytes
 
 _LONGEST_SHAPE = 8
@@ -57,7 +58,7 @@ def form_of(obj: Any) -> str:
             return _array_form(obj)
         if kind == "image":
             return _image_form(obj)
-    except Exception:
+    except ours(Exception):
         return ""
     return ""
 
@@ -81,7 +82,7 @@ def _backing(tensor: Any, core: Any) -> str:
         if storage["is_shared"](base["untyped_storage"](tensor)):
             return ", shared"
         return ", pinned" if _has_cuda() and base["is_pinned"](tensor) else ""
-    except Exception:
+    except ours(Exception):
         return ""  # a tensor without a storage
 
 

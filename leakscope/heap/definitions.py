@@ -14,6 +14,7 @@ from typing import Any
 from leakscope.heap import anatomy
 from leakscope.heap.ownership import Ownership, module_of
 from leakscope.model.census import Owner
+from leakscope.model.interrupts import ours
 
 _CodeKey = tuple[str, int, str]
 
@@ -202,7 +203,7 @@ def _class_line(file: str, cls: type) -> int:
         return known
     try:
         lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
+    except ours(OSError):
         return 0
     statement = re.compile(rf"\s*class\s+{re.escape(anatomy.qualname(cls).rpartition('.')[2])}\b")
     found = [number for number, line in enumerate(lines, 1) if statement.match(line)]

@@ -44,6 +44,7 @@ from leakscope.heap.adapters.tensor import (
     wrapped_by,
 )
 from leakscope.heap.shallow import dict_of, header_bytes, mro_of, shallow_bytes
+from leakscope.model.interrupts import ours
 
 
 class Rank(IntEnum):
@@ -285,7 +286,7 @@ class EdgeReader:
             return None
         try:
             storage: object = self._access.untyped_storage(value)
-        except Exception:
+        except ours(Exception):
             return None
         return storage
 

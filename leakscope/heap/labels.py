@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from leakscope.heap import anatomy
 from leakscope.heap.frames import locals_of
+from leakscope.model.interrupts import ours
 
 NAMED_KEYS = 32
 """A dict with more entries than this is data and not a record: its keys are folded."""
@@ -88,7 +89,7 @@ def _label(parent: Part, child: object, attempts: int) -> Label:
         return _from_object(parent.obj, child)
     except RuntimeError:  # another thread added to a dict meanwhile
         return _label(parent, child, attempts - 1) if attempts else ANY
-    except Exception:
+    except ours(Exception):
         return ANY
 
 

@@ -6,6 +6,8 @@ import sys
 from types import MethodDescriptorType
 from typing import Any
 
+from leakscope.model.interrupts import ours
+
 _HEADER_FLAG = 1 << 14
 _INLINE_DICT_FLAG = 1 << 4 if sys.version_info >= (3, 11) else 0
 _WEAKREF_FLAG = 1 << 3 if sys.version_info >= (3, 12) else 0
@@ -65,5 +67,5 @@ def shallow_bytes(value: object) -> int:
     header = 0 if static else header_bytes(kind)
     try:
         return int(sizer_of(kind)(value)) + header
-    except Exception:
+    except ours(Exception):
         return header

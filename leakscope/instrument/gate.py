@@ -34,6 +34,7 @@ class Gate:
         self._costs = costs
         self._busy = False
         self._heard = 0
+        self._interrupt: BaseException | None = None
         self._late: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque(maxlen=LATE_KEPT)
 
     def open(self) -> None:
@@ -64,6 +65,17 @@ class Gate:
             self._busy = False
             if self._late:
                 self._catch_up()
+            if self._interrupt is not None:
+                self._let_pass()
+
+    def postpone(self, interrupt: BaseException) -> None:
+        """Have an interrupt leave when the event that it broke into is dealt with.
+
+        Else Ctrl-C during a census would leave a phase half opened or half closed for good.
+        """
+        if not self._busy:
+            raise interrupt
+        self._interrupt = interrupt
 
     def is_training_thread(self) -> bool:
         """Return whether an event of the calling thread would be heard."""
@@ -92,6 +104,8 @@ class Gate:
             self._busy = False
             if self._late and get_ident() == self.thread:
                 self._catch_up()
+            if self._interrupt is not None:
+                self._let_pass()
         return True
 
     def muted(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -113,6 +127,14 @@ class Gate:
         finally:
             own = perf_counter() - began - (self._costs.total - spent)
             self._costs.spend("boundary", min(max(0.0, own), MOST_OF_A_SAMPLE) * SAMPLE_EVERY)
+
+    def _let_pass(self) -> None:
+        interrupt, self._interrupt = self._interrupt, None
+        assert interrupt is not None
+        try:
+            raise interrupt
+        finally:
+            del interrupt  # its traceback holds this frame
 
     def _catch_up(self) -> None:
         for _ in range(len(self._late)):

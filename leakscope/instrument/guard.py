@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from leakscope.model.interrupts import is_interrupt
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -18,8 +20,9 @@ FaultSink = Callable[[str, str, bool], None]
 class Guard:
     """Runs parts of ours so that none of their exceptions reach the user's program.
 
-    ``Exception`` is contained (``MemoryError`` too); ``KeyboardInterrupt``, ``SystemExit`` and the
-    like pass. With ``LEAKSCOPE_STRICT=1`` everything passes, for our own tests.
+    ``Exception`` is contained (``MemoryError`` too); ``KeyboardInterrupt``, ``SystemExit`` and what
+    a signal's handler of the program's raises pass. With ``LEAKSCOPE_STRICT=1`` everything passes,
+    for our own tests.
     """
 
     def __init__(self, report: FaultSink | None = None) -> None:
@@ -44,8 +47,8 @@ class Guard:
             return default
 
     def fault(self, part: str, error: Exception) -> None:
-        """Count a fault and report it; raise it again only in strict mode."""
-        if self.strict:
+        """Count a fault and report it; raise again what is not ours, in strict mode anything."""
+        if self.strict or is_interrupt(error):
             raise error
         count = self._faults[part] = self._faults.get(part, 0) + 1
         if self.report is None:

@@ -18,6 +18,7 @@ from leakscope.instrument.auto.loaders import batches_of
 from leakscope.instrument.options import Boundaries, CudaHistory, SessionOptions, Tracemalloc
 from leakscope.instrument.rundirectory import project_of_caller, rank
 from leakscope.instrument.session import Session, current_session
+from leakscope.instrument.stack import Phase
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.errors import LeakscopeError
 
@@ -66,12 +67,17 @@ class Scope:
     def phase(self, name: str) -> Iterator[None]:
         """Name a phase: ``train``, ``validation``, ``test`` or one's own."""
         session = self._session
-        phase = None if session is None else session.gate.hear(session.tracker.phase_begin, name)
+        if session is None:
+            yield
+            return
+        gate, tracker = session.gate, session.tracker
+        opened: list[Phase] = []
         try:
+            gate.hear(_open, opened, tracker.phase_begin, name)
             yield
         finally:
-            if session is not None and phase is not None:
-                session.gate.hear(session.tracker.phase_end, phase)
+            for phase in opened:
+                gate.hear(tracker.phase_end, phase)
 
     def step(self) -> None:
         """Say that a training iteration has ended; from now on nobody else says so."""
@@ -283,19 +289,25 @@ def _epochs(session: Session, iterable: Iterable[T]) -> Iterator[T]:
 def _steps(session: Session, iterable: Iterable[T]) -> Iterator[T]:
     gate, tracker = session.gate, session.tracker
     iterator = gate.muted(iter, iterable)
-    steps = gate.hear(tracker.steps_begin, _length(iterable))
+    opened: list[Phase] = []
     try:
+        gate.hear(_open, opened, tracker.steps_begin, _length(iterable))
         while True:
             try:
                 # Not kept in a variable here: the user alone decides how long a batch lives.
                 yield gate.muted(next, iterator)
             except StopIteration:
                 return
-            if steps is not None:
-                gate.hear(tracker.steps_next, steps)
+            for phase in opened:
+                gate.hear(tracker.steps_next, phase)
     finally:
-        if steps is not None:
-            gate.hear(tracker.steps_end, steps)
+        for phase in opened:
+            gate.hear(tracker.steps_end, phase)
+
+
+def _open(opened: list[Phase], begin: Callable[..., Phase], *args: Any) -> None:
+    """Keep the phase that is begun where it is found even if an interrupt follows at once."""
+    opened.append(begin(*args))
 
 
 def _length(iterable: object) -> int | None:

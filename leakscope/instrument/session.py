@@ -219,8 +219,11 @@ class Session:
         due = self._schedule.due(kind, phase, label, now)
         if due or self._windows.is_open or self._history.is_open:
             boundary = self._describe(index, kind, now, phase, label)
-            # Whatever fails in there, the tracker goes on as if it had not.
-            self._guard.call("measuring", None, self._measure, boundary, due)
+            # Whatever happens in there, the tracker goes on as if it had not.
+            try:
+                self._guard.call("measuring", None, self._measure, boundary, due)
+            except BaseException as interrupt:
+                self.gate.postpone(interrupt)
 
     def _measure(self, boundary: Boundary, due: Due) -> None:
         if self._writer.failed is not None:

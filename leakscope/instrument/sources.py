@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from leakscope.model.interrupts import ours
 from leakscope.model.record import SourceRecord
 
 MOST_BYTES = 400_000
@@ -33,5 +34,5 @@ def _read(path: Path) -> str | None:
         if not path.is_file() or path.stat().st_size > MOST_BYTES:
             return None
         return path.read_bytes().decode("utf-8", "replace")
-    except OSError:
+    except ours(OSError):
         return None

@@ -7,6 +7,8 @@ from typing import Protocol
 
 import psutil
 
+from leakscope.model.interrupts import ours
+
 
 class Probe(Protocol):
     """Reads gauges from one source."""
@@ -36,14 +38,14 @@ class GuardedProbe(ABC):
         """Return the gauges that can be read just now; never raises."""
         try:
             return self.gauges()
-        except Exception:
+        except ours(Exception):
             return {}
 
     def gauges(self) -> dict[str, int]:
         """Return the gauges that can be read just now; raises what no missing source explains."""
         try:
             return self.measure()
-        except (OSError, psutil.Error):
+        except ours(OSError, psutil.Error):
             return {}
 
     @abstractmethod

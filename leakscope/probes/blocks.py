@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from leakscope.model.blocks import FREE, LIVE, PENDING, BlockRow, FrameRow, SegmentRow
+from leakscope.model.interrupts import ours
 from leakscope.model.record import BlockListRecord, DeviceSnapshotRecord
 from leakscope.probes.cuda import allocator_segments, awake_cuda, pool_of, summarise
 
@@ -36,7 +37,7 @@ def device_memory(*, with_blocks: bool) -> list[DeviceSnapshotRecord | BlockList
         segments = allocator_segments()
         lists = list_blocks(segments, settings=allocator_settings()) if with_blocks else []
         return [*summarise(segments), *lists]
-    except Exception:
+    except ours(Exception):
         return []
 
 
@@ -68,7 +69,7 @@ def allocator_settings() -> dict[str, str]:
     told = ""
     try:
         told = str(ask()) if ask is not None else ""
-    except Exception:
+    except ours(Exception):
         told = ""
     names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
     told = told or next((os.environ[name] for name in names if os.environ.get(name)), "")

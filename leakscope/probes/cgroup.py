@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 import psutil
 
 from leakscope.model import gauge
+from leakscope.model.interrupts import ours
 from leakscope.probes.base import GuardedProbe
 
 _UNLIMITED = 1 << 60
@@ -40,7 +41,7 @@ def memory_limit() -> tuple[int | None, int | None]:
     """Return the machine's memory and the amount whose excess would kill the run, in bytes."""
     try:
         total: int | None = int(psutil.virtual_memory().total)
-    except Exception:
+    except ours(Exception):
         total = None
     group = limiting_group()
     limits = [size for size in (total, group.limit() if group else None) if size is not None]
@@ -90,7 +91,7 @@ class MemoryGroup:
         name = "memory.max" if self.version == 2 else "memory.limit_in_bytes"
         try:
             text = (self.path / name).read_bytes().strip()
-        except OSError:
+        except ours(OSError):
             return None  # the root group has no limit
         limit = None if text == b"max" else int(text)
         return None if limit is None or limit >= _UNLIMITED else limit
@@ -121,7 +122,7 @@ def limiting_group(proc: Path = Path("/proc/self")) -> MemoryGroup | None:
     try:
         groups = _accounting(proc)
         limited = [(limit, group) for group in groups if (limit := group.limit()) is not None]
-    except (OSError, ValueError, IndexError):
+    except ours(OSError, ValueError, IndexError):
         return None
     if limited:
         return min(limited, key=lambda pair: pair[0])[1]
@@ -131,7 +132,7 @@ def limiting_group(proc: Path = Path("/proc/self")) -> MemoryGroup | None:
 def _own_group(proc: Path) -> MemoryGroup | None:
     try:
         return next(iter(_accounting(proc)), None)
-    except (OSError, ValueError, IndexError):
+    except ours(OSError, ValueError, IndexError):
         return None
 
 
@@ -140,7 +141,7 @@ def _counters(path: Path) -> dict[str, int]:
     try:
         parted = [line.rpartition(" ") for line in path.read_text().splitlines()]
         return {name: int(number) for name, _, number in parted}
-    except (OSError, ValueError):
+    except ours(OSError, ValueError):
         return {}
 
 

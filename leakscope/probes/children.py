@@ -5,6 +5,7 @@ from __future__ import annotations
 import psutil
 
 from leakscope.model import gauge
+from leakscope.model.interrupts import ours
 from leakscope.probes.base import GuardedProbe
 from leakscope.probes.process import read_rollup
 
@@ -28,7 +29,7 @@ def _proportional(child: psutil.Process) -> int:
     """Proportional memory, or resident memory where that is not told; 0 once it has ended."""
     try:
         return read_rollup(child.pid)["Pss"]
-    except (OSError, KeyError, ValueError):
+    except ours(OSError, KeyError, ValueError):
         pass
     try:
         return int(child.memory_info().rss)

@@ -14,6 +14,7 @@ from typing import Any
 
 from leakscope.model import gauge
 from leakscope.model.allocator import DEFAULT_POOL, whole_pages
+from leakscope.model.interrupts import ours
 from leakscope.model.record import DeviceSnapshotRecord
 from leakscope.probes.base import GuardedProbe
 
@@ -117,7 +118,7 @@ def device_snapshots(boundary: int = 0) -> list[DeviceSnapshotRecord]:
         if cuda is None or cuda.is_current_stream_capturing():
             return []
         return summarise(allocator_segments(), boundary=boundary)
-    except Exception:
+    except ours(Exception):
         return []
 
 

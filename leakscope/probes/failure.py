@@ -9,6 +9,8 @@ import re
 import sys
 from dataclasses import dataclass
 
+from leakscope.model.interrupts import ours
+
 HOST = "host"
 _OF_HOST = ("DefaultCPUAllocator: can't allocate memory", "not enough memory: you tried")
 _OF_DEVICES = (
@@ -115,7 +117,7 @@ def message_of(error: BaseException) -> str:
     """Return the message of an exception, empty if it can't tell."""
     try:
         return str(error)[:4000]
-    except Exception:
+    except ours(Exception):
         return ""
 
 

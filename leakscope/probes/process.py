@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 
 from leakscope.model import gauge
+from leakscope.model.interrupts import ours
 from leakscope.probes.base import GuardedProbe
 
 _IS_LINUX = sys.platform.startswith("linux")
@@ -47,7 +48,7 @@ class ProcessProbe(GuardedProbe):
     def _fields(self) -> list[bytes]:
         try:
             fields = os.pread(self._fd, 256, 0).split()
-        except OSError:
+        except ours(OSError):
             return []
         return fields if all(field.isdigit() for field in fields) else []
 

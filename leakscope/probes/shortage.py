@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 
+from leakscope.model.interrupts import ours
 from leakscope.model.record import DeviceSnapshotRecord
 from leakscope.probes.cgroup import limiting_group
 from leakscope.probes.cuda import allocator_segments, awake_cuda, summarise
@@ -99,5 +100,5 @@ def _resident_and_space() -> tuple[int | None, int | None]:
     try:
         pages = Path("/proc/self/statm").read_bytes().split()
         return int(pages[1]) * resource.getpagesize(), int(pages[0]) * resource.getpagesize()
-    except (OSError, ValueError, IndexError):
+    except ours(OSError, ValueError, IndexError):
         return int(psutil.Process().memory_info().rss), None

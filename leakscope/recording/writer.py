@@ -10,6 +10,7 @@ import errno
 import os
 from pathlib import Path
 
+from leakscope.model.interrupts import ours
 from leakscope.model.record import (
     AllocationRecord,
     BlockListRecord,
@@ -72,7 +73,7 @@ class RecordingWriter:
             return False
         try:
             data = to_frame(encode_record(record))
-        except Exception:
+        except ours(Exception):
             return False
         if not self._admits(record, len(data)):
             return False
@@ -94,7 +95,7 @@ class RecordingWriter:
             self._fd = os.open(self.path, flags, 0o644)
             status = os.fstat(self._fd)
             self._identity = (status.st_dev, status.st_ino)
-        except OSError as fault:
+        except ours(OSError) as fault:
             self._give_up(f"The recording {self.path} can't be written: {fault.strerror}.")
 
     def _admits(self, record: Record, size: int) -> bool:
@@ -120,7 +121,7 @@ class RecordingWriter:
         try:
             while remaining:
                 remaining = remaining[os.write(self._fd, remaining) :]
-        except OSError as fault:
+        except ours(OSError) as fault:
             if len(remaining) < len(data):
                 self._cut_back(size)
             self._refused(fault, optional=optional)
@@ -135,7 +136,7 @@ class RecordingWriter:
         """
         try:
             status = os.fstat(self._fd)
-        except OSError:
+        except ours(OSError):
             return None
         is_ours = (status.st_dev, status.st_ino) == self._identity and status.st_nlink > 0
         return status.st_size if is_ours else None
@@ -143,7 +144,7 @@ class RecordingWriter:
     def _cut_back(self, size: int) -> None:
         try:
             os.ftruncate(self._fd, size)
-        except OSError:
+        except ours(OSError):
             pass  # the reader skips a torn record
 
     def _refused(self, fault: OSError, *, optional: bool) -> None:
@@ -159,7 +160,7 @@ class RecordingWriter:
         if wanted:
             try:
                 os.fsync(self._fd)
-            except OSError as fault:
+            except ours(OSError) as fault:
                 if fault.errno not in (errno.EINVAL, errno.ENOTSUP):  # no file that can be synced
                     self._give_up(f"The recording stopped: {fault.strerror} ({self.path}).")
         return True

@@ -9,6 +9,8 @@ from __future__ import annotations
 from types import GetSetDescriptorType
 from typing import Any, NamedTuple
 
+from leakscope.model.interrupts import ours
+
 _RAW = "_raw_saved_"
 
 
@@ -51,7 +53,7 @@ def node_referents(node: object, facts: NodeFacts) -> list[object]:
 def _read(accessor: Any, node: object) -> Any:
     try:
         return accessor.__get__(node)
-    except Exception:
+    except ours(Exception):
         return None  # freed by backward
 
 
@@ -72,5 +74,5 @@ def saved_referents(variable: Any) -> list[object]:
 def _attribute(variable: Any, name: str) -> object:
     try:
         return getattr(variable, name)
-    except Exception:
+    except ours(Exception):
         return None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leakscope.heap.adapters.memory import FILE, HOST, SHARED, Memory
+from leakscope.model.interrupts import ours
 
 _HEADER = object.__basicsize__
 
@@ -35,7 +36,7 @@ def read_mappings() -> Mappings:
     mappings = Mappings([], [], [])
     try:
         lines = Path("/proc/self/maps").read_bytes().splitlines()
-    except OSError:
+    except ours(OSError):
         return mappings
     for line in lines:
         addresses, _, rest = line.partition(b" ")

@@ -10,6 +10,7 @@ import sys
 from typing import Any, NamedTuple
 
 from leakscope.heap.adapters.tensor import TensorAccess
+from leakscope.model.interrupts import ours
 
 
 class Part(NamedTuple):
@@ -60,7 +61,7 @@ def _read(tensor: Any, access: TensorAccess) -> tuple[Part, ...]:
             return _memory_of_onednn(tensor)
         parts = [base[name](tensor) for name in _PARTS.get(layout, ())]
         return tuple(_part(part, access) for part in parts)
-    except Exception:
+    except ours(Exception):
         return ()
 
 

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from leakscope.heap.adapters.memory import HOST, SHARED, Memory
+from leakscope.model.interrupts import ours
 
 Accessor = Any
 """A getset or method descriptor implemented in C."""
@@ -95,7 +96,7 @@ def tensor_access() -> TensorAccess | None:
             storage_use_count=_storage_use_count(torch),
             without_overrides=core.DisableTorchFunction,
         )
-    except (AttributeError, KeyError, TypeError):
+    except ours(AttributeError, KeyError, TypeError):
         return None  # no torch, or one that is still being imported
 
 
@@ -118,7 +119,7 @@ def tensor_memory(tensor: object, access: TensorAccess) -> Memory | None:
     try:
         storage = access.untyped_storage(tensor)
         address = None if access.tensor_address is None else access.tensor_address(tensor)
-    except Exception:
+    except ours(Exception):
         return None
     return None if address == 0 else _memory(storage, access, address)
 
@@ -127,7 +128,7 @@ def lacks_storage(tensor: object, access: TensorAccess) -> bool:
     """Return whether a tensor has no storage of its own and wraps no other tensor."""
     try:
         access.untyped_storage(tensor)
-    except Exception:
+    except ours(Exception):
         return wrapped_by(tensor, access) is None
     return False
 
@@ -137,7 +138,7 @@ def storage_memory(storage: object, access: TensorAccess) -> Memory | None:
     try:
         resizable = access.is_resizable(storage)
         return _memory(storage, access, None if resizable else access.storage_address(storage))
-    except Exception:
+    except ours(Exception):
         return None
 
 
@@ -148,7 +149,7 @@ def _memory(storage: Any, access: TensorAccess, address: int | None) -> Memory |
         key = access.storage_key.__get__(storage)
         shared = device == "cpu" and access.is_shared(storage)
         resizable = access.is_resizable(storage)
-    except Exception:
+    except ours(Exception):
         return None
     if device == "meta" or nbytes <= 0:
         return None
@@ -178,7 +179,7 @@ def tensor_reach(tensor: object, access: TensorAccess) -> Reach | None:
         sizes = access.shape.__get__(tensor)
         strides, offset = access.stride(tensor), access.offset(tensor)
         item = access.item_bytes(tensor)
-    except Exception:
+    except ours(Exception):
         return None
     steps = list(zip(sizes, strides, strict=True))
     distinct = math.prod(size if stride or not size else 1 for size, stride in steps)
@@ -193,7 +194,7 @@ def fills(tensor: object, nbytes: int, access: TensorAccess) -> bool:
     """
     try:
         return bool(access.nbytes.__get__(tensor) == nbytes)
-    except Exception:
+    except ours(Exception):
         return False
 
 
@@ -203,6 +204,6 @@ def wrapped_by(tensor: object, access: TensorAccess) -> object:
         return None
     try:
         found: object = access.unwrapped(tensor) if access.is_wrapped(tensor) else None
-    except Exception:
+    except ours(Exception):
         return None
     return found

@@ -11,6 +11,7 @@ from leakscope.instrument.auto.classes import PatchedMethod, opaque, without_our
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.phases import PhaseTracker
 from leakscope.instrument.sites import Numbers, call_route
+from leakscope.model.interrupts import ours
 
 
 class LoaderHooks:
@@ -113,7 +114,7 @@ def batches_of(loader: Any) -> int | None:
         if loader._dataset_kind != 0 or not all(_is_torch(part) for part in parts):
             return None
         return len(sampler)
-    except Exception:
+    except ours(Exception):
         return None
 
 

@@ -1,0 +1,53 @@
+"""Exceptions that are not ours though they come out of our code: a signal's handler raised them.
+
+Handlers run between any two instructions. A program that raises ``TimeoutError`` in one waits for
+that exception; whoever contains faults of their own must let it pass, like ``KeyboardInterrupt``:
+``except ours(OSError):``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from types import FrameType
+from typing import TypeVar
+
+E = TypeVar("E", bound=Exception)
+
+
+def ours(*kinds: type[E]) -> tuple[type[E], ...]:
+    """Return what an ``except`` shall catch: these kinds, or nothing if it is an interrupt."""
+    error = sys.exc_info()[1]
+    return () if error is not None and is_interrupt(error) else kinds
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether a handler of the program's raised an exception in the middle of our code.
+
+    A handler is known by what the interpreter calls it with: the frame that was interrupted.
+    """
+    if not isinstance(error, Exception):
+        return True
+    interrupted: FrameType | None = None
+    traceback = error.__traceback__
+    while traceback is not None:
+        frame = traceback.tb_frame
+        if interrupted is not None and _was_called_with(frame, interrupted):
+            return True
+        interrupted, traceback = frame, traceback.tb_next
+    return False
+
+
+def _was_called_with(frame: FrameType, value: FrameType) -> bool:
+    code = frame.f_code
+    gathers = bool(code.co_flags & inspect.CO_VARARGS)
+    names = code.co_varnames[: code.co_argcount]
+    known = frame.f_locals
+    if any(known.get(name) is value for name in names):
+        return True
+    rest = (
+        known.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ())
+        if gathers
+        else ()
+    )
+    return type(rest) is tuple and any(one is value for one in rest)

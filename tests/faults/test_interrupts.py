@@ -1,0 +1,151 @@
+"""Ctrl-C reaches the program wherever it strikes, and leakscope goes on in order afterwards."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import fault_runs
+import pytest
+
+from leakscope.instrument.guard import Guard
+from leakscope.model.interrupts import is_interrupt
+from leakscope.recording import open_run
+
+STRUCK_AT_RANDOM = """
+import gc, random, signal, sys, threading, tracemalloc
+
+import leakscope
+from leakscope.instrument.session import current_session
+
+sent, reached, unraisable = 0, 0, []
+chance = random.Random(int(sys.argv[1]))
+sys.unraisablehook = lambda told: unraisable.append(told.exc_type)
+
+
+def strike(number, frame):
+    global sent
+    sent += 1
+    raise KeyboardInterrupt
+
+
+signal.signal(signal.SIGALRM, strike)
+weights, kept, objects = [0.0] * 20, [], [[] for _ in range(150_000)]
+with leakscope.profile(quiet=True) as scope:
+    for epoch in scope.epochs(range(60)):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.001, 0.06))
+            for step in scope.steps(range(20)):
+                weights = [w - 0.1 * (w - step) for w in weights]
+                kept.append(bytes(3000))
+            with scope.phase("validation"):
+                kept.append(bytes(30_000))
+        except KeyboardInterrupt:
+            reached += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    session = current_session()
+    told = [gc.isenabled(), tracemalloc.is_tracing() and not session._windows.is_open]
+    told += [session.gate.is_open, session.gate._busy]
+    scope.mark("at last")
+print("sent", sent, "reached", reached, "lost", len(unraisable))
+print("collector", told[0], "stray tracing", told[1], "hears", told[2], "busy", told[3])
+"""
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(s, marks=pytest.mark.slow) for s in (2, 3, 4))])
+def test_interrupts_at_random_moments_reach_the_program(seed: int, tmp_path: Path) -> None:
+    words = fault_runs.run_words(STRUCK_AT_RANDOM, tmp_path, "--budget", "100%", "--no-report")
+    ended = fault_runs.python(*words, str(seed), folder=tmp_path)
+    fault_runs.assert_no_traceback_of_ours(ended)
+    assert ended.code == 0, ended.err
+    first, second = ended.out.splitlines()
+    words_told = first.split()
+    assert int(words_told[1]) > 20, "too few to tell anything"
+    assert words_told[3] == words_told[1]
+    assert second == "collector True stray tracing False hears True busy False"
+    recording = open_run(tmp_path / "run").main
+    at_last = next(m.boundary for m in recording.measurements if m.boundary.label == "at last")
+    assert at_last.phase == "", "no phase was left open"
+    assert recording.errors == []
+    assert all("its boundary is missing" in lost.reason for lost in recording.damage)
+    assert fault_runs.report_again(tmp_path)["run"]["ended"] == "completed"
+
+
+OF_ITS_OWN = """
+import signal
+import leakscope
+
+
+class Preempted(Exception):
+    pass
+
+
+def preempt(number, frame):
+    raise {kind}("time is up")
+
+
+signal.signal(signal.SIGALRM, preempt)
+objects = [[] for _ in range(300_000)]
+reached = 0
+with leakscope.profile(quiet=True) as scope:
+    for attempt in range(10):
+        signal.setitimer(signal.ITIMER_REAL, 0.005 * (attempt + 1))
+        try:
+            with scope.phase("validation"):
+                while True:
+                    scope.mark("still here")
+        except {kind}:
+            reached += 1
+print("reached", reached)
+"""
+
+
+@pytest.mark.parametrize("kind", ["Preempted", "TimeoutError", "SystemExit", "MemoryError"])
+def test_what_a_signals_handler_raises_is_the_programs_own(kind: str, tmp_path: Path) -> None:
+    program = OF_ITS_OWN.format(kind=kind)
+    ended = fault_runs.recorded(program, tmp_path, "--budget", "100%", "--no-report")
+    assert (ended.code, ended.out) == (0, "reached 10\n")
+    recording = open_run(tmp_path / "run").main
+    assert recording.errors == []
+    assert recording.measurements[-1].boundary.phase == ""
+    assert recording.end is not None
+
+
+class Handler:
+    def method(self, number, frame):
+        raise TimeoutError
+
+    def __call__(self, *told):
+        raise TimeoutError
+
+
+def nested(number, frame):
+    Handler().method(None, None)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [nested, Handler().method, Handler(), partial(nested), lambda n, f: nested(n, f)],
+    ids=["function", "method", "object", "partial", "lambda"],
+)
+def test_any_handler_is_known_by_what_it_is_called_with(handler: Callable[..., object]) -> None:
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(TimeoutError) as caught:
+            Guard().call("census", None, signal.raise_signal, signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert is_interrupt(caught.value)
+
+
+def test_a_fault_of_ours_is_no_interrupt() -> None:
+    def broken(frame: object) -> None:
+        raise TimeoutError
+
+    faults: list[str] = []
+    guard = Guard(lambda part, message, disabled: faults.append(message))
+    assert guard.call("census", 3, broken, None) == 3
+    assert "TimeoutError" in faults[0]
