@@ -1,43 +1,37 @@
-"""Time of one training loop: plain, under leakscope, under tracemalloc and under memray.
+"""What watching a training loop costs: leakscope and its peers beside plain runs.
 
 The speed of a machine drifts by more than leakscope costs. So each variant runs *beside* a plain
-run, both at the same time, each on a core of its own, and once more with the cores exchanged: a
+run, both at the same time, each on half of the cores, and once more with the halves exchanged: a
 drift touches both alike. A figure is the geometric mean of the two ratios. Where there is one core
 only, the two runs follow each other instead.
 
-    python benchmarks/overhead.py [--rounds 3] [--only leakscope] [--quick] [--json FILE]
+    python benchmarks/overhead.py [--loops tiny,convolution,loading] [--rounds 2] [--only NAME]
+                                  [--scale 1.0] [--quick] [--json FILE]
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
-import os
-import platform
-import re
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-LOOP = str(Path(__file__).with_name("training_loop.py"))
+from machine import machine
+from processes import FailedError, Run, Timing, halves
+from variants import LOOP, Variant, variants
 
-
-@dataclass(frozen=True)
-class Timing:
-    loop_s: float
-    """What the loop itself took, printed by the program."""
-    loop_cpu_s: float
-    """Processor time of all threads of the loop's process meanwhile, printed by the program."""
-    process_s: float
-    """From start to exit, imports and reports included."""
-    last_loss: str
+EPOCHS = 12
+"""Of every loop, each of some five seconds."""
+STEPS = {"tiny": 4000, "convolution": 200, "loading": 800}
+PEERS_SHARE = 1 / 3
+PATIENCE_SECONDS = 300.0
+TIMES = {"loop, wall": "loop_s", "loop, processor": "loop_cpu_s", "whole process": "process_s"}
+SIZES = {"largest process": "resident_bytes", "all processes": "tree_bytes"}
+MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -50,114 +44,133 @@ class Pair:
     def ratio(self, figure: str) -> float:
         return float(getattr(self.variant, figure) / getattr(self.plain, figure))
 
-
-def commands(scratch: Path) -> dict[str, list[str]]:
-    """Return the command of each variant; what is not installed is left out."""
-    python = [sys.executable]
-    leakscope = [*python, "-m", "leakscope", "run", "--quiet", "--force"]
-    variants = {
-        "plain": [*python, LOOP],
-        "leakscope (default)": [*leakscope, "--out", str(scratch / "default"), LOOP],
-        "leakscope --budget 0.5%": [
-            *leakscope,
-            *("--out", str(scratch / "small"), "--budget", "0.5%", LOOP),
-        ],
-        "tracemalloc, 1 frame": [*python, "-X", "tracemalloc=1", LOOP],
-        "tracemalloc, 10 frames": [*python, "-X", "tracemalloc=10", LOOP],
-    }
-    if importlib.util.find_spec("memray"):
-        capture = ["-m", "memray", "run", "-q", "-f", "-o", str(scratch / "memray.bin")]
-        variants["memray"] = [*python, *capture, LOOP]
-    return variants
+    def more(self, figure: str) -> float:
+        """Return by how many MiB the variant had more."""
+        return float(getattr(self.variant, figure) - getattr(self.plain, figure)) / MIB
 
 
-class Run:
-    """A command that has been started on a core."""
+@dataclass
+class Row:
+    """What a variant came to on one loop."""
 
-    def __init__(self, command: list[str], core: int | None) -> None:
-        self._command = command
-        self._begin = time.perf_counter()
-        pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
-        self._process = subprocess.Popen(
-            [*pinned, *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+    rounds: list[list[Pair]] = field(default_factory=list)
+    """The pairs of each round, one for each way to share out the cores."""
+    failure: str = ""
 
-    def timing(self) -> Timing:
-        """Wait for the end."""
-        output, _ = self._process.communicate()
-        elapsed = time.perf_counter() - self._begin
-        found = re.search(r"loop_seconds=(\S+) loop_cpu_seconds=(\S+) last_loss=(\S+)", output)
-        if self._process.returncode or found is None:
-            sys.exit(f"{self._command[:4]} printed no timing: {output[-500:]}")
-        return Timing(float(found[1]), float(found[2]), elapsed, found[3])
-
-
-def cores() -> list[int | None]:
-    available = sorted(os.sched_getaffinity(0))
-    return [*available[:2]] if len(available) > 1 and shutil.which("taskset") else [None]
+    def cells(self) -> list[str]:
+        if not self.rounds:
+            return [self.failure or "not measured", *[""] * (len(TIMES) + len(SIZES) - 1)]
+        ratios = [
+            [statistics.geometric_mean(p.ratio(figure) for p in pairs) for pairs in self.rounds]
+            for figure in TIMES.values()
+        ]
+        sizes = [
+            [statistics.mean(p.more(figure) for p in pairs) for pairs in self.rounds]
+            for figure in SIZES.values()
+        ]
+        return [spread(r, ".3f") for r in ratios] + [spread(s, "+.0f") for s in sizes]
 
 
-def measure(variant: list[str], plain: list[str]) -> list[Pair]:
+def spread(values: list[float], form: str) -> str:
+    """Return the median and, of several, the least and the most."""
+    middle = format(statistics.median(values), form)
+    if len(values) == 1:
+        return middle
+    return f"{middle} ({format(min(values), form)} to {format(max(values), form)})"
+
+
+def measure(variant: Variant, arguments: list[str]) -> list[Pair]:
     """Return a pair for each way to share out the cores."""
-    places = cores()
+    watched = variant.command(arguments)
+    plain = [sys.executable, LOOP, *arguments]
+    places = halves()
     if len(places) == 1:
-        return [Pair(Run(variant, None).timing(), Run(plain, None).timing())]
+        return [Pair(timed(watched, []), timed(plain, []))]
     pairs = []
     for mine, other in (places, places[::-1]):
         with ThreadPoolExecutor(2) as pool:
-            beside = pool.submit(lambda core=other: Run(plain, core).timing())
-            pairs.append(Pair(Run(variant, mine).timing(), beside.result()))
+            first, second = pool.submit(timed, watched, mine), pool.submit(timed, plain, other)
+        pairs.append(Pair(first.result(), second.result()))
     return pairs
 
 
-def spread(ratios: list[float]) -> str:
-    return f"{statistics.median(ratios):.3f} ({min(ratios):.3f}–{max(ratios):.3f})"
+def timed(command: list[str], cores: list[int]) -> Timing:
+    return Run(command, cores, PATIENCE_SECONDS).timing()
 
 
-def table(results: dict[str, list[list[Pair]]]) -> str:
-    """Return a Markdown table of ratios to the plain run: median over the rounds (least–most)."""
-    lines = [
-        "| variant | loop, wall | loop, processor | whole process, wall |",
-        "| --- | --- | --- | --- |",
-    ]
-    for variant, rounds in results.items():
-        figures = [
-            spread([statistics.geometric_mean(p.ratio(figure) for p in pairs) for pairs in rounds])
-            for figure in ("loop_s", "loop_cpu_s", "process_s")
-        ]
-        lines.append(f"| {variant} | {' | '.join(figures)} |")
+def table(rows: dict[str, Row]) -> str:
+    """Return a Markdown table: ratios to the plain run, and MiB more than it held."""
+    columns = [*TIMES, *(f"MiB more, {name}" for name in SIZES)]
+    lines = [f"| variant | {' | '.join(columns)} |", f"| --- |{' --- |' * len(columns)}"]
+    lines += [f"| {name} | {' | '.join(row.cells())} |" for name, row in rows.items()]
     return "\n".join(lines)
 
 
-def machine() -> str:
-    return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+def arguments_of(loop: str, variant: Variant, scale: float) -> list[str]:
+    """Return the arguments of the program: whole epochs, for a peer a third of them."""
+    epochs = EPOCHS * (PEERS_SHARE if variant.peer else 1.0)
+    steps = max(20, round(STEPS[loop] * scale))
+    return [loop, "--epochs", str(max(2, round(epochs))), "--steps", str(steps)]
+
+
+def run_round(loop: str, scale: float, chosen: list[Variant], rows: dict[str, Row]) -> None:
+    for variant in chosen:
+        row = rows.setdefault(variant.name, Row())
+        if not variant.is_installed:
+            row.failure = f"not installed: {variant.needs}"
+        if row.failure:
+            continue
+        print(f"  {loop}: {variant.name}", file=sys.stderr, flush=True)
+        try:
+            row.rounds.append(measure(variant, arguments_of(loop, variant, scale)))
+        except FailedError as fault:
+            row.failure = f"failed: {fault}"
+            print(f"    {row.failure}", file=sys.stderr, flush=True)
+
+
+def tell(loop: str, rows: dict[str, Row]) -> None:
+    pairs = [p for row in rows.values() for pairs in row.rounds for p in pairs]
+    if not pairs:
+        return
+    step = statistics.median(p.plain.loop_cpu_s for p in pairs)
+    held = statistics.median(p.plain.tree_bytes for p in pairs) / MIB
+    longest = max(p.plain.loop_s for p in pairs)
+    print(f"\n### {loop}\n")
+    print(
+        f"plain: up to {longest:.0f} s of wall time, {step:.0f} s of the processor in the median,"
+    )
+    print(f"{held:.0f} MiB in all processes\n")
+    print(table(rows))
+    for name, row in rows.items():
+        losses = {t.last_loss for pairs in row.rounds for p in pairs for t in (p.variant, p.plain)}
+        if len(losses) > 1:
+            print(f"\nThe last loss under {name} differs: {sorted(losses)}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--loops", default=",".join(STEPS), help="which, with commas between")
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", default="", help="variants whose name has this in it")
-    parser.add_argument("--quick", action="store_true", help="a short loop: to try the script")
+    parser.add_argument("--scale", type=float, default=1.0, help="how long epochs are")
+    parser.add_argument("--quick", action="store_true", help="short epochs, one round: to try it")
     parser.add_argument("--json", type=Path, help="write every timing to this file")
     arguments = parser.parse_args()
-    options = ["--epochs", "3", "--steps", "40"] if arguments.quick else []
+    if arguments.quick:
+        arguments.rounds, arguments.scale = 1, 0.02
+    results: dict[str, dict[str, Row]] = {loop: {} for loop in arguments.loops.split(",")}
+    print(f"{machine()}; {arguments.rounds} rounds", flush=True)
     with tempfile.TemporaryDirectory(prefix="leakscope-bench-") as scratch:
-        variants = commands(Path(scratch))
-        plain = variants["plain"]
-        results: dict[str, list[list[Pair]]] = {n: [] for n in variants if arguments.only in n}
+        chosen = [v for v in variants(Path(scratch)) if arguments.only in v.name]
         for number in range(arguments.rounds):
-            for name, rounds in results.items():
-                print(f"round {number + 1} of {arguments.rounds}: {name}", file=sys.stderr)
-                rounds.append(measure([*variants[name], *options], [*plain, *options]))
-    pairs = [p for rounds in results.values() for pairs in rounds for p in pairs]
-    losses = {timing.last_loss for p in pairs for timing in (p.variant, p.plain)}
-    typical = statistics.median(p.plain.loop_s for p in pairs)
-    print(f"{machine()}; plain loop {typical:.1f} s, {arguments.rounds} rounds\n")
-    print(table(results))
-    print(f"\nFinal loss the same in every run: {'yes' if len(losses) == 1 else f'no: {losses}'}")
+            print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr)
+            for loop, rows in results.items():
+                run_round(loop, arguments.scale, chosen, rows)
+    for loop, rows in results.items():
+        tell(loop, rows)
     if arguments.json:
-        rows = {n: [[asdict(p) for p in pairs] for pairs in r] for n, r in results.items()}
-        arguments.json.write_text(json.dumps({"machine": machine(), "results": rows}, indent=1))
+        told = {loop: {n: asdict(r) for n, r in rows.items()} for loop, rows in results.items()}
+        arguments.json.write_text(json.dumps({"machine": machine(), "loops": told}, indent=1))
 
 
 if __name__ == "__main__":
