@@ -225,6 +225,36 @@ PROGRAMS = [
         kind="dict",
     ),
     one(
+        "room made once, and filled under another name",
+        "main()·results",
+        "function main results",
+        """
+        def main():
+            results = {}  # defines
+            for image, truth in loader:
+                for name in CLASSES:
+                    entry = results.setdefault(name, {"pred": [], "gt": []})  # feeds
+                    entry["pred"].append(image)  # feeds first
+                    entry["gt"].append(truth)  # feeds
+        """,
+        kind="dict",
+    ),
+    one(
+        "the lists of a dict, filled in a loop over them",
+        "main()·results",
+        "function main results",
+        """
+        def main():
+            results = {"pred": [], "gt": []}  # defines
+            for batch in loader:
+                for name, rows in results.items():
+                    rows.append(batch[name])  # feeds
+                for other in batch.values():
+                    other.append(0)
+        """,
+        kind="dict",
+    ),
+    one(
         "append on setdefault feeds the inner list",
         "main()·history[*]",
         "function main history",

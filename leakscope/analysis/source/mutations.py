@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from leakscope.analysis.source.inside import Names, names_inside
 from leakscope.analysis.source.path import Steps
 from leakscope.analysis.source.program import COMPREHENSIONS, Scope, Statement, own_nodes
 from leakscope.analysis.source.references import Place, References
@@ -78,14 +79,20 @@ def find_mutations(references: References, row: CensusRow) -> list[Mutation]:
         if place.kind == "return" and place.scope is not None:
             for statement in references.program.mentioning(place.scope.name):
                 seen[id(statement)] = statement
+    inside = names_inside(references, seen.values())
+    for home, name in inside:
+        for statement in references.program.mentioning(name):
+            if statement.scope.resolve(name) is home:
+                seen[id(statement)] = statement
     ordered = sorted(seen.values(), key=lambda s: (s.scope.module.file, s.line))
-    finder = _Finder(references, row)
+    finder = _Finder(references, row, inside)
     return [mutation for statement in ordered for mutation in finder.in_statement(statement)]
 
 
 class _Finder:
-    def __init__(self, references: References, row: CensusRow) -> None:
+    def __init__(self, references: References, row: CensusRow, inside: Names) -> None:
         self.references = references
+        self.inside = inside
         self.grows_by_reading = "defaultdict" in row.type
         self.is_object = row.kind in {"object", "module", "other"}
 
@@ -229,6 +236,8 @@ class _Finder:
     def is_inside(self, expr: ast.expr, scope: Scope) -> bool:
         """Whether the expression goes from the container to something in it."""
         while True:
+            if isinstance(expr, ast.Name):
+                return (scope.resolve(expr.id), expr.id) in self.inside
             if isinstance(expr, (ast.Subscript, ast.Attribute)):
                 expr = expr.value
             elif isinstance(expr, ast.Call):
@@ -242,7 +251,15 @@ class _Finder:
 def opens_empty(mutation: Mutation) -> bool:
     """Whether the statement only makes room: ``history[epoch] = []``."""
     node = mutation.statement.node
-    return mutation.form == "setitem" and isinstance(node, ast.Assign) and _is_empty(node.value)
+    is_empty = isinstance(node, ast.Assign) and _is_empty(node.value)
+    return opens_once(mutation) or (mutation.form == "setitem" and is_empty)
+
+
+def opens_once(mutation: Mutation) -> bool:
+    """Whether it makes room where there is none yet: ``history.setdefault(name, [])``."""
+    call = mutation.node
+    made = call.args[1:] if isinstance(call, ast.Call) and mutation.form == "setdefault" else []
+    return bool(made) and _is_empty(made[0])
 
 
 def _sounds_feeding(method: str) -> bool:

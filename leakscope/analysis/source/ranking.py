@@ -10,7 +10,13 @@ from __future__ import annotations
 import ast
 import re
 
-from leakscope.analysis.source.mutations import CALLED, EXACT, Mutation, opens_empty
+from leakscope.analysis.source.mutations import (
+    CALLED,
+    EXACT,
+    Mutation,
+    opens_empty,
+    opens_once,
+)
 from leakscope.analysis.source.program import COMPREHENSIONS, Program, Scope, Statement, own_nodes
 from leakscope.analysis.source.types import dotted
 from leakscope.model.census import CensusRow
@@ -85,7 +91,8 @@ def _starts_hot(scope: Scope, uncalled: bool, repeated: bool) -> bool:
 def rank(mutations: list[Mutation], row: CensusRow, heat: Heat, phase: str = "") -> list[Mutation]:
     """Return the best tier of candidates, best first, one per statement.
 
-    Where that only makes room in the container, the lines that fill the room follow.
+    Where that only makes room in the container, the lines that fill the room follow; they come
+    before those that make it once.
     """
     if not mutations:
         return []
@@ -95,7 +102,9 @@ def rank(mutations: list[Mutation], row: CensusRow, heat: Heat, phase: str = "")
     candidates = _one_per_statement(hot or best)
     ranked = sorted(candidates, key=lambda m: _weakness(m, row, heat, phase))
     if tier == EXACT and all(opens_empty(m) for m in ranked):
-        ranked += rank([m for m in mutations if m.distance > EXACT], row, heat, phase)
+        fill = rank([m for m in mutations if m.distance > EXACT], row, heat, phase)
+        is_made_once = all(opens_once(m) for m in ranked)
+        ranked = _one_per_statement([*fill, *ranked] if is_made_once else [*ranked, *fill])
     return ranked
 
 
