@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
-from leakscope.analysis.diagnoses.unexplained import goes_on
 from leakscope.analysis.severity import MIB
-from leakscope.analysis.trends import FEWEST_POINTS, is_growth
+from leakscope.analysis.trends import FEWEST_POINTS, goes_on, is_growth
 from leakscope.model.report import ENDINGS, Culprit, Finding, Ledger, RunVerdict, Severity, Work
 from leakscope.model.shortage import OutOfMemory
 from leakscope.model.sizes import human_bytes, plural

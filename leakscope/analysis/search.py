@@ -9,6 +9,7 @@ import numpy as np
 from leakscope.analysis.accumulation import accumulation_points
 from leakscope.analysis.across import find_across, in_units
 from leakscope.analysis.case import Case
+from leakscope.analysis.followed import find_followed
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.series import RowTable
 from leakscope.analysis.trends import is_growth
@@ -43,6 +44,8 @@ def search_growth(case: Case) -> Growth:
         ]
     trends |= {g.path: g.trend for g in across if not is_growth(g.trend.verdict)}
     across = [g for g in across if is_growth(g.trend.verdict)]
+    rare = {path: g for path, g in find_followed(case).items() if (path, g.device) not in grown}
+    across += [rare[path] for path in accumulation_points(table, rare)]
     across = [share_named(table, g) for g in _one_device_each(across)]
     filling = [g for g in across if is_filling(case, g)]
     across = [g for g in across if g not in filling]

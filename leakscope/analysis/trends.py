@@ -27,6 +27,8 @@ PLATEAU_SHARE = 1 / 3
 """A last stretch this long without growth means that growth has ended."""
 LEVELS_OFF = 0.34
 """A last third that grows slower than this part of the first half is levelling off."""
+THIRD_SHARE = 0.2
+"""Each third of a run must bring this part of the growth: a warm-up's last third does not."""
 MOST_POINTS = 120
 """More points than this are thinned before slopes are paired: 7,140 slopes are plenty."""
 Z95 = 1.959963984540054
@@ -215,6 +217,16 @@ def plateau_start(y: FloatArray, tolerance: float) -> int:
     """Return the index from which the series stays within the tolerance of its last value."""
     off = np.flatnonzero(np.abs(y - y[-1]) > tolerance)
     return int(off[-1]) + 1 if len(off) else 0
+
+
+def goes_on(y: FloatArray) -> bool:
+    """Return whether growth after warm-up goes on through each third of a series."""
+    y = y[warm_up(y) :]
+    if len(y) < FEWEST_POINTS:
+        return False
+    edges = y[np.linspace(0, len(y) - 1, 4).round().astype(int)]
+    net = float(edges[-1] - edges[0])
+    return bool(net > 0 and (np.diff(edges) >= THIRD_SHARE * net).all())
 
 
 def _is_plateau(x: FloatArray, y: FloatArray, start: int) -> bool:

@@ -10,7 +10,7 @@ from leakscope.model.census import CensusRow
 _LIBRARY_CHANGE = 64 * 1024
 """A library's row is worth saying once it has changed by more than this."""
 _LIBRARY_SIZE = 1 << 20
-"""Or where it stands at the top and retains this much."""
+"""Or where it retains this much."""
 _PATHS_PER_ROW = 4
 """Paths remembered, as a multiple of the rows of a census."""
 _LEAST_PATHS = 200
@@ -62,11 +62,15 @@ class RowMemory:
         return reached_bytes(row) if self._knows_libraries and not row.user else 0
 
     def _is_told(self, row: CensusRow) -> bool:
-        """Of a library only the large is told, at its top, and what changes; once told, always."""
+        """Of a library only what is large is told, at its top or if it gathers, and what changes.
+
+        Once told, a row is always.
+        """
         last = self._last.get(row.path)
         if abs(self._grew[row.path]) > _LIBRARY_CHANGE or (last and last.told):
             return True
-        return not row.parent and total_bytes(row) >= _LIBRARY_SIZE
+        gathers = row.length is not None
+        return (gathers or not row.parent) and total_bytes(row) >= _LIBRARY_SIZE
 
     def _precedence(self, row: CensusRow) -> tuple[bool, bool, bool, int]:
         last = self._last.get(row.path)

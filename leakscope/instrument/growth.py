@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind, comparable_key
-from leakscope.model.census import Census
+from leakscope.model.census import Census, CensusScope
 
 RISES = 3
 """Rises in a row, at comparable boundaries, that count as growth."""
 LEAST_RISE = 4096
 LEAST_RSS_RISE = 1 << 20
+LEAST_UNNAMED_RISE = 256 << 10
 KEYS_KEPT = 48
 ROWS_KEPT = 400
 CALM_AFTER = 12
 """Censuses in a row in which nothing was seen to grow."""
 _RSS = ""
+_IN_USE = (gauge.MALLOC_IN_USE, gauge.RSS)
+"""What is in use, as near as a boundary tells."""
 _INSIDE = (BoundaryKind.STEP, BoundaryKind.BATCH)
 
 
@@ -22,6 +29,7 @@ class GrowthWatch:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, str], dict[str, tuple[int, int]]] = {}
+        self._unnamed: dict[tuple[str, str, str, str], _Unnamed] = {}
         self._calm = 0
 
     @property
@@ -34,13 +42,19 @@ class GrowthWatch:
         """Whether nothing has grown for a while: then fewer measurements will do."""
         return self._calm >= CALM_AFTER
 
-    def learn(self, boundary: Boundary, census: Census, rss: int) -> bool:
+    @property
+    def is_unnamed(self) -> bool:
+        """Whether memory rises each time of late, and not what the user's names reach."""
+        return any(known.rises >= RISES for known in self._unnamed.values())
+
+    def learn(self, boundary: Boundary, census: Census, gauges: Mapping[str, int]) -> bool:
         """Take note of a census; return whether something has risen each time of late."""
         key = comparable_key(boundary)
+        self._learn_unnamed(key, census, gauges)
         before = self._known.pop(key, {})
         if len(self._known) >= KEYS_KEPT:
             del self._known[next(iter(self._known))]
-        now = {_RSS: _rise(before.get(_RSS), rss, LEAST_RSS_RISE)}
+        now = {_RSS: _rise(before.get(_RSS), gauges.get(gauge.RSS, 0), LEAST_RSS_RISE)}
         for row in census.rows[:ROWS_KEPT]:
             if row.user:
                 others = (*row.device_bytes.values(), *row.shared_bytes.values())
@@ -50,6 +64,33 @@ class GrowthWatch:
         grows = any(rises >= RISES for _, rises in now.values())
         self._calm = 0 if grows else self._calm + 1
         return grows
+
+    def _learn_unnamed(
+        self, key: tuple[str, str, str], census: Census, gauges: Mapping[str, int]
+    ) -> None:
+        name = next((name for name in _IN_USE if name in gauges), None)
+        if name is None:
+            return
+        known = (*key, name)
+        if known not in self._unnamed and len(self._unnamed) >= KEYS_KEPT:
+            return
+        used, before = gauges[name], self._unnamed.get(known)
+        left = used - census.heap_bytes - census.payload_bytes.get("host", 0)
+        rises = 0 if before is None else before.rises
+        if census.scope is CensusScope.FULL and before is not None:
+            left = before.left + used - before.used  # it reaches what others leave
+            rises = rises if used >= before.used + LEAST_UNNAMED_RISE else 0
+        elif before is not None:
+            rises = rises + 1 if left >= before.left + LEAST_UNNAMED_RISE else 0
+        self._unnamed[known] = _Unnamed(used, left, rises)
+
+
+class _Unnamed(NamedTuple):
+    """What was in use, what of it the user's names didn't reach, and how often that has risen."""
+
+    used: int
+    left: int
+    rises: int
 
 
 def _rise(before: tuple[int, int] | None, size: int, least: int) -> tuple[int, int]:

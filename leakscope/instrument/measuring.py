@@ -332,7 +332,7 @@ class Measuring:
             self._costs.spend("tracemalloc", slowdown)
             self._writer.write(record)
         elif census is not None and not self.windows.is_open:
-            self.windows.learn(boundary, census, gauges.get(gauge.RSS, 0))
+            self.windows.learn(boundary, census, gauges)
         self.windows.open_here(boundary)
 
     def _keep_history(self, boundary: Boundary, gauges: dict[str, int], ends: bool) -> None:

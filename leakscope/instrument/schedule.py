@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from math import ceil, inf
 
 from leakscope.instrument.costs import Costs, Due
+from leakscope.instrument.growth import GrowthWatch
 from leakscope.instrument.stack import Phase
 from leakscope.model.boundary import BoundaryKind
 
@@ -24,7 +25,8 @@ FULL_AT_KEY = 5
 SETTLED_AFTER = 6
 GROWTH_BYTES = 8 << 20
 """A walk of the whole heap is dear: at once only where resident memory has risen by this much since
-so many censuses were taken; otherwise it waits until the budget pays for it."""
+so many censuses were taken, or what rises has no name of the user's; otherwise it waits until the
+budget pays for it."""
 FLOOR_OCCURRENCES = 3
 """Occurrences of a phase that get censuses inside at once."""
 FLOOR_SHARE = 0.08
@@ -37,6 +39,9 @@ a run of a second deserves a verdict too."""
 FLOOR_FULL = 0.5
 """Walks of the whole heap have so much beside the floor, not of it: one that took longer than was
 foretold must not cost the others theirs."""
+FULL_UNNAMED = 2
+"""Where what rises has no name of the user's only they can tell what it is: so many are taken
+whatever they cost, for one tells no growth."""
 FLOOR_INSIDE = 0.6
 """Part of the floor that censuses inside phases may use."""
 FULL_INSIDE_AFTER = 1.0
@@ -103,12 +108,12 @@ class Schedule:
         budget: float,
         costs: Costs,
         note: Note,
-        is_calm: Callable[[], bool] = lambda: False,
+        growth: GrowthWatch,
     ) -> None:
         self._ceiling = budget
         self._costs = costs
         self._note = note
-        self._is_calm = is_calm
+        self._growth = growth
         self._keys: dict[_Name, _Key] = {}
         self._waiting: dict[_Name, None] = {}
         self._granted: tuple[_Key, bool, bool] | None = None
@@ -140,7 +145,7 @@ class Schedule:
     @property
     def _budget(self) -> float:
         """The share of wall time that may be spent now."""
-        return self._ceiling * (CALM_SHARE if self._is_calm() else 1.0)
+        return self._ceiling * (CALM_SHARE if self._growth.is_calm else 1.0)
 
     def recorded(self, due: Due, seconds: float, now: float, resident: int = 0) -> None:
         """Learn what the boundary that was just measured has cost, and the resident bytes there."""
@@ -187,6 +192,8 @@ class Schedule:
         granted = Due.NOTHING
         if kind is BoundaryKind.RUN_END or key.censuses < FLOOR_AT_KEY:
             granted = self._grant_floor(key, self._at_once(tier), now, inside=False)
+        elif tier is Due.FULL and key.fulls < FULL_AT_KEY and self._growth.is_unnamed:
+            granted = self._grant_floor(key, tier, now, inside=False)
         elif self._is_late_look(kind, phase, key):
             granted = self._grant_floor(key, Due.FOCUSED, now, inside=False)
         if not granted and key.seen % _stride(key.censuses, CENSUSES_PER_OCTAVE) == 0:
@@ -199,7 +206,7 @@ class Schedule:
         """Return what a kind gets whatever it costs: the whole heap only where memory rises."""
         settled = self._censuses >= SETTLED_AFTER
         rises = settled and self._resident - self._resident_settled >= GROWTH_BYTES
-        return tier if rises else min(tier, Due.FOCUSED)
+        return tier if rises or self._growth.is_unnamed else min(tier, Due.FOCUSED)
 
     def _is_late_look(self, kind: BoundaryKind, phase: Phase | None, key: _Key) -> bool:
         """Return whether a phase of training begins whose kind was last looked at long ago."""
@@ -258,7 +265,7 @@ class Schedule:
 
     def _grant_floor(self, key: _Key, tier: Due, now: float, *, inside: bool) -> Due:
         allowed = FLOOR_SHARE * now + FLOOR_SECONDS
-        if tier is Due.FULL and self._floor_full + self._costs.expect(tier) <= FLOOR_FULL * allowed:
+        if tier is Due.FULL and self._may_look_at_all(key, allowed):
             self._granted = (key, True, inside)
             return tier
         expected = self._costs.expect(Due.FOCUSED)
@@ -273,6 +280,13 @@ class Schedule:
             self._granted = (key, True, inside)
             return Due.FOCUSED
         return Due.NOTHING
+
+    def _may_look_at_all(self, key: _Key, allowed: float) -> bool:
+        """Whether the floor bears a walk of the whole heap."""
+        expected = self._costs.expect(Due.FULL)
+        if self._floor_full + expected <= FLOOR_FULL * allowed:
+            return True
+        return self._growth.is_unnamed and key.fulls < FULL_UNNAMED and expected <= FLOOR_SECONDS
 
     def _grant_paid(self, name: _Name, key: _Key, tier: Due, now: float) -> Due:
         for cheaper in (tier, Due.FOCUSED):

@@ -75,9 +75,7 @@ class Session:
         self.gate = Gate(self._guard, self._costs)
         self.tracker = PhaseTracker(self._reach)
         growth = GrowthWatch()
-        self._schedule = Schedule(
-            options.budget, self._costs, self._write_note, lambda: growth.is_calm
-        )
+        self._schedule = Schedule(options.budget, self._costs, self._write_note, growth)
         self._windows = AllocationWindows(
             options.tracemalloc,
             window,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from leakscope.instrument.growth import GrowthWatch, place_of_growth
@@ -75,9 +75,9 @@ class AllocationWindows:
             self._whole.open()
             self._open(boundary, seconds=ALWAYS_EVERY_SECONDS)
 
-    def learn(self, boundary: Boundary, census: Census, rss: int) -> None:
+    def learn(self, boundary: Boundary, census: Census, gauges: Mapping[str, int]) -> None:
         """Look for growth in a census that was taken outside a window."""
-        if self.growth.learn(boundary, census, rss) and self._mode == "window":
+        if self.growth.learn(boundary, census, gauges) and self._mode == "window":
             self._wanted = place_of_growth(boundary)
 
     def open_here(self, boundary: Boundary) -> None:

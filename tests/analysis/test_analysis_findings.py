@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from synthetic_runs import KIB, MIB, Program, State, Thing
 
@@ -260,6 +262,41 @@ def test_objects_that_only_native_code_holds() -> None:
     assert found.severity is Severity.WARNING
     assert found.bytes_per_unit == pytest.approx(4 * MIB, rel=0.05)
     assert report.culprits == []
+
+
+def seen_twice(grown: Callable[[State], float], **more: object) -> Program:
+    """Eight epochs, the whole heap walked at the first and the fifth of them."""
+    program = Program(epochs=8, full_every=4, validation=0)
+    program.gauge(gauge.MALLOC_IN_USE, lambda s: 100 * MIB + grown(s)).swell(grown)
+    held = Thing("atexit·kept", lambda s: 30 * KIB + s.epochs_done * 2 * MIB, user=False, **more)
+    return program.plant(held)
+
+
+def test_two_walks_of_the_heap_are_enough_where_memory_in_use_tells_the_same() -> None:
+    report = report_of(seen_twice(lambda s: s.epochs_done * 2 * MIB, root=RootKind.NATIVE))
+    found = finding(report, "native_held")
+    assert found.bytes_per_unit == pytest.approx(2 * MIB, rel=0.05)
+    report = report_of(seen_twice(lambda s: s.epochs_done * 2 * MIB, root=RootKind.LIBRARY))
+    assert [c.path for c in report.culprits] == ["atexit·kept"]
+    assert report.culprits[0].bytes_per_unit == pytest.approx(2 * MIB, rel=0.05)
+
+
+@pytest.mark.parametrize("root", [RootKind.NATIVE, RootKind.LIBRARY])
+@pytest.mark.parametrize(
+    "grown",
+    [
+        lambda s: min(s.epochs_done, 4) * 2 * MIB,
+        lambda s: 0.0,
+        lambda s: s.epochs_done * 9 * MIB,
+    ],
+    ids=["it ended", "nothing grew", "other things grew"],
+)
+def test_two_walks_of_the_heap_accuse_nothing_alone(
+    root: RootKind, grown: Callable[[State], float]
+) -> None:
+    report = report_of(seen_twice(grown, root=root))
+    assert not report.culprits
+    assert not [f for f in report.findings if f.kind == "native_held"]
 
 
 def test_findings_are_ranked_by_severity() -> None:

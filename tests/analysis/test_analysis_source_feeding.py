@@ -10,10 +10,11 @@ import re
 import textwrap
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 
 from leakscope.analysis.source import SourceIndex
-from leakscope.model.census import CensusRow, Owner, RootKind
+from leakscope.model.census import CensusRow, Content, Owner, RootKind
 
 ROOT = "/project"
 
@@ -1179,3 +1180,51 @@ def test_names_the_feeding_lines(program: Program) -> None:
 def test_names_the_definition(program: Program) -> None:
     row = program.row()
     assert program.index().defined_at(row.owner, row) == program.marked("defines")[0]
+
+
+def held_by_library(program: Program, **more: object) -> list[str]:
+    row = msgspec.structs.replace(program.row(), **more)
+    index = program.index()
+    return [index.location(line.file, line.line) for line in index.feeding(row.owner, row)]
+
+
+def test_log_records_that_pile_up_are_fed_by_what_logs() -> None:
+    program = one(
+        "a handler's buffer",
+        "__main__·handler.buffer",
+        "module __main__ handler",
+        """
+        import logging, wandb
+        log = logging.getLogger("train")
+        handler = logging.handlers.MemoryHandler(1000)
+        log.addHandler(handler)
+        def main():
+            for x in loader:
+                wandb.log({"x": x})
+                y = torch.log(x)
+                log.debug("step %s", x)  # feeds
+        """,
+    )
+    records = Content(type="logging.LogRecord", count=9, bytes=1 << 20)
+    assert held_by_library(program, holds=[records]) == program.marked("feeds")
+    assert held_by_library(program) == []
+
+
+def test_what_a_librarys_class_gathers_is_fed_by_the_calls_of_it() -> None:
+    program = one(
+        "a registry of finalizers",
+        "weakref·finalize._registry",
+        "module weakref finalize",
+        """
+        import weakref
+        from weakref import finalize as at_end
+        def main():
+            for x in loader:
+                weakref.finalize(model, flush, x)  # feeds
+                at_end(model, flush, x)  # feeds
+                weakref.ref(x)
+                other.finalize(x)
+        """,
+        owner_file="",
+    )
+    assert held_by_library(program, root=RootKind.LIBRARY, user=False) == program.marked("feeds")

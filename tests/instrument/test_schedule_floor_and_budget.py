@@ -36,6 +36,15 @@ class TestShortRuns:
         run.close()
         assert len(run.censuses(Kind.PHASE_BEGIN, "train", FULL)) >= 4
 
+    @pytest.mark.parametrize("full", [0.2, 1.2])
+    def test_it_is_walked_twice_at_least_where_what_rises_has_no_name(self, full):
+        run = FakeSession(full=full)
+        for _ in range(8):
+            run.train_pass(40)
+            run.fast.value += 1 << 20
+        run.close()
+        assert 2 <= len(run.censuses(Kind.PHASE_BEGIN, "train", FULL)) <= 5
+
     def test_the_whole_heap_is_not_walked_at_once_where_memory_stays(self, run):
         assert not run.censuses(Kind.PHASE_BEGIN, "train", FULL)
 

@@ -46,7 +46,7 @@ def healthy(*needs: str) -> Truth:
 
 TRUTHS: dict[str, Truth] = {
     "aliased_history": leak("Trainer.features", "Reporter.records"),
-    "atexit_saves": leak("atexit", "native_objects"),
+    "atexit_saves": leak("atexit", "native_held"),
     "augmentation_cache": leak("Augmented._cache"),
     "average_meter": leak("AverageMeter.sum"),
     "bpe_cache": leak("tokenizer.cache", "Tokenizer.cache"),

@@ -20,10 +20,9 @@ from math import inf
 from leakscope.analysis.case import Case
 from leakscope.analysis.devices.owners import find_owners, unexplained_rows
 from leakscope.analysis.diagnoses.build import finding
-from leakscope.analysis.diagnoses.unexplained import goes_on
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import MIB
-from leakscope.analysis.trends import is_growth
+from leakscope.analysis.trends import goes_on, is_growth
 from leakscope.model import gauge
 from leakscope.model.census import CensusScope, RootKind
 from leakscope.model.report import Finding, Ledger, Remedy, Severity

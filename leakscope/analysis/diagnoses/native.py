@@ -1,6 +1,6 @@
 """Growth that only native code holds: autograd, queues in C++, registries of the interpreter.
 
-Judged by four full censuses, or by two where resident memory tells of the same growth all along; by
+Judged by four full censuses, or by two where memory in use tells of the same growth all along; by
 one where what it saw can't have been there when training began.
 May be confused with: buffers that libraries allocate once.
 """
@@ -12,19 +12,20 @@ import numpy as np
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.diagnoses.gradient_cycles import gradient_cycle, is_gradient_cycle
-from leakscope.analysis.diagnoses.unexplained import is_steady
+from leakscope.analysis.followed import followed
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import HOST, FloatArray
 from leakscope.analysis.severity import HORIZON, RATE_PER_PASS, STEADY_BYTES
-from leakscope.analysis.trends import FEWEST_POINTS, is_growth, judge, theil_sen
-from leakscope.model.census import RootKind
+from leakscope.analysis.source.calls import places_that_call
+from leakscope.analysis.trends import FEWEST_POINTS, is_growth, judge
+from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes
 from leakscope.model.trend import Trend
 
 MOST = 5
-FOLLOWS = 0.5
-"""Seen at few censuses, they must make up this part of the growth of resident memory."""
+REGISTERED = {"tuple", "dict", "function", "method", "functools.partial"}
+"""What atexit keeps of a call: its function and its arguments."""
 
 REMEDY = Remedy(
     title="Look for what keeps them in native code",
@@ -63,10 +64,13 @@ def _grows(case: Case, path: int, device: str) -> Finding | None:
     if trend is None:
         return None
     cycle = gradient_cycle(case, row) if is_circle else None
+    registered = [] if cycle else _given_to_atexit(case, row)
     serious = HORIZON * trend.net_bytes >= STEADY_BYTES
     gain = case.device_gain(device) or 0.0
     sites = [f"{s.file}:{s.line}" for s in row.allocated_at[:3]]
     where = f" They were allocated at {', '.join(sites)}." if sites else ""
+    if registered:
+        where += f" What atexit.register is given at {registered[0]} stays until the program ends."
     return finding(
         cycle.kind if cycle else "native_held",
         cycle.title if cycle else f"{row.type} objects that only native code holds",
@@ -79,11 +83,18 @@ def _grows(case: Case, path: int, device: str) -> Finding | None:
         share=trend.net_bytes / gain if device == HOST and gain > trend.net_bytes else 0.0,
         total_bytes=float(y[-1]),
         device=device,
-        fed_at=cycle.fed_at if cycle else [],
+        fed_at=cycle.fed_at if cycle else registered,
         confidence=0.6 if len(columns) > 1 else 0.4,
         falsifier=("gc.collect() would free them if they were garbage.", "They are referenced."),
         subject=row.path,
     )
+
+
+def _given_to_atexit(case: Case, row: CensusRow) -> list[str]:
+    """Return where something is registered again and again that the interpreter then keeps."""
+    if row.type not in REGISTERED:
+        return []
+    return places_that_call(case.sources, {"atexit"}, {"register"}, repeatedly=True)
 
 
 def _trend(case: Case, x: FloatArray, y: FloatArray, device: str) -> Trend | None:
@@ -91,18 +102,5 @@ def _trend(case: Case, x: FloatArray, y: FloatArray, device: str) -> Trend | Non
     trend = judge(x, y, unit=case.unit.name, noise_bytes=RATE_PER_PASS)
     if is_growth(trend.verdict):
         return trend
-    if len(y) >= FEWEST_POINTS or len(y) < 2 or device != HOST or x[-1] <= x[0]:
-        return None
-    slope, memory = theil_sen(x, y), case.gauge_trend(case.host_metric)
-    _, resident = case.gauge_series(case.host_metric)
-    if slope.rate < FOLLOWS * memory.bytes_per_unit or not is_steady(memory, resident):
-        return None
-    return Trend(
-        verdict=memory.verdict,
-        bytes_per_unit=slope.rate,
-        interval=(slope.low, slope.high),
-        unit=case.unit.name,
-        points=memory.points,
-        net_bytes=float(y[-1] - y[0]),
-        reason=f"known at {len(y)} moments; resident memory was {memory.reason}",
-    )
+    few = len(y) < FEWEST_POINTS and device == HOST
+    return followed(case, x, y) if few else None

@@ -19,10 +19,9 @@ import numpy as np
 from leakscope.analysis.case import Case
 from leakscope.analysis.devices.series import latest
 from leakscope.analysis.diagnoses.build import finding
-from leakscope.analysis.diagnoses.unexplained import goes_on
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import MIB
-from leakscope.analysis.trends import is_growth
+from leakscope.analysis.trends import goes_on, is_growth
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, human_share

@@ -16,11 +16,10 @@ from __future__ import annotations
 from leakscope.analysis.case import Case
 from leakscope.analysis.devices.series import device_series, snapshot_trend
 from leakscope.analysis.diagnoses.build import finding
-from leakscope.analysis.diagnoses.unexplained import goes_on
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
 from leakscope.analysis.severity import MIB
-from leakscope.analysis.trends import is_growth
+from leakscope.analysis.trends import goes_on, is_growth
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, plural

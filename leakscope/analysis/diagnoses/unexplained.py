@@ -6,14 +6,12 @@ down. Hence it must go on through all thirds of the run, and be most of what gro
 
 from __future__ import annotations
 
-import numpy as np
-
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
 from leakscope.analysis.severity import MIB
-from leakscope.analysis.trends import is_growth, warm_up
+from leakscope.analysis.trends import goes_on, is_growth
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, human_share
 from leakscope.model.trend import Trend
@@ -21,8 +19,6 @@ from leakscope.model.trend import Trend
 GROWTH_BYTES = 32 * MIB
 SHARE = 0.3
 LONG_POINTS = 8
-THIRD_SHARE = 0.2
-"""Each third of the run must bring this part of the growth: a warm-up's last third does not."""
 
 REMEDY = Remedy(
     title="Narrow it down",
@@ -67,13 +63,3 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
 def is_steady(trend: Trend, y: FloatArray) -> bool:
     """Return whether a gauge grew at enough boundaries, and in each third of them."""
     return is_growth(trend.verdict) and trend.points >= LONG_POINTS and goes_on(y)
-
-
-def goes_on(y: FloatArray) -> bool:
-    """Return whether growth after warm-up goes on through each third of a series."""
-    y = y[warm_up(y) :]
-    if len(y) < 4:
-        return False
-    edges = y[np.linspace(0, len(y) - 1, 4).round().astype(int)]
-    net = float(edges[-1] - edges[0])
-    return bool(net > 0 and (np.diff(edges) >= THIRD_SHARE * net).all())

@@ -8,15 +8,18 @@ from leakscope.analysis.source.index import SourceIndex
 from leakscope.analysis.source.program import own_nodes
 
 
-def places_that_call(sources: SourceIndex, owners: set[str], functions: set[str]) -> list[str]:
+def places_that_call(
+    sources: SourceIndex, owners: set[str], functions: set[str], *, repeatedly: bool = False
+) -> list[str]:
     """Return where ``owner.function(…)`` is called, as ``file:line``, each place once.
 
-    The owner is known by its name alone: ``gc``, ``plt``.
+    The owner is known by its name alone: ``gc``, ``plt``. Places that are run once can be left out.
     """
     found = [
         sources.location(statement.scope.module.file, node.lineno)
         for function in sorted(functions)
         for statement in sources.program.mentioning(function)
+        if not repeatedly or sources.heat.of(statement)
         for node in own_nodes(statement.node)
         if isinstance(node, ast.Call) and _is_one_of(node.func, owners, functions)
     ]

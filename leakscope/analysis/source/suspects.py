@@ -14,9 +14,13 @@ from leakscope.analysis.source.path import parse_path
 from leakscope.analysis.source.program import Program, Scope, own_nodes
 from leakscope.analysis.source.references import References
 from leakscope.analysis.source.types import dotted
-from leakscope.model.census import CensusRow
+from leakscope.model.census import CensusRow, RootKind
 
 _CACHES = frozenset({"lru_cache", "cache", "memoize", "cached"})
+_LOG_RECORD = "logging.LogRecord"
+_LOG_METHODS = frozenset(
+    {"debug", "info", "warning", "error", "exception", "critical", "fatal", "log"}
+)
 _FIGURE_MAKERS = frozenset({"figure", "subplots", "subplot_mosaic"})
 
 
@@ -26,6 +30,8 @@ def suspect_mutations(references: References, row: CensusRow) -> list[Mutation]:
     cached = cached_function(references, row)
     if cached is not None:
         return list(_calls(program, lambda call: _calls_function(call, cached), EXACT))
+    if any(held.type == _LOG_RECORD for held in row.holds):
+        return list(_calls(program, _writes_log, SUSPECTED))
     if row.kind == "figure" or "Gcf" in row.path:
         return list(_calls(program, _makes_figure, SUSPECTED))
     if "hooks" in row.path or "Hook" in row.type or "RemovableHandle" in row.type:
@@ -34,7 +40,7 @@ def suspect_mutations(references: References, row: CensusRow) -> list[Mutation]:
         return list(_calls(program, _named({"addHandler"}), SUSPECTED))
     if "param_groups" in row.path or row.kind == "optimizer":
         return list(_calls(program, _named({"add_param_group"}), SUSPECTED))
-    return []
+    return _calls_into(program, row) if row.root is RootKind.LIBRARY else []
 
 
 def cached_function(references: References, row: CensusRow) -> Scope | None:
@@ -66,6 +72,36 @@ def _calls(
             if isinstance(node, ast.Call) and matches(node):
                 form = "register" if _registers_hook(node) else "call"
                 yield Mutation(statement, node, form, distance)
+
+
+def _calls_into(program: Program, row: CensusRow) -> list[Mutation]:
+    """Return the calls of the library's class or module that has the row among its globals."""
+    path = parse_path(row.path)
+    named, found = f"{path.root}.{path.variable}", []
+    for statement in program.statements:
+        for node in own_nodes(statement.node):
+            if isinstance(node, ast.Call):
+                called = _imported_name(node, statement.scope)
+                if called == named or called.startswith(f"{named}."):
+                    found.append(Mutation(statement, node, "call", SUSPECTED))
+    return found
+
+
+def _imported_name(call: ast.Call, scope: Scope) -> str:
+    """Return the full name of what is called, ``weakref.finalize``, where it was imported."""
+    head, dot, rest = dotted(call.func).partition(".")
+    module, attribute = scope.module.imports.get(head, ("", ""))
+    name = f"{module}.{attribute}" if attribute else module
+    return f"{name}{dot}{rest}" if name else ""
+
+
+def _writes_log(call: ast.Call) -> bool:
+    """Whether something is logged: by a logger, as its name says, or by ``logging`` itself."""
+    function = call.func
+    if not isinstance(function, ast.Attribute) or function.attr not in _LOG_METHODS:
+        return False
+    logger = function.value.func if isinstance(function.value, ast.Call) else function.value
+    return "log" in dotted(logger).rpartition(".")[2].lower()
 
 
 def _calls_function(call: ast.Call, function: Scope) -> bool:
