@@ -4,7 +4,10 @@ BIN := $(VENV)/bin
 
 INTERPRETERS ?= python3.10 python3.11 python3.12 python3.13 python3.14
 
-.PHONY: help demo test quick gpu interpreters sanitize reports bench zoo robustness clean
+BENCHMARKS := report recording memory cuda heap overhead
+
+.PHONY: help demo test quick gpu interpreters sanitize reports bench zoo robustness clean \
+	$(BENCHMARKS:%=bench-%)
 
 help:
 	@echo "make demo          profile a leaking program and its fixed form, compare them, print the reports"
@@ -14,7 +17,8 @@ help:
 	@echo "make interpreters  the heap's tests on each of INTERPRETERS, the walker built anew, no torch"
 	@echo "make sanitize      the same on PYTHON, with gcc's address and undefined behaviour sanitizers"
 	@echo "make reports       make the sample reports under reports/ anew"
-	@echo "make bench         overhead beside tracemalloc and memray"
+	@echo "make bench         overhead beside the peers, sizes, times: each is a bench-NAME of its own of"
+	@echo "                   $(BENCHMARKS); QUICK=--quick tries them in minutes"
 	@echo "make zoo           how often the verdicts are right, over all programs of the zoo"
 	@echo "make robustness    whether they stay the same under other seeds, lengths and budgets"
 
@@ -60,9 +64,31 @@ sanitize:
 reports: $(VENV)/.installed
 	$(BIN)/python examples/make_reports.py --out reports
 
-bench: $(VENV)/.testing
+$(VENV)/.benching: $(VENV)/.installed
 	@$(BIN)/pip install -q --disable-pip-version-check -e '.[bench]'
-	$(BIN)/python benchmarks/overhead.py
+	@touch $@
+
+# One after the other, whatever -j says: they would disturb each other.
+bench: $(VENV)/.benching
+	@for name in $(BENCHMARKS); do $(MAKE) --no-print-directory bench-$$name || exit 1; done
+
+bench-report: $(VENV)/.benching
+	$(BIN)/python benchmarks/report_time.py $(QUICK)
+
+bench-recording: $(VENV)/.benching
+	$(BIN)/python benchmarks/recording_size.py $(QUICK)
+
+bench-memory: $(VENV)/.benching
+	$(BIN)/python benchmarks/own_memory.py $(QUICK)
+
+bench-cuda: $(VENV)/.benching
+	$(BIN)/python benchmarks/cuda_snapshot.py $(if $(QUICK),--rounds 1)
+
+bench-heap: $(VENV)/.benching
+	$(BIN)/python benchmarks/heap/compare.py $(if $(QUICK),--rounds 1 --sizes 50000,--rounds 2)
+
+bench-overhead: $(VENV)/.benching
+	$(BIN)/python benchmarks/overhead.py $(QUICK)
 
 zoo: $(VENV)/.testing
 	$(BIN)/python tests/zoo/run.py

@@ -76,7 +76,7 @@ def main() -> None:
     chosen = parser.parse_args()
     for run in chosen.runs:
         tell(run.name, run)
-    arguments = ["--epochs", "2", "--steps", "50"] if chosen.quick else []
+    arguments = ["--epochs", "2", "--steps", "50"] if chosen.quick else ["--epochs", "4"]
     with tempfile.TemporaryDirectory(prefix="leakscope-bench-") as scratch:
         for loop in chosen.loops.split(",") if not chosen.runs else ():
             tell(loop, record(loop, arguments, Path(scratch) / loop))

@@ -30,12 +30,14 @@ def find_timeline(case: Case) -> Timeline | None:
         f"{d}.{m}" for d in track.devices for m in (gauge.DEVICE_ALLOCATED, gauge.DEVICE_RESERVED)
     ]
     metrics = [gauge.RSS, gauge.PSS, gauge.CHILDREN_PSS, *devices]
+    begun = int((track.kind == code_of(BoundaryKind.PHASE_BEGIN)).sum())
     return Timeline(
         lines=[_line(case, metric) for metric in metrics if track.has_gauge(metric)],
         spans=_spans(case),
         censuses_s=[float(t) for t in track.time_s[case.table.at]],
         limit_bytes=case.limit_bytes,
         thinned_from=len(track) if len(track) > MOST_POINTS else None,
+        phases_begun=begun if begun > MOST_SPANS else None,
     )
 
 

@@ -295,6 +295,8 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     censuses_s: list[float] = []
     limit_bytes: int | None = None
     thinned_from: int | None = None
+    phases_begun: int | None = None
+    """How many phases there were, where the spans are only the first of them."""
 
 
 class Overhead(msgspec.Struct, frozen=True, kw_only=True):

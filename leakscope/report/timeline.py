@@ -175,4 +175,7 @@ def _note(timeline: Timeline) -> str:
         notes.append(f"Ticks at the foot: {len(timeline.censuses_s):,} censuses.")
     if timeline.thinned_from:
         notes.append(f"Thinned from {timeline.thinned_from:,} points; peaks are kept.")
+    if timeline.phases_begun:
+        shaded, begun = len(timeline.spans), timeline.phases_begun
+        notes.append(f"Shaded are the first {shaded:,} of {begun:,} phases.")
     return " ".join(notes)

@@ -8,7 +8,7 @@ from synthetic_runs import GIB, KIB, MIB, Program, Size, State, Thing
 
 from leakscope.analysis.analyse import analyse
 from leakscope.analysis.case import Case
-from leakscope.analysis.timeline import keep_extremes
+from leakscope.analysis.timeline import MOST_SPANS, keep_extremes
 from leakscope.model import gauge
 from leakscope.model.census import RootKind
 from leakscope.model.record import EndRecord, ErrorRecord, NoteRecord, OverheadRecord
@@ -178,6 +178,14 @@ def test_the_timeline_has_lines_spans_and_the_limit() -> None:
     assert all(s.end_s > s.start_s for s in timeline.spans)
     assert timeline.limit_bytes == 2 * GIB
     assert timeline.thinned_from is None
+    assert timeline.phases_begun is None
+
+
+def test_the_timeline_tells_how_many_phases_it_leaves_out() -> None:
+    timeline = report_of(Program(epochs=250, steps=1, validation=1)).timeline
+    assert timeline is not None
+    assert len(timeline.spans) == MOST_SPANS
+    assert timeline.phases_begun == 500
 
 
 def test_work_counts_what_was_done() -> None:

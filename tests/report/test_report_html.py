@@ -168,6 +168,15 @@ def test_a_clean_run_says_so_and_accuses_nobody(pages: dict[str, str]) -> None:
     assert "bounded: 500 entries since epoch 2" in text
 
 
+def test_a_timeline_that_shades_only_some_phases_says_so() -> None:
+    timeline = samples.timeline(points=40)
+    shaded = len(timeline.spans)
+    cut = msgspec.structs.replace(timeline, phases_begun=1234)
+    sentence = f"Shaded are the first {shaded} of 1,234 phases."
+    assert sentence in render_html(msgspec.structs.replace(samples.clean(), timeline=cut))
+    assert "phases." not in render_html(msgspec.structs.replace(samples.clean(), timeline=timeline))
+
+
 def test_notes_alone_leave_the_first_screen_to_what_was_checked() -> None:
     note = samples.loss_culprit()
     page = render_html(msgspec.structs.replace(samples.clean(), culprits=[note]))
