@@ -12,6 +12,7 @@ import sys
 import threading
 import types
 from collections.abc import Sequence
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,6 +130,7 @@ def _outermost_first(unwound: Sequence[types.FrameType]) -> list[types.FrameType
 def _globals(ownership: Ownership, definitions: Definitions, hidden: list[Any]) -> list[Root]:
     roots: list[Root] = []
     classes: dict[int, type] = {}
+    context = copy_context()
     for module, names in ownership.user_modules():
         for name, value in list(names.items()):
             if type(name) is not str:
@@ -143,7 +145,20 @@ def _globals(ownership: Ownership, definitions: Definitions, hidden: list[Any]) 
                 owner = definitions.module(module, names, name)
                 spoken = name if module == "__main__" else f"{module}.{name}"
                 roots.append(Root(value, RootKind.GLOBAL, f"{module}·{name}", spoken, owner))
+                if type(value) is ContextVar:
+                    roots += _value_of(value, context, roots[-1])
     return roots + [_class_root(cls, definitions) for cls in classes.values()]
+
+
+def _value_of(variable: ContextVar[Any], context: Context, root: Root) -> list[Root]:
+    """Return the root for what a context variable has in a context, which only C code refers to.
+
+    Its path goes on as to an item, so that ``trace.get()`` in the source is taken for it.
+    """
+    if variable not in context:
+        return []
+    path = f"{root.path}[*]"
+    return [Root(context[variable], RootKind.GLOBAL, path, root.name, root.owner)]
 
 
 def _is_history(root: Root) -> bool:

@@ -256,6 +256,18 @@ PROGRAMS = [
         kind="dict",
     ),
     one(
+        "what a context variable has",
+        "__main__·trace[*]",
+        "module __main__ trace",
+        """
+        from contextvars import ContextVar
+        trace = ContextVar("trace")  # defines
+        class Traced:
+            def forward(self, x):
+                trace.get().append(x)  # feeds
+        """,
+    ),
+    one(
         "append on setdefault feeds the inner list",
         "main()·history[*]",
         "function main history",

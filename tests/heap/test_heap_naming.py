@@ -284,6 +284,22 @@ look()
         "__main__·scratch.buffers",
         RootKind.THREAD_LOCAL,
     ),
+    "context variable": (
+        """
+import contextvars
+trace = contextvars.ContextVar("another name")
+unset = contextvars.ContextVar("unset", default=[item()])
+trace.set([])
+def main():
+    for _ in range(5):
+        trace.get().append(item())
+    look()
+main()
+""",
+        "trace",
+        "__main__·trace[*]",
+        RootKind.GLOBAL,
+    ),
     "lru_cache on a function": (
         """
 import functools
