@@ -17,7 +17,7 @@ from leakscope.analysis.cures import (
 from leakscope.analysis.devices import find_devices
 from leakscope.analysis.diagnoses import find_findings
 from leakscope.analysis.diagnoses.out_of_memory import find_out_of_memory
-from leakscope.analysis.facts import find_facts, find_problems, find_work
+from leakscope.analysis.facts import LONGEST_MESSAGE, find_facts, find_problems, find_work
 from leakscope.analysis.headline import headline, verdict_of
 from leakscope.analysis.imputed import with_imputed
 from leakscope.analysis.ledger import find_ledgers
@@ -80,7 +80,8 @@ def _report(case: Case) -> Report:
 def _notes(recording: Recording) -> list[str]:
     """Return what the report should mention; of warnings that room grew less, the last."""
     last = next((n for n in reversed(recording.notes) if n.slug == LOW), None)
-    return [n.message for n in recording.notes if n.slug != LOW or n is last]
+    told = [n for n in recording.notes if n.slug != LOW or n is last]
+    return [n.message[:LONGEST_MESSAGE] for n in told]
 
 
 def _main(run: Run) -> Recording:

@@ -55,13 +55,22 @@ def _batches(case: Case, phase: str) -> int:
     return max(sum(most.values()), steps)
 
 
+LONGEST_MESSAGE = 2000
+"""Characters; what is longer was written to fill the report."""
+
+
 def find_problems(run: Run) -> list[Problem]:
     """Return what went wrong with measuring, recording or reading."""
     problems = [
-        Problem(where=e.where, message=e.message + (" (switched off)" if e.disabled else ""))
+        Problem(
+            where=e.where[:LONGEST_MESSAGE],
+            message=e.message[:LONGEST_MESSAGE] + (" (switched off)" if e.disabled else ""),
+        )
         for recording in run.recordings
         for e in recording.errors
     ]
     damage = [*run.damage, *(d for recording in run.recordings for d in recording.damage)]
-    problems += [Problem(where=f"{d.file}@{d.offset}", message=d.reason) for d in damage]
+    problems += [
+        Problem(where=f"{d.file}@{d.offset}", message=d.reason[:LONGEST_MESSAGE]) for d in damage
+    ]
     return problems

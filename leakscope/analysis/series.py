@@ -23,6 +23,12 @@ HOST = "host"
 NOWHERE = ""
 """The place of a stretch outside every phase."""
 
+MOST_PHASES = 200
+"""Names of phases told apart; a program that names each pass anew is judged by the first ones."""
+MOST_DEVICES = 64
+MOST_CELLS = 4_000_000
+"""Paths times censuses, ten times what a long run has; the smallest paths beyond are left out."""
+
 _KINDS = {kind: code for code, kind in enumerate(BoundaryKind)}
 INNER = (_KINDS[BoundaryKind.STEP], _KINDS[BoundaryKind.BATCH])
 
@@ -115,7 +121,8 @@ class Track:
     @cached_property
     def devices(self) -> list[str]:
         """Devices other than the host that gauges speak of."""
-        return sorted({name.rpartition(".")[0] for name in self.gauge_names if "." in name})
+        found = sorted({name.rpartition(".")[0] for name in self.gauge_names if "." in name})
+        return found[:MOST_DEVICES]
 
     @cached_property
     def last_work(self) -> int:
@@ -151,6 +158,8 @@ class Track:
         return np.fromiter(values, np.int64, len(self.boundaries))
 
     def _code(self, phase: str) -> int:
+        if len(self._codes) > MOST_PHASES:
+            return self._codes.get(phase, self._codes[NOWHERE])
         return self._codes.setdefault(phase, len(self._codes))
 
     def _places(self) -> tuple[IntArray, IntArray]:
@@ -289,6 +298,7 @@ def tabulate(track: Track) -> RowTable:
                 latest.append(row)
             else:
                 latest[place] = row
+    number, latest = _largest(number, latest, MOST_CELLS // max(1, len(at)))
     table = RowTable(
         at=np.array(at, dtype=np.int64),
         censuses=censuses,
@@ -311,13 +321,23 @@ def tabulate(track: Track) -> RowTable:
     return table
 
 
+def _largest(
+    number: dict[str, int], latest: list[CensusRow], most: int
+) -> tuple[dict[str, int], list[CensusRow]]:
+    """Return at most so many paths, those that retained most when they were last seen."""
+    if len(latest) <= most:
+        return number, latest
+    by_size = sorted(latest, key=lambda row: row.host_bytes, reverse=True)[:most]
+    return {row.path: place for place, row in enumerate(by_size)}, by_size
+
+
 def _blank(rows: list[CensusRow], at: list[int]) -> FloatArray:
     return np.full((len(rows), len(at)), np.nan)
 
 
 def _fill(table: RowTable, column: int, census: Census) -> None:
-    places = np.array([table.number[row.path] for row in census.rows], dtype=np.int64)
-    rows = census.rows
+    rows = [row for row in census.rows if row.path in table.number]
+    places = np.array([table.number[row.path] for row in rows], dtype=np.int64)
     shared = [row.shared_bytes.get(HOST, 0) for row in rows]
     table.retained[HOST][places, column] = [row.host_bytes for row in rows]
     table.retained[HOST][places, column] += shared
@@ -330,6 +350,8 @@ def _fill(table: RowTable, column: int, census: Census) -> None:
             table.sites[place] = row.allocated_at
         for device in (row.device_bytes.keys() | row.shared_bytes.keys()) - {HOST}:
             if device not in table.retained:
+                if len(table.retained) > MOST_DEVICES:
+                    continue
                 table.retained[device] = np.full_like(table.retained[HOST], np.nan)
             size = row.device_bytes.get(device, 0) + row.shared_bytes.get(device, 0)
             table.retained[device][place, column] = size

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from leakscope.model.numbers import Whole
+
 FREE, LIVE, PENDING = 0, 1, 2
 """States of a block; a pending one is freed by the program and still in use on another stream."""
 
@@ -15,21 +17,21 @@ FREE, LIVE, PENDING = 0, 1, 2
 class BlockRow(msgspec.Struct, frozen=True, array_like=True):
     """A piece of a segment."""
 
-    size: int
-    requested: int
+    size: Whole
+    requested: Whole
     """What the program asked for; 0 of a free block."""
-    state: int
-    stack: int = -1
+    state: Whole
+    stack: Whole = -1
     """Index in the stacks of the list; -1 where none was recorded."""
 
 
 class SegmentRow(msgspec.Struct, frozen=True, array_like=True):
     """A stretch of device memory from the driver."""
 
-    address: int
-    size: int
-    stream: int
-    pool: tuple[int, int]
+    address: Whole
+    size: Whole
+    stream: Whole
+    pool: tuple[Whole, Whole]
     is_small: bool
     is_expandable: bool
     blocks: list[BlockRow]
@@ -39,18 +41,18 @@ class FrameRow(msgspec.Struct, frozen=True, array_like=True):
     """One function on a stack."""
 
     file: str
-    line: int
+    line: Whole
     name: str
 
 
 class StorageRow(msgspec.Struct, frozen=True, array_like=True):
     """Memory of one tensor storage, which all its views share."""
 
-    address: int
-    bytes: int
+    address: Whole
+    bytes: Whole
     role: str
     """The component it belongs to, as in a census."""
-    holder: int
+    holder: Whole
     """Index in the holders; -1 where nothing with a name holds it."""
 
 
@@ -67,5 +69,5 @@ class DeviceStorages(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     storages: list[StorageRow] = []
     holders: list[Holder] = []
-    left_out: int = 0
+    left_out: Whole = 0
     """Storages, the smallest, that were too many to be recorded."""

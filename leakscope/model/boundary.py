@@ -6,6 +6,8 @@ from enum import Enum
 
 import msgspec
 
+from leakscope.model.numbers import Seconds, Whole
+
 
 class BoundaryKind(str, Enum):
     """What has just happened at a boundary."""
@@ -31,23 +33,23 @@ class Boundary(msgspec.Struct, frozen=True, kw_only=True):
     each time unless something grows.
     """
 
-    index: int
+    index: Whole
     """Counts every boundary of the process from 0, also those that were not recorded."""
     kind: BoundaryKind
-    time_s: float
+    time_s: Seconds
     """Seconds since the recording began (monotonic clock)."""
     phase: str = ""
     """``train``, ``validation``, ``validation:2`` (a second loader), or the user's own name."""
-    occurrence: int = 0
+    occurrence: Whole = 0
     """How many times this phase had begun before this time."""
-    epoch: int = 0
+    epoch: Whole = 0
     """Training phases begun so far, less one; 0 before the first."""
-    step: int = 0
+    step: Whole = 0
     """Training iterations with an optimizer step that have ended so far."""
-    batch: int = 0
+    batch: Whole = 0
     """Batches that have ended in this occurrence of the phase."""
     label: str = ""
-    expected_batches: int | None = None
+    expected_batches: Whole | None = None
     """How many batches this occurrence of the phase will have, where the loader tells."""
 
 

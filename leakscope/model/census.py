@@ -6,6 +6,8 @@ from enum import Enum
 
 import msgspec
 
+from leakscope.model.numbers import Seconds, Whole
+
 SHARED = "shared"
 """In :attr:`Census.payload_bytes`: host memory that other processes can map too."""
 FILE = "file"
@@ -49,8 +51,8 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
     """What a container holds directly, grouped by type."""
 
     type: str
-    count: int
-    bytes: int
+    count: Whole
+    bytes: Whole
     """What these retain, on all devices."""
     detail: str = ""
     """For arrays the commonest form, e.g. ``float32 (256, 4) on cpu``; where much of their memory
@@ -61,10 +63,10 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """A source line and how much memory it allocated."""
 
     file: str
-    line: int
+    line: Whole
     function: str = ""
-    bytes: int = 0
-    count: int = 0
+    bytes: Whole = 0
+    count: Whole = 0
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +77,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Qualified name: ``Trainer.validate``, ``Trainer``, ``__main__``."""
     file: str = ""
-    line: int = 0
+    line: Whole = 0
     """First line of the function or class; 0 for a module."""
     variable: str = ""
     """The variable, attribute or parameter of the owner from which the path goes on."""
@@ -103,12 +105,12 @@ class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
     ``optimizer_state``, ``graph``, ``batch``, ``accumulation``, ``cache``, ``code``, ``other``."""
     user: bool = True
     """Whether the root belongs to the user's own code."""
-    host_bytes: int
+    host_bytes: Whole
     """Retained bytes of host memory: what would be freed if these objects went. Autograd nodes,
     which can't be weighed, are counted with an estimate."""
-    device_bytes: dict[str, int] = {}
+    device_bytes: dict[str, Whole] = {}
     """Retained bytes per device other than the host, e.g. ``{"cuda:0": 4096}``."""
-    shared_bytes: dict[str, int] = {}
+    shared_bytes: dict[str, Whole] = {}
     """Bytes per device (``host`` included) that are named through these objects but that others
     keep alive too. With the retained bytes they are all that is reached through this name first:
     no byte is counted under two names of one level."""
@@ -120,21 +122,21 @@ class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
     also_held_by: list[str] = []
     """Names, as a person would say them, of other places that hold the same contents, growing or
     not: emptying this one alone frees ``host_bytes`` and ``device_bytes`` only."""
-    leak_share_bytes: int | None = None
+    leak_share_bytes: Whole | None = None
     """Where it shares with others: its even part of every byte they reach between them, on all
     devices. None where nothing is shared."""
-    exclusive_bytes: int | None = None
+    exclusive_bytes: Whole | None = None
     """Where it shares with others: what it alone reaches, on all devices, so what would be freed if
     it let go and the others did not. None where nothing is shared."""
-    count: int = 1
+    count: Whole = 1
     """How many objects share the pattern."""
-    length: int | None = None
+    length: Whole | None = None
     """Items in the containers together, where they have a length."""
-    capacity: int | None = None
+    capacity: Whole | None = None
     """The bound that the container itself declares (``deque.maxlen``, ``lru_cache`` maxsize)."""
-    graph_nodes: int = 0
+    graph_nodes: Whole = 0
     """Autograd nodes among what is retained."""
-    unused_bytes: dict[str, int] = {}
+    unused_bytes: dict[str, Whole] = {}
     """Part of the retained bytes per device (``host`` included) that no tensor or array can read
     any more: a slice keeps the whole storage of what it was cut from."""
     cycle: list[str] = []
@@ -165,27 +167,27 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
 
     scope: CensusScope
     rows: list[CensusRow]
-    cutoff_bytes: int
-    objects: int
+    cutoff_bytes: Whole
+    objects: Whole
     """Objects walked."""
-    heap_bytes: int
+    heap_bytes: Whole
     """Shallow bytes of the Python objects walked, payloads excluded."""
-    payload_bytes: dict[str, int] = {}
+    payload_bytes: dict[str, Whole] = {}
     """Bytes of tensor storages and buffers per device, ``host`` included. Of the host's, what is
     ``shared`` is told apart; rows and components count it as ``host``. ``file`` counts mapped
     files, which no row retains: they are not the process's memory."""
-    graph_bytes: dict[str, int] = {}
+    graph_bytes: dict[str, Whole] = {}
     """The part of the payload that only autograd graphs hold, per device."""
     graph_truncated: bool = False
     """Whether more autograd nodes were alive than a walk enters: what keeps graphs is larger than
     its row says."""
-    garbage_bytes: int | None = None
+    garbage_bytes: Whole | None = None
     """Unreached bytes awaiting the collector (host); None in a focused census."""
-    frozen_gradient_bytes: dict[str, int] = {}
+    frozen_gradient_bytes: dict[str, Whole] = {}
     """Gradients of parameters that don't require any, per device: no optimizer step reads them."""
-    components: dict[str, dict[str, int]] = {}
+    components: dict[str, dict[str, Whole]] = {}
     """Bytes by role, then by device (``host``, ``cuda:0``, …)."""
-    pause_s: float = 0.0
+    pause_s: Seconds = 0.0
     """How long the whole process stood still."""
     walker: str = "reference"
     """``native`` or ``reference``."""

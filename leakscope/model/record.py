@@ -9,6 +9,7 @@ import msgspec
 from leakscope.model.blocks import DeviceStorages, FrameRow, SegmentRow
 from leakscope.model.boundary import Boundary
 from leakscope.model.census import Census, Site
+from leakscope.model.numbers import Seconds, Whole
 
 SCHEMA_VERSION = 1
 """Version of the run directory: raised when an older reader would misunderstand a newer file."""
@@ -17,10 +18,10 @@ SCHEMA_VERSION = 1
 class RunManifest(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What is known about a run before training begins (``run.json``)."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Whole = SCHEMA_VERSION
     leakscope_version: str = ""
     run_id: str = ""
-    created: float = 0.0
+    created: Seconds = 0.0
     """Seconds since the epoch."""
     command: list[str] = []
     """The command line, values that look like secrets replaced."""
@@ -30,74 +31,74 @@ class RunManifest(msgspec.Struct, kw_only=True, omit_defaults=True):
     options: dict[str, Any] = {}
     environment: dict[str, str] = {}
     """Python, torch, platform, host, processor count, allocator settings and the like."""
-    memory_total: int | None = None
+    memory_total: Whole | None = None
     """Bytes of memory of the machine."""
-    memory_limit: int | None = None
+    memory_limit: Whole | None = None
     """The limit that would kill the run: the control group's, else the machine's."""
 
 
 class HeaderRecord(msgspec.Struct, tag="header", kw_only=True, omit_defaults=True):
     """First record of a recording: which process wrote it."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Whole = SCHEMA_VERSION
     role: str = "main"
     """``main``, ``rank`` or ``worker``."""
-    rank: int = 0
-    world_size: int = 1
-    worker: int | None = None
-    pid: int = 0
+    rank: Whole = 0
+    world_size: Whole = 1
+    worker: Whole | None = None
+    pid: Whole = 0
     host: str = ""
-    started: float = 0.0
+    started: Seconds = 0.0
 
 
 class BoundaryRecord(msgspec.Struct, tag="boundary", kw_only=True, omit_defaults=True):
     """A boundary and the gauges read there."""
 
     boundary: Boundary
-    gauges: dict[str, int] = {}
+    gauges: dict[str, Whole] = {}
 
 
 class CensusRecord(msgspec.Struct, tag="census", kw_only=True, omit_defaults=True):
     """A census taken at the boundary with this index (recorded before it)."""
 
-    boundary: int
+    boundary: Whole
     census: Census
 
 
 class AllocationRecord(msgspec.Struct, tag="allocation", kw_only=True, omit_defaults=True):
     """A window of tracemalloc: what was allocated in it and still lives, by line."""
 
-    first_boundary: int
-    last_boundary: int
+    first_boundary: Whole
+    last_boundary: Whole
     sites: list[Site] = []
-    traced_bytes: int = 0
+    traced_bytes: Whole = 0
 
 
 class DeviceSnapshotRecord(msgspec.Struct, tag="device_snapshot", kw_only=True, omit_defaults=True):
     """A summary of ``torch.cuda.memory_snapshot`` taken with a census."""
 
-    boundary: int
+    boundary: Whole
     device: str
-    segments: int = 0
-    reserved: int = 0
-    allocated: int = 0
-    active: int = 0
-    requested: int = 0
-    cached: int = 0
+    segments: Whole = 0
+    reserved: Whole = 0
+    allocated: Whole = 0
+    active: Whole = 0
+    requested: Whole = 0
+    cached: Whole = 0
     """Bytes in segments that are wholly free: ``empty_cache`` would return them."""
-    stuck: int = 0
+    stuck: Whole = 0
     """Inactive bytes in segments that are partly used: fragmentation."""
-    private: int = 0
+    private: Whole = 0
     """Reserved by private pools: CUDA graphs and ``MemPool``."""
-    private_pools: int = 0
+    private_pools: Whole = 0
     """How many of them have segments."""
-    largest_live: int = 0
+    largest_live: Whole = 0
     """The largest block in use."""
-    largest_hole: int = 0
-    pending_free: int = 0
-    releasable: int = 0
+    largest_hole: Whole = 0
+    pending_free: Whole = 0
+    releasable: Whole = 0
     """The part of ``stuck`` that ``empty_cache`` returns too: free pages of expandable segments."""
-    pages: int = 0
+    pages: Whole = 0
     """Stuck bytes that would be whole pages if their segments were expandable."""
     expandable: bool = False
     """Whether any segment is."""
@@ -106,14 +107,14 @@ class DeviceSnapshotRecord(msgspec.Struct, tag="device_snapshot", kw_only=True, 
 class BlockListRecord(msgspec.Struct, tag="block_list", kw_only=True, omit_defaults=True):
     """The blocks of a device's allocator just after a census, and the storages that it met."""
 
-    boundary: int
+    boundary: Whole
     device: str
     segments: list[SegmentRow] = []
     stacks: list[list[FrameRow]] = []
     """Who allocated, innermost first; where a history was being recorded."""
     settings: dict[str, str] = {}
     """The allocator's settings, as in a snapshot of torch's."""
-    left_out: int = 0
+    left_out: Whole = 0
     """Blocks that were too many to be recorded, with their segments."""
     storages: DeviceStorages | None = None
 
@@ -121,13 +122,13 @@ class BlockListRecord(msgspec.Struct, tag="block_list", kw_only=True, omit_defau
 class OutOfMemoryRecord(msgspec.Struct, tag="out_of_memory", kw_only=True, omit_defaults=True):
     """Memory ran out: what was asked for, what there was, and who held it at that moment."""
 
-    boundary: int
+    boundary: Whole
     """The last boundary before it; so are phase, epoch, step and batch."""
-    time_s: float
+    time_s: Seconds
     phase: str = ""
-    epoch: int = 0
-    step: int = 0
-    batch: int = 0
+    epoch: Whole = 0
+    step: Whole = 0
+    batch: Whole = 0
     seen: str
     """``observer``: inside the allocator, before the exception unwound. ``exception``: an exception
     left the program or the block; the census then names what the frames of its traceback hold."""
@@ -135,19 +136,19 @@ class OutOfMemoryRecord(msgspec.Struct, tag="out_of_memory", kw_only=True, omit_
     error: str = ""
     """Type of the exception."""
     message: str = ""
-    requested: int | None = None
-    allocated: int | None = None
+    requested: Whole | None = None
+    allocated: Whole | None = None
     """Bytes in live tensors of the device; on the host resident memory."""
-    reserved: int | None = None
+    reserved: Whole | None = None
     """Bytes held by torch's allocator; on the host the address space in use."""
-    free: int | None = None
+    free: Whole | None = None
     """Bytes the device had left; on the host the least that any limit left."""
-    limits: dict[str, int] = {}
+    limits: dict[str, Whole] = {}
     """Bytes by what limits: ``device``, or ``machine``, ``cgroup`` and ``address_space``."""
-    largest_hole: int | None = None
+    largest_hole: Whole | None = None
     """Largest free block of the allocator that the request could have taken."""
     snapshot: DeviceSnapshotRecord | None = None
-    number: int = 1
+    number: Whole = 1
     """How often it has happened so far, this time included."""
     census: Census | None = None
     no_census: str = ""
@@ -159,28 +160,28 @@ class CleanupStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     call: str
     """``gc.collect()``, ``empty_cache()``, ``empty_host_cache()`` or ``malloc_trim(0)``."""
-    seconds: float
-    objects: int | None = None
+    seconds: Seconds
+    objects: Whole | None = None
     """Unreachable objects that a collection found."""
-    host_freed: int | None = None
+    host_freed: Whole | None = None
     """By how much the live part of the C heap fell; None where nobody tells it."""
-    host_returned: int = 0
+    host_returned: Whole = 0
     """By how much resident memory fell."""
-    device_freed: dict[str, int] = {}
+    device_freed: dict[str, Whole] = {}
     """By how much live tensors fell, per device."""
-    device_returned: dict[str, int] = {}
+    device_returned: dict[str, Whole] = {}
     """By how much torch's reserved memory fell, per device."""
-    pinned_returned: int = 0
+    pinned_returned: Whole = 0
 
 
 class CleanupRecord(msgspec.Struct, tag="cleanup", kw_only=True, omit_defaults=True):
     """The cleaning calls tried at a boundary, one after the other, on the user's request."""
 
-    boundary: int
+    boundary: Whole
     steps: list[CleanupStep] = []
-    before: dict[str, int] = {}
+    before: dict[str, Whole] = {}
     """Gauges before the first call: resident memory, the C heap, allocated and reserved bytes."""
-    after: dict[str, int] = {}
+    after: dict[str, Whole] = {}
     """The same after the last."""
     remarks: list[str] = []
     """What was left out, and why."""
@@ -196,14 +197,14 @@ class SourceRecord(msgspec.Struct, tag="source", kw_only=True, omit_defaults=Tru
 class OverheadRecord(msgspec.Struct, tag="overhead", kw_only=True, omit_defaults=True):
     """What leakscope itself has cost so far (each record replaces the one before)."""
 
-    boundary: int
-    seconds: dict[str, float] = {}
+    boundary: Whole
+    seconds: dict[str, Seconds] = {}
     """By activity: ``gauges``, ``census``, ``tracemalloc``, ``recording``, ``boundary``."""
-    censuses: int = 0
-    boundaries: int = 0
-    recorded_boundaries: int = 0
-    own_bytes: int = 0
-    own_peak_bytes: int = 0
+    censuses: Whole = 0
+    boundaries: Whole = 0
+    recorded_boundaries: Whole = 0
+    own_bytes: Whole = 0
+    own_peak_bytes: Whole = 0
 
 
 class ErrorRecord(msgspec.Struct, tag="error", kw_only=True, omit_defaults=True):
@@ -211,7 +212,7 @@ class ErrorRecord(msgspec.Struct, tag="error", kw_only=True, omit_defaults=True)
 
     where: str
     message: str
-    boundary: int = 0
+    boundary: Whole = 0
     disabled: bool = False
     """Whether that part was switched off for the rest of the run."""
 
@@ -221,7 +222,7 @@ class NoteRecord(msgspec.Struct, tag="note", kw_only=True, omit_defaults=True):
 
     slug: str
     message: str
-    boundary: int = 0
+    boundary: Whole = 0
 
 
 class EndRecord(msgspec.Struct, tag="end", kw_only=True, omit_defaults=True):
@@ -229,10 +230,10 @@ class EndRecord(msgspec.Struct, tag="end", kw_only=True, omit_defaults=True):
 
     status: str
     """``completed``, ``exception``, ``exit``, ``interrupted`` or ``detached`` (profile closed)."""
-    exit_code: int = 0
+    exit_code: Whole = 0
     exception: str = ""
     """Type and message of the exception that ended the program."""
-    time_s: float = 0.0
+    time_s: Seconds = 0.0
 
 
 Record = (

@@ -23,6 +23,10 @@ MAX_PAYLOAD = 64 << 20
 """Bytes of a record, decompressed; larger ones are hostile or damaged."""
 MAX_TOTAL = 4 << 30
 """Bytes that the records of one journal may decompress to together."""
+_ALWAYS = MAX_PAYLOAD
+_MAX_RATIO = 50
+"""Beyond ``_ALWAYS`` records may decompress to so many times what they take in the file. Censuses
+reach a fifth of it, bombs twenty times as much."""
 _MAX_WASTED = 2 << 30
 """Bytes checked in vain before a file made of false starts is given up."""
 _ZIP_ABOVE = 2048
@@ -65,7 +69,7 @@ def read_frames(stream: BinaryIO) -> Iterator[Frame | Gap]:
     """
     window = _Window(stream)
     gap_from, reason, wasted, total = -1, "", 0, 0
-    while window.holds(1) and total <= MAX_TOTAL and wasted <= _MAX_WASTED:
+    while window.holds(1) and total <= _admitted(window.offset) and wasted <= _MAX_WASTED:
         offset = window.offset
         payload = _take(window)
         if isinstance(payload, bytes):
@@ -83,6 +87,10 @@ def read_frames(stream: BinaryIO) -> Iterator[Frame | Gap]:
         yield Gap(gap_from, window.offset - gap_from, reason)
     if window.holds(1):
         yield Gap(window.offset, 0, "reading stopped here: the file is larger than any real one")
+
+
+def _admitted(read: int) -> int:
+    return min(MAX_TOTAL, _ALWAYS + _MAX_RATIO * read)
 
 
 class _Failure(NamedTuple):

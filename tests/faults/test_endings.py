@@ -29,7 +29,9 @@ ENDINGS = {
     "segmentation fault": ("ctypes.string_at(0)", -signal.SIGSEGV, "killed by signal 11"),
     "sys.exit": ("sys.exit(4)", 4, "exit code 4"),
     "sys.exit with words": ("sys.exit('no more data')", 1, "exit code 1"),
-    "exec": ("os.execv(sys.executable, [sys.executable, '-c', 'raise SystemExit(5)'])", 5, "exit code 5"),
+    "exec": (
+        "os.execv(sys.executable, [sys.executable, '-c', 'raise SystemExit(5)'])", 5, "exit code 5"
+    ),
     "exit of a thread": (
         "t = threading.Thread(target=sys.exit, args=(6,)); t.start(); t.join()", 0, "completed"
     ),

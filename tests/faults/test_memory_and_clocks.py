@@ -145,7 +145,9 @@ KINDS = [object, dict, list, tuple, set, str, bytes, int, float]
 
 
 def evil(base):
-    names = {{n: property(of(n, base)) if n in ("__class__", "__dict__") else of(n, base) for n in NAMES}}
+    names = {{name: of(name, base) for name in NAMES}}
+    for name in ("__class__", "__dict__"):
+        names[name] = property(names[name])
     return type("Evil" + base.__name__, (base,), names)
 
 
