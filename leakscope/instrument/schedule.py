@@ -36,6 +36,10 @@ EXEMPT_CENSUSES = 48
 CHEAP_SECONDS = 0.03
 """Beyond the floor's limit a kind still gets its first two censuses, cheap ones all of the floor:
 a run of a second deserves a verdict too."""
+EXEMPT_BEGINNINGS = 4
+BEGINNING_SECONDS = 0.5
+"""No verdict takes fewer comparable censuses than four: where training passes begin, that many are
+taken at once if none is dearer than this."""
 FLOOR_FULL = 0.5
 """Walks of the whole heap have so much beside the floor, not of it: one that took longer than was
 foretold must not cost the others theirs."""
@@ -69,9 +73,10 @@ _Name = tuple[BoundaryKind, str, str]
 class _Key:
     """What one kind of comparable boundary has had."""
 
-    __slots__ = ("censuses", "fulls", "gave_way", "seen")
+    __slots__ = ("begins_training", "censuses", "fulls", "gave_way", "seen")
 
     def __init__(self) -> None:
+        self.begins_training = False
         self.seen = 0
         self.censuses = 0
         self.fulls = 0
@@ -185,6 +190,7 @@ class Schedule:
         key.seen += 1
         if kind is BoundaryKind.PHASE_BEGIN and phase is not None:
             self._trained = self._trained or phase.training
+            key.begins_training = phase.training
             phase.plan = _Plan(phase, now, full=phase.training or not self._trained)
         if kind is BoundaryKind.RUN_BEGIN:
             return Due.RECORD
@@ -273,8 +279,7 @@ class Schedule:
         if fits and self._floor_spent + expected <= allowed:
             self._granted = (key, True, inside)
             return Due.FOCUSED
-        cheap = self._costs.expect(Due.FOCUSED) <= CHEAP_SECONDS and not inside
-        exempt = FLOOR_AT_KEY if cheap else EXEMPT_AT_KEY
+        exempt = _exempt(key, expected, inside=inside)
         if key.censuses < exempt and self._exempt < EXEMPT_CENSUSES:
             self._exempt += 1
             self._granted = (key, True, inside)
@@ -333,6 +338,14 @@ class Schedule:
         if key is None:
             key = self._keys[name] = _Key()
         return key
+
+
+def _exempt(key: _Key, expected: float, *, inside: bool) -> int:
+    """Return how many censuses a kind gets beyond the floor's limit, given what one will cost."""
+    if expected <= CHEAP_SECONDS and not inside:
+        return FLOOR_AT_KEY
+    first = key.begins_training and expected <= BEGINNING_SECONDS
+    return EXEMPT_BEGINNINGS if first else EXEMPT_AT_KEY
 
 
 def _stride(count: int, octave: int) -> int:

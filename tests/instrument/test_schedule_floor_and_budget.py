@@ -65,6 +65,14 @@ class TestShortRuns:
         assert run.censuses(Kind.RUN_END, "")
 
 
+def test_a_short_run_with_a_large_heap_has_four_comparable_censuses():
+    run = FakeSession(focused=0.4)
+    for _ in range(6):
+        run.train_pass(40, 0.005)
+    run.close()
+    assert len(run.censuses(Kind.PHASE_BEGIN, "train")) >= 4
+
+
 @pytest.mark.parametrize("epochs", [12, 24])
 def test_epochs_of_a_short_run_are_looked_at_until_its_end(epochs):
     run = FakeSession()

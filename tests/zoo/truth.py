@@ -69,7 +69,7 @@ TRUTHS: dict[str, Truth] = {
         )
     ),
     "early_stopping_improvements": leak("EarlyStopping.best_states"),
-    "epoch_outputs": leak("main.history", needs=("tqdm",)),
+    "epoch_outputs": leak("main.history", also=("evaluate.heatmaps",), needs=("tqdm",)),
     "event_listeners": leak("Events.listeners", "Events.listeners['step']"),
     "figures_never_closed": leak(
         "open_figures", "matplotlib._pylab_helpers.Gcf.figs", "Gcf.figs", needs=("matplotlib",)
