@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from machine import machine
-from processes import FailedError, Run, Timing, halves
+from processes import FailedError, Run, Timing, end_with_us, halves
 from variants import LOOP, Variant, variants
 
 EPOCHS = 12
@@ -158,6 +158,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.rounds, arguments.scale = 1, 0.02
+    end_with_us()
     results: dict[str, dict[str, Row]] = {loop: {} for loop in arguments.loops.split(",")}
     print(f"{machine()}; {arguments.rounds} rounds", flush=True)
     with tempfile.TemporaryDirectory(prefix="leakscope-bench-") as scratch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -14,10 +15,14 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 SAMPLE_SECONDS = 1.0
 """Between two looks at the memory of all processes; the kernel takes milliseconds for one."""
 _TIMING = re.compile(r"loop_seconds=(\S+) loop_cpu_seconds=(\S+) last_loss=(\S+)")
+
+
+_running: set[int] = set()
 
 
 class FailedError(Exception):
@@ -53,6 +58,7 @@ class Run:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        _running.add(self._process.pid)
         self._ended = threading.Event()
         self._most = 0
         self._gave_up = False
@@ -69,6 +75,7 @@ class Run:
         _, status, usage = os.wait4(self._process.pid, 0)
         elapsed = time.perf_counter() - self._begin
         self._process.returncode = os.waitstatus_to_exitcode(status)
+        _running.discard(self._process.pid)
         self._ended.set()
         self._watch.join()
         self._told.seek(0)
@@ -96,6 +103,19 @@ class Run:
                 self._gave_up = True
                 os.killpg(self._process.pid, signal.SIGKILL)
                 return
+
+
+def end_with_us() -> None:
+    """See to it that what is running ends when this process is told to: it is in other groups."""
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        for pid in tuple(_running):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+        sys.exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
 
 
 def halves() -> list[list[int]]:
