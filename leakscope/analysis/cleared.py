@@ -62,8 +62,10 @@ def _worth_a_word(table: RowTable) -> list[int]:
 
 def _filling(case: Case, g: Grower) -> Cleared:
     row = case.table.latest[g.path]
-    entries = human_count(row.capacity or 0)
-    return _entry(case, g.path, row, f"filling: bounded, {entries} entries at most", "bounded")
+    bound = (
+        f"{human_count(row.capacity)} entries at most" if row.capacity else "by the model's size"
+    )
+    return _entry(case, g.path, row, f"filling: bounded, {bound}", "bounded")
 
 
 def _cleared(case: Case, path: int, trend: Trend | None) -> Cleared:

@@ -9,15 +9,13 @@ import numpy as np
 from leakscope.analysis.accumulation import accumulation_points
 from leakscope.analysis.across import find_across, in_units
 from leakscope.analysis.case import Case
+from leakscope.analysis.filling import follows_the_model, nears_capacity
 from leakscope.analysis.followed import find_followed
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.series import RowTable
 from leakscope.analysis.trends import is_growth
 from leakscope.analysis.within import find_within
 from leakscope.model.trend import Trend
-
-CAPACITY_OF_LIMIT = 0.25
-"""A container that declares a bound is accused only if, full, it would fill this part of memory."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class Growth:
 
     growers: list[Grower]
     filling: list[Grower]
-    """Containers that grow towards a bound they declare."""
+    """What grows towards a bound that it declares, or that the model's size sets."""
     trends: dict[int, Trend]
     """Of each path large enough to be judged across phases."""
 
@@ -46,8 +44,10 @@ def search_growth(case: Case) -> Growth:
     across = [g for g in across if is_growth(g.trend.verdict)]
     rare = {path: g for path, g in find_followed(case).items() if (path, g.device) not in grown}
     across += [rare[path] for path in accumulation_points(table, rare)]
-    across = [share_named(table, g) for g in _one_device_each(across)]
-    filling = [g for g in across if is_filling(case, g)]
+    across = _one_device_each(across)
+    filling = [g for g in across if follows_the_model(table, g)]
+    across = [share_named(table, g) for g in across if g not in filling]
+    filling += [g for g in across if nears_capacity(case, g)]
     across = [g for g in across if g not in filling]
     within = _within(case, {path for path, _ in grown})
     return Growth(across + within, filling, trends)
@@ -64,7 +64,7 @@ def _within(case: Case, across: set[int]) -> list[Grower]:
                 if path not in across and not across.intersection(case.table.ancestors(path))
             }
             found += [kept[path] for path in accumulation_points(case.table, kept)]
-    return [g for g in _one_device_each(found) if not is_filling(case, g)]
+    return [g for g in _one_device_each(found) if not nears_capacity(case, g)]
 
 
 def _one_device_each(growers: list[Grower]) -> list[Grower]:
@@ -75,15 +75,6 @@ def _one_device_each(growers: list[Grower]) -> list[Grower]:
         if key not in best or g.gained > best[key].gained:
             best[key] = g
     return list(best.values())
-
-
-def is_filling(case: Case, g: Grower) -> bool:
-    """Return whether a grower will stop by itself, at a bound that does no harm."""
-    row = case.table.latest[g.path]
-    if row.capacity is None or not row.length:
-        return False
-    full = g.y[-1] / row.length * row.capacity * max(row.count, 1)
-    return case.limit_bytes is None or full < CAPACITY_OF_LIMIT * case.limit_bytes
 
 
 def share_named(table: RowTable, g: Grower) -> Grower:

@@ -20,7 +20,9 @@ FLOOR_AT_KEY = 6
 """Censuses that each kind of boundary between phases gets at once."""
 LATE_AT_KEY = 3
 """So many more where training phases begin, at every second, then fourth, … of them, if they are
-cheap: what begins or ends after the first six must be seen in a run of seconds too."""
+cheap or memory rises: what begins or ends after the first six must be seen in a run of seconds
+too, and on a busy machine no census is cheap."""
+LATE_RISE_BYTES = 2 << 20
 FULL_AT_KEY = 5
 SETTLED_AFTER = 6
 GROWTH_BYTES = 8 << 20
@@ -73,7 +75,7 @@ _Name = tuple[BoundaryKind, str, str]
 class _Key:
     """What one kind of comparable boundary has had."""
 
-    __slots__ = ("begins_training", "censuses", "fulls", "gave_way", "seen")
+    __slots__ = ("begins_training", "censuses", "fulls", "gave_way", "resident", "seen")
 
     def __init__(self) -> None:
         self.begins_training = False
@@ -81,6 +83,8 @@ class _Key:
         self.censuses = 0
         self.fulls = 0
         self.gave_way = 0
+        self.resident = 0
+        """Resident bytes at the latest of them."""
 
 
 class _Plan:
@@ -170,6 +174,7 @@ class Schedule:
         key, floor, inside = granted
         key.censuses += 1
         key.fulls += due is Due.FULL
+        key.resident = resident
         if floor and due is Due.FULL:
             self._floor_full += seconds
         elif floor:
@@ -219,8 +224,9 @@ class Schedule:
         if kind is not BoundaryKind.PHASE_BEGIN or phase is None or not phase.training:
             return False
         cheap = self._costs.expect(Due.FOCUSED) <= CHEAP_SECONDS
+        rises = self._resident - key.resident >= LATE_RISE_BYTES
         stride: int = 2 ** (1 + (key.censuses - FLOOR_AT_KEY) // LATE_AT_KEY)
-        return cheap and key.seen % stride == 0
+        return (cheap or rises) and key.seen % stride == 0
 
     def _tier(self, kind: BoundaryKind, phase: Phase | None, key: _Key) -> Due:
         if self._trained:

@@ -84,6 +84,17 @@ def test_epochs_of_a_short_run_are_looked_at_until_its_end(epochs):
     assert run.spent <= 0.08 * run.elapsed + 1.5
 
 
+@pytest.mark.parametrize(("rise", "looks"), [(1 << 20, 3), (0, 0)])
+def test_growth_that_begins_late_is_looked_at_even_where_censuses_are_dear(rise, looks):
+    run = FakeSession(focused=0.06)
+    for epoch in range(24):
+        run.train_pass(20, 0.01)
+        run.fast.value += rise * (epoch >= 10)
+    late = [b for b in run.censuses(Kind.PHASE_BEGIN, "train") if b.occurrence > 10]
+    assert len(late) >= looks
+    assert bool(late) == bool(looks)
+
+
 def test_a_hundred_steps_without_a_loader_get_full_censuses():
     run = FakeSession(full=0.1)
     for _ in range(100):
