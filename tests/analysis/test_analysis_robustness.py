@@ -149,9 +149,9 @@ def test_a_large_run_is_analysed_in_seconds() -> None:
     censuses = sum(m.census is not None for m in run.main.measurements)
     assert len(run.main.measurements) > 99_000
     assert 230 < censuses < 400
-    began = time.perf_counter()
+    began = time.process_time()
     report = analyse(run)
-    spent = time.perf_counter() - began
+    spent = time.process_time() - began
     assert report.verdict is RunVerdict.LEAK
     assert spent < 5.0
 

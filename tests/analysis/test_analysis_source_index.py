@@ -160,9 +160,9 @@ def test_no_path_and_no_name_is_too_strange(text: str) -> None:
 
 @pytest.mark.slow
 def test_large_real_sources_are_indexed_in_seconds() -> None:
-    """A hundred modules of the standard library, and questions to the names that they bind."""
+    """Forty modules of the standard library, and questions to the names that they bind."""
     folder = Path(sysconfig.get_paths()["stdlib"])
-    files = sorted(folder.glob("*.py"), key=lambda path: -path.stat().st_size)[:100]
+    files = sorted(folder.glob("*.py"), key=lambda path: -path.stat().st_size)[:40]
     sources = {str(path): path.read_text(errors="replace") for path in files}
     start = time.process_time()
     index = SourceIndex(sources, str(folder))
@@ -181,4 +181,4 @@ def test_large_real_sources_are_indexed_in_seconds() -> None:
                 assert index.defined_at(owner, asked_row) is not None
                 asked += 1
     assert asked > 100
-    assert time.process_time() - start < 60
+    assert time.process_time() - start < 40

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from warm import Warm
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -407,11 +406,10 @@ INNOCENT = {
 }
 
 
-def run(folder: Path, body: str) -> dict[str, Any]:
+def run(leakscope: Warm, folder: Path, body: str) -> dict[str, Any]:
     script = folder / "train.py"
     script.write_text(PRELUDE + PLAIN_EPOCHS + textwrap.dedent(body))
-    command = [sys.executable, "-m", "leakscope", "run", "--out", "run", "train.py"]
-    subprocess.run(command, cwd=folder, check=True, timeout=240)
+    leakscope.run(["-m", "leakscope", "run", "--out", "run", "train.py"], folder).well()
     report: dict[str, Any] = json.loads((folder / "run" / "report.json").read_text())
     return report
 
@@ -424,9 +422,11 @@ def said(report: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("name", LEAKS)
-def test_leak_is_named_with_its_line_and_rate(name: str, tmp_path: Path) -> None:
+def test_leak_is_named_with_its_line_and_rate(
+    name: str, tmp_path: Path, leakscope_commands: Warm
+) -> None:
     program = LEAKS[name]
-    report = run(tmp_path, program.body)
+    report = run(leakscope_commands, tmp_path, program.body)
     first = report["culprits"][0] if report["culprits"] else {}
     assert report["verdict"] == "leak", said(report)
     assert first["name"] in program.names, said(report)
@@ -444,6 +444,6 @@ def test_leak_is_named_with_its_line_and_rate(name: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", INNOCENT)
-def test_look_alike_is_clean(name: str, tmp_path: Path) -> None:
-    report = run(tmp_path, INNOCENT[name])
+def test_look_alike_is_clean(name: str, tmp_path: Path, leakscope_commands: Warm) -> None:
+    report = run(leakscope_commands, tmp_path, INNOCENT[name])
     assert report["verdict"] == "clean", said(report)

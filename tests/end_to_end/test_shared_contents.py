@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from warm import Warm
 
 pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).parent / "programs" / "kept_twice.py"
 
 
-def test_a_culprits_remedy_names_who_else_keeps_its_contents(tmp_path: Path) -> None:
+def test_a_culprits_remedy_names_who_else_keeps_its_contents(
+    tmp_path: Path, leakscope_commands: Warm
+) -> None:
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "leakscope", "run", "--quiet", "--out", str(out), str(PROGRAM)]
-    subprocess.run(command, check=True, cwd=tmp_path)
+    command = ["-m", "leakscope", "run", "--quiet", "--out", str(out), str(PROGRAM)]
+    leakscope_commands.run(command, tmp_path).well()
     report = json.loads((out / "report.json").read_text(encoding="utf-8"))
     first = report["culprits"][0]
     assert first["name"] == "Trainer.outputs"

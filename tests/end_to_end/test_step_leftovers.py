@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from warm import Warm
 
 pytestmark = pytest.mark.slow
 
+ReportOf = Callable[[Path, Path], dict[str, Any]]
 PROGRAMS = Path(__file__).parent / "programs"
 CONTEXT = 32 * 32 * 2 * 2048 * 4
 CONFUSION = 32 * 100_000 * 8
@@ -19,12 +21,17 @@ FROZEN = 4 * (1024 * 2048 + 2048 + 2048 * 256 + 256)
 GRADIENTS = 4 * (2 * 2048 * 1024 + 1024 + 1024 * 10 + 10)
 
 
-def report_of(program: Path, tmp_path: Path) -> dict[str, Any]:
-    out = tmp_path / "run"
-    command = [sys.executable, "-m", "leakscope", "run", "--quiet", "--out", str(out), str(program)]
-    tmp_path.mkdir(exist_ok=True)
-    subprocess.run(command, check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)
-    report: dict[str, Any] = json.loads((out / "report.json").read_text(encoding="utf-8"))
+@pytest.fixture
+def report_of(leakscope_commands: Warm) -> ReportOf:
+    """Return what runs a program under leakscope in a folder, and returns its report."""
+
+    def report(program: Path, folder: Path) -> dict[str, Any]:
+        folder.mkdir(exist_ok=True)
+        command = ["-m", "leakscope", "run", "--quiet", "--out", "run", str(program)]
+        leakscope_commands.run(command, folder).well()
+        found: dict[str, Any] = json.loads((folder / "run" / "report.json").read_text())
+        return found
+
     return report
 
 
@@ -37,7 +44,7 @@ def patched(program: Path, diff: str, tmp_path: Path) -> Path:
     return copy
 
 
-def test_variables_that_live_through_the_next_step(tmp_path: Path) -> None:
+def test_variables_that_live_through_the_next_step(tmp_path: Path, report_of: ReportOf) -> None:
     program = PROGRAMS / "step_leftovers.py"
     report = report_of(program, tmp_path)
     findings = {finding["kind"]: finding for finding in report["findings"]}
@@ -57,14 +64,14 @@ def test_variables_that_live_through_the_next_step(tmp_path: Path) -> None:
     assert "outlives_iteration" not in {finding["kind"] for finding in mended["findings"]}
 
 
-def test_a_step_that_leaves_nothing(tmp_path: Path) -> None:
+def test_a_step_that_leaves_nothing(tmp_path: Path, report_of: ReportOf) -> None:
     report = report_of(PROGRAMS / "step_tidy.py", tmp_path)
     assert report["verdict"] == "clean"
     kinds = {finding["kind"] for finding in report["findings"]}
     assert kinds <= {"allocator_slack"}  # large tensors that come and go leave some
 
 
-def test_gradients_that_frozen_parameters_keep(tmp_path: Path) -> None:
+def test_gradients_that_frozen_parameters_keep(tmp_path: Path, report_of: ReportOf) -> None:
     report = report_of(PROGRAMS / "frozen_gradients.py", tmp_path)
     assert report["verdict"] == "clean"
     frozen = {finding["kind"]: finding for finding in report["findings"]}["frozen_gradients"]
@@ -73,7 +80,9 @@ def test_gradients_that_frozen_parameters_keep(tmp_path: Path) -> None:
     assert "frozen_gradients.py:20" in frozen["text"]
 
 
-def test_frozen_parameters_whose_gradients_were_dropped(tmp_path: Path) -> None:
+def test_frozen_parameters_whose_gradients_were_dropped(
+    tmp_path: Path, report_of: ReportOf
+) -> None:
     report = report_of(PROGRAMS / "frozen_tidy.py", tmp_path)
     kinds = {finding["kind"] for finding in report["findings"]}
     assert kinds <= {"allocator_slack"}
@@ -87,7 +96,7 @@ def test_frozen_parameters_whose_gradients_were_dropped(tmp_path: Path) -> None:
     ],
 )
 def test_gradients_that_stay_through_the_forward_pass(
-    tmp_path: Path, clearing: str, kind: str
+    tmp_path: Path, clearing: str, kind: str, report_of: ReportOf
 ) -> None:
     tidy = (PROGRAMS / "step_tidy.py").read_text(encoding="utf-8")
     program = tmp_path / "train.py"

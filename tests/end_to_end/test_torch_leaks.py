@@ -6,14 +6,12 @@ Every leak tells by itself, in a run of its own without leakscope, how many byte
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from torch_leaks.table import LEAKS, Leak
+from warm import Warm
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -21,25 +19,18 @@ PROGRAMS = Path(__file__).parent / "torch_leaks"
 LOOK_ALIKES = sorted(path.stem for path in PROGRAMS.glob("*_lookalike.py"))
 
 
-def run(folder: Path, program: str) -> dict[str, Any]:
+def run(leakscope: Warm, folder: Path, program: str) -> dict[str, Any]:
     script = PROGRAMS / f"{program}.py"
-    command = [sys.executable, "-m", "leakscope", "run", "--quiet", "--out", "run", str(script)]
-    subprocess.run(command, cwd=folder, check=True, timeout=240, stdout=subprocess.DEVNULL)
+    command = ["-m", "leakscope", "run", "--quiet", "--out", "run", str(script)]
+    leakscope.run(command, folder).well()
     report: dict[str, Any] = json.loads((folder / "run" / "report.json").read_text())
     return report
 
 
-def kept_bytes(program: str) -> dict[str, float]:
+def kept_bytes(python: Warm, folder: Path, program: str) -> dict[str, float]:
     """Return what a program says it keeps, per unit of each kind."""
-    done = subprocess.run(
-        [sys.executable, str(PROGRAMS / f"{program}.py")],
-        env={**os.environ, "COUNT_KEPT": "1"},
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    told = next(line for line in done.stdout.splitlines() if line.startswith("kept bytes "))
+    done = python.run([str(PROGRAMS / f"{program}.py")], folder, {"COUNT_KEPT": "1"}).well()
+    told = next(line for line in done.out.splitlines() if line.startswith("kept bytes "))
     kept: dict[str, float] = json.loads(told.removeprefix("kept bytes "))
     return kept
 
@@ -72,9 +63,11 @@ def check_remedy(remedy: dict[str, Any], leak: Leak) -> None:
 
 
 @pytest.mark.parametrize("name", LEAKS)
-def test_leak_is_diagnosed_with_its_line_rate_and_remedy(name: str, tmp_path: Path) -> None:
+def test_leak_is_diagnosed_with_its_line_rate_and_remedy(
+    name: str, tmp_path: Path, leakscope_commands: Warm, torch_programs: Warm
+) -> None:
     leak, program = LEAKS[name], f"{name}_leaks"
-    report = run(tmp_path, program)
+    report = run(leakscope_commands, tmp_path, program)
     found = accusations(report)
     assert report["verdict"] == "leak", said(report)
     assert len(found) == 1, said(report)
@@ -83,7 +76,7 @@ def test_leak_is_diagnosed_with_its_line_rate_and_remedy(name: str, tmp_path: Pa
     assert first["unit"] in leak.units, said(report)
     check_where(first, program, leak)
     check_remedy(first["remedy"], leak)
-    truth = kept_bytes(program)[first["unit"]]
+    truth = kept_bytes(torch_programs, tmp_path, program)[first["unit"]]
     assert first["bytes_per_unit"] == pytest.approx(truth, rel=0.1), said(report)
     if leak.graph and "graph_nodes" in first:
         assert first["graph_nodes"] > 0, said(report)
@@ -92,8 +85,8 @@ def test_leak_is_diagnosed_with_its_line_rate_and_remedy(name: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("program", LOOK_ALIKES)
-def test_look_alike_is_clean(program: str, tmp_path: Path) -> None:
-    report = run(tmp_path, program)
+def test_look_alike_is_clean(program: str, tmp_path: Path, leakscope_commands: Warm) -> None:
+    report = run(leakscope_commands, tmp_path, program)
     assert report["verdict"] == "clean", said(report)
 
 

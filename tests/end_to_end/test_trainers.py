@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from warm import Warm
 
 from leakscope.model.boundary import BoundaryKind
 from leakscope.recording import open_run
@@ -200,7 +201,9 @@ LEAKS = {
 
 
 @pytest.fixture(scope="module")
-def outcome_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Outcome]:
+def outcome_of(
+    tmp_path_factory: pytest.TempPathFactory, leakscope_commands: Warm
+) -> Callable[[str], Outcome]:
     """Run a program under leakscope, once."""
 
     @functools.cache
@@ -208,14 +211,11 @@ def outcome_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Outc
         for library in (HEALTHY | LEAKS)[name].libraries:
             pytest.importorskip(library)
         folder = tmp_path_factory.mktemp(name)
-        command = [sys.executable, "-m", "leakscope", "run", "--out", str(folder / "run")]
-        done = subprocess.run(
-            [*command, str(PROGRAMS / f"{name}.py")], cwd=folder, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        assert "Traceback" not in done.stderr
+        command = ["-m", "leakscope", "run", "--out", "run", str(PROGRAMS / f"{name}.py")]
+        done = leakscope_commands.run(command, folder).well()
+        assert "Traceback" not in done.err
         report = json.loads((folder / "run" / "report.json").read_text())
-        return Outcome(done.stdout, report, folder / "run")
+        return Outcome(done.out, report, folder / "run")
 
     return run
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from warm import Warm
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -192,7 +193,7 @@ NAMES = ("detector", "segmentation", "classifier", "classifier_checkpointing", "
 
 
 @pytest.fixture(scope="session")
-def profiled(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def profiled(tmp_path_factory: pytest.TempPathFactory, leakscope_commands: Warm) -> Any:
     """Return `profiled(name, form)`: the run directory of an example, profiled once."""
     folder = tmp_path_factory.mktemp("examples")
 
@@ -200,9 +201,9 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> Any:
     def profile(name: str, form: str) -> Path:
         example = examples()[name]
         run = folder / f"{name}-{form}"
-        command = [sys.executable, "-m", "leakscope", "run", "--out", str(run)]
+        command = ["-m", "leakscope", "run", "--out", str(run)]
         script = f"examples/{example.program}/{form}.py"
-        subprocess.run([*command, script, *example.options], cwd=ROOT, check=True)
+        leakscope_commands.run([*command, script, *example.options], ROOT, timeout_s=600.0).well()
         return run
 
     return profile
@@ -259,19 +260,15 @@ def test_bounded_look_alikes_raise_no_alarm(name: str, profiled: Any) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_fixed_form_is_clean_and_compare_says_fixed(name: str, profiled: Any) -> None:
+def test_fixed_form_is_clean_and_compare_says_fixed(
+    name: str, profiled: Any, leakscope_commands: Warm
+) -> None:
     leaking, fixed = profiled(name, "train"), profiled(name, "train_fixed")
     report = report_of(fixed)
     assert report["verdict"] == "clean", (report["headline"], alarms(report))
-    command = [sys.executable, "-m", "leakscope", "compare", str(leaking), str(fixed)]
-    done = subprocess.run(
-        [*command, "--format", "json", "--fail-on", "new,worse"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    comparison = json.loads(done.stdout)
+    command = ["-m", "leakscope", "compare", str(leaking), str(fixed)]
+    done = leakscope_commands.run([*command, "--format", "json", "--fail-on", "new,worse"], ROOT)
+    comparison = json.loads(done.well().out)
     changes = {change["name"]: change["change"] for change in comparison["culprits"]}
     for leak in examples()[name].leaks:
         found = [changes[accepted] for accepted in leak.names if accepted in changes]

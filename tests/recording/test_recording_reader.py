@@ -300,9 +300,9 @@ def test_a_long_run_is_read_in_seconds(tmp_path):
             records.append(census(index, rows=300))
         records.append(boundary(index))
     write_run(tmp_path, records)
-    began = time.perf_counter()
+    began = time.process_time()
     run = open_run(tmp_path)
-    assert time.perf_counter() - began < 8, "a second on an idle machine"
+    assert time.process_time() - began < 8, "a second on an idle machine"
     assert len(run.main.measurements) == 100_000
     assert sum(m.census is not None for m in run.main.measurements) == 300
 

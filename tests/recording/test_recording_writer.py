@@ -301,8 +301,8 @@ def test_a_boundary_costs_microseconds_and_bytes_as_promised(tmp_path):
         if index in (0, 400, 999):
             records.append(census(index, rows=300))
         records.append(boundary(index, rss=10**9 + index, pss=9 * 10**8, a=1, b=2, c=3, d=4))
-    began = time.perf_counter()
+    began = time.process_time()
     journal = write_run(tmp_path / "run", records)
-    per_record = (time.perf_counter() - began) / len(records)
+    per_record = (time.process_time() - began) / len(records)
     assert journal.stat().st_size < 1_000_000
     assert per_record < 300e-6, "twenty times what it takes on an idle machine"

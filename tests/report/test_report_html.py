@@ -140,9 +140,9 @@ def test_equal_reports_give_equal_pages_in_other_processes(pages: dict[str, str]
 def test_a_long_timeline_stays_small_and_quick() -> None:
     report = samples.leaking()
     render_html(report)
-    begin = time.perf_counter()
+    begin = time.process_time()
     page = render_html(report)
-    assert time.perf_counter() - begin < 2.0
+    assert time.process_time() - begin < 2.0
     assert len(page.encode()) < 1_500_000
 
 
