@@ -46,9 +46,9 @@ def search_growth(case: Case) -> Growth:
     across += [rare[path] for path in accumulation_points(table, rare)]
     across = _one_device_each(across)
     filling = [g for g in across if follows_the_model(table, g)]
-    across = [share_named(table, g) for g in across if g not in filling]
+    across = [share_named(table, g) for g in across if not follows_the_model(table, g)]
     filling += [g for g in across if nears_capacity(case, g)]
-    across = [g for g in across if g not in filling]
+    across = [g for g in across if not nears_capacity(case, g)]
     within = _within(case, {path for path, _ in grown})
     return Growth(across + within, filling, trends)
 
