@@ -5,6 +5,7 @@ from __future__ import annotations
 from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
 from leakscope.analysis.severity import MIB
 from leakscope.analysis.trends import FEWEST_POINTS, goes_on, is_growth
+from leakscope.model.printable import clipped
 from leakscope.model.report import ENDINGS, Culprit, Finding, Ledger, RunVerdict, Severity, Work
 from leakscope.model.shortage import OutOfMemory
 from leakscope.model.sizes import human_bytes, plural
@@ -13,6 +14,8 @@ UNSETTLED_BYTES = 64 * MIB
 """Growth without a name that leaves a short run undecided; half of it where it goes on and on."""
 UNSETTLED_SHARE = 0.5
 SHORT_POINTS = 8
+LONGEST_NAME = 160
+"""Characters of a name in the first line; in a key of a dict a whole text may stand."""
 LOOP_STEPS = 50
 """Steps of a plain loop within which enough censuses are taken."""
 
@@ -107,7 +110,7 @@ def _blame(ended: OutOfMemory) -> str:
     if not ended.names:
         return "What was live, no census shows."
     most = ended.names[0]
-    return f"Most was held by {most.name}: {human_bytes(most.bytes)}."
+    return f"Most was held by {clipped(most.name, LONGEST_NAME)}: {human_bytes(most.bytes)}."
 
 
 def _inner(title: str) -> str:
@@ -116,15 +119,16 @@ def _inner(title: str) -> str:
 
 
 def _says(culprit: Culprit) -> str:
+    name = clipped(culprit.name, LONGEST_NAME)
     place = f" ({culprit.fed_at[0]})" if culprit.fed_at else ""
     rate = f"{human_bytes(culprit.bytes_per_unit)} per {culprit.unit}"
     if culprit.growth == "within":
         return (
-            f"Memory peaks in {culprit.phase}: {culprit.name} climbs by {rate}{place} to "
+            f"Memory peaks in {culprit.phase}: {name} climbs by {rate}{place} to "
             f"{human_bytes(culprit.total_bytes)} and is freed only when it ends."
         )
     ends = f"; {culprit.forecast.text}" if _is_near(culprit) and culprit.forecast else ""
-    return f"Memory leaks: {culprit.name} grows by {rate}{place}{ends}."
+    return f"Memory leaks: {name} grows by {rate}{place}{ends}."
 
 
 def _is_near(culprit: Culprit) -> bool:

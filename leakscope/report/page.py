@@ -40,6 +40,9 @@ from leakscope.report.timeline import TimelineView, chart_data, timeline_data, t
 OTHERS = 5
 """So many more suspects are named on the first screen."""
 
+MOST_PROBLEMS = 50
+"""Shown on the page; a file of noise has more."""
+
 
 @dataclass(frozen=True)
 class OverheadView:
@@ -163,10 +166,12 @@ def _headline(text: str, lead: SuspectView | None) -> list[Piece]:
 
 def _problems(problems: list[Problem]) -> list[Fact]:
     counted = Counter((problem.where, problem.message) for problem in problems)
-    return [
+    told = [
         Fact(where, message if count == 1 else f"{message} ({count:,} times)")
         for (where, message), count in counted.items()
     ]
+    left_out = [Fact("and more", f"{len(told) - MOST_PROBLEMS:,} others, all in report.json")]
+    return told[:MOST_PROBLEMS] + left_out if len(told) > MOST_PROBLEMS else told
 
 
 def _overhead(overhead: Overhead) -> OverheadView:

@@ -1,9 +1,14 @@
-"""What the plain training learns, for all tests to compare with."""
+"""What the plain training learns, and the readers of pages that other rooms' tests have."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import fault_runs
 import pytest
+
+sys.path += [str(Path(__file__).parents[1] / name) for name in ("report", "zoo")]
 
 
 @pytest.fixture(scope="session")

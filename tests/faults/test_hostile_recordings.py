@@ -166,6 +166,7 @@ def test_aliens_and_copies_beside_the_journal_change_no_verdict(tmp_path: Path) 
     assert report.culprits == alone.culprits
     assert report.verdict == alone.verdict
     assert "empty.journal" in report.errors[0].where
+    assert len(render_html(report)) < 4 << 20
     assert (folder / "notes.txt").read_text() == "mine"
 
 
