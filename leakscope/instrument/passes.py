@@ -120,6 +120,12 @@ class Sites:
         number = self._validations.setdefault(key, len(self._validations) + 1)
         return "validation" if number == 1 else f"validation:{number}"
 
+    def name_alike(self, site: Site, loader: int, other: Site) -> None:
+        """Give what a loader does at a place the name that another place without one got."""
+        number = self._validations.get((other, 0))
+        if number is not None:
+            self._validations.setdefault((site, self._turn(site, loader)), number)
+
     def _turn(self, site: Site, loader: int) -> int:
         """Return as the how-manieth a loader came back to a place; 0 the first time."""
         if site not in self._loaders and len(self._loaders) >= SITES_KEPT:

@@ -314,8 +314,9 @@ class PhaseTracker:
             if run.asked > self._patience(run):
                 self._decide(run, Verdict.VALIDATION)
         elif run.phase in self._stack:
-            self._stack.leave_to(run.phase)
-            self._feed(run, run.phase)
+            if run.phase.owner is run or not self._take_validation(run):
+                self._stack.leave_to(run.phase)
+                self._feed(run, run.phase)
         else:
             # zip(strict=True) asks once more when all is over: only a step makes it training again.
             run.asked = 0
@@ -324,6 +325,22 @@ class PhaseTracker:
             run.phase = None
             self._place(run)
         self._settle()
+
+    def _take_validation(self, run: Pass) -> bool:
+        """Have a pass own the phase of the forward passes that its last batch was used for.
+
+        It was taken for a further loader of the training, whose own pass goes on: some trainers
+        switch the mode only once they hold a batch, and never exhaust a loader.
+        """
+        taken = self._watch.hand_over()
+        if taken is None:
+            return False
+        phase, site = taken
+        self._sites.name_alike(run.site, run.loader, site)
+        self._sites.learn(run, Verdict.VALIDATION)
+        run.verdict, run.seen = Verdict.VALIDATION, phase.batch
+        self._feed(run, phase)
+        return True
 
     def _patience(self, run: Pass) -> int:
         """Return after how many batches without a step a pass is none of training.

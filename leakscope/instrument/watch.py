@@ -44,6 +44,14 @@ class ForwardWatch:
                 self._iterations.flush(top)
             self._phase = self._stack.begin(name, training=False)
 
+    def hand_over(self) -> tuple[Phase, Site] | None:
+        """Give up the innermost phase, if it is one of forward passes, with where it was begun."""
+        phase = self._phase
+        if phase is None or phase is not self._stack.top:
+            return None
+        self.forget()
+        return phase, self._site
+
     def end(self) -> None:
         """The module goes back to training, or a loader takes over: end batch and phase."""
         phase, self.module, self._phase = self._phase, None, None

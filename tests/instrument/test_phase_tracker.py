@@ -454,6 +454,43 @@ class TestValidation:
         begins = [line for line in program.take() if line.startswith("begin")]
         assert begins == ["begin train#0", "begin validation#0", "begin validation#1"]
 
+    def test_a_trainer_that_switches_the_mode_with_a_batch_in_hand_validates_once(self, program):
+        training = program.iter(Loader(4))
+        loader = Loader(3, line=20)
+        for _ in range(2):
+            for _ in range(2):
+                program.next(training)
+                program.train()
+                program.step()
+            validation = program.iter(loader)
+            for _ in range(3):
+                program.next(validation)
+                program.eval()
+                with program.no_grad():
+                    program.forward()
+        program.next(training)
+        batches = [f"batch validation {number}" for number in (1, 2)]
+        assert program.take() == [
+            *("begin train#0", "step train 1", "step train 2"),
+            *("begin validation#0", *batches, "end validation#0"),
+            *("step train 3", "step train 4"),
+            *("begin validation#1", *batches, "end validation#1"),
+        ]
+        assert program.batches_at_end == [3, 3]
+
+    def test_forward_passes_between_two_batches_of_the_training_are_no_validation_of_its_loader(
+        self, program
+    ):
+        for _ in program.over(TRAIN):
+            program.eval()
+            program.forward()
+            program.forward()
+        for _ in program.over(TRAIN):
+            program.step()
+        assert [line for line in program.take() if "train" in line and "#" in line] == [
+            *("begin train#0", "end train#0", "begin train#1", "end train#1"),
+        ]
+
     def test_loops_inside_a_validation_are_phases_of_their_own(self, program):
         with program.no_grad():
             for _ in program.over(Loader(2, "val.py", 1)):
