@@ -15,6 +15,7 @@ from leakscope.analysis.series import INNER, FloatArray, IntArray, RowTable, Tra
 from leakscope.analysis.trends import is_growth, judge, theil_sen
 from leakscope.analysis.units import is_training, unit_within
 from leakscope.model.boundary import BoundaryKind
+from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.sizes import plural
 from leakscope.model.trend import Trend, TrendVerdict
 
@@ -115,9 +116,14 @@ def _candidates(table: RowTable, through: Passages, device: str) -> list[int]:
     for o in through.occurrences:
         base = values[:, o.begin] if o.begin is not None else 0.0
         varies += values[:, o.inside].max(axis=1) - base > ROW_NOISE_BYTES
-    user = np.array([row.user for row in table.latest], dtype=bool)
+    seen = np.array([row.user or _is_of_a_call(row) for row in table.latest], dtype=bool)
     enough = 1 if through.begun == 1 else 2
-    return np.flatnonzero(user & (varies >= enough)).tolist()
+    return np.flatnonzero(seen & (varies >= enough)).tolist()
+
+
+def _is_of_a_call(row: CensusRow) -> bool:
+    """Return whether a running function of a library holds it, which every census looks into."""
+    return row.root is RootKind.LIBRARY and row.owner is not None and row.owner.kind == "function"
 
 
 def _climb(table: RowTable, through: Passages, path: int, device: str) -> Grower | None:

@@ -22,7 +22,7 @@ def request_from(roots: Roots, *, full: bool, own: Sequence[object] = ()) -> Wal
     module_and_optimizer = _marked_types()
     return WalkRequest(
         roots=roots.objects(),
-        library_from=roots.user_count,
+        library_from=roots.user_count if full else len(roots.named),
         full=full,
         hidden=[*roots.hidden, *own, roots],
         stages=roots.stages,

@@ -89,7 +89,7 @@ def find_roots(
     full: bool,
     unwound: Sequence[types.FrameType] = (),
 ) -> Roots:
-    """Return the roots: the user's, and for a full census the library's too.
+    """Return the roots: the user's and the locals of what they call; in full the library's too.
 
     ``unwound`` are frames, outermost first, that an exception has left and its traceback keeps:
     what they hold has the names that it had while they ran.
@@ -101,17 +101,29 @@ def find_roots(
     if any(_is_history(root) for root in user):
         user.sort(key=_is_history)
         stages.append(sum(not _is_history(root) for root in user))
+    calls = _called_by_user(ownership)
     for frame in _outermost_first(unwound):
         if is_own_file(frame.f_code.co_filename):
             hidden += _own_values(frame)
         elif ownership.owns_code(frame.f_code, frame.f_globals):
             stages.append(len(user))
             user += _locals(frame, ownership, definitions, hidden)
-        elif full:
+        elif full or frame in calls:
             library += _locals(frame, ownership, definitions, hidden, user=False)
+    if not full:
+        stages.append(len(user))
     objects = _library_objects(ownership) if full else []
     hidden += _own_globals()
     return Roots(user + library, len(user), objects, hidden, stages)
+
+
+def _called_by_user(ownership: Ownership) -> list[types.FrameType]:
+    """Return the frames of the calling thread from the outermost of the user's inwards."""
+    me = threading.get_ident()
+    mine = [frame for thread, frame in running_frames() if thread == me]
+    while mine and not ownership.owns_code(mine[-1].f_code, mine[-1].f_globals):
+        mine.pop()
+    return mine
 
 
 def _outermost_first(unwound: Sequence[types.FrameType]) -> list[types.FrameType]:

@@ -60,6 +60,8 @@ class Thing:
     parent: str = ""
     root: RootKind = RootKind.GLOBAL
     user: bool = True
+    of_a_call: bool = False
+    """Whether a running function of a library holds it: each census looks there."""
     length: Size | None = None
     count: Size | None = None
     capacity: int | None = None
@@ -278,7 +280,8 @@ class Program:
     def _census(self, state: State) -> Census:
         begins = state.kind is BoundaryKind.PHASE_BEGIN and state.phase == "train"
         full = begins and state.occurrence % self.full_every == 0
-        rows = [row for t in self.things if (full or t.user) and (row := t.row(state))]
+        seen = [t for t in self.things if full or t.user or t.of_a_call]
+        rows = [row for t in seen if (row := t.row(state))]
         garbage = int(self.garbage(state) or 0) if self.garbage and full else (0 if full else None)
         return Census(
             scope=CensusScope.FULL if full else CensusScope.FOCUSED,
@@ -292,5 +295,8 @@ class Program:
         )
 
 
+_INHERITED = {"root", "device", "user", "of_a_call", "graph_nodes"}
+
+
 def _inherited(more: dict[str, object]) -> dict[str, object]:
-    return {k: v for k, v in more.items() if k in {"root", "device", "user", "graph_nodes"}}
+    return {k: v for k, v in more.items() if k in _INHERITED}

@@ -201,6 +201,16 @@ def test_lists_local_to_validation_climb_within_it() -> None:
     assert report.verdict is RunVerdict.LEAK
 
 
+def test_what_a_running_function_of_a_library_gathers_climbs_within_it() -> None:
+    program = Program(epochs=5).local(
+        "trainers.Trainer.evaluate()·predictions", 10 * MIB,
+        root=RootKind.LIBRARY, user=False, of_a_call=True,
+    )  # fmt: skip
+    culprit = only(report_of(program))
+    assert culprit.name == "trainers.Trainer.evaluate.predictions"
+    assert (culprit.growth, culprit.unit, culprit.phase) == ("within", "batch", "validation")
+
+
 def test_six_lists_of_one_validation_are_judged_together() -> None:
     program = Program(epochs=5)
     for i in range(6):

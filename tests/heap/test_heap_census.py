@@ -42,6 +42,36 @@ look()
     assert grown[0].host_bytes >= 6 * 20_000
 
 
+def test_a_focused_census_sees_what_functions_gather_that_the_user_calls(
+    run_program: RunProgram, tmp_path_factory: pytest.TempPathFactory, monkeypatch
+) -> None:
+    library = tmp_path_factory.mktemp("library")
+    source = """
+def evaluate(predict):
+    gathered = []
+    unused = "x" * 10
+    for batch in range(3):
+        gathered.append(bytearray(100_000))
+        predict(batch)
+    return gathered
+"""
+    (library / "trainers_of_the_test.py").write_text(source)
+    monkeypatch.syspath_prepend(library)
+    taken = run_program(
+        """
+import trainers_of_the_test
+look()
+def predict(batch):
+    look()
+trainers_of_the_test.evaluate(predict)
+""",
+    )
+    rows = [taken.row("trainers_of_the_test.evaluate.gathered", at) for at in (2, 3)]
+    assert [row.length for row in rows] == [2, 3]
+    assert [row.host_bytes // 100_000 for row in rows] == [2, 3]
+    assert {(row.root, row.user) for row in rows} == {(RootKind.LIBRARY, False)}
+
+
 def test_of_libraries_only_the_large_is_told(run_program: RunProgram) -> None:
     census = run_program("look()", scope=FULL).last
     assert len([row for row in census.rows if not row.user]) < 60
