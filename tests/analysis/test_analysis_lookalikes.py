@@ -247,6 +247,17 @@ def test_a_short_run_that_rises_on_and_on_without_a_name_is_inconclusive() -> No
     assert report_of(warming).verdict is RunVerdict.CLEAN
 
 
+def test_a_short_run_that_rises_on_and_on_with_holes_in_the_heap_is_inconclusive() -> None:
+    rising = Program(epochs=7).swell(lambda s: s.epochs_done * 100 * MIB)
+    rising.gauge(gauge.MALLOC_FREE, lambda s: s.epochs_done * 85 * MIB)
+    report = report_of(rising)
+    assert report.verdict is RunVerdict.INCONCLUSIVE
+    assert "free in the C heap" in report.missing[0]
+    settling = Program(epochs=7).swell(lambda s: min(s.epochs_done, 3) * 100 * MIB)
+    settling.gauge(gauge.MALLOC_FREE, lambda s: min(s.epochs_done, 3) * 85 * MIB)
+    assert report_of(settling).verdict is RunVerdict.CLEAN
+
+
 def test_locals_alive_at_the_end_of_validation_are_not_kept_by_it() -> None:
     def preds(state: State) -> float | None:
         alive = state.phase == "validation" and state.kind is not BoundaryKind.PHASE_BEGIN
