@@ -52,18 +52,17 @@ def _too_little(case: Case) -> list[str]:
 
 
 def _unsettled(case: Case, ledgers: list[Ledger]) -> list[str]:
-    """Return what is missing when a run grew much and nothing says why."""
+    """Return what is missing when a short run grew much and nothing says why."""
     host = next((ledger for ledger in ledgers if ledger.metric.startswith(case.host_metric)), None)
     trend = case.gauge_trend(case.host_metric, GAUGE_NOISE_BYTES)
-    if host is None or not is_growth(trend.verdict):
+    if host is None or not is_growth(trend.verdict) or trend.points >= SHORT_POINTS:
         return []
     on = goes_on(case.gauge_series(case.host_metric)[1])
     # What is free in the C heap and yet of no use to the next epoch is no warm-up either.
     kinds = {"unexplained", "slack"} if on else {"unexplained"}
     left = sum(e.bytes for e in host.entries if e.kind in kinds)
-    is_long = trend.points >= (SHORT_POINTS + 1 if on else SHORT_POINTS)
     least = UNSETTLED_BYTES // (2 if on else 1)
-    if is_long or left < least or left < UNSETTLED_SHARE * host.total_bytes:
+    if left < least or left < UNSETTLED_SHARE * host.total_bytes:
         return []
     has = "has no name or is free in the C heap" if on else "has no name"
     text = (

@@ -69,6 +69,10 @@ class Roots:
             return self.named[number]
         return library_root(*self.library_objects[number - len(self.named)])
 
+    def is_of_a_call(self, number: int) -> bool:
+        """Return whether a root is a local of a running function of a library."""
+        return self.user_count <= number < len(self.named)
+
     def names_of(self, obj: object) -> list[str]:
         """Return the names of the user's that lead to an object at once."""
         if self._by_id is None:

@@ -189,7 +189,7 @@ class RowMaker:
         node = draft.first
         obj = self._nodes.objects[node]
         found = dict.fromkeys(self._roots.names_of(obj))
-        for other in self._nodes.others[node]:
+        for other in filter(self._lasts, self._nodes.others[node]):
             place = self._naming.below(self.places[other], obj)
             if not place.path.startswith(draft.path):
                 found[place.name] = None
@@ -200,11 +200,15 @@ class RowMaker:
         samples = [s for n in (*draft.nodes, *draft.inner) for s in self._nodes.holders[n]]
         found: Counter[str] = Counter()
         for sample in samples:
-            holders = (self.places[n] for n in sample)
+            holders = (self.places[n] for n in filter(self._lasts, sample))
             others = (h for h in holders if not h.path.startswith(draft.path))
             found.update({h.name.partition("[*]")[0] for h in others} - {name})
         enough = max(2, (len(samples) + 1) // 2)
         return [other for other, count in found.items() if count >= enough and other]
+
+    def _lasts(self, node: int) -> bool:
+        """Say whether a name outlives what libraries do just now: a call's own are no holders."""
+        return not self._roots.is_of_a_call(self._nodes.root[node])
 
     def kind(self, node: int) -> str:
         """Return the kind of a node's object, telling tensors that keep a graph from others."""

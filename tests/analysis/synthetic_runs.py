@@ -260,7 +260,8 @@ class Program:
     def _gauges(self, state: State, chance: random.Random) -> dict[str, int]:
         tops = sum((t.size(state) or 0) for t in self.things if not t.parent and t.device == "host")
         extra = sum((size(state) or 0) for size in self.extra)
-        read = {name: int(value(state) or 0) for name, value in self.gauges.items()}
+        sizes = {name: value(state) for name, value in self.gauges.items()}
+        read = {name: int(size) for name, size in sizes.items() if size is not None}
         if self.rss:
             noise = chance.gauss(0, self.rss_noise)
             read[gauge.RSS] = int(self.baseline + tops + extra + noise)

@@ -152,6 +152,17 @@ def test_slack_that_grows_without_end_is_a_warning() -> None:
     assert "malloc_trim" in found.remedy.text
 
 
+def test_slack_that_was_read_in_the_first_epochs_alone_is_judged_by_resident_memory() -> None:
+    def free(state: State) -> float | None:
+        return state.step * 0.9 * MIB if state.epoch < 7 else None
+
+    endless = Program(epochs=14).swell(lambda s: s.step * MIB).gauge(gauge.MALLOC_FREE, free)
+    assert finding(report_of(endless), "allocator_slack").severity is Severity.WARNING
+    settles = Program(epochs=14).swell(lambda s: min(s.step, 280) * MIB)
+    settles.gauge(gauge.MALLOC_FREE, free)
+    assert report_of(settles).verdict is RunVerdict.CLEAN
+
+
 def test_slack_beside_a_container_that_grows_is_a_note() -> None:
     program = Program(epochs=14).leak("main()·states", MIB).swell(lambda s: s.step * MIB)
     program.gauge(gauge.MALLOC_FREE, lambda s: s.step * 1.1 * MIB)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.diagnoses.unexplained import is_steady
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import HOST
@@ -44,13 +45,19 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     held = case.nearest(gauge.MALLOC_FREE, len(case.track) - 1)
     if gained is None or resident is None or held is None:
         return []
-    trend = case.gauge_trend(gauge.MALLOC_FREE)
+    trend, memory = case.gauge_trend(gauge.MALLOC_FREE), case.gauge_trend(case.host_metric)
+    _, y = case.gauge_series(case.host_metric)
+    # The C heap is read seldom where that is dear: resident memory tells whether it went on.
+    is_long = trend.points >= LONG_POINTS or is_steady(memory, y)
     steady = (
         gained >= GROWTH_BYTES
-        and gained > EXPLAINS * resident > 0
         and is_growth(trend.verdict)
-        and trend.points >= LONG_POINTS
-        and is_growth(case.gauge_trend(case.host_metric).verdict)
+        and is_growth(memory.verdict)
+        and is_long
+        and (
+            gained > EXPLAINS * resident > 0
+            or trend.bytes_per_unit > EXPLAINS * memory.bytes_per_unit
+        )
     )
     large = held >= HELD_BYTES and held > HELD_SHARE * case.used_at_end()
     if not steady and not large:
