@@ -91,6 +91,7 @@ bench-overhead: $(VENV)/.benching
 	$(BIN)/python benchmarks/overhead.py $(QUICK)
 
 zoo: $(VENV)/.testing
+	@$(BIN)/pip install -q --disable-pip-version-check -e '.[zoo]'
 	$(BIN)/python tests/zoo/run.py
 
 robustness: $(VENV)/.testing

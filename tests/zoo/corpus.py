@@ -1,4 +1,4 @@
-"""The programs of the zoo: here, and in two folders of the end-to-end tests."""
+"""The programs of the zoo: our own, and those around code of others, here and in end-to-end tests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from real_truth import REAL
 from truth import TRAINERS, TRUTHS, Leak, Truth
 
 HERE = Path(__file__).parent
@@ -32,6 +33,11 @@ class Case:
         """Whether the program was written for the zoo."""
         return self.program.parent == HERE / "cases"
 
+    @property
+    def is_real(self) -> bool:
+        """Whether it runs training code of others."""
+        return self.program.parent == HERE / "real"
+
     def is_runnable(self) -> bool:
         return all(importlib.util.find_spec(library) for library in self.truth.needs)
 
@@ -48,7 +54,8 @@ def cases() -> list[Case]:
         Case(name, END_TO_END / "programs" / f"{name}.py", truth)
         for name, truth in TRAINERS.items()
     ]
-    return sorted([*own, *trainers, *pairs()], key=lambda case: (not case.leaks, case.name))
+    real = [Case(name, HERE / "real" / f"{name}.py", truth) for name, truth in REAL.items()]
+    return sorted([*own, *real, *trainers, *pairs()], key=lambda case: (not case.leaks, case.name))
 
 
 def pairs() -> list[Case]:

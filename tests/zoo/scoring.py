@@ -142,7 +142,8 @@ def score_leak(
             truth, rate = kept.get(one["unit"]), one["bytes_per_unit"]
             error = abs(rate - truth) / truth if truth and rate is not None else None
             lines = feeding_lines(case.program, leak)
-            fed = [int(place.rpartition(":")[2]) for place in one["fed_at"]]
+            places = [place.rpartition(":") for place in one["fed_at"]]
+            fed = [int(line) if file.endswith(case.program.name) else 0 for file, _, line in places]
             said = f"{rate or 0:,.0f} bytes per {one['unit']}, truly {truth or 0:,.0f}"
             has_line = bool(fed) and fed[0] in lines
             return LeakScore(called(one), rank, has_line, error, said, size)

@@ -43,7 +43,7 @@ def trial(rate, train_loader, val_loader):
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
     model.train()
     for (sound,) in train_loader:
-        decoded = model(sound).audio_values
+        decoded = model(sound).audio_values  # feeds
         loss = nn.functional.mse_loss(decoded, sound[..., : decoded.shape[-1]])
         optimizer.zero_grad()
         loss.backward()
