@@ -75,7 +75,8 @@ class _Walk:
     def own_growth(self, node: int) -> float:
         """Return how much of a path's growth is in no single object below it.
 
-        An item that was added is growth of what it was added to: a module list's new head.
+        An item that was added is growth of what it was added to: a module list's new head, or a
+        module under a new name in a dict of modules.
         """
         grower, table = self.growers[node], self.table
         single = [
@@ -97,7 +98,9 @@ class _Walk:
         first = int(self.growers[node].columns[0])
         is_new = not np.isfinite(self.table.retained[HOST][item, first])
         below = self.table.paths[item].removeprefix(self.table.paths[node])
-        return is_new and item not in self.growers and below.startswith("[")
+        kinds = {self.table.latest[path].kind for path in (node, item)}
+        is_item = below.startswith("[") or kinds == {"module"}
+        return is_new and item not in self.growers and is_item
 
     def is_one_culprit(self, node: int, single: list[int]) -> bool:
         """Return whether a container's entries are so many and alike that it is the culprit.

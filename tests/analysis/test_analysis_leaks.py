@@ -211,6 +211,23 @@ def test_what_a_running_function_of_a_library_gathers_climbs_within_it() -> None
     assert (culprit.growth, culprit.unit, culprit.phase) == ("within", "batch", "validation")
 
 
+def test_modules_that_are_added_under_names_of_their_own_are_growth_of_what_has_them() -> None:
+    adapters = Thing(
+        "main()·model.layer.adapters", lambda s: 50 * KIB + s.epochs_done * 2 * MIB,
+        "module", "torch.nn.modules.container.ModuleDict",
+    )  # fmt: skip
+    program = Program(epochs=9).plant(adapters)
+    for task in range(9):
+        added = Thing(
+            f"{adapters.path}.task{task}", lambda s, n=task: 2 * MIB if s.epochs_done > n else None,
+            "module", "torch.nn.modules.linear.Linear", adapters.path,
+        )  # fmt: skip
+        program.plant(added)
+    culprit = only(report_of(program))
+    assert culprit.name == "main.model.layer.adapters"
+    assert culprit.bytes_per_unit == pytest.approx(2 * MIB, rel=0.05)
+
+
 def test_six_lists_of_one_validation_are_judged_together() -> None:
     program = Program(epochs=5)
     for i in range(6):

@@ -1240,3 +1240,19 @@ def test_what_a_librarys_class_gathers_is_fed_by_the_calls_of_it() -> None:
         owner_file="",
     )
     assert held_by_library(program, root=RootKind.LIBRARY, user=False) == program.marked("feeds")
+
+
+def test_of_two_calls_into_a_library_the_one_called_like_the_container_comes_first() -> None:
+    program = one(
+        "predictions of a trainer",
+        "main()·trainer.predict_loop._predictions[*]",
+        "function main trainer",
+        """
+        def main():
+            trainer = Trainer(max_epochs=2)  # defines
+            trainer.fit(model, train_loader)  # feeds
+            found = trainer.predict(model, loader)  # feeds first
+        """,
+    )
+    feeding = program.index().feeding(program.row().owner, program.row(), "")
+    assert [line.line for line in feeding] == [5, 4]

@@ -2,7 +2,8 @@
 
 Evidence, strongest first: that the statement changes this very container, that an allocation of
 its contents was seen there, that it is run again and again, that it lies in the right phase.
-Statements that run once while others are repeated initialise and don't feed.
+Statements that run once while others are repeated initialise and don't feed. Of calls
+into a library that say no more, one called like what it fills: ``predict`` and ``_predictions``.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from leakscope.analysis.source.types import dotted
 from leakscope.model.census import CensusRow
 
 _CALLBACK = re.compile(r"(^|_)(step|hook|callback|forward|collate|wrapper)$|^(on_|__call__|__get)")
+_WORD = re.compile(r"[a-z]{3,}")
 _PHASE_WORDS = {
     "validation": re.compile(r"val|eval|test"),
     "test": re.compile(r"test|eval"),
@@ -115,13 +117,14 @@ def _tier(distance: float) -> float:
 
 def _weakness(
     mutation: Mutation, row: CensusRow, heat: Heat, phase: str
-) -> tuple[int, bool, bool, float, bool, str, int]:
+) -> tuple[int, bool, bool, float, bool, bool, str, int]:
     statement = mutation.statement
     return (
         -_witnessed(mutation, row),
         not (mutation.repeated or heat.of(statement)),
         not _in_phase(statement, phase),
         mutation.distance,
+        mutation.distance >= CALLED and not _is_called_alike(statement, row),
         not (statement.loops or mutation.repeated),
         statement.scope.module.file,
         statement.line,
@@ -162,6 +165,11 @@ def _in_phase(statement: Statement, phase: str) -> bool:
         if isinstance(loop, (ast.For, ast.AsyncFor)):
             text += " " + ast.unparse(loop.iter).lower()
     return bool(words.search(text))
+
+
+def _is_called_alike(statement: Statement, row: CensusRow) -> bool:
+    words = set(_WORD.findall(row.path))
+    return any(words & set(_WORD.findall(name)) for name in _called_names(statement))
 
 
 def _one_per_statement(mutations: list[Mutation]) -> list[Mutation]:
