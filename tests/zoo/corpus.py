@@ -1,4 +1,4 @@
-"""The programs of the zoo: our own, and those around code of others, here and in end-to-end tests."""
+"""The programs of the zoo: our own, code of others, and those of the end-to-end tests."""
 
 from __future__ import annotations
 
