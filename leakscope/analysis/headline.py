@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
 from leakscope.analysis.severity import MIB
+from leakscope.analysis.touching import may_be_touched_only
 from leakscope.analysis.trends import FEWEST_POINTS, goes_on, is_growth
 from leakscope.model.printable import clipped
 from leakscope.model.report import ENDINGS, Culprit, Finding, Ledger, RunVerdict, Severity, Work
@@ -63,6 +64,8 @@ def _unsettled(case: Case, ledgers: list[Ledger]) -> list[str]:
     left = sum(e.bytes for e in host.entries if e.kind in kinds)
     least = UNSETTLED_BYTES // (2 if on else 1)
     if left < least or left < UNSETTLED_SHARE * host.total_bytes:
+        return []
+    if may_be_touched_only(case, left):
         return []
     has = "has no name or is free in the C heap" if on else "has no name"
     text = (

@@ -277,3 +277,26 @@ def test_little_is_noted_only_where_the_user_feeds_it(feeding: str, noted: list[
     source = f"trainer = Trainer(loader)\nfor row in rows:\n    {feeding}\n"
     run.main.sources["/project/train.py"] = source
     assert [c.severity.value for c in analyse(run).culprits] == noted
+
+
+def touched(in_use_rate: float, payload: float) -> Report:
+    """Resident memory rises steadily; beside it what the C heap hands out, and what arrays hold."""
+    program = Program(epochs=14).swell(lambda s: s.step * MIB)
+    program.gauge(gauge.MALLOC_IN_USE, lambda s: 900 * MIB + s.step * in_use_rate)
+    run = program.build()
+    for measurement in run.recordings[0].measurements:
+        if measurement.census is not None:
+            measurement.census.payload_bytes["host"] = int(payload)
+    return analyse(run)
+
+
+def test_pages_of_an_array_that_are_written_for_the_first_time_are_no_growth() -> None:
+    assert_clean(touched(in_use_rate=0.0, payload=800 * MIB))
+
+
+@pytest.mark.parametrize(("in_use_rate", "payload"), [(MIB, 800 * MIB), (0.0, 100 * MIB)])
+def test_memory_that_no_array_had_room_for_still_grows_without_a_name(
+    in_use_rate: float, payload: float
+) -> None:
+    report = touched(in_use_rate, payload)
+    assert [f.kind for f in report.findings if f.severity is not Severity.NOTE] == ["unexplained"]

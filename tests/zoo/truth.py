@@ -46,6 +46,7 @@ def healthy(*needs: str) -> Truth:
 
 TRUTHS: dict[str, Truth] = {
     "aliased_history": leak("Trainer.features", "Reporter.records"),
+    "async_evaluator": leak("AsyncEvaluator.results"),
     "atexit_saves": leak("atexit", "native_held"),
     "augmentation_cache": leak("Augmented._cache"),
     "average_meter": leak("AverageMeter.sum"),
@@ -100,11 +101,21 @@ TRUTHS: dict[str, Truth] = {
         also=("main.tracker[*].target", "main.tracker[*]._computed"),
         needs=("torchmetrics",),
     ),
+    "multi_task_losses": Truth(
+        tuple(
+            Leak((f"main.history['train']['loss_{name}']",), key=name, line='["train"][f"loss_')
+            for name in ("cls", "box")
+        )
+    ),
     "nested_run_state": leak("state.outputs['val']['logits']", "RunState.outputs['val']['logits']"),
     "numpy_append": leak("scores"),
+    "optimizer_restarts": leak("Experiment.schedulers"),
     "pil_thumbnails": leak("Photos.opened", needs=("PIL",)),
+    "prioritized_replay": leak("PrioritizedReplay.storage"),
     "queue_outruns_consumer": leak("PictureWriter.pending"),
     "recurrent_transitions": leak("Experience.transitions"),
+    "report_text": leak("MailReport.text"),
+    "run_history": leak("Run._rows", "Run.current._rows"),
     "sample_registry": leak("Sample.registry"),
     "shared_segments": leak("EpisodeStore.episodes"),
     "skipped_batches": leak("Trainer.errors"),
@@ -157,13 +168,16 @@ TRUTHS: dict[str, Truth] = {
     "healthy_lru_frames": healthy(),
     "healthy_meta_learning": healthy(),
     "healthy_one_epoch": Truth(verdicts=("clean", "inconclusive")),
+    "healthy_optimizer_restarts": healthy(),
     "healthy_position_cache": healthy(),
     "healthy_queue_drained": healthy(),
     "healthy_replay_fills_late": healthy(),
     "healthy_ring_bank": healthy(),
     "healthy_sawtooth": healthy(),
+    "healthy_sliding_window": healthy(),
     "healthy_three_best": healthy(),
     "healthy_tiny_histories": healthy(),
+    "healthy_touched_buffer": healthy(),
     "healthy_varying_batches": healthy(),
     "healthy_vocabulary": healthy(),
     "healthy_weak_registry": healthy(),

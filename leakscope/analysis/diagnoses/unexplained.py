@@ -1,7 +1,8 @@
 """Growth of resident memory that nothing explains, when it is steady and large.
 
 May be confused with: warm-up of libraries (imports, oneDNN's primitive cache, arenas), which slows
-down. Hence it must go on through all thirds of the run, and be most of what grows.
+down. Hence it must go on through all thirds of the run, and be most of what grows. And with pages
+of a large array that are written for the first time: the C heap then hands out nothing more.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
 from leakscope.analysis.severity import MIB
+from leakscope.analysis.touching import may_be_touched_only
 from leakscope.analysis.trends import goes_on, is_growth
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, human_share
@@ -37,6 +39,8 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     ledger = ledgers[0]
     left = sum(e.bytes for e in ledger.entries if e.kind == "unexplained")
     if left < GROWTH_BYTES or left < SHARE * ledger.total_bytes:
+        return []
+    if may_be_touched_only(case, left):
         return []
     trend = case.gauge_trend(case.host_metric)
     _, y = case.gauge_series(case.host_metric)
