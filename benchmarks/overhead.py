@@ -27,8 +27,8 @@ from variants import LOOP, Variant, variants
 EPOCHS = 12
 """Of every loop, each of some five seconds."""
 STEPS = {"tiny": 4000, "convolution": 200, "loading": 800}
-PEERS_SHARE = 1 / 3
-PATIENCE_SECONDS = 300.0
+PEERS_SHARE = 1 / 4
+PATIENCE_SECONDS = 400.0
 TIMES = {"loop, wall": "loop_s", "loop, processor": "loop_cpu_s", "whole process": "process_s"}
 SIZES = {"largest process": "resident_bytes", "all processes": "tree_bytes"}
 MIB = 1 << 20
@@ -107,7 +107,7 @@ def table(rows: dict[str, Row]) -> str:
 
 
 def arguments_of(loop: str, variant: Variant, scale: float) -> list[str]:
-    """Return the arguments of the program: whole epochs, for a peer a third of them."""
+    """Return the arguments of the program: whole epochs, for a peer fewer."""
     epochs = EPOCHS * (PEERS_SHARE if variant.peer else 1.0)
     steps = max(20, round(STEPS[loop] * scale))
     return [loop, "--epochs", str(max(2, round(epochs))), "--steps", str(steps)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import resource
 import time
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -143,7 +144,10 @@ def main() -> None:
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--each-epoch", choices=("pympler", "objgraph"), default="")
+    parser.add_argument("--tracemalloc", type=int, default=0, metavar="FRAMES")
     options = parser.parse_args()
+    if options.tracemalloc:
+        tracemalloc.start(options.tracemalloc)
     loop = LOOPS[options.loop]
     epochs, steps = options.epochs or loop.epochs, options.steps or loop.steps
     torch.set_num_threads(1)

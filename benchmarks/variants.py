@@ -25,7 +25,7 @@ class Variant:
     needs: str = ""
     """The module without which it can't run."""
     peer: bool = True
-    """Peers cost the same from the first step on and are timed on a third of the epochs."""
+    """Peers cost the same from the first step on and are timed on fewer epochs."""
 
     @property
     def is_installed(self) -> bool:
@@ -52,8 +52,9 @@ def variants(scratch: Path) -> list[Variant]:
     return [
         Variant("leakscope (default)", leakscope, peer=False),
         Variant("leakscope --budget 0.5%", (*leakscope, "--budget", "0.5%"), peer=False),
-        Variant("tracemalloc, 1 frame", ("-X", "tracemalloc=1")),
-        Variant("tracemalloc, 10 frames", ("-X", "tracemalloc=10")),
+        # Not by -X tracemalloc=10: importing torch alone takes minutes then.
+        Variant("tracemalloc, 1 frame", after=("--tracemalloc", "1")),
+        Variant("tracemalloc, 10 frames", after=("--tracemalloc", "10")),
         Variant("memray", memray, needs="memray"),
         Variant("memray --native", (*memray, "--native"), needs="memray"),
         Variant("scalene", scalene, separator=("---",), needs="scalene"),
