@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
+import torch._dynamo  # optimizers import it at their first step: seconds that belong to no loop
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, TensorDataset

@@ -52,7 +52,7 @@ def variants(scratch: Path) -> list[Variant]:
     return [
         Variant("leakscope (default)", leakscope, peer=False),
         Variant("leakscope --budget 0.5%", (*leakscope, "--budget", "0.5%"), peer=False),
-        # Not by -X tracemalloc=10: importing torch alone takes minutes then.
+        # Not by -X tracemalloc: what torch imports takes minutes with ten frames.
         Variant("tracemalloc, 1 frame", after=("--tracemalloc", "1")),
         Variant("tracemalloc, 10 frames", after=("--tracemalloc", "10")),
         Variant("memray", memray, needs="memray"),
