@@ -26,6 +26,7 @@ from leakscope.analysis.phases import find_phases
 from leakscope.analysis.rates import find_growth
 from leakscope.analysis.search import search_growth
 from leakscope.analysis.timeline import find_timeline
+from leakscope.analysis.workers import conclude_workers
 from leakscope.model.record import HeaderRecord
 from leakscope.model.report import Report, RunVerdict
 from leakscope.model.run import Recording, Run
@@ -49,6 +50,8 @@ def _report(case: Case) -> Report:
     culprits = find_culprits(case, case.sources, growth.growers)
     shortage = find_out_of_memory(case, culprits)
     findings = find_findings(case, growth, ledgers, shortage)
+    workers = conclude_workers(case, culprits, findings)
+    culprits, findings = workers.culprits, workers.findings
     ledgers = with_imputed(case, ledgers, findings)
     verdict, missing = verdict_of(case, culprits, findings, ledgers)
     if shortage is not None and verdict is not RunVerdict.LEAK:
@@ -69,6 +72,7 @@ def _report(case: Case) -> Report:
         phases=find_phases(case),
         components=find_components(case),
         devices=find_devices(case),
+        workers=workers.rows,
         timeline=find_timeline(case),
         notes=_notes(case.recording),
         missing=missing,

@@ -25,7 +25,7 @@ from leakscope.cli.destination import prepare, this_rank
 from leakscope.cli.faults import explain, say
 from leakscope.cli.supervisor import end_as, supervise
 from leakscope.instrument.launch import Launch
-from leakscope.instrument.options import CudaHistory, SessionOptions, Tracemalloc
+from leakscope.instrument.options import CudaHistory, SessionOptions, Tracemalloc, Workers
 from leakscope.instrument.program import Program, interpreter_options
 from leakscope.model.errors import LeakscopeError
 
@@ -92,6 +92,13 @@ def to_share(_: click.Context | None, __: click.Parameter | None, text: str) -> 
     help="When to learn which lines allocate on CUDA; a recording of the program's goes on.",
 )
 @click.option(
+    "--workers",
+    type=click.Choice(["on", "off"]),
+    default="on",
+    show_default=True,
+    help="Whether workers of DataLoaders record themselves.",
+)
+@click.option(
     "--probe-cleanup",
     is_flag=True,
     help="Try gc.collect(), empty_cache() and malloc_trim(0) at the end of a few phases and report "
@@ -109,6 +116,7 @@ def run(
     budget: float,
     tracemalloc: Tracemalloc,
     cuda_history: CudaHistory,
+    workers: Workers,
     probe_cleanup: bool,
     report: bool,
     quiet: bool,
@@ -128,6 +136,7 @@ def run(
         budget=budget,
         tracemalloc=tracemalloc,
         cuda_history=cuda_history,
+        workers=workers,
         report=report,
         quiet=quiet,
         label=label,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from types import FrameType
@@ -17,9 +17,10 @@ from leakscope.heap.looking import request_from
 from leakscope.heap.memory import RowMemory
 from leakscope.heap.origins import origins
 from leakscope.heap.ownership import Ownership
+from leakscope.heap.pages import copied_share
 from leakscope.heap.roles import Roles
 from leakscope.heap.roots import Roots, find_roots
-from leakscope.heap.rows import RowMaker
+from leakscope.heap.rows import Draft, RowMaker
 from leakscope.heap.sharing import with_shares
 from leakscope.heap.storages import device_storages
 from leakscope.model.blocks import DeviceStorages
@@ -28,6 +29,9 @@ from leakscope.model.census import Census, CensusRow, CensusScope
 _OBJECTS_PER_ROW = 2
 """Several objects make one row: this many times more objects than rows are asked for."""
 _LEAST_OBJECTS = 200
+_MANY = 1000
+_MOST_COPIED = 6
+"""Containers of so many objects are looked at for copied pages, so many of them."""
 
 
 class CensusTaker:
@@ -38,14 +42,29 @@ class CensusTaker:
     """
 
     def __init__(
-        self, *, project_root: str, cutoff_bytes: int = 16384, max_rows: int = 400
+        self,
+        *,
+        project_root: str,
+        cutoff_bytes: int = 16384,
+        max_rows: int = 400,
+        given: Mapping[str, object] | None = None,
     ) -> None:
+        """Prepare to take censuses.
+
+        Args:
+            project_root: the folder whose files are the user's own code.
+            cutoff_bytes: what retains less has no row.
+            max_rows: rows of one census.
+            given: for a worker, what it works on, by name. It must live as long as the process.
+
+        """
         self._ownership = Ownership(project_root)
         self._definitions = Definitions(self._ownership)
         self._memory = RowMemory(max_rows)
         self._cutoff_bytes = cutoff_bytes
         self._max_rows = max_rows
         self._device_storages: list[DeviceStorages] = []
+        self._given = given
 
     def take(self, scope: CensusScope, unwound: Sequence[FrameType] = ()) -> Census:
         """Return the rows of this moment; the whole process stands still meanwhile.
@@ -80,7 +99,9 @@ class CensusTaker:
 
     def _census(self, scope: CensusScope, unwound: Sequence[FrameType]) -> Census:
         full = scope is CensusScope.FULL
-        roots = find_roots(self._ownership, self._definitions, full=full, unwound=unwound)
+        roots = find_roots(
+            self._ownership, self._definitions, full=full, unwound=unwound, given=self._given
+        )
         result = walk(self._request(roots, full=full))
         maker = RowMaker(result, roots, self._ownership, self._definitions)
         roles = Roles(result, maker)
@@ -112,4 +133,17 @@ class CensusTaker:
             for row in grown:
                 row.allocated_at[:] = origins(maker.groups(drafts[row.path]), self._ownership)
         gathering = {row.path for row in grown if row.length is not None}
-        return with_shares(result, drafts, rows, gathering)
+        shared = with_shares(result, drafts, rows, gathering)
+        return shared if self._given is None else _with_copies(result, drafts, shared)
+
+
+def _with_copies(
+    result: WalkResult, drafts: dict[str, Draft], rows: list[CensusRow]
+) -> list[CensusRow]:
+    """Return the rows, the heaviest containers with the part of them that was copied."""
+    large = [row for row in rows if row.count == 1 and (row.length or 0) >= _MANY]
+    heaviest = sorted(large, key=lambda row: -row.host_bytes)[:_MOST_COPIED]
+    shares = {
+        row.path: copied_share(result.nodes.objects[drafts[row.path].first]) for row in heaviest
+    }
+    return [msgspec.structs.replace(row, copied_share=shares.get(row.path)) for row in rows]

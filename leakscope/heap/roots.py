@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +23,8 @@ from leakscope.heap.labels import Stands
 from leakscope.heap.ownership import Ownership, all_modules, is_own_file, module_of
 from leakscope.model.census import Owner, RootKind
 
+WORKER = "worker"
+"""The function that a worker's own names are said to belong to."""
 _PACKAGE = __name__.partition(".")[0]
 _SHELLS = frozenset({"IPython", "ipykernel"})
 _NO_NAME = ".@"
@@ -92,8 +94,11 @@ def find_roots(
     *,
     full: bool,
     unwound: Sequence[types.FrameType] = (),
+    given: Mapping[str, Any] | None = None,
 ) -> Roots:
     """Return the roots: the user's and the locals of what they call; in full the library's too.
+
+    ``given`` are objects that come before all others, by the names that they shall have.
 
     ``unwound`` are frames, outermost first, that an exception has left and its traceback keeps:
     what they hold has the names that it had while they ran.
@@ -101,7 +106,11 @@ def find_roots(
     hidden: list[Any] = []
     stages: list[int] = []
     library: list[Root] = []
-    user = _globals(ownership, definitions, hidden)
+    user = [
+        Root(value, RootKind.LOCAL, f"{WORKER}()·{name}", name, None)
+        for name, value in (given or {}).items()
+    ]
+    user += _globals(ownership, definitions, hidden)
     if any(_is_history(root) for root in user):
         user.sort(key=_is_history)
         stages.append(sum(not _is_history(root) for root in user))

@@ -11,6 +11,7 @@ from leakscope.model.errors import LeakscopeError
 
 Boundaries = Literal["auto", "manual"]
 Tracemalloc = Literal["off", "window", "always"]
+Workers = Literal["on", "off"]
 CudaHistory = Literal["off", "window"]
 
 
@@ -36,6 +37,8 @@ class SessionOptions:
     script: str | None = None
     command: tuple[str, ...] = field(default=())
     quiet: bool = False
+    workers: Workers = "on"
+    """Whether workers of DataLoaders record themselves."""
     probe_cleanup: bool = False
     """Whether the popular cleaning calls are tried now and then, and measured."""
 
@@ -47,6 +50,7 @@ class SessionOptions:
             raise _bad(f"budget must be above 0 and at most 1 (0.02 is 2 %), not {self.budget!r}.")
         _choice("boundaries", self.boundaries, get_args(Boundaries))
         _choice("tracemalloc", self.tracemalloc, get_args(Tracemalloc))
+        _choice("workers", self.workers, get_args(Workers))
         _choice("cuda_history", self.cuda_history, get_args(CudaHistory))
 
     def to_json(self) -> str:

@@ -9,6 +9,7 @@ that while nothing grows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from math import ceil, inf
 
 from leakscope.instrument.costs import Costs, Due
@@ -18,6 +19,28 @@ from leakscope.model.boundary import BoundaryKind
 
 FLOOR_AT_KEY = 6
 """Censuses that each kind of boundary between phases gets at once."""
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What a run gets at once, whatever the budget says."""
+
+    share: float = 0.08
+    seconds: float = 1.5
+    exempt: int = 2
+    """Censuses of each kind beyond the limit that ``share`` and ``seconds`` set."""
+    cheap_exempt: int = FLOOR_AT_KEY
+    """The same where they are cheap."""
+    has_full: bool = True
+    """Whether the whole heap is walked at all."""
+    at_end: bool = True
+    """Whether the end of the run gets a census."""
+
+
+WORKER_FLOOR = Floor(
+    share=0.01, seconds=0.25, exempt=2, cheap_exempt=4, has_full=False, at_end=False
+)
+"""Of a DataLoader's worker, for which the training waits, and of which there are many."""
 LATE_AT_KEY = 3
 """So many more where training phases begin, at every second, then fourth, … of them, if they are
 cheap or memory rises: what begins or ends after the first six must be seen in a run of seconds
@@ -31,9 +54,6 @@ so many censuses were taken, or what rises has no name of the user's; otherwise 
 budget pays for it."""
 FLOOR_OCCURRENCES = 3
 """Occurrences of a phase that get censuses inside at once."""
-FLOOR_SHARE = 0.08
-FLOOR_SECONDS = 1.5
-EXEMPT_AT_KEY = 2
 EXEMPT_CENSUSES = 48
 CHEAP_SECONDS = 0.03
 """Beyond the floor's limit a kind still gets its first two censuses, cheap ones all of the floor:
@@ -118,7 +138,9 @@ class Schedule:
         costs: Costs,
         note: Note,
         growth: GrowthWatch,
+        floor: Floor = Floor(),
     ) -> None:
+        self._floor = floor
         self._ceiling = budget
         self._costs = costs
         self._note = note
@@ -196,8 +218,11 @@ class Schedule:
         if kind is BoundaryKind.PHASE_BEGIN and phase is not None:
             self._trained = self._trained or phase.training
             key.begins_training = phase.training
-            phase.plan = _Plan(phase, now, full=phase.training or not self._trained)
+            full = self._floor.has_full and (phase.training or not self._trained)
+            phase.plan = _Plan(phase, now, full=full)
         if kind is BoundaryKind.RUN_BEGIN:
+            return Due.RECORD
+        if kind is BoundaryKind.RUN_END and not self._floor.at_end:
             return Due.RECORD
         tier = self._tier(kind, phase, key)
         granted = Due.NOTHING
@@ -234,6 +259,7 @@ class Schedule:
         else:
             place = kind is not BoundaryKind.PHASE_BEGIN
         enough = key.fulls >= FULL_AT_KEY and key.censuses % 4 != 0
+        enough = enough or not self._floor.has_full
         return Due.FULL if place and not enough else Due.FOCUSED
 
     # Boundaries inside phases
@@ -276,7 +302,7 @@ class Schedule:
     # Grants
 
     def _grant_floor(self, key: _Key, tier: Due, now: float, *, inside: bool) -> Due:
-        allowed = FLOOR_SHARE * now + FLOOR_SECONDS
+        allowed = self._floor.share * now + self._floor.seconds
         if tier is Due.FULL and self._may_look_at_all(key, allowed):
             self._granted = (key, True, inside)
             return tier
@@ -285,12 +311,19 @@ class Schedule:
         if fits and self._floor_spent + expected <= allowed:
             self._granted = (key, True, inside)
             return Due.FOCUSED
-        exempt = _exempt(key, expected, inside=inside)
+        exempt = self._exempt_at(key, expected, inside=inside)
         if key.censuses < exempt and self._exempt < EXEMPT_CENSUSES:
             self._exempt += 1
             self._granted = (key, True, inside)
             return Due.FOCUSED
         return Due.NOTHING
+
+    def _exempt_at(self, key: _Key, expected: float, *, inside: bool) -> int:
+        """Return how many censuses a kind gets beyond the limit, given what one will cost."""
+        if expected <= CHEAP_SECONDS and not inside:
+            return self._floor.cheap_exempt
+        first = key.begins_training and expected <= BEGINNING_SECONDS
+        return EXEMPT_BEGINNINGS if first else self._floor.exempt
 
     def _may_look_at_all(self, key: _Key, allowed: float) -> bool:
         """Whether the floor bears a walk of the whole heap."""
@@ -344,14 +377,6 @@ class Schedule:
         if key is None:
             key = self._keys[name] = _Key()
         return key
-
-
-def _exempt(key: _Key, expected: float, *, inside: bool) -> int:
-    """Return how many censuses a kind gets beyond the floor's limit, given what one will cost."""
-    if expected <= CHEAP_SECONDS and not inside:
-        return FLOOR_AT_KEY
-    first = key.begins_training and expected <= BEGINNING_SECONDS
-    return EXEMPT_BEGINNINGS if first else EXEMPT_AT_KEY
 
 
 def _stride(count: int, octave: int) -> int:

@@ -15,7 +15,13 @@ from types import TracebackType
 from typing import Any, TypeVar, cast, overload
 
 from leakscope.instrument.auto.loaders import batches_of
-from leakscope.instrument.options import Boundaries, CudaHistory, SessionOptions, Tracemalloc
+from leakscope.instrument.options import (
+    Boundaries,
+    CudaHistory,
+    SessionOptions,
+    Tracemalloc,
+    Workers,
+)
 from leakscope.instrument.rundirectory import project_of_caller, rank
 from leakscope.instrument.session import Session, current_session
 from leakscope.instrument.stack import Phase
@@ -177,6 +183,7 @@ def profile(
     boundaries: Boundaries = "auto",
     tracemalloc: Tracemalloc = "window",
     cuda_history: CudaHistory = "off",
+    workers: Workers = "on",
     report: bool = True,
     force: bool = False,
     label: str | None = None,
@@ -193,6 +200,7 @@ def profile(
     boundaries: Boundaries = "auto",
     tracemalloc: Tracemalloc = "window",
     cuda_history: CudaHistory = "off",
+    workers: Workers = "on",
     report: bool = True,
     force: bool = False,
     label: str | None = None,
@@ -210,6 +218,7 @@ def profile(
         tracemalloc: ``window`` traces allocating lines for short stretches once something grows.
         cuda_history: ``window`` records who allocates on CUDA for short stretches once live memory
             grows there, unless the program records by itself.
+        workers: ``on`` has the workers of DataLoaders record themselves too.
         report: Whether to write the report at the end.
         force: Replace a run that ``out`` holds already.
         label: A name for the run, shown in its report.
@@ -235,6 +244,7 @@ def profile(
             boundaries=boundaries,
             tracemalloc=tracemalloc,
             cuda_history=cuda_history,
+            workers=workers,
             report=report,
             force=force,
             label=label,

@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leakscope.instrument.auto import AutoBoundaries
 from leakscope.instrument.costs import Costs, Due
@@ -20,7 +20,7 @@ from leakscope.instrument.measuring import Devices, Measuring, Reader, Taker, Wr
 from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.phases import PhaseTracker
 from leakscope.instrument.rundirectory import make_run_directory, project_root_of, rank, world_size
-from leakscope.instrument.schedule import Schedule
+from leakscope.instrument.schedule import Floor, Schedule
 from leakscope.instrument.shortages import Shortages
 from leakscope.instrument.stack import Phase
 from leakscope.instrument.trials import Trials
@@ -29,6 +29,9 @@ from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.errors import UnwritableError
 from leakscope.model.record import EndRecord, HeaderRecord
 from leakscope.recording import redact_text
+
+if TYPE_CHECKING:
+    from leakscope.instrument.auto.workers import WorkerHooks
 
 _current: weakref.ref[Session] | None = None
 
@@ -62,6 +65,7 @@ class Session:
         history: Recorder | None = None,
         clock: Callable[[], float] = time.perf_counter,
         project_root: str = "",
+        floor: Floor | None = None,
     ) -> None:
         self.options = options
         self.run_path = run_path
@@ -75,7 +79,9 @@ class Session:
         self.gate = Gate(self._guard, self._costs)
         self.tracker = PhaseTracker(self._reach)
         growth = GrowthWatch()
-        self._schedule = Schedule(options.budget, self._costs, self._write_note, growth)
+        self._schedule = Schedule(
+            options.budget, self._costs, self._write_note, growth, floor or Floor()
+        )
         self._windows = AllocationWindows(
             options.tracemalloc,
             window,
@@ -105,6 +111,9 @@ class Session:
             else None
         )
         self._auto: AutoBoundaries | None = None
+        self._workers: WorkerHooks | None = None
+        self._project_root = project_root
+        self._is_of_a_worker = floor is not None
         self._closed = False
 
     @classmethod
@@ -154,7 +163,10 @@ class Session:
         self._guard.call("tracemalloc", None, self._windows.begin, first)
         if self.options.boundaries == "auto":
             self._guard.call("boundaries", None, self._listen)
+        if self._is_of_a_worker:
+            return
         self._guard.call("shortages", None, self._shortages.start)
+        self._guard.call("workers", None, self._follow_workers)
 
     @property
     def is_live(self) -> bool:
@@ -185,6 +197,8 @@ class Session:
         self._guard.call("shortages", None, self._shortages.stop)
         if self._auto is not None:
             self._guard.call("boundaries", None, self._auto.uninstall)
+        if self._workers is not None:
+            self._guard.call("workers", None, self._workers.uninstall)
         self._guard.call("boundaries", None, self.tracker.finish)
         self._guard.call("boundaries", None, self._reach, BoundaryKind.RUN_END, None, "")
         self._guard.call("overhead", None, self._measuring.finish, self._last_boundary())
@@ -202,6 +216,23 @@ class Session:
     def _listen(self) -> None:
         self._auto = AutoBoundaries(self.tracker, self.gate)
         self._auto.install()
+
+    def _follow_workers(self) -> None:
+        from leakscope.instrument.auto.workers import WorkerHooks
+        from leakscope.instrument.workers import Place
+
+        if self.options.workers == "off":
+            return
+        place = Place(
+            run_path=str(self.run_path),
+            options=self.options.to_json(),
+            project_root=self._project_root,
+            rank=rank(),
+            world_size=world_size(),
+            parent=os.getpid(),
+        )
+        self._workers = WorkerHooks(place)
+        self._workers.install()
 
     def _seal(self, end: EndRecord) -> None:
         self._writer.write(end, sync=True)

@@ -142,6 +142,10 @@ class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
     cycle: list[str] = []
     """Of garbage: the circle that keeps it from being freed at once, a step each, such as
     ``Trainer.model`` and ``Model.trainer``."""
+    copied_share: float | None = None
+    """In a worker, of a container with many objects: the part of them, 0 to 1, that lies in memory
+    of this process alone. What a forked worker inherited begins near 0 and is copied as it is
+    looked at; what it made itself is its own from the beginning. None where nothing tells."""
     holds: list[Content] = []
     parent: str = ""
     """Path of the nearest row through which this one is named; empty under a root. All rows that

@@ -49,6 +49,14 @@ class HeaderRecord(msgspec.Struct, tag="header", kw_only=True, omit_defaults=Tru
     pid: Whole = 0
     host: str = ""
     started: Seconds = 0.0
+    loader: Whole = 0
+    """Of a worker: the number of its DataLoader in the process that made it, from 1."""
+    generation: Whole = 0
+    """How often that loader had started workers before."""
+    start_method: str = ""
+    """``fork``, ``spawn`` or ``forkserver``."""
+    parent: Whole = 0
+    """Process id of the process that made the loader."""
 
 
 class BoundaryRecord(msgspec.Struct, tag="boundary", kw_only=True, omit_defaults=True):

@@ -138,6 +138,9 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     """The culprit in one sentence."""
     trend: str = ""
     """Verdict of its series: ``growing`` or ``stepwise``."""
+    workers: int = 0
+    """In how many DataLoader workers at once it grows; rate and bytes are those of one. 0 where it
+    grows in the process itself."""
     forecast: Forecast | None = None
     falsifier: Falsifier | None = None
     excerpts: list[Excerpt] = []
@@ -348,6 +351,30 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     leakscope_version: str = ""
 
 
+class WorkerMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """One process of a DataLoader, by its own recording."""
+
+    loader: int
+    """Number of the DataLoader in its process, from 1."""
+    worker: int
+    rank: int = 0
+    pid: int
+    generation: int = 0
+    """How often its loader had started workers before."""
+    start_method: str = ""
+    batches: int
+    """Fetched while it was recorded."""
+    pss_bytes: int | None = None
+    """Highest; shared pages are divided among those who map them."""
+    private_first_bytes: int | None = None
+    """Memory of its own at the first reading, and at the last."""
+    private_last_bytes: int | None = None
+    grows: list[str] = []
+    """Names of what grows in it."""
+    copies: list[str] = []
+    """Names of what it inherited and copies by looking at it."""
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that was concluded about a run."""
 
@@ -366,6 +393,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     phases: list[PhaseMemory] = []
     components: list[Component] = []
     devices: list[DeviceMemory] = []
+    workers: list[WorkerMemory] = []
+    """Workers of DataLoaders, the heaviest first."""
     timeline: Timeline | None = None
     notes: list[str] = []
     missing: list[str] = []

@@ -33,6 +33,7 @@ __all__ = [
     "environment",
     "host_room",
     "memory_limit",
+    "worker_probes",
 ]
 
 
@@ -52,3 +53,8 @@ def default_probes() -> list[Probe]:
         DeviceProbe(),
         AcceleratorDeviceProbe(),
     ]
+
+
+def worker_probes() -> list[Probe]:
+    """Return the probes for a worker of a DataLoader: none that asks for a device."""
+    return [ProcessProbe(), GarbageProbe(), SystemProbe(), MallocProbe(), MappingProbe()]

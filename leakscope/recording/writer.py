@@ -186,5 +186,6 @@ class RecordingWriter:
 def _stem(header: HeaderRecord) -> str:
     pid = header.pid or os.getpid()
     if header.worker is not None:
-        return f"worker{header.worker}-{pid}"
+        of_rank = f"rank{header.rank}-" if header.world_size > 1 else ""
+        return f"{of_rank}worker{header.worker}-{pid}"
     return f"rank{header.rank}-{pid}" if header.role == "rank" else f"{header.role}-{pid}"

@@ -263,9 +263,14 @@ PyDoc_STRVAR(inline_attributes_doc, "inline_attributes(object)\n--\n\n"
 PyDoc_STRVAR(leak_shares_doc, "leak_shares(graph, groups)\n--\n\n"
                               "Split what groups of nodes reach between them.");
 
+PyDoc_STRVAR(referent_addresses_doc,
+             "referent_addresses(object, most)\n--\n\n"
+             "Return where objects lie to which it refers, evenly chosen, touching none of them.");
+
 static PyMethodDef methods[] = {
     {"walk", native_walk, METH_VARARGS, walk_doc},
     {"leak_shares", leak_shares, METH_VARARGS, leak_shares_doc},
+    {"referent_addresses", referent_addresses, METH_VARARGS, referent_addresses_doc},
 #if PY_VERSION_HEX < 0x030D0000
     {"frame_locals", frame_locals, METH_O, frame_locals_doc},
 #endif

@@ -428,6 +428,9 @@ PyObject *build_answer(Walk *w, Tree *t, Choice *c);
 PyObject *keep_graph(Walk *w, Tree *t);
 PyObject *leak_shares(PyObject *module, PyObject *args);
 
+/* addresses.c */
+PyObject *referent_addresses(PyObject *module, PyObject *args);
+
 /* attributes.c */
 PyObject *inline_attributes(PyObject *module, PyObject *object);
 

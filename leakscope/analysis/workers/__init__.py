@@ -1,0 +1,52 @@
+"""What the workers of DataLoaders add to a report: their own leaks, what they copy, a table."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import msgspec
+
+from leakscope.analysis.case import Case
+from leakscope.analysis.workers.copied import copied_findings, find_copied, own_copies
+from leakscope.analysis.workers.judged import (
+    culprits_of,
+    gained_by_culprits,
+    judge_workers,
+    tell_workers,
+    with_culprits_of_workers,
+)
+from leakscope.model import gauge
+from leakscope.model.report import Culprit, Finding, WorkerMemory
+
+COVERS = 0.5
+"""Of the growth of all children, what workers tell of must make up so much to be its reason."""
+
+
+@dataclass(frozen=True)
+class Workers:
+    """A report's culprits and findings with those of workers among them, and a row per worker."""
+
+    culprits: list[Culprit]
+    findings: list[Finding]
+    rows: list[WorkerMemory]
+
+
+def conclude_workers(case: Case, culprits: list[Culprit], findings: list[Finding]) -> Workers:
+    """Return what was concluded of the run's process, with what its workers' recordings say."""
+    workers = judge_workers(case.run)
+    if not workers:
+        return Workers(culprits, findings, [])
+    theirs, copied = culprits_of(workers), find_copied(workers)
+    told = gained_by_culprits(workers) + sum(one.bytes for one in copied)
+    gained = case.gauge_trend(gauge.CHILDREN_PSS).net_bytes
+    kept = [f for f in findings if f.kind != "children" or told < COVERS * gained]
+    kept += [*copied_findings(case, copied), *own_copies(workers)]
+    names: dict[int, list[str]] = defaultdict(list)
+    for one in copied:
+        names[one.worker.recording.header.pid].append(one.row.name)
+    return Workers(
+        with_culprits_of_workers(culprits, theirs),
+        [msgspec.structs.replace(f, rank=rank) for rank, f in enumerate(kept, 1)],
+        tell_workers(workers, names),
+    )

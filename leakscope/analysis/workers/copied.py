@@ -1,0 +1,174 @@
+"""Workers that were forked and copy what they inherited by looking at it.
+
+A forked worker shares its parent's memory until somebody writes to a page, and Python writes a
+reference count into every object that it hands out. A list of many small objects is so copied piece
+by piece into every worker (https://github.com/pytorch/pytorch/issues/13246). That ends when all of
+it is copied: it is no leak, but may be what memory runs out by.
+
+Told by what the kernel says of the pages in which sampled objects lie
+(:mod:`leakscope.heap.pages`), and only where the structure itself doesn't grow. May be confused
+with: a cache of the worker's own, whose pages were never shared and which grows.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from leakscope.analysis.case import Case
+from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.severity import MIB
+from leakscope.analysis.workers.judged import Worker
+from leakscope.model.census import CensusRow
+from leakscope.model.report import Finding, Remedy, Severity
+from leakscope.model.sizes import human_bytes, human_count, human_share, plural
+
+FORK = "fork"
+INHERITED = 0.5
+"""At the first look at most this part of what was inherited may be copied already."""
+STEADY = 1.1
+"""What is inherited doesn't grow by more than this."""
+WORTH_BYTES = 8 * MIB
+"""Copied in one worker."""
+OWN_COPY_BYTES = 64 * MIB
+THREATENS = 0.9
+"""Part of the limit that memory must reach when all is copied."""
+
+REMEDY = Remedy(
+    title="Hold it as arrays",
+    text=(
+        "Looking at a Python object writes its reference count, and so copies its page into every "
+        "worker. Hold the table as numpy arrays, tensors or a pyarrow table (strings as one array "
+        "of bytes and one of offsets): workers then share it. Fewer workers, or shared memory, "
+        "help as well."
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A structure that one worker inherited and copies."""
+
+    worker: Worker
+    row: CensusRow
+    first: float
+    last: float
+    """Parts of it that lay in the worker's own memory."""
+
+    @property
+    def bytes(self) -> float:
+        """How much was copied while the worker was recorded."""
+        return (self.last - self.first) * self.row.host_bytes
+
+    @property
+    def left(self) -> float:
+        """How much is still shared."""
+        return (1.0 - self.last) * self.row.host_bytes
+
+
+def find_copied(workers: list[Worker]) -> list[Copied]:
+    """Return what forked workers copied, of each worker the structures and not their owners."""
+    return [
+        copied
+        for worker in workers
+        if worker.recording.header.start_method == FORK
+        for copied in _of_worker(worker)
+    ]
+
+
+def copied_findings(case: Case, copied: list[Copied]) -> list[Finding]:
+    """Return a finding for each structure that workers copy."""
+    same: dict[str, list[Copied]] = defaultdict(list)
+    for one in copied:
+        same[one.row.path].append(one)
+    return [_finding(case, found) for found in same.values()]
+
+
+def own_copies(workers: list[Worker]) -> list[Finding]:
+    """Return a note for each large structure that spawned workers hold a copy of, each its own."""
+    held: dict[str, list[CensusRow]] = defaultdict(list)
+    for worker in workers:
+        if worker.recording.header.start_method not in {FORK, ""}:
+            for row, _, _ in _looked_at(worker):
+                held[row.path].append(row)
+    return [
+        _copies_note(rows)
+        for rows in held.values()
+        if len(rows) > 1 and rows[0].host_bytes * len(rows) >= OWN_COPY_BYTES
+    ]
+
+
+def _of_worker(worker: Worker) -> list[Copied]:
+    found = [
+        Copied(worker, row, first, last)
+        for row, first, last in _looked_at(worker)
+        if first <= INHERITED and (last - first) * row.host_bytes >= WORTH_BYTES
+    ]
+    paths = {one.row.path for one in found}
+    return [one for one in found if not any(_is_inside(p, one.row.path) for p in paths)]
+
+
+def _is_inside(path: str, owner: str) -> bool:
+    return path != owner and path.startswith(owner)
+
+
+def _looked_at(worker: Worker) -> list[tuple[CensusRow, float, float]]:
+    """Return steady containers whose pages were looked at, with their first and last share."""
+    shares: dict[str, list[CensusRow]] = defaultdict(list)
+    for census in worker.case.table.censuses:
+        for row in census.rows:
+            if row.copied_share is not None:
+                shares[row.path].append(row)
+    return [
+        (rows[-1], rows[0].copied_share or 0.0, rows[-1].copied_share or 0.0)
+        for rows in shares.values()
+        if rows[-1].host_bytes <= STEADY * rows[0].host_bytes
+    ]
+
+
+def _finding(case: Case, found: list[Copied]) -> Finding:
+    most = max(found, key=lambda one: one.bytes)
+    row, count = most.row, len({one.worker.recording.header.worker for one in found})
+    to_come = count * most.left
+    limit = case.limit_bytes
+    threatens = bool(limit) and case.used_at_end() + to_come >= THREATENS * (limit or 1)
+    items = f" of {human_count(row.length or 0)} items" if row.length else ""
+    text = (
+        f"{row.name} ({row.type}{items}) holds {human_bytes(row.host_bytes)} in the parent. "
+        f"{plural(count, 'forked worker')} copied up to {human_bytes(most.bytes)} of it "
+        f"({human_share(most.last)}) by looking at it"
+    )
+    text += f"; {human_bytes(to_come)} more may follow." if to_come >= MIB else ", all there is."
+    seen = (
+        f"Of sampled items {human_share(most.first)} lay in the worker's own pages at the first "
+        f"look, {human_share(most.last)} at the last."
+    )
+    return finding(
+        "copy_on_write",
+        f"Workers copy {row.name} by looking at it",
+        text,
+        REMEDY,
+        severity=Severity.WARNING if threatens else Severity.NOTE,
+        total_bytes=sum(one.bytes for one in found),
+        confidence=0.9,
+        falsifier=("If it were a leak, it would go on when all is copied.", seen),
+        subject=row.path,
+        growth="constant",
+    )
+
+
+def _copies_note(rows: list[CensusRow]) -> Finding:
+    row = max(rows, key=lambda one: one.host_bytes)
+    return finding(
+        "worker_copies",
+        f"Each worker has a copy of {row.name}",
+        f"{row.name} ({row.type}) holds {human_bytes(row.host_bytes)} in each of "
+        f"{plural(len(rows), 'worker')}: they were not forked, so the dataset is sent to each.",
+        REMEDY,
+        severity=Severity.NOTE,
+        total_bytes=float(sum(one.host_bytes for one in rows)),
+        confidence=0.9,
+        falsifier=("With fewer workers as much less is held.", None),
+        subject=row.path,
+        growth="constant",
+    )

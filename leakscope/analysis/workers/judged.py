@@ -1,0 +1,153 @@
+"""Workers of DataLoaders: what grows in them, by their own recordings.
+
+Each worker is judged like a run of its own. What grows in several workers of one loader is one
+culprit: its rate is that of one worker, and how many there are is told beside it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from leakscope.analysis.case import Case
+from leakscope.analysis.culprits import ORDER, find_culprits, signature
+from leakscope.analysis.search import search_growth
+from leakscope.model import gauge
+from leakscope.model.report import Culprit, Severity, WorkerMemory
+from leakscope.model.run import Recording, Run
+from leakscope.model.sizes import human_bytes
+
+MOST_JUDGED = 32
+"""Workers with most measurements, beyond which the others are taken to be like them."""
+MOST_TOLD = 64
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One worker's recording, and what was concluded from it."""
+
+    recording: Recording
+    case: Case
+    culprits: list[Culprit]
+    gained: dict[str, float]
+    """By a culprit's signature, what it came to by the worker's end at its rate."""
+
+    @property
+    def group(self) -> tuple[int, int, int]:
+        """The workers that live at the same time for the same loader."""
+        header = self.recording.header
+        return header.rank, header.loader, header.generation
+
+
+def judge_workers(run: Run) -> list[Worker]:
+    """Return the workers that measured most, each judged by itself."""
+    recordings = [r for r in run.recordings if r.header.worker is not None and r.measurements]
+    recordings.sort(key=lambda r: -len(r.measurements))
+    return [_judge(run, recording) for recording in recordings[:MOST_JUDGED]]
+
+
+def _judge(run: Run, recording: Recording) -> Worker:
+    recording.sources = run.main.sources | recording.sources
+    case = Case(run, recording)
+    growers = search_growth(case).growers
+    gained = {
+        signature(case.table.latest[g.path]): g.trend.bytes_per_unit * g.units
+        for g in growers
+        if g.growth == "across"
+    }
+    return Worker(recording, case, find_culprits(case, case.sources, growers), gained)
+
+
+def gained_by_culprits(workers: list[Worker]) -> float:
+    """Return what serious culprits came to in all workers that were judged."""
+    return sum(
+        max(worker.gained.get(culprit.signature, 0.0), float(culprit.total_bytes))
+        for worker in workers
+        for culprit in worker.culprits
+        if culprit.severity is not Severity.NOTE
+    )
+
+
+def culprits_of(workers: list[Worker]) -> list[Culprit]:
+    """Return what grows in workers, each once, the worst first."""
+    same: dict[str, list[tuple[Worker, Culprit]]] = defaultdict(list)
+    for worker in workers:
+        for culprit in worker.culprits:
+            same[culprit.signature].append((worker, culprit))
+    merged = [_merged(found) for found in same.values()]
+    return sorted(merged, key=lambda c: (ORDER[c.severity], -c.total_bytes * c.workers))
+
+
+def _merged(found: list[tuple[Worker, Culprit]]) -> Culprit:
+    """Return a culprit for all workers in which it was found: the best known one speaks for all."""
+    _, told = max(found, key=lambda one: (-ORDER[one[1].severity], len(one[1].chart)))
+    alive: dict[tuple[int, int, int], int] = defaultdict(int)
+    for worker, _ in found:
+        alive[worker.group] += 1
+    count = max(alive.values())
+    together = human_bytes(told.bytes_per_unit * count)
+    where = "in a DataLoader worker" if count == 1 else (
+        f"in each of {count} DataLoader workers, {together} together"
+    )  # fmt: skip
+    return msgspec.structs.replace(
+        told,
+        workers=count,
+        bytes_per_unit=float(np.median([c.bytes_per_unit for _, c in found])),
+        sentence=f"{told.sentence} It grows {where}.",
+    )
+
+
+def with_culprits_of_workers(own: list[Culprit], of_workers: list[Culprit]) -> list[Culprit]:
+    """Return all culprits in the order of what they come to, ranked anew."""
+    both, left = [], list(of_workers)
+    for culprit in own:
+        while left and _is_worse(left[0], culprit):
+            both.append(left.pop(0))
+        both.append(culprit)
+    return [msgspec.structs.replace(c, rank=n) for n, c in enumerate([*both, *left], 1)]
+
+
+def _is_worse(one: Culprit, other: Culprit) -> bool:
+    if one.severity is not other.severity:
+        return ORDER[one.severity] < ORDER[other.severity]
+    return one.total_bytes * max(one.workers, 1) > other.total_bytes * max(other.workers, 1)
+
+
+def tell_workers(workers: list[Worker], copies: dict[int, list[str]]) -> list[WorkerMemory]:
+    """Return a row per worker, the heaviest first; ``copies`` are names by process id."""
+    rows = [_row(worker, copies) for worker in workers]
+    return sorted(rows, key=lambda row: -(row.pss_bytes or 0))[:MOST_TOLD]
+
+
+def _row(worker: Worker, copies: dict[int, list[str]]) -> WorkerMemory:
+    header, track = worker.recording.header, worker.case.track
+    private = list(_finite(track.gauge(gauge.PRIVATE)))
+    shares = list(_finite(track.gauge(gauge.PSS)))
+    return WorkerMemory(
+        loader=header.loader,
+        worker=header.worker or 0,
+        rank=header.rank,
+        pid=header.pid,
+        generation=header.generation,
+        start_method=header.start_method,
+        batches=int(sum(_batches(worker.case))),
+        pss_bytes=max(shares, default=None),
+        private_first_bytes=private[0] if private else None,
+        private_last_bytes=private[-1] if private else None,
+        grows=[c.name for c in worker.culprits if c.severity is not Severity.NOTE],
+        copies=copies.get(header.pid, []),
+    )
+
+
+def _finite(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Iterator[int]:
+    return (int(v) for v in values[np.isfinite(values)])
+
+
+def _batches(case: Case) -> Iterator[int]:
+    """Return how many batches each pass had, as far as was recorded."""
+    track = case.track
+    return (int(track.batch[track.occurrence == o].max()) for o in np.unique(track.occurrence))

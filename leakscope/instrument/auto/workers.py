@@ -1,0 +1,126 @@
+"""Has the workers of DataLoaders record themselves, whichever way their processes are started.
+
+torch starts each worker with its ``_worker_loop`` as what the process runs. While a loader's
+iterator is made, a stand-in of ours is there instead: a forked process inherits it, to others it
+crosses as a pickle. Nothing is left in torch or in the environment.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
+from leakscope.instrument.auto.imports import ImportWatch
+from leakscope.instrument.sites import Numbers
+from leakscope.instrument.workers import Place, WorkerLoop
+
+MODULE = "torch.utils.data.dataloader"
+FIRST_GENERATIONS = 2
+"""Workers that live for one epoch are all alike: those of the first epochs are recorded, then of
+every epoch whose number is a power of two."""
+
+
+class WorkerHooks:
+    """Hands the stand-in to each DataLoader that starts workers, in the process of the session."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._pid = os.getpid()
+        self._loaders = Numbers()
+        self._generations: dict[int, int] = {}
+        self._patch: PatchedMethod | None = None
+        self._watch = ImportWatch({MODULE: self._install})
+
+    def install(self) -> None:
+        """Listen, now or as soon as the program imports torch."""
+        module = sys.modules.get(MODULE)
+        spec = getattr(module, "__spec__", None)
+        if module is not None and not getattr(spec, "_initializing", False):
+            self._watch.arrived(MODULE)
+            self._install(module)
+        self._watch.start()
+
+    def uninstall(self) -> None:
+        """Leave torch as it was found."""
+        self._watch.stop()
+        if self._patch is not None:
+            self._patch.remove()
+        self._loaders.clear()
+
+    def _install(self, module: ModuleType) -> None:
+        self._patch = PatchedMethod(
+            module._MultiProcessingDataLoaderIter,
+            "__init__",
+            lambda original: self._wrap(original, module._utils.worker),
+        )
+
+    def _wrap(self, original: Callable[..., None], worker: Any) -> Callable[..., None]:
+        @functools.wraps(original)
+        def __init__(iterator: Any, loader: Any) -> None:  # noqa: N807
+            with self._stand_in(worker, loader):
+                try:
+                    original(iterator, loader)
+                except BaseException as error:
+                    without_our_frame(error)
+                    raise
+
+        return __init__
+
+    @contextmanager
+    def _stand_in(self, worker: Any, loader: Any) -> Iterator[None]:
+        """Put the stand-in where torch looks for its loop, as long as a loader starts workers."""
+        original = worker._worker_loop
+        loop = self._loop(loader, original)
+        if loop is None:
+            yield
+            return
+        worker._worker_loop = loop
+        try:
+            yield
+        finally:
+            if worker._worker_loop is loop:
+                worker._worker_loop = original
+
+    def _loop(self, loader: Any, original: Callable[..., Any]) -> WorkerLoop | None:
+        try:
+            if os.getpid() != self._pid or isinstance(original, WorkerLoop):
+                return None
+            number = self._loaders.of(loader)
+            generation = self._generations.get(number, 0)
+            self._generations[number] = generation + 1
+            method = start_method(loader)
+            if not is_recorded(generation) or not (method == "fork" or is_importable()):
+                return None
+            place = replace(self._place, loader=number, generation=generation, start_method=method)
+            return WorkerLoop(place, original)
+        except Exception:
+            return None
+
+
+def is_recorded(generation: int) -> bool:
+    """Return whether workers are recorded that a loader starts after so many others."""
+    return generation < FIRST_GENERATIONS or generation & (generation - 1) == 0
+
+
+def start_method(loader: Any) -> str:
+    """Return how a loader starts its workers: ``fork``, ``spawn`` or ``forkserver``."""
+    context = loader.multiprocessing_context
+    if context is None:
+        import multiprocessing as context
+    return str(context.get_start_method())
+
+
+def is_importable() -> bool:
+    """Return whether a new interpreter with this one's path finds leakscope: its worker must."""
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        if find is not None and find("leakscope", None) is not None:
+            return True
+    return False

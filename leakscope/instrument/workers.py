@@ -1,0 +1,205 @@
+"""Inside a DataLoader's worker: a recording of its own, batches fetched being the boundaries.
+
+The worker's process is torch's and the user's: nothing here starts a thread, touches a random
+stream, or can fail in a way that the loader would notice. A worker that was forked shares memory
+with its parent, and a look at the heap must leave it shared: a census takes no reference to what it
+walks (``heap/native``), and walks from what the worker works on.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
+from leakscope.instrument.options import SessionOptions
+from leakscope.instrument.schedule import WORKER_FLOOR
+from leakscope.instrument.session import Session
+from leakscope.model.record import HeaderRecord
+
+A_PASS = "pass"  # noqa: S105  no password
+"""The phase of a worker: a pass over what the loader's sampler gives it."""
+FETCHERS = ("_MapDatasetFetcher", "_IterableDatasetFetcher")
+GIVEN = ("dataset", "collate_fn", "init_fn")
+"""Arguments of torch's loop that lead to objects of the user's, by their names there."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a worker records and what it is called: all that crosses into another process."""
+
+    run_path: str
+    options: str
+    """What :meth:`SessionOptions.to_json` wrote."""
+    project_root: str
+    rank: int = 0
+    world_size: int = 1
+    loader: int = 0
+    generation: int = 0
+    """How often the loader had started workers before."""
+    start_method: str = ""
+    parent: int = 0
+    """Process id of the process that made the loader."""
+
+
+class WorkerLoop:
+    """Stands in for torch's ``_worker_loop``: calls it, with a recording around it."""
+
+    def __init__(self, place: Place, original: Callable[..., Any] | None = None) -> None:
+        self._place = place
+        self._original = original
+
+    def __reduce__(self) -> tuple[type[WorkerLoop], tuple[Place]]:
+        """Cross to a spawned worker, where torch's own loop is at hand."""
+        return WorkerLoop, (self._place,)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run torch's loop to its end; whatever it raises goes on."""
+        loop = self._original or _loop_of_torch()
+        worker = _started(self._place, loop, args, kwargs)
+        try:
+            return loop(*args, **kwargs)
+        except BaseException as error:
+            without_our_frame(error)
+            raise
+        finally:
+            if worker is not None:
+                worker.close()
+
+
+class WorkerSession:
+    """Records one worker: a pass begins with each new fetcher, a batch ends with each fetch."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._fetcher: object = None
+        self._phase: Any = None
+        self._depth = 0
+        self._patches: list[PatchedMethod] = []
+
+    def listen(self) -> None:
+        """Begin to hear of batches, in this process alone."""
+        from torch.utils.data._utils import fetch
+
+        self._patches = [
+            PatchedMethod(getattr(fetch, name), "fetch", self._wrap) for name in FETCHERS
+        ]
+
+    def close(self) -> None:
+        """Say that the worker ended by itself."""
+        try:
+            for patch in self._patches:
+                patch.remove()
+            self._session.close(status="completed")
+        except Exception:
+            return
+
+    def _wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        hear = self._session.gate.hear
+
+        @functools.wraps(original)
+        def fetch(fetcher: Any, *args: Any) -> Any:
+            if self._depth:  # a loader that the dataset itself iterates over
+                return original(fetcher, *args)
+            self._depth += 1
+            hear(self._asked, fetcher)
+            try:
+                batch = original(fetcher, *args)
+            except BaseException as error:
+                without_our_frame(error)
+                raise
+            finally:
+                self._depth -= 1
+            hear(self._fetched)
+            return batch
+
+        return fetch
+
+    def _asked(self, fetcher: object) -> None:
+        if fetcher is self._fetcher:
+            return
+        tracker = self._session.tracker
+        if self._phase is not None:
+            tracker.phase_end(self._phase)
+        self._fetcher = fetcher  # torch's loop keeps it as long
+        self._phase = tracker.phase_begin(A_PASS)
+        tracker.steps_begin()
+
+    def _fetched(self) -> None:
+        self._session.tracker.steps_next(self._phase)
+
+
+def _started(
+    place: Place, loop: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> WorkerSession | None:
+    """Return a worker that is being recorded; None where that can't be."""
+    try:
+        named = inspect.signature(loop).bind(*args, **kwargs).arguments
+        given = {name: named[name] for name in GIVEN if named.get(name) is not None}
+        session = _session(place, int(named["worker_id"]), given)
+        if session is None:
+            return None
+        session.begin()
+        worker = WorkerSession(session)
+        worker.listen()
+        return worker
+    except Exception:
+        return None
+
+
+def _session(place: Place, worker: int, given: dict[str, object]) -> Session | None:
+    from leakscope.heap import CensusTaker
+    from leakscope.probes import AllocationWindow, worker_probes
+    from leakscope.recording import RecordingWriter
+
+    options = replace(
+        SessionOptions.from_json(place.options),
+        boundaries="manual",
+        tracemalloc="off",
+        cuda_history="off",
+        probe_cleanup=False,
+    )
+    path = Path(place.run_path)
+    writer = RecordingWriter(path, _header(place, worker))
+    if writer.failed:
+        return None
+    return Session(
+        options,
+        path,
+        writer=writer,
+        taker=CensusTaker(project_root=place.project_root, given=given),
+        probes=worker_probes(),
+        window=AllocationWindow,
+        project_root=place.project_root,
+        floor=WORKER_FLOOR,
+    )
+
+
+def _header(place: Place, worker: int) -> HeaderRecord:
+    return HeaderRecord(
+        role="worker",
+        rank=place.rank,
+        world_size=place.world_size,
+        worker=worker,
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        started=time.time(),
+        loader=place.loader,
+        generation=place.generation,
+        start_method=place.start_method,
+        parent=place.parent,
+    )
+
+
+def _loop_of_torch() -> Callable[..., Any]:
+    from torch.utils.data._utils.worker import _worker_loop
+
+    loop: Callable[..., Any] = _worker_loop
+    return loop
