@@ -135,7 +135,13 @@ def _says(culprit: Culprit) -> str:
             f"{human_bytes(culprit.total_bytes)} and is freed only when it ends."
         )
     ends = f"; {culprit.forecast.text}" if _is_near(culprit) and culprit.forecast else ""
-    return f"Memory leaks: {name} grows by {rate}{place}{ends}."
+    return f"Memory leaks: {name} grows by {rate}{_in_workers(culprit)}{place}{ends}."
+
+
+def _in_workers(culprit: Culprit) -> str:
+    if culprit.workers < 2:
+        return " in a DataLoader worker" * culprit.workers
+    return f" in each of {culprit.workers} DataLoader workers"
 
 
 def _is_near(culprit: Culprit) -> bool:

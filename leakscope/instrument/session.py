@@ -105,11 +105,7 @@ class Session:
         self._shortages = Shortages(
             self._measuring, self.gate, self._costs, self._moment, budget=options.budget
         )
-        self._trials = (
-            Trials(self._costs, budget=options.budget, clock=clock)
-            if options.probe_cleanup
-            else None
-        )
+        self._trials = _trials(options, self._costs, clock)
         self._auto: AutoBoundaries | None = None
         self._workers: WorkerHooks | None = None
         self._project_root = project_root
@@ -307,6 +303,10 @@ class Session:
 
     def _write_note(self, slug: str, message: str) -> None:
         self._measuring.note(slug, message, max(0, self._index - 1))
+
+
+def _trials(options: SessionOptions, costs: Costs, clock: Callable[[], float]) -> Trials | None:
+    return Trials(costs, budget=options.budget, clock=clock) if options.probe_cleanup else None
 
 
 def _header() -> HeaderRecord:

@@ -9,6 +9,7 @@ import msgspec
 from leakscope.model.cure import Cures
 from leakscope.model.device import DeviceMemory
 from leakscope.model.shortage import OutOfMemory
+from leakscope.model.worker import WorkerMemory
 
 REPORT_SCHEMA_VERSION = 1
 
@@ -349,30 +350,6 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """How the program ended, in words: ``completed``, ``killed (no closing record)``, …"""
     limit_bytes: int | None = None
     leakscope_version: str = ""
-
-
-class WorkerMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """One process of a DataLoader, by its own recording."""
-
-    loader: int
-    """Number of the DataLoader in its process, from 1."""
-    worker: int
-    rank: int = 0
-    pid: int
-    generation: int = 0
-    """How often its loader had started workers before."""
-    start_method: str = ""
-    batches: int
-    """Fetched while it was recorded."""
-    pss_bytes: int | None = None
-    """Highest; shared pages are divided among those who map them."""
-    private_first_bytes: int | None = None
-    """Memory of its own at the first reading, and at the last."""
-    private_last_bytes: int | None = None
-    grows: list[str] = []
-    """Names of what grows in it."""
-    copies: list[str] = []
-    """Names of what it inherited and copies by looking at it."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

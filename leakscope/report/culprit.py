@@ -17,7 +17,6 @@ from leakscope.report.sizes import (
     exact_bytes,
     humane_interval,
     humane_number,
-    humane_rate,
     humane_share,
     size_of,
 )
@@ -250,7 +249,7 @@ def _rate(suspect: Culprit | Finding) -> RateView | None:
     rate = suspect.bytes_per_unit
     low, high = suspect.interval
     return RateView(
-        text=humane_rate(rate, suspect.unit),
+        text=wording.rate_words(suspect),
         exact=f"{exact_bytes(rate)} per {suspect.unit}; 95 % interval "
         f"{exact_bytes(low)} to {exact_bytes(high)}",
         interval=humane_interval(suspect.interval),

@@ -6,13 +6,13 @@ import re
 
 from leakscope.model.printable import one_line, printable
 from leakscope.model.report import Culprit
-from leakscope.report.sizes import humane_bytes, humane_interval, humane_rate
-from leakscope.report.wording import share_words
+from leakscope.report.sizes import humane_bytes, humane_interval
+from leakscope.report.wording import rate_words, share_words
 
 
 def culprit_markdown(culprit: Culprit) -> str:
     """Return title, facts and remedy; names can't break out of their code spans."""
-    rate = humane_rate(culprit.bytes_per_unit, one_line(culprit.unit))
+    rate = rate_words(culprit)
     rate += f" (95 % interval {humane_interval(culprit.interval)})"
     facts = [
         ("rate", rate),

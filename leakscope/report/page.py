@@ -36,6 +36,7 @@ from leakscope.report.tables import (
     phase_rows,
 )
 from leakscope.report.timeline import TimelineView, chart_data, timeline_data, timeline_view
+from leakscope.report.workers import WorkerRow, worker_rows
 
 OTHERS = 5
 """So many more suspects are named on the first screen."""
@@ -73,6 +74,7 @@ class Page:
     growth: list[GrowthRow]
     ledgers: list[LedgerView]
     phases: list[PhaseRow]
+    workers: list[WorkerRow]
     components: list[ComponentRow]
     component_phases: list[str]
     cleared: list[ClearedRow]
@@ -113,6 +115,7 @@ def report_page(report: Report) -> Page:
         growth=growth_rows(report.growth),
         ledgers=[ledger_view(ledger) for ledger in report.ledgers],
         phases=phase_rows(report.phases),
+        workers=worker_rows(report.workers),
         components=component_rows(report.components),
         component_phases=component_phases(report.components),
         cleared=cleared_rows(report.cleared),

@@ -25,7 +25,6 @@ from leakscope.report.sizes import (
     humane_bytes,
     humane_duration,
     humane_interval,
-    humane_rate,
     humane_share,
 )
 from leakscope.report.sparkline import sparkline
@@ -204,7 +203,7 @@ def _culprit(culprit: Culprit, paper: Paper) -> list[str]:
     severity = culprit.severity.value
     name = paper.paint(clipped(culprit.name, paper.width - 16), "name")
     device = f" on {culprit.device}" if culprit.device != "host" else ""
-    rate = humane_rate(culprit.bytes_per_unit, culprit.unit)
+    rate = wording.rate_words(culprit)
     lines = [
         f"{culprit.rank}. {name}  {paper.paint(severity, severity)}",
         paper.clip(
@@ -290,7 +289,7 @@ def _problems(report: Report, paper: Paper) -> list[str]:
 
 
 def _short(culprit: Culprit, paper: Paper) -> list[str]:
-    rate = humane_rate(culprit.bytes_per_unit, one_line(culprit.unit))
+    rate = wording.rate_words(culprit)
     share = humane_share(culprit.share)
     place = wording.place_of(culprit)
     head = f"  {culprit.rank}. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leakscope.model.printable import one_line
 from leakscope.model.report import (
     Change,
     Comparison,
@@ -11,7 +12,7 @@ from leakscope.model.report import (
     RunVerdict,
     Severity,
 )
-from leakscope.report.sizes import humane_share
+from leakscope.report.sizes import humane_rate, humane_share
 
 VERDICTS = {
     RunVerdict.LEAK: "Leak",
@@ -56,6 +57,7 @@ TERMS = {
     "segment": "A stretch of memory from the driver, cut into blocks.",
     "stuck": "Holes in segments that are in use: nothing returns them while a neighbour lives.",
     "pool": "A free block serves requests of its own stream, pool and size alone.",
+    "PSS": "Memory in use, pages that several processes share divided among them: it adds up.",
     "signature": "The culprit's identity, which survives moved lines and later runs.",
 }
 METRICS = {
@@ -142,3 +144,12 @@ def change_counts(comparison: Comparison) -> list[tuple[Change, int]]:
     changes = [row.change for row in comparison.culprits]
     counted = [(change, changes.count(change)) for change in reversed(WORST_FIRST)]
     return [(change, count) for change, count in counted if count]
+
+
+def rate_words(suspect: Culprit | Finding) -> str:
+    """Return ``7.4 MiB per pass``, and in how many workers at once."""
+    rate = humane_rate(suspect.bytes_per_unit, one_line(suspect.unit))
+    workers = suspect.workers if isinstance(suspect, Culprit) else 0
+    if workers < 2:
+        return rate + " in a worker" * workers
+    return f"{rate} in each of {workers} workers"

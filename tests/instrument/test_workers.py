@@ -35,7 +35,7 @@ class Augmented(Dataset):
 
     def __getitem__(self, index):
         self.cache.append(bytes(1000))
-        return index, torch.rand(3), np.random.rand(3), random.random()  # noqa: NPY002
+        return index, torch.rand(3), np.random.rand(3), random.random()
 
 
 class Counted(IterableDataset):
@@ -77,7 +77,7 @@ def out(tmp_path, monkeypatch):
 
 def batches(dataset=None, passes=2, **options):
     torch.manual_seed(7)
-    np.random.seed(7)  # noqa: NPY002
+    np.random.seed(7)
     loader = DataLoader(
         Augmented() if dataset is None else dataset,
         batch_size=4,

@@ -17,7 +17,8 @@ from leakscope.analysis.workers.judged import (
     with_culprits_of_workers,
 )
 from leakscope.model import gauge
-from leakscope.model.report import Culprit, Finding, WorkerMemory
+from leakscope.model.report import Culprit, Finding
+from leakscope.model.worker import WorkerMemory
 
 COVERS = 0.5
 """Of the growth of all children, what workers tell of must make up so much to be its reason."""
@@ -37,7 +38,7 @@ def conclude_workers(case: Case, culprits: list[Culprit], findings: list[Finding
     workers = judge_workers(case.run)
     if not workers:
         return Workers(culprits, findings, [])
-    theirs, copied = culprits_of(workers), find_copied(workers)
+    theirs, copied = culprits_of(case, workers), find_copied(workers)
     told = gained_by_culprits(workers) + sum(one.bytes for one in copied)
     gained = case.gauge_trend(gauge.CHILDREN_PSS).net_bytes
     kept = [f for f in findings if f.kind != "children" or told < COVERS * gained]

@@ -15,11 +15,14 @@ import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.culprits import ORDER, find_culprits, signature
+from leakscope.analysis.forecast import forecast
 from leakscope.analysis.search import search_growth
+from leakscope.analysis.severity import HORIZON
 from leakscope.model import gauge
-from leakscope.model.report import Culprit, Severity, WorkerMemory
+from leakscope.model.report import Culprit, Severity
 from leakscope.model.run import Recording, Run
 from leakscope.model.sizes import human_bytes
+from leakscope.model.worker import WorkerMemory
 
 MOST_JUDGED = 32
 """Workers with most measurements, beyond which the others are taken to be like them."""
@@ -72,13 +75,13 @@ def gained_by_culprits(workers: list[Worker]) -> float:
     )
 
 
-def culprits_of(workers: list[Worker]) -> list[Culprit]:
-    """Return what grows in workers, each once, the worst first."""
+def culprits_of(case: Case, workers: list[Worker]) -> list[Culprit]:
+    """Return what grows in workers, each once, the worst first; ``case`` is their parent's."""
     same: dict[str, list[tuple[Worker, Culprit]]] = defaultdict(list)
     for worker in workers:
         for culprit in worker.culprits:
             same[culprit.signature].append((worker, culprit))
-    merged = [_merged(found) for found in same.values()]
+    merged = [_with_forecast(case, _merged(found), found[0][0]) for found in same.values()]
     return sorted(merged, key=lambda c: (ORDER[c.severity], -c.total_bytes * c.workers))
 
 
@@ -99,6 +102,29 @@ def _merged(found: list[tuple[Worker, Culprit]]) -> Culprit:
         bytes_per_unit=float(np.median([c.bytes_per_unit for _, c in found])),
         sentence=f"{told.sentence} It grows {where}.",
     )
+
+
+def _with_forecast(case: Case, culprit: Culprit, worker: Worker) -> Culprit:
+    """Return the culprit with when all its workers together reach the limit of all processes."""
+    rate = culprit.bytes_per_unit * culprit.workers
+    passed = worker.gained.get(culprit.signature, 0.0) / max(culprit.bytes_per_unit, 1.0)
+    if culprit.growth != "across" or passed <= 0:
+        return msgspec.structs.replace(culprit, forecast=None)
+    ahead = forecast(
+        limit_bytes=case.limit_bytes,
+        used_bytes=_highest(case, case.host_metric) + _highest(case, gauge.CHILDREN_PSS),
+        rate=rate,
+        unit=culprit.unit,
+        done=passed,
+    )
+    is_near = ahead is not None and ahead.units_left <= HORIZON * passed
+    near = Severity.CRITICAL if is_near else Severity.WARNING
+    grade = culprit.severity if culprit.severity is Severity.NOTE else near
+    return msgspec.structs.replace(culprit, forecast=ahead, severity=grade)
+
+
+def _highest(case: Case, metric: str) -> float:
+    return max(map(float, _finite(case.track.gauge(metric))), default=0.0)
 
 
 def with_culprits_of_workers(own: list[Culprit], of_workers: list[Culprit]) -> list[Culprit]:

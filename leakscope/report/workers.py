@@ -1,0 +1,57 @@
+"""The table of DataLoader workers, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from leakscope.model.worker import WorkerMemory
+from leakscope.report.sizes import humane_number
+from leakscope.report.tables import Cell, cell_of
+
+_STARTED = {"fork": "forked", "spawn": "spawned", "forkserver": "forked by a server"}
+
+
+@dataclass(frozen=True)
+class WorkerRow:
+    """One worker's process."""
+
+    name: str
+    """``loader 1, worker 0``, after the rank where there are several."""
+    detail: str
+    """How and when it was started, its process id."""
+    batches: str
+    share: Cell | None
+    first: Cell | None
+    last: Cell | None
+    grows: list[str]
+    copies: list[str]
+
+
+def worker_rows(workers: Sequence[WorkerMemory]) -> list[WorkerRow]:
+    """Return one row a worker; all bars share one scale."""
+    sizes = (s for w in workers for s in (w.pss_bytes, w.private_first_bytes, w.private_last_bytes))
+    top = max((size for size in sizes if size), default=0)
+    return [_row(worker, top) for worker in workers]
+
+
+def _row(worker: WorkerMemory, top: int) -> WorkerRow:
+    rank = f"rank {worker.rank}, " if worker.rank else ""
+    started = _STARTED.get(worker.start_method, "started")
+    again = f" in its loader's pass {worker.generation + 1}" if worker.generation else ""
+    return WorkerRow(
+        name=f"{rank}loader {worker.loader}, worker {worker.worker}",
+        detail=f"{started}{again}, process {worker.pid}",
+        batches=humane_number(worker.batches),
+        share=_cell(worker.pss_bytes, top, "peak"),
+        first=_cell(worker.private_first_bytes, top),
+        last=_cell(worker.private_last_bytes, top),
+        grows=worker.grows,
+        copies=worker.copies,
+    )
+
+
+def _cell(size: int | None, top: int, kind: str = "") -> Cell | None:
+    if size is None:
+        return None
+    return cell_of(size, top, kind)

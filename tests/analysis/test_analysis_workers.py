@@ -1,0 +1,207 @@
+"""What recordings of DataLoader workers add to a report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+from synthetic_runs import GIB, KIB, MIB, Program, Thing
+
+from leakscope.analysis.analyse import analyse
+from leakscope.model import gauge
+from leakscope.model.boundary import BoundaryKind
+from leakscope.model.record import HeaderRecord
+from leakscope.model.report import Culprit, Finding, Report, RunVerdict, Severity
+from leakscope.model.run import Measurement, Recording, Run
+
+
+def worker(program: Program, number: int = 0, **header) -> Recording:
+    """A recording of a worker: passes over a loader, without optimizer steps."""
+    told = {"loader": 1, "start_method": "fork", "pid": 100 + number, **header}
+    measurements = [_as_loading(m) for m in program.build().main.measurements]
+    return Recording(
+        header=HeaderRecord(role="worker", worker=number, **told), measurements=measurements
+    )
+
+
+def _as_loading(m: Measurement) -> Measurement:
+    where = {"phase": "pass" if m.boundary.phase else "", "step": 0, "epoch": 0}
+    if m.boundary.kind is BoundaryKind.STEP:
+        where["kind"] = BoundaryKind.BATCH
+    return replace(m, boundary=msgspec.structs.replace(m.boundary, **where))
+
+
+def loading(passes: int = 8) -> Program:
+    return Program(epochs=passes, validation=0)
+
+
+def run_of(parent: Program, *workers: Recording) -> Run:
+    run = parent.build()
+    run.recordings += workers
+    return run
+
+
+def copying(shares: list[float], start_method: str = "fork", number: int = 0) -> Recording:
+    """A worker with a steady list of which so much has been copied at each census, evenly."""
+    samples = Thing("worker()·dataset.samples", lambda s: 200 * MIB, length=lambda s: 600_000)
+    recording = worker(loading().plant(samples), number, start_method=start_method)
+    censuses = [m.census for m in recording.measurements if m.census is not None]
+    for n, census in enumerate(censuses):
+        share = shares[n * len(shares) // len(censuses)]
+        for place, row in enumerate(census.rows):
+            census.rows[place] = msgspec.structs.replace(row, copied_share=share)
+    return recording
+
+
+def culprit(report: Report) -> Culprit:
+    (only,) = report.culprits
+    return only
+
+
+def finding(report: Report, kind: str) -> Finding:
+    return next(f for f in report.findings if f.kind == kind)
+
+
+def leaking(number: int = 0, **header) -> Recording:
+    return worker(loading().leak("Frames.cache", 400 * KIB), number, **header)
+
+
+def test_a_leak_of_a_worker_is_a_leak_of_the_run():
+    report = analyse(run_of(Program(epochs=8), leaking()))
+    assert report.verdict is RunVerdict.LEAK
+    assert culprit(report).name == "Frames.cache"
+    assert culprit(report).workers == 1
+    assert culprit(report).unit == "pass"
+    assert culprit(report).bytes_per_unit == pytest.approx(40 * 400 * KIB, rel=0.05)
+    assert "in a DataLoader worker" in report.headline
+
+
+def test_a_leak_of_several_workers_is_one_culprit():
+    report = analyse(run_of(Program(epochs=8), *(leaking(n) for n in range(4))))
+    assert culprit(report).workers == 4
+    assert culprit(report).bytes_per_unit == pytest.approx(40 * 400 * KIB, rel=0.05)
+    assert "in each of 4 DataLoader workers" in culprit(report).sentence
+
+
+def test_workers_of_one_epoch_after_the_other_are_not_added_up():
+    workers = [leaking(n, generation=g, pid=10 * g + n) for g in range(3) for n in range(2)]
+    assert culprit(analyse(run_of(Program(epochs=8), *workers))).workers == 2
+
+
+def test_the_forecast_is_that_of_all_workers_together():
+    one = culprit(analyse(run_of(Program(epochs=8, limit=64 * GIB), leaking()))).forecast
+    parent = Program(epochs=8, limit=64 * GIB)
+    four = culprit(analyse(run_of(parent, *(leaking(n) for n in range(4))))).forecast
+    assert one is not None
+    assert four is not None
+    assert four.units_left == pytest.approx(one.units_left / 4, rel=0.05)
+
+
+def test_the_worse_of_two_culprits_comes_first_wherever_it_grows():
+    parent = Program(epochs=8).leak("Trainer.losses", 100 * KIB)
+    report = analyse(run_of(parent, *(leaking(n) for n in range(4))))
+    assert [c.name for c in report.culprits] == ["Frames.cache", "Trainer.losses"]
+    assert [c.rank for c in report.culprits] == [1, 2]
+    small = worker(loading().leak("Frames.cache", 10 * KIB))
+    report = analyse(run_of(Program(epochs=8).leak("Trainer.losses", 100 * KIB), small))
+    assert [c.name for c in report.culprits] == ["Trainer.losses", "Frames.cache"]
+
+
+def test_growing_children_are_no_finding_where_workers_say_why():
+    parent = Program(epochs=8).gauge(gauge.CHILDREN_PSS, lambda s: s.step * 800 * KIB)
+    assert "children" in {f.kind for f in analyse(parent.build()).findings}
+    report = analyse(run_of(parent, leaking(0), leaking(1)))
+    assert "children" not in {f.kind for f in report.findings}
+
+
+def test_growing_children_stay_a_finding_where_workers_explain_little_of_it():
+    parent = Program(epochs=8).gauge(gauge.CHILDREN_PSS, lambda s: s.step * 8 * MIB)
+    report = analyse(run_of(parent, leaking(0), leaking(1)))
+    assert "children" in {f.kind for f in report.findings}
+
+
+def test_steady_workers_change_no_verdict():
+    steady = worker(loading().constant("worker()·dataset.images", 100 * MIB))
+    report = analyse(run_of(Program(epochs=8), steady))
+    assert report.verdict is RunVerdict.CLEAN
+    assert [row.grows for row in report.workers] == [[]]
+
+
+def test_what_forked_workers_copy_is_named_and_no_leak():
+    workers = [copying([0.0, 0.2, 0.4, 0.6], number=n) for n in range(2)]
+    report = analyse(run_of(Program(epochs=8), *workers))
+    found = finding(report, "copy_on_write")
+    assert report.verdict is RunVerdict.CLEAN
+    assert found.severity is Severity.NOTE
+    assert "dataset.samples" in found.title
+    assert "600,000 items" in found.text
+    assert "200 MiB in the parent" in found.text
+    assert "2 forked workers copied up to 120 MiB" in found.text
+    assert "160 MiB more may follow" in found.text
+    assert found.falsifier is not None
+    assert "0 % lay in the worker's own pages at the first look, 60 %" in str(
+        found.falsifier.result
+    )
+    assert [row.copies for row in report.workers] == [["worker.dataset.samples"]] * 2
+
+
+def test_copies_that_would_fill_memory_are_a_warning():
+    parent = Program(epochs=8, limit=650 * MIB)
+    workers = [copying([0.0, 0.2, 0.4, 0.5], number=n) for n in range(2)]
+    found = finding(analyse(run_of(parent, *workers)), "copy_on_write")
+    assert found.severity is Severity.WARNING
+
+
+def test_growing_children_are_no_finding_where_they_copy_what_they_inherited():
+    parent = Program(epochs=8).gauge(gauge.CHILDREN_PSS, lambda s: s.step * 500 * KIB)
+    report = analyse(run_of(parent, copying([0.0, 0.3, 0.6]), copying([0.0, 0.3, 0.6], number=1)))
+    assert {f.kind for f in report.findings} == {"copy_on_write"}
+
+
+def test_what_is_shared_all_along_is_not_copied():
+    report = analyse(run_of(Program(epochs=8), copying([0.0, 0.01, 0.02])))
+    assert report.findings == []
+
+
+def test_what_was_the_workers_own_from_the_beginning_is_not_copied():
+    report = analyse(run_of(Program(epochs=8), copying([1.0, 1.0])))
+    assert report.findings == []
+
+
+def test_what_grows_by_itself_is_not_said_to_be_copied():
+    growing = loading().leak("worker()·dataset.cache", 400 * KIB)
+    recording = worker(growing)
+    for m in recording.measurements:
+        for place, row in enumerate(m.census.rows if m.census else []):
+            share = 0.1 + 0.8 * m.boundary.occurrence / 8
+            m.census.rows[place] = msgspec.structs.replace(row, copied_share=share)
+    report = analyse(run_of(Program(epochs=8), recording))
+    assert [c.name for c in report.culprits] == ["worker.dataset.cache"]
+    assert "copy_on_write" not in {f.kind for f in report.findings}
+
+
+def test_spawned_workers_hold_copies_and_copy_nothing():
+    workers = [copying([0.0, 0.9], "spawn", number=n) for n in range(2)]
+    report = analyse(run_of(Program(epochs=8), *workers))
+    (found,) = report.findings
+    assert (found.kind, found.severity) == ("worker_copies", Severity.NOTE)
+    assert "200 MiB in each of 2 workers" in found.text
+
+
+def test_each_worker_has_a_row_the_heaviest_first():
+    heavy = loading().gauge(gauge.PSS, lambda s: 300 * MIB)
+    heavy.gauge(gauge.PRIVATE, lambda s: 20 * MIB + s.step * MIB)
+    light = loading().gauge(gauge.PSS, lambda s: 100 * MIB)
+    report = analyse(run_of(Program(epochs=8), worker(light, 0), worker(heavy, 1)))
+    first, second = report.workers
+    assert (first.worker, second.worker) == (1, 0)
+    assert first.batches == 8 * 40
+    assert first.private_last_bytes is not None
+    assert first.private_last_bytes > first.private_first_bytes
+    assert second.private_first_bytes is None
+
+
+def test_an_empty_recording_of_a_worker_is_passed_over():
+    empty = Recording(header=HeaderRecord(role="worker", worker=0))
+    assert analyse(run_of(Program(epochs=8), empty)).workers == []
