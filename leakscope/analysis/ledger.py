@@ -129,10 +129,11 @@ def _shared(case: Case, window: Window) -> float:
     """Return growth of shared memory that is part of resident memory and in no row."""
     files, mapped = case.gauge_gain(gauge.SHM), case.gauge_gain(gauge.SHARED)
     grown = 0.0 if files is None or mapped is None else min(files, mapped)
-    return max(grown - _named_shared(case, window), 0.0)
+    return max(grown - named_shared_memory(case, window), 0.0)
 
 
-def _named_shared(case: Case, window: Window) -> float:
+def named_shared_memory(case: Case, window: Window) -> float:
+    """Return by how much the shared memory grew that censuses met under some name."""
     censuses = dict(zip(case.table.at.tolist(), case.table.censuses, strict=True))
     ends = [censuses[p] for p in (window.first, window.last) if p in censuses]
     sizes = [census.payload_bytes.get(SHARED, 0) for census in ends]

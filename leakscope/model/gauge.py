@@ -19,6 +19,7 @@ CHILDREN = "children"
 THREADS = "threads"
 OPEN_FILES = "open_files"
 SHM = "shm"
+SHM_FILES = "shm_files"
 GC_COUNT = "gc_gen0"
 GC_COLLECTIONS = "gc_collections"
 GC_COLLECTED = "gc_collected"
@@ -70,6 +71,7 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     THREADS: ("count", "threads of the process"),
     OPEN_FILES: ("count", "open file descriptors"),
     SHM: ("bytes", "shared memory files in /dev/shm"),
+    SHM_FILES: ("bytes", "of these, files with a name that this user made since the run began"),
     GC_COUNT: ("count", "objects in the collector's youngest generation"),
     GC_COLLECTIONS: ("count", "collections run so far"),
     GC_COLLECTED: ("count", "objects freed by the collector so far"),

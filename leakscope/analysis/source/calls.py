@@ -13,7 +13,8 @@ def places_that_call(
 ) -> list[str]:
     """Return where ``owner.function(…)`` is called, as ``file:line``, each place once.
 
-    The owner is known by its name alone: ``gc``, ``plt``. Places that are run once can be left out.
+    The owner is known by its name alone: ``gc``, ``plt``; the empty one stands for no owner. Places
+    that are run once can be left out.
     """
     found = [
         sources.location(statement.scope.module.file, node.lineno)
@@ -27,6 +28,8 @@ def places_that_call(
 
 
 def _is_one_of(called: ast.expr, owners: set[str], functions: set[str]) -> bool:
+    if isinstance(called, ast.Name):
+        return "" in owners and called.id in functions
     if not isinstance(called, ast.Attribute) or called.attr not in functions:
         return False
     owner = called.value

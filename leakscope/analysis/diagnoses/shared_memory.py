@@ -1,0 +1,64 @@
+"""Files in shared memory that pile up: nobody removes their names, so they outlive every process.
+
+Segments of ``multiprocessing.shared_memory`` that are not unlinked, or tensors shared by
+``file_system`` whose receiver never came (https://github.com/pytorch/pytorch/issues/17499). They
+are memory of no process, and count against the same limit.
+
+May be confused with: prefetched batches, which come and go; segments that a growing container still
+holds, which is the culprit then; and files of other programs of the same user.
+"""
+
+from __future__ import annotations
+
+from leakscope.analysis.case import Case
+from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.ledger import named_shared_memory
+from leakscope.analysis.search import Growth
+from leakscope.analysis.severity import HORIZON, MIB
+from leakscope.analysis.source.calls import places_that_call
+from leakscope.analysis.trends import is_growth
+from leakscope.model import gauge
+from leakscope.model.report import Finding, Ledger, Remedy, Severity
+from leakscope.model.sizes import human_bytes
+
+GROWTH_BYTES = 16 * MIB
+FEWEST = 5
+NAMED = 0.5
+"""With so much of it under a name that is what to look at."""
+
+REMEDY = Remedy(
+    title="Unlink what is created",
+    text=(
+        "Call close() in every process and unlink() once for each SharedMemory that is created. "
+        "For tensors, torch.multiprocessing.set_sharing_strategy('file_descriptor') leaves no "
+        "names behind. What is there already: ls -l /dev/shm."
+    ),
+)
+
+
+def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
+    """Return a finding when named files of shared memory grow steadily and nothing holds them."""
+    trend = case.gauge_trend(gauge.SHM_FILES)
+    if not is_growth(trend.verdict) or trend.points < FEWEST or trend.net_bytes < GROWTH_BYTES:
+        return []
+    if case.window and named_shared_memory(case, case.window) >= NAMED * trend.net_bytes:
+        return []
+    most = case.nearest(gauge.SHM_FILES, len(case.track) - 1) or trend.net_bytes
+    limit = case.limit_bytes or float("inf")
+    fatal = case.used_at_end() + HORIZON * trend.net_bytes >= limit
+    return [
+        finding(
+            "shared_memory",
+            "Files in shared memory pile up",
+            f"{human_bytes(trend.net_bytes)} of named files came to /dev/shm in this run, "
+            f"{human_bytes(trend.bytes_per_unit)} per {trend.unit}; no name of the program holds "
+            "them. Unless somebody removes them, they stay when it ends.",
+            REMEDY,
+            severity=Severity.CRITICAL if fatal else Severity.WARNING,
+            trend=trend,
+            total_bytes=most,
+            fed_at=places_that_call(case.sources, {"shared_memory", ""}, {"SharedMemory"}),
+            confidence=0.8,
+            falsifier=("If they were on their way, they would be gone at the next boundary.", None),
+        )
+    ]
