@@ -330,7 +330,9 @@ class Schedule:
         expected = self._costs.expect(Due.FULL)
         if self._floor_full + expected <= FLOOR_FULL * allowed:
             return True
-        return self._growth.is_unnamed and key.fulls < FULL_UNNAMED and expected <= FLOOR_SECONDS
+        return (
+            self._growth.is_unnamed and key.fulls < FULL_UNNAMED and expected <= self._floor.seconds
+        )
 
     def _grant_paid(self, name: _Name, key: _Key, tier: Due, now: float) -> Due:
         for cheaper in (tier, Due.FOCUSED):
