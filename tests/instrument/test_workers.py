@@ -244,7 +244,7 @@ def test_what_a_killed_worker_had_recorded_is_kept(out):
         for _ in range(5):
             next(iterator)
         os.kill(iterator._workers[0].pid, signal.SIGKILL)
-        with pytest.raises(RuntimeError, match="DataLoader worker"):
+        with pytest.raises((RuntimeError, OSError, EOFError)):  # whichever torch meets first
             list(iterator)
     (recording,) = recordings(out)
     assert recording.end is None
