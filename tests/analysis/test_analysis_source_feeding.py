@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
+from leakscope.analysis.remedies import propose
 from leakscope.analysis.source import SourceIndex
 from leakscope.model.census import CensusRow, Content, Owner, RootKind
 
@@ -1200,6 +1201,13 @@ def held_by_library(program: Program, **more: object) -> list[str]:
     return [index.location(line.file, line.line) for line in index.feeding(row.owner, row)]
 
 
+def remedy_of(program: Program, **more: object) -> str:
+    row, index = msgspec.structs.replace(program.row(), **more), program.index()
+    feeding = index.feeding(row.owner, row)
+    remedy = propose(row, growth="across", unit="step", phase="", feeding=feeding, sources=index)
+    return remedy.title
+
+
 def test_log_records_that_pile_up_are_fed_by_what_logs() -> None:
     program = one(
         "a handler's buffer",
@@ -1220,6 +1228,8 @@ def test_log_records_that_pile_up_are_fed_by_what_logs() -> None:
     records = Content(type="logging.LogRecord", count=9, bytes=1 << 20)
     assert held_by_library(program, holds=[records]) == program.marked("feeds")
     assert held_by_library(program) == []
+    assert "Log numbers" in remedy_of(program, holds=[records])
+    assert "Log numbers" not in remedy_of(program)
 
 
 def test_what_a_librarys_class_gathers_is_fed_by_the_calls_of_it() -> None:
@@ -1240,6 +1250,8 @@ def test_what_a_librarys_class_gathers_is_fed_by_the_calls_of_it() -> None:
         owner_file="",
     )
     assert held_by_library(program, root=RootKind.LIBRARY, user=False) == program.marked("feeds")
+    assert "Register once" in remedy_of(program, root=RootKind.LIBRARY, user=False)
+    assert "Register once" not in remedy_of(program)
 
 
 def test_of_two_calls_into_a_library_the_one_called_like_the_container_comes_first() -> None:

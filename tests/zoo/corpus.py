@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from real_truth import REAL
-from truth import TRAINERS, TRUTHS, Leak, Truth
+from truth import TRAINERS, TRUTHS, UNSEEN, Leak, Truth
 
 HERE = Path(__file__).parent
 END_TO_END = HERE.parent / "end_to_end"
@@ -32,6 +32,11 @@ class Case:
     def is_own(self) -> bool:
         """Whether the program was written for the zoo."""
         return self.program.parent == HERE / "cases"
+
+    @property
+    def was_unseen(self) -> bool:
+        """Whether it was written without knowing how verdicts are made."""
+        return self.name in UNSEEN
 
     @property
     def is_real(self) -> bool:

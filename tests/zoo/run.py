@@ -1,6 +1,6 @@
 """Run the zoo and publish how often leakscope is right.
 
-    python tests/zoo/run.py [--only PATTERN] [--own | --real] [--jobs N] [--out reports]
+    python tests/zoo/run.py [--only PATTERN] [--own | --real | --unseen] [--jobs N] [--out reports]
 
 Prints a table, and writes ``zoo.json`` and ``zoo.html``. The exit code is 0 whatever the score: a
 case that is judged wrongly is shown, not hidden.
@@ -85,11 +85,13 @@ def main() -> None:
     parser.add_argument("--only", default="*", metavar="PATTERN", help="a part of names, or a glob")
     parser.add_argument("--own", action="store_true", help="without those that other tests have")
     parser.add_argument("--real", action="store_true", help="those that run code of others alone")
+    parser.add_argument("--unseen", action="store_true", help="those written without a look inside")
     parser.add_argument("--jobs", type=int, default=1, help="how many at once; they disturb times")
     parser.add_argument("--out", type=Path, default=REPORTS)
     arguments = parser.parse_args()
     some = [case for case in chosen(arguments.only) if case.is_own or not arguments.own]
     some = [case for case in some if case.is_real or not arguments.real]
+    some = [case for case in some if case.was_unseen or not arguments.unseen]
     scores = list(judged(some, arguments.jobs))
     summary = summarise(scores)
     print(told(summary))

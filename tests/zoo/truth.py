@@ -233,3 +233,20 @@ TRAINERS: dict[str, Truth] = {
     "accelerate_healthy": healthy("accelerate"),
 }
 """Programs around other people's trainers, which stand in ``tests/end_to_end/programs``."""
+
+UNSEEN = frozenset(
+    {
+        "async_evaluator", "bpe_cache", "cached_method", "context_trace", "curriculum_sampler",
+        "deferred_plots", "early_stopping_improvements", "epoch_outputs", "finalizers",
+        "frames_of_predictions", "gan_image_list", "graph_neighbourhoods", "healthy_actor_critic",
+        "healthy_async_metrics", "healthy_best_of_epoch", "healthy_distillation_cache",
+        "healthy_gan", "healthy_meta_learning", "healthy_optimizer_restarts",
+        "healthy_sliding_window", "healthy_touched_buffer", "healthy_vocabulary",
+        "healthy_weak_registry", "healthy_worker_lru", "json_lines", "landcover_tiles",
+        "maml_meta_losses", "multi_task_losses", "optimizer_restarts", "prioritized_replay",
+        "recurrent_transitions", "report_text", "run_history", "skipped_batches",
+        "statistics_hooks", "transform_registry",
+    }
+)  # fmt: skip
+"""Programs that were written without a look at how verdicts are made, and scored before anything
+was mended for them."""

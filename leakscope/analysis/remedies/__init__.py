@@ -23,7 +23,9 @@ from leakscope.analysis.remedies import (
     hidden_state,
     hooks,
     kept_tensors,
+    library_registries,
     log_handlers,
+    log_records,
     metric_state,
     model_copies,
     param_groups,
@@ -45,6 +47,7 @@ PATTERNS: tuple[Callable[[Case], Remedy | None], ...] = (
     function_caches.recognise,
     hooks.recognise,
     log_handlers.recognise,
+    log_records.recognise,
     param_groups.recognise,
     figures.recognise,
     default_argument.recognise,
@@ -68,6 +71,7 @@ PATTERNS: tuple[Callable[[Case], Remedy | None], ...] = (
     gathered_rounds.recognise,
     windows.recognise_unread,
     gathered_within.recognise,
+    library_registries.recognise,
 )
 
 
