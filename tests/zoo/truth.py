@@ -147,7 +147,7 @@ TRUTHS: dict[str, Truth] = {
     "within_validation": Truth(
         (Leak(("validate.all_preds",), growth="within", kept={"batch": 16 * 64 * 768 * 4.0}),)
     ),
-    "worker_caches": leak("children", "Cached.cache"),
+    "worker_caches": leak("Cached.cache"),
     "healthy_actor_critic": healthy(),
     "healthy_arena_retention": healthy(),
     "healthy_async_metrics": healthy(),

@@ -44,7 +44,7 @@ def main():
     if "COUNT_KEPT" in os.environ:
         from weighing import tell
 
-        done = {"step": EPOCHS * len(loader), "epoch": EPOCHS}
+        done = {"step": EPOCHS * len(loader), "epoch": EPOCHS, "pass": EPOCHS}
         tell(globals(), {"cache": "200 * 40_000 * 4 * EPOCHS"}, done)
 
 
