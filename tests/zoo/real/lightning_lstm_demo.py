@@ -24,7 +24,7 @@ def main():
     L.seed_everything(0, verbose=False)
     with tempfile.TemporaryDirectory() as folder:
         words = [f"word{i}" for i in range(400)]
-        text = "\n".join(" ".join(random.choices(words, k=12)) for _ in range(3000))
+        text = "\n".join(" ".join(random.choices(words, k=12)) for _ in range(1800))
         (Path(folder) / "wikitext-2.txt").write_text(text)
         data = WikiText2(Path(folder), download=False)
         trainer = L.Trainer(

@@ -38,7 +38,7 @@ def main():
     L.seed_everything(0, verbose=False)
     with tempfile.TemporaryDirectory() as folder:
         words = [f"word{i}" for i in range(400)]
-        text = "\n".join(" ".join(random.choices(words, k=12)) for _ in range(2400))
+        text = "\n".join(" ".join(random.choices(words, k=12)) for _ in range(1500))
         (Path(folder) / "wikitext-2.txt").write_text(text)
         data = WikiText2(Path(folder), download=False)
         train, val = torch.utils.data.random_split(data, [0.8, 0.2])

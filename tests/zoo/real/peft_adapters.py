@@ -42,7 +42,7 @@ def main():
                 use_cpu=True,
                 disable_tqdm=True,
             ),
-            train_dataset=texts(480, seed=1),
+            train_dataset=texts(320, seed=1),
             eval_dataset=texts(96, seed=2),
         )
         trainer.train()

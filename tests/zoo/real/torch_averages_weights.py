@@ -6,7 +6,7 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_multi_avg_fn, update_bn
 from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
-EPOCHS, FROM = 10, 5
+EPOCHS, FROM = 8, 4
 
 
 def main():

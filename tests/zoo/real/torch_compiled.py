@@ -12,7 +12,7 @@ def main():
     model = nn.Sequential(nn.Linear(128, 256), nn.GELU(), nn.LayerNorm(256), nn.Linear(256, 10))
     compiled = torch.compile(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    data = TensorDataset(torch.rand(3210, 128), torch.randint(0, 10, (3210,)))
+    data = TensorDataset(torch.rand(1610, 128), torch.randint(0, 10, (1610,)))
     loader = DataLoader(data, batch_size=16, shuffle=True)
     val_loader = DataLoader(data, batch_size=128)
     for epoch in range(8):

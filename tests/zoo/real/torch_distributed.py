@@ -30,7 +30,7 @@ def main():
     sampler = DistributedSampler(data)
     train_loader = DataLoader(data, batch_size=16, sampler=sampler)
     val_loader = DataLoader(data, batch_size=128)
-    for epoch in range(10):
+    for epoch in range(7):
         sampler.set_epoch(epoch)
         model.train()
         for x, y in train_loader:

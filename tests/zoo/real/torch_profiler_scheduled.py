@@ -30,7 +30,7 @@ def main():
             on_trace_ready=write,
             record_shapes=True,
         ) as profiler:
-            for epoch in range(10):
+            for epoch in range(8):
                 model.train()
                 for x, y in train_loader:
                     with record_function("forward"):

@@ -15,7 +15,7 @@ def main():
     )
     data = TensorDataset(torch.rand(3200, 64), torch.randint(0, 10, (3200,)))
     loader = DataLoader(data, batch_size=160, shuffle=True)
-    for epoch in range(10):
+    for epoch in range(8):
         model.train()
         for x, y in loader:
 

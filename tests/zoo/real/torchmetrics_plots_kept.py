@@ -24,11 +24,11 @@ EPOCHS = 8
 def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 20))
+    model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 4))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    data = TensorDataset(torch.rand(1600, 64), torch.randint(0, 20, (1600,)))
+    data = TensorDataset(torch.rand(1600, 64), torch.randint(0, 4, (1600,)))
     train_loader = DataLoader(data, batch_size=16, shuffle=True)
-    confusion = MulticlassConfusionMatrix(20)
+    confusion = MulticlassConfusionMatrix(4)
     figures = []
     with tempfile.TemporaryDirectory() as folder:
         for epoch in range(EPOCHS):
@@ -51,6 +51,7 @@ def main():
     if "COUNT_KEPT" in os.environ:
         from weighing import tell
 
+        del figure
         kept = "freed(lambda: figures.clear())"
         tell(locals(), {"figures": kept}, {"validation": EPOCHS, "epoch": EPOCHS})
 

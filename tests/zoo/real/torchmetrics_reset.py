@@ -19,7 +19,7 @@ def main():
     torch.set_num_threads(1)
     model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    x = torch.rand(6400, 64)
+    x = torch.rand(3200, 64)
     data = TensorDataset(x, (x.sum(1) > 32).long())
     train_loader = DataLoader(data, batch_size=16, shuffle=True)
     val_loader = DataLoader(data, batch_size=128)

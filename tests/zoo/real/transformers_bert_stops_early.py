@@ -41,7 +41,7 @@ def main():
             model=BertForSequenceClassification(config),
             args=TrainingArguments(
                 output_dir=output,
-                num_train_epochs=8,
+                num_train_epochs=6,
                 per_device_train_batch_size=16,
                 eval_strategy="epoch",
                 save_strategy="epoch",
@@ -53,7 +53,7 @@ def main():
                 use_cpu=True,
                 disable_tqdm=True,
             ),
-            train_dataset=sentences(640, seed=1),
+            train_dataset=sentences(480, seed=1),
             eval_dataset=sentences(160, seed=2),
             compute_metrics=compute_metrics,
             callbacks=[EarlyStoppingCallback(early_stopping_patience=8)],

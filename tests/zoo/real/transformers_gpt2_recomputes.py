@@ -49,9 +49,9 @@ def main():
                 gradient_accumulation_steps=4,
                 gradient_checkpointing=True,
                 eval_strategy="steps",
-                eval_steps=10,
+                eval_steps=6,
                 prediction_loss_only=True,
-                save_steps=20,
+                save_steps=12,
                 save_total_limit=1,
                 logging_steps=1,
                 lr_scheduler_type="cosine",
@@ -59,7 +59,7 @@ def main():
                 use_cpu=True,
                 disable_tqdm=True,
             ),
-            train_dataset=Text(320, seed=1),
+            train_dataset=Text(192, seed=1),
             eval_dataset=Text(64, seed=2),
         )
         trainer.train()

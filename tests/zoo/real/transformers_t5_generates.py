@@ -55,8 +55,8 @@ def main():
                 use_cpu=True,
                 disable_tqdm=True,
             ),
-            train_dataset=pairs(480, seed=1),
-            eval_dataset=pairs(96, seed=2),
+            train_dataset=pairs(320, seed=1),
+            eval_dataset=pairs(64, seed=2),
             compute_metrics=compute_metrics,
         )
         trainer.train()

@@ -71,7 +71,7 @@ def main():
                 use_cpu=True,
                 disable_tqdm=True,
             ),
-            train_dataset=pictures(480, seed=1),
+            train_dataset=pictures(320, seed=1),
             eval_dataset=held_out,
             callbacks=[Averaging(0.99, held_out)],
         )

@@ -31,7 +31,7 @@ def main():
         begin_suppress_tokens=None,
     )
     model = WhisperForConditionalGeneration(config)
-    lengths = torch.randint(8, 48, (400,)).tolist()
+    lengths = torch.randint(8, 48, (240,)).tolist()
     spoken = [(torch.rand(40, 200), torch.randint(3, 300, (length,))) for length in lengths]
 
     def collate(batch):
@@ -40,8 +40,8 @@ def main():
         )
         return torch.stack([sound for sound, _ in batch]), labels
 
-    train_loader = DataLoader(spoken[:320], batch_size=8, shuffle=True, collate_fn=collate)
-    val_loader = DataLoader(spoken[320:], batch_size=8, collate_fn=collate)
+    train_loader = DataLoader(spoken[:200], batch_size=8, shuffle=True, collate_fn=collate)
+    val_loader = DataLoader(spoken[200:], batch_size=8, collate_fn=collate)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     epochs = 5
     schedule = get_linear_schedule_with_warmup(optimizer, 10, epochs * len(train_loader))
