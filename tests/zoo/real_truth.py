@@ -39,11 +39,11 @@ REAL: dict[str, Truth] = {
         (
             Leak(
                 ("main.base.bert.encoder.layer[0].intermediate.dense.lora_B",),
-                kept=dict.fromkeys(VALIDATED, 1024 * 256 * 4.0),
+                kept=dict.fromkeys(VALIDATED, 2 * 1024 * 256 * 4.0),  # with their gradients
             ),
             Leak(
                 ("main.base.bert.encoder.layer[0].intermediate.dense.lora_A",),
-                kept=dict.fromkeys(VALIDATED, 512 * 256 * 4.0),
+                kept=dict.fromkeys(VALIDATED, 2 * 512 * 256 * 4.0),
             ),
         ),
         needs=("peft", "transformers"),
