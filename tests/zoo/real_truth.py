@@ -54,6 +54,7 @@ REAL: dict[str, Truth] = {
     "transformers_cached_method": leak(
         "transformers.models.xcodec.modeling_xcodec.XcodecPreTrainedModel._get_conv1d_layers",
         "XcodecPreTrainedModel._get_conv1d_layers",
+        also=("unexplained",),
         needs=("transformers",),
     ),
     "transformers_eval_gathers": Truth(
