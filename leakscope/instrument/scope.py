@@ -33,6 +33,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 OFF = ("off", "0", "false", "no")
 REPORT_SECONDS = 120
+_REPORTING = """\
+import sys
+sys.path[:] = [folder for folder in sys.path if folder] + [sys.argv.pop(1)]
+from leakscope.cli import main
+main()"""
+"""As ``-m leakscope``, but a file of the user's named like a library of ours is not imported."""
 
 
 class Scope:
@@ -265,7 +271,8 @@ def report(run_path: Path, *, quiet: bool) -> None:
 
     In a process of its own, because charts need room and time that the training's may not have.
     """
-    command = [sys.executable, "-m", "leakscope", "report", str(run_path)]
+    root = str(Path(__file__).parents[2])
+    command = [sys.executable, "-c", _REPORTING, root, "report", str(run_path)]
     try:
         subprocess.run(
             command if quiet else [*command, "--summary"],
@@ -275,7 +282,8 @@ def report(run_path: Path, *, quiet: bool) -> None:
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as fault:
-        _say(f"the report could not be written ({type(fault).__name__}); {' '.join(command[2:])}")
+        again = f"leakscope report {run_path}"
+        _say(f"the report could not be written ({type(fault).__name__}); {again}")
 
 
 def _start(options: SessionOptions) -> Session | None:

@@ -7,10 +7,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
+from _pytest.mark import ParameterSet
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -21,6 +24,11 @@ TRAINING = """
 from real_training import train
 train()
 """
+
+
+def mostly_slow(values: Iterable[str], *quick: str) -> list[ParameterSet]:
+    """Return parameters of which all but some are left to the slow tests."""
+    return [pytest.param(v, marks=[pytest.mark.slow] * (v not in quick)) for v in values]
 
 
 @dataclass(frozen=True)

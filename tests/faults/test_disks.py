@@ -76,7 +76,7 @@ def test_a_disk_that_is_full_from_the_start_is_a_sentence(small_disk: Path) -> N
     assert ended.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("kib", [4, 24])
+@pytest.mark.parametrize("kib", [pytest.param(4, marks=pytest.mark.slow), 24])
 def test_a_limit_on_the_size_of_files_costs_what_came_afterwards(kib: int, tmp_path: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (kib << 10, kib << 10))
@@ -116,7 +116,12 @@ sys.exit(7)
 """
 
 
-@pytest.mark.parametrize("what", ["removed", "locked", "a file", "moved", "descriptors closed"])
+@pytest.mark.parametrize(
+    "what",
+    fault_runs.mostly_slow(
+        ["removed", "locked", "a file", "moved", "descriptors closed"], "removed", "locked"
+    ),
+)
 def test_a_run_directory_that_is_taken_away_costs_the_recording_alone(
     what: str, tmp_path: Path
 ) -> None:

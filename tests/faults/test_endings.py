@@ -42,7 +42,12 @@ ENDINGS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ENDINGS)
+@pytest.mark.parametrize(
+    "name",
+    fault_runs.mostly_slow(
+        ENDINGS, "os._exit", "segmentation fault", "sys.exit", "exit of a thread"
+    ),
+)
 def test_a_program_ends_as_it_would_alone(name: str, tmp_path: Path) -> None:
     ending, code, told = ENDINGS[name]
     program = KEEPING.format(ending=ending)
@@ -113,9 +118,22 @@ def test_a_handler_of_the_programs_takes_sigterm(tmp_path: Path, expected: str) 
     assert fault_runs.report_again(tmp_path)["run"]["ended"] == "exit code 9"
 
 
+@pytest.mark.slow
 def test_without_one_sigterm_ends_both_and_the_report_says_so(tmp_path: Path) -> None:
     code, out, err = terminated("", tmp_path)
     assert (code, out, err) == (-signal.SIGTERM, "", "")
     report = fault_runs.report_again(tmp_path)
     assert "signal 15" in report["run"]["ended"]
     assert report["work"]["steps"] in (9, 10, 11)
+
+
+def test_files_named_like_libraries_of_ours_stop_no_report(tmp_path: Path) -> None:
+    for name in ("click", "jinja2", "msgspec", "rich", "leakscope_report"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('not meant for leakscope')\n")
+    (tmp_path / "below").mkdir()
+    program = tmp_path / "below" / "program.py"
+    program.write_text("import leakscope\nwith leakscope.profile('run'): print('result')\n")
+    ended = fault_runs.python(str(program), folder=tmp_path)
+    fault_runs.assert_no_traceback_of_ours(ended)
+    assert (ended.code, ended.out) == (0, "result\n")
+    assert fault_runs.report_of(tmp_path)["run"]["ended"] == "completed"

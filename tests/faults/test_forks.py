@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import fault_runs
@@ -106,3 +109,88 @@ def test_children_that_train_on_write_nothing_of_the_parents(tmp_path: Path, exp
     assert len(run.recordings) == 1
     assert run.main.damage == []
     assert run.main.measurements[-1].boundary.step == 32
+
+
+WITH_WORKERS = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(64, 8), torch.randn(64, 1))
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    loader = DataLoader(
+        data, batch_size=8, num_workers=2, multiprocessing_context="{method}", shuffle=True
+    )
+    for inputs, wanted in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(inputs), wanted).backward()
+        optimizer.step()
+    print("result", model.weight.tolist())
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.fixture(scope="module")
+def of_workers(tmp_path_factory: pytest.TempPathFactory) -> str:
+    program = WITH_WORKERS.format(method="fork")
+    return fault_runs.plainly(program, tmp_path_factory.mktemp("plain")).result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_of_a_loader_neither_hang_nor_record(
+    method: str, of_workers: str, tmp_path: Path
+) -> None:
+    program = WITH_WORKERS.format(method=method)
+    ended = fault_runs.recorded(program, tmp_path, "--no-report", "-q")
+    assert (ended.code, ended.result) == (0, of_workers)
+    run = open_run(tmp_path / "run")
+    assert len(run.recordings) == 1
+    assert run.main.damage == []
+    assert run.main.measurements[-1].boundary.step == 8
+
+
+OF_RANKS = """
+import os, signal
+import leakscope
+kept = []
+with leakscope.profile(quiet=True) as scope:
+    for step in scope.steps(range(100)):
+        kept.append(bytes(20_000))
+        if step == 60 and os.environ["RANK"] == "1":
+            os.kill(os.getpid(), signal.SIGKILL)
+print("result", len(kept))
+"""
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_killed_costs_the_others_nothing(tmp_path: Path) -> None:
+    words = fault_runs.run_words(OF_RANKS, tmp_path, "-q", "--budget", "100%")
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, *words],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=fault_runs.environment(RANK=str(rank), WORLD_SIZE="2"),
+        )
+        for rank in range(2)
+    ]
+    told = [rank.communicate(timeout=fault_runs.PATIENCE_S) for rank in ranks]
+    assert told == [("result 100\n", ""), ("", "")]
+    assert [rank.returncode for rank in ranks] == [0, -signal.SIGKILL]
+    first, second = open_run(tmp_path / "run").recordings
+    assert first.end is not None
+    assert second.end is None
+    assert second.measurements[-1].boundary.step >= 59
+    report = fault_runs.report_again(tmp_path)
+    assert report["work"]["processes"] == 2
+    assert report["errors"] == []

@@ -36,7 +36,7 @@ NAMES = (
     "=cmd|' /C calc'!A0,\"@SUM(1)\"\t+1",
     "`code` ``` **bold** [link](javascript:alert(3)) | cell |",
     "nothing\x00after\r\n::error::line",
-    "long " + "x" * 100_000,
+    "long " + "x" * 20_000,
 )
 CONTROL = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2028\u2029\u2066-\u2069\ud800-\udfff]"

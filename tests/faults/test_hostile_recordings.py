@@ -240,3 +240,25 @@ def test_nothing_readable_is_a_sentence(tmp_path: Path) -> None:
     (folder / "main-1.journal").write_bytes(b"\x80\x04K\x01." * 1000)
     with pytest.raises(LeakscopeError, match=r"Nothing in .* can be read"):
         open_run(folder)
+
+
+OF_ANOTHER_FILE = """
+import leakscope
+told = "def feed():\\n for i in range(200):\\n  kept.append(bytes(50_000))\\n  scope.step()\\n"
+kept = []
+with leakscope.profile(quiet=True) as scope:
+    for file in {files!r}:
+        exec(compile(told, file, "exec"))
+        feed()
+"""
+
+
+def test_code_that_claims_to_be_of_another_file_has_it_not_recorded(tmp_path: Path) -> None:
+    (tmp_path / "secret.env").write_text("TOKEN=TOP SECRET\n" * 20)
+    project = tmp_path / "project"
+    project.mkdir()
+    files = ["/etc/passwd", str(tmp_path / "secret.env"), "../secret.env"]
+    program = OF_ANOTHER_FILE.format(files=files)
+    ended = fault_runs.recorded(program, project, "--no-report", "-q")
+    assert ended.code == 0, ended.err
+    assert [Path(file).name for file in open_run(project / "run").main.sources] == ["program.py"]

@@ -103,7 +103,12 @@ print("reached", reached)
 """
 
 
-@pytest.mark.parametrize("kind", ["Preempted", "TimeoutError", "SystemExit", "MemoryError"])
+@pytest.mark.parametrize(
+    "kind",
+    fault_runs.mostly_slow(
+        ["Preempted", "TimeoutError", "SystemExit", "MemoryError"], "TimeoutError"
+    ),
+)
 def test_what_a_signals_handler_raises_is_the_programs_own(kind: str, tmp_path: Path) -> None:
     program = OF_ITS_OWN.format(kind=kind)
     ended = fault_runs.recorded(program, tmp_path, "--budget", "100%", "--no-report")

@@ -30,7 +30,7 @@ print("result", step, refused >= 20)
 """
 
 
-@pytest.mark.parametrize("budget", ["2%", "100%"])
+@pytest.mark.parametrize("budget", fault_runs.mostly_slow(["2%", "100%"], "100%"))
 def test_a_program_that_lives_with_too_little_memory_lives_with_leakscope(
     budget: str, tmp_path: Path
 ) -> None:
@@ -167,7 +167,9 @@ os._exit(0)
 """
 
 
-@pytest.mark.parametrize("behaviour", ["raises", "sleeps", "recurses"])
+@pytest.mark.parametrize(
+    "behaviour", fault_runs.mostly_slow(["raises", "sleeps", "recurses"], "sleeps")
+)
 def test_no_code_of_any_object_runs(behaviour: str, tmp_path: Path) -> None:
     program = FIGHTING_BACK.format(behaviour=behaviour)
     ended = fault_runs.recorded(program, tmp_path, "--budget", "100%", "--no-report", "-q")
