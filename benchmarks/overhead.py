@@ -137,7 +137,7 @@ def tell(loop: str, rows: dict[str, Row]) -> None:
     longest = max(p.plain.loop_s for p in pairs)
     print(f"\n### {loop}\n")
     print(
-        f"plain: up to {longest:.0f} s of wall time, {step:.0f} s of the processor in the median,"
+        f"plain: up to {longest:.1f} s of wall time, {step:.1f} s of the processor in the median,"
     )
     print(f"{held:.0f} MiB in all processes\n")
     print(table(rows))
