@@ -66,8 +66,11 @@ FLOOR_FULL = 0.5
 """Walks of the whole heap have so much beside the floor, not of it: one that took longer than was
 foretold must not cost the others theirs."""
 FULL_UNNAMED = 2
+UNNAMED_SHARE = 0.25
+UNNAMED_SECONDS = 10.0
 """Where what rises has no name of the user's only they can tell what it is: so many are taken
-whatever they cost, for one tells no growth."""
+beyond that, for one tells no growth, if one is no dearer than the floor or this part of the time
+so far, and than so many seconds."""
 FLOOR_INSIDE = 0.6
 """Part of the floor that censuses inside phases may use."""
 FULL_INSIDE_AFTER = 1.0
@@ -303,7 +306,7 @@ class Schedule:
 
     def _grant_floor(self, key: _Key, tier: Due, now: float, *, inside: bool) -> Due:
         allowed = self._floor.share * now + self._floor.seconds
-        if tier is Due.FULL and self._may_look_at_all(key, allowed):
+        if tier is Due.FULL and self._may_look_at_all(key, allowed, now):
             self._granted = (key, True, inside)
             return tier
         expected = self._costs.expect(Due.FOCUSED)
@@ -325,14 +328,14 @@ class Schedule:
         first = key.begins_training and expected <= BEGINNING_SECONDS
         return EXEMPT_BEGINNINGS if first else self._floor.exempt
 
-    def _may_look_at_all(self, key: _Key, allowed: float) -> bool:
+    def _may_look_at_all(self, key: _Key, allowed: float, now: float) -> bool:
         """Whether the floor bears a walk of the whole heap."""
         expected = self._costs.expect(Due.FULL)
         if self._floor_full + expected <= FLOOR_FULL * allowed:
             return True
-        return (
-            self._growth.is_unnamed and key.fulls < FULL_UNNAMED and expected <= self._floor.seconds
-        )
+        if not self._growth.is_unnamed or key.fulls >= FULL_UNNAMED:
+            return False
+        return expected <= min(max(self._floor.seconds, UNNAMED_SHARE * now), UNNAMED_SECONDS)
 
     def _grant_paid(self, name: _Name, key: _Key, tier: Due, now: float) -> Due:
         for cheaper in (tier, Due.FOCUSED):

@@ -36,11 +36,11 @@ class TestShortRuns:
         run.close()
         assert len(run.censuses(Kind.PHASE_BEGIN, "train", FULL)) >= 4
 
-    @pytest.mark.parametrize("full", [0.2, 1.2])
-    def test_it_is_walked_twice_at_least_where_what_rises_has_no_name(self, full):
+    @pytest.mark.parametrize(("full", "batch_seconds"), [(0.2, 0.01), (1.2, 0.01), (4.0, 0.2)])
+    def test_it_is_walked_twice_at_least_where_what_rises_has_no_name(self, full, batch_seconds):
         run = FakeSession(full=full)
         for _ in range(8):
-            run.train_pass(40)
+            run.train_pass(40, batch_seconds)
             run.fast.value += 1 << 20
         run.close()
         assert 2 <= len(run.censuses(Kind.PHASE_BEGIN, "train", FULL)) <= 5
