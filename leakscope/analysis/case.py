@@ -72,7 +72,16 @@ class Case:
         whole = [g for key, g in groups.items() if key[0] not in {"step", "batch"}]
         enough = [g for g in whole if len(g) >= FEWEST_POINTS]
         candidates = enough or list(groups.values())
-        return np.array(max(candidates, key=len, default=[]), dtype=np.int64)
+        chosen = max(candidates, key=len, default=[])
+        if self.is_watched and self._was_ending:
+            chosen = chosen[:-1]
+        return np.array(chosen, dtype=np.int64)
+
+    @property
+    def _was_ending(self) -> bool:
+        """Whether the last reading from outside may be of a process that was already ending."""
+        end = self.recording.end
+        return end is None or end.status in {"ended", "exit"}
 
     @cached_property
     def window(self) -> Window | None:
@@ -84,9 +93,18 @@ class Case:
         begin = warm_up(np.zeros(len(chosen))) if len(chosen) > FEWEST_POINTS else 0
         return Window(int(chosen[begin]), int(chosen[-1]))
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether the process was watched from outside: there are readings and nothing else."""
+        return self.recording.header.role == "monitor"
+
     @cached_property
     def unit(self) -> Unit:
-        """The unit for the growth of whole gauges: epochs when there are some, else steps."""
+        """The unit for the growth of whole gauges: epochs when there are some, else steps; minutes
+        of what was only watched.
+        """
+        if self.is_watched:
+            return Unit("minute", "", self.track.time_s / 60)
         counted = epochs(self.track)
         if counted.total >= FEWEST_POINTS - 1 or not self.track.phases:
             return counted if counted.total else Unit("step", "", self.track.step.astype(float))

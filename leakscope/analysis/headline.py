@@ -36,6 +36,8 @@ def _too_little(case: Case) -> list[str]:
     track = case.track
     if not len(track):
         return ["Nothing was recorded: did the program train at all?"]
+    if case.is_watched:
+        return _too_few_readings(case)
     if not case.table.censuses:
         if case.recording.errors:
             return ["No census of the heap could be taken; the report's errors say why."]
@@ -50,6 +52,13 @@ def _too_little(case: Case) -> list[str]:
         f"warm-up before there are four: profile at least {wanted}."
     )
     return [text]
+
+
+def _too_few_readings(case: Case) -> list[str]:
+    known = len(case.gauge_series(case.host_metric)[1])
+    if known >= SHORT_POINTS:
+        return []
+    return [f"Only {plural(known, 'reading')}: watch longer, or read more often (--interval)."]
 
 
 def _unsettled(case: Case, ledgers: list[Ledger]) -> list[str]:

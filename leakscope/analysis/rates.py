@@ -12,7 +12,7 @@ EXPLAINABLE_BYTES = 4 * GAUGE_NOISE_BYTES
 """Below this growth of a gauge, a share of it says nothing."""
 
 
-_NAMELESS = {gauge.CHILDREN_PSS, gauge.DEVICE_OUTSIDE, gauge.PINNED_HOST}
+_NAMELESS = {gauge.DEVICE_BY_TREE, gauge.CHILDREN_PSS, gauge.DEVICE_OUTSIDE, gauge.PINNED_HOST}
 """No name of the process stands for these bytes, or not for all of them."""
 _UNKNOWN = {"unexplained", "unnamed"}
 """Terms of a ledger that say that nobody knows."""
@@ -23,7 +23,7 @@ def find_growth(case: Case, growers: list[Grower], ledgers: list[Ledger]) -> lis
     devices = [
         f"{d}.{m}"
         for d in case.track.devices
-        for m in (gauge.DEVICE_ALLOCATED, gauge.DEVICE_RESERVED)
+        for m in (gauge.DEVICE_ALLOCATED, gauge.DEVICE_RESERVED, gauge.DEVICE_BY_TREE)
     ]
     outside = [f"{device}.{gauge.DEVICE_OUTSIDE}" for device in case.track.devices]
     metrics = [gauge.RSS, gauge.PSS, gauge.CHILDREN_PSS, *devices, *outside, gauge.PINNED_HOST]

@@ -16,6 +16,7 @@ from leakscope.cli.compare import compare
 from leakscope.cli.cuda import cuda
 from leakscope.cli.faults import exit_code_of
 from leakscope.cli.gpu import gpu
+from leakscope.cli.monitor import monitor
 from leakscope.cli.report import report
 from leakscope.cli.run import run
 
@@ -28,6 +29,7 @@ Examples:
   leakscope compare runs/before runs/after --fail-on new,worse
   leakscope cuda snapshot.pickle
   leakscope gpu
+  leakscope monitor --pid 4711
 
 \b
 Exit codes: `run` ends as the program does; otherwise
@@ -56,7 +58,7 @@ def leakscope() -> None:
     """Find out why a PyTorch training run's memory grows."""
 
 
-for _command in (run, report, compare, cuda, gpu):
+for _command in (run, monitor, report, compare, cuda, gpu):
     leakscope.add_command(_command)
 
 

@@ -20,8 +20,12 @@ RUNS = Path("leakscope-runs")
 MOST_OF_A_SECOND = 1000
 
 
-def make_run_directory(options: SessionOptions) -> Path:
+def make_run_directory(options: SessionOptions, limit: int | None = None) -> Path:
     """Make the run directory that the options ask for and return its absolute path.
+
+    Args:
+        options: what was asked for.
+        limit: the memory limit of the process that is recorded, where that isn't this one.
 
     Raises:
         RunExistsError: ``out`` holds a run already and ``force`` is not set.
@@ -31,6 +35,8 @@ def make_run_directory(options: SessionOptions) -> Path:
     from leakscope.recording import RunDirectory
 
     manifest = _manifest(options)
+    if limit is not None:
+        manifest.memory_limit = limit
     of_rank = f"-rank{rank()}" if rank() else ""
     if options.out is not None:
         path = options.out.absolute()

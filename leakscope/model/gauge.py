@@ -42,6 +42,7 @@ DEVICE_ALLOCATED = "allocated"
 DEVICE_RESERVED = "reserved"
 DEVICE_PEAK = "peak_allocated"
 DEVICE_USED = "used"
+DEVICE_BY_TREE = "used_by_watched"
 DEVICE_ACTIVE = "active"
 DEVICE_REQUESTED = "requested"
 DEVICE_PRIVATE = "private_pools"
@@ -96,6 +97,7 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     DEVICE_RESERVED: ("bytes", "device memory held by torch's caching allocator"),
     DEVICE_PEAK: ("bytes", "highest device memory in live tensors so far"),
     DEVICE_USED: ("bytes", "device memory used by all processes"),
+    DEVICE_BY_TREE: ("bytes", "device memory of the processes that are watched, by the driver"),
     DEVICE_ACTIVE: ("bytes", "live tensors, and frees that another stream still waits for"),
     DEVICE_REQUESTED: ("bytes", "what the program asked for, before the allocator rounds it up"),
     DEVICE_PRIVATE: ("bytes", "reserved by private pools: CUDA graphs and MemPool"),

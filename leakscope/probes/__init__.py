@@ -18,12 +18,14 @@ from leakscope.probes.environment import environment
 from leakscope.probes.figures import FiguresProbe
 from leakscope.probes.garbage import GarbageProbe
 from leakscope.probes.malloc import MallocProbe
+from leakscope.probes.outside import OutsideProcess
 from leakscope.probes.process import MappingProbe, ProcessProbe, SystemProbe
 from leakscope.probes.shortage import Room, device_room, host_room
 
 __all__ = [
     "AllocationHistory",
     "AllocationWindow",
+    "OutsideProcess",
     "Probe",
     "Room",
     "default_probes",

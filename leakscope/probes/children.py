@@ -21,12 +21,12 @@ class ChildrenProbe(GuardedProbe):
         children = psutil.Process().children(recursive=True)
         return {
             gauge.CHILDREN: len(children),
-            gauge.CHILDREN_PSS: sum(_proportional(child) for child in children),
+            gauge.CHILDREN_PSS: sum(proportional_bytes(child) for child in children),
         }
 
 
-def _proportional(child: psutil.Process) -> int:
-    """Proportional memory, or resident memory where that is not told; 0 once it has ended."""
+def proportional_bytes(child: psutil.Process) -> int:
+    """Return proportional memory, or resident where that is not told; 0 once it has ended."""
     try:
         return read_rollup(child.pid)["Pss"]
     except ours(OSError, KeyError, ValueError):

@@ -93,7 +93,7 @@ class SystemProbe(GuardedProbe):
         if _IS_LINUX:
             # The listing's own descriptor is among those listed.
             gauges[gauge.OPEN_FILES] = _entries("/proc/self/fd") - 1
-            gauges |= _shared_memory(self._begun)
+            gauges |= shared_memory(self._begun)
         return gauges
 
 
@@ -113,9 +113,11 @@ def _entries(folder: str) -> int:
         return sum(1 for _ in entries)
 
 
-def _shared_memory(since: float) -> dict[str, int]:
-    """The whole machine's or container's. The file system's own count, not a sum over its files:
-    tensors on their way between processes lie in files whose names are removed already.
+def shared_memory(since: float) -> dict[str, int]:
+    """Return what lies in shared memory, and what of it are named files made since a time.
+
+    All of it is the whole machine's or container's: the file system's own count, not a sum over its
+    files, for tensors on their way between processes lie in files whose names are removed already.
     """
     if not os.path.ismount(_SHM):
         return {}

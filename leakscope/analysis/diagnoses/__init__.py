@@ -31,6 +31,7 @@ from leakscope.analysis.diagnoses import (
     slack,
     tiny_blocks,
     unexplained,
+    watched,
 )
 from leakscope.analysis.search import Growth
 from leakscope.model.report import Finding, Ledger, Severity
@@ -56,6 +57,7 @@ DIAGNOSES: tuple[Callable[[Case, Growth, list[Ledger]], list[Finding]], ...] = (
     outliving.diagnose,
     gradients.diagnose,
     unexplained.diagnose,
+    watched.diagnose,
 )
 _ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
@@ -66,11 +68,15 @@ def find_findings(
     """Return what all diagnoses found, the worst first; ``ended`` is how memory ended the run."""
     found = out_of_memory.diagnose(case, ended)
     found += [finding for diagnose in DIAGNOSES for finding in diagnose(case, growth, ledgers)]
+    if case.is_watched:
+        found = [f for f in found if f.kind not in _SEEN_FROM_WITHIN]
     if any(f.kind in _EXPLAINS for f in found if f.severity is not Severity.NOTE):
         found = [f for f in found if f.kind != "unexplained"]
     found.sort(key=lambda f: (_ORDER[f.severity], -f.total_bytes))
     return [msgspec.structs.replace(f, rank=rank) for rank, f in enumerate(found, 1)]
 
 
+_SEEN_FROM_WITHIN = {"unexplained", "children"}
+"""What they say of their process is the whole of what can be said of one that is only watched."""
 _EXPLAINS = {"open_figures", "garbage", "collector_off", "native_held", "gradient_cycle"}
 """With one of these, unexplained growth has an explanation already."""

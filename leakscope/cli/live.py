@@ -1,0 +1,83 @@
+"""Where memory stands, in one line that a terminal shows again and again."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+
+import numpy as np
+
+from leakscope.analysis.forecast import forecast
+from leakscope.analysis.trends import theil_sen
+from leakscope.model import gauge
+from leakscope.model.printable import clipped
+from leakscope.model.sizes import human_bytes, plural
+
+REMEMBERED = 120
+"""Readings over which the rate is taken."""
+FEWEST = 4
+WORTH_SAYING_BYTES = 1 << 20
+"""A rate below this per minute is no growth to speak of."""
+
+
+class LiveLine:
+    """Prints a line for each reading; refreshed in place where that is a terminal's."""
+
+    def __init__(
+        self, limit: int | None, *, refreshed: bool, quiet: bool = False, width: int = 100
+    ) -> None:
+        self._limit = limit
+        self._refreshed = refreshed
+        self._width = width
+        self._known: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)
+        self._quiet = quiet
+        self._is_open = False
+
+    def show(self, seconds: float, gauges: dict[str, int]) -> None:
+        """Print where memory stands ``seconds`` after the beginning."""
+        if self._quiet:
+            return
+        text = clipped(self.line(seconds, gauges), self._width)
+        sys.stderr.write(f"\r\x1b[K{text}" if self._refreshed else f"{text}\n")
+        sys.stderr.flush()
+        self._is_open = self._refreshed
+
+    def end(self) -> None:
+        """Leave what was shown last and go to the next line."""
+        if self._is_open:
+            sys.stderr.write("\n")
+            sys.stderr.flush()
+
+    def line(self, seconds: float, gauges: dict[str, int]) -> str:
+        """Return what is shown."""
+        own = gauges.get(gauge.PSS, gauges.get(gauge.RSS, 0))
+        children = gauges.get(gauge.CHILDREN_PSS, 0)
+        self._known.append((seconds / 60, float(own + children)))
+        parts = [_clock(seconds), f"{human_bytes(own + children)}"]
+        if gauges.get(gauge.CHILDREN):
+            count = plural(gauges[gauge.CHILDREN], "child process")
+            parts.append(f"({human_bytes(children)} in {count})")
+        return " ".join([*parts, *self._course()])
+
+    def _course(self) -> list[str]:
+        if len(self._known) < FEWEST:
+            return []
+        minutes, sizes = np.array(self._known, dtype=np.float64).T
+        rate = theil_sen(minutes, sizes).rate
+        if abs(rate) < WORTH_SAYING_BYTES:
+            return ["· steady"]
+        told = [f"· {human_bytes(rate)} per minute"]
+        ahead = forecast(
+            limit_bytes=self._limit,
+            used_bytes=float(sizes[-1]),
+            rate=rate,
+            unit="minute",
+            done=float(minutes[-1]),
+        )
+        return told + ([f"· {ahead.text}"] if ahead is not None else [])
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"

@@ -1,0 +1,203 @@
+"""``leakscope monitor``: watch a process tree from outside, without touching it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from leakscope.cli.conclusion import conclude, print_summary, write_reports
+from leakscope.cli.faults import say
+from leakscope.cli.supervisor import Ending, end_as
+from leakscope.model.errors import EXIT_ERROR, LeakscopeError
+
+if TYPE_CHECKING:
+    from leakscope.cli.live import LiveLine
+    from leakscope.instrument.monitor import Monitor
+
+_EPILOG = """\b
+Examples:
+  leakscope monitor --pid 4711                   until the process ends, or Ctrl-C
+  leakscope monitor --name train.py
+  leakscope monitor --interval 2 -- torchrun --nproc-per-node 4 train.py
+
+\b
+Nothing is stopped or written to; Ctrl-C ends the watching, never what is watched. From outside
+nothing has a name: `leakscope run` tells what grows.
+
+\b
+Exit codes:
+  with a COMMAND: its own, or the signal that ended it
+  0  the process ended, or watching was ended by Ctrl-C
+  1  there is no such process, or nothing can be recorded
+  2  a command line that makes no sense
+"""
+_SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+@click.command(epilog=_EPILOG, context_settings=_SETTINGS)
+@click.option("--pid", type=click.IntRange(min=1), help="The process to watch, with its children.")
+@click.option("--name", metavar="PATTERN", help="The process whose command line has this in it.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=10.0,
+    show_default=True,
+    help="Seconds from reading to reading.",
+)
+@click.option("--out", "-o", type=click.Path(path_type=Path), help="Run directory.")
+@click.option("--force", is_flag=True, help="Replace a run that --out holds already.")
+@click.option("--report/--no-report", default=True, help="Whether to write the report at the end.")
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing but faults.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def monitor(
+    *,
+    pid: int | None,
+    name: str | None,
+    interval: float,
+    out: Path | None,
+    force: bool,
+    report: bool,
+    quiet: bool,
+    command: tuple[str, ...],
+) -> None:
+    """Watch the memory of a process and its children from outside."""
+    if sum((pid is not None, name is not None, bool(command))) != 1:
+        raise click.UsageError("Name what to watch: --pid, --name or -- COMMAND, one of them.")
+    from leakscope.cli.live import LiveLine  # what it imports takes longer than some commands
+
+    child = _start(command) if command else None
+    number = child.pid if child else pid or _find(name or "")
+    try:
+        watcher, path = _attach(number, out=out, force=force, words=command)
+    except LeakscopeError:
+        if child is not None:  # it runs on; only nobody watches
+            say("nothing is recorded; the command goes on.")
+            end_as(_ending(child.wait()))
+        raise
+    line = LiveLine(watcher.limit, refreshed=child is None and sys.stderr.isatty(), quiet=quiet)
+    ending = _watch(watcher, child, line, interval)
+    try:
+        _conclude(path, report=report, quiet=quiet)
+    finally:
+        if ending is not None:
+            end_as(ending)
+
+
+def _start(command: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(command)
+    except OSError as fault:
+        raise LeakscopeError(
+            f"{command[0]} can't be started: {fault.strerror or fault}.", slug="no-command"
+        ) from fault
+
+
+def _find(pattern: str) -> int:
+    """Return the one process, not started by another that matches, whose command line matches.
+
+    Raises:
+        LeakscopeError: there is none, or more than one.
+
+    """
+    import psutil
+
+    ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    found = {
+        process.pid: process.info["ppid"]
+        for process in psutil.process_iter(["cmdline", "ppid"])
+        if process.pid not in ours and pattern in " ".join(process.info["cmdline"] or [])
+    }
+    roots = [pid for pid, parent in found.items() if parent not in found]
+    if len(roots) == 1:
+        return int(roots[0])
+    if not roots:
+        raise LeakscopeError(f"No process has {pattern!r} in its command line.", slug="no-process")
+    numbers = ", ".join(map(str, sorted(roots)))
+    raise LeakscopeError(
+        f"{len(roots)} processes have {pattern!r} in their command lines: choose one of "
+        f"{numbers} with --pid.",
+        slug="many-processes",
+    )
+
+
+def _attach(
+    pid: int, *, out: Path | None, force: bool, words: tuple[str, ...]
+) -> tuple[Monitor, Path]:
+    import psutil
+
+    from leakscope.instrument.monitor import Monitor
+    from leakscope.instrument.options import SessionOptions
+    from leakscope.instrument.rundirectory import make_run_directory
+    from leakscope.probes import OutsideProcess
+
+    try:
+        told = words or tuple(psutil.Process(pid).cmdline())
+        limit = OutsideProcess(pid, since=time.time()).limit()
+        options = SessionOptions(
+            out=out, force=force, script=_script_of(told) or f"process-{pid}", command=told
+        )
+        path = make_run_directory(options, limit=limit)
+        return Monitor(pid, path), path
+    except psutil.NoSuchProcess as fault:
+        raise LeakscopeError(f"There is no process {pid}.", slug="no-process") from fault
+    except psutil.AccessDenied as fault:
+        raise LeakscopeError(
+            f"Process {pid} is another user's: watch it as that user.", slug="no-access"
+        ) from fault
+
+
+def _script_of(words: tuple[str, ...]) -> str:
+    """Return the word of a command line that names a script, else the command itself."""
+    scripts = (word for word in words[1:] if word.endswith(".py"))
+    return next(scripts, words[0] if words else "")
+
+
+def _watch(
+    watcher: Monitor, child: subprocess.Popen[bytes] | None, line: LiveLine, interval: float
+) -> Ending | None:
+    """Watch to the end; return how a command of ours ended, None for a process of others."""
+    status = "ended"
+    try:
+        for reading in watcher.readings(interval):
+            if child is not None and child.poll() is not None:
+                break
+            line.show(reading.seconds, reading.gauges)
+    except KeyboardInterrupt:
+        status = "watched no longer" if child is None else "interrupted"
+    finally:
+        line.end()
+    if child is None:
+        watcher.close(status)
+        return None
+    with contextlib.suppress(KeyboardInterrupt):  # the terminal has told the command too
+        child.wait()
+    ending = _ending(child.wait())
+    watcher.close("exit", exit_code=ending.exit_code, signal=ending.signal)
+    return ending
+
+
+def _ending(code: int) -> Ending:
+    return Ending(code) if code >= 0 else Ending(128 - code, signal=signal.Signals(-code))
+
+
+def _conclude(path: Path, *, report: bool, quiet: bool) -> None:
+    if not report:
+        if not quiet:
+            say(f"recorded in {path}; next: leakscope report {path}")
+        return
+    try:
+        concluded = conclude(path)
+        page = write_reports(path, concluded)
+    except LeakscopeError as fault:
+        say(f"no report: {fault}")
+        raise SystemExit(EXIT_ERROR) from fault
+    if not quiet:
+        print_summary(concluded, path, page)
