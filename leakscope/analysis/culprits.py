@@ -55,10 +55,12 @@ def find_culprits(case: Case, sources: SourceIndex, growers: list[Grower]) -> li
 
 
 def _is_bookkeeping(case: Case, sources: SourceIndex, g: Grower) -> bool:
-    """Return whether little is gathered, and by a library: by no statement of the user's itself."""
+    """Return whether a library gathers it, by no statement of the user's: little, or a while."""
+    row = case.table.latest[g.path]
+    if g.growth == "within" and not row.user:
+        return True
     if g.gained >= severity.BOOKKEEPING_BYTES:
         return False
-    row = case.table.latest[g.path]
     if row.owner is None:
         return not row.user
     feeding = sources.feeding(row.owner, row, g.phase)

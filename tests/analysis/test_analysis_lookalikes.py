@@ -258,6 +258,16 @@ def test_a_short_run_that_rises_on_and_on_with_holes_in_the_heap_is_inconclusive
     assert report_of(settling).verdict is RunVerdict.CLEAN
 
 
+def test_what_a_library_gathers_in_each_validation_is_no_news_while_it_is_little() -> None:
+    program = Program(epochs=6).local(
+        "trainers.Trainer.evaluate()·predictions", 500 * KIB,
+        root=RootKind.LIBRARY, user=False, of_a_call=True,
+    )  # fmt: skip
+    report = report_of(program)
+    assert_clean(report)
+    assert report.culprits == []
+
+
 def test_locals_alive_at_the_end_of_validation_are_not_kept_by_it() -> None:
     def preds(state: State) -> float | None:
         alive = state.phase == "validation" and state.kind is not BoundaryKind.PHASE_BEGIN
