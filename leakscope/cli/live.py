@@ -8,14 +8,14 @@ from collections import deque
 import numpy as np
 
 from leakscope.analysis.forecast import forecast
-from leakscope.analysis.trends import theil_sen
+from leakscope.analysis.trends import goes_on, theil_sen
 from leakscope.model import gauge
 from leakscope.model.printable import clipped
 from leakscope.model.sizes import human_bytes, plural
 
 REMEMBERED = 120
 """Readings over which the rate is taken."""
-FEWEST = 4
+FEWEST = 8
 WORTH_SAYING_BYTES = 1 << 20
 """A rate below this per minute is no growth to speak of."""
 
@@ -67,6 +67,8 @@ class LiveLine:
         if abs(rate) < WORTH_SAYING_BYTES:
             return ["· steady"]
         told = [f"· {human_bytes(rate)} per minute"]
+        if not goes_on(sizes):
+            return told
         ahead = forecast(
             limit_bytes=self._limit,
             used_bytes=float(sizes[-1]),
