@@ -19,12 +19,14 @@ from leakscope.cli.gpu import gpu
 from leakscope.cli.monitor import monitor
 from leakscope.cli.report import report
 from leakscope.cli.run import run
+from leakscope.cli.show import show
 
 __all__ = ["leakscope", "main"]
 
 _EPILOG = """\b
 Examples:
   leakscope run train.py --epochs 10
+  leakscope show leakscope-runs/20250101-120000-train --follow
   leakscope report leakscope-runs/20250101-120000-train --format text
   leakscope compare runs/before runs/after --fail-on new,worse
   leakscope cuda snapshot.pickle
@@ -58,7 +60,7 @@ def leakscope() -> None:
     """Find out why a PyTorch training run's memory grows."""
 
 
-for _command in (run, monitor, report, compare, cuda, gpu):
+for _command in (run, show, monitor, report, compare, cuda, gpu):
     leakscope.add_command(_command)
 
 

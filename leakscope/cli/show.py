@@ -1,0 +1,108 @@
+"""``leakscope show``: where a run stands, from its recording, while it goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from leakscope.cli.conclusion import terminal_width, wants_color
+
+if TYPE_CHECKING:
+    from leakscope.model.run import Run
+
+_EPILOG = """\b
+Examples:
+  leakscope show RUN                  where it stands now
+  leakscope show RUN --follow         again and again, until the run ends or Ctrl-C
+
+\b
+It reads the recording and nothing else: the training doesn't notice. Ctrl-C ends the showing.
+
+\b
+Exit codes:
+  0  shown
+  1  RUN is no run
+  2  a command line that makes no sense
+"""
+_HOME = "\x1b[H\x1b[J"
+"""Goes to the top of the terminal and clears what is below."""
+_CLOCK_SLACK_S = 2.0
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--follow", "-f", is_flag=True, help="Show it again and again until the run ends.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.5),
+    default=5.0,
+    show_default=True,
+    help="Seconds from one look to the next.",
+)
+def show(run: Path, *, follow: bool, interval: float) -> None:
+    """Show where RUN stands: memory over time, what grows, when it runs out, what it costs."""
+    from leakscope.recording.directory import find_run
+
+    folder = find_run(run)
+    with contextlib.suppress(KeyboardInterrupt):
+        while _shown(folder, again=follow) and follow:
+            time.sleep(interval)
+
+
+def _shown(folder: Path, *, again: bool) -> bool:
+    """Print where a run stands and return whether it goes on."""
+    from leakscope.analysis import analyse
+    from leakscope.recording import open_run
+    from leakscope.report import render_text
+
+    run = open_run(folder)
+    goes_on = is_running(run)
+    on_terminal = sys.stdout.isatty()
+    text = render_text(analyse(run), width=terminal_width(100), color=wants_color(on_terminal))
+    lines = [state_of(run, goes_on=goes_on), "", *text.splitlines()]
+    if again and on_terminal:
+        click.echo(_HOME, nl=False)
+        lines = lines[: shutil.get_terminal_size().lines - 1]
+    click.echo("\n".join(lines))
+    return goes_on
+
+
+def state_of(run: Run, *, goes_on: bool) -> str:
+    """Return in a line where a run stands."""
+    boundaries = run.main.measurements
+    name = run.manifest.script or run.path.name
+    if not boundaries:
+        return f"{name}: nothing was recorded yet." if goes_on else f"{name}: nothing was recorded."
+    last = boundaries[-1].boundary
+    where = f"epoch {last.epoch}, step {last.step:,}" + (f", {last.phase}" if last.phase else "")
+    if not goes_on:
+        return f"{name} ended after {last.time_s:.0f} s ({where})."
+    ago = max(time.time() - run.main.header.started - last.time_s, 0.0)
+    return f"{name} is running: {where}, {last.time_s:.0f} s; last recorded {ago:.0f} s ago."
+
+
+def is_running(run: Run) -> bool:
+    """Return whether the process that records a run still does, as far as this machine can tell.
+
+    Of a run on another machine it is taken to go on until it says that it ended.
+    """
+    import psutil
+
+    header, end = run.main.header, run.main.end
+    if end is not None or run.outcome:
+        return False
+    if header.host != socket.gethostname():
+        return True
+    try:
+        process = psutil.Process(header.pid)
+        is_same = process.create_time() <= header.started + _CLOCK_SLACK_S
+        return bool(is_same and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
