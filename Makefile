@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 
 INTERPRETERS ?= python3.10 python3.11 python3.12 python3.13 python3.14
 
-BENCHMARKS := report recording memory cuda heap overhead
+BENCHMARKS := report recording memory workers cuda heap overhead
 
 .PHONY: help demo test quick gpu interpreters sanitize reports bench zoo robustness clean \
 	$(BENCHMARKS:%=bench-%)
@@ -80,6 +80,9 @@ bench-recording: $(VENV)/.benching
 
 bench-memory: $(VENV)/.benching
 	$(BIN)/python benchmarks/own_memory.py $(QUICK)
+
+bench-workers: $(VENV)/.benching
+	$(BIN)/python benchmarks/worker_recording.py $(QUICK)
 
 bench-cuda: $(VENV)/.benching
 	$(BIN)/python benchmarks/cuda_snapshot.py $(if $(QUICK),--rounds 1)
