@@ -14,6 +14,8 @@ from leakscope.model.sizes import human_bytes, plural
 UNSETTLED_BYTES = 64 * MIB
 """Growth without a name that leaves a short run undecided; half of it where it goes on and on."""
 UNSETTLED_SHARE = 0.5
+EVEN = 0.7
+"""Holes in the C heap slow down as it settles: the last third brings less than this part."""
 SHORT_POINTS = 8
 LONGEST_NAME = 160
 """Characters of a name in the first line; in a key of a dict a whole text may stand."""
@@ -67,16 +69,18 @@ def _unsettled(case: Case, ledgers: list[Ledger]) -> list[str]:
     trend = case.gauge_trend(case.host_metric, GAUGE_NOISE_BYTES)
     if host is None or not is_growth(trend.verdict) or trend.points >= SHORT_POINTS:
         return []
-    on = goes_on(case.gauge_series(case.host_metric)[1])
+    _, y = case.gauge_series(case.host_metric)
+    on = goes_on(y)
     # What is free in the C heap and yet of no use to the next epoch is no warm-up either.
-    kinds = {"unexplained", "slack"} if on else {"unexplained"}
+    even = on and 3 * (y[-1] - y[2 * len(y) // 3]) >= EVEN * (y[-1] - y[0])
+    kinds = {"unexplained", "slack"} if even else {"unexplained"}
     left = sum(e.bytes for e in host.entries if e.kind in kinds)
     least = UNSETTLED_BYTES // (2 if on else 1)
     if left < least or left < UNSETTLED_SHARE * host.total_bytes:
         return []
     if may_be_touched_only(case, left):
         return []
-    has = "has no name or is free in the C heap" if on else "has no name"
+    has = "has no name or is free in the C heap" if even else "has no name"
     text = (
         f"Memory grew by {human_bytes(host.total_bytes)}, of which {human_bytes(left)} {has}, "
         f"and the run is too short to tell a warm-up: profile twice as many {trend.unit}s."
