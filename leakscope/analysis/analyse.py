@@ -23,6 +23,7 @@ from leakscope.analysis.imputed import with_imputed
 from leakscope.analysis.ledger import find_ledgers
 from leakscope.analysis.overhead import find_overhead
 from leakscope.analysis.phases import find_phases
+from leakscope.analysis.ranks import conclude_ranks
 from leakscope.analysis.rates import find_growth
 from leakscope.analysis.search import search_growth
 from leakscope.analysis.timeline import find_timeline
@@ -50,7 +51,8 @@ def _report(case: Case) -> Report:
     culprits = find_culprits(case, case.sources, growth.growers)
     shortage = find_out_of_memory(case, culprits)
     findings = find_findings(case, growth, ledgers, shortage)
-    workers = conclude_workers(case, culprits, findings)
+    ranks = conclude_ranks(case, culprits)
+    workers = conclude_workers(case, ranks.culprits, findings)
     culprits, findings = workers.culprits, workers.findings
     ledgers = with_imputed(case, ledgers, findings)
     verdict, missing = verdict_of(case, culprits, findings, ledgers)
@@ -72,6 +74,8 @@ def _report(case: Case) -> Report:
         phases=find_phases(case),
         components=find_components(case),
         devices=find_devices(case),
+        ranks=ranks.rows,
+        odd_rank=ranks.odd,
         workers=workers.rows,
         timeline=find_timeline(case),
         notes=_notes(case.recording),

@@ -8,6 +8,7 @@ import msgspec
 
 from leakscope.model.cure import Cures
 from leakscope.model.device import DeviceMemory
+from leakscope.model.rank import OddRank, RankMemory
 from leakscope.model.shortage import OutOfMemory
 from leakscope.model.worker import WorkerMemory
 
@@ -142,6 +143,8 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 0
     """In how many DataLoader workers at once it grows; rate and bytes are those of one. 0 where it
     grows in the process itself."""
+    rates_by_rank: dict[str, float] = {}
+    """Where several ranks train together: by rank, its bytes per unit where it grows."""
     forecast: Forecast | None = None
     falsifier: Falsifier | None = None
     excerpts: list[Excerpt] = []
@@ -370,6 +373,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     phases: list[PhaseMemory] = []
     components: list[Component] = []
     devices: list[DeviceMemory] = []
+    ranks: list[RankMemory] = []
+    odd_rank: OddRank | None = None
     workers: list[WorkerMemory] = []
     """Workers of DataLoaders, the heaviest first."""
     timeline: Timeline | None = None

@@ -21,6 +21,10 @@ _MOST_PHASES = 4
 """Columns that a table of components has for phases."""
 
 
+TELLING_BYTES = 1 << 20
+"""A ledger of less than this has no shares."""
+
+
 @dataclass(frozen=True)
 class Fact:
     """A label and a value; ``exact`` is revealed on hover."""
@@ -266,4 +270,5 @@ def _percent(part: float, whole: float) -> str:
 
 
 def _part(part: int, whole: int) -> str:
-    return humane_share(part / whole) if whole > 0 else ""
+    """Return a share in words; shares of next to nothing are left out, for they confuse."""
+    return humane_share(part / whole) if whole >= TELLING_BYTES else ""

@@ -86,6 +86,7 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
     lines += _spaced([_finding(finding, paper) for finding in report.findings[:SHOWN_CULPRITS]])
     lines += _spaced([line for ledger in report.ledgers[:2] for line in _ledger(ledger, paper)])
     lines += _spaced(_cures(report.cures, paper))
+    lines += _spaced(paper.wrap(report.odd_rank.sentence) if report.odd_rank else [])
     devices = [line for device in report.devices for line in paper.wrap(device_line(device))]
     lines += _spaced(devices)
     lines += _spaced(_cleared(report, paper))

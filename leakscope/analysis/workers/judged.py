@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from leakscope.analysis.alone import judge_alone
 from leakscope.analysis.case import Case
-from leakscope.analysis.culprits import ORDER, find_culprits, signature
+from leakscope.analysis.culprits import ORDER, signature
 from leakscope.analysis.forecast import forecast
-from leakscope.analysis.search import search_growth
 from leakscope.analysis.severity import HORIZON
 from leakscope.model import gauge
 from leakscope.model.report import Culprit, Severity
@@ -54,15 +54,13 @@ def judge_workers(run: Run) -> list[Worker]:
 
 
 def _judge(run: Run, recording: Recording) -> Worker:
-    recording.sources = run.main.sources | recording.sources
-    case = Case(run, recording)
-    growers = search_growth(case).growers
+    case, growers, culprits = judge_alone(run, recording)
     gained = {
         signature(case.table.latest[g.path]): g.trend.bytes_per_unit * g.units
         for g in growers
         if g.growth == "across"
     }
-    return Worker(recording, case, find_culprits(case, case.sources, growers), gained)
+    return Worker(recording, case, culprits, gained)
 
 
 def gained_by_culprits(workers: list[Worker]) -> float:

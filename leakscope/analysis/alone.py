@@ -1,0 +1,21 @@
+"""A recording judged as if its process had been alone: what ranks and workers are judged by."""
+
+from __future__ import annotations
+
+from leakscope.analysis.case import Case
+from leakscope.analysis.culprits import find_culprits
+from leakscope.analysis.growers import Grower
+from leakscope.analysis.search import search_growth
+from leakscope.model.report import Culprit
+from leakscope.model.run import Recording, Run
+
+
+def judge_alone(run: Run, recording: Recording) -> tuple[Case, list[Grower], list[Culprit]]:
+    """Return the case of one recording, what grows in it, and its culprits, the worst first.
+
+    Sources that only the first process of the run recorded are its sources too.
+    """
+    recording.sources = run.main.sources | recording.sources
+    case = Case(run, recording)
+    growers = search_growth(case).growers
+    return case, growers, find_culprits(case, case.sources, growers)

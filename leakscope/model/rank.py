@@ -1,0 +1,35 @@
+"""Ranks of a distributed training, as a report tells of them."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class RankMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank, by its own recording."""
+
+    rank: int
+    host: str = ""
+    pid: int = 0
+    steps: int
+    first_bytes: int | None = None
+    """Memory of the process at its first reading, at its highest and at its last."""
+    peak_bytes: int | None = None
+    last_bytes: int | None = None
+    bytes_per_unit: float = 0.0
+    """How fast its memory grows."""
+    unit: str = ""
+    grows: list[str] = []
+    """Names of what grows in it."""
+    ended: str = ""
+
+
+class OddRank(msgspec.Struct, frozen=True, kw_only=True):
+    """The rank whose memory was the first to go another way than that of the others."""
+
+    rank: int
+    step: int
+    """From which on it has so much more, or less, than the others."""
+    bytes: int
+    """How much more than the median of the others at the end; negative if less."""
+    sentence: str

@@ -1,0 +1,120 @@
+"""Ranks that train together: one report for all of them."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic_runs import KIB, MIB, Program
+
+from leakscope.analysis.analyse import analyse
+from leakscope.model.record import EndRecord, HeaderRecord
+from leakscope.model.report import Report, RunVerdict
+from leakscope.model.run import Run
+
+LEAK = 200 * KIB
+
+
+def together(*programs: Program) -> Run:
+    """A run of several ranks, each with a program of its own."""
+    first, *others = (program.build() for program in programs)
+    recordings = [first.main, *(run.main for run in others)]
+    for number, recording in enumerate(recordings):
+        recording.header = HeaderRecord(
+            role="rank", rank=number, world_size=len(programs), pid=100 + number
+        )
+        recording.end = EndRecord(status="completed")
+    first.recordings = recordings
+    return first
+
+
+def healthy(seed: int = 0) -> Program:
+    return Program(epochs=8, seed=seed)
+
+
+def leaking(size: float = LEAK, seed: int = 0) -> Program:
+    return healthy(seed).leak("Trainer.losses", size)
+
+
+def report_of(*programs: Program) -> Report:
+    return analyse(together(*programs))
+
+
+def test_what_grows_alike_in_all_ranks_is_one_culprit():
+    report = report_of(*(leaking(seed=n) for n in range(4)))
+    (culprit,) = report.culprits
+    assert list(culprit.rates_by_rank) == ["0", "1", "2", "3"]
+    assert "alike in all 4 ranks" in culprit.sentence
+    assert report.odd_rank is None
+
+
+def test_what_grows_in_one_rank_alone_is_told_with_the_rank():
+    report = report_of(healthy(), healthy(1), leaking(seed=2), healthy(3))
+    (culprit,) = report.culprits
+    assert report.verdict is RunVerdict.LEAK
+    assert list(culprit.rates_by_rank) == ["2"]
+    assert culprit.rates_by_rank["2"] == pytest.approx(LEAK, rel=0.05)
+    assert "in rank 2 of 4 only" in culprit.sentence
+
+
+def test_ranks_at_different_rates_are_told_with_the_fastest():
+    report = report_of(leaking(), leaking(3 * LEAK))
+    (culprit,) = report.culprits
+    assert "in all 2 ranks, by 200 KiB to 600 KiB per step" in culprit.sentence
+    assert "most in rank 1" in culprit.sentence
+
+
+def test_the_rank_that_leaves_the_others_course_is_named_with_the_step():
+    late = healthy(2).leak("Trainer.losses", 4 * MIB, start=160)
+    odd = report_of(healthy(), healthy(1), late, healthy(3)).odd_rank
+    assert odd is not None
+    assert odd.rank == 2
+    assert odd.step == pytest.approx(176, abs=4)  # a tenth of what it gains away from the others
+    assert odd.bytes == pytest.approx(160 * 4 * MIB, rel=0.1)
+    assert "Rank 2 is the first that differs" in odd.sentence
+
+
+def test_of_two_ranks_the_one_with_more_is_the_odd_one():
+    odd = report_of(healthy(), healthy(1).leak("Trainer.losses", 4 * MIB)).odd_rank
+    assert odd is not None
+    assert odd.rank == 1
+    assert odd.bytes > 0
+
+
+def test_ranks_that_keep_together_have_no_odd_one():
+    assert report_of(*(healthy(n) for n in range(4))).odd_rank is None
+
+
+def test_a_passing_difference_is_none():
+    blip = healthy(1).swell(lambda s: 200 * MIB * (100 < s.step < 140))
+    assert report_of(healthy(), blip, healthy(2)).odd_rank is None
+
+
+def test_each_rank_has_a_row():
+    report = report_of(healthy(), leaking(seed=1))
+    first, second = report.ranks
+    assert (first.rank, second.rank) == (0, 1)
+    assert first.grows == []
+    assert second.grows == ["Trainer.losses"]
+    assert second.steps == 8 * 40
+    assert second.last_bytes is not None
+    assert second.first_bytes is not None
+    assert second.last_bytes - second.first_bytes > 300 * LEAK
+    assert second.ended == "completed"
+
+
+def test_a_rank_that_vanished_is_said_to_have():
+    run = together(healthy(), healthy(1))
+    run.recordings[1].end = None
+    run.outcome = {"exit_code": 0}
+    rows = analyse(run).ranks
+    assert rows[0].ended == "completed"
+    assert "killed" in rows[1].ended
+
+
+def test_one_process_has_no_ranks():
+    assert analyse(leaking().build()).ranks == []
+
+
+def test_a_rank_that_recorded_nothing_is_passed_over():
+    run = together(leaking(), healthy())
+    run.recordings[1].measurements.clear()
+    assert analyse(run).ranks == []

@@ -1,0 +1,55 @@
+"""Data-parallel training over gloo; a rank can be told to keep what it predicts, or to die."""
+
+import os
+import signal
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+EPOCHS, STEPS = 6, 20
+
+
+class Trainer:
+    def __init__(self, leaky, dying):
+        self.rank = dist.get_rank()
+        self.leaks, self.dies = self.rank == leaky, self.rank == dying
+        self.model = DistributedDataParallel(nn.Linear(64, 8))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.predictions = []
+
+    def epoch(self, number):
+        self.model.train()
+        for step in range(STEPS):
+            if self.dies and number == 3 and step == 10:
+                os.kill(os.getpid(), signal.SIGKILL)
+            output = self.model(torch.rand(16, 64))
+            self.optimizer.zero_grad()
+            output.sum().backward()
+            self.optimizer.step()
+            if self.leaks:
+                self.predictions.append(torch.rand(60_000))  # feeds
+        self.validate()
+
+    def validate(self):
+        self.model.eval()
+        with torch.no_grad():
+            for _ in range(5):
+                self.model.module(torch.rand(16, 64))
+
+
+def main():
+    leaky, dying = int(sys.argv[1]), int(sys.argv[2])
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    trainer = Trainer(leaky, dying)
+    for number in range(EPOCHS):
+        trainer.epoch(number)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Real torchrun over gloo: every rank records itself, and one report tells of all."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leakscope.recording import open_run
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+HERE = Path(__file__).parent / "rank_programs"
+ROOT = Path(__file__).parents[2]
+NOBODY = "-1"
+
+
+def torchrun(folder: Path, ranks: int, leaky: str, dying: str = NOBODY, *options: str):
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    recorded = ["-m", "leakscope", "run", "--quiet", "--out", "run"]
+    return subprocess.run(
+        [sys.executable, *launcher, *options, *recorded, str(HERE / "gloo.py"), leaky, dying],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def report(folder: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "leakscope", "report", "run", "--format", "json", "--out", "-"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_rank_that_leaks_alone_is_told_from_the_others(ranks, tmp_path):
+    leaky = ranks - 1
+    done = torchrun(tmp_path, ranks, str(leaky))
+    assert done.returncode == 0, done.stderr
+    found = report(tmp_path)
+    assert [row["rank"] for row in found["ranks"]] == list(range(ranks))
+    assert {row["steps"] for row in found["ranks"]} == {6 * 20}
+    assert {row["ended"] for row in found["ranks"]} == {"completed"}
+    (culprit,) = (c for c in found["culprits"] if c["severity"] != "note")
+    assert culprit["name"] == "Trainer.predictions"
+    assert list(culprit["rates_by_rank"]) == [str(leaky)]
+    assert f"in rank {leaky} of {ranks} only" in culprit["sentence"]
+    line = next(
+        n
+        for n, text in enumerate((HERE / "gloo.py").read_text().splitlines(), 1)
+        if "# feeds" in text
+    )
+    assert culprit["fed_at"][0].endswith(f"gloo.py:{line}")
+
+
+def test_ranks_measure_at_the_same_steps(tmp_path):
+    done = torchrun(tmp_path, 2, NOBODY)
+    assert done.returncode == 0, done.stderr
+    found = report(tmp_path)
+    assert found["verdict"] == "clean", found["headline"]
+    places = [
+        {
+            (m.boundary.kind, m.boundary.phase, m.boundary.occurrence)
+            for m in recording.measurements
+            if m.census is not None and m.boundary.kind.value.startswith("phase")
+        }
+        for recording in open_run(tmp_path / "run").recordings
+    ]
+    first, second = places
+    assert len(first & second) >= 0.7 * len(first | second)
+
+
+def test_what_a_killed_rank_had_recorded_is_in_the_report(tmp_path):
+    done = torchrun(tmp_path, 2, NOBODY, "1")
+    assert done.returncode != 0
+    found = report(tmp_path)
+    first, second = found["ranks"]
+    assert 60 <= second["steps"] <= 70
+    assert "killed" in second["ended"]
+    assert first["steps"] >= 60
