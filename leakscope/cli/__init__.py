@@ -16,6 +16,7 @@ from leakscope.cli.compare import compare
 from leakscope.cli.cuda import cuda
 from leakscope.cli.faults import exit_code_of
 from leakscope.cli.gpu import gpu
+from leakscope.cli.merge import merge
 from leakscope.cli.monitor import monitor
 from leakscope.cli.report import report
 from leakscope.cli.run import run
@@ -60,7 +61,7 @@ def leakscope() -> None:
     """Find out why a PyTorch training run's memory grows."""
 
 
-for _command in (run, show, monitor, report, compare, cuda, gpu):
+for _command in (run, show, monitor, report, compare, merge, cuda, gpu):
     leakscope.add_command(_command)
 
 
