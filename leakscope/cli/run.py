@@ -175,12 +175,14 @@ def _require_program(program: Program) -> None:
 def _finish(path: Path, *, report: bool, quiet: bool) -> None:
     if report:
         concluded = conclude(path)
-        page = None
         try:
             page = write_reports(path, concluded)
-        finally:
+        except Exception:
             if not quiet:
-                print_summary(concluded, path, page)
+                print_summary(concluded, path, None)
+            raise
+        if not quiet:
+            print_summary(concluded, path, page)
     elif not quiet:
         say(f"recorded in {path}; next: leakscope report {path}")
 

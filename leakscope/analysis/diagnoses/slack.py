@@ -62,7 +62,9 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     large = held >= HELD_BYTES and held > HELD_SHARE * case.used_at_end()
     if not steady and not large:
         return []
-    grows = any(case.gain_of(g) >= BESIDE * resident for g in _growing(growth))
+    is_beside = any(case.gain_of(g) >= BESIDE * resident for g in _growing(growth))
+    # A short run of a program that keeps something leaves more holes than it will.
+    is_beside = is_beside or bool(_growing(growth) and trend.points < LONG_POINTS)
     return [
         finding(
             "allocator_slack",
@@ -70,7 +72,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             f"glibc keeps {human_bytes(held)} that the program has freed; this grew by "
             f"{human_bytes(max(gained, 0))} while resident memory grew by {human_bytes(resident)}.",
             REMEDY,
-            severity=Severity.WARNING if steady and not grows else Severity.NOTE,
+            severity=Severity.WARNING if steady and not is_beside else Severity.NOTE,
             trend=trend,
             share=gained / resident if resident > 0 else 0.0,
             total_bytes=held,
@@ -81,4 +83,5 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
 
 
 def _growing(growth: Growth) -> list[Grower]:
-    return [g for g in growth.growers if g.growth == "across" and g.device == HOST]
+    across = [g for g in growth.growers if g.growth == "across" and g.device == HOST]
+    return [g for g in across if g.gained >= MIB]
