@@ -45,8 +45,8 @@ test: $(VENV)/.testing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 --dist loadfile -q tests/heap
-	$(BIN)/python -m pytest -n 2 --dist loadfile -q --ignore tests/heap
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q --durations 25 tests/heap
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q --durations 40 --ignore tests/heap
 
 quick: $(VENV)/.testing
 	$(BIN)/python -m pytest -q -m "not slow"
