@@ -55,8 +55,9 @@ class _Judged:
 
 def conclude_ranks(case: Case, culprits: list[Culprit]) -> Ranks:
     """Return what the ranks of a run add to what was concluded of the first one."""
-    others = [r for r in _of_ranks(case.run) if r is not case.recording]
-    if not others:
+    own = case.recording.header
+    others = [r for r in _of_ranks(case.run) if r.header.rank != own.rank]
+    if not others or own.world_size < 2:
         return Ranks(culprits, [])
     judged = [_Judged(case.recording, case, culprits)]
     judged += [_judge(case.run, recording) for recording in others]
@@ -65,7 +66,15 @@ def conclude_ranks(case: Case, culprits: list[Culprit]) -> Ranks:
 
 
 def _of_ranks(run: Run) -> list[Recording]:
-    return [r for r in run.recordings if r.header.worker is None and r.measurements]
+    """Return the recordings of ranks that measured something, one for each rank: the longest."""
+    longest: dict[int, Recording] = {}
+    for recording in run.recordings:
+        header = recording.header
+        if header.worker is None and header.world_size > 1 and recording.measurements:
+            known = longest.setdefault(header.rank, recording)
+            if len(recording.measurements) > len(known.measurements):
+                longest[header.rank] = recording
+    return [longest[rank] for rank in sorted(longest)]
 
 
 def _judge(run: Run, recording: Recording) -> _Judged:

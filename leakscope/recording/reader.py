@@ -43,6 +43,7 @@ from leakscope.recording.wire import (
     decode,
     decode_manifest,
     decode_record,
+    encode,
 )
 
 _RECURRING = ("path", "name", "parent", "owner", "type", "kind", "role")
@@ -61,19 +62,35 @@ def open_run(path: str | Path) -> Run:
     folder = find_run(Path(path))
     damage: list[Damage] = []
     manifest = _read_manifest(folder / MANIFEST, damage)
-    recordings = []
+    drafts = []
     with _collector_paused():
         for journal in journals(folder):
             draft = _read_journal(journal)
             if draft.is_readable:
-                recordings.append(draft.finish())
+                drafts.append(draft)
             else:
                 damage.extend(draft.damage)
+    recordings = [draft.finish() for draft in _without_copies(drafts, damage)]
     if not recordings:
         raise NoRunError(_nothing_readable(folder, damage), slug="no-run")
     recordings.sort(key=lambda r: (r.header.worker is not None, r.header.rank, r.header.started))
     outcome = _read_outcome(folder / OUTCOME, damage)
     return Run(folder, manifest, recordings, damage, outcome)
+
+
+def _without_copies(drafts: list[_Draft], damage: list[Damage]) -> list[_Draft]:
+    """Return the recordings without copies of others, which would pass for further processes.
+
+    A process writes one header a recording, with its number and the moment; of recordings with the
+    same header the longest counts, a copy having been made before the end or after it.
+    """
+    chosen: dict[bytes, _Draft] = {}
+    others = [draft for draft in drafts if not draft.identity]
+    for draft in sorted(drafts, key=lambda one: (-one.length, len(one.file), one.file)):
+        if draft.identity and chosen.setdefault(draft.identity, draft) is not draft:
+            kept = chosen[draft.identity]
+            damage.append(Damage(draft.file, 0, f"passed over: a copy of {kept.file}"))
+    return others + list(chosen.values())
 
 
 @contextmanager
@@ -149,7 +166,7 @@ class _Draft:
 
     def __init__(self, file: str) -> None:
         self.is_readable = False
-        self._file = file
+        self.file = file
         self._lost = 0
         self._has_header = False
         self._recording = Recording(HeaderRecord())
@@ -170,6 +187,16 @@ class _Draft:
         """What could not be read so far."""
         return self._recording.damage
 
+    @property
+    def identity(self) -> bytes:
+        """The header, which no other recording has; empty where there is none."""
+        return encode(self._recording.header) if self._has_header else b""
+
+    @property
+    def length(self) -> int:
+        """How many boundaries were read."""
+        return len(self._boundaries)
+
     def add(self, frame: Frame) -> None:
         """Take in the record of a frame."""
         try:
@@ -186,7 +213,7 @@ class _Draft:
         """Note that something could not be read."""
         self._lost += 1
         if self._lost <= _MAX_DAMAGE:
-            self.damage.append(Damage(self._file, offset, reason))
+            self.damage.append(Damage(self.file, offset, reason))
 
     def finish(self) -> Recording:
         """Return the recording; censuses go to the boundaries they were taken at."""
@@ -204,7 +231,7 @@ class _Draft:
         for index in self._censuses:
             self.lose(0, f"the census at boundary {index} is of no use: its boundary is missing")
         if self._lost > _MAX_DAMAGE:
-            self.damage.append(Damage(self._file, 0, f"and {self._lost - _MAX_DAMAGE} more"))
+            self.damage.append(Damage(self.file, 0, f"and {self._lost - _MAX_DAMAGE} more"))
         return self._recording
 
     def _place(self, record: Record) -> None:

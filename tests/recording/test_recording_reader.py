@@ -74,6 +74,26 @@ def test_every_kind_of_record_is_read_back(tmp_path):
     assert run.damage == recording.damage == []
 
 
+def test_a_copy_of_a_recording_is_no_further_process(tmp_path):
+    journal = write_run(tmp_path, [boundary(i) for i in range(4)])
+    (tmp_path / "main-42 (copy).journal").write_bytes(journal.read_bytes()[:-10])
+    (tmp_path / "a.journal").write_bytes(journal.read_bytes())
+    run = open_run(tmp_path)
+    (recording,) = run.recordings
+    assert len(recording.measurements) == 4
+    assert all("a copy of a.journal" in damage.reason for damage in run.damage)
+    assert len(run.damage) == 2
+
+
+def test_two_recordings_of_one_process_are_both_read(tmp_path):
+    write_run(tmp_path, [boundary(0)])
+    for started in (1.0, 2.0):
+        writer = RecordingWriter(tmp_path, HeaderRecord(pid=42, host="h", started=started))
+        writer.write(boundary(0))
+        writer.close()
+    assert len(open_run(tmp_path).recordings) == 3
+
+
 def test_a_killed_run_is_readable_at_every_byte_it_may_have_stopped_at(tmp_path):
     journal = write_run(tmp_path, [boundary(i) for i in range(4)])
     whole = journal.read_bytes()
