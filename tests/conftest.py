@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Threads of torch's that wait for each other on cores taken by other tests burn minutes. Programs
 # that tests start inherit this.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(autouse=True)
+def no_session_is_left() -> Iterator[None]:
+    """Find the test that leaves a session open: the next one could not begin its own."""
+    yield
+    session = sys.modules.get("leakscope.instrument.session")
+    left = None if session is None else session.current_session()
+    if left is not None and left.is_live:
+        left.close(status="left")
+        pytest.fail("this test left its session open")
 
 
 @pytest.fixture(scope="session")

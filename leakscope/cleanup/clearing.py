@@ -58,6 +58,8 @@ class ClearedStep:
     """By how much the live part of the C heap fell; None where nobody tells it."""
     host_returned: int
     """By how much resident memory fell."""
+    host_trimmed: int = 0
+    """By how much the free part of the C heap fell: nobody held that before the step either."""
     device_freed: dict[str, int] = field(default_factory=dict)
     """By how much live tensors fell, per device."""
     device_returned: dict[str, int] = field(default_factory=dict)
@@ -67,7 +69,13 @@ class ClearedStep:
     @property
     def host_bytes(self) -> int:
         """What it did for the host, whichever way it shows; 0 where that is lost in noise."""
-        best = max(self.host_freed or 0, self.host_returned)
+        freed = max(0, self.host_freed or 0)
+        if self.name in _FREEING:
+            # What left the process beside the C heap is freed too: arenas of Python's allocator.
+            beside = self.host_returned - max(0, self.host_trimmed) - freed
+            best = freed + (beside if beside >= NOISE_BYTES else 0)
+        else:
+            best = max(freed, self.host_returned)
         return best if best >= NOISE_BYTES else 0
 
     def __str__(self) -> str:
@@ -166,6 +174,7 @@ def difference(
         objects=objects,
         host_freed=None if in_use[0] is None or in_use[1] is None else in_use[0] - in_use[1],
         host_returned=before.host.resident - after.host.resident,
+        host_trimmed=(before.host.free or 0) - (after.host.free or 0),
         device_freed={device: was[device].allocated - now[device].allocated for device in both},
         device_returned={device: was[device].reserved - now[device].reserved for device in both},
         pinned_returned=(before.pinned or 0) - (after.pinned or 0),

@@ -171,6 +171,20 @@ def test_slack_beside_a_container_that_grows_is_a_note() -> None:
     assert [culprit.name for culprit in report.culprits] == ["main.states"]
 
 
+@pytest.mark.parametrize(("steps", "severity"), [(120, Severity.NOTE), (1200, Severity.WARNING)])
+def test_slack_of_few_steps_beside_a_small_container_is_a_note(
+    steps: int, severity: Severity
+) -> None:
+    """A heap that has handed out and taken back for some dozens of steps has not settled yet."""
+    program = Program(steps=steps, validation=0, endless=True).leak("main()·replay", 0.1 * MIB)
+    program.swell(lambda s: 0.9 * s.step * MIB).gauge(
+        gauge.MALLOC_FREE, lambda s: 0.7 * s.step * MIB
+    )
+    report = report_of(program)
+    assert finding(report, "allocator_slack").severity is severity
+    assert [culprit.name for culprit in report.culprits] == ["main.replay"]
+
+
 def test_slack_that_has_settled_is_a_note() -> None:
     program = Program(epochs=14).swell(lambda s: min(s.step, 60) * 4 * MIB)
     program.gauge(gauge.MALLOC_FREE, lambda s: min(s.step, 60) * 4 * MIB)

@@ -178,6 +178,8 @@ BLOCKS = 250_000
 class FakeSession:
     """A session of fakes, driven as the hooks would drive it."""
 
+    begun: ClassVar[list[FakeSession]] = []
+
     def __init__(self, *, keep: bool = True, focused: float = 0.01, full: float = 0.2, **options):
         self.clock = FakeClock()
         self.writer = FakeWriter(keep)
@@ -201,6 +203,7 @@ class FakeSession:
         )
         self.session._costs._blocks = lambda: BLOCKS
         self.session.begin()
+        FakeSession.begun.append(self)
         self._token = 0
 
     def train_pass(self, batches: int, seconds: float = 0.01, *, known: bool = True) -> None:

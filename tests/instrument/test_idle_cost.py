@@ -41,7 +41,6 @@ def idle_run():
     schedule = run.session._schedule
     schedule._next_record = schedule._next_inside = tracker.phase.plan.mark = inf
     yield run
-    run.close()
 
 
 def test_an_idle_step_costs_little_more_than_calling_functions(idle_run):
@@ -64,7 +63,6 @@ def test_an_idle_step_without_a_loader_costs_as_little():
     schedule._next_record = schedule._next_inside = run.session.tracker.phase.plan.mark = inf
     hear, tracker = run.session.gate.hear, run.session.tracker
     assert calls(lambda: hear(tracker.optimizer_step, 9)) <= MOST_CALLS
-    run.close()
 
 
 def test_events_of_another_thread_cost_less_than_heard_ones(idle_run):

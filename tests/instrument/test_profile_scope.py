@@ -20,7 +20,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import leakscope
 from leakscope.instrument import scope as scopes
-from leakscope.instrument import session as sessions
 from leakscope.model.errors import LeakscopeError, RunExistsError
 from leakscope.recording import open_run
 
@@ -30,7 +29,6 @@ def _in_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LEAKSCOPE", raising=False)
     monkeypatch.setenv("LEAKSCOPE_STRICT", "1")
-    monkeypatch.setattr(sessions, "_current", None)  # of a test that left its session open
     scopes._said.clear()
 
 

@@ -15,8 +15,10 @@ from leakscope.analysis.series import HOST
 from leakscope.analysis.severity import MIB
 from leakscope.analysis.trends import is_growth
 from leakscope.model import gauge
+from leakscope.model.boundary import BoundaryKind
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes
+from leakscope.model.trend import Trend
 
 EXPLAINS = 0.5
 """Slack is the explanation when it makes up this part of the growth of resident memory."""
@@ -25,6 +27,8 @@ HELD_BYTES = 128 * MIB
 HELD_SHARE = 0.3
 LONG_POINTS = 8
 """A heap settles within some epochs; fewer boundaries than this say nothing."""
+LONG_STEPS = 300
+"""The same where growth is judged by the step, of which an epoch has many."""
 
 BESIDE = 0.25
 """Slack beside a container with this part of the growth lies between what is kept there."""
@@ -64,7 +68,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
         return []
     is_beside = any(case.gain_of(g) >= BESIDE * resident for g in _growing(growth))
     # A short run of a program that keeps something leaves more holes than it will.
-    is_beside = is_beside or bool(_growing(growth) and trend.points < LONG_POINTS)
+    is_beside = is_beside or bool(_growing(growth) and _is_short(case, trend))
     return [
         finding(
             "allocator_slack",
@@ -80,6 +84,13 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             falsifier=("malloc_trim(0) would return most of it to the system.", None),
         )
     ]
+
+
+def _is_short(case: Case, trend: Trend) -> bool:
+    """Return whether the heap had too little time to settle, by the readings of its free part."""
+    done, _ = case.gauge_series(gauge.MALLOC_FREE)
+    by_steps = trend.unit == BoundaryKind.STEP.value and done[-1] - done[0] < LONG_STEPS
+    return trend.points < LONG_POINTS or bool(by_steps)
 
 
 def _growing(growth: Growth) -> list[Grower]:
