@@ -42,10 +42,14 @@ def run_of(parent: Program, *workers: Recording) -> Run:
     return run
 
 
-def copying(shares: list[float], start_method: str = "fork", number: int = 0) -> Recording:
+def copying(
+    shares: list[float], start_method: str = "fork", number: int = 0, generation: int = 0
+) -> Recording:
     """A worker with a steady list of which so much has been copied at each census, evenly."""
     samples = Thing("worker()·dataset.samples", lambda s: 200 * MIB, length=lambda s: 600_000)
-    recording = worker(loading().plant(samples), number, start_method=start_method)
+    recording = worker(
+        loading().plant(samples), number, start_method=start_method, generation=generation
+    )
     censuses = [m.census for m in recording.measurements if m.census is not None]
     for n, census in enumerate(censuses):
         share = shares[n * len(shares) // len(censuses)]
@@ -186,7 +190,30 @@ def test_spawned_workers_hold_copies_and_copy_nothing():
     report = analyse(run_of(Program(epochs=8), *workers))
     (found,) = report.findings
     assert (found.kind, found.severity) == ("worker_copies", Severity.NOTE)
-    assert "200 MiB in each of 2 workers" in found.text
+    assert "200 MiB in each of 2 workers, 400 MiB together" in found.text
+
+
+def test_copies_of_one_epoch_after_the_other_are_not_added_up():
+    workers = [
+        copying([0.0, 0.9], "spawn", number=n, generation=g) for g in range(3) for n in range(2)
+    ]
+    (found,) = analyse(run_of(Program(epochs=8), *workers)).findings
+    assert "in each of 2 workers" in found.text
+
+
+def test_what_grew_in_spawned_workers_was_not_sent_to_them():
+    cache = Thing("Frames.cache", lambda s: 40 * MIB + s.step * MIB, length=lambda s: 4000 + s.step)
+    workers = [worker(loading().plant(cache), n, start_method="spawn") for n in range(2)]
+    assert "worker_copies" not in {f.kind for f in analyse(run_of(Program(), *workers)).findings}
+
+
+def test_what_spawned_workers_made_themselves_was_not_sent_to_them():
+    def made(s):
+        return 80 * MIB if s.epoch > 1 else 0
+
+    index = Thing("Frames.index", made, length=lambda s: 4000)
+    workers = [worker(loading().plant(index), n, start_method="spawn") for n in range(2)]
+    assert "worker_copies" not in {f.kind for f in analyse(run_of(Program(), *workers)).findings}
 
 
 def test_each_worker_has_a_row_the_heaviest_first():
@@ -205,3 +232,64 @@ def test_each_worker_has_a_row_the_heaviest_first():
 def test_an_empty_recording_of_a_worker_is_passed_over():
     empty = Recording(header=HeaderRecord(role="worker", worker=0))
     assert analyse(run_of(Program(epochs=8), empty)).workers == []
+
+
+ITERATOR = "torch.utils.data.dataloader._MultiProcessingDataLoaderIter"
+
+
+def keeping_loaders(each: float = 60 * MIB, processes=lambda s: 2 * s.epochs_done) -> Program:
+    """A program that keeps the loader of each epoch, with two workers of so many bytes."""
+    parent = Program(epochs=8).leak("loaders", 25 * KIB, "epoch")
+    parent.plant(
+        Thing(
+            "loaders[*]._iterator",
+            lambda s: 20 * KIB * s.epochs_done,
+            "object",
+            ITERATOR,
+            "loaders",
+            count=lambda s: s.epochs_done,
+        )
+    )
+    parent.gauge(gauge.CHILDREN, processes)
+    return parent.gauge(gauge.CHILDREN_PSS, lambda s: each * processes(s))
+
+
+def test_what_keeps_ever_more_worker_processes_alive_is_named():
+    report = analyse(keeping_loaders().build())
+    assert report.verdict is RunVerdict.LEAK
+    assert {f.kind for f in report.findings} == {"worker_processes"}
+    found = finding(report, "worker_processes")
+    assert found.severity is Severity.WARNING
+    assert found.title == "Worker processes pile up: loaders keeps them alive"
+    assert "16 child processes at last, 2 more per epoch" in found.text
+    assert "each takes 60 MiB" in found.text
+    assert found.bytes_per_unit == pytest.approx(120 * MIB)
+    assert "one DataLoader" in found.remedy.title
+    assert report.headline.startswith("Memory grows: worker processes pile up")
+
+
+def test_small_processes_that_pile_up_are_a_note():
+    found = finding(analyse(keeping_loaders(each=100 * KIB).build()), "worker_processes")
+    assert found.severity is Severity.NOTE
+
+
+def test_processes_that_pile_up_to_the_limit_are_critical():
+    parent = keeping_loaders()
+    parent.limit = 4 * GIB
+    assert finding(analyse(parent.build()), "worker_processes").severity is Severity.CRITICAL
+
+
+@pytest.mark.parametrize(
+    "processes",
+    [lambda s: 12, lambda s: 4 * min(s.epochs_done, 3), lambda s: 2 * (s.epochs_done % 2)],
+    ids=["from the beginning", "three loaders one after the other", "dropped again"],
+)
+def test_processes_that_come_and_stay_or_go_are_no_finding(processes):
+    report = analyse(keeping_loaders(processes=processes).build())
+    assert "worker_processes" not in {f.kind for f in report.findings}
+
+
+def test_processes_that_nothing_known_keeps_are_told_without_a_name():
+    parent = Program(epochs=8).gauge(gauge.CHILDREN, lambda s: 2 * s.epochs_done)
+    parent.gauge(gauge.CHILDREN_PSS, lambda s: 120 * MIB * s.epochs_done)
+    assert {f.kind for f in analyse(parent.build()).findings} == {"children", "processes"}

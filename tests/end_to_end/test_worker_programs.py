@@ -22,11 +22,11 @@ IMAGES = 640 / 2
 
 
 @functools.cache
-def report_of(program: str, method: str) -> dict[str, Any]:
+def report_of(program: str, method: str, *words: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         command = ["-m", "leakscope", "run", "--quiet", "--out", f"{folder}/run"]
         done = subprocess.run(
-            [sys.executable, *command, str(PROGRAMS / f"{program}.py"), method],
+            [sys.executable, *command, str(PROGRAMS / f"{program}.py"), method, *words],
             capture_output=True,
             text=True,
             env=os.environ,
@@ -45,6 +45,10 @@ def finding(report: dict[str, Any], kind: str) -> dict[str, Any]:
     return next(f for f in report["findings"] if f["kind"] == kind)
 
 
+def kinds(report: dict[str, Any]) -> set[str]:
+    return {found["kind"] for found in report["findings"]}
+
+
 def feeding_line(program: str) -> int:
     lines = (PROGRAMS / f"{program}.py").read_text().splitlines()
     return next(n for n, line in enumerate(lines, 1) if "# feeds" in line)
@@ -59,31 +63,72 @@ def test_a_cache_in_the_workers_is_named_with_its_line(method):
     assert culprit["workers"] == 2
     assert culprit["bytes_per_unit"] == pytest.approx(IMAGES * 8000 * 4, rel=0.1)
     assert culprit["fed_at"][0].endswith(f"own_leak.py:{feeding_line('own_leak')}")
+    assert "worker_copies" not in kinds(report)
 
 
-def test_what_workers_copy_of_a_list_of_dicts_is_named_and_no_leak():
-    report = report_of("list_of_dicts", "fork")
+def test_a_cache_that_ends_with_the_workers_of_each_epoch_is_no_leak():
+    report = report_of("own_leak", "fork", "anew")
+    assert report["verdict"] == "clean", report["headline"]
+    (note,) = (c for c in report["culprits"] if c["name"] == "FrameDataset.cache")
+    assert (note["severity"], note["growth"]) == ("note", "within")
+
+
+@pytest.mark.parametrize("words", [(), ("anew",)], ids=["persistent", "started anew"])
+def test_what_workers_copy_of_a_list_of_dicts_is_named_and_no_leak(words):
+    report = report_of("list_of_dicts", "fork", *words)
     assert report["verdict"] != "leak"
     assert accusations(report) == []
-    assert finding(report, "copy_on_write")["title"] == (
-        "Workers copy FrameDataset.samples by looking at it"
-    )
+    found = finding(report, "copy_on_write")
+    assert found["title"] == "Workers copy FrameDataset.samples by looking at it"
+    assert "2 forked workers" in found["text"]
     assert {name for row in report["workers"] for name in row["copies"]} == {"FrameDataset.samples"}
 
 
-def test_the_same_as_arrays_is_not_copied():
-    report = report_of("arrays", "fork")
+def test_spawned_workers_hold_a_list_of_dicts_each_and_copy_nothing():
+    report = report_of("list_of_dicts", "spawn")
+    assert report["verdict"] == "clean", report["headline"]
+    assert kinds(report) == {"worker_copies"}
+    found = finding(report, "worker_copies")
+    assert found["severity"] == "note"
+    assert found["title"] == "Each worker has a copy of FrameDataset.samples"
+    assert "in each of 2 workers" in found["text"]
+    assert "It doesn't grow" in found["text"]
+    assert [row["copies"] for row in report["workers"]] == [[], []]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_same_as_arrays_is_not_copied(method):
+    report = report_of("arrays", method)
     assert report["verdict"] == "clean"
     assert report["findings"] == []
     assert [row["copies"] for row in report["workers"]] == [[], []]
 
 
 @pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="there is no shared memory here")
-def test_segments_that_nobody_unlinks_are_found():
-    report = report_of("shared_memory_left", "fork")
+@pytest.mark.parametrize("method", METHODS)
+def test_segments_that_nobody_unlinks_are_found(method):
+    report = report_of("shared_memory_left", method)
     assert accusations(report) == ["shared_memory"]
-    per_epoch = finding(report, "shared_memory")["bytes_per_unit"]
-    assert per_epoch == pytest.approx(640 * 65_536, rel=0.15)
+    found = finding(report, "shared_memory")
+    assert found["bytes_per_unit"] == pytest.approx(640 * 65_536, rel=0.15)
+    line = feeding_line("shared_memory_left")
+    assert found["fed_at"][0].endswith(f"shared_memory_left.py:{line}")
+
+
+def test_loaders_kept_with_their_workers_are_named_by_who_keeps_them():
+    report = report_of("loaders_kept", "fork")
+    assert accusations(report) == ["worker_processes"], report["headline"]
+    found = finding(report, "worker_processes")
+    assert found["title"] == "Worker processes pile up: loaders keeps them alive"
+    assert "16 child processes at last, 2 more per epoch" in found["text"]
+    assert found["fed_at"][0].endswith(f"loaders_kept.py:{feeding_line('loaders_kept')}")
+    assert not kinds(report) & {"children", "processes"}
+
+
+def test_loaders_for_several_purposes_and_loaders_dropped_again_are_clean():
+    report = report_of("loaders_by_purpose", "fork")
+    assert report["verdict"] == "clean", report["headline"]
+    assert report["culprits"] == report["findings"] == []
 
 
 @pytest.mark.parametrize("method", METHODS)

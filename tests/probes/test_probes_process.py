@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import gc
-import mmap
 import json
+import mmap
 import os
 import subprocess
 import sys

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from leakscope.analysis.case import Case
+from leakscope.analysis.culprits import ORDER
 from leakscope.analysis.workers.copied import copied_findings, find_copied, own_copies
 from leakscope.analysis.workers.judged import (
     culprits_of,
@@ -16,6 +17,7 @@ from leakscope.analysis.workers.judged import (
     tell_workers,
     with_culprits_of_workers,
 )
+from leakscope.analysis.workers.piling import REPLACES, find_piling
 from leakscope.model import gauge
 from leakscope.model.report import Culprit, Finding
 from leakscope.model.worker import WorkerMemory
@@ -35,9 +37,12 @@ class Workers:
 
 def conclude_workers(case: Case, culprits: list[Culprit], findings: list[Finding]) -> Workers:
     """Return what was concluded of the run's process, with what its workers' recordings say."""
+    piling = find_piling(case, culprits)
+    if piling:
+        findings = [*piling, *(f for f in findings if f.kind not in REPLACES)]
     workers = judge_workers(case.run)
     if not workers:
-        return Workers(culprits, findings, [])
+        return Workers(culprits, _ranked(findings), [])
     theirs, copied = culprits_of(case, workers), find_copied(workers)
     told = gained_by_culprits(workers) + sum(one.bytes for one in copied)
     gained = case.gauge_trend(gauge.CHILDREN_PSS).net_bytes
@@ -48,6 +53,11 @@ def conclude_workers(case: Case, culprits: list[Culprit], findings: list[Finding
         names[one.worker.recording.header.pid].append(one.row.name)
     return Workers(
         with_culprits_of_workers(culprits, theirs),
-        [msgspec.structs.replace(f, rank=rank) for rank, f in enumerate(kept, 1)],
+        _ranked(kept),
         tell_workers(workers, names),
     )
+
+
+def _ranked(findings: list[Finding]) -> list[Finding]:
+    worst_first = sorted(findings, key=lambda f: ORDER[f.severity])
+    return [msgspec.structs.replace(f, rank=rank) for rank, f in enumerate(worst_first, 1)]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.severity import MIB
-from leakscope.analysis.workers.judged import Worker
+from leakscope.analysis.workers.judged import Group, Worker
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Finding, Remedy, Severity
 from leakscope.model.sizes import human_bytes, human_count, human_share, plural
@@ -31,6 +31,9 @@ STEADY = 1.1
 WORTH_BYTES = 8 * MIB
 """Copied in one worker."""
 OWN_COPY_BYTES = 64 * MIB
+"""Held by all spawned workers together."""
+MANY = 1000
+COPIED_KINDS = ("list", "dict", "tuple", "set", "deque", "array")
 THREATENS = 0.9
 """Part of the limit that memory must reach when all is copied."""
 
@@ -41,6 +44,14 @@ REMEDY = Remedy(
         "worker. Hold the table as numpy arrays, tensors or a pyarrow table (strings as one array "
         "of bytes and one of offsets): workers then share it. Fewer workers, or shared memory, "
         "help as well."
+    ),
+)
+OWN_COPY = Remedy(
+    title="Send less to each worker",
+    text=(
+        "A process that isn't forked gets its own copy of the dataset, lists and arrays alike. "
+        "Tensors go through shared memory and are held once, and so is a file that each worker "
+        "maps (numpy.memmap, a pyarrow table). Fewer workers hold fewer copies."
     ),
 )
 
@@ -86,16 +97,42 @@ def copied_findings(case: Case, copied: list[Copied]) -> list[Finding]:
 
 def own_copies(workers: list[Worker]) -> list[Finding]:
     """Return a note for each large structure that spawned workers hold a copy of, each its own."""
-    held: dict[str, list[CensusRow]] = defaultdict(list)
+    held: dict[str, dict[Group, list[CensusRow]]] = defaultdict(lambda: defaultdict(list))
     for worker in workers:
         if worker.recording.header.start_method not in {FORK, ""}:
-            for row, _, _ in _looked_at(worker):
-                held[row.path].append(row)
+            for row in _sent_along(worker):
+                held[row.path][worker.group].append(row)
+    at_once = [max(groups.values(), key=_together) for groups in held.values()]
     return [
         _copies_note(rows)
-        for rows in held.values()
-        if len(rows) > 1 and rows[0].host_bytes * len(rows) >= OWN_COPY_BYTES
+        for rows in at_once
+        if len(rows) > 1 and _together(rows) >= OWN_COPY_BYTES
     ]
+
+
+def _together(rows: list[CensusRow]) -> int:
+    return sum(row.host_bytes for row in rows)
+
+
+def _sent_along(worker: Worker) -> list[CensusRow]:
+    """Return what a worker held from its first census on without growth: the outermost of it.
+
+    Tensors are left out: torch sends them through shared memory.
+    """
+    grown = {culprit.path for culprit in worker.culprits}
+    censuses = worker.case.table.censuses
+    first = {row.path: row for row in censuses[0].rows} if censuses else {}
+    found = [
+        row
+        for row in worker.case.table.latest
+        if row.path in first
+        and row.path not in grown
+        and (row.length or 0) >= MANY
+        and row.kind in COPIED_KINDS
+        and row.host_bytes <= STEADY * first[row.path].host_bytes
+    ]
+    paths = {row.path for row in found}
+    return [row for row in found if not any(_is_inside(row.path, path) for path in paths)]
 
 
 def _of_worker(worker: Worker) -> list[Copied]:
@@ -158,15 +195,18 @@ def _finding(case: Case, found: list[Copied]) -> Finding:
 
 
 def _copies_note(rows: list[CensusRow]) -> Finding:
-    row = max(rows, key=lambda one: one.host_bytes)
+    row, count = max(rows, key=lambda one: one.host_bytes), len(rows)
+    together = _together(rows)
     return finding(
         "worker_copies",
         f"Each worker has a copy of {row.name}",
-        f"{row.name} ({row.type}) holds {human_bytes(row.host_bytes)} in each of "
-        f"{plural(len(rows), 'worker')}: they were not forked, so the dataset is sent to each.",
-        REMEDY,
+        f"{row.name} ({row.type} of {human_count(row.length or 0)} items) takes "
+        f"{human_bytes(row.host_bytes)} in each of {plural(count, 'worker')}, "
+        f"{human_bytes(together)} together: they were not forked, so each got a copy of its own "
+        "when it started. It doesn't grow.",
+        OWN_COPY,
         severity=Severity.NOTE,
-        total_bytes=float(sum(one.host_bytes for one in rows)),
+        total_bytes=float(together),
         confidence=0.9,
         falsifier=("With fewer workers as much less is held.", None),
         subject=row.path,

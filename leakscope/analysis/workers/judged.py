@@ -28,6 +28,9 @@ MOST_JUDGED = 32
 """Workers with most measurements, beyond which the others are taken to be like them."""
 MOST_TOLD = 64
 
+Group = tuple[int, int, int]
+"""Rank, loader and generation: workers of one group live at the same time."""
+
 
 @dataclass(frozen=True)
 class Worker:
@@ -40,7 +43,7 @@ class Worker:
     """By a culprit's signature, what it came to by the worker's end at its rate."""
 
     @property
-    def group(self) -> tuple[int, int, int]:
+    def group(self) -> Group:
         """The workers that live at the same time for the same loader."""
         header = self.recording.header
         return header.rank, header.loader, header.generation
@@ -86,7 +89,7 @@ def culprits_of(case: Case, workers: list[Worker]) -> list[Culprit]:
 def _merged(found: list[tuple[Worker, Culprit]]) -> Culprit:
     """Return a culprit for all workers in which it was found: the best known one speaks for all."""
     _, told = max(found, key=lambda one: (-ORDER[one[1].severity], len(one[1].chart)))
-    alive: dict[tuple[int, int, int], int] = defaultdict(int)
+    alive: dict[Group, int] = defaultdict(int)
     for worker, _ in found:
         alive[worker.group] += 1
     count = max(alive.values())

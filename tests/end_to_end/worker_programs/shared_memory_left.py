@@ -12,7 +12,7 @@ class FrameDataset(Dataset):
         return 640
 
     def __getitem__(self, index):
-        segment = SharedMemory(create=True, size=64_000)
+        segment = SharedMemory(create=True, size=64_000)  # feeds
         segment.buf[:] = bytes(64_000)
         segment.close()
         return torch.rand(64), index % 3

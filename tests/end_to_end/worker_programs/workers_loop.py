@@ -8,6 +8,12 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
 EPOCHS = 6
+METHOD, *WORDS = sys.argv[1:]
+PERSISTENT = "anew" not in WORDS
+"""Whether workers live on from epoch to epoch, or are started anew in each."""
+
+model = nn.Linear(64, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
 
 def train(dataset, **options):
@@ -17,16 +23,18 @@ def train(dataset, **options):
         dataset,
         batch_size=16,
         num_workers=2,
-        persistent_workers=True,
-        multiprocessing_context=sys.argv[1],
+        persistent_workers=PERSISTENT,
+        multiprocessing_context=METHOD,
         **options,
     )
-    model = nn.Linear(64, 3)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for epoch in range(EPOCHS):
-        for x, y in loader:
-            loss = F.cross_entropy(model(x), y)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        print(f"epoch {epoch}: loss {loss.item():.4f}")
+        train_epoch(loader, epoch)
+
+
+def train_epoch(loader, epoch):
+    for x, y in loader:
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(f"epoch {epoch}: loss {loss.item():.4f}")

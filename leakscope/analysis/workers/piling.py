@@ -1,0 +1,130 @@
+"""Worker processes that pile up: their loaders live on, and with each of them its workers.
+
+A DataLoader with ``persistent_workers=True`` that is made anew in each epoch and kept, iterators
+that something holds, pools that nobody closes. In Python they weigh some kilobytes, so a census
+names the container that gathers them and calls it small; each process beside them is not.
+
+May be confused with: loaders for training, validation and test that start their workers one after
+the other, which ends; loaders that are dropped, whose workers end with them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from leakscope.analysis.case import Case
+from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.series import HOST
+from leakscope.analysis.severity import HORIZON, MIB
+from leakscope.analysis.trends import is_growth, judge
+from leakscope.model import gauge
+from leakscope.model.report import Culprit, Finding, Remedy, Severity
+from leakscope.model.sizes import human_bytes, human_count
+from leakscope.model.trend import Trend
+
+FEWEST_POINTS = 5
+FEWEST = 4
+"""So many processes must have come since the warm-up."""
+GROWTH_BYTES = 32 * MIB
+REPLACES = frozenset({"children", "processes"})
+"""Kinds of findings that say less of the same."""
+KEEPERS = {
+    "torch.utils.data.dataloader._MultiProcessingDataLoaderIter": "DataLoader",
+    "torch.utils.data.dataloader.DataLoader": "DataLoader",
+    "multiprocessing.pool.Pool": "pool",
+    "concurrent.futures.process.ProcessPoolExecutor": "executor",
+}
+"""Types that keep processes alive, and what they are called."""
+
+ONE_LOADER = Remedy(
+    title="Make one DataLoader before the loop",
+    text=(
+        "A loader keeps its workers as long as it or its iterator lives. Make it once and iterate "
+        "over it in every epoch (persistent_workers=True then saves starting them), or let go of "
+        "loaders and iterators that are done."
+    ),
+)
+ONE_POOL = Remedy(
+    title="Make one pool, or close each",
+    text=(
+        "Make the pool once outside the loop, or use it in a `with` block (of multiprocessing: "
+        "close() and join() it) so that its processes end."
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """A container that gathers what keeps processes alive."""
+
+    culprit: Culprit
+    noun: str
+    count: int
+    """How many of them had a row at last: the heavier ones."""
+
+
+def find_piling(case: Case, culprits: list[Culprit]) -> list[Finding]:
+    """Return a finding when the number of processes grows, with what keeps them if it is known."""
+    x, y = case.gauge_series(gauge.CHILDREN)
+    trend = judge(x, y, unit=case.unit.name, noise_bytes=0.5)
+    if not is_growth(trend.verdict) or trend.points < FEWEST_POINTS or trend.net_bytes < FEWEST:
+        return []
+    keeper = _keeper(case, culprits)
+    return [] if keeper is None else [_finding(case, trend, keeper)]
+
+
+def _keeper(case: Case, culprits: list[Culprit]) -> Keeper | None:
+    """Return the culprit through which most objects are named that keep processes alive."""
+    table, found = case.table, []
+    for path, row in enumerate(table.latest):
+        noun = KEEPERS.get(row.type)
+        counts = table.count[path][np.isfinite(table.count[path])]
+        if noun is None or not len(counts) or counts[-1] <= counts[0]:
+            continue
+        found += [
+            Keeper(culprit, noun, int(counts[-1]))
+            for culprit in culprits
+            if culprit.growth == "across" and row.path.startswith(culprit.path)
+        ]
+    return max(found, key=lambda one: (one.count, -len(one.culprit.path)), default=None)
+
+
+def _finding(case: Case, count: Trend, keeper: Keeper) -> Finding:
+    memory = case.gauge_trend(gauge.CHILDREN_PSS, noise_bytes=4.0 * MIB)
+    processes = float(np.nanmax(case.track.gauge(gauge.CHILDREN)))
+    most = float(np.nanmax(case.track.gauge(gauge.CHILDREN_PSS)))
+    each = most / max(processes, 1.0)
+    culprit = keeper.culprit
+    gained = max(memory.net_bytes, count.net_bytes * each)
+    rate = count.bytes_per_unit * each
+    place = f" ({culprit.fed_at[0]})" if culprit.fed_at else ""
+    limit = case.limit_bytes or float("inf")
+    fatal = case.used_at_end() + HORIZON * gained >= limit
+    serious = Severity.CRITICAL if fatal else Severity.WARNING
+    return finding(
+        "worker_processes",
+        f"Worker processes pile up: {culprit.name} keeps them alive",
+        f"{human_count(processes)} child processes at last, {human_count(count.bytes_per_unit)} "
+        f"more per {count.unit}; each takes {human_bytes(each)} (shared pages divided), all "
+        f"together {human_bytes(most)}. {culprit.name}{place} gathers {keeper.noun}s, which keep "
+        "their processes alive.",
+        ONE_LOADER if keeper.noun == "DataLoader" else ONE_POOL,
+        severity=serious if gained >= GROWTH_BYTES else Severity.NOTE,
+        trend=Trend(
+            verdict=count.verdict,
+            bytes_per_unit=rate,
+            interval=(count.interval[0] * each, count.interval[1] * each),
+            unit=count.unit,
+            points=count.points,
+            net_bytes=gained,
+            reason=count.reason,
+        ),
+        total_bytes=most,
+        device=HOST,
+        fed_at=culprit.fed_at,
+        confidence=0.9,
+        falsifier=(f"If {culprit.name} lets go of them, their processes end.", None),
+        subject=culprit.path,
+    )
