@@ -17,13 +17,23 @@ MAY_IMPORT = {
     "heap": {"model"},
     "probes": {"model"},
     "recording": {"model"},
+    "configuration": {"model"},
     "cleanup": {"model", "probes"},
-    "instrument": {"model", "heap", "probes", "recording", "cleanup"},
+    "instrument": {"model", "heap", "probes", "recording", "cleanup", "configuration"},
     "analysis": {"model"},
     "report": {"model", "analysis"},
-    "cli": {"model", "recording", "analysis", "report", "instrument", "probes", "cleanup"},
+    "cli": {
+        "model",
+        "recording",
+        "analysis",
+        "report",
+        "instrument",
+        "probes",
+        "cleanup",
+        "configuration",
+    },
 }
-WITHOUT_TORCH = ("model", "recording", "cleanup", "analysis", "report", "cli")
+WITHOUT_TORCH = ("model", "recording", "cleanup", "analysis", "report", "cli", "configuration")
 
 
 def room(module: Path) -> str:

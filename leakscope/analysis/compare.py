@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from leakscope.analysis.comparing.counting import units_done
 from leakscope.analysis.comparing.matching import Suspect, pair
 from leakscope.analysis.comparing.work import work_differences
 from leakscope.model.report import (
@@ -86,21 +87,13 @@ def _in_unit_of(
         return None
     factor = 1.0
     if before is not None and before.unit != after.unit:
-        own, wanted = _count(report, after), _count(report, before)
+        own = units_done(report.work, after.unit, after.phase)
+        wanted = units_done(report.work, before.unit, before.phase)
         if not own or not wanted:
             return None
         factor = own / wanted
     low, high = after.interval
     return after.bytes_per_unit * factor, (low * factor, high * factor)
-
-
-def _count(report: Report, suspect: Suspect) -> int:
-    """Return how many of the suspect's units the run did."""
-    work = report.work
-    counts = {"step": work.steps, "epoch": work.epochs, "validation": work.validations}
-    if suspect.unit == "batch":
-        return work.batches.get(suspect.phase, 0)
-    return counts.get(suspect.unit, 0)
 
 
 def _judge(

@@ -12,6 +12,7 @@ from typing import NoReturn
 import click
 
 from leakscope import __version__
+from leakscope.cli.check import check
 from leakscope.cli.compare import compare
 from leakscope.cli.cuda import cuda
 from leakscope.cli.faults import exit_code_of
@@ -30,6 +31,7 @@ Examples:
   leakscope show leakscope-runs/20250101-120000-train --follow
   leakscope report leakscope-runs/20250101-120000-train --format text
   leakscope compare runs/before runs/after --fail-on new,worse
+  leakscope check runs/after --baseline leaks.json
   leakscope cuda snapshot.pickle
   leakscope gpu
   leakscope monitor --pid 4711
@@ -38,7 +40,7 @@ Examples:
 Exit codes: `run` ends as the program does; otherwise
   0  all is well
   1  a fault, explained by one sentence on stderr (LEAKSCOPE_DEBUG=1 adds the traceback)
-  2  a command line that makes no sense, or --fail-on was met
+  2  a command line that makes no sense, --fail-on was met, or check fails
 """
 
 
@@ -61,7 +63,7 @@ def leakscope() -> None:
     """Find out why a PyTorch training run's memory grows."""
 
 
-for _command in (run, show, monitor, report, compare, merge, cuda, gpu):
+for _command in (run, show, monitor, report, compare, check, merge, cuda, gpu):
     leakscope.add_command(_command)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from leakscope.model.check import Baseline, Check
 from leakscope.model.explanation import Explanation, SnapshotComparison
 from leakscope.model.report import REPORT_SCHEMA_VERSION, Comparison, Report
 
@@ -28,10 +29,20 @@ def render_snapshot_json(told: Explanation | SnapshotComparison) -> str:
     return _encoded(told)
 
 
+def render_check_json(check: Check) -> str:
+    """Return the check as JSON, under the same rules."""
+    return _encoded(check)
+
+
+def render_baseline(baseline: Baseline) -> str:
+    """Return the baseline as a file for review: JSON, an entry's fields each on their own line."""
+    return _encoded(baseline)
+
+
 def json_schema() -> dict[str, Any]:
-    """Return the schema of ``report.json``; comparisons are ``$defs/Comparison``."""
-    (reference, _), definitions = msgspec.json.schema_components(
-        [Report, Comparison], ref_template="#/$defs/{name}"
+    """Return the schema of ``report.json``; its ``$defs`` have Comparison, Check and Baseline."""
+    (reference, *_), definitions = msgspec.json.schema_components(
+        [Report, Comparison, Check, Baseline], ref_template="#/$defs/{name}"
     )
     schema = {
         "$schema": DIALECT,
@@ -45,7 +56,9 @@ def json_schema() -> dict[str, Any]:
     return result
 
 
-def _encoded(value: Report | Comparison | Explanation | SnapshotComparison) -> str:
+def _encoded(
+    value: Report | Comparison | Explanation | SnapshotComparison | Check | Baseline,
+) -> str:
     plain = _representable(msgspec.to_builtins(value))
     text = msgspec.json.format(msgspec.json.encode(plain), indent=1)
     return text.decode() + "\n"

@@ -19,11 +19,11 @@ def culprit_markdown(culprit: Culprit) -> str:
         ("share", share_words(culprit.share, culprit.growth)),
         ("retains at most", humane_bytes(culprit.total_bytes)),
         ("forecast", one_line(culprit.forecast.text) if culprit.forecast else ""),
-        ("fed at", ", ".join(map(_code, culprit.fed_at))),
-        ("defined at", _code(culprit.defined_at) if culprit.defined_at else ""),
-        ("signature", _code(culprit.signature)),
+        ("fed at", ", ".join(map(code_span, culprit.fed_at))),
+        ("defined at", code_span(culprit.defined_at) if culprit.defined_at else ""),
+        ("signature", code_span(culprit.signature)),
     ]  # fmt: skip
-    lines = [f"### Memory leak: {_code(culprit.name)}", "", one_line(culprit.sentence), ""]
+    lines = [f"### Memory leak: {code_span(culprit.name)}", "", one_line(culprit.sentence), ""]
     lines += [f"- **{label}:** {value}" for label, value in facts if value]
     lines += ["", f"**{one_line(culprit.remedy.title)}** {one_line(culprit.remedy.text)}"]
     if culprit.remedy.diff:
@@ -31,7 +31,8 @@ def culprit_markdown(culprit: Culprit) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _code(text: str) -> str:
+def code_span(text: str) -> str:
+    """Return a text as code, in a fence that nothing in it can close."""
     text = one_line(text)
     fence = "`" * (_longest_run(text) + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""

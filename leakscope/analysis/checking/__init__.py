@@ -1,0 +1,1 @@
+"""What a check is made of: the limit, the baseline, suppressions, and the judgement."""

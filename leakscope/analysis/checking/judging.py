@@ -1,0 +1,201 @@
+"""A run held against what is allowed: limit, suppressions, ignored patterns and a baseline.
+
+What the report calls a culprit or a finding fails the check unless it is a mere note or one of
+these excuses it, in this order: an ignored pattern, a suppression, the limit, the baseline. The
+limit speaks of growth that stays, so of nothing that a phase gives back when it ends; a culprit
+that is surely faster than the limit fails even as a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+
+import msgspec
+
+from leakscope.analysis.checking.excuses import (
+    excuses,
+    is_expired,
+    matches,
+    names_of,
+    places_of,
+    remarks_on,
+)
+from leakscope.analysis.checking.known import no_longer_needed, why_known
+from leakscope.analysis.checking.limits import GrowthLimit
+from leakscope.analysis.comparing.matching import Suspect
+from leakscope.model.check import Baseline, Check, Checked, Known, Outcome, Standing, Suppression
+from leakscope.model.printable import clipped
+from leakscope.model.report import Culprit, Report, RunVerdict, Severity
+from leakscope.model.sizes import human_bytes
+
+TOLERANCE = 0.2
+"""What is known may grow faster than the baseline says by this part of it."""
+LONGEST_NAME = 160
+_ORDER = list(Standing)
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What a project allows."""
+
+    today: date
+    limit: GrowthLimit | None = None
+    baseline: Baseline | None = None
+    tolerance: float = TOLERANCE
+    ignored: Sequence[str] = ()
+    suppressions: Sequence[Suppression] = ()
+    remarks: Sequence[str] = field(default=())
+    """What was found wrong with all this where it was read."""
+    strict: bool = False
+    """Whether an inconclusive run fails."""
+
+
+def check(report: Report, allowed: Allowed) -> Check:
+    """Return how everything that grows in a run stands, and whether the run passes."""
+    suspects: list[Suspect] = [*report.culprits, *report.findings]
+    growths = [_judged(suspect, report, allowed) for suspect in suspects]
+    growths.sort(key=lambda one: _ORDER.index(one.standing))
+    failed = [one for one in growths if one.standing is Standing.FAILED]
+    outcome = _outcome(report, failed)
+    remarks = [*allowed.remarks]
+    remarks += remarks_on(allowed.suppressions, allowed.ignored, suspects, allowed.today)
+    return Check(
+        outcome=outcome,
+        passes=outcome is Outcome.PASSED
+        or (outcome is Outcome.INCONCLUSIVE and not allowed.strict),
+        headline=_headline(report, growths, outcome, strict=allowed.strict),
+        verdict=report.verdict,
+        run=report.run,
+        growths=growths,
+        gone=unneeded(growths, report, allowed.baseline)[0],
+        remarks=remarks,
+        missing=list(report.missing),
+        max_growth=allowed.limit.text if allowed.limit else "",
+    )
+
+
+def unneeded(
+    growths: Sequence[Checked], report: Report, baseline: Baseline | None
+) -> tuple[list[Known], list[Known]]:
+    """Return the baseline's entries that excuse nothing, and those of which nothing can be said."""
+    if baseline is None:
+        return [], []
+    used = {one.key for one in growths if one.standing in (Standing.KNOWN, Standing.FAILED)}
+    return no_longer_needed(baseline, used, report)
+
+
+def _judged(suspect: Suspect, report: Report, allowed: Allowed) -> Checked:
+    one = _as_checked(suspect)
+    over, said = _against_limit(suspect, one, report, allowed.limit)
+    if suspect.severity is Severity.NOTE and over is not True:
+        return _standing(one, Standing.NOTE, "A note never fails a check.")
+    pattern = next((p for p in allowed.ignored if matches(p, names_of(suspect))), None)
+    if pattern is not None:
+        return _standing(one, Standing.IGNORED, f"{pattern} is ignored.")
+    for suppression in allowed.suppressions:
+        if not is_expired(suppression, allowed.today) and excuses(suppression, suspect):
+            until = f" until {suppression.expires}" if suppression.expires else ""
+            return _standing(
+                one, Standing.SUPPRESSED, f"It is suppressed{until}.", suppression.reason
+            )
+    if over is False:
+        return _standing(one, Standing.ALLOWED, said)
+    return _against_baseline(one, said, report, allowed)
+
+
+def _against_limit(
+    suspect: Suspect, one: Checked, report: Report, limit: GrowthLimit | None
+) -> tuple[bool | None, str]:
+    """Return whether something grows faster than the limit, None where that can't be said."""
+    if limit is None:
+        return None, ""
+    if one.growth != "across" or one.bytes_per_unit <= 0:
+        return None, "The limit speaks only of growth that stays."
+    workers = max(suspect.workers, 1) if isinstance(suspect, Culprit) else 1
+    rate = limit.rate_of(one.bytes_per_unit * workers, one.unit, one.phase, report.work)
+    low = limit.rate_of(one.interval[0] * workers, one.unit, one.phase, report.work)
+    if rate is None or low is None:
+        return None, f"This run can't tell how much that is per {limit.unit}."
+    per = f"{human_bytes(rate)} per {limit.unit}"
+    if rate <= limit.bytes_per_unit:
+        return False, f"{per} is within {limit.text}."
+    if suspect.severity is not Severity.NOTE:
+        return True, f"{per} is more than {limit.text}."
+    surely = isinstance(suspect, Culprit) and low > limit.bytes_per_unit
+    return surely or None, f"{per} is more than {limit.text}."
+
+
+def _against_baseline(one: Checked, said: str, report: Report, allowed: Allowed) -> Checked:
+    entries = allowed.baseline.culprits if allowed.baseline else []
+    known = next((known for known in entries if known.key == one.key), None)
+    if known is None:
+        unknown = "The baseline doesn't have it." if allowed.baseline else "Nothing allows it."
+        return _standing(one, Standing.FAILED, said or unknown)
+    excused, why = why_known(one, known, allowed.tolerance, report.work)
+    return _standing(one, Standing.KNOWN if excused else Standing.FAILED, why, known.reason)
+
+
+def _standing(one: Checked, standing: Standing, why: str, excuse: str = "") -> Checked:
+    return msgspec.structs.replace(one, standing=standing, why=why, excuse=excuse)
+
+
+def _as_checked(suspect: Suspect) -> Checked:
+    places = places_of(suspect)
+    return Checked(
+        standing=Standing.FAILED,
+        why="",
+        rule=_rule(suspect),
+        name=suspect.name if isinstance(suspect, Culprit) else suspect.title,
+        sentence=suspect.sentence if isinstance(suspect, Culprit) else suspect.text,
+        severity=suspect.severity,
+        signature=suspect.signature,
+        growth=suspect.growth,
+        device=suspect.device,
+        phase=suspect.phase,
+        path=suspect.path if isinstance(suspect, Culprit) else "",
+        bytes_per_unit=suspect.bytes_per_unit,
+        interval=suspect.interval,
+        unit=suspect.unit,
+        place=places[0] if places else "",
+        places=places,
+        remedy=suspect.remedy.title,
+    )
+
+
+def _rule(suspect: Suspect) -> str:
+    if not isinstance(suspect, Culprit):
+        return suspect.kind
+    if suspect.graph_nodes:
+        return "kept-graph"
+    return "growing-within-phase" if suspect.growth == "within" else "growing-container"
+
+
+def _outcome(report: Report, failed: Sequence[Checked]) -> Outcome:
+    if failed:
+        return Outcome.FAILED
+    is_thin = report.verdict is RunVerdict.INCONCLUSIVE
+    return Outcome.INCONCLUSIVE if is_thin else Outcome.PASSED
+
+
+def _headline(report: Report, growths: Sequence[Checked], outcome: Outcome, *, strict: bool) -> str:
+    failed = [one for one in growths if one.standing is Standing.FAILED]
+    if failed:
+        first = failed[0]
+        name = clipped(first.name, LONGEST_NAME)
+        more = f" And {len(failed) - 1} more." if len(failed) > 1 else ""
+        place = f" ({first.place})" if first.place else ""
+        return f"Not allowed: {name}{_rate(first)}{place}.{more}"
+    if outcome is Outcome.INCONCLUSIVE:
+        end = "fails" if strict else "passes; --strict would fail it"
+        return f"The run is inconclusive and {end}."
+    counted = [(s.value, sum(one.standing is s for one in growths)) for s in _ORDER]
+    excused = [f"{count} {name}" for name, count in counted if count and name != "note"]
+    return "Nothing grows that isn't allowed" + (f" ({', '.join(excused)})." if excused else ".")
+
+
+def _rate(one: Checked) -> str:
+    if one.bytes_per_unit <= 0 or not one.unit:
+        return ""
+    return f" grows by {human_bytes(one.bytes_per_unit)} per {one.unit}"

@@ -1,0 +1,282 @@
+"""``leakscope check``: fail where something grows that isn't allowed, and tell CI about it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from leakscope import __version__
+from leakscope.cli.compare import read_report
+from leakscope.cli.conclusion import terminal_width, write_text
+from leakscope.cli.faults import say
+from leakscope.cli.output import deliver, is_stdout, out_option, shows_color
+from leakscope.cli.repository import Repository, find_repository, localised
+from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, LeakscopeError, NewerSchemaError
+
+if TYPE_CHECKING:
+    from leakscope.analysis.checking.judging import Allowed
+    from leakscope.model.check import Baseline, Check
+    from leakscope.model.report import Report
+
+_FORMS = ("text", "json", "sarif", "github", "markdown", "junit")
+_SUFFIXES = {".txt": "text", ".json": "json", ".sarif": "sarif", ".md": "markdown", ".xml": "junit"}
+_SUMMARY = "GITHUB_STEP_SUMMARY"
+_EPILOG = """\b
+Examples:
+  leakscope check RUN
+  leakscope check RUN --max-growth "1 MB/epoch"
+  leakscope check RUN --write-baseline leaks.json      accepts what grows today
+  leakscope check RUN --baseline leaks.json            fails for what is new or got faster
+  leakscope check RUN --format github --also leakscope.sarif --also leakscope.xml --job-summary
+
+\b
+Culprits and findings of severity warning or critical fail the check, notes don't. With --max-growth
+those fail that grow faster, notes of culprits too, and slower ones pass; what a phase gives back
+when it ends is no growth that a limit could allow. An inconclusive run passes and says so; --strict
+fails it.
+
+\b
+A project suppresses what it puts up with in its pyproject.toml, with a reason:
+  [[tool.leakscope.suppress]]
+  pattern = "Trainer.history"
+  reason = "a float per epoch, wanted for the plot"
+  expires = 2027-01-31
+
+\b
+Exit codes:
+  0  nothing grows that isn't allowed, or --write-baseline wrote what does
+  1  RUN is no run, a file can't be read or written, or a suppression has no reason
+  2  something grows that isn't allowed, or a command line that makes no sense
+"""
+
+
+@dataclass(frozen=True)
+class _Sinks:
+    """Where a check is told, and how."""
+
+    form: str
+    out: Path | None
+    also: tuple[Path, ...]
+    job_summary: bool
+
+
+def to_tolerance(_: click.Context | None, __: click.Parameter | None, text: str) -> float:
+    """Return a part of a rate, written ``20%`` or ``0.2``: 0 or more."""
+    number = text.strip().removesuffix("%")
+    try:
+        part = float(number) / (1 if number == text.strip() else 100)
+    except ValueError:
+        part = -1.0
+    if not 0 <= part < float("inf"):
+        raise click.BadParameter(f"{text!r} is no part of a rate; write 20% or 0.2.")
+    return part
+
+
+def to_forms(
+    _: click.Context | None, __: click.Parameter | None, paths: tuple[Path, ...]
+) -> tuple[Path, ...]:
+    """Return the files, each of which has a suffix that names its form."""
+    for path in paths:
+        if path.suffix.lower() not in _SUFFIXES:
+            known = ", ".join(_SUFFIXES)
+            raise click.BadParameter(f"{path} names no form; use one of {known}.")
+    return paths
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--max-growth", metavar="RATE", help="What may grow: 1 MB/epoch, 64 KiB/step, ….")
+@click.option("--baseline", type=click.Path(path_type=Path), metavar="FILE", help="What is known.")
+@click.option(
+    "--tolerance",
+    callback=to_tolerance,
+    default="20%",
+    show_default=True,
+    metavar="SHARE",
+    help="How much faster than the baseline something known may grow.",
+)
+@click.option(
+    "--write-baseline",
+    "written",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write what grows as a baseline and fail for nothing; reasons in FILE stay.",
+)
+@click.option(
+    "--ignore", "ignored", multiple=True, metavar="PATTERN", help="Names or paths that may grow."
+)
+@click.option("--strict", is_flag=True, help="Fail for an inconclusive run.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(_FORMS),
+    default=None,
+    help="[default: by the suffix of --out, else text]",
+)
+@out_option()
+@click.option(
+    "--also",
+    multiple=True,
+    callback=to_forms,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write there too, in the form of its suffix: .sarif, .xml (JUnit), .json, .md, .txt.",
+)
+@click.option("--job-summary", is_flag=True, help=f"Add Markdown to the file in ${_SUMMARY}.")
+def check(
+    run: Path,
+    *,
+    max_growth: str | None,
+    baseline: Path | None,
+    tolerance: float,
+    written: Path | None,
+    ignored: tuple[str, ...],
+    strict: bool,
+    form: str | None,
+    out: Path | None,
+    also: tuple[Path, ...],
+    job_summary: bool,
+) -> int:
+    """Fail where something in RUN grows that isn't allowed.
+
+    RUN is a run directory, analysed anew, or a report.json.
+    """
+    from leakscope.analysis.checking.judging import check as check_report
+
+    allowed = _allowed(max_growth, baseline, written, tolerance, ignored, strict=strict)
+    report, project_root = _read(run)
+    repository = find_repository(Path.cwd(), project_root)
+    checked = localised(check_report(report, allowed), repository)
+    if written is not None:
+        _write_baseline(checked, report, allowed, written)
+        return EXIT_OK
+    named = _SUFFIXES.get(out.suffix.lower(), "text") if out is not None else "text"
+    _tell(checked, _Sinks(form or named, out, also, job_summary), repository)
+    return EXIT_OK if checked.passes else EXIT_THRESHOLD
+
+
+def _allowed(
+    max_growth: str | None,
+    baseline: Path | None,
+    written: Path | None,
+    tolerance: float,
+    ignored: tuple[str, ...],
+    *,
+    strict: bool,
+) -> Allowed:
+    from leakscope.analysis.checking.judging import Allowed
+    from leakscope.analysis.checking.limits import to_growth_limit
+    from leakscope.configuration.pyproject import read_section
+    from leakscope.configuration.suppressions import read_suppressions
+
+    section = read_section(Path.cwd())
+    suppressions, remarks = read_suppressions(section)
+    if baseline is None and written is not None and written.exists():
+        baseline = written
+    return Allowed(
+        today=datetime.now(timezone.utc).date(),
+        limit=to_growth_limit(max_growth) if max_growth else None,
+        baseline=read_baseline(baseline) if baseline is not None else None,
+        tolerance=tolerance,
+        ignored=ignored,
+        suppressions=suppressions,
+        remarks=[*section.remarks, *remarks],
+        strict=strict,
+    )
+
+
+def read_baseline(path: Path) -> Baseline:
+    """Return a baseline.
+
+    Raises:
+        NewerSchemaError: a newer leakscope wrote it.
+        LeakscopeError: it is none, or can't be read.
+
+    """
+    import msgspec
+
+    from leakscope.model.check import BASELINE_SCHEMA_VERSION, Baseline
+
+    class Version(msgspec.Struct):
+        schema_version: int
+
+    try:
+        data = path.read_bytes()
+        if msgspec.json.decode(data, type=Version).schema_version > BASELINE_SCHEMA_VERSION:
+            raise NewerSchemaError(
+                f"{path} was written by a newer leakscope; update this one.", slug="newer-schema"
+            )
+        return msgspec.json.decode(data, type=Baseline)
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as fault:
+        raise LeakscopeError(
+            f"{path} is no baseline ({fault}); leakscope check RUN --write-baseline {path} "
+            "writes one.",
+            slug="no-baseline",
+        ) from fault
+
+
+def _read(run: Path) -> tuple[Report, str]:
+    """Return a run's report and the folder that its paths are relative to, where it is told."""
+    from leakscope.analysis import analyse
+    from leakscope.recording import open_run
+
+    if run.suffix == ".json" and run.is_file():
+        return read_report(run), ""
+    opened = open_run(run)
+    return analyse(opened), opened.manifest.project_root
+
+
+def _write_baseline(checked: Check, report: Report, allowed: Allowed, path: Path) -> None:
+    from leakscope.analysis.checking.judging import unneeded
+    from leakscope.analysis.checking.known import new_baseline
+    from leakscope.model.sizes import plural
+    from leakscope.report.encoding import render_baseline
+
+    _, unsettled = unneeded(checked.growths, report, allowed.baseline)
+    baseline = new_baseline(checked.growths, allowed.baseline, unsettled)
+    write_text(path, render_baseline(baseline))
+    for remark in checked.remarks:
+        say(remark)
+    click.echo(f"leakscope: {plural(len(baseline.culprits), 'known culprit')} in {path}")
+
+
+def _tell(checked: Check, sinks: _Sinks, repository: Repository) -> None:
+    for path in sinks.also:
+        write_text(path, _rendered(checked, _SUFFIXES[path.suffix.lower()], path, repository))
+    deliver(_rendered(checked, sinks.form, sinks.out, repository), sinks.out)
+    if not is_stdout(sinks.out):
+        click.echo(f"leakscope: {checked.headline}\nleakscope: check in {sinks.out}")
+    elif sinks.form != "text":
+        say(checked.headline)
+    if sinks.job_summary:
+        _add_to_summary(_rendered(checked, "markdown", None, repository))
+
+
+def _add_to_summary(text: str) -> None:
+    path = os.environ.get(_SUMMARY, "")
+    if not path:
+        say(f"{_SUMMARY} is not set, so there is no summary of the job to add to.")
+        return
+    try:
+        with Path(path).open("a", encoding="utf-8", errors="backslashreplace") as stream:
+            stream.write(f"{text}\n")
+    except OSError as fault:
+        say(f"nothing was added to the summary of the job ({fault.strerror or fault}).")
+
+
+def _rendered(checked: Check, form: str, out: Path | None, repository: Repository) -> str:
+    from leakscope.report.checks.forms import render_check
+
+    return render_check(
+        checked,
+        form,
+        width=terminal_width(100),
+        color=shows_color(out),
+        version=__version__,
+        otherwise=repository.file(checked.run.script),
+    )

@@ -1,0 +1,70 @@
+"""Where the repository begins: the formats of CI want paths that are relative to its root."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from leakscope.model.check import Check, Checked
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository's root, and the folder that a run's paths are relative to."""
+
+    root: Path
+    project_root: Path | None = None
+
+    def place(self, place: str) -> str:
+        """Return ``src/train.py:12`` relative to the root; as it is where it lies elsewhere."""
+        file, _, line = place.rpartition(":")
+        if not file or not line.isdigit():
+            return self._relative(place)
+        return f"{self._relative(file)}:{line}"
+
+    def file(self, path: str) -> str:
+        """Return a file's path relative to the root; empty where it is no file in there."""
+        relative = self._relative(path)
+        try:
+            return relative if path and (self.root / relative).is_file() else ""
+        except (OSError, ValueError):
+            return ""
+
+    def _relative(self, path: str) -> str:
+        try:
+            for base in (self.project_root, self.root):
+                full = Path(os.path.normpath(base / path)) if base is not None else None
+                if full is not None and full.is_relative_to(self.root) and full.is_file():
+                    return full.relative_to(self.root).as_posix()
+        except (OSError, ValueError):
+            return path
+        return path
+
+
+def find_repository(start: Path, project_root: str = "") -> Repository:
+    """Return the repository around a folder, or the folder itself where there is none.
+
+    Args:
+        start: The working directory.
+        project_root: The folder that the paths of a run are relative to, where it is known.
+
+    """
+    folder = Path(os.path.realpath(start))
+    root = next((f for f in (folder, *folder.parents) if (f / ".git").exists()), folder)
+    project = Path(os.path.realpath(project_root)) if project_root else None
+    return Repository(root, project)
+
+
+def localised(check: Check, repository: Repository) -> Check:
+    """Return the check with all places relative to the repository's root, those inside first."""
+    growths = [_localised(one, repository) for one in check.growths]
+    return msgspec.structs.replace(check, growths=growths)
+
+
+def _localised(one: Checked, repository: Repository) -> Checked:
+    places = [repository.place(place) for place in one.places]
+    places.sort(key=lambda place: place.startswith(("/", "..", "<")))
+    return msgspec.structs.replace(one, places=places, place=places[0] if places else "")

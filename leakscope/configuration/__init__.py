@@ -1,0 +1,1 @@
+"""What a project and its environment choose: ``[tool.leakscope]`` and ``LEAKSCOPE_*``."""

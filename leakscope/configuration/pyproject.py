@@ -1,0 +1,69 @@
+"""``[tool.leakscope]`` of the nearest ``pyproject.toml`` that has it."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from leakscope.model.printable import one_line
+
+FILE = "pyproject.toml"
+_HEADER = re.compile(rb"^\s*\[\[?\s*tool\s*\.\s*[\"']?leakscope\b", re.MULTILINE)
+_MOST_BYTES = 1 << 20
+"""A file that is larger was written by no person."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """What a project chose, and what is wrong with the file."""
+
+    path: Path | None = None
+    table: dict[str, Any] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def folder(self) -> Path:
+        """The folder that paths in it are relative to."""
+        return self.path.parent if self.path is not None else Path()
+
+
+def read_section(start: Path) -> Section:
+    """Return ``[tool.leakscope]`` of the nearest file at or above a folder that has one.
+
+    A file that can't be read is told in the section's remarks, and costs nothing else: a broken
+    ``pyproject.toml`` must not keep anybody from training.
+    """
+    for folder in (start, *start.parents):
+        path = folder / FILE
+        text = _read(path)
+        if text is None or not _HEADER.search(text):
+            continue
+        return _parse(path, text)
+    return Section()
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+            return None
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def _parse(path: Path, text: bytes) -> Section:
+    try:
+        toml = importlib.import_module("tomllib")
+    except ImportError:
+        sentence = f"{path} is not read: Python 3.10 has no TOML reader; use 3.11 or newer."
+        return Section(path, remarks=[sentence])
+    try:
+        table = toml.loads(text.decode()).get("tool", {}).get("leakscope", {})
+    except (ValueError, AttributeError, RecursionError) as fault:
+        return Section(path, remarks=[f"{path} is not read: {one_line(str(fault))}."])
+    if not isinstance(table, dict):
+        return Section(path, remarks=[f"tool.leakscope in {path} is not read: it is no table."])
+    return Section(path, table)

@@ -1,0 +1,139 @@
+"""The check: what of a run's growth is allowed, and what a gate does about the rest.
+
+Encoded as it stands a :class:`Check` is what ``leakscope check --format json`` writes, and a
+:class:`Baseline` is the file that ``--write-baseline`` writes.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from enum import Enum
+
+import msgspec
+
+from leakscope.model.report import RunFacts, RunVerdict, Severity
+
+CHECK_SCHEMA_VERSION = 1
+BASELINE_SCHEMA_VERSION = 1
+
+
+class Outcome(str, Enum):
+    """What a check says as a whole."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    """Something grows that is not allowed."""
+    INCONCLUSIVE = "inconclusive"
+    """Nothing was seen to grow, but the run is too thin to say so."""
+
+
+class Standing(str, Enum):
+    """Why something that grows fails the check, or why it doesn't."""
+
+    FAILED = "failed"
+    KNOWN = "known"
+    """The baseline has it, and it grows no faster."""
+    SUPPRESSED = "suppressed"
+    """The project's configuration excuses it, with a reason."""
+    IGNORED = "ignored"
+    """The command line excuses it."""
+    ALLOWED = "allowed"
+    """It grows no faster than the limit."""
+    NOTE = "note"
+    """Worth knowing; never fails unless it is faster than a limit."""
+
+
+class Suppression(msgspec.Struct, frozen=True, kw_only=True):
+    """An excuse for what grows. It speaks of what all of its patterns match."""
+
+    reason: str
+    signature: str = ""
+    pattern: str = ""
+    """Of the name or the path in the heap."""
+    path: str = ""
+    """Of the source file."""
+    expires: date | None = None
+    """The last day on which it counts."""
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What a baseline remembers of something that grows."""
+
+    name: str
+    signature: str
+    growth: str
+    device: str = "host"
+    phase: str = ""
+    path: str = ""
+    bytes_per_unit: float
+    unit: str
+    reason: str = ""
+    """Why it is put up with; written by people, kept when the baseline is written anew."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What identifies it in any run."""
+        return (self.signature, self.growth, self.device)
+
+
+class Baseline(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known to grow, ordered by name."""
+
+    schema_version: int = BASELINE_SCHEMA_VERSION
+    culprits: list[Known]
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that grows, as it stands before the gate."""
+
+    standing: Standing
+    why: str
+    """Why it stands so, as a sentence."""
+    rule: str
+    """The kind of diagnosis: ``growing-container``, ``growing-within-phase``, ``kept-graph``, or
+    the kind of a finding, such as ``allocator_slack``."""
+    name: str
+    """A culprit's name, or a finding's title."""
+    sentence: str
+    severity: Severity
+    signature: str
+    growth: str
+    device: str = "host"
+    phase: str = ""
+    path: str = ""
+    """The name's path in the heap; empty for a finding."""
+    bytes_per_unit: float
+    interval: tuple[float, float]
+    unit: str
+    place: str = ""
+    """The line to look at first: ``src/train.py:12``, relative to the repository."""
+    places: list[str] = []
+    remedy: str = ""
+    excuse: str = ""
+    """The reason of the suppression or of the baseline's entry, where there is one."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What identifies it in any run."""
+        return (self.signature, self.growth, self.device)
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """A run held against what is allowed."""
+
+    schema_version: int = CHECK_SCHEMA_VERSION
+    outcome: Outcome
+    passes: bool
+    """Whether the exit code is 0; an inconclusive run passes unless ``--strict`` was given."""
+    headline: str
+    verdict: RunVerdict
+    run: RunFacts
+    growths: list[Checked]
+    """What fails first, then the rest as in the report."""
+    gone: list[Known] = []
+    """Entries of the baseline that excuse nothing any more."""
+    remarks: list[str] = []
+    """Suppressions that expired or match nothing, and what else is to be mended."""
+    missing: list[str] = []
+    """What would settle an inconclusive run."""
+    max_growth: str = ""

@@ -1,0 +1,1 @@
+"""A check for those who read it: people, GitHub, code scanning, test reports."""

@@ -1,0 +1,161 @@
+"""What each kind of diagnosis means: one rule of a SARIF file, and its help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DOCUMENTATION = "docs/diagnoses.md"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A kind of diagnosis."""
+
+    id: str
+    title: str
+    help: str
+
+    @property
+    def name(self) -> str:
+        """The id as SARIF wants names: ``GrowingContainer``."""
+        return "".join(part.capitalize() for part in self.id.replace("_", "-").split("-"))
+
+
+_RULES = (
+    Rule(
+        "growing-container",
+        "A container grows for good",
+        "The same moment of the same phase finds it larger each time, and nothing gives it back. "
+        "Empty it, bound it, or keep less in it.",
+    ),
+    Rule(
+        "growing-within-phase",
+        "A container makes the peak of a phase",
+        "It climbs while a phase lasts and is given back only when the phase ends. Reduce what is "
+        "kept per batch, or reduce each batch at once.",
+    ),
+    Rule(
+        "kept-graph",
+        "Autograd graphs are kept",
+        "A kept tensor keeps the graph that computed it, and the activations in it. Store "
+        "tensor.detach() or tensor.item(), or compute under torch.no_grad().",
+    ),
+    Rule(
+        "unexplained",
+        "Memory grows outside everything that has a name",
+        "Neither Python objects nor the allocators explain it: a native library may hold it.",
+    ),
+    Rule(
+        "allocator_slack",
+        "Freed memory stays in the C heap",
+        "The program has freed it, and glibc keeps it. Lower MALLOC_ARENA_MAX or trim the heap.",
+    ),
+    Rule(
+        "garbage",
+        "Memory waits in reference cycles for the collector",
+        "Objects that refer to each other in a circle are freed only by the collector. Break the "
+        "circle, or collect more often.",
+    ),
+    Rule(
+        "gradient_cycle",
+        "Parameters and gradients keep each other alive",
+        "backward(create_graph=True) makes a circle that the collector can't see. Use "
+        "torch.autograd.grad.",
+    ),
+    Rule(
+        "native_held",
+        "Objects are held by native code alone",
+        "No Python name reaches them: a C++ queue, a registry or an extension holds them.",
+    ),
+    Rule(
+        "collector_off",
+        "The garbage collector is switched off",
+        "Cycles are never freed while it is off. Switch it on, or collect by hand.",
+    ),
+    Rule(
+        "collector_frozen",
+        "The garbage collector is frozen",
+        "What gc.freeze() has seen is never looked at again. Call gc.unfreeze().",
+    ),
+    Rule(
+        "children",
+        "Child processes grow",
+        "The growth is in other processes than the one that was recorded.",
+    ),
+    Rule(
+        "tree_grows",
+        "The process and its children take ever more",
+        "Seen from outside, where nothing has a name: `leakscope run` tells what grows.",
+    ),
+    Rule(
+        "shared_memory",
+        "Files in shared memory pile up",
+        "Named segments outlive their processes. Unlink them, or let the manager do so.",
+    ),
+    Rule(
+        "copy_on_write",
+        "Forked workers copy what they look at",
+        "Looking at a Python object writes its reference count, which copies the page. Keep many "
+        "small objects in one array.",
+    ),
+    Rule(
+        "open_figures",
+        "More and more open figures",
+        "pyplot keeps every figure until it is closed: plt.close(figure).",
+    ),
+    Rule(
+        "device_leak",
+        "Live memory without a name grows on a device",
+        "Tensors are alive that no name reaches: a graph, a hook or native code holds them.",
+    ),
+    Rule(
+        "device_cache",
+        "The cache of a device's allocator grows",
+        "The memory is free and kept for the next request. Shapes that vary make it grow.",
+    ),
+    Rule(
+        "fragmentation",
+        "A device's memory is fragmented",
+        "Free blocks lie between used ones and fit nothing. Try expandable segments.",
+    ),
+    Rule(
+        "outside_allocator",
+        "Device memory outside torch's allocator grows",
+        "Libraries, contexts and other processes take it.",
+    ),
+    Rule(
+        "pending_free",
+        "Freed device memory waits for another stream",
+        "A block that another stream uses is free only when that stream has passed.",
+    ),
+    Rule(
+        "private_pools",
+        "Private pools of device memory grow",
+        "CUDA graphs and MemPool keep what they have reserved.",
+    ),
+    Rule(
+        "pinned_host",
+        "Page-locked host memory grows",
+        "Its allocator keeps what was freed, in powers of two.",
+    ),
+    Rule(
+        "tiny_blocks",
+        "Tiny tensors pile up on a device",
+        "Each takes a block of 512 bytes: keep numbers, not tensors.",
+    ),
+    Rule(
+        "out_of_memory",
+        "Memory ran out",
+        "The program ended for want of memory.",
+    ),
+)
+_BY_ID = {rule.id: rule for rule in _RULES}
+
+
+def rule_of(kind: str) -> Rule:
+    """Return what is known of a kind of diagnosis; of one that has no rule yet, its own words."""
+    known = _BY_ID.get(kind)
+    if known is not None:
+        return known
+    title = kind.replace("_", " ").replace("-", " ").strip().capitalize() or "Memory"
+    return Rule(kind or "memory", title, f"See {DOCUMENTATION}.")

@@ -1,0 +1,126 @@
+"""A check as SARIF 2.1.0, which GitHub's code scanning and others read.
+
+The fingerprint of a result is made of its signature, so that an alert stays the same one when lines
+move. GitHub matches alerts by ``primaryLocationLineHash`` and would make it from the line's text.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from leakscope.model.check import Check, Checked, Outcome, Standing
+from leakscope.model.printable import one_line
+from leakscope.model.report import Severity
+from leakscope.report.checks.places import Place, place_of, to_place
+from leakscope.report.checks.rules import Rule, rule_of
+from leakscope.report.checks.telling import account_of, why_of
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+ROOT = "%SRCROOT%"
+_EXCUSED = frozenset({Standing.KNOWN, Standing.SUPPRESSED, Standing.IGNORED, Standing.ALLOWED})
+_LEVELS = {Severity.CRITICAL: "error", Severity.WARNING: "warning", Severity.NOTE: "warning"}
+
+
+def render_check_sarif(check: Check, *, version: str = "", otherwise: str = "") -> str:
+    """Return the check as a SARIF file.
+
+    Args:
+        check: What is told; notes are left out.
+        version: leakscope's own.
+        otherwise: The file that is shown for what has no place of its own: code scanning takes no
+            result without one.
+
+    """
+    told = [one for one in check.growths if one.standing is not Standing.NOTE]
+    rules = list(dict.fromkeys(rule_of(one.rule) for one in told))
+    run = {
+        "tool": {"driver": _driver(rules, version)},
+        "originalUriBaseIds": {ROOT: {"description": {"text": "The repository's root."}}},
+        "results": [_result(one, rules, otherwise) for one in told],
+        "columnKind": "unicodeCodePoints",
+        "invocations": [_invocation(check)],
+    }
+    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(log, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def _driver(rules: list[Rule], version: str) -> dict[str, Any]:
+    driver = {
+        "name": "leakscope",
+        "rules": [_rule(rule) for rule in rules],
+    }
+    return {**driver, "semanticVersion": version} if version else driver
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    return {
+        "id": one_line(rule.id),
+        "name": one_line(rule.name),
+        "shortDescription": {"text": rule.title},
+        "fullDescription": {"text": rule.help},
+        "help": {"text": rule.help},
+        "properties": {"tags": ["memory", "performance"], "precision": "high"},
+    }
+
+
+def _result(one: Checked, rules: list[Rule], otherwise: str) -> dict[str, Any]:
+    rule = rule_of(one.rule)
+    places = [to_place(text) for text in one.places[:5]]
+    first = place_of(one) or (Place(otherwise) if otherwise else None)
+    others = [place for place in places if place != first]
+    result: dict[str, Any] = {
+        "ruleId": one_line(rule.id),
+        "ruleIndex": rules.index(rule),
+        "level": _LEVELS[one.severity],
+        "message": {"text": _message(one)},
+        "locations": [_location(first)] if first else [],
+        "partialFingerprints": {
+            "primaryLocationLineHash": _fingerprint(one),
+            "leakscopeSignature/v1": _fingerprint(one),
+        },
+        "properties": {"standing": one.standing.value},
+    }
+    if others:
+        result["relatedLocations"] = [_location(place) for place in others]
+    if one.standing in _EXCUSED:
+        result["suppressions"] = [
+            {
+                "kind": "external",
+                "status": "accepted",
+                "justification": one_line(why_of(one)),
+            }
+        ]
+    return result
+
+
+def _message(one: Checked) -> str:
+    return "\n".join(map(one_line, account_of(one)))
+
+
+def _fingerprint(one: Checked) -> str:
+    return one_line(f"{one.signature}-{one.growth}-{one.device}:1")
+
+
+def _location(place: Place) -> dict[str, Any]:
+    artifact = {"uri": place.uri}
+    if place.is_in_repository:
+        artifact["uriBaseId"] = ROOT
+    return {
+        "physicalLocation": {
+            "artifactLocation": artifact,
+            "region": {"startLine": place.line},
+        }
+    }
+
+
+def _invocation(check: Check) -> dict[str, Any]:
+    told = [*check.remarks]
+    if check.outcome is Outcome.INCONCLUSIVE:
+        told += [check.headline, *check.missing]
+    invocation: dict[str, Any] = {"executionSuccessful": True}
+    if told:
+        invocation["toolExecutionNotifications"] = [
+            {"level": "warning", "message": {"text": one_line(text)}} for text in told
+        ]
+    return invocation

@@ -1,0 +1,29 @@
+"""What every form of a check tells of one thing that grows."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from leakscope.model.check import Check, Checked
+from leakscope.report.sizes import humane_rate
+
+
+def rate_of(one: Checked) -> str:
+    """Return ``412 MiB per validation``; empty where nothing was measured per unit of work."""
+    return humane_rate(one.bytes_per_unit, one.unit) if one.bytes_per_unit > 0 else ""
+
+
+def why_of(one: Checked) -> str:
+    """Return why it fails or doesn't, with the reason that people gave."""
+    return f"{one.why} {one.excuse}".strip()
+
+
+def account_of(one: Checked) -> list[str]:
+    """Return what grows, why it fails or doesn't, and what to change: a line each."""
+    title = [] if one.path else [f"{one.name}."]
+    return [text for text in (*title, one.sentence, why_of(one), one.remedy) if text]
+
+
+def program_of(check: Check) -> str:
+    """Return the name of the program that was checked."""
+    return PurePosixPath(check.run.script).name or "run"

@@ -1,0 +1,220 @@
+"""`leakscope check`: exit codes, baselines, suppressions, and where it is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import click
+import pytest
+from cli_runs import MIB, record_run, report_with
+from click.testing import CliRunner, Result
+
+from leakscope.cli import leakscope
+from leakscope.cli.check import to_tolerance
+from leakscope.cli.repository import find_repository
+from leakscope.model.errors import LeakscopeError, NewerSchemaError, NoRunError
+from leakscope.model.report import Severity
+from leakscope.report import render_json
+
+SUPPRESS = '[[tool.leakscope.suppress]]\npattern = "train.history"\n'
+
+
+def check(*words: object) -> Result:
+    arguments = ["check", *map(str, words)]
+    return CliRunner().invoke(leakscope, arguments, standalone_mode=False)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository of its own, without a project's configuration above it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    (tmp_path / ".git").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def leaking(folder: Path) -> Path:
+    return written(folder / "report.json", 4.0 * MIB)
+
+
+def written(path: Path, rate: float | None, *, severity: Severity = Severity.CRITICAL) -> Path:
+    path.write_text(render_json(report_with(rate, severity=severity)))
+    return path
+
+
+def test_a_recorded_run_that_leaks_fails_and_a_fixed_one_passes(folder: Path) -> None:
+    leaking = check(record_run(folder / "leaking"))
+    assert leaking.exception is None
+    assert leaking.return_value == 2
+    assert "Not allowed" in leaking.stdout
+    fixed = check(record_run(folder / "fixed", grows=0), "--strict")
+    assert fixed.return_value == 0
+    assert not list(folder.glob("*/report.*"))
+
+
+def test_a_run_too_short_to_judge_passes_unless_strict(folder: Path) -> None:
+    short = record_run(folder / "short", epochs=2)
+    assert check(short).return_value == 0
+    assert "inconclusive" in check(short).stdout
+    assert check(short, "--strict").return_value == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ([], 2),
+        (["--max-growth", "4 MiB/epoch"], 0),
+        (["--max-growth", "4 MB/epoch"], 2),
+        (["--max-growth", "500 KiB/step"], 0),
+        (["--ignore", "train.*"], 0),
+        (["--ignore", "__main__.history"], 0),
+        (["--ignore", "other.*"], 2),
+        (["--ignore", "other.*", "--ignore", "*history"], 0),
+    ],
+)
+def test_exit_code_says_whether_anything_grows_that_is_not_allowed(
+    options: list[str], code: int, leaking: Path
+) -> None:
+    assert check(leaking, *options).return_value == code
+
+
+def test_a_note_passes(folder: Path) -> None:
+    assert check(written(folder / "r.json", 100.0, severity=Severity.NOTE)).return_value == 0
+
+
+def test_bad_input_is_one_sentence(folder: Path, leaking: Path) -> None:
+    assert isinstance(check(folder / "nowhere").exception, NoRunError)
+    fault = check(leaking, "--max-growth", "much").exception
+    assert isinstance(fault, LeakscopeError)
+    for text in ("{", "", "[]", '{"schema_version": 1}', "\xff", "[" * 100_000):
+        (folder / "broken.json").write_text(text)
+        fault = check(leaking, "--baseline", "broken.json").exception
+        assert isinstance(fault, LeakscopeError)
+        assert "--write-baseline" in str(fault)
+    assert isinstance(check(leaking, "--baseline", "missing.json").exception, LeakscopeError)
+
+
+def test_a_baseline_accepts_what_grows_until_it_grows_faster(folder: Path, leaking: Path) -> None:
+    result = check(leaking, "--write-baseline", "leaks.json")
+    assert (result.return_value, result.exception) == (0, None)
+    assert "1 known culprit in leaks.json" in result.stdout
+    assert check(leaking, "--baseline", "leaks.json").return_value == 0
+    faster = written(folder / "faster.json", 9.0 * MIB)
+    assert check(faster, "--baseline", "leaks.json").return_value == 2
+    assert check(faster, "--baseline", "leaks.json", "--tolerance", "200%").return_value == 0
+    fixed = check(written(folder / "fixed.json", None), "--baseline", "leaks.json")
+    assert fixed.return_value == 0
+    assert "no longer needed: train.history" in fixed.stdout
+
+
+def test_a_baseline_written_again_is_the_same_and_keeps_its_reasons(
+    folder: Path, leaking: Path
+) -> None:
+    path = folder / "leaks.json"
+    check(leaking, "--write-baseline", path)
+    first = json.loads(path.read_text())
+    first["culprits"][0]["reason"] = "wanted"
+    path.write_text(json.dumps(first))
+    slightly = written(folder / "slightly.json", 4.1 * MIB)
+    check(slightly, "--write-baseline", path)
+    assert json.loads(path.read_text()) == first
+    check(written(folder / "fixed.json", None), "--write-baseline", path)
+    assert json.loads(path.read_text())["culprits"] == []
+
+
+def test_a_baseline_of_a_newer_version_is_refused(folder: Path, leaking: Path) -> None:
+    (folder / "newer.json").write_text('{"schema_version": 99, "culprits": []}')
+    assert isinstance(check(leaking, "--baseline", "newer.json").exception, NewerSchemaError)
+
+
+def test_the_project_suppresses_with_a_reason(folder: Path, leaking: Path) -> None:
+    (folder / "pyproject.toml").write_text(f'{SUPPRESS}reason = "wanted"\nexpires = 2999-01-01\n')
+    result = check(leaking)
+    assert result.return_value == 0
+    assert "wanted" in result.stdout
+    (folder / "pyproject.toml").write_text(f'{SUPPRESS}reason = "wanted"\nexpires = 2020-01-01\n')
+    result = check(leaking)
+    assert result.return_value == 2
+    assert "expired on 2020-01-01" in result.stdout
+
+
+def test_the_configuration_is_found_above_the_working_directory(
+    folder: Path, leaking: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "pyproject.toml").write_text(f'{SUPPRESS}reason = "wanted"\n')
+    inner = folder / "a" / "b"
+    inner.mkdir(parents=True)
+    (folder / "a" / "pyproject.toml").write_text("[project]\nname = 'a'\n")
+    monkeypatch.chdir(inner)
+    assert check(leaking).return_value == 0
+
+
+def test_a_suppression_without_a_reason_is_refused(folder: Path, leaking: Path) -> None:
+    (folder / "pyproject.toml").write_text(SUPPRESS)
+    fault = check(leaking).exception
+    assert isinstance(fault, LeakscopeError)
+    assert "reason" in str(fault)
+    assert "1st" in str(fault)
+
+
+def test_all_forms_are_written_in_one_go(
+    folder: Path, leaking: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = folder / "summary.md"
+    summary.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    also = [word for name in ("a.sarif", "a.xml", "a.json", "a.md") for word in ("--also", name)]
+    result = check(leaking, "--format", "github", *also, "--job-summary")
+    assert result.return_value == 2
+    assert result.stdout.startswith("::error ")
+    assert "Not allowed" in result.stderr
+    assert json.loads((folder / "a.sarif").read_text())["version"] == "2.1.0"
+    assert ET.parse(folder / "a.xml").getroot().tag == "testsuites"
+    assert json.loads((folder / "a.json").read_text())["outcome"] == "failed"
+    assert summary.read_text() == "before\n" + (folder / "a.md").read_text() + "\n"
+
+
+def test_a_summary_without_a_job_costs_nothing_else(leaking: Path) -> None:
+    result = check(leaking, "--job-summary")
+    assert result.return_value == 2
+    assert "GITHUB_STEP_SUMMARY is not set" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"), [("c.sarif", "{"), ("c.xml", "<?xml"), ("c.md", "##"), ("c.txt", "✗")]
+)
+def test_form_follows_the_suffix_of_the_file(
+    name: str, begins: str, leaking: Path, folder: Path
+) -> None:
+    result = check(leaking, "--out", name)
+    assert result.return_value == 2
+    assert name in result.stdout
+    assert (folder / name).read_text().startswith(begins)
+
+
+def test_a_command_line_that_makes_no_sense_is_refused(leaking: Path) -> None:
+    assert isinstance(check(leaking, "--also", "a.pdf").exception, click.BadParameter)
+    for text in ("-1", "x", "inf", "nan", "-5%"):
+        with pytest.raises(click.BadParameter):
+            to_tolerance(None, None, text)
+    assert to_tolerance(None, None, "20%") == to_tolerance(None, None, "0.2")
+
+
+def test_places_are_relative_to_the_repository(folder: Path) -> None:
+    source = folder / "examples" / "detector" / "train.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("pass\n")
+    inner = find_repository(source.parent, str(source.parent))
+    assert inner.root == folder.resolve()
+    assert inner.place("train.py:12") == "examples/detector/train.py:12"
+    assert inner.place("examples/detector/train.py:3") == "examples/detector/train.py:3"
+    assert inner.place(f"{source}:4") == "examples/detector/train.py:4"
+    elsewhere = find_repository(folder, "/recorded/on/another/machine")
+    assert elsewhere.place("examples/detector/train.py:3") == "examples/detector/train.py:3"
+    for odd in ("/usr/lib/x.py:1", "../../x.py:2", "gone.py:3", "<string>:1", "a\x00b:1", ""):
+        assert elsewhere.place(odd) == odd
+    assert elsewhere.file("examples/detector/train.py")
+    assert elsewhere.file("gone.py") == elsewhere.file("") == ""
