@@ -26,6 +26,7 @@ from leakscope.analysis.phases import find_phases
 from leakscope.analysis.ranks import conclude_ranks
 from leakscope.analysis.rates import find_growth
 from leakscope.analysis.search import search_growth
+from leakscope.analysis.snapshots import snapshot_notes
 from leakscope.analysis.timeline import find_timeline
 from leakscope.analysis.workers import conclude_workers
 from leakscope.model.record import HeaderRecord
@@ -89,7 +90,7 @@ def _notes(recording: Recording) -> list[str]:
     """Return what the report should mention; of warnings that room grew less, the last."""
     last = next((n for n in reversed(recording.notes) if n.slug == LOW), None)
     told = [n for n in recording.notes if n.slug != LOW or n is last]
-    return [n.message[:LONGEST_MESSAGE] for n in told]
+    return [n.message[:LONGEST_MESSAGE] for n in told] + snapshot_notes(recording)
 
 
 def _main(run: Run) -> Recording:

@@ -11,7 +11,8 @@ from leakscope.analysis.series import HOST
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census
 from leakscope.model.device import Figures
-from leakscope.model.record import OutOfMemoryRecord
+from leakscope.model.record import OutOfMemoryRecord, SnapshotRecord
+from leakscope.model.run import Measurement
 from leakscope.model.sizes import plural
 
 BEFORE = "Looked at inside the allocator, before the exception unwound."
@@ -143,12 +144,13 @@ def _last_census(case: Case, steps: int) -> tuple[Census | None, str, int]:
 
     At the end itself all functions have returned.
     """
-    for position in reversed(case.table.at.tolist()):
-        m = case.track.measurements[position]
-        if m.boundary.kind is not BoundaryKind.RUN_END and m.census is not None:
-            place = f"The last look at the heap was {place_of(m.boundary)}"
-            since = max(0, steps - m.boundary.step)
-            return m.census, f"{place}, {m.boundary.time_s:.1f} s after the start.", since
+    looks: list[Measurement | SnapshotRecord] = [*case.recording.snapshots]
+    looks += (case.track.measurements[position] for position in case.table.at.tolist())
+    for look in sorted(looks, key=lambda look: look.boundary.time_s, reverse=True):
+        if look.boundary.kind is not BoundaryKind.RUN_END and look.census is not None:
+            place = f"The last look at the heap was {place_of(look.boundary)}"
+            since = max(0, steps - look.boundary.step)
+            return look.census, f"{place}, {look.boundary.time_s:.1f} s after the start.", since
     return None, "No census of the heap had been taken.", 0
 
 

@@ -34,11 +34,16 @@ def find_timeline(case: Case) -> Timeline | None:
     return Timeline(
         lines=[_line(case, metric) for metric in metrics if track.has_gauge(metric)],
         spans=_spans(case),
-        censuses_s=[float(t) for t in track.time_s[case.table.at]],
+        censuses_s=_censuses(case),
         limit_bytes=case.limit_bytes,
         thinned_from=len(track) if len(track) > MOST_POINTS else None,
         phases_begun=begun if begun > MOST_SPANS else None,
     )
+
+
+def _censuses(case: Case) -> list[float]:
+    asked = (s.boundary.time_s for s in case.recording.snapshots if s.census is not None)
+    return sorted([*map(float, case.track.time_s[case.table.at]), *asked])
 
 
 def _line(case: Case, metric: str) -> Line:

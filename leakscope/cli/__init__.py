@@ -1,7 +1,8 @@
 """The ``leakscope`` command: runs and their reports, CUDA snapshots, who uses the GPUs.
 
 Exit codes: ``run`` ends exactly as the program did. Otherwise 0 is success, 1 a fault that one
-sentence on stderr explains, 2 a command line that makes no sense or a threshold that was met.
+sentence on stderr explains, 2 a command line that makes no sense or a threshold that was met;
+``snapshot`` has two more.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from leakscope.cli.monitor import monitor
 from leakscope.cli.report import report
 from leakscope.cli.run import run
 from leakscope.cli.show import show
+from leakscope.cli.snapshot import snapshot
 
 __all__ = ["leakscope", "main"]
 
@@ -35,12 +37,15 @@ Examples:
   leakscope cuda snapshot.pickle
   leakscope gpu
   leakscope monitor --pid 4711
+  leakscope snapshot 4711
 
 \b
 Exit codes: `run` ends as the program does; otherwise
   0  all is well
   1  a fault, explained by one sentence on stderr (LEAKSCOPE_DEBUG=1 adds the traceback)
   2  a command line that makes no sense, --fail-on was met, or check fails
+  3  `snapshot`: no census came in time
+  4  `snapshot`: the process ended meanwhile
 """
 
 
@@ -63,7 +68,7 @@ def leakscope() -> None:
     """Find out why a PyTorch training run's memory grows."""
 
 
-for _command in (run, show, monitor, report, compare, check, merge, cuda, gpu):
+for _command in (run, show, snapshot, monitor, report, compare, check, merge, cuda, gpu):
     leakscope.add_command(_command)
 
 

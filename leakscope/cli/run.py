@@ -25,7 +25,13 @@ from leakscope.cli.destination import prepare, this_rank
 from leakscope.cli.faults import explain, say
 from leakscope.cli.supervisor import end_as, supervise
 from leakscope.instrument.launch import Launch
-from leakscope.instrument.options import CudaHistory, SessionOptions, Tracemalloc, Workers
+from leakscope.instrument.options import (
+    CudaHistory,
+    SessionOptions,
+    SnapshotSignal,
+    Tracemalloc,
+    Workers,
+)
 from leakscope.instrument.program import Program, interpreter_options
 from leakscope.model.errors import LeakscopeError
 
@@ -104,6 +110,14 @@ def to_share(_: click.Context | None, __: click.Parameter | None, text: str) -> 
     help="Try gc.collect(), empty_cache() and malloc_trim(0) at the end of a few phases and report "
     "what each really freed. It changes when garbage is collected.",
 )
+@click.option(
+    "--snapshot-signal",
+    type=click.Choice(["off", "USR1", "USR2"]),
+    default="off",
+    show_default=True,
+    help="Signal on which a census is taken now, as `leakscope snapshot PID` sends it. Choose one "
+    "that the program doesn't use.",
+)
 @click.option("--report/--no-report", default=True, help="Whether to write the report at the end.")
 @click.option("--quiet", "-q", is_flag=True, help="Print no summary.")
 @click.option("--label", metavar="TEXT", help="A name for the run, shown in its report.")
@@ -118,6 +132,7 @@ def run(
     cuda_history: CudaHistory,
     workers: Workers,
     probe_cleanup: bool,
+    snapshot_signal: SnapshotSignal,
     report: bool,
     quiet: bool,
     label: str | None,
@@ -143,6 +158,7 @@ def run(
         project_root=Path(program.project_root()),
         script=program.target,
         probe_cleanup=probe_cleanup,
+        snapshot_signal=snapshot_signal,
     )
     rank = this_rank()
     directory = prepare(

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from leakscope.probes.cgroup import memory_events
+from leakscope.probes.signals import catches
 
 HANDED_ON = frozenset(
     {
@@ -28,6 +29,10 @@ HANDED_ON = frozenset(
 )
 """Signals that mean the program when they are sent to us. Those of job control aren't among them:
 the terminal sends them to every process of the group."""
+
+ASKED_FOR = frozenset({signal.SIGUSR1, signal.SIGUSR2})
+"""Signals that programs take as requests, so only one that has a handler gets them from us. It may
+not have it yet, or no longer, and then the request would be the death of it."""
 
 _WITNESS_PATIENCE_S = 0.1
 
@@ -119,9 +124,14 @@ def _wait(child: int, witness: _Witness, watched: set[signal.Signals]) -> int:
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
                 return status
-        elif told.si_code <= 0 and not witness.was_hit():
+        elif told.si_code <= 0 and not witness.was_hit() and _is_for(child, told.si_signo):
             # A positive code means the kernel: the terminal, which tells the child itself.
             os.kill(child, told.si_signo)
+
+
+def _is_for(child: int, number: int) -> bool:
+    """Return whether the child should get a signal that was sent to us."""
+    return number not in ASKED_FOR or catches(child, number) is not False
 
 
 class _Witness:

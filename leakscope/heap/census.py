@@ -75,6 +75,15 @@ class CensusTaker:
         census = without_collector(self._census, scope, unwound)
         return msgspec.structs.replace(census, pause_s=perf_counter() - began)
 
+    def take_aside(self, scope: CensusScope) -> Census:
+        """Return the rows as :meth:`take` does; the next census is not compared with this one."""
+        memory, self._memory = self._memory, self._memory.copy()
+        try:
+            return self.take(scope)
+        finally:
+            self._memory = memory
+            self._device_storages = []
+
     def device_storages(self) -> list[DeviceStorages]:
         """Return the storages that the latest census met on each device, once."""
         found, self._device_storages = self._device_storages, []

@@ -34,6 +34,14 @@ class RowMemory:
         self._census = 0
         self._knows_libraries = False
 
+    def copy(self) -> RowMemory:
+        """Return one that remembers the same."""
+        other = RowMemory(self._max_rows)
+        other._last = dict(self._last)
+        other._census = self._census
+        other._knows_libraries = self._knows_libraries
+        return other
+
     def choose(self, rows: list[CensusRow], *, full: bool) -> list[CensusRow]:
         """Return the rows to record, the heaviest first, and remember the sizes of all."""
         self._census += 1

@@ -40,6 +40,10 @@ class Costs:
         self.seconds[activity] = self.seconds.get(activity, 0.0) + seconds
         self.total += seconds
 
+    def tell(self, activity: str, seconds: float) -> None:
+        """Note time that the user has asked to be spent: told, but not out of the budget."""
+        self.seconds[activity] = self.seconds.get(activity, 0.0) + seconds
+
     def sample(self, due: Due, seconds: float) -> None:
         """Learn what a boundary of this kind has just cost as a whole."""
         before = self._expected.get(due, seconds)

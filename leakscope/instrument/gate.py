@@ -33,6 +33,7 @@ class Gate:
         self._guard = guard
         self._costs = costs
         self._busy = False
+        self._is_muted = False
         self._heard = 0
         self._interrupt: BaseException | None = None
         self._late: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque(maxlen=LATE_KEPT)
@@ -95,13 +96,14 @@ class Gate:
 
     def seize(self, event: Callable[..., Any], *args: Any) -> bool:
         """Pass on an event of any thread; return False, undone, if another is just heard."""
-        if self._busy or not self.is_open:
+        free = not self._busy or (self._is_muted and get_ident() == self.thread)
+        if not free or not self.is_open:
             return False
-        self._busy = True
+        muted, self._is_muted, self._busy = self._is_muted, False, True
         try:
             event(*args)
         finally:
-            self._busy = False
+            self._busy = self._is_muted = muted
             if self._late and get_ident() == self.thread:
                 self._catch_up()
             if self._interrupt is not None:
@@ -112,11 +114,11 @@ class Gate:
         """Return what ``function`` returns, hearing no event meanwhile."""
         if self._busy or not self.is_open or get_ident() != self.thread:
             return function(*args)
-        self._busy = True
+        self._busy = self._is_muted = True
         try:
             return function(*args)
         finally:
-            self._busy = False
+            self._busy = self._is_muted = False
 
     def _timed(self, event: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Charge the time that the other events took, judging by this one."""

@@ -105,7 +105,7 @@ class Closing:
         if session is None or os.getpid() != self._pid:
             return
         try:
-            session.close(status=status, exit_code=exit_code, exception=exception)
+            session.close(status=status, exit_code=exit_code, exception=exception, for_good=True)
             if session.trouble and not session.options.quiet:
                 _complain(session.trouble)
         except KeyboardInterrupt:

@@ -29,6 +29,7 @@ from leakscope.model.record import (
     OutOfMemoryRecord,
     OverheadRecord,
     Record,
+    SnapshotRecord,
 )
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ class Taker(Protocol):
 
     def take(self, scope: CensusScope, unwound: Sequence[FrameType] = ()) -> Census:
         """Return the heap's rows at this moment, with the names of frames that were left too."""
+
+    def take_aside(self, scope: CensusScope) -> Census:
+        """Return the same without comparing later censuses with it."""
 
     def source_files(self) -> set[str]:
         """Return the user's files seen as owners."""
@@ -198,14 +202,39 @@ class Measuring:
 
         Usually nothing comes after it, so it may take seconds, whatever the budget says.
         """
-        for due, scope in reversed(_SCOPES.items()):
-            if self._costs.expect(due) <= PATIENCE_SECONDS and self._fits(scope, available):
-                with self._charged("census"):
-                    census = self._guard.call("census", None, self._taker.take, scope, unwound)
-                if census is not None:
-                    self._censuses += 1
-                    return census
+        for scope in self._bearable(available):
+            with self._charged("census"):
+                census = self._guard.call("census", None, self._taker.take, scope, unwound)
+            if census is not None:
+                self._censuses += 1
+                return census
         return None
+
+    def snapshot(self, boundary: Boundary, *, at_once: bool) -> None:
+        """Take a census that the user asked for: beside all series, and not out of the budget."""
+        began = self._clock()
+        gauges: dict[str, int] = {}
+        for probe in (*self._fast, *(reader.probe for reader in self._slow)):
+            gauges.update(self._guard.call(f"probe {probe.name}", {}, probe.gauges))
+        headroom = Headroom()
+        headroom.learn(gauges, gauges.get(gauge.RSS, 0))
+        taken = (
+            self._guard.call("census", None, self._taker.take_aside, scope)
+            for scope in self._bearable(headroom.left(gauges.get(gauge.RSS, 0)))
+        )
+        census = next((one for one in taken if one is not None), None)
+        record = SnapshotRecord(
+            boundary=boundary,
+            gauges=gauges,
+            census=census,
+            no_census="" if census else "there was no room or no time for one",
+            at_once=at_once,
+            seconds=self._clock() - began,
+        )
+        self._writer.write(record, sync=True)
+        self._keep_sources()
+        self._guard.call("own memory", None, self._own_memory.charge, gauges)
+        self._costs.tell("on request", self._clock() - began)
 
     def keep_failure(self, record: OutOfMemoryRecord) -> None:
         """Write down that memory ran out, and wait for the disk."""
@@ -229,6 +258,14 @@ class Measuring:
             self._writer.write(whole)
         self._next_overhead = 0.0
         self._keep_account(boundary)
+
+    def _bearable(self, available: int | None) -> list[CensusScope]:
+        """Return the censuses for which there are room and patience, the fullest first."""
+        return [
+            scope
+            for due, scope in reversed(_SCOPES.items())
+            if self._costs.expect(due) <= PATIENCE_SECONDS and self._fits(scope, available)
+        ]
 
     # Gauges
 
@@ -389,12 +426,12 @@ class _SlowReader:
 
     def __init__(self, probe: Reader, clock: Callable[[], float], guard: Guard) -> None:
         self.not_before = 0.0
-        self._probe = probe
+        self.probe = probe
         self._clock = clock
         self._guard = guard
 
     def read(self, now: float, share: float) -> dict[str, int]:
         began = self._clock()
-        gauges = self._guard.call(f"probe {self._probe.name}", {}, self._probe.gauges)
+        gauges = self._guard.call(f"probe {self.probe.name}", {}, self.probe.gauges)
         self.not_before = now + (self._clock() - began) / share
         return gauges

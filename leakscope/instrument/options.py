@@ -13,6 +13,7 @@ Boundaries = Literal["auto", "manual"]
 Tracemalloc = Literal["off", "window", "always"]
 Workers = Literal["on", "off"]
 CudaHistory = Literal["off", "window"]
+SnapshotSignal = Literal["off", "USR1", "USR2"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class SessionOptions:
     """Whether workers of DataLoaders record themselves."""
     probe_cleanup: bool = False
     """Whether the popular cleaning calls are tried now and then, and measured."""
+    snapshot_signal: SnapshotSignal = "off"
+    """The signal on which a census is taken at once."""
 
     def __post_init__(self) -> None:
         """Refuse what could only fail later, in the middle of somebody's training."""
@@ -52,6 +55,7 @@ class SessionOptions:
         _choice("tracemalloc", self.tracemalloc, get_args(Tracemalloc))
         _choice("workers", self.workers, get_args(Workers))
         _choice("cuda_history", self.cuda_history, get_args(CudaHistory))
+        _choice("snapshot_signal", self.snapshot_signal, get_args(SnapshotSignal))
 
     def to_json(self) -> str:
         """Return the options as JSON, for an environment variable or a manifest."""

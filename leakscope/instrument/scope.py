@@ -19,6 +19,7 @@ from leakscope.instrument.options import (
     Boundaries,
     CudaHistory,
     SessionOptions,
+    SnapshotSignal,
     Tracemalloc,
     Workers,
 )
@@ -196,6 +197,7 @@ def profile(
     enabled: bool | None = None,
     quiet: bool = False,
     probe_cleanup: bool = False,
+    snapshot_signal: SnapshotSignal = "off",
 ) -> Scope: ...
 
 
@@ -213,17 +215,16 @@ def profile(
     enabled: bool | None = None,
     quiet: bool = False,
     probe_cleanup: bool = False,
+    snapshot_signal: SnapshotSignal = "off",
 ) -> Any:
     """Record the memory of the code in a ``with`` block, or of a decorated function.
 
     Args:
         out: Run directory; by default ``leakscope-runs/<time>-<script>``.
         budget: Share of wall time that measuring may cost.
-        boundaries: ``auto`` finds epochs, steps and validation by itself; ``manual`` leaves them
-            to the calls of the scope.
+        boundaries: ``auto`` finds epochs, steps and validation; ``manual`` leaves them to calls.
         tracemalloc: ``window`` traces allocating lines for short stretches once something grows.
-        cuda_history: ``window`` records who allocates on CUDA for short stretches once live memory
-            grows there, unless the program records by itself.
+        cuda_history: ``window`` does that on CUDA, unless the program records a history itself.
         workers: ``on`` has the workers of DataLoaders record themselves too.
         report: Whether to write the report at the end.
         force: Replace a run that ``out`` holds already.
@@ -232,10 +233,10 @@ def profile(
         quiet: Print no summary.
         probe_cleanup: Try ``gc.collect()``, ``empty_cache()`` and ``malloc_trim(0)`` at the end of
             a few phases and report what each really freed. It changes when garbage is collected.
+        snapshot_signal: Have ``USR1`` or ``USR2`` take a census now (``leakscope snapshot PID``).
 
     Raises:
-        LeakscopeError: before anything runs, for options that make no sense or a directory that
-            can't be made; never later.
+        LeakscopeError: options make no sense, or the directory can't be made; never later.
 
     """
     if enabled is False or (enabled is None and is_off()):
@@ -257,6 +258,7 @@ def profile(
             project_root=root,
             quiet=quiet,
             probe_cleanup=probe_cleanup,
+            snapshot_signal=snapshot_signal,
         )
     )
 

@@ -19,6 +19,7 @@ from leakscope.instrument.history import HistoryWindows, Recorder
 from leakscope.instrument.measuring import Devices, Measuring, Reader, Taker, Writer
 from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.phases import PhaseTracker
+from leakscope.instrument.requests import Requests
 from leakscope.instrument.rundirectory import make_run_directory, project_root_of, rank, world_size
 from leakscope.instrument.schedule import Floor, Schedule
 from leakscope.instrument.shortages import Shortages
@@ -72,7 +73,7 @@ class Session:
         self._writer = writer
         self._clock = clock
         self._pid = os.getpid()
-        self._index = 0
+        self._index, self._reached = 0, 0.0
         self._begun = clock()
         self._costs = Costs()
         self._guard = Guard(self._write_fault)
@@ -105,6 +106,7 @@ class Session:
         self._shortages = Shortages(
             self._measuring, self.gate, self._costs, self._moment, budget=options.budget
         )
+        self._requests = Requests(self.gate, self._look, writer.write, self._idle)
         self._trials = _trials(options, self._costs, clock)
         self._auto: AutoBoundaries | None = None
         self._workers: WorkerHooks | None = None
@@ -163,6 +165,8 @@ class Session:
             return
         self._guard.call("shortages", None, self._shortages.start)
         self._guard.call("workers", None, self._follow_workers)
+        if self.options.snapshot_signal != "off":
+            self._guard.call("requests", None, self._requests.listen, self.options.snapshot_signal)
 
     @property
     def is_live(self) -> bool:
@@ -181,14 +185,21 @@ class Session:
     def failed(self, error: BaseException) -> None:
         """Look at an exception that leaves the program, while its traceback keeps what it left."""
         if self.is_live:
+            self._requests.mute()
             self._guard.call("shortages", None, self._shortages.left, error)
 
-    def close(self, *, status: str, exit_code: int = 0, exception: str = "") -> None:
-        """Reach the last boundary, say how the program ended, and measure no more."""
+    def close(
+        self, *, status: str, exit_code: int = 0, exception: str = "", for_good: bool = False
+    ) -> None:
+        """Reach the last boundary, say how the program ended, and measure no more.
+
+        ``for_good`` when the process ends too.
+        """
         global _current
         if not self.is_live:
             return
         self._closed = True
+        self._requests.mute()
         self.gate.shut()
         self._guard.call("shortages", None, self._shortages.stop)
         if self._auto is not None:
@@ -201,6 +212,7 @@ class Session:
         told = redact_text(exception)[:2000]
         end = EndRecord(status=status, exit_code=exit_code, exception=told, time_s=self._now())
         self._guard.call("recording", None, self._seal, end)
+        self._guard.call("requests", None, lambda: self._requests.let_go(for_good=for_good))
         if current_session() is self:
             _current = None
 
@@ -240,9 +252,9 @@ class Session:
     def _reach(self, kind: BoundaryKind, phase: Phase | None, label: str) -> None:
         index = self._index
         self._index = index + 1
-        now = self._clock() - self._begun
+        now = self._reached = self._clock() - self._begun
         due = self._schedule.due(kind, phase, label, now)
-        if due or self._windows.is_open or self._history.is_open:
+        if due or self._windows.is_open or self._history.is_open or self._requests.waiting:
             boundary = self._describe(index, kind, now, phase, label)
             # Whatever happens in there, the tracker goes on as if it had not.
             try:
@@ -253,10 +265,15 @@ class Session:
     def _measure(self, boundary: Boundary, due: Due) -> None:
         if self._writer.failed is not None:
             self._measuring.abandon(boundary)
+            self._requests.mute()
             return
         closes = self._windows.closes_at(boundary) or self._history.closes_at(boundary)
-        if due is Due.NOTHING and not closes:
-            return
+        if due is not Due.NOTHING or closes:
+            self._record(boundary, due)
+        if self._requests.waiting:
+            self._requests.serve()
+
+    def _record(self, boundary: Boundary, due: Due) -> None:
         done = self._measuring.at(boundary, due)
         now = self._now()
         self._schedule.recorded(done, now - boundary.time_s, now, self._measuring.resident)
@@ -264,6 +281,7 @@ class Session:
             tried = self._guard.call("cleanup", None, self._trials.at, boundary)
             if tried is not None:
                 self._writer.write(tried)
+        self._guard.call("requests", None, self._requests.look_after)
 
     def _describe(
         self, index: int, kind: BoundaryKind, now: float, phase: Phase | None, label: str
@@ -287,10 +305,19 @@ class Session:
             **where,
         )
 
-    def _moment(self) -> Boundary:
+    def _moment(self, kind: BoundaryKind = BoundaryKind.MARK) -> Boundary:
         """Return where training stands between the last boundary and the next."""
         last = max(0, self._index - 1)
-        return self._describe(last, BoundaryKind.MARK, self._now(), self.tracker.phase, "")
+        return self._describe(last, kind, self._now(), self.tracker.phase, "")
+
+    def _look(self, *, at_once: bool) -> None:
+        moment = self._moment(BoundaryKind.REQUEST)
+        self._guard.call(
+            "requests", None, lambda: self._measuring.snapshot(moment, at_once=at_once)
+        )
+
+    def _idle(self) -> float:
+        return self._now() - self._reached
 
     def _last_boundary(self) -> Boundary:
         return self._describe(self._index - 1, BoundaryKind.RUN_END, self._now(), None, "")

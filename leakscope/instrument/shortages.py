@@ -18,6 +18,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from leakscope.instrument.auto.imports import ImportWatch
+from leakscope.instrument.autograd import is_in_backward
 from leakscope.instrument.costs import Costs, Due
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.measuring import Measuring
@@ -91,9 +92,7 @@ class Shortages:
         """
         if self._gate.thread not in (0, get_ident()):
             return True
-        torch = sys.modules.get("torch")
-        task = getattr(getattr(torch, "_C", None), "_current_graph_task_id", None)
-        return task is not None and task() != -1
+        return is_in_backward()
 
     def left(self, error: BaseException) -> None:
         """Record that an exception left the program, or the block, if it says memory ran out."""

@@ -165,6 +165,7 @@ def _session(place: Place, worker: int, given: dict[str, object]) -> Session | N
         tracemalloc="off",
         cuda_history="off",
         probe_cleanup=False,
+        snapshot_signal="off",
     )
     path = Path(place.run_path)
     writer = RecordingWriter(path, _header(place, worker))

@@ -24,6 +24,8 @@ class BoundaryKind(str, Enum):
     MARK = "mark"
     """The user's own ``scope.mark("name")``; comparable with marks of the same label."""
     RUN_END = "run_end"
+    REQUEST = "request"
+    """The user asked for a census just now. Comparable with nothing, and part of no series."""
 
 
 class Boundary(msgspec.Struct, frozen=True, kw_only=True):

@@ -163,6 +163,30 @@ class OutOfMemoryRecord(msgspec.Struct, tag="out_of_memory", kw_only=True, omit_
     """Why there is none."""
 
 
+class SnapshotRecord(msgspec.Struct, tag="snapshot", kw_only=True, omit_defaults=True):
+    """A census that the user asked for, beside all series."""
+
+    boundary: Boundary
+    """Its index is that of the last boundary before it."""
+    gauges: dict[str, Whole] = {}
+    census: Census | None = None
+    no_census: str = ""
+    """Why there is none."""
+    at_once: bool = False
+    """Whether it was taken in the middle of a piece of training, for no boundary came soon."""
+    seconds: Seconds = 0.0
+    """How long it held the program up."""
+
+
+class SnapshotSignalRecord(msgspec.Struct, tag="snapshot_signal", kw_only=True, omit_defaults=True):
+    """Which signal has such a census taken (each record replaces the one before)."""
+
+    signal: Whole = 0
+    """Its number; 0 while there is none."""
+    why_not: str = ""
+    """Why there is none though the user wanted one."""
+
+
 class CleanupStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One cleaning call and what it changed, in bytes; below 0 where others took more meanwhile."""
 
@@ -252,6 +276,8 @@ Record = (
     | DeviceSnapshotRecord
     | BlockListRecord
     | OutOfMemoryRecord
+    | SnapshotRecord
+    | SnapshotSignalRecord
     | CleanupRecord
     | SourceRecord
     | OverheadRecord

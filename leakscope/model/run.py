@@ -19,6 +19,7 @@ from leakscope.model.record import (
     OutOfMemoryRecord,
     OverheadRecord,
     RunManifest,
+    SnapshotRecord,
 )
 
 
@@ -56,6 +57,8 @@ class Recording:
     notes: list[NoteRecord] = field(default_factory=list)
     shortages: list[OutOfMemoryRecord] = field(default_factory=list)
     cleanups: list[CleanupRecord] = field(default_factory=list)
+    snapshots: list[SnapshotRecord] = field(default_factory=list)
+    """Censuses that the user asked for; no measurement is among them."""
     end: EndRecord | None = None
     damage: list[Damage] = field(default_factory=list)
 

@@ -32,6 +32,7 @@ from leakscope.model.record import (
     OverheadRecord,
     Record,
     RunManifest,
+    SnapshotRecord,
     SourceRecord,
 )
 from leakscope.model.run import Damage, Measurement, Recording, Run
@@ -180,6 +181,7 @@ class _Draft:
             ErrorRecord: self._recording.errors,
             NoteRecord: self._recording.notes,
             OutOfMemoryRecord: self._recording.shortages,
+            SnapshotRecord: self._recording.snapshots,
         }
 
     @property
@@ -254,7 +256,10 @@ class _Draft:
                 recording.sources[record.path] = record.text
             case OverheadRecord():
                 recording.overhead = record
-            case OutOfMemoryRecord(census=Census() as census):
+            case (
+                OutOfMemoryRecord(census=Census() as census)
+                | SnapshotRecord(census=Census() as census)
+            ):
                 self._share_names(census)
             case EndRecord():
                 recording.end = record

@@ -39,6 +39,11 @@ def render_baseline(baseline: Baseline) -> str:
     return _encoded(baseline)
 
 
+def render_plain_json(told: dict[str, Any]) -> str:
+    """Return plain values as JSON, under the same rules."""
+    return _encoded(told)
+
+
 def json_schema() -> dict[str, Any]:
     """Return the schema of ``report.json``; its ``$defs`` have Comparison, Check and Baseline."""
     (reference, *_), definitions = msgspec.json.schema_components(
@@ -56,9 +61,7 @@ def json_schema() -> dict[str, Any]:
     return result
 
 
-def _encoded(
-    value: Report | Comparison | Explanation | SnapshotComparison | Check | Baseline,
-) -> str:
+def _encoded(value: Any) -> str:
     plain = _representable(msgspec.to_builtins(value))
     text = msgspec.json.format(msgspec.json.encode(plain), indent=1)
     return text.decode() + "\n"

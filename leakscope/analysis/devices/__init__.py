@@ -33,6 +33,7 @@ _WHEN = {
     "batch": "after batch {batch} of {phase}",
     "epoch_end": "at the end of epoch {epoch}",
     "mark": "at the mark {label}",
+    "request": "on request",
 }
 
 
