@@ -11,8 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def immediate_dominators(successors: Sequence[Sequence[int]], root: int) -> list[int]:
-    """Return each node's immediate dominator; -1 for the root and for what it does not reach."""
+def immediate_dominators(
+    successors: Sequence[Sequence[int]], root: int
+) -> tuple[list[int], list[int]]:
+    """Return each node's immediate dominator and the nodes that were reached, in preorder.
+
+    The dominator is -1 for the root and for what it does not reach.
+    """
     order, parent = _preorder(successors, root)
     number = {node: i for i, node in enumerate(order)}
     predecessors: list[list[int]] = [[] for _ in order]
@@ -23,24 +28,19 @@ def immediate_dominators(successors: Sequence[Sequence[int]], root: int) -> list
     result = [-1] * len(successors)
     for i in range(1, len(order)):
         result[order[i]] = order[ancestors[i]]
-    return result
+    return result, order
 
 
 def retained_sums(dominators: Sequence[int], order: Sequence[int], own: Sequence[int]) -> list[int]:
     """Return for each node the sum of ``own`` over everything it dominates, itself included.
 
-    ``order`` must name dominators before what they dominate, as :func:`preorder` does.
+    ``order`` must name dominators before what they dominate, as a preorder does.
     """
     total = list(own)
     for node in reversed(order):
         if dominators[node] >= 0:
             total[dominators[node]] += total[node]
     return total
-
-
-def preorder(successors: Sequence[Sequence[int]], root: int) -> list[int]:
-    """Return the nodes that the root reaches in depth-first order."""
-    return _preorder(successors, root)[0]
 
 
 def _preorder(successors: Sequence[Sequence[int]], root: int) -> tuple[list[int], list[int]]:
@@ -72,8 +72,10 @@ def _semi_nca(parent: list[int], predecessors: list[list[int]]) -> list[int]:
     for w in range(count - 1, 0, -1):
         best = w
         for v in predecessors[w]:
-            _compress(v, w, ancestor, label)
-            best = min(best, label[v])
+            if v > w:
+                _compress(v, w, ancestor, label)
+            if label[v] < best:
+                best = label[v]
         semi[w] = label[w] = best
     for w in range(1, count):
         above = dominator[w]
@@ -85,8 +87,6 @@ def _semi_nca(parent: list[int], predecessors: list[list[int]]) -> list[int]:
 
 def _compress(v: int, last: int, ancestor: list[int], label: list[int]) -> None:
     """Let ``label[v]`` be the least on the way up through nodes numbered above ``last``."""
-    if v <= last:
-        return
     path = []
     while ancestor[v] > last:
         path.append(v)

@@ -43,7 +43,7 @@ from leakscope.heap.adapters.tensor import (
     tensor_memory,
     wrapped_by,
 )
-from leakscope.heap.shallow import dict_of, header_bytes, mro_of, shallow_bytes
+from leakscope.heap.shallow import Sizes, dict_of, header_bytes, mro_of
 from leakscope.model.interrupts import ours
 
 
@@ -118,6 +118,7 @@ class EdgeReader:
         self._late = late
         self._parts = parts or {}
         self._facts: dict[int, TypeFacts] = {}
+        self._sizes = Sizes()
 
     def facts(self, value: object) -> TypeFacts:
         """Return what the type of an object tells."""
@@ -166,8 +167,11 @@ class EdgeReader:
 
     def own_bytes(self, value: object) -> tuple[int, int]:
         """Return the shallow bytes of an object and the bytes of data that it owns."""
-        shallow = shallow_bytes(value)
-        match self.facts(value).payload:
+        shallow = self._sizes(value)
+        payload = self.facts(value).payload
+        if payload is Payload.NONE:
+            return shallow, 0
+        match payload:
             case Payload.ARRAY:
                 shallow += frame_bytes(value, self._known.array)
                 return shallow, array_bytes(value, self._known.array)
@@ -224,6 +228,8 @@ class EdgeReader:
         return found
 
     def _payload_referents(self, value: object, payload: Payload) -> list[object]:
+        if payload is Payload.NONE:
+            return []
         found: list[object | None] = []
         match payload:
             case Payload.ARRAY:

@@ -6,6 +6,7 @@ import gc
 import itertools
 import sys
 from collections import deque
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
@@ -23,6 +24,7 @@ from leakscope.heap.unread import find_unread
 __all__ = ["leak_shares", "walk"]
 
 _MOST_REFERRERS = 8
+_WAITING = (Phase.BARRIER, Phase.HIDDEN)
 
 
 def walk(
@@ -203,7 +205,7 @@ class _Walker:
         """
         queues = self._queues if everything else self._queues[: Rank.LATE]
         while True:
-            while queue := next((q for q in queues if q), None):
+            while queue := _first_filled(queues):
                 self._enter(queue.popleft())
             if not (everything and self._made):
                 return
@@ -292,25 +294,27 @@ class _Walker:
         graph = self.graph
         if self.referrers:
             self._note_referrer(node, target)
-        is_memory = type(target) is Memory
-        rank = Rank.PLAIN if is_memory else self._reader.facts(target).rank
         found = self._index.get(_key(target))
         if found is None:
+            rank = self._rank(target)
             if rank is Rank.CUT and self._cuts():
                 if self._phase is Phase.USER and self._request.full:
                     self._reserve(target, Phase.BARRIER)
                 return
             found = self._add(target, node, graph.root[node])
             self._queue(rank).append(found)
-        elif self._enterable(found):
+        elif graph.phase[found] in _WAITING and self._enterable(found):
             graph.take(found, self._phase, graph.root[node], node)
-            self._queue(rank).append(found)
-        if graph.phase[found] == self._phase:
+            self._queue(self._rank(target)).append(found)
+        if graph.phase[found] is self._phase:
             graph.successors[node].append(found)
+
+    def _rank(self, target: object) -> Rank:
+        return Rank.PLAIN if type(target) is Memory else self._reader.facts(target).rank
 
     def _cuts(self) -> bool:
         """Whether types, modules and namespaces are out of bounds now."""
-        return self._phase in {Phase.USER, Phase.HIDDEN}
+        return self._phase is Phase.USER or self._phase is Phase.HIDDEN
 
     def _queue(self, rank: Rank) -> deque[int]:
         return self._queues[0 if rank is Rank.CUT else rank]
@@ -319,6 +323,13 @@ class _Walker:
 def _key(value: object) -> int:
     """Return what tells a node from others; addresses of storages are no addresses of objects."""
     return value.key | 1 if type(value) is Memory else id(value)
+
+
+def _first_filled(queues: Sequence[deque[int]]) -> deque[int] | None:
+    for queue in queues:
+        if queue:
+            return queue
+    return None
 
 
 def _reference_counts(values: list[object]) -> list[int]:

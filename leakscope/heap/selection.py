@@ -12,7 +12,7 @@ from typing import Any
 
 from leakscope.heap.adapters.memory import FILE, HOST, Memory
 from leakscope.heap.circles import circles_among
-from leakscope.heap.dominators import immediate_dominators, preorder, retained_sums
+from leakscope.heap.dominators import immediate_dominators, retained_sums
 from leakscope.heap.edges import TypeFacts
 from leakscope.heap.holders import Sharing
 from leakscope.heap.tensor_columns import tensor_columns
@@ -132,8 +132,7 @@ class _Retained:
     def __init__(self, graph: Graph) -> None:
         virtual = len(graph.objects)
         successors = [*graph.successors, graph.seeds]
-        self.dominator = immediate_dominators(successors, virtual)
-        order = preorder(successors, virtual)
+        self.dominator, order = immediate_dominators(successors, virtual)
         self.devices = ["host"]
         own: dict[str, list[int]] = {"host": [*graph.shallow, 0]}
         for node, data in enumerate(graph.data):

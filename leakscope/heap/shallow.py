@@ -59,13 +59,24 @@ def header_bytes(kind: type) -> int:
     return slots + (_HEADER_BYTES if flags & _HEADER_FLAG else 0)
 
 
-def shallow_bytes(value: object) -> int:
-    """Return the size of one object without what it refers to."""
-    kind = type(value)
-    is_class = any(base is type for base in mro_of(kind))
-    static = is_class and not _flags_of(value) & _HEAP_TYPE_FLAG
-    header = 0 if static else header_bytes(kind)
-    try:
-        return int(sizer_of(kind)(value)) + header
-    except ours(Exception):
-        return header
+class Sizes:
+    """Shallow sizes; what a type alone tells is kept for the next of its instances."""
+
+    def __init__(self) -> None:
+        self._of_types: dict[int, tuple[type, Any, int, bool]] = {}
+
+    def __call__(self, value: object) -> int:
+        """Return the size of one object without what it refers to, in bytes."""
+        kind = type(value)
+        known = self._of_types.get(id(kind))
+        if known is None:
+            is_class = any(base is type for base in mro_of(kind))
+            # The type is kept with it: another may come to lie where it lay.
+            known = self._of_types[id(kind)] = (kind, sizer_of(kind), header_bytes(kind), is_class)
+        _, sizer, header, is_class = known
+        if is_class and not _flags_of(value) & _HEAP_TYPE_FLAG:
+            header = 0
+        try:
+            return int(sizer(value)) + header
+        except ours(Exception):
+            return header
