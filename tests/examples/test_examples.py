@@ -39,6 +39,7 @@ class Example:
     minor: frozenset[str] = field(default_factory=frozenset)
 
 
+@cache
 def classifier_graph_bytes(*, checkpointing: bool) -> float:
     """Bytes that autograd saves for one `train_loss +=`, counted by torch's own packing hooks."""
     script = f"""
