@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -41,7 +42,8 @@ when it ends is no growth that a limit could allow. An inconclusive run passes a
 fails it.
 
 \b
-A project suppresses what it puts up with in its pyproject.toml, with a reason:
+What isn't given is taken from LEAKSCOPE_CHECK_* and from [tool.leakscope.check] in pyproject.toml.
+A project suppresses what it puts up with there, with a reason:
   [[tool.leakscope.suppress]]
   pattern = "Trainer.history"
   reason = "a float per epoch, wanted for the plot"
@@ -65,16 +67,16 @@ class _Sinks:
     job_summary: bool
 
 
-def to_tolerance(_: click.Context | None, __: click.Parameter | None, text: str) -> float:
+def to_tolerance(
+    _: click.Context | None, __: click.Parameter | None, text: str | None
+) -> float | None:
     """Return a part of a rate, written ``20%`` or ``0.2``: 0 or more."""
-    number = text.strip().removesuffix("%")
+    from leakscope.configuration.settings import UnreadableError, to_part
+
     try:
-        part = float(number) / (1 if number == text.strip() else 100)
-    except ValueError:
-        part = -1.0
-    if not 0 <= part < float("inf"):
-        raise click.BadParameter(f"{text!r} is no part of a rate; write 20% or 0.2.")
-    return part
+        return None if text is None else to_part(text)
+    except UnreadableError as fault:
+        raise click.BadParameter(f"{text!r} is no part of a rate; write {fault}.") from fault
 
 
 def to_forms(
@@ -95,8 +97,8 @@ def to_forms(
 @click.option(
     "--tolerance",
     callback=to_tolerance,
-    default="20%",
-    show_default=True,
+    default=None,
+    show_default="20%",
     metavar="SHARE",
     help="How much faster than the baseline something known may grow.",
 )
@@ -110,7 +112,7 @@ def to_forms(
 @click.option(
     "--ignore", "ignored", multiple=True, metavar="PATTERN", help="Names or paths that may grow."
 )
-@click.option("--strict", is_flag=True, help="Fail for an inconclusive run.")
+@click.option("--strict/--no-strict", default=None, help="Fail for an inconclusive run.")
 @click.option(
     "--format",
     "form",
@@ -133,10 +135,10 @@ def check(
     *,
     max_growth: str | None,
     baseline: Path | None,
-    tolerance: float,
+    tolerance: float | None,
     written: Path | None,
     ignored: tuple[str, ...],
-    strict: bool,
+    strict: bool | None,
     form: str | None,
     out: Path | None,
     also: tuple[Path, ...],
@@ -148,7 +150,14 @@ def check(
     """
     from leakscope.analysis.checking.judging import check as check_report
 
-    allowed = _allowed(max_growth, baseline, written, tolerance, ignored, strict=strict)
+    asked = {
+        "check.max-growth": max_growth,
+        "check.baseline": baseline,
+        "check.tolerance": tolerance,
+        "check.ignore": ignored or None,
+        "check.strict": strict,
+    }
+    allowed = _allowed(asked, written)
     report, project_root = _read(run)
     repository = find_repository(Path.cwd(), project_root)
     checked = localised(check_report(report, allowed), repository)
@@ -160,33 +169,31 @@ def check(
     return EXIT_OK if checked.passes else EXIT_THRESHOLD
 
 
-def _allowed(
-    max_growth: str | None,
-    baseline: Path | None,
-    written: Path | None,
-    tolerance: float,
-    ignored: tuple[str, ...],
-    *,
-    strict: bool,
-) -> Allowed:
+def _allowed(asked: Mapping[str, Any], written: Path | None) -> Allowed:
+    """Return what is allowed: by the command line, else by the environment, else by the project."""
     from leakscope.analysis.checking.judging import Allowed
     from leakscope.analysis.checking.limits import to_growth_limit
-    from leakscope.configuration.pyproject import read_section
+    from leakscope.configuration.reading import read_configuration
     from leakscope.configuration.suppressions import read_suppressions
 
-    section = read_section(Path.cwd())
-    suppressions, remarks = read_suppressions(section)
-    if baseline is None and written is not None and written.exists():
-        baseline = written
+    configuration = read_configuration()
+    configuration.refuse_faults()
+    suppressions, remarks = read_suppressions(configuration.section)
+    force = {
+        name: configuration.value(name) if value is None else value for name, value in asked.items()
+    }
+    limit, baseline = force["check.max-growth"], force["check.baseline"]
+    if written is not None and asked["check.baseline"] is None:
+        baseline = written if written.exists() else None
     return Allowed(
         today=datetime.now(timezone.utc).date(),
-        limit=to_growth_limit(max_growth) if max_growth else None,
+        limit=to_growth_limit(limit) if limit else None,
         baseline=read_baseline(baseline) if baseline is not None else None,
-        tolerance=tolerance,
-        ignored=ignored,
+        tolerance=force["check.tolerance"],
+        ignored=force["check.ignore"],
         suppressions=suppressions,
-        remarks=[*section.remarks, *remarks],
-        strict=strict,
+        remarks=[*configuration.remarks, *remarks],
+        strict=force["check.strict"],
     )
 
 

@@ -24,14 +24,9 @@ from leakscope.cli.conclusion import conclude, print_summary, write_reports
 from leakscope.cli.destination import prepare, this_rank
 from leakscope.cli.faults import explain, say
 from leakscope.cli.supervisor import end_as, supervise
+from leakscope.instrument.configured import configured_options
 from leakscope.instrument.launch import Launch
-from leakscope.instrument.options import (
-    CudaHistory,
-    SessionOptions,
-    SnapshotSignal,
-    Tracemalloc,
-    Workers,
-)
+from leakscope.instrument.options import CudaHistory, SnapshotSignal, Tracemalloc, Workers
 from leakscope.instrument.program import Program, interpreter_options
 from leakscope.model.errors import LeakscopeError
 
@@ -46,6 +41,10 @@ Options of leakscope come before the program; all that follows belongs to the pr
   torchrun --nproc-per-node 2 -m leakscope run train.py
 
 \b
+What isn't given is taken from LEAKSCOPE_* and from [tool.leakscope] in pyproject.toml;
+`leakscope doctor` tells what is in force.
+
+\b
 LEAKSCOPE=off runs the program plainly, as if leakscope weren't there.
 
 \b
@@ -55,8 +54,10 @@ Exit codes: the program's own; where a signal ended it, leakscope ends by the sa
 """
 
 
-def to_share(_: click.Context | None, __: click.Parameter | None, text: str) -> float:
+def to_share(_: click.Context | None, __: click.Parameter | None, text: str | None) -> float | None:
     """Return a share of wall time, written ``2%`` or ``0.02``: above 0 and at most 1."""
+    if text is None:
+        return None
     number = text.strip().removesuffix("%")
     try:
         share = float(number) / (1 if number == text.strip() else 100)
@@ -79,47 +80,48 @@ def to_share(_: click.Context | None, __: click.Parameter | None, text: str) -> 
     "--budget",
     callback=to_share,
     metavar="SHARE",
-    default="2%",
-    show_default=True,
+    default=None,
+    show_default="2%",
     help="Share of wall time that measuring may cost.",
 )
 @click.option(
     "--tracemalloc",
     type=click.Choice(["off", "window", "always"]),
-    default="window",
-    show_default=True,
+    default=None,
+    show_default="window",
     help="When to learn which lines allocate.",
 )
 @click.option(
     "--cuda-history",
     type=click.Choice(["off", "window"]),
-    default="off",
-    show_default=True,
+    default=None,
+    show_default="off",
     help="When to learn which lines allocate on CUDA; a recording of the program's goes on.",
 )
 @click.option(
     "--workers",
     type=click.Choice(["on", "off"]),
-    default="on",
-    show_default=True,
+    default=None,
+    show_default="on",
     help="Whether workers of DataLoaders record themselves.",
 )
 @click.option(
     "--probe-cleanup",
     is_flag=True,
+    default=None,
     help="Try gc.collect(), empty_cache() and malloc_trim(0) at the end of a few phases and report "
     "what each really freed. It changes when garbage is collected.",
 )
 @click.option(
     "--snapshot-signal",
     type=click.Choice(["off", "USR1", "USR2"]),
-    default="off",
-    show_default=True,
+    default=None,
+    show_default="off",
     help="Signal on which a census is taken now, as `leakscope snapshot PID` sends it. Choose one "
     "that the program doesn't use.",
 )
-@click.option("--report/--no-report", default=True, help="Whether to write the report at the end.")
-@click.option("--quiet", "-q", is_flag=True, help="Print no summary.")
+@click.option("--report/--no-report", default=None, help="Whether to write the report at the end.")
+@click.option("--quiet", "-q", is_flag=True, default=None, help="Print no summary.")
 @click.option("--label", metavar="TEXT", help="A name for the run, shown in its report.")
 @click.pass_obj
 def run(
@@ -127,14 +129,14 @@ def run(
     *,
     out: Path | None,
     force: bool,
-    budget: float,
-    tracemalloc: Tracemalloc,
-    cuda_history: CudaHistory,
-    workers: Workers,
-    probe_cleanup: bool,
-    snapshot_signal: SnapshotSignal,
-    report: bool,
-    quiet: bool,
+    budget: float | None,
+    tracemalloc: Tracemalloc | None,
+    cuda_history: CudaHistory | None,
+    workers: Workers | None,
+    probe_cleanup: bool | None,
+    snapshot_signal: SnapshotSignal | None,
+    report: bool | None,
+    quiet: bool | None,
     label: str | None,
 ) -> NoReturn:
     """Run a Python program and record its memory.
@@ -145,7 +147,9 @@ def run(
     python = [sys.executable, *interpreter_options()]
     if os.environ.get("LEAKSCOPE", "").lower() in _OFF:
         os.execv(sys.executable, [*python, *program.arguments])  # noqa: S606
-    options = SessionOptions(
+    rank = this_rank()
+    options = configured_options(
+        say if rank.leads else None,
         out=out,
         force=force,
         budget=budget,
@@ -160,7 +164,6 @@ def run(
         probe_cleanup=probe_cleanup,
         snapshot_signal=snapshot_signal,
     )
-    rank = this_rank()
     directory = prepare(
         program, out=out, force=force, options=json.loads(options.to_json()), rank=rank
     )
@@ -169,7 +172,7 @@ def run(
     if rank.leads:
         with _never_in_the_way(directory.path):
             directory.write_outcome(ending.outcome())
-            _finish(directory.path, report=report, quiet=quiet)
+            _finish(directory.path, report=options.report, quiet=options.quiet)
     end_as(ending)
 
 

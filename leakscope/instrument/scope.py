@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, TypeVar, cast, overload
 
 from leakscope.instrument.auto.loaders import batches_of
+from leakscope.instrument.configured import configured_options
 from leakscope.instrument.options import (
     Boundaries,
     CudaHistory,
@@ -186,38 +187,39 @@ def profile(out: F) -> F: ...
 def profile(
     out: str | os.PathLike[str] | None = None,
     *,
-    budget: float = 0.02,
-    boundaries: Boundaries = "auto",
-    tracemalloc: Tracemalloc = "window",
-    cuda_history: CudaHistory = "off",
-    workers: Workers = "on",
-    report: bool = True,
+    budget: float | None = None,
+    boundaries: Boundaries | None = None,
+    tracemalloc: Tracemalloc | None = None,
+    cuda_history: CudaHistory | None = None,
+    workers: Workers | None = None,
+    report: bool | None = None,
     force: bool = False,
     label: str | None = None,
     enabled: bool | None = None,
-    quiet: bool = False,
-    probe_cleanup: bool = False,
-    snapshot_signal: SnapshotSignal = "off",
+    quiet: bool | None = None,
+    probe_cleanup: bool | None = None,
+    snapshot_signal: SnapshotSignal | None = None,
 ) -> Scope: ...
 
 
 def profile(
     out: Any = None,
     *,
-    budget: float = 0.02,
-    boundaries: Boundaries = "auto",
-    tracemalloc: Tracemalloc = "window",
-    cuda_history: CudaHistory = "off",
-    workers: Workers = "on",
-    report: bool = True,
+    budget: float | None = None,
+    boundaries: Boundaries | None = None,
+    tracemalloc: Tracemalloc | None = None,
+    cuda_history: CudaHistory | None = None,
+    workers: Workers | None = None,
+    report: bool | None = None,
     force: bool = False,
     label: str | None = None,
     enabled: bool | None = None,
-    quiet: bool = False,
-    probe_cleanup: bool = False,
-    snapshot_signal: SnapshotSignal = "off",
+    quiet: bool | None = None,
+    probe_cleanup: bool | None = None,
+    snapshot_signal: SnapshotSignal | None = None,
 ) -> Any:
     """Record the memory of the code in a ``with`` block, or of a decorated function.
+    What isn't given is taken from ``LEAKSCOPE_*`` and from ``[tool.leakscope]``.
 
     Args:
         out: Run directory; by default ``leakscope-runs/<time>-<script>``.
@@ -231,8 +233,7 @@ def profile(
         label: A name for the run, shown in its report.
         enabled: False does nothing at all; None asks the environment (``LEAKSCOPE=off``).
         quiet: Print no summary.
-        probe_cleanup: Try ``gc.collect()``, ``empty_cache()`` and ``malloc_trim(0)`` at the end of
-            a few phases and report what each really freed. It changes when garbage is collected.
+        probe_cleanup: Try the popular cleaning calls now and then; it changes when garbage goes.
         snapshot_signal: Have ``USR1`` or ``USR2`` take a census now (``leakscope snapshot PID``).
 
     Raises:
@@ -243,9 +244,9 @@ def profile(
         return out if callable(out) else _OFF
     root = project_of_caller(sys._getframe(1).f_code.co_filename)
     if callable(out):
-        return Scope(SessionOptions(project_root=root))(out)
+        return Scope(_options(project_root=root))(out)
     return Scope(
-        SessionOptions(
+        _options(
             out=None if out is None else Path(out),
             budget=budget,
             boundaries=boundaries,
@@ -261,6 +262,11 @@ def profile(
             snapshot_signal=snapshot_signal,
         )
     )
+
+
+def _options(**asked: Any) -> SessionOptions:
+    """Complete what was asked for; where a session runs already, it has told what is amiss."""
+    return configured_options(_say_once if current_session() is None else None, **asked)
 
 
 def is_off() -> bool:

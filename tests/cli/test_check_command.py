@@ -218,3 +218,25 @@ def test_places_are_relative_to_the_repository(folder: Path) -> None:
         assert elsewhere.place(odd) == odd
     assert elsewhere.file("examples/detector/train.py")
     assert elsewhere.file("gone.py") == elsewhere.file("") == ""
+
+
+def test_the_project_chooses_what_the_command_line_does_not(
+    folder: Path, leaking: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "pyproject.toml").write_text(
+        '[tool.leakscope.check]\nmax-growth = "4 MiB/epoch"\nbaseline = "leaks.json"\n'
+    )
+    check(leaking, "--max-growth", "1 B/epoch", "--write-baseline", folder / "leaks.json")
+    assert check(leaking).return_value == 0
+    (folder / "leaks.json").write_text('{"schema_version": 1, "culprits": []}')
+    assert check(leaking).return_value == 0
+    monkeypatch.setenv("LEAKSCOPE_CHECK_MAX_GROWTH", "1 MiB/epoch")
+    assert check(leaking).return_value == 2
+    assert check(leaking, "--max-growth", "5 MiB/epoch").return_value == 0
+
+
+def test_a_short_run_fails_where_the_project_is_strict(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("[tool.leakscope.check]\nstrict = true\n")
+    short = record_run(folder / "short", epochs=2)
+    assert check(short).return_value == 2
+    assert check(short, "--no-strict").return_value == 0

@@ -1,0 +1,164 @@
+"""What can be chosen in ``pyproject.toml`` and in the environment, and how each value is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+CHECK = "check"
+"""The table of the settings of ``leakscope check``."""
+_YES = ("on", "1", "true", "yes")
+_NO = ("off", "0", "false", "no")
+
+
+class UnreadableError(ValueError):
+    """A value that a setting doesn't take; the message says what it takes."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Something that a project or its environment chooses."""
+
+    name: str
+    """As it stands in ``[tool.leakscope]``: ``cuda-history``, ``check.max-growth``."""
+    read: Callable[[object], object]
+    """Returns the value that something written means; raises :class:`UnreadableError`."""
+    default: object
+    help: str
+    from_text: Callable[[str], object] = str
+    """What a text of the environment stands for, before it is read."""
+
+    @property
+    def variable(self) -> str:
+        """The environment variable: ``LEAKSCOPE_CUDA_HISTORY``."""
+        return "LEAKSCOPE_" + self.name.upper().replace("-", "_").replace(".", "_")
+
+    @property
+    def option(self) -> str:
+        """The name as an argument of Python: ``cuda_history``."""
+        return self.name.rpartition(".")[2].replace("-", "_")
+
+
+def to_part(value: object) -> float:
+    """Return a part of one, written ``0.02``, ``"0.02"`` or ``"2%"``: 0 or more."""
+    part = value
+    if isinstance(value, str):
+        number = value.strip().removesuffix("%")
+        try:
+            part = float(number) / (1 if number == value.strip() else 100)
+        except ValueError:
+            part = None
+    if isinstance(part, bool) or not isinstance(part, (int, float)):
+        raise UnreadableError('a share such as 0.02 or "2%"')
+    if not math.isfinite(part) or part < 0:
+        raise UnreadableError('a share such as 0.02 or "2%", 0 or more')
+    return float(part)
+
+
+def _share(value: object) -> float:
+    part = to_part(value)
+    if not 0 < part <= 1:
+        raise UnreadableError('a share above 0 and at most 1, such as 0.02 or "2%"')
+    return part
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise UnreadableError("true or false")
+    return value
+
+
+def _flag_of_text(text: str) -> object:
+    word = text.strip().lower()
+    return True if word in _YES else False if word in _NO else text
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise UnreadableError("a text")
+    return value
+
+
+def _path(value: object) -> Path:
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise UnreadableError("a path, as a text")
+    return Path(value)
+
+
+def _texts(value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise UnreadableError("a list of texts")
+    return list(value)
+
+
+def _parted(text: str) -> object:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _one_of(*choices: str) -> Callable[[object], object]:
+    def read(value: object) -> object:
+        if value not in choices or not isinstance(value, str):
+            raise UnreadableError(f"one of {', '.join(map(repr, choices))}")
+        return value
+
+    return read
+
+
+SETTINGS = (
+    Setting("budget", _share, 0.02, "Share of wall time that measuring may cost."),
+    Setting(
+        "boundaries",
+        _one_of("auto", "manual"),
+        "auto",
+        "Whether epochs, steps and validation are found by themselves.",
+    ),
+    Setting(
+        "tracemalloc",
+        _one_of("off", "window", "always"),
+        "window",
+        "When to learn which lines allocate.",
+    ),
+    Setting(
+        "cuda-history",
+        _one_of("off", "window"),
+        "off",
+        "When to learn which lines allocate on CUDA.",
+    ),
+    Setting(
+        "workers", _one_of("on", "off"), "on", "Whether workers of DataLoaders record themselves."
+    ),
+    Setting(
+        "probe-cleanup",
+        _flag,
+        False,
+        "Whether cleaning calls are tried now and then, and measured.",
+        _flag_of_text,
+    ),
+    Setting(
+        "snapshot-signal",
+        _one_of("off", "USR1", "USR2"),
+        "off",
+        "The signal on which a census is taken at once.",
+    ),
+    Setting("report", _flag, True, "Whether the report is written at the end.", _flag_of_text),
+    Setting("quiet", _flag, False, "Whether no summary is printed.", _flag_of_text),
+    Setting("label", _text, None, "A name for runs, shown in their reports."),
+    Setting("check.max-growth", _text, None, "What may grow, such as 1 MB/epoch."),
+    Setting("check.baseline", _path, None, "The file of what is known to grow."),
+    Setting(
+        "check.tolerance", to_part, 0.2, "How much faster than the baseline something may grow."
+    ),
+    Setting("check.ignore", _texts, [], "Names or paths that may grow.", _parted),
+    Setting(
+        "check.strict", _flag, False, "Whether an inconclusive run fails a check.", _flag_of_text
+    ),
+)
+BY_NAME = {setting.name: setting for setting in SETTINGS}
+SWITCHES = {
+    "LEAKSCOPE": "off runs programs as if leakscope weren't there",
+    "LEAKSCOPE_DEBUG": "1 shows the traceback of a fault",
+    "LEAKSCOPE_STRICT": "1 lets faults of leakscope's own pass, for its tests",
+}
+"""Variables that are no settings of a project."""

@@ -1,0 +1,215 @@
+"""One precedence: defaults, pyproject.toml, the environment, arguments; and clear sentences."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from leakscope.configuration.reading import Configuration, read_configuration
+from leakscope.configuration.settings import SETTINGS, SWITCHES
+from leakscope.instrument.configured import configured_options
+from leakscope.instrument.options import SessionOptions
+from leakscope.model.errors import LeakscopeError
+
+ROOT = Path(__file__).parents[2]
+reads_toml = pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 reads no TOML")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("LEAKSCOPE_")]:
+        monkeypatch.delenv(name)
+    return tmp_path
+
+
+def project(folder: Path, text: str) -> None:
+    (folder / "pyproject.toml").write_text(f"[tool.leakscope]\n{text}\n")
+
+
+def read(environment: dict[str, str] | None = None) -> Configuration:
+    return read_configuration(environment=environment or {})
+
+
+def test_what_nobody_chose_has_the_defaults_of_a_session() -> None:
+    session = SessionOptions()
+    for setting in SETTINGS:
+        if not setting.name.startswith("check."):
+            assert read().value(setting.name) == getattr(session, setting.option)
+    assert configured_options() == session
+
+
+@reads_toml
+def test_the_environment_comes_before_the_project_and_arguments_before_both(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project(folder, 'budget = "1%"\ncuda-history = "window"\nprobe_cleanup = true\nlabel = "mine"')
+    monkeypatch.setenv("LEAKSCOPE_BUDGET", "3%")
+    monkeypatch.setenv("LEAKSCOPE_PROBE_CLEANUP", "off")
+    options = configured_options(label="theirs", workers=None)
+    assert (options.budget, options.cuda_history) == (0.03, "window")
+    assert (options.probe_cleanup, options.label, options.workers) == (False, "theirs", "on")
+    found = read({"LEAKSCOPE_BUDGET": "3%"})
+    assert found.chosen["budget"].source == "LEAKSCOPE_BUDGET"
+    assert found.chosen["label"].source.endswith("pyproject.toml")
+
+
+@reads_toml
+def test_paths_are_relative_to_the_file_that_names_them(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project(folder, '[tool.leakscope.check]\nbaseline = "leaks.json"')
+    inner = folder / "inner"
+    inner.mkdir()
+    monkeypatch.chdir(inner)
+    assert read().value("check.baseline") == folder / "leaks.json"
+    named = read({"LEAKSCOPE_CHECK_BASELINE": "other.json"})
+    assert named.value("check.baseline") == Path("other.json")
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "name", "value"),
+    [
+        ("LEAKSCOPE_BUDGET", "0.5 %", "budget", 0.005),
+        ("LEAKSCOPE_REPORT", "No", "report", False),
+        ("LEAKSCOPE_QUIET", "1", "quiet", True),
+        ("LEAKSCOPE_WORKERS", "off", "workers", "off"),
+        ("LEAKSCOPE_CHECK_IGNORE", "a.*, b,", "check.ignore", ["a.*", "b"]),
+        ("LEAKSCOPE_CHECK_TOLERANCE", "150%", "check.tolerance", 1.5),
+        ("LEAKSCOPE_LABEL", "", "label", None),
+    ],
+)
+def test_the_environment_is_read(variable: str, text: str, name: str, value: object) -> None:
+    found = read({variable: text})
+    assert found.value(name) == value
+    assert (found.faults, found.remarks) == ([], [])
+
+
+@reads_toml
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("budget = true", "budget in {file} must be a share"),
+        ("budget = 0", "not 0."),
+        ("budget = nan", "must be a share"),
+        ('budget = "half"', "not 'half'."),
+        ("workers = true", "workers in {file} must be one of 'on', 'off', not True."),
+        ('report = "yes"', "report in {file} must be true or false, not 'yes'."),
+        ("label = 3", "must be a text"),
+        ("check = 3", "must be a table"),
+        ("check.ignore = 'a'", "check.ignore in {file} must be a list of texts"),
+        ("check.baseline = ['a']", "must be a path"),
+        ("tracemalloc = ['off']", "must be one of 'off', 'window', 'always'"),
+        ("label = '" + "x" * 500 + "'\nquiet = '" + "x" * 500 + "'", "…"),
+    ],
+)
+def test_wrong_types_are_refused_in_one_sentence(text: str, said: str, folder: Path) -> None:
+    project(folder, text)
+    found = read()
+    assert len(found.faults) == 1
+    assert said.format(file=folder / "pyproject.toml") in found.faults[0]
+    assert len(found.faults[0]) < 100 + 100 + len(str(folder))
+    with pytest.raises(LeakscopeError):
+        found.refuse_faults()
+
+
+def test_a_wrong_value_of_the_environment_names_the_variable() -> None:
+    found = read({"LEAKSCOPE_TRACEMALLOC": "sometimes"})
+    assert found.faults == [
+        "LEAKSCOPE_TRACEMALLOC must be one of 'off', 'window', 'always', not 'sometimes'."
+    ]
+
+
+@reads_toml
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("bugdet = 1", "has no bugdet; did you mean budget?"),
+        ("cuda_hist = 1", "did you mean cuda-history?"),
+        ("check.max_grow = 1", "did you mean check.max-growth?"),
+        ("xyz = 1", "has no xyz; it knows budget, "),
+        ('"a\\u001b[31m" = 1', "\\x1b"),
+    ],
+)
+def test_unknown_keys_are_passed_over_with_the_nearest_known_one(
+    text: str, said: str, folder: Path
+) -> None:
+    project(folder, text)
+    found = read()
+    assert found.faults == []
+    assert len(found.remarks) == 1
+    assert said in found.remarks[0]
+    heard: list[str] = []
+    assert configured_options(heard.append) == SessionOptions()
+    assert heard == found.remarks
+
+
+def test_an_unknown_variable_is_told_and_a_switch_is_none() -> None:
+    found = read({"LEAKSCOPE_BUGDET": "1", "LEAKSCOPE_DEBUG": "1", "LEAKSCOPE": "off"})
+    assert found.remarks == ["leakscope has no LEAKSCOPE_BUGDET; did you mean LEAKSCOPE_BUDGET?"]
+
+
+def test_every_variable_that_the_code_reads_is_known() -> None:
+    known = {setting.variable for setting in SETTINGS} | set(SWITCHES)
+    sources = (path.read_text() for path in (ROOT / "leakscope").rglob("*.py"))
+    read_there = {name for text in sources for name in re.findall(r"LEAKSCOPE_[A-Z_]+\b", text)}
+    assert {name for name in read_there if not name.endswith("_")} <= known
+
+
+def test_a_removed_working_directory_costs_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = folder / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert read().faults == []
+
+
+def test_python_310_is_told_that_it_reads_no_toml(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project(folder, "budget = 0.5")
+    monkeypatch.setitem(sys.modules, "tomllib", None)
+    found = read()
+    assert found.value("budget") == 0.02
+    assert ["no TOML reader" in remark for remark in found.remarks] == [True]
+
+
+@reads_toml
+def test_options_that_make_no_sense_are_refused_before_anything_runs(folder: Path) -> None:
+    import leakscope
+
+    project(folder, "budget = 7")
+    with pytest.raises(LeakscopeError, match="budget in"):
+        leakscope.profile()
+    assert not list(folder.glob("leakscope-runs"))
+
+
+@reads_toml
+def test_a_profile_takes_what_the_project_chose(folder: Path) -> None:
+    import leakscope
+
+    project(folder, 'report = false\nquiet = true\nlabel = "configured"')
+    with leakscope.profile(folder / "run") as scope:
+        for _ in scope.epochs(range(2)):
+            pass
+    assert '"label":"configured"' in (folder / "run" / "run.json").read_text().replace(" ", "")
+    assert not (folder / "run" / "report.html").exists()
+
+
+def test_the_page_names_every_setting_with_its_variable_and_default() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    rows = [row for row in page.splitlines() if row.startswith("| `")]
+    assert len(rows) == len(SETTINGS)
+    for row, setting in zip(rows, SETTINGS, strict=True):
+        name, variable, _, default = (cell.strip(" `") for cell in row.strip("|").split("|"))
+        assert (name, variable) == (setting.name, setting.variable)
+        assert default == (
+            str(setting.default).lower() if setting.default not in (None, []) else "none"
+        )
+    assert all(f"`{switch}=" in page for switch in SWITCHES)
