@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import msgspec
 import numpy as np
 
+from leakscope.analysis.attempts import find_attempts
 from leakscope.analysis.case import Case
 from leakscope.analysis.cleared import find_cleared
 from leakscope.analysis.components import find_components
@@ -23,7 +27,7 @@ from leakscope.analysis.imputed import with_imputed
 from leakscope.analysis.ledger import find_ledgers
 from leakscope.analysis.overhead import find_overhead
 from leakscope.analysis.phases import find_phases
-from leakscope.analysis.ranks import conclude_ranks
+from leakscope.analysis.ranks import RankSummary, conclude_ranks
 from leakscope.analysis.rates import find_growth
 from leakscope.analysis.search import search_growth
 from leakscope.analysis.snapshots import snapshot_notes
@@ -36,15 +40,24 @@ from leakscope.model.run import Recording, Run
 LOW = "memory-low"
 
 
-def analyse(run: Run) -> Report:
-    """Return everything that can be concluded about a run, from its recordings alone."""
-    recording = _main(run)
-    case = Case(run, recording)
+def analyse(run: Run, others: Iterable[RankSummary] = ()) -> Report:
+    """Return everything that can be concluded about a run, from its recordings alone.
+
+    Args:
+        run: what was read.
+        others: ranks of it that were judged elsewhere, because there are many.
+
+    """
+    attempts = find_attempts(run)
+    case = Case(attempts.run, _main(attempts.run))
     with np.errstate(all="ignore"):
-        return _report(case)
+        report = _report(case, others)
+    note = attempts.note()
+    notes = [note, *report.notes] if note else report.notes
+    return msgspec.structs.replace(report, attempts=attempts.told(), notes=notes)
 
 
-def _report(case: Case) -> Report:
+def _report(case: Case, others: Iterable[RankSummary]) -> Report:
     run = case.run
     growth = search_growth(case)
     cures = find_cures(case.recording)
@@ -52,7 +65,7 @@ def _report(case: Case) -> Report:
     culprits = find_culprits(case, case.sources, growth.growers)
     shortage = find_out_of_memory(case, culprits)
     findings = find_findings(case, growth, ledgers, shortage)
-    ranks = conclude_ranks(case, culprits)
+    ranks = conclude_ranks(case, culprits, others)
     workers = conclude_workers(case, ranks.culprits, findings)
     culprits, findings = workers.culprits, workers.findings
     ledgers = with_imputed(case, ledgers, findings)
@@ -68,7 +81,7 @@ def _report(case: Case) -> Report:
         findings=[with_result(finding, cures) for finding in findings],
         cleared=find_cleared(case, growth),
         overhead=find_overhead(case),
-        errors=find_problems(run),
+        errors=[*find_problems(run), *ranks.problems],
         run=find_facts(run, case.recording),
         work=work,
         ledgers=[with_measured_advice(ledger, cures) for ledger in ledgers],

@@ -7,7 +7,7 @@ from leakscope.analysis.ending import how_it_ended
 from leakscope.analysis.units import epochs, is_training
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.report import Problem, RunFacts, Work
-from leakscope.model.run import Recording, Run
+from leakscope.model.run import Damage, Recording, Run
 
 
 def find_facts(run: Run, recording: Recording) -> RunFacts:
@@ -40,7 +40,7 @@ def find_work(run: Run, case: Case) -> Work:
         epochs=int(epochs(track).total) if announced else trained,
         validations=max(validations, default=0),
         batches={p: _batches(case, p) for p in track.phases},
-        processes=max(len(run.recordings), 1),
+        processes=max(len(run.recordings) + run.unread, 1),
     )
 
 
@@ -61,16 +61,22 @@ LONGEST_MESSAGE = 2000
 
 def find_problems(run: Run) -> list[Problem]:
     """Return what went wrong with measuring, recording or reading."""
+    of_recordings = [problem for r in run.recordings for problem in problems_of(r)]
+    return [*map(_of_damage, run.damage), *of_recordings]
+
+
+def problems_of(recording: Recording) -> list[Problem]:
+    """Return what went wrong with one recording."""
     problems = [
         Problem(
             where=e.where[:LONGEST_MESSAGE],
             message=e.message[:LONGEST_MESSAGE] + (" (switched off)" if e.disabled else ""),
         )
-        for recording in run.recordings
         for e in recording.errors
     ]
-    damage = [*run.damage, *(d for recording in run.recordings for d in recording.damage)]
-    problems += [
-        Problem(where=f"{d.file}@{d.offset}", message=d.reason[:LONGEST_MESSAGE]) for d in damage
-    ]
-    return problems
+    return problems + [_of_damage(damage) for damage in recording.damage]
+
+
+def _of_damage(damage: Damage) -> Problem:
+    where = f"{damage.file}@{damage.offset}"
+    return Problem(where=where, message=damage.reason[:LONGEST_MESSAGE])

@@ -21,13 +21,14 @@ import click
 
 from leakscope.cli.command_line import ProgramCommand
 from leakscope.cli.conclusion import conclude, print_summary, write_reports
-from leakscope.cli.destination import prepare, this_rank
+from leakscope.cli.destination import prepare
 from leakscope.cli.faults import explain, say
 from leakscope.cli.supervisor import end_as, supervise
 from leakscope.instrument.configured import configured_options
 from leakscope.instrument.launch import Launch
 from leakscope.instrument.options import CudaHistory, SnapshotSignal, Tracemalloc, Workers
 from leakscope.instrument.program import Program, interpreter_options
+from leakscope.instrument.world import World, this_world
 from leakscope.model.errors import LeakscopeError
 
 _OFF = {"off", "0", "false", "no"}
@@ -147,9 +148,9 @@ def run(
     python = [sys.executable, *interpreter_options()]
     if os.environ.get("LEAKSCOPE", "").lower() in _OFF:
         os.execv(sys.executable, [*python, *program.arguments])  # noqa: S606
-    rank = this_rank()
+    world = this_world()
     options = configured_options(
-        say if rank.leads else None,
+        say if world.leads else None,
         out=out,
         force=force,
         budget=budget,
@@ -165,15 +166,19 @@ def run(
         snapshot_signal=snapshot_signal,
     )
     directory = prepare(
-        program, out=out, force=force, options=json.loads(options.to_json()), rank=rank
+        program, out=out, force=force, options=json.loads(options.to_json()), world=world
     )
     launch = Launch(program, str(directory.path.absolute()), options.to_json(), os.getpid())
     ending = supervise(launch.command(python))
-    if rank.leads:
+    if world.leads:
         with _never_in_the_way(directory.path):
-            directory.write_outcome(ending.outcome())
+            directory.write_outcome(ending.outcome() | _attempt_of(world))
             _finish(directory.path, report=options.report, quiet=options.quiet)
     end_as(ending)
+
+
+def _attempt_of(world: World) -> dict[str, str | int]:
+    return {"attempt": world.attempt} if world.attempt else {}
 
 
 def _require_program(program: Program) -> None:

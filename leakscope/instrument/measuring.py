@@ -25,6 +25,7 @@ from leakscope.model.record import (
     CensusRecord,
     DeviceSnapshotRecord,
     ErrorRecord,
+    HeaderRecord,
     NoteRecord,
     OutOfMemoryRecord,
     OverheadRecord,
@@ -34,6 +35,7 @@ from leakscope.model.record import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 SLOW_SHARE = 0.05
 """Part of the budget for each source of gauges that is slow to read."""
@@ -102,6 +104,9 @@ class Writer(Protocol):
 
     def write(self, record: Record, *, sync: bool = False) -> bool:
         """Append a record; return whether it was written."""
+
+    def move(self, directory: Path, header: HeaderRecord) -> bool:
+        """Go on in another directory; return whether that could be done."""
 
     def close(self) -> None:
         """Write no more."""

@@ -1,55 +1,177 @@
-"""Where ``leakscope.profile()`` records: a folder named after the time and the script."""
+"""The directory of a run: named by the time and the script, and the same for all its ranks."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import sys
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import leakscope
 from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.program import Program
+from leakscope.instrument.world import ALONE, World
 from leakscope.model.errors import LeakscopeError, RunExistsError
 from leakscope.model.record import RunManifest
+from leakscope.recording.directory import MANIFEST, RunDirectory, read_manifest
+from leakscope.recording.writer import JOURNAL_SUFFIX
 
 RUNS = Path("leakscope-runs")
+RUN_DIRECTORY = "LEAKSCOPE_RUN_DIR"
+"""Names the run directory in the environment, where nobody says so in the code."""
 MOST_OF_A_SECOND = 1000
+CLOCK_SLACK_S = 2.0
+"""Process start times are counted from a boot time that is known to the second."""
+LOOKS = 5
+PATIENCE_S = 10.0
+"""So long another rank may take to replace a former run."""
 
 
-def make_run_directory(options: SessionOptions, limit: int | None = None) -> Path:
+def make_run_directory(
+    options: SessionOptions, limit: int | None = None, world: World = ALONE
+) -> Path:
     """Make the run directory that the options ask for and return its absolute path.
 
     Args:
         options: what was asked for.
         limit: the memory limit of the process that is recorded, where that isn't this one.
+        world: the ranks that record into one directory.
 
     Raises:
         RunExistsError: ``out`` holds a run already and ``force`` is not set.
         UnwritableError: it can't be made.
 
     """
-    from leakscope.recording import RunDirectory
-
     manifest = _manifest(options)
     if limit is not None:
         manifest.memory_limit = limit
-    of_rank = f"-rank{rank()}" if rank() else ""
-    if options.out is not None:
-        path = options.out.absolute()
-        path = path.with_name(path.name + of_rank)
-        return RunDirectory.create(path, manifest, force=options.force).path
-    stem = time.strftime("%Y%m%d-%H%M%S-") + _stem(options) + of_rank
-    for number in range(1, MOST_OF_A_SECOND):
-        name = stem if number == 1 else f"{stem}-{number}"
+    path = None if options.out is None else options.out.absolute()
+    return claim(path, _stem(options), manifest, force=options.force, world=world).path.absolute()
+
+
+def claim(
+    out: Path | None, stem: str, manifest: RunManifest, *, force: bool, world: World
+) -> RunDirectory:
+    """Return the directory of a run, made here or by another rank of the same launch.
+
+    Whoever comes first makes it, and nobody waits for anybody: each rank goes through the same
+    places in the same order, and only one can write a manifest into a place.
+
+    Raises:
+        RunExistsError: ``out`` holds another run, and ``force`` is not set.
+        UnwritableError: it can't be made.
+
+    """
+    manifest.launch = world.launch.key
+    if out is not None:
         try:
-            return RunDirectory.create(RUNS.absolute() / name, manifest).path
+            return _join_or_make(out, manifest, force=force, world=world)
         except RunExistsError:
-            continue
+            if (world.leads and world.launch.is_shared) or not _is_of(out, world.launch.key):
+                raise
+            # A machine that joined late can't tell the run from an earlier one of the same name,
+            # and a process that may turn out to be a rank doesn't know yet what it belongs to.
+            out = out.with_name(f"{out.name}-rank{world.rank}" if world.rank else f"{out.name}-2")
+    for path in _places(out, stem, world):
+        with suppress(RunExistsError):
+            return _join_or_make(path, manifest, force=False, world=world)
     raise LeakscopeError(f"{RUNS} holds too many runs of this second.", slug="run-exists")
+
+
+def _places(out: Path | None, stem: str, world: World) -> Iterator[Path]:
+    """Yield the places where a run may go, the same for all ranks of a launch."""
+    if out is None:
+        out = _named_place() or RUNS / _name(stem, world)
+    for number in range(1, MOST_OF_A_SECOND):
+        yield out if number == 1 else out.with_name(f"{out.name}-{number}")
+
+
+def _named_place() -> Path | None:
+    named = os.environ.get(RUN_DIRECTORY)
+    return Path(named) if named else None
+
+
+def _name(stem: str, world: World) -> str:
+    """Name a run by the moment; where machines have no moment in common, by their launch."""
+    launch = world.launch
+    if launch.key and launch.is_shared and not launch.began:
+        return f"{stem}-{hashlib.sha256(launch.key.encode()).hexdigest()[:8]}"
+    moment = time.localtime((launch.is_shared and launch.began) or time.time())
+    return f"{time.strftime('%Y%m%d-%H%M%S', moment)}-{stem}"
+
+
+def _join_or_make(path: Path, manifest: RunManifest, *, force: bool, world: World) -> RunDirectory:
+    if is_joinable(path, world):
+        return RunDirectory(path)
+    if force:
+        return _replace(path, manifest, world)
+    try:
+        return RunDirectory.create(path, manifest)
+    except RunExistsError:
+        if is_joinable(path, world):  # made by another rank just now
+            return RunDirectory(path)
+        raise
+
+
+def _replace(path: Path, manifest: RunManifest, world: World) -> RunDirectory:
+    """Replace a former run; of several ranks one does, and what it made is not replaced again."""
+    with _alone_at(path):
+        if is_joinable(path, world):
+            return RunDirectory(path)
+        return RunDirectory.create(path, manifest, force=True)
+
+
+@contextmanager
+def _alone_at(path: Path) -> Iterator[None]:
+    """Keep other ranks from replacing the same run; a lock that was left behind is passed over."""
+    lock = path.with_name(f".{path.name}.replacing")
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            break
+        except FileExistsError:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
+        except OSError:  # what can't be written is refused with a better word by who makes the run
+            break
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            lock.unlink(missing_ok=True)
+
+
+def is_joinable(path: Path, world: World) -> bool:
+    """Return whether a place holds the run of this launch, and no earlier one."""
+    launch = world.launch
+    known = _manifest_at(path) if launch.key and launch.is_shared else None
+    if known is None or known.launch != launch.key or known.created < launch.since - CLOCK_SLACK_S:
+        return False
+    return not launch.is_new or not any(path.glob(f"rank{world.rank}-*{JOURNAL_SUFFIX}"))
+
+
+def _is_of(path: Path, key: str) -> bool:
+    known = _manifest_at(path) if key else None
+    return known is not None and known.launch == key
+
+
+def _manifest_at(path: Path) -> RunManifest | None:
+    """Return the manifest; without hard links it may just be being written, so look again."""
+    for _ in range(LOOKS):
+        known = read_manifest(path)
+        if known is not None or not (path / MANIFEST).exists():
+            return known
+        time.sleep(PATIENCE_S / 200)
+    return None
 
 
 def project_root_of(options: SessionOptions) -> str:
@@ -74,23 +196,6 @@ def project_of_caller(file: str) -> Path | None:
     if path.resolve().is_relative_to(program):
         return None
     return Path(Program("script", str(path)).project_root())
-
-
-def rank() -> int:
-    """Return the rank that ``torchrun`` gave this process; 0 without it."""
-    return _number("RANK", 0) if world_size() > 1 else 0
-
-
-def world_size() -> int:
-    """Return how many processes train together."""
-    return _number("WORLD_SIZE", 1)
-
-
-def _number(variable: str, otherwise: int) -> int:
-    try:
-        return int(os.environ.get(variable, otherwise))
-    except ValueError:
-        return otherwise
 
 
 def _manifest(options: SessionOptions) -> RunManifest:

@@ -24,7 +24,7 @@ from leakscope.instrument.options import (
     Tracemalloc,
     Workers,
 )
-from leakscope.instrument.rundirectory import project_of_caller, rank
+from leakscope.instrument.rundirectory import project_of_caller
 from leakscope.instrument.session import Session, current_session
 from leakscope.instrument.stack import Phase
 from leakscope.model.boundary import BoundaryKind
@@ -135,7 +135,7 @@ class Scope:
         session.close(status=status, exit_code=exit_code, exception=text)
         if session.trouble and not session.options.quiet:
             _say(session.trouble)
-        if session.options.report and not rank():
+        if session.options.report and session.world.leads:
             report(session.run_path, quiet=session.options.quiet)
 
     def __call__(self, function: F) -> F:

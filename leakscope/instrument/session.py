@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from leakscope.instrument.auto import AutoBoundaries
 from leakscope.instrument.costs import Costs, Due
 from leakscope.instrument.gate import Gate
@@ -20,19 +22,21 @@ from leakscope.instrument.measuring import Devices, Measuring, Reader, Taker, Wr
 from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.phases import PhaseTracker
 from leakscope.instrument.requests import Requests
-from leakscope.instrument.rundirectory import make_run_directory, project_root_of, rank, world_size
+from leakscope.instrument.rundirectory import make_run_directory, project_root_of
 from leakscope.instrument.schedule import Floor, Schedule
 from leakscope.instrument.shortages import Shortages
 from leakscope.instrument.stack import Phase
 from leakscope.instrument.trials import Trials
 from leakscope.instrument.windows import AllocationWindows, Window
+from leakscope.instrument.world import ALONE, World, this_world, world_of_group
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.errors import UnwritableError
 from leakscope.model.record import EndRecord, HeaderRecord
-from leakscope.recording import redact_text
+from leakscope.recording import RunDirectory, redact_text
 
 if TYPE_CHECKING:
     from leakscope.instrument.auto.workers import WorkerHooks
+    from leakscope.instrument.workers import Place
 
 _current: weakref.ref[Session] | None = None
 
@@ -52,6 +56,10 @@ class Session:
     Everything that costs is passed in, so that tests may run a session on a clock and a heap of
     their own. :meth:`start` makes the real thing.
     """
+
+    world: World = ALONE
+    """The place of this process among those that train together, as far as it is known."""
+    _header: HeaderRecord | None = None
 
     def __init__(
         self,
@@ -131,9 +139,10 @@ class Session:
         )
         from leakscope.recording import RecordingWriter
 
-        path = make_run_directory(options) if run_path is None else run_path
+        world = this_world()
+        path = make_run_directory(options, world=world) if run_path is None else run_path
         root = project_root_of(options)
-        writer = RecordingWriter(path, _header())
+        writer = RecordingWriter(path, header := _header(world))
         if writer.failed:
             raise UnwritableError(writer.failed, slug="unwritable")
         session = cls(
@@ -147,6 +156,7 @@ class Session:
             history=AllocationHistory(),
             project_root=root,
         )
+        session.world, session._header = world, header
         session.begin()
         return session
 
@@ -227,20 +237,40 @@ class Session:
 
     def _follow_workers(self) -> None:
         from leakscope.instrument.auto.workers import WorkerHooks
-        from leakscope.instrument.workers import Place
 
         if self.options.workers == "off":
             return
-        place = Place(
+        self._workers = WorkerHooks(self._place_of_workers())
+        self._workers.install()
+
+    def _place_of_workers(self) -> Place:
+        from leakscope.instrument.workers import Place
+
+        return Place(
             run_path=str(self.run_path),
             options=self.options.to_json(),
             project_root=self._project_root,
-            rank=rank(),
-            world_size=world_size(),
+            rank=self.world.rank,
+            world_size=self.world.size,
+            attempt=self.world.attempt,
             parent=os.getpid(),
         )
-        self._workers = WorkerHooks(place)
-        self._workers.install()
+
+    def _look_for_ranks(self) -> None:
+        """Join the others' run once it turns out that this process is one of several ranks."""
+        group = world_of_group()
+        if group is None or group[1] < 2 or self._header is None:
+            return
+        self.world = world = this_world()
+        header = msgspec.structs.replace(_header(world), started=self._header.started)
+        path = make_run_directory(self.options, world=world)
+        if path == self.run_path:
+            self._writer.write(header)
+        elif self._writer.move(path, header):
+            left, self.run_path = self.run_path, path
+            RunDirectory(left).remove_if_empty()
+        if self._workers is not None:
+            self._workers.place = self._place_of_workers()
 
     def _seal(self, end: EndRecord) -> None:
         self._writer.write(end, sync=True)
@@ -274,6 +304,8 @@ class Session:
             self._requests.serve()
 
     def _record(self, boundary: Boundary, due: Due) -> None:
+        if self.world.size < 2 and not self._is_of_a_worker:
+            self._guard.call("ranks", None, self._look_for_ranks)
         done = self._measuring.at(boundary, due)
         now = self._now()
         self._schedule.recorded(done, now - boundary.time_s, now, self._measuring.resident)
@@ -336,11 +368,12 @@ def _trials(options: SessionOptions, costs: Costs, clock: Callable[[], float]) -
     return Trials(costs, budget=options.budget, clock=clock) if options.probe_cleanup else None
 
 
-def _header() -> HeaderRecord:
+def _header(world: World) -> HeaderRecord:
     return HeaderRecord(
-        role="rank" if world_size() > 1 else "main",
-        rank=rank(),
-        world_size=world_size(),
+        role="rank" if world.size > 1 else "main",
+        rank=world.rank,
+        world_size=world.size,
+        attempt=world.attempt,
         pid=os.getpid(),
         host=socket.gethostname(),
         started=time.time(),

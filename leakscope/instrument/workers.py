@@ -41,6 +41,7 @@ class Place:
     project_root: str
     rank: int = 0
     world_size: int = 1
+    attempt: int = 0
     loader: int = 0
     generation: int = 0
     """How often the loader had started workers before."""
@@ -188,6 +189,7 @@ def _header(place: Place, worker: int) -> HeaderRecord:
         role="worker",
         rank=place.rank,
         world_size=place.world_size,
+        attempt=place.attempt,
         worker=worker,
         pid=os.getpid(),
         host=socket.gethostname(),

@@ -22,6 +22,25 @@ class RankMemory(msgspec.Struct, frozen=True, kw_only=True):
     grows: list[str] = []
     """Names of what grows in it."""
     ended: str = ""
+    began: float = 0.0
+    """When it was first measured at work, in seconds since the epoch."""
+    late_s: float = 0.0
+    """How much later than the first rank that was; 0 where they began together."""
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several times that a launcher started all ranks."""
+
+    number: int
+    """From 1, in the order in which they began."""
+    ranks: int
+    steps: int
+    began_s: float
+    """Seconds after the first attempt."""
+    duration_s: float
+    ended: str
+    is_judged: bool
+    """Whether the report is about it."""
 
 
 class OddRank(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,6 +35,8 @@ class RunManifest(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Bytes of memory of the machine."""
     memory_limit: Whole | None = None
     """The limit that would kill the run: the control group's, else the machine's."""
+    launch: str = ""
+    """What the ranks of one launch have in common; empty where a process trained alone."""
 
 
 class HeaderRecord(msgspec.Struct, tag="header", kw_only=True, omit_defaults=True):
@@ -49,6 +51,8 @@ class HeaderRecord(msgspec.Struct, tag="header", kw_only=True, omit_defaults=Tru
     pid: Whole = 0
     host: str = ""
     started: Seconds = 0.0
+    attempt: Whole = 0
+    """How often the launcher of the ranks had started all of them before."""
     loader: Whole = 0
     """Of a worker: the number of its DataLoader in the process that made it, from 1."""
     generation: Whole = 0

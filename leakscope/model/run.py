@@ -74,7 +74,9 @@ class Run:
     outcome: dict[str, str | int] = field(default_factory=dict)
     """What the supervisor saw: ``exit_code``, ``signal``, ``oom_killed`` (1 if the kernel killed
     the program for memory), ``oom_kills`` and ``limit_hits`` of the control group meanwhile; empty
-    without a supervisor."""
+    without a supervisor. ``attempt`` where it wasn't the first one."""
+    unread: int = 0
+    """Recordings of it that are not in here: of many ranks each is read by itself."""
 
     @property
     def main(self) -> Recording:

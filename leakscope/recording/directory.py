@@ -9,11 +9,22 @@ from pathlib import Path
 
 import msgspec
 
-from leakscope.model.errors import NoRunError, RunExistsError, UnwritableError
+from leakscope.model.errors import (
+    NewerSchemaError,
+    NoRunError,
+    RunExistsError,
+    UnwritableError,
+)
 from leakscope.model.record import RunManifest
 from leakscope.recording.frames import MAGIC
 from leakscope.recording.redaction import redact_command, redact_environment
-from leakscope.recording.wire import encode, encode_manifest, is_manifest
+from leakscope.recording.wire import (
+    UNREADABLE,
+    decode_manifest,
+    encode,
+    encode_manifest,
+    is_manifest,
+)
 from leakscope.recording.writer import JOURNAL_SUFFIX
 
 MANIFEST = "run.json"
@@ -59,6 +70,13 @@ class RunDirectory:
             raise _unwritable(path, _cause(fault)) from fault
         return RunDirectory(path)
 
+    def remove_if_empty(self) -> None:
+        """Remove the folder of a run whose recordings have gone elsewhere."""
+        if not _journals(self.path):
+            with contextlib.suppress(OSError):
+                (self.path / MANIFEST).unlink(missing_ok=True)
+                self.path.rmdir()
+
     def write_outcome(self, outcome: dict[str, str | int]) -> None:
         """Write what a supervisor saw; a disk that refuses it costs only this."""
         target = self.path / OUTCOME
@@ -85,6 +103,14 @@ def find_run(path: Path) -> Path:
         raise NoRunError(_what_instead(path), slug="no-run")
     except (OSError, ValueError) as fault:
         raise NoRunError(f"{path} can't be read: {fault}.", slug="no-run") from fault
+
+
+def read_manifest(folder: Path) -> RunManifest | None:
+    """Return what a folder's manifest says; None where there is none, or it can't be read."""
+    try:
+        return decode_manifest((folder / MANIFEST).read_bytes())
+    except (OSError, NewerSchemaError, *UNREADABLE):
+        return None
 
 
 def holds_run(folder: Path) -> bool:

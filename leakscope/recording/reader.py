@@ -169,7 +169,7 @@ class _Draft:
         self.is_readable = False
         self.file = file
         self._lost = 0
-        self._has_header = False
+        self._header: HeaderRecord | None = None
         self._recording = Recording(HeaderRecord())
         self._boundaries: list[BoundaryRecord] = []
         self._censuses: dict[int, Census] = {}
@@ -191,8 +191,8 @@ class _Draft:
 
     @property
     def identity(self) -> bytes:
-        """The header, which no other recording has; empty where there is none."""
-        return encode(self._recording.header) if self._has_header else b""
+        """The first header, which no other recording has; empty where there is none."""
+        return encode(self._header) if self._header is not None else b""
 
     @property
     def length(self) -> int:
@@ -219,7 +219,7 @@ class _Draft:
 
     def finish(self) -> Recording:
         """Return the recording; censuses go to the boundaries they were taken at."""
-        if not self._has_header:
+        if self._header is None:
             self.lose(0, "the first record, which says what process wrote this, is missing")
         self._recording.measurements = [
             Measurement(
@@ -264,7 +264,8 @@ class _Draft:
             case EndRecord():
                 recording.end = record
             case HeaderRecord():
-                self._has_header = True
+                # A rank that knew its number only later has said so in another one.
+                self._header = self._header or record
                 recording.header = record
 
     def _keep_blocks(self, record: BlockListRecord) -> None:

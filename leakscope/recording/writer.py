@@ -79,6 +79,18 @@ class RecordingWriter:
             return False
         return self._append(data, optional=isinstance(record, _OPTIONAL)) and self._synced(sync)
 
+    def move(self, directory: Path, header: HeaderRecord) -> bool:
+        """Go on in another directory as what the header says; return whether that could be done."""
+        target = _unused(directory / f"{_stem(header)}{JOURNAL_SUFFIX}")
+        if self._fd < 0 or os.getpid() != self._pid:
+            return False
+        try:
+            self.path.rename(target)
+        except ours(OSError):
+            return False
+        self.path = target
+        return self.write(header, sync=True)
+
     def close(self) -> None:
         """Close the journal; afterwards nothing is written."""
         if self._fd >= 0 and os.getpid() == self._pid and self._size_while_ours() is not None:
@@ -87,11 +99,8 @@ class RecordingWriter:
 
     def _open(self) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-        stem, attempt = self.path.stem, 1
         try:
-            while self.path.exists():  # a second recording of this process, or pids of two hosts
-                attempt += 1
-                self.path = self.path.with_name(f"{stem}-{attempt}{JOURNAL_SUFFIX}")
+            self.path = _unused(self.path)
             self._fd = os.open(self.path, flags, 0o644)
             status = os.fstat(self._fd)
             self._identity = (status.st_dev, status.st_ino)
@@ -181,6 +190,15 @@ class RecordingWriter:
     def _give_up(self, reason: str) -> None:
         self.failed = reason
         self.close()
+
+
+def _unused(path: Path) -> Path:
+    """Return a name for a second recording of a process, or for equal numbers of two machines."""
+    unused, number = path, 1
+    while unused.exists():
+        number += 1
+        unused = path.with_name(f"{path.stem}-{number}{JOURNAL_SUFFIX}")
+    return unused
 
 
 def _stem(header: HeaderRecord) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from synthetic_runs import KIB, MIB, Program
 
 from leakscope.analysis.analyse import analyse
+from leakscope.analysis.ranks.courses import Course, odd_one_out
 from leakscope.model.record import EndRecord, HeaderRecord
 from leakscope.model.report import Report, RunVerdict
 from leakscope.model.run import Run
@@ -118,3 +120,34 @@ def test_a_rank_that_recorded_nothing_is_passed_over():
     run = together(leaking(), healthy())
     run.recordings[1].measurements.clear()
     assert analyse(run).ranks == []
+
+
+def test_of_many_ranks_a_sentence_names_few():
+    growing = [leaking(seed=n) for n in range(9)]
+    (culprit,) = report_of(*growing, healthy(), healthy(1)).culprits
+    assert "in 9 of 11 ranks, not in 9 and 10" in culprit.sentence
+    (culprit,) = report_of(*growing, *(healthy(n) for n in range(9))).culprits
+    assert "in 9 of 18 ranks, the first of them rank 0" in culprit.sentence
+
+
+def test_a_rank_that_came_late_or_ended_early_hides_no_other():
+    odd = healthy(1).leak("Trainer.losses", 4 * MIB)
+    run = together(healthy(), odd, healthy(2), Program(epochs=2, seed=3))
+    run.recordings[3].header = HeaderRecord(role="rank", rank=3, world_size=4, started=90.0)
+    report = analyse(run)
+    assert report.odd_rank is not None
+    assert report.odd_rank.rank == 1
+    assert report.odd_rank.bytes > 1000 * MIB
+    assert [row.late_s > 80 for row in report.ranks] == [False, False, False, True]
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 7])
+def test_each_rank_is_held_against_the_median_of_the_others(count):
+    random = np.random.default_rng(count)
+    steps = np.arange(1.0, 201.0)
+    memory = {n: np.cumsum(random.normal(2, 60, 200)) * MIB for n in range(count)}
+    odd = odd_one_out({n: Course(steps, values) for n, values in memory.items()})
+    assert odd is not None
+    others = [m - m[0] for n, m in memory.items() if n != odd.rank]
+    mine = memory[odd.rank] - memory[odd.rank][0]
+    assert odd.bytes == int((mine - np.median(others, axis=0))[-1])

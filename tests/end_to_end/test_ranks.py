@@ -34,8 +34,32 @@ def torchrun(folder: Path, ranks: int, leaky: str, dying: str = NOBODY, *options
     )
 
 
-def report(folder: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "leakscope", "report", "run", "--format", "json", "--out", "-"]
+def profiled(folder: Path, how: str, when: str, late: str = NOBODY) -> Path:
+    """Run ranks that record themselves by profile() and return the one directory they made."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [
+            sys.executable,
+            *(launcher if how == "launched" else []),
+            str(HERE / "profiled.py"),
+            how,
+            when,
+            late,
+        ],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (made,) = (folder / "leakscope-runs").iterdir()
+    return made
+
+
+def report(folder: Path, run: str = "run") -> dict[str, Any]:
+    command = [sys.executable, "-m", "leakscope", "report", run, "--format", "json", "--out", "-"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
@@ -90,3 +114,44 @@ def test_what_a_killed_rank_had_recorded_is_in_the_report(tmp_path):
     assert 60 <= second["steps"] <= 70
     assert "killed" in second["ended"]
     assert first["steps"] >= 60
+
+
+def test_ranks_that_were_started_again_are_told_apart(tmp_path):
+    # Now and then gloo finds an address of the attempt before, and the launcher tries once more.
+    done = torchrun(tmp_path, 2, "1", "1", "--max-restarts=5")
+    assert done.returncode == 0, done.stderr
+    headers = [recording.header for recording in open_run(tmp_path / "run").recordings]
+    assert {(0, 0), (0, 1), (1, 0), (1, 1)} <= {(h.attempt, h.rank) for h in headers}
+    found = report(tmp_path)
+    first, *failed, last = found["attempts"]
+    assert 60 <= first["steps"] <= 70
+    assert first["ended"].startswith("rank ")
+    assert (last["steps"], last["ended"], last["is_judged"]) == (6 * 20, "completed", True)
+    assert all(attempt["steps"] == 0 for attempt in failed)
+    assert f"started the training {len(found['attempts'])} times" in found["notes"][0]
+    assert {row["steps"] for row in found["ranks"]} == {6 * 20}
+    assert found["run"]["ended"] == "completed"
+    (culprit,) = (c for c in found["culprits"] if c["severity"] != "note")
+    assert list(culprit["rates_by_rank"]) == ["1"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_spawned_ranks_that_profile_themselves_record_into_one_directory(when, tmp_path):
+    made = profiled(tmp_path, "spawned", when)
+    run = open_run(made)
+    assert [(r.header.role, r.header.rank, r.header.world_size) for r in run.recordings] == [
+        ("rank", 0, 2),
+        ("rank", 1, 2),
+    ]
+    assert all(recording.end is not None for recording in run.recordings)
+    found = report(tmp_path, str(made))
+    assert {row["steps"] for row in found["ranks"]} == {6 * 10}
+    assert found["verdict"] != "leak", found["headline"]
+
+
+def test_a_rank_that_began_to_record_late_is_beside_the_others(tmp_path):
+    found = report(tmp_path, str(profiled(tmp_path, "launched", "before", late="1")))
+    assert [row["steps"] for row in found["ranks"]] == [6 * 10, 3 * 10]
+    assert found["odd_rank"] is None
+    assert found["attempts"] == []
+    assert found["verdict"] != "leak", found["headline"]

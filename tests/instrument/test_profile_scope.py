@@ -424,7 +424,7 @@ class TestInAProcessOfItsOwn:
 
 
 class TestRanks:
-    def test_each_rank_has_a_folder_of_its_own_and_the_first_alone_reports(self, monkeypatch):
+    def test_ranks_record_into_one_folder_and_the_first_alone_reports(self, monkeypatch):
         reported = []
         monkeypatch.setattr(scopes, "report", lambda path, **_: reported.append(path.name))
         monkeypatch.setenv("WORLD_SIZE", "2")
@@ -432,8 +432,40 @@ class TestRanks:
             monkeypatch.setenv("RANK", rank)
             with leakscope.profile("run"):
                 pass
-        assert open_run("run-rank1").main.header.rank == 1
+        assert [r.header.rank for r in open_run("run").recordings] == [0, 1]
         assert reported == ["run"]
+
+    def test_an_earlier_run_in_the_same_place_is_never_added_to(self, monkeypatch):
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        monkeypatch.setenv("RANK", "0")
+        with leakscope.profile("run", report=False):
+            pass
+        with pytest.raises(RunExistsError):
+            leakscope.profile("run", report=False).__enter__()
+        monkeypatch.setenv("MASTER_ADDR", "somewhere")
+        monkeypatch.setenv("MASTER_PORT", "1234")
+        monkeypatch.setenv("RANK", "1")
+        with pytest.raises(RunExistsError):
+            leakscope.profile("run", report=False).__enter__()
+        assert len(open_run("run").recordings) == 1
+
+    def test_of_ranks_that_replace_a_run_only_the_first_does(self, monkeypatch):
+        with leakscope.profile("run", report=False):
+            pass
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        for rank in ("1", "0"):
+            monkeypatch.setenv("RANK", rank)
+            with leakscope.profile("run", report=False, force=True):
+                pass
+        assert [r.header.rank for r in open_run("run").recordings] == [0, 1]
+
+    def test_the_environment_may_name_the_folder(self, monkeypatch):
+        monkeypatch.setenv("LEAKSCOPE_RUN_DIR", "named/run")
+        for _ in range(2):
+            with leakscope.profile(report=False):
+                pass
+        assert open_run("named/run").recordings
+        assert open_run("named/run-2").recordings
 
 
 class TestOurOwnFaults:

@@ -31,7 +31,7 @@ class WorkerHooks:
     """Hands the stand-in to each DataLoader that starts workers, in the process of the session."""
 
     def __init__(self, place: Place) -> None:
-        self._place = place
+        self.place = place
         self._pid = os.getpid()
         self._loaders = Numbers()
         self._generations: dict[int, int] = {}
@@ -98,7 +98,7 @@ class WorkerHooks:
             method = start_method(loader)
             if not is_recorded(generation) or not (method == "fork" or is_importable()):
                 return None
-            place = replace(self._place, loader=number, generation=generation, start_method=method)
+            place = replace(self.place, loader=number, generation=generation, start_method=method)
             return WorkerLoop(place, original)
         except Exception:
             return None

@@ -15,7 +15,8 @@ EPOCHS, STEPS = 6, 20
 class Trainer:
     def __init__(self, leaky, dying):
         self.rank = dist.get_rank()
-        self.leaks, self.dies = self.rank == leaky, self.rank == dying
+        is_first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
+        self.leaks, self.dies = self.rank == leaky, self.rank == dying and is_first
         self.model = DistributedDataParallel(nn.Linear(64, 8))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
         self.predictions = []

@@ -1,0 +1,92 @@
+"""Ranks that train together: culprits with the rate of each rank, and the rank that differs first.
+
+Every rank is judged by its own recording, as if it had trained alone; what ranks have in common is
+matched by signature. Nothing was exchanged between them while they trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from leakscope.analysis.case import Case
+from leakscope.analysis.ranks.courses import odd_one_out
+from leakscope.analysis.ranks.merged import MergedCulprits
+from leakscope.analysis.ranks.rows import with_beginnings
+from leakscope.analysis.ranks.summary import RankSummary, summarise, summarise_rank
+from leakscope.model.rank import OddRank, RankMemory
+from leakscope.model.report import Culprit, Problem
+from leakscope.model.run import Recording, Run
+
+MOST_PROBLEMS = 200
+
+__all__ = ["RankSummary", "Ranks", "conclude_ranks", "summarise_rank"]
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """A report's culprits with the rates of all ranks, a row per rank, and the odd one out."""
+
+    culprits: list[Culprit]
+    rows: list[RankMemory]
+    odd: OddRank | None = None
+    problems: tuple[Problem, ...] = ()
+    """Of recordings that were read elsewhere."""
+
+
+def conclude_ranks(
+    case: Case, culprits: list[Culprit], others: Iterable[RankSummary] = ()
+) -> Ranks:
+    """Return what the ranks of a run add to what was concluded of the first one.
+
+    Args:
+        case: the first one's.
+        culprits: what grows in it.
+        others: ranks whose recordings are not in the run, each judged somewhere else; taken one
+            by one, and of each only what the report needs is kept.
+
+    """
+    own = case.recording.header
+    if own.world_size < 2:
+        return Ranks(culprits, [])
+    merged = MergedCulprits(culprits)
+    rows, courses, problems = [], {}, []
+    for summary in _summaries(case, culprits, others):
+        problems += summary.problems
+        if summary.row is None:
+            continue
+        merged.add(summary.row.rank, summary.culprits)
+        rows.append(summary.row)
+        if summary.course is not None:
+            courses[summary.row.rank] = summary.course
+    if len(rows) < 2:
+        return Ranks(culprits, [], problems=tuple(problems[:MOST_PROBLEMS]))
+    rows.sort(key=lambda row: row.rank)
+    return Ranks(
+        merged.of([row.rank for row in rows]),
+        with_beginnings(rows),
+        odd_one_out(courses),
+        tuple(problems[:MOST_PROBLEMS]),
+    )
+
+
+def _summaries(
+    case: Case, culprits: list[Culprit], others: Iterable[RankSummary]
+) -> Iterable[RankSummary]:
+    yield summarise(case, culprits)
+    for recording in _of_ranks(case.run):
+        if recording.header.rank != case.recording.header.rank:
+            yield summarise_rank(case.run, recording)
+    yield from others
+
+
+def _of_ranks(run: Run) -> list[Recording]:
+    """Return the recordings of ranks that measured something, one for each rank: the longest."""
+    longest: dict[int, Recording] = {}
+    for recording in run.recordings:
+        header = recording.header
+        if header.worker is None and header.world_size > 1 and recording.measurements:
+            known = longest.setdefault(header.rank, recording)
+            if len(recording.measurements) > len(known.measurements):
+                longest[header.rank] = recording
+    return [longest[rank] for rank in sorted(longest)]
