@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.ending import how_it_ended
-from leakscope.analysis.units import epochs, is_training
+from leakscope.analysis.units import epochs, is_training, steps_done
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.report import Problem, RunFacts, Work
 from leakscope.model.run import Damage, Recording, Run
@@ -36,7 +36,7 @@ def find_work(run: Run, case: Case) -> Work:
     times = track.time_s
     return Work(
         duration_s=max(float(times[-1]) if len(times) else 0.0, end.time_s if end else 0.0),
-        steps=int(track.step.max()) if len(track) else 0,
+        steps=steps_done(track),
         epochs=int(epochs(track).total) if announced else trained,
         validations=max(validations, default=0),
         batches={p: _batches(case, p) for p in track.phases},
@@ -51,7 +51,7 @@ def _batches(case: Case, phase: str) -> int:
     numbers = zip(track.occurrence[mine].tolist(), track.batch[mine].tolist(), strict=True)
     for occurrence, batch in numbers:
         most[occurrence] = max(most.get(occurrence, 0), batch)
-    steps = int(track.step.max()) if is_training(phase) and len(track) else 0
+    steps = steps_done(track) if is_training(phase) else 0
     return max(sum(most.values()), steps)
 
 

@@ -45,6 +45,15 @@ def is_training(phase: str) -> bool:
     return phase.partition(":")[0] == "train"
 
 
+def steps_done(track: Track) -> int:
+    """Return the steps of this recording; one that resumes a training counts on from its step."""
+    if not len(track):
+        return 0
+    inside = np.flatnonzero(track.phase)
+    from_the_start = len(inside) > 0 and track.batch[inside[0]] == 0
+    return int(track.step.max()) - (int(track.step[inside[0]]) if from_the_start else 0)
+
+
 def unit_of_phase(track: Track, phase: str) -> Unit:
     """Return the unit of growth inside a phase: steps of training, passes of anything else."""
     if is_training(phase):

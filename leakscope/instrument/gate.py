@@ -28,6 +28,8 @@ class Gate:
 
     def __init__(self, guard: Guard, costs: Costs) -> None:
         self.is_open = False
+        self.is_led = False
+        """Whether a framework says where training stands, so that nothing is to be found."""
         self.turned_away = 0
         self.thread = 0
         self._guard = guard
@@ -69,6 +71,10 @@ class Gate:
             if self._interrupt is not None:
                 self._let_pass()
 
+    def hear_found(self, event: Callable[..., Any], *args: Any) -> Any:
+        """Pass on an event that was found by itself, unless somebody leads."""
+        return None if self.is_led else self.hear(event, *args)
+
     def postpone(self, interrupt: BaseException) -> None:
         """Have an interrupt leave when the event that it broke into is dealt with.
 
@@ -79,8 +85,9 @@ class Gate:
         self._interrupt = interrupt
 
     def is_training_thread(self) -> bool:
-        """Return whether an event of the calling thread would be heard."""
-        return self.is_open and not self._busy and self.thread in (0, get_ident())
+        """Return whether what the calling thread does would be found and heard."""
+        is_free = self.is_open and not self.is_led and not self._busy
+        return is_free and self.thread in (0, get_ident())
 
     def take_over(self) -> None:
         """Hear the calling thread from now on."""

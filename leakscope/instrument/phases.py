@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from leakscope.instrument.iterations import MOST_ACCUMULATION, Iterations
+from leakscope.instrument.leading import LedPhases
 from leakscope.instrument.passes import Pass, Sites, Verdict
 from leakscope.instrument.sites import Site
 from leakscope.instrument.stack import TRAIN, Emit, Phase, PhaseStack
@@ -31,6 +32,7 @@ class PhaseTracker:
         """Tells which of these modules are in evaluation mode just now: not all are told back."""
         self._iterations = Iterations(emit)
         self._stack = PhaseStack(emit, self._iterations.flush)
+        self.led = LedPhases(self._stack, self._iterations)
         self._sites = Sites()
         self._watch = ForwardWatch(self._stack, self._iterations, self._sites)
         self._passes: dict[int, Pass] = {}
@@ -210,9 +212,14 @@ class PhaseTracker:
 
     def finish(self) -> None:
         """The run is over: close what is open."""
-        self._watch.forget()
+        self.give_way()
         while (phase := self._stack.top) is not None:
             self._stack.end(phase)
+
+    def give_way(self) -> None:
+        """Close what was found: nothing is to be found from now on."""
+        self._watch.forget()
+        self._stack.leave_to(None)
         self._passes.clear()
         self._undecided.clear()
         self._steady = None

@@ -192,6 +192,33 @@ class Session:
         """Reach a boundary that somebody else has found, in the phase that is open."""
         self.gate.hear(self._reach_inside, kind, label)
 
+    def take_lead(self) -> bool:
+        """Find no phases and steps from now on: the caller tells them to ``tracker.led``.
+
+        Return False, with nothing changed, if somebody leads already.
+        """
+        if self.gate.is_led or not self.is_live:
+            return False
+        self.gate.take_over()
+        self.gate.hear(self.tracker.give_way)
+        self.gate.is_led = True
+        return True
+
+    def give_lead_back(self) -> None:
+        """Find phases and steps again."""
+        self.gate.is_led = False
+
+    def note(self, slug: str, message: str) -> None:
+        """Have the report mention something."""
+        if self.is_live:
+            self._guard.call("notes", None, self._write_note, slug, message)
+
+    def fault(self, part: str, error: Exception) -> bool:
+        """Write down a fault of a part that runs by itself; return whether it may go on."""
+        if self.is_live:
+            self._guard.fault(part, error)
+        return self._guard.allows(part)
+
     def failed(self, error: BaseException) -> None:
         """Look at an exception that leaves the program, while its traceback keeps what it left."""
         if self.is_live:

@@ -82,7 +82,13 @@ class PhaseStack:
         return reversed(self._open)
 
     def begin(
-        self, name: str, *, training: bool, explicit: bool = False, owner: Pass | None = None
+        self,
+        name: str,
+        *,
+        training: bool,
+        explicit: bool = False,
+        owner: Pass | None = None,
+        expected: int | None = None,
     ) -> Phase:
         """Open a phase inside the innermost one and return it."""
         if name not in self._occurrences and len(self._occurrences) >= NAMES_KEPT:
@@ -91,6 +97,7 @@ class PhaseStack:
         self._occurrences[name] = occurrence + 1
         self.trainings += training
         phase = Phase(name, occurrence, training=training, explicit=explicit)
+        phase.expected = expected
         if owner is not None:
             phase.owner, phase.expected, owner.phase = owner, owner.expected, phase
         self._open.append(phase)

@@ -53,7 +53,7 @@ class LoaderHooks:
             except BaseException as error:
                 without_our_frame(error)
                 raise
-            gate.hear(begin, loader, iterator)
+            gate.hear_found(begin, loader, iterator)
             return iterator
 
         return __iter__
@@ -64,11 +64,11 @@ class LoaderHooks:
         @opaque
         @functools.wraps(original)
         def __next__(iterator: Any) -> Any:  # noqa: N807
-            gate.hear(asked, iterator)
+            gate.hear_found(asked, iterator)
             try:
                 return original(iterator)
             except StopIteration:
-                gate.hear(ended, iterator)
+                gate.hear_found(ended, iterator)
                 raise
             except BaseException as error:
                 without_our_frame(error)

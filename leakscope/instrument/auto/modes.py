@@ -119,7 +119,7 @@ class ModeHooks:
             if tracker.watched is None:
                 self._unlisten()
             elif number(called) == tracker.watched:
-                gate.hear(tracker.forward, tracker.watched)
+                gate.hear_found(tracker.forward, tracker.watched)
 
         self._listening = self._torch.register_module_forward_pre_hook(before_forward)
 

@@ -26,7 +26,7 @@ class OptimizerHooks:
 
     def install(self, module: ModuleType) -> None:
         """Register the hook."""
-        gate, hear, stepped = self._gate, self._gate.hear, self._tracker.optimizer_step
+        gate, hear, stepped = self._gate, self._gate.hear_found, self._tracker.optimizer_step
         inside_compiled_code = _compiler_callback(module)
 
         @opaque
@@ -46,9 +46,9 @@ class OptimizerHooks:
         gate = self._gate
         if get_ident() == gate.thread:
             self._leads = True
-            gate.hear(self._tracker.optimizer_step, key)
+            gate.hear_found(self._tracker.optimizer_step, key)
             return
-        if not gate.is_open or (gate.thread and self._tracker.step_elsewhere()):
+        if gate.is_led or not gate.is_open or (gate.thread and self._tracker.step_elsewhere()):
             return
         if not self._leads:
             gate.take_over()

@@ -1,0 +1,111 @@
+"""What a dataset keeps that doesn't go well with workers: open PIL images, open files.
+
+A worker's copy of an image that was opened and never loaded decodes its pixels for itself and keeps
+them; forked copies of an open file share one position. Looks at a bounded number of objects and
+runs nothing of the user's.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from leakscope.instrument.auto.workers import start_method
+from leakscope.model.sizes import plural
+
+LOOKED_AT = 2000
+ITEMS_LOOKED_AT = 32
+DEEPEST = 4
+OPEN_IMAGES = "open PIL images"
+LOADED_IMAGES = "PIL images"
+OPEN_FILES = "open files"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Something that a dataset keeps: ``images`` of a class ``Photos`` is ``Photos.images``."""
+
+    name: str
+    what: str
+
+
+def worker_warnings(loader: Any) -> list[str]:
+    """Return a sentence for each thing that a loader's dataset should not keep with workers."""
+    workers = getattr(loader, "num_workers", 0)
+    dataset = getattr(loader, "dataset", None)
+    if not workers or dataset is None:
+        return []
+    is_forked = start_method(loader) == "fork"
+    kept = dict.fromkeys(find_kept(dataset))
+    sentences = (_sentence(one, workers, is_forked=is_forked) for one in kept)
+    return [sentence for sentence in sentences if sentence]
+
+
+def _sentence(kept: Kept, workers: int, *, is_forked: bool) -> str:
+    beside = f"{kept.name} keeps {kept.what} beside {plural(workers, 'DataLoader worker')}"
+    if kept.what == OPEN_IMAGES:
+        return (
+            f"{beside}: each worker decodes its own copy of the pixels and keeps them. Keep "
+            "paths and open images in __getitem__, or call load() before the workers start."
+        )
+    if kept.what == LOADED_IMAGES:
+        copies = f"{beside}: each worker that isn't forked gets a copy of all pixels. Keep paths."
+        return "" if is_forked else copies
+    if not is_forked:
+        return ""
+    return f"{beside}: forked workers share one position in each file. Open them in the workers."
+
+
+def find_kept(dataset: object) -> Iterator[Kept]:
+    """Yield what a dataset keeps of images and files; the same thing may come several times."""
+    waiting = deque([(dataset, type(dataset).__name__, 0)])
+    seen: set[int] = set()
+    while waiting and len(seen) < LOOKED_AT:
+        thing, name, depth = waiting.popleft()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        what = _what(thing)
+        if what:
+            yield Kept(name, what)
+        elif depth < DEEPEST:
+            waiting.extend((inner, to, depth + 1) for inner, to in _inside(thing, name))
+
+
+def _what(thing: object) -> str:
+    if any(kind.__module__ == "PIL.Image" for kind in type(thing).__mro__[:-1]):
+        state = _state(thing)
+        if "_im" not in state and "im" not in state:
+            return ""
+        is_loaded = (state.get("_im") or state.get("im")) is not None
+        return LOADED_IMAGES if is_loaded else OPEN_IMAGES
+    if type(thing) in (io.BufferedReader, io.FileIO, io.TextIOWrapper, io.BufferedRandom):
+        return "" if thing.closed else OPEN_FILES  # type: ignore[attr-defined]
+    return ""
+
+
+def _inside(thing: object, name: str) -> Iterator[tuple[object, str]]:
+    kind = type(thing)
+    if kind in (list, tuple):
+        items: Any = thing
+        for item in items[:ITEMS_LOOKED_AT]:
+            yield item, name
+    elif kind is dict:
+        for _, item in zip(range(ITEMS_LOOKED_AT), thing.values(), strict=False):  # type: ignore[attr-defined]
+            yield item, name
+    else:
+        for attribute, value in list(_state(thing).items())[:ITEMS_LOOKED_AT]:
+            owner = kind.__name__ if not isinstance(value, (int, str, float)) else ""
+            if owner:
+                yield value, f"{owner}.{attribute}"
+
+
+def _state(thing: object) -> dict[str, Any]:
+    try:
+        state = object.__getattribute__(thing, "__dict__")
+    except AttributeError:
+        return {}
+    return state if type(state) is dict else {}

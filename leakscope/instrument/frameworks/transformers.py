@@ -1,0 +1,278 @@
+"""Hugging Face transformers: the callback, and two methods of its trainer that have no event.
+
+An evaluation has no event where it begins, and a training none where it raises. So as long as a
+callback of ours lives, ``Trainer.train`` and ``Trainer.evaluation_loop`` tell the callbacks of that
+trainer; without one of ours among them they only pass on.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from transformers import Trainer, TrainerCallback
+
+from leakscope.cleanup import cleanup_every as repeated_cleanup
+from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
+from leakscope.instrument.frameworks.figures import memory_figures
+from leakscope.instrument.frameworks.loader_workers import worker_warnings
+from leakscope.instrument.frameworks.training import (
+    RecordingOptions,
+    TellsTraining,
+    Training,
+    contained,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+TRAIN, VALIDATION, TEST = "train", "validation", "test"
+CHECKPOINT = "checkpoint"
+_NAMES = ("dataloader", "description", "prediction_loss_only", "ignore_keys", "metric_key_prefix")
+"""Of the arguments of ``evaluation_loop``."""
+
+
+class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
+    """Records a training of the Hugging Face trainer: ``callbacks=[LeakScopeCallback()]``.
+
+    Where something records already (``leakscope run``, ``leakscope.profile()``) it joins, and says
+    where steps, epochs, evaluations and checkpoints lie. Nothing is recorded outside ``train()``
+    otherwise.
+
+    Args:
+        log_every: log memory, in MiB, every so many steps through the trainer's own log, so that
+            its trackers draw it.
+        cleanup_every: collect garbage and empty caches every so many steps, and tell at the end
+            what that gained.
+        options: as for :func:`leakscope.profile`.
+
+    Raises:
+        LeakscopeError: for options that make no sense.
+        ValueError: for a number of steps below 1.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        log_every: int | None = None,
+        cleanup_every: int | None = None,
+        **options: Unpack[RecordingOptions],
+    ) -> None:
+        if log_every is not None and log_every < 1:
+            raise ValueError("log_every needs a number of steps from 1 on.")
+        self.training = Training(options)
+        self._log_every = log_every
+        self._cleanup = None if cleanup_every is None else repeated_cleanup(cleanup_every)
+        self._trainer: weakref.ref[Trainer] | None = None
+        _hooks.serve(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy in another process knows no trainer yet."""
+        return {**self.__dict__, "_trainer": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        _hooks.serve(self)
+
+    # What the two methods tell
+
+    @contained
+    def training_is_called(self, trainer: Trainer) -> None:
+        """``train()`` of this trainer was called."""
+        self._trainer = weakref.ref(trainer)
+
+    @contained
+    def training_has_failed(self, error: BaseException) -> None:
+        """``train()`` raised."""
+        self.training.end(error)
+
+    @contained
+    def evaluation_is_called(self, given: dict[str, Any]) -> None:
+        """``evaluation_loop()`` was called with these arguments."""
+        self._end_evaluation()
+        self.training.enter(phase_of(given), length_of(given.get("dataloader")))
+
+    @contained
+    def evaluation_has_failed(self, error: BaseException) -> None:
+        """``evaluation_loop()`` raised."""
+        self._end_evaluation()
+
+    # Events
+
+    @contained
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Begin to record, or join."""
+        self.training.begin(step=state.global_step, epoch=int(state.epoch or 0))
+        if self.training.leads:
+            for loader in (kwargs.get("train_dataloader"), kwargs.get("eval_dataloader")):
+                for sentence in worker_warnings(loader):
+                    self.training.say(sentence)
+                    self.training.note("workers", sentence)
+
+    @contained
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Begin a training phase."""
+        self._end_evaluation()
+        self.training.end_epoch()
+        self.training.enter(TRAIN, length_of(kwargs.get("train_dataloader")))
+
+    @contained
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """An evaluation that told no end is over."""
+        self._end_evaluation()
+
+    @contained
+    def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A batch is over whose gradients are gathered."""
+        self.training.batch()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A step is over: log and clean up where it is time for that."""
+        figures, trainer = self._step_over(state) or ({}, None)
+        if figures and trainer is not None:
+            # Not contained: what is raised in there comes from the trainer or its callbacks.
+            is_to_log = control.should_log
+            trainer.log(figures)
+            control.should_log = is_to_log
+
+    @contained
+    def _step_over(self, state: Any) -> tuple[dict[str, float], Trainer | None] | None:
+        if self.training.phase == TRAIN:
+            self.training.step()
+        if self._cleanup is not None:
+            self._cleanup.step()
+        if self._log_every is None or state.global_step % self._log_every:
+            return None
+        return memory_figures(), None if self._trainer is None else self._trainer()
+
+    @contained
+    def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A batch of an evaluation is over."""
+        if self.training.phase in ("", TRAIN):  # a trainer with an evaluation loop of its own
+            self.training.enter(VALIDATION)
+        self.training.batch()
+
+    @contained
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """An evaluation is over."""
+        self._end_evaluation()
+
+    @contained
+    def on_predict(self, args: Any, state: Any, control: Any, metrics: Any, **kwargs: Any) -> None:
+        """A prediction is over."""
+        self._end_evaluation()
+
+    @contained
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A checkpoint was written."""
+        self._end_evaluation()
+        self.training.mark(CHECKPOINT)
+
+    @contained
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """End the training phase; its evaluation, which may follow, still belongs to the epoch."""
+        self._end_evaluation()
+        self.training.leave(TRAIN)
+
+    @contained
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Tell what the cleanups gained; record no more, unless somebody else does."""
+        try:
+            self._end_evaluation()
+            self.training.end_epoch()
+            self._tell_of_cleanups()
+        finally:
+            self.training.end()
+
+    def _end_evaluation(self) -> None:
+        phase = self.training.phase
+        if phase and phase != TRAIN:
+            self.training.leave(phase)
+
+    def _tell_of_cleanups(self) -> None:
+        if self._cleanup is not None:
+            told = str(self._cleanup.report())
+            self.training.say(told)
+            self.training.note("cleanup", told)
+
+
+class _TrainerHooks:
+    """The two wrapped methods, there as long as any callback of ours lives."""
+
+    def __init__(self) -> None:
+        self._served = 0
+        self._patches: list[PatchedMethod] = []
+
+    def serve(self, callback: LeakScopeCallback) -> None:
+        """Tell a callback until it is gone."""
+        if not self._patches:
+            self._patches = [
+                PatchedMethod(Trainer, "train", _telling_train),
+                PatchedMethod(Trainer, "evaluation_loop", _telling_evaluation),
+            ]
+        self._served += 1
+        weakref.finalize(callback, self._gone).atexit = False
+
+    def _gone(self) -> None:
+        self._served -= 1
+        if not self._served:
+            for patch in self._patches:
+                patch.remove()
+            self._patches = []
+
+
+_hooks = _TrainerHooks()
+
+
+def _telling_train(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def train(trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+        _tell(trainer, "training_is_called", trainer)
+        try:
+            return original(trainer, *args, **kwargs)
+        except BaseException as error:
+            without_our_frame(error)
+            _tell(trainer, "training_has_failed", error)
+            raise
+
+    return train
+
+
+def _telling_evaluation(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def evaluation_loop(trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+        _tell(trainer, "evaluation_is_called", {**dict(zip(_NAMES, args, strict=False)), **kwargs})
+        try:
+            return original(trainer, *args, **kwargs)
+        except BaseException as error:
+            without_our_frame(error)
+            _tell(trainer, "evaluation_has_failed", error)
+            raise
+
+    return evaluation_loop
+
+
+def _tell(trainer: Trainer, event: str, detail: object) -> None:
+    handler = getattr(trainer, "callback_handler", None)
+    for callback in getattr(handler, "callbacks", ()):
+        if isinstance(callback, LeakScopeCallback):
+            getattr(callback, event)(detail)
+
+
+def phase_of(given: dict[str, Any]) -> str:
+    """Return the phase of an evaluation by its arguments: ``validation``, ``test:NAME``, …"""
+    is_prediction = given.get("description") == "Prediction"
+    phase, usual = (TEST, "test") if is_prediction else (VALIDATION, "eval")
+    data = str(given.get("metric_key_prefix") or usual).removeprefix(usual).lstrip("_")
+    return f"{phase}:{data}" if data else phase
+
+
+def length_of(loader: Any) -> int | None:
+    """Return how many batches a loader has; the trainer asks it too, so this runs nothing new."""
+    try:
+        return len(loader)
+    except (TypeError, NotImplementedError):
+        return None
