@@ -9,7 +9,7 @@ import numpy as np
 
 from leakscope.analysis.attempts import find_attempts
 from leakscope.analysis.case import Case
-from leakscope.analysis.cleared import find_cleared
+from leakscope.analysis.cleared import find_cleared, with_cleared
 from leakscope.analysis.components import find_components
 from leakscope.analysis.culprits import find_culprits
 from leakscope.analysis.cures import (
@@ -79,7 +79,7 @@ def _report(case: Case, others: Iterable[RankSummary]) -> Report:
         growth=find_growth(case, growth.growers, ledgers),
         culprits=[with_results(culprit, cures) for culprit in culprits],
         findings=[with_result(finding, cures) for finding in findings],
-        cleared=find_cleared(case, growth),
+        cleared=with_cleared(find_cleared(case, growth), workers.cleared),
         overhead=find_overhead(case),
         errors=[*find_problems(run), *ranks.problems],
         run=find_facts(run, case.recording),

@@ -42,6 +42,11 @@ def find_cleared(case: Case, growth: Growth) -> list[Cleared]:
     return sorted(named.values(), key=lambda c: -c.total_bytes)[:MOST]
 
 
+def with_cleared(found: list[Cleared], others: list[Cleared]) -> list[Cleared]:
+    """Return both, the largest first."""
+    return sorted([*found, *others], key=lambda c: -c.total_bytes)
+
+
 def _worth_a_word(table: RowTable) -> list[int]:
     """Return large single containers and tensors, and all that declare a bound; outermost first."""
     if not table.paths:

@@ -14,6 +14,12 @@ NEARLY_ALL = 0.9
 _WORKER = "is killed by signal: Killed"
 """What torch's DataLoader says of a worker that was killed."""
 
+ENDINGS = frozenset(
+    {"out_of_memory", "out_of_memory_survived", "killed_near_the_limit", "workers_died"}
+)
+"""Kinds of findings that say how a run or its workers ended, or nearly did: nothing in them
+grows."""
+
 
 def shortage_at_the_end(run: Run, recording: Recording) -> str | None:
     """Return by which cause memory ended the run; None if it didn't, as far as is known."""

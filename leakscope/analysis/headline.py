@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
+from leakscope.analysis.ending import ENDINGS
 from leakscope.analysis.severity import MIB
 from leakscope.analysis.touching import may_be_touched_only
 from leakscope.analysis.trends import FEWEST_POINTS, goes_on, is_growth
 from leakscope.model.printable import clipped
-from leakscope.model.report import ENDINGS, Culprit, Finding, Ledger, RunVerdict, Severity, Work
+from leakscope.model.report import Culprit, Finding, Ledger, RunVerdict, Severity, Work
 from leakscope.model.shortage import OutOfMemory
 from leakscope.model.sizes import human_bytes, plural
 

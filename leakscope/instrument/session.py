@@ -248,6 +248,7 @@ class Session:
         self._guard.call("overhead", None, self._measuring.finish, self._last_boundary())
         told = redact_text(exception)[:2000]
         end = EndRecord(status=status, exit_code=exit_code, exception=told, time_s=self._now())
+        self._guard.call("recording", None, self._write_endings)
         self._guard.call("recording", None, self._seal, end)
         self._guard.call("requests", None, lambda: self._requests.let_go(for_good=for_good))
         if current_session() is self:
@@ -263,16 +264,18 @@ class Session:
         self._auto.install()
 
     def _follow_workers(self) -> None:
+        from leakscope.instrument.auto.endings import ProcessEndings
         from leakscope.instrument.auto.workers import WorkerHooks
 
-        if self.options.workers == "off":
-            return
-        self._workers = WorkerHooks(self._place_of_workers())
+        ends = ProcessEndings(lambda: max(0, self._index - 1))
+        self._workers = WorkerHooks(self._place_of_workers(), ends)
         self._workers.install()
 
-    def _place_of_workers(self) -> Place:
+    def _place_of_workers(self) -> Place | None:
         from leakscope.instrument.workers import Place
 
+        if self.options.workers == "off":
+            return None
         return Place(
             run_path=str(self.run_path),
             options=self.options.to_json(),
@@ -334,6 +337,7 @@ class Session:
         if self.world.size < 2 and not self._is_of_a_worker:
             self._guard.call("ranks", None, self._look_for_ranks)
         done = self._measuring.at(boundary, due)
+        self._write_endings()
         now = self._now()
         self._schedule.recorded(done, now - boundary.time_s, now, self._measuring.resident)
         if self._trials is not None and not self._closed:
@@ -386,6 +390,10 @@ class Session:
 
     def _write_fault(self, where: str, message: str, disabled: bool) -> None:
         self._measuring.fault(where, message, max(0, self._index - 1), disabled=disabled)
+
+    def _write_endings(self) -> None:
+        for record in self._workers.ended() if self._workers is not None else ():
+            self._writer.write(record)
 
     def _write_note(self, slug: str, message: str) -> None:
         self._measuring.note(slug, message, max(0, self._index - 1))

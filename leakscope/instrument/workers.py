@@ -23,6 +23,7 @@ from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.schedule import WORKER_FLOOR
 from leakscope.instrument.session import Session
 from leakscope.model.record import HeaderRecord
+from leakscope.probes.batches import BatchProbe
 
 A_PASS = "pass"  # noqa: S105  no password
 """The phase of a worker: a pass over what the loader's sampler gives it."""
@@ -48,6 +49,8 @@ class Place:
     start_method: str = ""
     parent: int = 0
     """Process id of the process that made the loader."""
+    prefetch: int = 0
+    """How many batches each worker may have loaded ahead."""
 
 
 class WorkerLoop:
@@ -78,8 +81,9 @@ class WorkerLoop:
 class WorkerSession:
     """Records one worker: a pass begins with each new fetcher, a batch ends with each fetch."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, batches: BatchProbe) -> None:
         self._session = session
+        self._batches = batches
         self._fetcher: object = None
         self._phase: Any = None
         self._depth = 0
@@ -118,7 +122,7 @@ class WorkerSession:
                 raise
             finally:
                 self._depth -= 1
-            hear(self._fetched)
+            hear(self._fetched, batch)
             return batch
 
         return fetch
@@ -133,7 +137,8 @@ class WorkerSession:
         self._phase = tracker.phase_begin(A_PASS)
         tracker.steps_begin()
 
-    def _fetched(self) -> None:
+    def _fetched(self, batch: object) -> None:
+        self._batches.see(batch)
         self._session.tracker.steps_next(self._phase)
 
 
@@ -144,18 +149,21 @@ def _started(
     try:
         named = inspect.signature(loop).bind(*args, **kwargs).arguments
         given = {name: named[name] for name in GIVEN if named.get(name) is not None}
-        session = _session(place, int(named["worker_id"]), given)
+        batches = BatchProbe()
+        session = _session(place, int(named["worker_id"]), given, batches)
         if session is None:
             return None
         session.begin()
-        worker = WorkerSession(session)
+        worker = WorkerSession(session, batches)
         worker.listen()
         return worker
     except Exception:
         return None
 
 
-def _session(place: Place, worker: int, given: dict[str, object]) -> Session | None:
+def _session(
+    place: Place, worker: int, given: dict[str, object], batches: BatchProbe
+) -> Session | None:
     from leakscope.heap import CensusTaker
     from leakscope.probes import AllocationWindow, worker_probes
     from leakscope.recording import RecordingWriter
@@ -177,7 +185,7 @@ def _session(place: Place, worker: int, given: dict[str, object]) -> Session | N
         path,
         writer=writer,
         taker=CensusTaker(project_root=place.project_root, given=given),
-        probes=worker_probes(),
+        probes=worker_probes(batches),
         window=AllocationWindow,
         project_root=place.project_root,
         floor=WORKER_FLOOR,
@@ -198,6 +206,7 @@ def _header(place: Place, worker: int) -> HeaderRecord:
         generation=place.generation,
         start_method=place.start_method,
         parent=place.parent,
+        prefetch=place.prefetch,
     )
 
 

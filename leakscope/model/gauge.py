@@ -34,6 +34,7 @@ CGROUP_USED = "cgroup_used"
 CGROUP_LIMIT = "cgroup_limit"
 SYSTEM_AVAILABLE = "system_available"
 FIGURES = "open_figures"
+BATCH = "batch"
 PINNED_HOST = "pinned_host"
 OWN = "leakscope_own"
 OWN_RESIDENT = "leakscope_resident"
@@ -87,6 +88,7 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     CGROUP_LIMIT: ("bytes", "memory limit of the control group"),
     SYSTEM_AVAILABLE: ("bytes", "memory the system could still give out"),
     FIGURES: ("count", "matplotlib figures that pyplot keeps open"),
+    BATCH: ("bytes", "largest batch that a DataLoader's worker was seen to make"),
     PINNED_HOST: ("bytes", "page-locked host memory held by torch"),
     OWN: ("bytes", "memory of leakscope itself"),
     OWN_RESIDENT: (

@@ -61,6 +61,8 @@ class HeaderRecord(msgspec.Struct, tag="header", kw_only=True, omit_defaults=Tru
     """``fork``, ``spawn`` or ``forkserver``."""
     parent: Whole = 0
     """Process id of the process that made the loader."""
+    prefetch: Whole = 0
+    """How many batches each of that loader's workers may have loaded ahead."""
 
 
 class BoundaryRecord(msgspec.Struct, tag="boundary", kw_only=True, omit_defaults=True):
@@ -261,6 +263,20 @@ class NoteRecord(msgspec.Struct, tag="note", kw_only=True, omit_defaults=True):
     boundary: Whole = 0
 
 
+class ProcessEndRecord(msgspec.Struct, tag="process_end", kw_only=True, omit_defaults=True):
+    """A child process has ended by itself, and not as one that is done."""
+
+    boundary: Whole
+    """The last boundary before that was noticed."""
+    pid: Whole
+    exit_code: int
+    """Below 0: the signal that ended it."""
+    name: str = ""
+    """What multiprocessing calls such processes, without a number: ``ForkPoolWorker``."""
+    loader: Whole = 0
+    """Of a worker: the number of its DataLoader, from 1."""
+
+
 class EndRecord(msgspec.Struct, tag="end", kw_only=True, omit_defaults=True):
     """Last record: how the program ended. Absent after ``kill -9`` or ``os._exit``."""
 
@@ -287,5 +303,6 @@ Record = (
     | OverheadRecord
     | ErrorRecord
     | NoteRecord
+    | ProcessEndRecord
     | EndRecord
 )

@@ -192,10 +192,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Of garbage: what keeps it from being freed at once, the heaviest first."""
 
 
-ENDINGS = frozenset({"out_of_memory", "out_of_memory_survived", "killed_near_the_limit"})
-"""Kinds of findings that say how a run ended or nearly did: nothing in them grows."""
-
-
 class Growth(msgspec.Struct, frozen=True, kw_only=True):
     """How fast one gauge grows and how much of that is explained."""
 

@@ -18,6 +18,7 @@ from leakscope.model.record import (
     NoteRecord,
     OutOfMemoryRecord,
     OverheadRecord,
+    ProcessEndRecord,
     RunManifest,
     SnapshotRecord,
 )
@@ -59,6 +60,7 @@ class Recording:
     cleanups: list[CleanupRecord] = field(default_factory=list)
     snapshots: list[SnapshotRecord] = field(default_factory=list)
     """Censuses that the user asked for; no measurement is among them."""
+    process_ends: list[ProcessEndRecord] = field(default_factory=list)
     end: EndRecord | None = None
     damage: list[Damage] = field(default_factory=list)
 

@@ -18,6 +18,10 @@ class WorkerMemory(msgspec.Struct, frozen=True, kw_only=True):
     start_method: str = ""
     batches: int
     """Fetched while it was recorded."""
+    prefetch: int = 0
+    """How many batches it may have loaded ahead."""
+    batch_bytes: int | None = None
+    """The largest of those that were looked at."""
     pss_bytes: int | None = None
     """Highest; shared pages are divided among those who map them."""
     private_first_bytes: int | None = None

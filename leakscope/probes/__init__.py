@@ -10,6 +10,7 @@ from leakscope.probes.accelerator import AcceleratorDeviceProbe, AcceleratorProb
 from leakscope.probes.allocation_history import AllocationHistory
 from leakscope.probes.allocations import AllocationWindow
 from leakscope.probes.base import Probe
+from leakscope.probes.batches import BatchProbe
 from leakscope.probes.blocks import device_memory
 from leakscope.probes.cgroup import CgroupProbe, memory_limit
 from leakscope.probes.children import ChildrenProbe
@@ -25,6 +26,7 @@ from leakscope.probes.shortage import Room, device_room, host_room
 __all__ = [
     "AllocationHistory",
     "AllocationWindow",
+    "BatchProbe",
     "OutsideProcess",
     "Probe",
     "Room",
@@ -57,6 +59,6 @@ def default_probes() -> list[Probe]:
     ]
 
 
-def worker_probes() -> list[Probe]:
+def worker_probes(batches: BatchProbe) -> list[Probe]:
     """Return the probes for a worker of a DataLoader: none that asks for a device."""
-    return [ProcessProbe(), GarbageProbe(), SystemProbe(), MallocProbe(), MappingProbe()]
+    return [ProcessProbe(), GarbageProbe(), batches, SystemProbe(), MallocProbe(), MappingProbe()]

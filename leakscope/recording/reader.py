@@ -30,6 +30,7 @@ from leakscope.model.record import (
     NoteRecord,
     OutOfMemoryRecord,
     OverheadRecord,
+    ProcessEndRecord,
     Record,
     RunManifest,
     SnapshotRecord,
@@ -182,6 +183,7 @@ class _Draft:
             NoteRecord: self._recording.notes,
             OutOfMemoryRecord: self._recording.shortages,
             SnapshotRecord: self._recording.snapshots,
+            ProcessEndRecord: self._recording.process_ends,
         }
 
     @property

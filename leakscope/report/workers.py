@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from leakscope.model.sizes import human_bytes, plural
 from leakscope.model.worker import WorkerMemory
 from leakscope.report.sizes import humane_number
 from leakscope.report.tables import Cell, cell_of
@@ -41,7 +42,7 @@ def _row(worker: WorkerMemory, top: int) -> WorkerRow:
     again = f" in its loader's pass {worker.generation + 1}" if worker.generation else ""
     return WorkerRow(
         name=f"{rank}loader {worker.loader}, worker {worker.worker}",
-        detail=f"{started}{again}, process {worker.pid}",
+        detail=f"{started}{again}, process {worker.pid}{_ahead(worker)}",
         batches=humane_number(worker.batches),
         share=_cell(worker.pss_bytes, top, "peak"),
         first=_cell(worker.private_first_bytes, top),
@@ -49,6 +50,13 @@ def _row(worker: WorkerMemory, top: int) -> WorkerRow:
         grows=worker.grows,
         copies=worker.copies,
     )
+
+
+def _ahead(worker: WorkerMemory) -> str:
+    if not worker.prefetch or not worker.batch_bytes:
+        return ""
+    batches = plural(worker.prefetch, "batch")
+    return f", {batches} of {human_bytes(worker.batch_bytes)} ahead at most"
 
 
 def _cell(size: int | None, top: int, kind: str = "") -> Cell | None:

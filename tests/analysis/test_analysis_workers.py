@@ -11,7 +11,7 @@ from synthetic_runs import GIB, KIB, MIB, Program, Thing
 from leakscope.analysis.analyse import analyse
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
-from leakscope.model.record import HeaderRecord
+from leakscope.model.record import HeaderRecord, ProcessEndRecord
 from leakscope.model.report import Culprit, Finding, Report, RunVerdict, Severity
 from leakscope.model.run import Measurement, Recording, Run
 
@@ -293,3 +293,65 @@ def test_processes_that_nothing_known_keeps_are_told_without_a_name():
     parent = Program(epochs=8).gauge(gauge.CHILDREN, lambda s: 2 * s.epochs_done)
     parent.gauge(gauge.CHILDREN_PSS, lambda s: 120 * MIB * s.epochs_done)
     assert {f.kind for f in analyse(parent.build()).findings} == {"children", "processes"}
+
+
+def dying(*ends: ProcessEndRecord, **outcome: int) -> Report:
+    run = run_of(
+        Program(epochs=8), worker(loading().gauge(gauge.PSS, lambda s: 300 * MIB), pid=101)
+    )
+    run.main.process_ends += ends
+    run.outcome = {**outcome}
+    return analyse(run)
+
+
+def test_workers_that_died_are_told_with_their_exit_and_are_no_leak():
+    ends = [ProcessEndRecord(boundary=n, pid=101, exit_code=-9, loader=1) for n in (60, 333)]
+    report = dying(*ends, oom_kills=2)
+    assert report.verdict is RunVerdict.CLEAN
+    found = finding(report, "workers_died")
+    assert found.severity is Severity.WARNING
+    assert found.title == "2 processes died"
+    assert "2 workers of loader 1 were ended by SIGKILL between steps" in found.text
+    assert "The heaviest held 300 MiB at its last reading" in found.text
+    assert "The kernel killed 2 processes of this control group for lack of memory" in found.text
+    assert found.bytes_per_unit == 0
+
+
+def test_processes_that_left_with_an_exit_code_are_a_note():
+    report = dying(ProcessEndRecord(boundary=0, pid=7, exit_code=3, name="ForkPoolWorker"))
+    found = finding(report, "workers_died")
+    assert found.severity is Severity.NOTE
+    assert found.text.startswith("1 ForkPoolWorker left with exit code 3. What they held")
+
+
+def test_a_bus_error_points_to_shared_memory():
+    report = dying(ProcessEndRecord(boundary=0, pid=7, exit_code=-7, loader=2))
+    assert "--shm-size" in finding(report, "workers_died").remedy.text
+
+
+def fetching(batch: int, prefetch: int = 4, **header) -> Recording:
+    return worker(loading().gauge(gauge.BATCH, lambda s: batch), prefetch=prefetch, **header)
+
+
+def test_what_is_prefetched_is_cleared_with_its_bound():
+    report = analyse(run_of(Program(epochs=8), fetching(15 * MIB), fetching(15 * MIB, number=1)))
+    (cleared,) = (c for c in report.cleared if c.name == "batches prefetched by loader 1")
+    assert cleared.total_bytes == 120 * MIB
+    assert cleared.reason == (
+        "bounded: 8 batches of up to 15 MiB, by prefetch_factor=4 and 2 workers (120 MiB)"
+    )
+    assert {row.prefetch for row in report.workers} == {4}
+    assert {row.batch_bytes for row in report.workers} == {15 * MIB}
+
+
+def test_prefetching_in_one_epoch_after_the_other_is_not_added_up():
+    workers = [fetching(15 * MIB, generation=n) for n in range(3)]
+    (cleared,) = (
+        c for c in analyse(run_of(Program(epochs=8), *workers)).cleared if "prefetched" in c.name
+    )
+    assert cleared.total_bytes == 60 * MIB
+
+
+def test_little_that_is_prefetched_is_not_worth_a_word():
+    report = analyse(run_of(Program(epochs=8), fetching(10 * KIB)))
+    assert not [c for c in report.cleared if "prefetched" in c.name]

@@ -136,6 +136,25 @@ def test_batches_prefetched_far_ahead_are_no_leak(method):
     report = report_of("deep_prefetch", method)
     assert report["verdict"] == "clean", report["headline"]
     assert accusations(report) == []
+    (ahead,) = (c for c in report["cleared"] if c["name"] == "batches prefetched by loader 1")
+    assert ahead["kind"] == "bounded"
+    assert ahead["total_bytes"] == pytest.approx(2 * 16 * 16 * 20_000 * 4, rel=0.01)
+    assert "32 batches" in ahead["reason"]
+
+
+def test_a_queue_of_the_programs_own_that_a_slow_consumer_lets_grow_is_a_leak():
+    report = report_of("own_queue", "fork")
+    assert accusations(report) == ["waiting"], report["headline"]
+    (culprit,) = (c for c in report["culprits"] if c["severity"] != "note")
+    assert culprit["fed_at"][0].endswith(f"own_queue.py:{feeding_line('own_queue')}")
+
+
+def test_workers_that_are_killed_and_started_again_are_told_and_no_growth():
+    report = report_of("workers_killed", "fork")
+    assert report["verdict"] == "clean", report["headline"]
+    assert kinds(report) == {"workers_died"}
+    text = finding(report, "workers_died")["text"]
+    assert text.startswith("2 workers of loader 1 were ended by SIGKILL between steps")
 
 
 @pytest.mark.parametrize("method", METHODS)

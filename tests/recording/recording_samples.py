@@ -28,6 +28,7 @@ from leakscope.model.record import (
     NoteRecord,
     OutOfMemoryRecord,
     OverheadRecord,
+    ProcessEndRecord,
     Record,
     RunManifest,
     SourceRecord,
@@ -90,6 +91,7 @@ def one_of_each() -> list[Record]:
         NoteRecord(slug="census-skipped", message="no memory"),
         OutOfMemoryRecord(boundary=0, time_s=1.0, seen="observer", census=census(0).census),
         CleanupRecord(boundary=0, steps=[CleanupStep(call="gc.collect()", seconds=0.1)]),
+        ProcessEndRecord(boundary=0, pid=43, exit_code=-9, name="Process", loader=1),
         boundary(1),
         EndRecord(status="completed", time_s=1.5),
     ]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from leakscope.model.report import ENDINGS, Culprit, Finding, Report
+from leakscope.analysis.ending import ENDINGS
+from leakscope.model.report import Culprit, Finding, Report
 
 Suspect = Culprit | Finding
 

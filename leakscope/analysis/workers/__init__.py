@@ -10,6 +10,7 @@ import msgspec
 from leakscope.analysis.case import Case
 from leakscope.analysis.culprits import ORDER
 from leakscope.analysis.workers.copied import copied_findings, find_copied, own_copies
+from leakscope.analysis.workers.died import find_died
 from leakscope.analysis.workers.judged import (
     culprits_of,
     gained_by_culprits,
@@ -18,8 +19,9 @@ from leakscope.analysis.workers.judged import (
     with_culprits_of_workers,
 )
 from leakscope.analysis.workers.piling import REPLACES, find_piling
+from leakscope.analysis.workers.prefetched import find_prefetched
 from leakscope.model import gauge
-from leakscope.model.report import Culprit, Finding
+from leakscope.model.report import Cleared, Culprit, Finding
 from leakscope.model.worker import WorkerMemory
 
 COVERS = 0.5
@@ -33,6 +35,8 @@ class Workers:
     culprits: list[Culprit]
     findings: list[Finding]
     rows: list[WorkerMemory]
+    cleared: list[Cleared]
+    """What their loaders may hold ahead."""
 
 
 def conclude_workers(case: Case, culprits: list[Culprit], findings: list[Finding]) -> Workers:
@@ -40,9 +44,10 @@ def conclude_workers(case: Case, culprits: list[Culprit], findings: list[Finding
     piling = find_piling(case, culprits)
     if piling:
         findings = [*piling, *(f for f in findings if f.kind not in REPLACES)]
+    findings = [*findings, *find_died(case)]
     workers = judge_workers(case.run)
     if not workers:
-        return Workers(culprits, _ranked(findings), [])
+        return Workers(culprits, _ranked(findings), [], [])
     theirs, copied = culprits_of(case, workers), find_copied(workers)
     told = gained_by_culprits(workers) + sum(one.bytes for one in copied)
     gained = case.gauge_trend(gauge.CHILDREN_PSS).net_bytes
@@ -55,6 +60,7 @@ def conclude_workers(case: Case, culprits: list[Culprit], findings: list[Finding
         with_culprits_of_workers(culprits, theirs),
         _ranked(kept),
         tell_workers(workers, names),
+        find_prefetched(workers),
     )
 
 

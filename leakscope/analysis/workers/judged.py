@@ -162,12 +162,19 @@ def _row(worker: Worker, copies: dict[int, list[str]]) -> WorkerMemory:
         generation=header.generation,
         start_method=header.start_method,
         batches=int(sum(_batches(worker.case))),
+        prefetch=header.prefetch,
+        batch_bytes=batch_bytes(worker) or None,
         pss_bytes=max(shares, default=None),
         private_first_bytes=private[0] if private else None,
         private_last_bytes=private[-1] if private else None,
         grows=[c.name for c in worker.culprits if c.severity is not Severity.NOTE],
         copies=copies.get(header.pid, []),
     )
+
+
+def batch_bytes(worker: Worker) -> int:
+    """Return the largest batch that a worker was seen to make; 0 if it told of none."""
+    return max(_finite(worker.case.track.gauge(gauge.BATCH)), default=0)
 
 
 def _finite(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Iterator[int]:

@@ -17,9 +17,12 @@ from types import ModuleType
 from typing import Any
 
 from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
+from leakscope.instrument.auto.endings import ProcessEndings
 from leakscope.instrument.auto.imports import ImportWatch
 from leakscope.instrument.sites import Numbers
 from leakscope.instrument.workers import Place, WorkerLoop
+from leakscope.model.interrupts import ours
+from leakscope.model.record import ProcessEndRecord
 
 MODULE = "torch.utils.data.dataloader"
 FIRST_GENERATIONS = 2
@@ -28,10 +31,14 @@ every epoch whose number is a power of two."""
 
 
 class WorkerHooks:
-    """Hands the stand-in to each DataLoader that starts workers, in the process of the session."""
+    """Hands the stand-in to each DataLoader that starts workers, in the process of the session.
 
-    def __init__(self, place: Place) -> None:
+    Hears of processes that end by themselves, too. Without a place workers don't record.
+    """
+
+    def __init__(self, place: Place | None, endings: ProcessEndings) -> None:
         self.place = place
+        self._endings = endings
         self._pid = os.getpid()
         self._loaders = Numbers()
         self._generations: dict[int, int] = {}
@@ -39,7 +46,8 @@ class WorkerHooks:
         self._watch = ImportWatch({MODULE: self._install})
 
     def install(self) -> None:
-        """Listen, now or as soon as the program imports torch."""
+        """Listen, now or as soon as the program imports torch or starts a process."""
+        self._endings.install()
         module = sys.modules.get(MODULE)
         spec = getattr(module, "__spec__", None)
         if module is not None and not getattr(spec, "_initializing", False):
@@ -48,11 +56,16 @@ class WorkerHooks:
         self._watch.start()
 
     def uninstall(self) -> None:
-        """Leave torch as it was found."""
+        """Leave torch and multiprocessing as they were found."""
+        self._endings.uninstall()
         self._watch.stop()
         if self._patch is not None:
             self._patch.remove()
         self._loaders.clear()
+
+    def ended(self) -> list[ProcessEndRecord]:
+        """Return the processes that have ended by themselves since the last time."""
+        return self._endings.take()
 
     def _install(self, module: ModuleType) -> None:
         self._patch = PatchedMethod(
@@ -70,8 +83,16 @@ class WorkerHooks:
                 except BaseException as error:
                     without_our_frame(error)
                     raise
+            self._keep_pids(iterator, loader)
 
         return __init__
+
+    def _keep_pids(self, iterator: Any, loader: Any) -> None:
+        try:
+            pids = [process.pid for process in iterator._workers]
+            self._endings.belong(pids, self._loaders.of(loader))
+        except ours(Exception):
+            return
 
     @contextmanager
     def _stand_in(self, worker: Any, loader: Any) -> Iterator[None]:
@@ -90,7 +111,9 @@ class WorkerHooks:
 
     def _loop(self, loader: Any, original: Callable[..., Any]) -> WorkerLoop | None:
         try:
-            if os.getpid() != self._pid or isinstance(original, WorkerLoop):
+            if self.place is None or os.getpid() != self._pid:
+                return None
+            if isinstance(original, WorkerLoop):
                 return None
             number = self._loaders.of(loader)
             generation = self._generations.get(number, 0)
@@ -98,7 +121,13 @@ class WorkerHooks:
             method = start_method(loader)
             if not is_recorded(generation) or not (method == "fork" or is_importable()):
                 return None
-            place = replace(self.place, loader=number, generation=generation, start_method=method)
+            place = replace(
+                self.place,
+                loader=number,
+                generation=generation,
+                start_method=method,
+                prefetch=loader.prefetch_factor or 0,
+            )
             return WorkerLoop(place, original)
         except Exception:
             return None

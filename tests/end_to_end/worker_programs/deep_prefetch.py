@@ -10,7 +10,7 @@ class FrameDataset(Dataset):
         return 640
 
     def __getitem__(self, index):
-        return torch.rand(40_000)[:64], index % 3
+        return torch.rand(64), index % 3, torch.rand(20_000)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ model = nn.Linear(64, 3)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
 
-def train(dataset, **options):
+def train(dataset, through=iter, **options):
     torch.manual_seed(0)
     torch.set_num_threads(1)
     loader = DataLoader(
@@ -28,11 +28,11 @@ def train(dataset, **options):
         **options,
     )
     for epoch in range(EPOCHS):
-        train_epoch(loader, epoch)
+        train_epoch(through(loader), epoch)
 
 
 def train_epoch(loader, epoch):
-    for x, y in loader:
+    for x, y, *_ in loader:
         loss = F.cross_entropy(model(x), y)
         optimizer.zero_grad()
         loss.backward()

@@ -1,0 +1,126 @@
+"""Hears of processes that end by themselves: killed, crashed, or left with an exit code.
+
+multiprocessing learns of it in one place, whoever started the process: a DataLoader, a pool or the
+program itself. Whoever was told to end (``terminate``, ``kill``) did not end by himself.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any
+
+from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
+from leakscope.instrument.auto.imports import ImportWatch
+from leakscope.model.interrupts import ours
+from leakscope.model.record import ProcessEndRecord
+
+MODULES = ("multiprocessing.popen_fork", "multiprocessing.popen_forkserver")
+MOST_KEPT = 64
+"""Between two measurements."""
+MOST_KNOWN = 4096
+HEARD = frozenset({"poll", "_send_signal"})
+
+
+class ProcessEndings:
+    """Gathers the ends of child processes, until somebody takes them."""
+
+    def __init__(self, boundary: Callable[[], int]) -> None:
+        self._boundary = boundary
+        self._pid = os.getpid()
+        self._told_to_end: set[int] = set()
+        self._loaders: dict[int, int] = {}
+        self._ended: deque[ProcessEndRecord] = deque(maxlen=MOST_KEPT)
+        self._patches: list[PatchedMethod] = []
+        self._watch = ImportWatch(dict.fromkeys(MODULES, self._install))
+
+    def install(self) -> None:
+        """Listen, now or as soon as the program starts a process."""
+        for name in MODULES:
+            module = sys.modules.get(name)
+            if module is not None and hasattr(module, "Popen"):
+                self._watch.arrived(name)
+                self._install(module)
+        self._watch.start()
+
+    def uninstall(self) -> None:
+        """Leave multiprocessing as it was found."""
+        self._watch.stop()
+        for patch in self._patches:
+            patch.remove()
+        self._patches.clear()
+
+    def belong(self, pids: Iterable[int], loader: int) -> None:
+        """Note that these are workers of a DataLoader, by its number."""
+        if len(self._loaders) < MOST_KNOWN:
+            self._loaders.update(dict.fromkeys(pids, loader))
+
+    def take(self) -> list[ProcessEndRecord]:
+        """Return what has ended since the last time, oldest first."""
+        return [self._ended.popleft() for _ in range(len(self._ended))]
+
+    def _install(self, module: ModuleType) -> None:
+        wraps = {"poll": self._wrap_poll, "_send_signal": self._wrap_send}
+        self._patches += [
+            PatchedMethod(module.Popen, name, wraps[name])
+            for name in sorted(HEARD & vars(module.Popen).keys())
+        ]
+
+    def _wrap_poll(self, original: Callable[..., int | None]) -> Callable[..., int | None]:
+        @functools.wraps(original)
+        def poll(process: Any, *args: Any, **kwargs: Any) -> int | None:
+            was_known = getattr(process, "returncode", None) is not None
+            try:
+                code = original(process, *args, **kwargs)
+            except BaseException as error:
+                without_our_frame(error)
+                raise
+            if code is not None and not was_known:
+                self._hear(process, code)
+            return code
+
+        return poll
+
+    def _wrap_send(self, original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        def _send_signal(process: Any, *args: Any) -> None:
+            if len(self._told_to_end) < MOST_KNOWN and getattr(process, "returncode", 0) is None:
+                self._told_to_end.add(process.pid)
+            original(process, *args)
+
+        return _send_signal
+
+    def _hear(self, process: Any, code: int) -> None:
+        """Note an end; raises nothing of ours. Any thread may come here."""
+        try:
+            if os.getpid() != self._pid:
+                return
+            loader = self._loaders.pop(process.pid, 0)
+            told = process.pid in self._told_to_end
+            self._told_to_end.discard(process.pid)
+            if code != 0 and not told:
+                self._ended.append(
+                    ProcessEndRecord(
+                        boundary=self._boundary(),
+                        pid=process.pid,
+                        exit_code=code,
+                        name=_name_of(process),
+                        loader=loader,
+                    )
+                )
+        except ours(Exception):
+            return
+
+
+def _name_of(popen: Any) -> str:
+    """Return the name of a process without its number: ``ForkPoolWorker``."""
+    from multiprocessing import process
+
+    for known in list(process._children):  # type: ignore[attr-defined]
+        if getattr(known, "_popen", None) is popen:
+            return str(known.name).rstrip("0123456789:-")[:100]
+    return ""
