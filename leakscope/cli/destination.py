@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 import uuid
-from pathlib import Path
 from typing import Any
 
 from leakscope import __version__
 from leakscope.cli.faults import say
+from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.program import Program, interpreter_options
-from leakscope.instrument.rundirectory import claim
+from leakscope.instrument.rundirectory import RUNS, claim
 from leakscope.instrument.world import World
 from leakscope.model.record import RunManifest
 from leakscope.recording import RunDirectory
@@ -19,9 +20,7 @@ from leakscope.recording import RunDirectory
 LONGEST_NAME = 60
 
 
-def prepare(
-    program: Program, *, out: Path | None, force: bool, options: dict[str, Any], world: World
-) -> RunDirectory:
+def prepare(program: Program, options: SessionOptions, world: World) -> RunDirectory:
     """Return the run directory, made here or by another rank of the same launch.
 
     Raises:
@@ -30,7 +29,15 @@ def prepare(
 
     """
     stem = re.sub(r"[^\w.-]+", "-", program.label).strip("-.")[:LONGEST_NAME] or "run"
-    directory = claim(out, stem, _manifest(program, options), force=force, world=world)
+    out = options.out
+    directory = claim(
+        out,
+        stem,
+        _manifest(program, json.loads(options.to_json())),
+        force=options.force,
+        world=world,
+        runs=options.runs or RUNS,
+    )
     if out is not None and directory.path.name != out.name:
         say(f"{out} holds another run; rank {world.rank} is recorded in {directory.path}.")
     return directory

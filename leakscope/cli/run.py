@@ -8,7 +8,6 @@ alone; so a program that is killed still gets its report.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import signal
 import sys
@@ -165,9 +164,7 @@ def run(
         probe_cleanup=probe_cleanup,
         snapshot_signal=snapshot_signal,
     )
-    directory = prepare(
-        program, out=out, force=force, options=json.loads(options.to_json()), world=world
-    )
+    directory = prepare(program, options, world)
     launch = Launch(program, str(directory.path.absolute()), options.to_json(), os.getpid())
     ending = supervise(launch.command(python))
     if world.leads:

@@ -107,6 +107,7 @@ def _one_of(*choices: str) -> Callable[[object], object]:
 
 
 SETTINGS = (
+    Setting("runs", _path, None, "Folder in which run directories are made."),
     Setting("budget", _share, 0.02, "Share of wall time that measuring may cost."),
     Setting(
         "boundaries",
@@ -157,6 +158,7 @@ SETTINGS = (
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 SWITCHES = {
+    "LEAKSCOPE_RUN_DIR": "the run directory, where nobody says so in the code",
     "LEAKSCOPE": "off runs programs as if leakscope weren't there",
     "LEAKSCOPE_DEBUG": "1 shows the traceback of a fault",
     "LEAKSCOPE_STRICT": "1 lets faults of leakscope's own pass, for its tests",

@@ -21,7 +21,9 @@ class SessionOptions:
     """How a session measures and where it writes; values that make no sense are refused."""
 
     out: Path | None = None
-    """Run directory; None chooses ``leakscope-runs/<time>-<script>``."""
+    """Run directory; None chooses ``<time>-<script>`` in ``runs``."""
+    runs: Path | None = None
+    """Folder in which run directories are made; None is ``leakscope-runs``."""
     budget: float = 0.02
     """Share of wall time that measuring may cost."""
     boundaries: Boundaries = "auto"
@@ -66,7 +68,7 @@ class SessionOptions:
     def from_json(cls, text: str) -> SessionOptions:
         """Return the options that :meth:`to_json` wrote."""
         values: dict[str, Any] = json.loads(text)
-        for name in ("out", "project_root"):
+        for name in ("out", "runs", "project_root"):
             if values.get(name) is not None:
                 values[name] = Path(values[name])
         values["command"] = tuple(values.get("command", ()))

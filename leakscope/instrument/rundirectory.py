@@ -52,11 +52,25 @@ def make_run_directory(
     if limit is not None:
         manifest.memory_limit = limit
     path = None if options.out is None else options.out.absolute()
-    return claim(path, _stem(options), manifest, force=options.force, world=world).path.absolute()
+    found = claim(
+        path,
+        _stem(options),
+        manifest,
+        force=options.force,
+        world=world,
+        runs=options.runs or RUNS,
+    )
+    return found.path.absolute()
 
 
 def claim(
-    out: Path | None, stem: str, manifest: RunManifest, *, force: bool, world: World
+    out: Path | None,
+    stem: str,
+    manifest: RunManifest,
+    *,
+    force: bool,
+    world: World,
+    runs: Path = RUNS,
 ) -> RunDirectory:
     """Return the directory of a run, made here or by another rank of the same launch.
 
@@ -78,16 +92,14 @@ def claim(
             # A machine that joined late can't tell the run from an earlier one of the same name,
             # and a process that may turn out to be a rank doesn't know yet what it belongs to.
             out = out.with_name(f"{out.name}-rank{world.rank}" if world.rank else f"{out.name}-2")
-    for path in _places(out, stem, world):
+    for path in _places(out or _named_place() or runs / _name(stem, world)):
         with suppress(RunExistsError):
             return _join_or_make(path, manifest, force=False, world=world)
-    raise LeakscopeError(f"{RUNS} holds too many runs of this second.", slug="run-exists")
+    raise LeakscopeError(f"{runs} holds too many runs of this second.", slug="run-exists")
 
 
-def _places(out: Path | None, stem: str, world: World) -> Iterator[Path]:
+def _places(out: Path) -> Iterator[Path]:
     """Yield the places where a run may go, the same for all ranks of a launch."""
-    if out is None:
-        out = _named_place() or RUNS / _name(stem, world)
     for number in range(1, MOST_OF_A_SECOND):
         yield out if number == 1 else out.with_name(f"{out.name}-{number}")
 

@@ -12,7 +12,9 @@ import pytest
 from leakscope.configuration.reading import Configuration, read_configuration
 from leakscope.configuration.settings import SETTINGS, SWITCHES
 from leakscope.instrument.configured import configured_options
+from leakscope.instrument.frameworks.training import Training
 from leakscope.instrument.options import SessionOptions
+from leakscope.instrument.rundirectory import RUNS
 from leakscope.model.errors import LeakscopeError
 
 ROOT = Path(__file__).parents[2]
@@ -131,7 +133,7 @@ def test_a_wrong_value_of_the_environment_names_the_variable() -> None:
         ("bugdet = 1", "has no bugdet; did you mean budget?"),
         ("cuda_hist = 1", "did you mean cuda-history?"),
         ("check.max_grow = 1", "did you mean check.max-growth?"),
-        ("xyz = 1", "has no xyz; it knows budget, "),
+        ("xyz = 1", "has no xyz; it knows runs, budget, "),
         ('"a\\u001b[31m" = 1', "\\x1b"),
     ],
 )
@@ -209,7 +211,40 @@ def test_the_page_names_every_setting_with_its_variable_and_default() -> None:
     for row, setting in zip(rows, SETTINGS, strict=True):
         name, variable, _, default = (cell.strip(" `") for cell in row.strip("|").split("|"))
         assert (name, variable) == (setting.name, setting.variable)
+        if setting.name == "runs":
+            assert default == str(RUNS)
+            continue
         assert default == (
             str(setting.default).lower() if setting.default not in (None, []) else "none"
         )
     assert all(f"`{switch}=" in page for switch in SWITCHES)
+
+
+@reads_toml
+def test_runs_are_made_where_the_project_wants_them(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import leakscope
+
+    project(folder, 'runs = "build/memory"\nreport = false\nquiet = true')
+    inner = folder / "inner"
+    inner.mkdir()
+    monkeypatch.chdir(inner)
+    with leakscope.profile() as scope:
+        made = scope.run_path
+    assert made is not None
+    assert made.parent == folder / "build" / "memory"
+    assert list(inner.iterdir()) == []
+
+
+def test_a_callback_of_a_framework_takes_what_the_environment_chose(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LEAKSCOPE_BUDGET", "7%")
+    assert Training({})._options.budget == 0.07
+    assert Training({"budget": 0.03})._options.budget == 0.03
+    monkeypatch.setenv("LEAKSCOPE_BUDGET", "much")
+    with pytest.raises(LeakscopeError):
+        Training({})
+    monkeypatch.setenv("LEAKSCOPE", "off")
+    assert not Training({}).is_allowed

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypedDict, TypeVar, cast
 
 from leakscope.cleanup.speaking import say
+from leakscope.instrument.configured import configured_options
 from leakscope.instrument.guard import describe
 from leakscope.instrument.options import CudaHistory, SessionOptions, Tracemalloc, Workers
 from leakscope.instrument.rundirectory import project_of_caller
@@ -253,9 +254,12 @@ def _note(training: Training, error: Exception) -> None:
 
 
 def _session_options(options: RecordingOptions) -> SessionOptions:
+    if is_off():
+        return SessionOptions()
     out = options.get("out")
     rest: dict[str, Any] = {name: value for name, value in options.items() if name != "out"}
-    return SessionOptions(
+    return configured_options(
+        say if current_session() is None else None,
         out=None if out is None else Path(out),
         project_root=project_of_caller(call_site()[0]),
         **rest,
