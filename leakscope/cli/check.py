@@ -13,7 +13,7 @@ import click
 
 from leakscope import __version__
 from leakscope.cli.compare import read_report
-from leakscope.cli.conclusion import terminal_width, write_text
+from leakscope.cli.conclusion import conclude, terminal_width, write_text
 from leakscope.cli.faults import say
 from leakscope.cli.output import deliver, is_stdout, out_option, shows_color
 from leakscope.cli.repository import Repository, find_repository, localised
@@ -229,13 +229,12 @@ def read_baseline(path: Path) -> Baseline:
 
 def _read(run: Path) -> tuple[Report, str]:
     """Return a run's report and the folder that its paths are relative to, where it is told."""
-    from leakscope.analysis import analyse
-    from leakscope.recording import open_run
+    from leakscope.recording.directory import find_run, read_manifest
 
     if run.suffix == ".json" and run.is_file():
         return read_report(run), ""
-    opened = open_run(run)
-    return analyse(opened), opened.manifest.project_root
+    manifest = read_manifest(find_run(run))
+    return conclude(run), "" if manifest is None else manifest.project_root
 
 
 def _write_baseline(checked: Check, report: Report, allowed: Allowed, path: Path) -> None:

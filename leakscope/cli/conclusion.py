@@ -18,9 +18,15 @@ JSON = "report.json"
 def conclude(run_path: Path) -> Report:
     """Return what is concluded about a run, from its recording alone."""
     from leakscope.analysis import analyse
+    from leakscope.cli.many_ranks import judge_in_parallel, open_many
     from leakscope.recording import open_run
+    from leakscope.recording.directory import find_run
 
-    return analyse(open_run(run_path))
+    folder = find_run(run_path)
+    many = open_many(folder)
+    if many is None:
+        return analyse(open_run(folder))
+    return analyse(many.run, judge_in_parallel(many))
 
 
 def write_reports(run_path: Path, report: Report) -> Path:

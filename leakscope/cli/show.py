@@ -59,10 +59,12 @@ def show(run: Path, *, follow: bool, interval: float) -> None:
 def _shown(folder: Path, *, again: bool) -> bool:
     """Print where a run stands and return whether it goes on."""
     from leakscope.analysis import analyse, find_attempts
+    from leakscope.cli.many_ranks import open_many
     from leakscope.recording import open_run
     from leakscope.report import render_text
 
-    run = find_attempts(open_run(folder)).latest
+    many = open_many(folder)  # of many ranks the first speaks for all
+    run = find_attempts(open_run(folder) if many is None else many.run).latest
     goes_on = is_running(run)
     on_terminal = sys.stdout.isatty()
     text = render_text(analyse(run), width=terminal_width(100), color=wants_color(on_terminal))

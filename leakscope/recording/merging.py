@@ -40,11 +40,12 @@ def merge_runs(paths: Sequence[Path], out: Path, *, force: bool = False) -> RunD
 
 
 def _refuse_two_of_a_rank(runs: list[Run]) -> None:
-    folders: dict[int, list[str]] = defaultdict(list)
+    folders: dict[tuple[int, int], list[str]] = defaultdict(list)
     for run in runs:
-        for rank in {r.header.rank for r in run.recordings if r.header.worker is None}:
-            folders[rank].append(str(run.path))
-    for rank, places in folders.items():
+        ranks = [r.header for r in run.recordings if r.header.worker is None]
+        for attempt, rank in {(header.attempt, header.rank) for header in ranks}:
+            folders[attempt, rank].append(str(run.path))
+    for (_, rank), places in folders.items():
         if len(places) > 1:
             raise LeakscopeError(
                 f"{places[0]} and {places[1]} both recorded rank {rank}: they are two runs, and "

@@ -7,7 +7,7 @@ readable and a newer format are refused. Nothing in a recording is executed, ope
 from __future__ import annotations
 
 import gc
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,12 @@ _MAX_DAMAGE = 100
 """Notes kept per file; a file of noise would otherwise fill the report."""
 
 
-def open_run(path: str | Path) -> Run:
+def open_run(path: str | Path, only: Sequence[Path] | None = None) -> Run:
     """Return the run in a directory, or of the directory that a file lies in.
+
+    Args:
+        path: the directory, or a file in it.
+        only: journals to read, if not all of them.
 
     Raises:
         NoRunError: there is no run, or nothing of it can be read.
@@ -66,7 +70,7 @@ def open_run(path: str | Path) -> Run:
     manifest = _read_manifest(folder / MANIFEST, damage)
     drafts = []
     with _collector_paused():
-        for journal in journals(folder):
+        for journal in journals(folder) if only is None else only:
             draft = _read_journal(journal)
             if draft.is_readable:
                 drafts.append(draft)

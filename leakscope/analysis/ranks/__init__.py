@@ -62,6 +62,7 @@ def conclude_ranks(
     if len(rows) < 2:
         return Ranks(culprits, [], problems=tuple(problems[:MOST_PROBLEMS]))
     rows.sort(key=lambda row: row.rank)
+    problems.sort(key=lambda problem: problem.where)
     return Ranks(
         merged.of([row.rank for row in rows]),
         with_beginnings(rows),

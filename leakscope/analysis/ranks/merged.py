@@ -21,11 +21,12 @@ MOST_KEPT = 500
 
 
 class MergedCulprits:
-    """Takes in ranks one by one; of culprits that ranks share it keeps the first one's alone."""
+    """Takes in ranks one by one; of culprits that ranks share it keeps the lowest one's."""
 
     def __init__(self, own: list[Culprit]) -> None:
         self._place = {culprit.signature: place for place, culprit in enumerate(own)}
         self._first: dict[str, Culprit] = {culprit.signature: culprit for culprit in own}
+        self._told_by: dict[str, int] = dict.fromkeys(self._first, -1)
         self._rates: dict[str, dict[int, float]] = defaultdict(dict)
 
     def add(self, rank: int, culprits: list[Culprit]) -> None:
@@ -33,14 +34,21 @@ class MergedCulprits:
         for culprit in culprits:
             if culprit.signature in self._first or len(self._first) < MOST_KEPT:
                 self._rates[culprit.signature][rank] = culprit.bytes_per_unit
-                self._first.setdefault(culprit.signature, culprit)
+                if rank < self._told_by.get(culprit.signature, rank + 1):
+                    self._first[culprit.signature] = culprit
+                    self._told_by[culprit.signature] = rank
 
     def of(self, ranks: list[int]) -> list[Culprit]:
         """Return the culprits with the rates of all ranks, the worst first."""
         own = len(self._place)
         merged = [_with_rates(c, self._rates[key], ranks) for key, c in self._first.items()]
         merged.sort(
-            key=lambda c: (ORDER[c.severity], self._place.get(c.signature, own), -c.total_bytes)
+            key=lambda c: (
+                ORDER[c.severity],
+                self._place.get(c.signature, own),
+                -c.total_bytes,
+                c.signature,
+            )
         )
         return [msgspec.structs.replace(c, rank=n) for n, c in enumerate(merged, 1)]
 

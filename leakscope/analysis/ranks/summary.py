@@ -49,7 +49,7 @@ def summarise_rank(run: Run, recording: Recording) -> RankSummary:
 def summarise(case: Case, culprits: list[Culprit]) -> RankSummary:
     """Return what a report keeps of a rank that was judged already."""
     recording = case.recording
-    elsewhere = recording is not case.run.main and recording not in case.run.recordings
+    elsewhere = all(recording is not one for one in case.run.recordings)
     return RankSummary(
         _row(case, culprits),
         [_small(culprit) for culprit in culprits[:MOST_CULPRITS]],

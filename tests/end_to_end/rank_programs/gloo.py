@@ -47,7 +47,7 @@ def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     trainer = Trainer(leaky, dying)
-    for number in range(EPOCHS):
+    for number in range(int(sys.argv[3]) if len(sys.argv) > 3 else EPOCHS):
         trainer.epoch(number)
     dist.destroy_process_group()
 

@@ -1,0 +1,192 @@
+"""Judges the recordings of many ranks on this machine's cores, each in its turn.
+
+A judge is a process that reads one recording at a time and returns a summary of it; what it needs
+of memory is that of one recording, however many there are. Where a judge dies another one goes on,
+and a recording of which two have died is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from leakscope.analysis import RankSummary, find_attempts, group_attempts, summarise_rank
+from leakscope.model.errors import LeakscopeError
+from leakscope.model.report import Problem
+from leakscope.model.run import Damage, Recording, Run
+from leakscope.recording import open_run
+from leakscope.recording.directory import journals
+from leakscope.recording.sketching import Sketch, open_recording, sketch
+
+if TYPE_CHECKING:
+    from multiprocessing.context import SpawnProcess
+
+MANY = 8
+"""So many ranks are read at once, in this process."""
+RANKS_PER_JUDGE = 4
+"""A judge that has fewer to judge doesn't pay: it takes half a second to start."""
+PASSED_OVER = "passed over: a copy of another recording, or nothing in it can be read"
+LEAST_OF_LEAD = 0.5
+"""The rank that speaks for all has a journal of at least this part of the usual size."""
+MOST_WORKERS = 32
+"""Workers of DataLoaders whose recordings are read, the largest."""
+
+
+@dataclass(frozen=True)
+class ManyRanks:
+    """A run whose leading recordings were read, and where those of the other ranks are."""
+
+    run: Run
+    others: list[Path]
+
+
+def open_many(folder: Path) -> ManyRanks | None:
+    """Return a run of more ranks than are read at once; None where there are fewer."""
+    sketches = sketch(folder)
+    groups = [
+        [sketches[p] for p in group] for group in group_attempts([s.header for s in sketches])
+    ]
+    if max(len(_ranks(group)) for group in groups) <= MANY:
+        return None
+    leads = [_lead(group) for group in groups]
+    of_leads = open_run(folder, [lead.path for lead in leads])
+    judged = find_attempts(of_leads).judged if len(of_leads.recordings) == len(groups) else -1
+    group, lead = groups[judged], leads[judged]
+    others = [one.path for one in _ranks(group) if one is not lead]
+    workers = sorted((s for s in group if s.header.worker is not None), key=lambda s: -s.bytes)
+    kept = [one.path for one in (*leads, *workers[:MOST_WORKERS])]
+    run = open_run(folder, kept) if workers else of_leads
+    run.unread = len(group) - len(kept) + len(leads) - 1
+    known = {one.path for one in sketches}
+    run.damage += [Damage(j.name, 0, PASSED_OVER) for j in journals(folder) if j not in known]
+    return ManyRanks(run, others)
+
+
+def judge_in_parallel(many: ManyRanks, processes: int | None = None) -> Iterator[RankSummary]:
+    """Yield what is concluded of each of the other ranks, as it is concluded."""
+    count = processes or max(1, min(_cores(), len(many.others) // RANKS_PER_JUDGE))
+    main = find_attempts(many.run).run.main
+    told = Run(many.run.path, many.run.manifest, [Recording(main.header, sources=main.sources)])
+    waiting = deque(many.others)
+    judges = [_Judge(told) for _ in range(count)]
+    try:
+        for judge in judges:
+            judge.take_next(waiting)
+        while busy := {judge.connection: judge for judge in judges if judge.at is not None}:
+            for connection in wait(list(busy)):
+                judge = busy[connection]  # type: ignore[index]
+                summary = judge.summary()
+                if summary is not None:
+                    yield summary
+                    judge.take_next(waiting)
+    finally:
+        for judge in judges:
+            judge.dismiss()
+
+
+def _ranks(group: Sequence[Sketch]) -> list[Sketch]:
+    """Return the journals of ranks, one for each: the largest."""
+    largest: dict[int, Sketch] = {}
+    for one in group:
+        header = one.header
+        if header.worker is None and header.world_size > 1:
+            known = largest.setdefault(header.rank, one)
+            if one.bytes > known.bytes:
+                largest[header.rank] = one
+    return [largest[rank] for rank in sorted(largest)]
+
+
+def _lead(group: Sequence[Sketch]) -> Sketch:
+    """Return the journal of the first rank of which there is as much as of others."""
+    ranks = _ranks(group) or list(group)
+    usual = median(one.bytes for one in ranks)
+    return next(one for one in ranks if one.bytes >= LEAST_OF_LEAD * usual)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _Judge:
+    """A process that judges recordings, and what it is at."""
+
+    connection: Connection[Any, Any]
+
+    def __init__(self, run: Run) -> None:
+        self.at: Path | None = None
+        self._is_second_try = False
+        self._run = run
+        self._start()
+
+    def take_next(self, waiting: deque[Path]) -> None:
+        """Hand it the next recording, if there is one."""
+        self.at = waiting.popleft() if waiting else None
+        self._is_second_try = False
+        self._hand_over()
+
+    def summary(self) -> RankSummary | None:
+        """Return what it concluded; None where it died and another one tries once more."""
+        try:
+            summary: RankSummary = self.connection.recv()
+            return summary
+        except (EOFError, OSError):
+            self._process.join()
+            how = f"the process that read it died twice (exit code {self._process.exitcode})"
+            self._start()
+            if self._is_second_try:
+                return _lost(self.at, how)
+            self._is_second_try = True
+            self._hand_over()
+            return None
+
+    def _hand_over(self) -> None:
+        if self.at is not None:
+            with contextlib.suppress(OSError):  # died meanwhile: its connection says so
+                self.connection.send(self.at)
+
+    def dismiss(self) -> None:
+        """Have it end."""
+        self.connection.close()
+        self._process.terminate()
+        self._process.join()
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, its_end = context.Pipe()
+        self._process: SpawnProcess = context.Process(
+            target=_judge_one_by_one, args=(its_end, self._run), daemon=True
+        )
+        self._process.start()
+        its_end.close()
+
+
+def _judge_one_by_one(connection: Connection[Any, Any], run: Run) -> None:
+    while True:
+        try:
+            path = connection.recv()
+        except (EOFError, KeyboardInterrupt):
+            return
+        connection.send(_judged(run, path))
+
+
+def _judged(run: Run, path: Path) -> RankSummary:
+    try:
+        return summarise_rank(run, open_recording(path))
+    except LeakscopeError as fault:
+        return _lost(path, str(fault))
+    except Exception as fault:
+        return _lost(path, f"{type(fault).__name__}: {fault}")
+
+
+def _lost(path: Path | None, why: str) -> RankSummary:
+    where = path.name if path is not None else "a rank"
+    problem = Problem(where=where, message=f"This rank is left out: {why}.")
+    return RankSummary(None, problems=[problem])
