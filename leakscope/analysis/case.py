@@ -161,9 +161,37 @@ class Case:
 
     def used_at_end(self) -> float:
         """Return host memory at the end: of the process and of its children."""
-        last = len(self.track) - 1
-        own = self.nearest(self.host_metric, last) or 0.0
-        return own + (self.nearest(gauge.CHILDREN_PSS, last) or 0.0)
+        own = self.nearest(self.host_metric, len(self.track) - 1) or 0.0
+        beyond = self.children_beyond[np.isfinite(self.children_beyond)]
+        return own + (float(beyond[-1]) if len(beyond) else 0.0)
+
+    @cached_property
+    def children_beyond(self) -> FloatArray:
+        """Bytes that child processes add to this one's, by measurement; NaN where nothing tells.
+
+        What a forked child shares with this process lies in resident memory of this one already:
+        proportional memory of all together, less what is resident here.
+        """
+        children = self.track.gauge(gauge.CHILDREN_PSS)
+        beyond = self.track.gauge(gauge.PSS) + children - self.track.gauge(gauge.RSS)
+        if not np.isfinite(beyond[children > 0]).any():
+            return children
+        return np.where(children > 0, np.maximum(beyond, 0.0), children)
+
+    def tree_gain(self) -> float | None:
+        """Return by how much memory of this process and its children grew over the window.
+
+        Shared pages count once, for it is proportional memory; None where there are no children or
+        it was not read at both ends.
+        """
+        if self.window is None:
+            return None
+        ends = [self.window.first, self.window.last]
+        children = self.track.gauge(gauge.CHILDREN_PSS)[ends]
+        together = self.track.gauge(gauge.PSS)[ends] + children
+        if not np.isfinite(together).all() or not children.any():
+            return None
+        return float(together[1] - together[0])
 
     def children_gain(self) -> float:
         """Return how much memory child processes gained over the window."""

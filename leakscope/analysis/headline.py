@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
 from leakscope.analysis.ending import ENDINGS
+from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.severity import MIB
 from leakscope.analysis.touching import may_be_touched_only
 from leakscope.analysis.trends import FEWEST_POINTS, goes_on, is_growth
@@ -66,7 +67,7 @@ def _too_few_readings(case: Case) -> list[str]:
 
 def _unsettled(case: Case, ledgers: list[Ledger]) -> list[str]:
     """Return what is missing when a short run grew much and nothing says why."""
-    host = next((ledger for ledger in ledgers if ledger.metric.startswith(case.host_metric)), None)
+    host = host_ledger(ledgers)
     trend = case.gauge_trend(case.host_metric, GAUGE_NOISE_BYTES)
     if host is None or not is_growth(trend.verdict) or trend.points >= SHORT_POINTS:
         return []

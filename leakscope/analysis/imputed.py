@@ -12,6 +12,7 @@ import msgspec
 from leakscope.analysis.advice import host_advice
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.garbage import garbage_rate
+from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.series import HOST
 from leakscope.model.report import Finding, Ledger, LedgerEntry, Severity
 
@@ -29,7 +30,7 @@ _TERMS = {
 
 def with_imputed(case: Case, ledgers: list[Ledger], findings: list[Finding]) -> list[Ledger]:
     """Return the ledgers with the host's remainder shared out among findings that explain it."""
-    if not ledgers or case.window is None or not ledgers[0].metric.startswith(case.host_metric):
+    if host_ledger(ledgers) is None or case.window is None:
         return ledgers
     host, *devices = ledgers
     entries = list(host.entries)

@@ -15,6 +15,11 @@ from leakscope.model.census import SHARED
 from leakscope.model.record import DeviceSnapshotRecord
 from leakscope.model.report import Ledger, LedgerEntry
 
+TREE = "tree"
+"""What a ledger is of that counts a process and its children by proportional memory."""
+CHILDREN = "child processes"
+CHILDREN_BEYOND = "child processes, beyond what they share with this one"
+
 
 def find_ledgers(case: Case, growers: list[Grower]) -> list[Ledger]:
     """Return the ledger of the host and of each device, over the window of the case."""
@@ -31,7 +36,8 @@ def _host(case: Case, window: Window, growers: list[Grower]) -> Ledger | None:
     gain = case.gauge_gain(case.host_metric)
     if gain is None:
         return None
-    children = case.children_gain()
+    tree = case.tree_gain()
+    children = case.children_gain() if tree is None else tree - gain
     entries = _named(case, window, growers, HOST)
     entries += [
         _entry("garbage awaiting the collector", _garbage(case, window), "garbage"),
@@ -42,11 +48,12 @@ def _host(case: Case, window: Window, growers: list[Grower]) -> Ledger | None:
         ),
         _entry("page-locked memory of torch", _gain(case, gauge.PINNED_HOST), "pinned"),
         _entry("shared memory", _shared(case, window), "shm"),
-        _entry("child processes", children, "children"),
+        _entry(CHILDREN if tree is None else CHILDREN_BEYOND, children, "children"),
     ]
     left = gain + children - sum(entry.bytes for entry in entries)
     entries.append(_entry("leakscope itself", _own(case, left), "own"))
     metric = case.host_metric + ("+children_pss" if children else "")
+    metric = TREE if tree is not None else metric
     return _close(case, window, metric, gain + children, entries, host_advice)
 
 
@@ -130,6 +137,11 @@ def _shared(case: Case, window: Window) -> float:
     files, mapped = case.gauge_gain(gauge.SHM), case.gauge_gain(gauge.SHARED)
     grown = 0.0 if files is None or mapped is None else min(files, mapped)
     return max(grown - named_shared_memory(case, window), 0.0)
+
+
+def host_ledger(ledgers: list[Ledger]) -> Ledger | None:
+    """Return the ledger of host memory, if there is one."""
+    return next((ledger for ledger in ledgers if "." not in ledger.metric), None)
 
 
 def named_shared_memory(case: Case, window: Window) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
 from leakscope.analysis.severity import MIB, PEAK_SHARE
@@ -108,7 +109,7 @@ def is_what_rises(case: Case, ledgers: list[Ledger], least: int) -> bool:
 
     ``least`` is what it must have risen by for a look to count, in bytes.
     """
-    host = ledgers[0] if ledgers and ledgers[0].metric.startswith(case.host_metric) else None
+    host = host_ledger(ledgers)
     left = sum(e.bytes for e in host.entries if e.kind in _RISING) if host else 0
     trend = case.gauge_trend(case.host_metric)
     if host is None or left < max(PILED_BYTES, PILED_SHARE * host.total_bytes):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import MIB
 from leakscope.analysis.source import SourceIndex
@@ -126,6 +127,6 @@ def _lines(case: Case, handle: Handle) -> list[str]:
 
 
 def _unexplained(ledgers: list[Ledger]) -> float:
-    host = ledgers[0] if ledgers and "rss" in ledgers[0].metric else None
+    host = host_ledger(ledgers)
     entries = host.entries if host else []
     return float(max(sum(e.bytes for e in entries if e.kind == "unexplained"), 0))

@@ -11,6 +11,7 @@ import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
 from leakscope.analysis.severity import MIB
@@ -37,9 +38,9 @@ REMEDY = Remedy(
 
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
     """Return a finding when much steady growth has no name."""
-    if not ledgers or ledgers[0].metric.partition("+")[0] != case.host_metric:
+    ledger = host_ledger(ledgers)
+    if ledger is None:
         return []
-    ledger = ledgers[0]
     left = sum(e.bytes for e in ledger.entries if e.kind == "unexplained") - unread_slack(case)
     if left < GROWTH_BYTES or left < SHARE * ledger.total_bytes:
         return []

@@ -113,7 +113,7 @@ def _with_forecast(case: Case, culprit: Culprit, worker: Worker) -> Culprit:
         return msgspec.structs.replace(culprit, forecast=None)
     ahead = forecast(
         limit_bytes=case.limit_bytes,
-        used_bytes=_highest(case, case.host_metric) + _highest(case, gauge.CHILDREN_PSS),
+        used_bytes=_highest(case, case.host_metric) + _most(case.children_beyond),
         rate=rate,
         unit=culprit.unit,
         done=passed,
@@ -125,7 +125,11 @@ def _with_forecast(case: Case, culprit: Culprit, worker: Worker) -> Culprit:
 
 
 def _highest(case: Case, metric: str) -> float:
-    return max(map(float, _finite(case.track.gauge(metric))), default=0.0)
+    return _most(case.track.gauge(metric))
+
+
+def _most(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+    return max(map(float, _finite(values)), default=0.0)
 
 
 def with_culprits_of_workers(own: list[Culprit], of_workers: list[Culprit]) -> list[Culprit]:
