@@ -18,6 +18,8 @@ CHILDREN_PSS = "children_pss"
 CHILDREN = "children"
 THREADS = "threads"
 OPEN_FILES = "open_files"
+SHARED_DESCRIPTORS = "shared_descriptors"
+OPEN_FILES_LIMIT = "open_files_limit"
 SHM = "shm"
 SHM_FILES = "shm_files"
 GC_COUNT = "gc_gen0"
@@ -72,6 +74,8 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     CHILDREN: ("count", "child processes"),
     THREADS: ("count", "threads of the process"),
     OPEN_FILES: ("count", "open file descriptors"),
+    SHARED_DESCRIPTORS: ("count", "open file descriptors of files in /dev/shm"),
+    OPEN_FILES_LIMIT: ("count", "how many descriptors the process may have open"),
     SHM: ("bytes", "shared memory files in /dev/shm"),
     SHM_FILES: ("bytes", "of these, files with a name that this user made since the run began"),
     GC_COUNT: ("count", "objects in the collector's youngest generation"),

@@ -17,6 +17,7 @@ from leakscope.probes.base import GuardedProbe
 _IS_LINUX = sys.platform.startswith("linux")
 _STATM_FIELDS = 7
 _SHM = "/dev/shm"  # noqa: S108
+_MOST_DESCRIPTORS = 8192
 _BLOCK = 512
 """Of ``st_blocks``, whatever the file system's own blocks are."""
 
@@ -91,8 +92,7 @@ class SystemProbe(GuardedProbe):
             gauge.SYSTEM_AVAILABLE: psutil.virtual_memory().available,
         }
         if _IS_LINUX:
-            # The listing's own descriptor is among those listed.
-            gauges[gauge.OPEN_FILES] = _entries("/proc/self/fd") - 1
+            gauges |= open_files()
             gauges |= shared_memory(self._begun)
         return gauges
 
@@ -111,6 +111,29 @@ def _threads() -> int:
 def _entries(folder: str) -> int:
     with os.scandir(folder) as entries:
         return sum(1 for _ in entries)
+
+
+def open_files() -> dict[str, int]:
+    """Return how many descriptors are open, how many of those in shared memory, and the limit.
+
+    A tensor that another process sent keeps the descriptor of its memory as long as it lives.
+    """
+    descriptors = os.listdir("/proc/self/fd")  # noqa: PTH208  its own is among them
+    gauges = {
+        gauge.OPEN_FILES: len(descriptors) - 1,
+        gauge.SHARED_DESCRIPTORS: sum(map(_is_shared, descriptors[:_MOST_DESCRIPTORS])),
+    }
+    import resource  # there is none on Windows
+
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return gauges | ({gauge.OPEN_FILES_LIMIT: limit} if limit > 0 else {})
+
+
+def _is_shared(descriptor: str) -> bool:
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}").startswith(f"{_SHM}/")  # noqa: PTH115
+    except OSError:
+        return False
 
 
 def shared_memory(since: float) -> dict[str, int]:

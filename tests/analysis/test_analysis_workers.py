@@ -355,3 +355,31 @@ def test_prefetching_in_one_epoch_after_the_other_is_not_added_up():
 def test_little_that_is_prefetched_is_not_worth_a_word():
     report = analyse(run_of(Program(epochs=8), fetching(10 * KIB)))
     assert not [c for c in report.cleared if "prefetched" in c.name]
+
+
+def with_descriptors(count, limit: int = 1 << 20, files=None) -> Report:
+    program = Program(epochs=8).gauge(gauge.SHARED_DESCRIPTORS, count)
+    program.gauge(gauge.OPEN_FILES, files or (lambda s: 10 + count(s)))
+    return analyse(program.gauge(gauge.OPEN_FILES_LIMIT, lambda s: limit).build())
+
+
+def test_descriptors_of_shared_memory_far_from_the_limit_are_a_note():
+    report = with_descriptors(lambda s: 40 * s.epochs_done)
+    (found,) = report.findings
+    assert (found.kind, found.severity) == ("shared_descriptors", Severity.NOTE)
+    assert "40 per epoch" in found.text
+    assert report.verdict is RunVerdict.CLEAN
+
+
+def test_descriptors_that_reach_the_limit_are_a_warning():
+    report = with_descriptors(lambda s: 40 * s.epochs_done, limit=1024)
+    assert finding(report, "shared_descriptors").severity is Severity.WARNING
+
+
+def test_descriptors_of_batches_on_their_way_are_no_finding():
+    assert with_descriptors(lambda s: 40 + s.step % 7).findings == []
+
+
+def test_other_open_files_are_still_told_as_such():
+    report = with_descriptors(lambda s: 3, files=lambda s: 10 + 40 * s.epochs_done)
+    assert {f.kind for f in report.findings} == {"open_files"}

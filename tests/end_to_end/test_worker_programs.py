@@ -144,9 +144,17 @@ def test_batches_prefetched_far_ahead_are_no_leak(method):
 
 def test_a_queue_of_the_programs_own_that_a_slow_consumer_lets_grow_is_a_leak():
     report = report_of("own_queue", "fork")
-    assert accusations(report) == ["waiting"], report["headline"]
+    assert accusations(report) == ["waiting", "shared_descriptors"], report["headline"]
     (culprit,) = (c for c in report["culprits"] if c["severity"] != "note")
     assert culprit["fed_at"][0].endswith(f"own_queue.py:{feeding_line('own_queue')}")
+
+
+def test_descriptors_that_kept_batches_hold_are_told_with_who_keeps_them():
+    found = finding(report_of("own_queue", "fork"), "shared_descriptors")
+    assert "20 per epoch" in found["text"]
+    assert "waiting gains items as fast" in found["text"]
+    assert "Of 512 that may be open" in found["text"]
+    assert "open_files" not in kinds(report_of("own_queue", "fork"))
 
 
 def test_workers_that_are_killed_and_started_again_are_told_and_no_growth():

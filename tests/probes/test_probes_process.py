@@ -4,6 +4,7 @@ import gc
 import json
 import mmap
 import os
+import resource
 import subprocess
 import sys
 import types
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 
 from leakscope.model import gauge
 from leakscope.probes import default_probes
@@ -152,6 +154,23 @@ def test_shared_memory_counts_files_whose_names_are_gone():
         stream.flush()
         assert SystemProbe().read()[gauge.SHM] - before >= 2 * MB
     assert SystemProbe().read()[gauge.SHM] - before < 2 * MB
+
+
+@linux
+@pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="no shared memory file system")
+def test_descriptors_of_shared_memory_are_told_from_others():
+    before = SystemProbe().read()
+    tensors = [torch.rand(10).share_memory_() for _ in range(3)]
+    during = SystemProbe().read()
+    assert during[gauge.SHARED_DESCRIPTORS] - before[gauge.SHARED_DESCRIPTORS] == 3
+    assert during[gauge.OPEN_FILES] - before[gauge.OPEN_FILES] == 3
+    assert during[gauge.OPEN_FILES_LIMIT] == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    del tensors
+    assert SystemProbe().read() == before | _moving(SystemProbe().read())
+
+
+def _moving(gauges: dict[str, int]) -> dict[str, int]:
+    return {name: gauges[name] for name in (gauge.SYSTEM_AVAILABLE, gauge.SHM, gauge.SHM_FILES)}
 
 
 def test_children_are_counted_with_their_memory_until_they_end():

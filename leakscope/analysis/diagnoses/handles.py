@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.diagnoses.shared_descriptors import descriptors_pile_up
 from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import MIB
@@ -78,6 +79,8 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     """Return a finding for each kind of handle whose number grows steadily."""
     found = []
     for handle in HANDLES:
+        if handle.gauge == gauge.OPEN_FILES and descriptors_pile_up(case):
+            continue
         x, y = case.gauge_series(handle.gauge)
         trend = judge(x, y, unit=case.unit.name, noise_bytes=0.5)
         if is_growth(trend.verdict) and trend.net_bytes >= handle.fewest and trend.points >= 5:

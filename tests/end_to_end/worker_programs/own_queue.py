@@ -1,6 +1,7 @@
 """Batches go through a queue of the program's own, of which every other one is taken."""
 
 import queue
+import resource
 
 import torch
 from torch.utils.data import Dataset
@@ -32,4 +33,5 @@ class Pipeline:
 
 
 if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     train(FrameDataset(), through=Pipeline)
