@@ -100,7 +100,13 @@ class Training:
         session = self.session
         if session is not None and session.take_lead():
             self._leads = True
-            session.gate.hear(functools.partial(session.tracker.led.resume, step=step, epoch=epoch))
+            self.resume(step=step, epoch=epoch)
+
+    def resume(self, *, step: int, epoch: int) -> None:
+        """Go on from a checkpoint, where it is read only after the beginning."""
+        session = self.session
+        if session is not None and self._leads:
+            session.gate.hear(lambda: session.tracker.led.resume(step=step, epoch=epoch))
 
     def enter(self, name: str, expected: int | None = None) -> None:
         """Begin a phase; ``expected`` batches, where that is known."""

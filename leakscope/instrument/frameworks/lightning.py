@@ -1,0 +1,191 @@
+"""Lightning: a callback for ``lightning.pytorch`` and one for ``pytorch_lightning``.
+
+Both packages hold the same code under two names, and each trainer takes callbacks of its own alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leakscope.instrument.frameworks.training import (
+    RecordingOptions,
+    TellsTraining,
+    Training,
+    contained,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+TRAIN, VALIDATION, TEST, PREDICT, SANITY = "train", "validation", "test", "predict", "sanity"
+CHECKPOINT = "checkpoint"
+
+
+class LightningHooks(TellsTraining):
+    """Tells of a Lightning trainer: sanity check, steps, validations inside epochs, each loader.
+
+    Where something records already it joins. Nothing is recorded outside ``fit()`` otherwise.
+
+    Args:
+        options: as for :func:`leakscope.profile`.
+
+    Raises:
+        LeakscopeError: for options that make no sense.
+
+    """
+
+    def __init__(self, **options: Unpack[RecordingOptions]) -> None:
+        super().__init__()
+        self.training = Training(options)
+        self._steps = 0
+
+    @contained
+    def on_fit_start(self, trainer: Any, module: Any) -> None:
+        """Begin to record, or join. A checkpoint is restored only after that."""
+        self.training.begin()
+
+    @contained
+    def on_sanity_check_start(self, trainer: Any, module: Any) -> None:
+        """Begin the phase of the batches that are tried before the training."""
+        self.training.enter(SANITY)
+
+    @contained
+    def on_sanity_check_end(self, trainer: Any, module: Any) -> None:
+        """End it."""
+        self.training.leave(SANITY)
+
+    @contained
+    def on_train_start(self, trainer: Any, module: Any) -> None:
+        """Go on from a checkpoint's step."""
+        self._steps = int(trainer.global_step)
+        self.training.resume(step=self._steps, epoch=int(trainer.current_epoch))
+
+    @contained
+    def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
+        """Begin a training phase."""
+        self.training.enter(TRAIN, whole(trainer.num_training_batches))
+
+    @contained
+    def on_train_batch_end(
+        self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int
+    ) -> None:
+        """A batch is over, and a step with it if an optimizer stepped."""
+        steps, self._steps = self._steps, int(trainer.global_step)
+        if self._steps > steps:
+            self.training.step()
+        else:
+            self.training.batch()
+
+    @contained
+    def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
+        """End the training phase."""
+        self.training.leave(TRAIN)
+        self.training.end_epoch()
+
+    @contained
+    def on_validation_start(self, trainer: Any, module: Any) -> None:
+        """A validation comes: each of its loaders has a phase of its own."""
+        self._evaluation_begins(trainer, VALIDATION)
+
+    @contained
+    def on_validation_batch_start(
+        self, trainer: Any, module: Any, batch: Any, index: int, loader: int = 0
+    ) -> None:
+        """Begin the next loader's phase with its first batch."""
+        self._loader(trainer, VALIDATION, loader)
+
+    @contained
+    def on_validation_batch_end(
+        self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int, loader: int = 0
+    ) -> None:
+        """A batch is over."""
+        self.training.batch()
+
+    @contained
+    def on_validation_end(self, trainer: Any, module: Any) -> None:
+        """The validation is over, what the module does at its end included."""
+        self._evaluation_ends(VALIDATION)
+
+    @contained
+    def on_test_start(self, trainer: Any, module: Any) -> None:
+        """A test comes."""
+        self._evaluation_begins(trainer, TEST)
+
+    @contained
+    def on_test_batch_start(
+        self, trainer: Any, module: Any, batch: Any, index: int, loader: int = 0
+    ) -> None:
+        """Begin the next loader's phase with its first batch."""
+        self._loader(trainer, TEST, loader)
+
+    @contained
+    def on_test_batch_end(
+        self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int, loader: int = 0
+    ) -> None:
+        """A batch is over."""
+        self.training.batch()
+
+    @contained
+    def on_test_end(self, trainer: Any, module: Any) -> None:
+        """The test is over."""
+        self._evaluation_ends(TEST)
+
+    @contained
+    def on_predict_start(self, trainer: Any, module: Any) -> None:
+        """Predictions come."""
+        self.training.enter(PREDICT)
+
+    @contained
+    def on_predict_batch_end(
+        self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int, loader: int = 0
+    ) -> None:
+        """A batch is over."""
+        self.training.batch()
+
+    @contained
+    def on_predict_end(self, trainer: Any, module: Any) -> None:
+        """Predictions are over."""
+        self.training.leave(PREDICT)
+
+    @contained
+    def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
+        """A checkpoint is gathered, to be written at once."""
+        self.training.mark(CHECKPOINT)
+
+    @contained
+    def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
+        """The training has failed, or was interrupted."""
+        self.training.end(exception)
+
+    @contained
+    def teardown(self, trainer: Any, module: Any, stage: str) -> None:
+        """All is over: record no more, unless somebody else does."""
+        self.training.end()
+
+    def _evaluation_begins(self, trainer: Any, name: str) -> None:
+        if not trainer.sanity_checking:
+            self.training.enter(name, batches_of(trainer, name, 0))
+
+    def _loader(self, trainer: Any, name: str, loader: int) -> None:
+        phase = name if not loader else f"{name}:{loader + 1}"
+        if not trainer.sanity_checking and self.training.phase != phase:
+            self._evaluation_ends(name)
+            self.training.enter(phase, batches_of(trainer, name, loader))
+
+    def _evaluation_ends(self, name: str) -> None:
+        phase = self.training.phase
+        if phase.partition(":")[0] == name:
+            self.training.leave(phase)
+
+
+def batches_of(trainer: Any, name: str, loader: int) -> int | None:
+    """Return how many batches the trainer takes from a loader of an evaluation."""
+    batches = trainer.num_val_batches if name == VALIDATION else trainer.num_test_batches
+    if not isinstance(batches, list):
+        return whole(batches)
+    return whole(batches[loader]) if loader < len(batches) else None
+
+
+def whole(batches: float) -> int | None:
+    """Return a number of batches; None for the infinity of a loader without a length."""
+    return int(batches) if batches != float("inf") else None

@@ -1,0 +1,292 @@
+"""The callback in real Lightning trainers."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import subprocess
+import sys
+import warnings
+import weakref
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from course import Course, raiser
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from warm import Warm
+
+import leakscope
+from examples import alarms, line_at, report_of
+from leakscope.instrument.session import current_session
+from leakscope.recording import open_run
+
+pl = pytest.importorskip("lightning.pytorch")
+
+from leakscope.instrument.frameworks import lightning as hooks  # noqa: E402
+from leakscope.instrument.frameworks import training as training_module  # noqa: E402
+from leakscope.lightning import LeakScopeCallback  # noqa: E402
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+FLOAT = 4
+
+
+def rows(count: int, batch_size: int = 2) -> DataLoader[Any]:
+    generator = torch.Generator().manual_seed(count)
+    labels = torch.randint(0, 4, (count,), generator=generator)
+    return DataLoader(TensorDataset(torch.rand(count, 8, generator=generator), labels), batch_size)
+
+
+def module_of(package: Any) -> Any:
+    class Classifier(package.LightningModule):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.layer = nn.Linear(8, 4)
+
+        def training_step(self, batch: Any, index: int) -> torch.Tensor:
+            return nn.functional.cross_entropy(self.layer(batch[0]), batch[1])
+
+        def validation_step(self, batch: Any, index: int, dataloader_idx: int = 0) -> None:
+            self.layer(batch[0])
+
+        def test_step(self, batch: Any, index: int) -> None:
+            self.layer(batch[0])
+
+        def predict_step(self, batch: Any, index: int) -> torch.Tensor:
+            return self.layer(batch[0])
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    return Classifier()
+
+
+def trainer_of(*callbacks: Any, package: Any = pl, **more: Any) -> Any:
+    options = {
+        "max_epochs": 2, "accelerator": "cpu", "logger": False, "enable_checkpointing": False,
+        "enable_progress_bar": False, "enable_model_summary": False, **more,
+    }  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return package.Trainer(callbacks=list(callbacks), **options)
+
+
+@pytest.fixture
+def callback(tmp_path: Path) -> Any:
+    return LeakScopeCallback(out=tmp_path / "run", report=False, quiet=True)
+
+
+class TestPhasesAndSteps:
+    def test_sanity_check_accumulation_and_validations_inside_epochs(
+        self, callback: Any, course: Course
+    ) -> None:
+        trainer = trainer_of(callback, accumulate_grad_batches=2, val_check_interval=4)
+        trainer.fit(module_of(pl), rows(16), rows(4))
+        validation = "validation[ b b validation]"
+        assert str(course) == (
+            f"sanity[ b b sanity] train[ b 1 b 2 {validation} b 3 b 4 {validation} train] epoch "
+            f"train[ b 5 b 6 {validation} b 7 b 8 {validation} train] epoch"
+        )
+        assert course.expected == {"sanity": None, "train": 8, "validation": 2}
+        assert current_session() is None
+
+    def test_each_loader_of_a_validation_has_a_phase(self, callback: Any, course: Course) -> None:
+        trainer = trainer_of(callback, max_epochs=1, num_sanity_val_steps=0)
+        trainer.fit(module_of(pl), rows(4), [rows(4), rows(6)])
+        assert str(course) == (
+            "train[ 1 2 validation[ b b validation] validation:2[ b b b validation:2] train] epoch"
+        )
+        assert course.expected == {"train": 2, "validation": 2, "validation:2": 3}
+
+    def test_checkpoints_are_marked_and_a_resumed_training_goes_on(
+        self, tmp_path: Path, course: Course, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "0")
+        first = trainer_of(max_epochs=1)
+        first.fit(module_of(pl), rows(6))
+        first.save_checkpoint(tmp_path / "last.ckpt")
+        saving = pl.callbacks.ModelCheckpoint(dirpath=tmp_path, every_n_train_steps=2)
+        callback = LeakScopeCallback(out=tmp_path / "run", report=False, quiet=True)
+        second = trainer_of(callback, saving, max_epochs=2, enable_checkpointing=True)
+        second.fit(module_of(pl), rows(6), ckpt_path=tmp_path / "last.ckpt")
+        assert str(course) == "train[ 4 (checkpoint) 5 6 (checkpoint) train] epoch"
+        assert course.epochs == [1]
+
+    def test_tests_and_predictions_join_who_records(
+        self, callback: Any, course: Course, tmp_path: Path
+    ) -> None:
+        module = module_of(pl)
+        trainer_of(callback).test(module, rows(4), verbose=False)
+        assert str(course) == ""
+        with leakscope.profile(tmp_path / "own", report=False, quiet=True):
+            trainer_of(callback).validate(module, rows(4), verbose=False)
+            trainer_of(callback).test(module, rows(4), verbose=False)
+            trainer_of(callback).predict(module, rows(4))
+            assert current_session() is not None
+        assert str(course) == ("validation[ b b validation] test[ b b test] predict[ b b predict]")
+
+    def test_the_other_name_of_lightning(self, tmp_path: Path) -> None:
+        pytest.importorskip("pytorch_lightning")
+        program = f"""
+import sys
+sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1])]!r}
+import pytorch_lightning
+from leakscope.lightning import LeakScopeCallback
+assert "lightning.pytorch" not in sys.modules
+callback = LeakScopeCallback(out="run", report=False, quiet=True)
+assert isinstance(callback, pytorch_lightning.Callback)
+import torch
+from torch.utils.data import DataLoader
+class Module(pytorch_lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 4)
+    def training_step(self, batch, index):
+        return self.layer(batch).sum()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+trainer = pytorch_lightning.Trainer(
+    max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False,
+    enable_progress_bar=False, enable_model_summary=False, callbacks=callback,
+)
+trainer.fit(Module(), DataLoader(torch.rand(6, 8), 2))
+"""
+        subprocess.run([sys.executable, "-W", "ignore", "-c", program], cwd=tmp_path, check=True)
+        run = open_run(tmp_path / "run").main
+        assert run.measurements[-1].boundary.step == 3
+        assert run.end is not None
+        assert run.end.status == "completed"
+
+
+class TestEndings:
+    @pytest.mark.parametrize(
+        ("error", "raised", "told"),
+        [
+            (RuntimeError("no more"), RuntimeError, ("exception", "RuntimeError: no more")),
+            (KeyboardInterrupt(), SystemExit, ("interrupted", "KeyboardInterrupt")),
+        ],
+    )
+    def test_a_training_that_raises_ends_its_run_and_says_so(
+        self, callback: Any, tmp_path: Path, error: BaseException,
+        raised: type[BaseException], told: tuple[str, str],
+    ) -> None:  # fmt: skip
+        import signal
+
+        class Stops(pl.Callback):
+            def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, i: int) -> None:
+                if i == 2:
+                    raise error
+
+        before = signal.getsignal(signal.SIGINT)
+        try:
+            with pytest.raises(raised):
+                trainer_of(callback, Stops()).fit(module_of(pl), rows(8))
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert current_session() is None
+        end = open_run(tmp_path / "run").main.end
+        assert end is not None
+        assert (end.status, end.exception) == told
+
+    def test_the_callback_reaches_spawned_processes(self, callback: Any) -> None:
+        callback.training.begin()
+        try:
+            copy = pickle.loads(pickle.dumps(callback))
+        finally:
+            callback.training.end()
+        assert type(copy) is LeakScopeCallback
+        assert copy.training.session is None
+        assert not copy.training.leads
+
+    def test_trainer_and_module_are_let_go_of(self, course: Course, tmp_path: Path) -> None:
+        module = module_of(pl)
+        callback = LeakScopeCallback(out=tmp_path / "run", report=False, quiet=True)
+        trainer = trainer_of(callback, max_epochs=1)
+        trainer.fit(module, rows(4))
+        gone = [weakref.ref(trainer), weakref.ref(module)]
+        del trainer, module, callback  # Lightning gives a callback its module's methods
+        gc.collect()
+        assert [reference() for reference in gone] == [None, None]
+
+
+class TestTrainingIsUndisturbed:
+    _plain: ClassVar[list[list[torch.Tensor]]] = []
+
+    @pytest.fixture
+    def plain(self) -> list[torch.Tensor]:
+        if not self._plain:
+            self._plain.append(self.trained())
+        return self._plain[0]
+
+    @staticmethod
+    def trained(*callbacks: Any) -> list[torch.Tensor]:
+        module = module_of(pl)
+        trainer = trainer_of(*callbacks, accumulate_grad_batches=2)
+        trainer.fit(module, rows(16), [rows(4), rows(2)])
+        return [p.detach().clone() for p in module.parameters()]
+
+    def test_the_result_is_the_same_bit_by_bit(
+        self, callback: Any, plain: list[torch.Tensor], tmp_path: Path
+    ) -> None:
+        assert all(map(torch.equal, self.trained(callback), plain))
+        run = open_run(tmp_path / "run").main
+        assert run.end is not None
+        assert run.end.status == "completed"
+        assert not run.errors
+
+    @pytest.mark.parametrize(
+        "method",
+        ["begin", "resume", "enter", "leave", "leave_all", "step", "batch", "end_epoch", "mark",
+         "end", "fault", "phase", "session", "_start", "_join", "_tell"],
+    )  # fmt: skip
+    def test_no_fault_of_ours_changes_it(
+        self, callback: Any, plain: list[torch.Tensor], method: str, course: Course,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        kind = training_module.Training
+        is_property = isinstance(getattr(kind, method), property)
+        monkeypatch.setattr(kind, method, property(raiser) if is_property else raiser)
+        assert all(map(torch.equal, self.trained(callback), plain))
+
+    @pytest.mark.parametrize("part", ["whole", "batches_of"])
+    def test_nor_does_one_in_what_it_calls(
+        self, callback: Any, plain: list[torch.Tensor], part: str, course: Course,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        monkeypatch.setattr(hooks, part, raiser)
+        assert all(map(torch.equal, self.trained(callback), plain))
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("lightning")
+    with Warm("torch", "lightning.pytorch") as programs:
+        return {
+            form: report_of("with_lightning", form, programs, folder)
+            for form in ("train", "train_fixed")
+        }
+
+
+def test_a_planted_leak_is_named_with_line_and_rate(reports: dict[str, dict[str, Any]]) -> None:
+    report = reports["train"]
+    assert report["verdict"] == "leak"
+    first = report["culprits"][0]
+    assert first["name"] == "Classifier.outputs"
+    assert "self.outputs.append(" in line_at("with_lightning", first["fed_at"][0])
+    assert first["unit"] in ("epoch", "validation")
+    assert first["bytes_per_unit"] == pytest.approx(512 * 1000 * FLOAT, rel=0.1)
+    assert (report["work"]["steps"], report["work"]["validations"]) == (320, 8)
+
+
+def test_its_healthy_form_is_clean(reports: dict[str, dict[str, Any]]) -> None:
+    report = reports["train_fixed"]
+    assert report["verdict"] == "clean", alarms(report)
+    assert report["work"]["epochs"] == 8
