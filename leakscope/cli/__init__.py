@@ -16,6 +16,7 @@ from leakscope import __version__
 from leakscope.cli.check import check
 from leakscope.cli.compare import compare
 from leakscope.cli.cuda import cuda
+from leakscope.cli.doctor import doctor
 from leakscope.cli.faults import exit_code_of
 from leakscope.cli.gpu import gpu
 from leakscope.cli.merge import merge
@@ -37,6 +38,7 @@ Examples:
   leakscope cuda snapshot.pickle
   leakscope gpu
   leakscope monitor --pid 4711
+  leakscope doctor
   leakscope snapshot 4711
 
 \b
@@ -68,7 +70,7 @@ def leakscope() -> None:
     """Find out why a PyTorch training run's memory grows."""
 
 
-for _command in (run, show, snapshot, monitor, report, compare, check, merge, cuda, gpu):
+for _command in (run, show, snapshot, monitor, report, compare, check, merge, cuda, gpu, doctor):
     leakscope.add_command(_command)
 
 

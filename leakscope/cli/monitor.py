@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from leakscope.model.errors import EXIT_ERROR, LeakscopeError
 if TYPE_CHECKING:
     from leakscope.cli.live import LiveLine
     from leakscope.instrument.monitor import Monitor
+    from leakscope.instrument.options import SessionOptions
 
 _EPILOG = """\b
 Examples:
@@ -54,8 +56,8 @@ _SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 )
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="Run directory.")
 @click.option("--force", is_flag=True, help="Replace a run that --out holds already.")
-@click.option("--report/--no-report", default=True, help="Whether to write the report at the end.")
-@click.option("--quiet", "-q", is_flag=True, help="Print nothing but faults.")
+@click.option("--report/--no-report", default=None, help="Whether to write the report at the end.")
+@click.option("--quiet", "-q", is_flag=True, default=None, help="Print nothing but faults.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def monitor(
     *,
@@ -64,28 +66,32 @@ def monitor(
     interval: float,
     out: Path | None,
     force: bool,
-    report: bool,
-    quiet: bool,
+    report: bool | None,
+    quiet: bool | None,
     command: tuple[str, ...],
 ) -> None:
     """Watch the memory of a process and its children from outside."""
     if sum((pid is not None, name is not None, bool(command))) != 1:
         raise click.UsageError("Name what to watch: --pid, --name or -- COMMAND, one of them.")
     from leakscope.cli.live import LiveLine  # what it imports takes longer than some commands
+    from leakscope.instrument.configured import configured_options
 
+    options = configured_options(say, out=out, force=force, report=report, quiet=quiet)
     child = _start(command) if command else None
     number = child.pid if child else pid or _find(name or "")
     try:
-        watcher, path = _attach(number, out=out, force=force, words=command)
+        watcher, path = _attach(number, options, words=command)
     except LeakscopeError:
         if child is not None:  # it runs on; only nobody watches
             say("nothing is recorded; the command goes on.")
             end_as(_ending(child.wait()))
         raise
-    line = LiveLine(watcher.limit, refreshed=child is None and sys.stderr.isatty(), quiet=quiet)
+    line = LiveLine(
+        watcher.limit, refreshed=child is None and sys.stderr.isatty(), quiet=options.quiet
+    )
     ending = _watch(watcher, child, line, interval)
     try:
-        _conclude(path, report=report, quiet=quiet)
+        _conclude(path, report=options.report, quiet=options.quiet)
     finally:
         if ending is not None:
             end_as(ending)
@@ -128,22 +134,17 @@ def _find(pattern: str) -> int:
     )
 
 
-def _attach(
-    pid: int, *, out: Path | None, force: bool, words: tuple[str, ...]
-) -> tuple[Monitor, Path]:
+def _attach(pid: int, options: SessionOptions, *, words: tuple[str, ...]) -> tuple[Monitor, Path]:
     import psutil
 
     from leakscope.instrument.monitor import Monitor
-    from leakscope.instrument.options import SessionOptions
     from leakscope.instrument.rundirectory import make_run_directory
     from leakscope.probes import OutsideProcess
 
     try:
         told = words or tuple(psutil.Process(pid).cmdline())
         limit = OutsideProcess(pid, since=time.time()).limit()
-        options = SessionOptions(
-            out=out, force=force, script=_script_of(told) or f"process-{pid}", command=told
-        )
+        options = replace(options, script=_script_of(told) or f"process-{pid}", command=told)
         path = make_run_directory(options, limit=limit)
         return Monitor(pid, path), path
     except psutil.NoSuchProcess as fault:

@@ -107,7 +107,7 @@ def _one_of(*choices: str) -> Callable[[object], object]:
 
 
 SETTINGS = (
-    Setting("runs", _path, None, "Folder in which run directories are made."),
+    Setting("runs", _path, Path("leakscope-runs"), "Folder in which run directories are made."),
     Setting("budget", _share, 0.02, "Share of wall time that measuring may cost."),
     Setting(
         "boundaries",

@@ -9,6 +9,7 @@ import msgspec
 
 from leakscope.model.check import Baseline, Check
 from leakscope.model.explanation import Explanation, SnapshotComparison
+from leakscope.model.health import Health
 from leakscope.model.report import REPORT_SCHEMA_VERSION, Comparison, Report
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -34,6 +35,11 @@ def render_check_json(check: Check) -> str:
     return _encoded(check)
 
 
+def render_plain(value: msgspec.Struct) -> str:
+    """Return any value of ours as JSON, under the same rules."""
+    return _encoded(value)
+
+
 def render_baseline(baseline: Baseline) -> str:
     """Return the baseline as a file for review: JSON, an entry's fields each on their own line."""
     return _encoded(baseline)
@@ -45,9 +51,9 @@ def render_plain_json(told: dict[str, Any]) -> str:
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the schema of ``report.json``; its ``$defs`` have Comparison, Check and Baseline."""
+    """Return the schema of ``report.json``; its ``$defs`` have Comparison, Check, Baseline, Health."""
     (reference, *_), definitions = msgspec.json.schema_components(
-        [Report, Comparison, Check, Baseline], ref_template="#/$defs/{name}"
+        [Report, Comparison, Check, Baseline, Health], ref_template="#/$defs/{name}"
     )
     schema = {
         "$schema": DIALECT,

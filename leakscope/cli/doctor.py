@@ -1,0 +1,192 @@
+"""``leakscope doctor``: what is in force, what can be measured here, what to do about the rest."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leakscope import __version__
+from leakscope.cli.conclusion import terminal_width, wants_color
+from leakscope.cli.output import deliver
+from leakscope.model.errors import EXIT_ERROR, EXIT_OK, LeakscopeError
+
+if TYPE_CHECKING:
+    from leakscope.configuration.reading import Configuration
+    from leakscope.model.health import Health, InForce, Item
+
+_FRAMEWORKS = ("transformers", "lightning", "pytorch-lightning", "accelerate", "numpy", "pillow")
+_LITTLE_ROOM = 1 << 30
+_EPILOG = """\b
+Examples:
+  leakscope doctor
+  leakscope doctor --json
+
+\b
+torch is imported by another process, which has a minute for it.
+
+\b
+Exit codes:
+  0  all that is there works; what is missing is told
+  1  something is broken: a setting that can't be followed, a torch that can't be imported, …
+  2  a command line that makes no sense
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+def doctor(*, as_json: bool) -> int:
+    """Tell which settings are in force and from where, what is available, and what to do."""
+    from leakscope.report.health import render_health_json, render_health_text
+
+    health = examine()
+    if as_json:
+        deliver(render_health_json(health), None)
+    else:
+        color = wants_color(sys.stdout.isatty())
+        deliver(render_health_text(health, width=terminal_width(100), color=color), None)
+    return EXIT_ERROR if health.is_broken else EXIT_OK
+
+
+def examine() -> Health:
+    """Return everything that is told; changes nothing and raises nothing."""
+    from leakscope.configuration.reading import read_configuration
+    from leakscope.configuration.suppressions import read_suppressions
+    from leakscope.instrument.abilities import ask
+    from leakscope.model.health import Health, Item, State
+    from leakscope.probes.abilities import memory_abilities
+
+    configuration = read_configuration()
+    faults, remarks = list(configuration.faults), list(configuration.remarks)
+    suppressions = 0
+    try:
+        found, unknown = read_suppressions(configuration.section)
+        suppressions = len(found)
+        remarks += unknown
+    except LeakscopeError as fault:
+        faults.append(str(fault))
+    told = [Item(name="configuration", state=State.BROKEN, text=fault) for fault in faults]
+    told += [Item(name="configuration", state=State.NOTE, text=remark) for remark in remarks]
+    return Health(
+        leakscope_version=__version__,
+        project=str(configuration.section.path or ""),
+        settings=settings_in_force(configuration),
+        suppressions=suppressions,
+        items=[
+            *told,
+            _python(),
+            *_torch(ask()),
+            _frameworks(),
+            *memory_abilities(),
+            _room(configuration),
+        ],
+    )
+
+
+def settings_in_force(configuration: Configuration) -> list[InForce]:
+    """Return every setting with its value and where that was chosen."""
+    from leakscope.configuration.settings import SETTINGS
+    from leakscope.model.health import InForce
+
+    return [
+        InForce(
+            name=setting.name,
+            variable=setting.variable,
+            value=_plain(configuration.value(setting.name)),
+            source=configuration.chosen[setting.name].source
+            if setting.name in configuration.chosen
+            else "default",
+        )
+        for setting in SETTINGS
+    ]
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
+
+
+def _python() -> Item:
+    from leakscope.model.health import Item, State
+
+    version = f"{platform.python_version()} ({sys.implementation.name})"
+    if importlib.util.find_spec("tomllib") is not None:
+        return Item(name="Python", state=State.OK, text=version)
+    advice = "It has no reader for TOML: [tool.leakscope] isn't read. Use 3.11 or newer."
+    return Item(name="Python", state=State.NOTE, text=version, advice=advice)
+
+
+def _torch(facts: dict[str, Any]) -> list[Item]:
+    from leakscope.cli.devices import device_items
+    from leakscope.model.health import Item, State
+
+    if "fault" in facts:
+        advice = "Try it yourself: python -c 'import torch'."
+        return [Item(name="torch", state=State.BROKEN, text=facts["fault"], advice=advice)]
+    items = [_walker(facts)]
+    if "torch_fault" in facts:
+        text = f"can't be imported: {facts['torch_fault']}"
+        return [
+            *items,
+            Item(name="torch", state=State.BROKEN, text=text, advice="Install it anew."),
+        ]
+    if "torch" not in facts:
+        advice = "Recordings can be read; to record a training, install torch 2.2 or newer."
+        return [
+            *items,
+            Item(name="torch", state=State.MISSING, text="not installed", advice=advice),
+        ]
+    items.append(Item(name="torch", state=State.OK, text=facts["torch"]))
+    return [*items, *device_items(facts)]
+
+
+def _walker(facts: dict[str, Any]) -> Item:
+    from leakscope.model.health import Item, State
+
+    name = "walker of the heap"
+    if "walker_fault" in facts:
+        text = f"the native one can't be loaded: {facts['walker_fault']}"
+        advice = "It was built for another Python: install leakscope anew."
+        return Item(name=name, state=State.BROKEN, text=text, advice=advice)
+    if facts.get("walker") == "native":
+        return Item(name=name, state=State.OK, text="native")
+    advice = "Censuses take longer, so there are fewer: install a C compiler, then leakscope anew."
+    return Item(name=name, state=State.MISSING, text="the slower one in Python", advice=advice)
+
+
+def _frameworks() -> Item:
+    from leakscope.model.health import Item, State
+    from leakscope.probes import environment
+
+    facts = environment()
+    found = [f"{name} {facts[name]}" for name in _FRAMEWORKS if name in facts]
+    return Item(name="libraries", state=State.OK, text=", ".join(found) or "none that matter")
+
+
+def _room(configuration: Configuration) -> Item:
+    """Return whether runs can be recorded where they go."""
+    from leakscope.model.health import Item, State
+    from leakscope.model.sizes import human_bytes
+
+    name, runs = "folder of runs", Path(configuration.value("runs")).absolute()
+    try:
+        folder = next(path for path in (runs, *runs.parents) if path.exists())
+        free = shutil.disk_usage(folder).free
+    except (OSError, ValueError, StopIteration) as fault:
+        return Item(name=name, state=State.BROKEN, text=f"{runs} can't be looked at ({fault})")
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        advice = "Choose another with LEAKSCOPE_RUNS, or runs in [tool.leakscope]."
+        text = f"{runs} can't be made: {folder} is no folder that you may write to"
+        return Item(name=name, state=State.BROKEN, text=text, advice=advice)
+    little = free < _LITTLE_ROOM
+    return Item(
+        name=name,
+        state=State.NOTE if little else State.OK,
+        text=f"{runs}, {human_bytes(free)} free",
+        advice="A recording that finds no room ends there; the training goes on." if little else "",
+    )
