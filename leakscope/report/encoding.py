@@ -51,7 +51,7 @@ def render_plain_json(told: dict[str, Any]) -> str:
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the schema of ``report.json``; its ``$defs`` have Comparison, Check, Baseline, Health."""
+    """Return the schema of ``report.json``; the other documents are among its ``$defs``."""
     (reference, *_), definitions = msgspec.json.schema_components(
         [Report, Comparison, Check, Baseline, Health], ref_template="#/$defs/{name}"
     )
