@@ -81,10 +81,11 @@ class Training:
 
     # A training's course
 
-    def begin(self, *, step: int = 0, epoch: int = 0) -> None:
+    def begin(self, *, lead: bool = True, step: int = 0, epoch: int = 0) -> None:
         """Join the session that runs, or start one; a training that begins anew goes on in it.
 
         Args:
+            lead: whether its events tell phases and steps, which are found otherwise.
             step: steps done before, where it resumes from a checkpoint.
             epoch: epochs done before.
 
@@ -98,7 +99,7 @@ class Training:
         if not self._join():
             self._start()
         session = self.session
-        if session is not None and session.take_lead():
+        if session is not None and lead and session.take_lead():
             self._leads = True
             self.resume(step=step, epoch=epoch)
 

@@ -1,0 +1,15 @@
+"""For Accelerate.
+
+>>> from leakscope.accelerate import LeakScopeTracker
+>>> tracker = LeakScopeTracker()
+>>> accelerator = Accelerator(log_with=[tracker, "tensorboard"], project_dir="logs")
+>>> tracker.beside(accelerator)            # memory beside the loss, in the other trackers
+>>> accelerator.init_trackers("run")       # from here…
+>>> accelerator.end_training()             # …to here is recorded
+"""
+
+from __future__ import annotations
+
+from leakscope.instrument.frameworks.accelerate import LeakScopeTracker
+
+__all__ = ["LeakScopeTracker"]

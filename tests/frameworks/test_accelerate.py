@@ -1,0 +1,217 @@
+"""The tracker in real loops with Accelerate."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from course import Course, raiser
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from warm import Warm
+
+import leakscope
+from examples import alarms, line_at, report_of
+from leakscope.instrument.session import current_session
+from leakscope.recording import open_run
+
+pytest.importorskip("accelerate")
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState, GradientState, PartialState
+from accelerate.tracking import GeneralTracker
+
+from leakscope.accelerate import LeakScopeTracker
+from leakscope.instrument.frameworks import accelerate as door
+from leakscope.instrument.frameworks import training as training_module
+
+pytestmark = pytest.mark.slow
+
+FLOAT = 4
+
+
+class Logged(GeneralTracker):
+    """What a tracker of somebody else's is told."""
+
+    name = "logged"
+    requires_logging_directory = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: list[tuple[int | None, dict[str, float]]] = []
+
+    @property
+    def tracker(self) -> Logged:
+        return self
+
+    def log(self, values: dict[str, float], step: int | None = None, **_: Any) -> None:
+        self.entries.append((step, values))
+
+
+@pytest.fixture(autouse=True)
+def fresh_state() -> Iterator[None]:
+    """Accelerate keeps what it is in classes."""
+    for state in (AcceleratorState, GradientState, PartialState):
+        state._reset_state()
+    yield
+    for state in (AcceleratorState, GradientState, PartialState):
+        state._reset_state()
+
+
+@pytest.fixture
+def tracker(tmp_path: Path) -> LeakScopeTracker:
+    return LeakScopeTracker(out=tmp_path / "run", report=False, quiet=True)
+
+
+def train(*trackers: Any, epochs: int = 2, beside: bool = False) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2, log_with=list(trackers))
+    if beside:
+        trackers[0].beside(accelerator)
+    accelerator.init_trackers("test", config={"epochs": epochs})
+    model = nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    rows = TensorDataset(torch.rand(16, 8, generator=torch.Generator().manual_seed(1)))
+    model, optimizer, loader, val_loader = accelerator.prepare(
+        model, optimizer, DataLoader(rows, 2), DataLoader(rows, 8)
+    )
+    for epoch in range(epochs):
+        model.train()
+        for (batch,) in loader:
+            with accelerator.accumulate(model):
+                loss = model(batch).square().mean()
+                accelerator.backward(loss)
+                optimizer.step()
+                optimizer.zero_grad()
+        model.eval()
+        with torch.no_grad():
+            for (batch,) in val_loader:
+                model(batch)
+        accelerator.log({"loss": loss.item()}, step=epoch)
+    accelerator.end_training()
+    return [p.detach().clone() for p in model.parameters()]
+
+
+class TestPhasesAndSteps:
+    def test_a_plain_loop_with_gathered_gradients(
+        self, tracker: LeakScopeTracker, course: Course, tmp_path: Path
+    ) -> None:
+        train(tracker)
+        # Its loaders fetch a batch ahead: a boundary lies a batch later than what it ends, and the
+        # last step of an epoch counts without one.
+        assert str(course) == (
+            "train[ b b 1 b 2 b 3 b train] validation[ b b validation] "
+            "train[ b b 5 b 6 b 7 b train] validation[ b b validation]"
+        )
+        assert current_session() is None
+        end = open_run(tmp_path / "run").main.end
+        assert end is not None
+        assert end.status == "completed"
+
+    def test_it_joins_who_records(
+        self, tracker: LeakScopeTracker, course: Course, tmp_path: Path
+    ) -> None:
+        with leakscope.profile(tmp_path / "own", report=False, quiet=True):
+            train(tracker, epochs=1)
+            assert current_session() is not None
+        assert str(course) == "train[ b b 1 b 2 b 3 b train] validation[ b b validation]"
+        assert not (tmp_path / "run").exists()
+
+
+class TestBesideTheLoss:
+    def test_memory_is_drawn_by_the_other_trackers(
+        self, tracker: LeakScopeTracker, course: Course
+    ) -> None:
+        logged = Logged()
+        train(tracker, logged, beside=True)
+        figures = [(step, entry) for step, entry in logged.entries if "leakscope/host_mib" in entry]
+        assert [step for step, _ in figures] == [0, 1]
+        assert min(entry["leakscope/host_mib"] for _, entry in figures) > 1
+        assert [step for step, entry in logged.entries if set(entry) == {"loss"}] == [0, 1]
+
+    def test_nothing_is_logged_unless_asked_for(
+        self, tracker: LeakScopeTracker, course: Course
+    ) -> None:
+        logged = Logged()
+        train(tracker, logged)
+        assert [set(entry) for _, entry in logged.entries] == [{"loss"}] * 2
+
+
+class TestTrainingIsUndisturbed:
+    _plain: ClassVar[list[list[torch.Tensor]]] = []
+
+    @pytest.fixture
+    def plain(self) -> list[torch.Tensor]:
+        if not self._plain:
+            self._plain.append(train())
+        return self._plain[0]
+
+    def test_the_result_is_the_same_bit_by_bit(
+        self, tracker: LeakScopeTracker, plain: list[torch.Tensor], tmp_path: Path
+    ) -> None:
+        assert all(map(torch.equal, train(tracker), plain))
+        assert not open_run(tmp_path / "run").main.errors
+
+    @pytest.mark.parametrize(
+        "method", ["begin", "end", "fault", "session", "leave_all", "_start", "_join"]
+    )
+    def test_no_fault_of_ours_changes_it(
+        self, tracker: LeakScopeTracker, plain: list[torch.Tensor], method: str, course: Course,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        kind = training_module.Training
+        is_property = isinstance(getattr(kind, method), property)
+        monkeypatch.setattr(kind, method, property(raiser) if is_property else raiser)
+        assert all(map(torch.equal, train(tracker, Logged(), beside=True), plain))
+
+    def test_nor_does_one_in_its_figures(
+        self, tracker: LeakScopeTracker, plain: list[torch.Tensor], course: Course,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        monkeypatch.setattr(door, "memory_figures", raiser)
+        assert all(map(torch.equal, train(tracker, Logged(), beside=True), plain))
+
+    def test_a_program_that_never_ends_the_training_keeps_nothing_alive(
+        self, tracker: LeakScopeTracker, course: Course
+    ) -> None:
+        accelerator = Accelerator(cpu=True, log_with=[tracker])
+        tracker.beside(accelerator)
+        accelerator.init_trackers("test")
+        gone = weakref.ref(accelerator)
+        del accelerator
+        gc.collect()
+        assert gone() is None
+        assert tracker.training.session is not None
+        tracker.finish()
+        assert current_session() is None
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("accelerate")
+    with Warm("torch", "accelerate") as programs:
+        return {
+            form: report_of("with_accelerate", form, programs, folder)
+            for form in ("train", "train_fixed")
+        }
+
+
+def test_a_planted_leak_is_named_with_line_and_rate(reports: dict[str, dict[str, Any]]) -> None:
+    report = reports["train"]
+    assert report["verdict"] == "leak"
+    first = report["culprits"][0]
+    assert first["name"].rpartition(".")[2] == "outputs"
+    assert "outputs.append(" in line_at("with_accelerate", first["fed_at"][0])
+    assert first["unit"] in ("epoch", "validation")
+    assert first["bytes_per_unit"] == pytest.approx(512 * 1000 * FLOAT, rel=0.1)
+    assert (report["work"]["steps"], report["work"]["validations"]) == (160, 8)
+
+
+def test_its_healthy_form_is_clean(reports: dict[str, dict[str, Any]]) -> None:
+    report = reports["train_fixed"]
+    assert report["verdict"] == "clean", alarms(report)
+    assert report["work"]["epochs"] == 8

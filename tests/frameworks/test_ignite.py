@@ -1,0 +1,268 @@
+"""The handlers in real engines of PyTorch-Ignite."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from course import Course, raiser
+from torch import nn
+from warm import Warm
+
+import leakscope
+from examples import alarms, line_at, report_of
+from leakscope.instrument.session import current_session
+from leakscope.recording import open_run
+
+pytest.importorskip("ignite")
+from ignite.engine import Engine, Events
+
+from leakscope.ignite import LeakScope
+from leakscope.instrument.frameworks import ignite as handlers
+from leakscope.instrument.frameworks import training as training_module
+
+pytestmark = pytest.mark.slow
+
+FLOAT = 4
+
+
+class Engines:
+    """A trainer that steps every so many iterations, and an evaluator that it runs."""
+
+    def __init__(self, accumulation: int = 1) -> None:
+        torch.manual_seed(0)
+        self.model = nn.Linear(8, 4)
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+        def train(engine: Engine, batch: torch.Tensor) -> None:
+            self.model(batch).square().mean().backward()
+            if engine.state.iteration % accumulation == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+
+        self.trainer = Engine(train)
+        self.evaluator = Engine(lambda _, batch: None)
+        self.data = list(torch.rand(4, 2, 8, generator=torch.Generator().manual_seed(1)))
+
+    def evaluate(self, _: Engine) -> None:
+        self.evaluator.run(self.data[:2])
+
+    def run(self, epochs: int = 2) -> list[torch.Tensor]:
+        self.trainer.run(self.data, max_epochs=epochs)
+        return [p.detach().clone() for p in self.model.parameters()]
+
+
+@pytest.fixture
+def scope(tmp_path: Path) -> LeakScope:
+    return LeakScope(out=tmp_path / "run", report=False, quiet=True)
+
+
+class TestPhasesAndSteps:
+    @pytest.mark.parametrize("order", ["before", "after"])
+    def test_gathered_gradients_and_an_evaluation_after_each_epoch(
+        self, scope: LeakScope, course: Course, order: str
+    ) -> None:
+        engines = Engines(accumulation=2)
+        evaluate = Events.EPOCH_COMPLETED, engines.evaluate
+        if order == "before":
+            engines.trainer.add_event_handler(*evaluate)
+        scope.attach(engines.trainer, {"val": engines.evaluator})
+        if order == "after":
+            engines.trainer.add_event_handler(*evaluate)
+        engines.run()
+        assert str(course) == (
+            "train[ b 1 b 2 train] validation[ b b validation] epoch "
+            "train[ b 3 b 4 train] validation[ b b validation] epoch"
+        )
+        assert course.expected == {"train": 4, "validation": 2}
+        assert current_session() is None
+
+    def test_evaluations_every_few_iterations_and_several_evaluators(
+        self, scope: LeakScope, course: Course
+    ) -> None:
+        engines, other = Engines(), Engines()
+        scope.attach(
+            engines.trainer,
+            {"val": engines.evaluator, "near": other.evaluator, "test": other.trainer},
+        )
+        engines.trainer.add_event_handler(Events.ITERATION_COMPLETED(every=3), engines.evaluate)
+        engines.trainer.add_event_handler(Events.EPOCH_COMPLETED, other.evaluate)
+        engines.run(epochs=1)
+        assert str(course) == (
+            "train[ 1 2 3 validation[ b b validation] 4 train] "
+            "validation:near[ b b validation:near] epoch"
+        )
+
+    def test_a_resumed_run_goes_on_from_its_iteration(
+        self, scope: LeakScope, course: Course
+    ) -> None:
+        engines = Engines()
+        scope.attach(engines.trainer)
+        engines.trainer.load_state_dict({"epoch": 1, "epoch_length": 4, "max_epochs": 2})
+        engines.run()
+        assert str(course) == "train[ 5 6 7 8 train] epoch"
+        assert course.epochs == [1]
+
+    @pytest.mark.parametrize("skips", [False, True])
+    def test_a_run_that_is_terminated_ends(
+        self, scope: LeakScope, course: Course, tmp_path: Path, skips: bool
+    ) -> None:
+        engines = Engines()
+        scope.attach(engines.trainer)
+        engines.trainer.add_event_handler(
+            Events.ITERATION_COMPLETED(once=2), lambda e: e.terminate(skip_completed=skips)
+        )
+        engines.run()
+        assert str(course) == "train[ 1 2 train] epoch"
+        end = open_run(tmp_path / "run").main.end
+        assert end is not None
+        assert end.status == "completed"
+
+    def test_it_joins_who_records(self, scope: LeakScope, course: Course, tmp_path: Path) -> None:
+        engines = Engines()
+        scope.attach(engines.trainer, {"val": engines.evaluator})
+        with leakscope.profile(tmp_path / "own", report=False, quiet=True):
+            engines.run(epochs=1)
+            engines.evaluator.run(engines.data[:1])
+            assert current_session() is not None
+        assert str(course) == "train[ 1 2 3 4 train] epoch validation[ b validation]"
+        assert not (tmp_path / "run").exists()
+
+
+class TestEndings:
+    @staticmethod
+    def failing(error: BaseException) -> Engines:
+        engines = Engines()
+
+        def fail(_: Engine) -> None:
+            raise error
+
+        engines.trainer.add_event_handler(Events.ITERATION_STARTED(once=3), fail)
+        return engines
+
+    @pytest.mark.parametrize(
+        ("error", "told"),
+        [
+            (RuntimeError("no more"), ("exception", "RuntimeError: no more")),
+            (KeyboardInterrupt(), ("interrupted", "KeyboardInterrupt")),
+        ],
+    )
+    def test_a_run_that_raises_ends_and_says_so(
+        self, scope: LeakScope, tmp_path: Path, error: BaseException, told: tuple[str, str]
+    ) -> None:
+        engines = self.failing(error)
+        scope.attach(engines.trainer)
+        with pytest.raises(type(error)) as raised:
+            engines.run()
+        assert raised.value is error
+        assert current_session() is None
+        end = open_run(tmp_path / "run").main.end
+        assert end is not None
+        assert (end.status, end.exception) == told
+
+    @pytest.mark.parametrize("order", ["before", "after"])
+    def test_who_else_listens_decides_whether_the_run_goes_on(
+        self, scope: LeakScope, course: Course, order: str
+    ) -> None:
+        heard = []
+        engines = self.failing(RuntimeError("passed over"))
+        listen = Events.EXCEPTION_RAISED, lambda _, error: heard.append(str(error))
+        if order == "before":
+            engines.trainer.add_event_handler(*listen)
+        scope.attach(engines.trainer)
+        if order == "after":
+            engines.trainer.add_event_handler(*listen)
+        engines.run()
+        assert heard == ["passed over"]
+        assert str(course) == "train[ 1 2 train] epoch train[ 3 4 5 6 train] epoch"
+
+    def test_engines_are_let_go_of(self, scope: LeakScope, course: Course) -> None:
+        engines = Engines()
+        scope.attach(engines.trainer, {"val": engines.evaluator})
+        engines.run(epochs=1)
+        gone = [weakref.ref(engines.trainer), weakref.ref(engines.model)]
+        del engines
+        gc.collect()
+        assert [reference() for reference in gone] == [None, None]
+
+
+class TestTrainingIsUndisturbed:
+    _plain: ClassVar[list[list[torch.Tensor]]] = []
+
+    @pytest.fixture
+    def plain(self) -> list[torch.Tensor]:
+        if not self._plain:
+            self._plain.append(self.trained())
+        return self._plain[0]
+
+    @staticmethod
+    def trained(attach: Callable[..., Any] | None = None) -> list[torch.Tensor]:
+        engines = Engines(accumulation=2)
+        if attach is not None:
+            attach(engines.trainer, {"val": engines.evaluator})
+        engines.trainer.add_event_handler(Events.EPOCH_COMPLETED, engines.evaluate)
+        return engines.run()
+
+    def test_the_result_is_the_same_bit_by_bit(
+        self, scope: LeakScope, plain: list[torch.Tensor], tmp_path: Path
+    ) -> None:
+        assert all(map(torch.equal, self.trained(scope.attach), plain))
+        run = open_run(tmp_path / "run").main
+        assert run.end is not None
+        assert not run.errors
+
+    @pytest.mark.parametrize(
+        "method",
+        ["begin", "resume", "enter", "leave", "leave_all", "step", "batch", "end_epoch", "end",
+         "fault", "session", "_start", "_join", "_tell"],
+    )  # fmt: skip
+    def test_no_fault_of_ours_changes_it(
+        self, scope: LeakScope, plain: list[torch.Tensor], method: str, course: Course,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        kind = training_module.Training
+        is_property = isinstance(getattr(kind, method), property)
+        monkeypatch.setattr(kind, method, property(raiser) if is_property else raiser)
+        assert all(map(torch.equal, self.trained(scope.attach), plain))
+
+    @pytest.mark.parametrize("method", ["listen", "since_last_asked", "close"])
+    def test_nor_does_one_in_what_it_calls(
+        self, scope: LeakScope, plain: list[torch.Tensor], method: str, course: Course,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        with monkeypatch.context() as patches:
+            patches.setattr(handlers.OptimizerSteps, method, raiser)
+            assert all(map(torch.equal, self.trained(scope.attach), plain))
+        scope._steps.close()
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("ignite")
+    with Warm("torch", "ignite.engine") as programs:
+        return {
+            form: report_of("with_ignite", form, programs, folder)
+            for form in ("train", "train_fixed")
+        }
+
+
+def test_a_planted_leak_is_named_with_line_and_rate(reports: dict[str, dict[str, Any]]) -> None:
+    report = reports["train"]
+    assert report["verdict"] == "leak"
+    first = report["culprits"][0]
+    assert first["name"].rpartition(".")[2] == "outputs"
+    assert "outputs.append(" in line_at("with_ignite", first["fed_at"][0])
+    assert first["unit"] in ("epoch", "validation")
+    assert first["bytes_per_unit"] == pytest.approx(512 * 1000 * FLOAT, rel=0.1)
+    assert (report["work"]["steps"], report["work"]["validations"]) == (320, 8)
+
+
+def test_its_healthy_form_is_clean(reports: dict[str, dict[str, Any]]) -> None:
+    report = reports["train_fixed"]
+    assert report["verdict"] == "clean", alarms(report)
+    assert report["work"]["epochs"] == 8
