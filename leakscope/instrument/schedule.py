@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil, inf
 
+from leakscope.instrument.common_places import is_common
 from leakscope.instrument.costs import Costs, Due
 from leakscope.instrument.growth import GrowthWatch
 from leakscope.instrument.stack import Phase
@@ -98,9 +99,10 @@ _Name = tuple[BoundaryKind, str, str]
 class _Key:
     """What one kind of comparable boundary has had."""
 
-    __slots__ = ("begins_training", "censuses", "fulls", "gave_way", "resident", "seen")
+    __slots__ = ("begins_training", "censuses", "fulls", "gave_way", "number", "resident", "seen")
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self.number = number
         self.begins_training = False
         self.seen = 0
         self.censuses = 0
@@ -113,9 +115,10 @@ class _Key:
 class _Plan:
     """Where censuses lie inside one occurrence of a phase."""
 
-    __slots__ = ("_full_from", "_marks", "floor", "mark")
+    __slots__ = ("_full_from", "_marks", "begun", "floor", "mark")
 
     def __init__(self, phase: Phase, now: float, *, full: bool) -> None:
+        self.begun = now
         self.floor = phase.occurrence < FLOOR_OCCURRENCES
         first = phase.occurrence == 0
         endless = phase.training and phase.expected is None and phase.owner is None
@@ -166,6 +169,12 @@ class Schedule:
         self._last_paid = 0.0
         self._trained = False
         self._told = False
+        self._is_aligned = False
+        self._record_spacing = 0.0
+
+    def align(self) -> None:
+        """Measure from now on where other ranks do, though each decides by its own clock."""
+        self._is_aligned = True
 
     def due(self, kind: BoundaryKind, phase: Phase | None, label: str, now: float) -> Due:
         """Return what a boundary is worth ``now``, in seconds since the recording began."""
@@ -192,7 +201,8 @@ class Schedule:
         if self._records >= EARLY_RECORDS:
             octave = 2.0 ** (self._records // RECORDS_PER_OCTAVE)
             cost = self._costs.expect(Due.RECORD)
-            self._next_record = now + octave * cost / (self._budget * RECORD_SHARE)
+            self._record_spacing = octave * cost / (self._budget * RECORD_SHARE)
+            self._next_record = now + self._record_spacing
         granted, self._granted = self._granted, None
         if due < Due.FOCUSED or granted is None:
             return
@@ -235,7 +245,8 @@ class Schedule:
             granted = self._grant_floor(key, tier, now, inside=False)
         elif self._is_late_look(kind, phase, key):
             granted = self._grant_floor(key, Due.FOCUSED, now, inside=False)
-        if not granted and key.seen % _stride(key.censuses, CENSUSES_PER_OCTAVE) == 0:
+        is_place = key.seen % _stride(key.censuses, CENSUSES_PER_OCTAVE) == 0
+        if not granted and is_place and self._is_common_to_ranks(key, now):
             granted = self._grant_paid(name, key, tier, now)
         if granted:
             return granted
@@ -277,11 +288,29 @@ class Schedule:
                 granted = self._grant_floor(key, self._at_once(tier), now, inside=True)
             if not granted and self._is_measured(phase):
                 granted = self._grant_inside(name, now)
-        elif now >= self._next_inside:
+        elif now >= self._next_inside and self._is_common_batch(
+            phase, self._spacing(Due.FOCUSED, now), now
+        ):
             granted = self._grant_inside(name, now)
         if granted:
             return granted
-        return Due.RECORD if now >= self._next_record else Due.NOTHING
+        if now >= self._next_record and self._is_common_batch(phase, self._record_spacing, now):
+            return Due.RECORD
+        return Due.NOTHING
+
+    # Ranks
+
+    def _is_common_to_ranks(self, key: _Key, now: float) -> bool:
+        """Whether an end of a phase is one at which other ranks look too."""
+        if not self._is_aligned:
+            return True
+        spacing = self._costs.expect(Due.FOCUSED) / self._budget * len(self._keys)
+        return is_common(key.seen + key.number, spacing, now / key.seen)
+
+    def _is_common_batch(self, phase: Phase, spacing: float, now: float) -> bool:
+        if not self._is_aligned:
+            return True
+        return is_common(phase.batch, spacing, (now - phase.plan.begun) / max(phase.batch, 1))
 
     def _grant_inside(self, name: _Name, now: float) -> Due:
         expected = self._costs.expect(Due.FOCUSED)
@@ -340,7 +369,7 @@ class Schedule:
     def _grant_paid(self, name: _Name, key: _Key, tier: Due, now: float) -> Due:
         for cheaper in (tier, Due.FOCUSED):
             if self._affords(cheaper, now):
-                if not self._has_turn(name, key):
+                if not self._is_aligned and not self._has_turn(name, key):
                     return Due.NOTHING
                 self._granted = (key, False, False)
                 return cheaper
@@ -349,7 +378,7 @@ class Schedule:
 
     def _affords(self, tier: Due, now: float) -> bool:
         expected = self._costs.expect(tier)
-        if now - self._last_paid < expected / self._budget / 2:
+        if not self._is_aligned and now - self._last_paid < expected / self._budget / 2:
             return False
         affords = self._costs.total + expected <= self._budget * now
         if not affords and expected > self._ceiling * SPARSE_SECONDS and not self._told:
@@ -380,7 +409,7 @@ class Schedule:
     def _key(self, name: _Name) -> _Key:
         key = self._keys.get(name)
         if key is None:
-            key = self._keys[name] = _Key()
+            key = self._keys[name] = _Key(len(self._keys))
         return key
 
 

@@ -156,7 +156,8 @@ class Session:
             history=AllocationHistory(),
             project_root=root,
         )
-        session.world, session._header = world, header
+        session._header = header
+        session.take_place(world)
         session.begin()
         return session
 
@@ -177,6 +178,12 @@ class Session:
         self._guard.call("workers", None, self._follow_workers)
         if self.options.snapshot_signal != "off":
             self._guard.call("requests", None, self._requests.listen, self.options.snapshot_signal)
+
+    def take_place(self, world: World) -> None:
+        """Know that this process is one of those that train together."""
+        self.world = world
+        if world.size > 1:
+            self._schedule.align()
 
     @property
     def is_live(self) -> bool:
@@ -291,7 +298,7 @@ class Session:
         group = world_of_group()
         if group is None or group[1] < 2 or self._header is None:
             return
-        self.world = world = this_world()
+        self.take_place(world := this_world())
         header = msgspec.structs.replace(_header(world), started=self._header.started)
         path = make_run_directory(self.options, world=world)
         if path == self.run_path:

@@ -20,11 +20,27 @@ ROOT = Path(__file__).parents[2]
 NOBODY = "-1"
 
 
-def torchrun(folder: Path, ranks: int, leaky: str, dying: str = NOBODY, *options: str):
+def torchrun(
+    folder: Path,
+    ranks: int,
+    leaky: str,
+    dying: str = NOBODY,
+    *options: str,
+    program: tuple[str, ...] = (),
+):
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     recorded = ["-m", "leakscope", "run", "--quiet", "--out", "run"]
     return subprocess.run(
-        [sys.executable, *launcher, *options, *recorded, str(HERE / "gloo.py"), leaky, dying],
+        [
+            sys.executable,
+            *launcher,
+            *options,
+            *recorded,
+            str(HERE / "gloo.py"),
+            leaky,
+            dying,
+            *program,
+        ],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -94,16 +110,28 @@ def test_ranks_measure_at_the_same_steps(tmp_path):
     assert done.returncode == 0, done.stderr
     found = report(tmp_path)
     assert found["verdict"] == "clean", found["headline"]
-    places = [
-        {
-            (m.boundary.kind, m.boundary.phase, m.boundary.occurrence)
-            for m in recording.measurements
-            if m.census is not None and m.boundary.kind.value.startswith("phase")
-        }
-        for recording in open_run(tmp_path / "run").recordings
-    ]
-    first, second = places
+    first, second = measured_at(tmp_path / "run")
     assert len(first & second) >= 0.7 * len(first | second)
+
+
+def test_a_rank_whose_heap_is_larger_measures_where_the_other_does(tmp_path):
+    done = torchrun(tmp_path, 2, NOBODY, NOBODY, program=("12", "1"))
+    assert done.returncode == 0, done.stderr
+    quick, slow = sorted(measured_at(tmp_path / "run"), key=len)[::-1]
+    assert len(slow) >= 8
+    assert len(slow & quick) >= 0.7 * len(slow)
+
+
+def measured_at(run: Path) -> list[set[tuple[Any, ...]]]:
+    """Return for each rank the boundaries at which it looked at its heap."""
+    return [
+        {
+            (m.boundary.kind, m.boundary.phase, m.boundary.occurrence, m.boundary.batch)
+            for m in recording.measurements
+            if m.census is not None
+        }
+        for recording in open_run(run).recordings
+    ]
 
 
 def test_what_a_killed_rank_had_recorded_is_in_the_report(tmp_path):

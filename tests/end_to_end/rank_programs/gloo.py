@@ -1,4 +1,9 @@
-"""Data-parallel training over gloo; a rank can be told to keep what it predicts, or to die."""
+"""Data-parallel training over gloo; a rank can be told to keep what it predicts, or to die.
+
+    gloo.py LEAKY DYING [EPOCHS [LARGE]]
+
+The rank LARGE has a large heap, so that a look at it takes longer.
+"""
 
 import os
 import signal
@@ -47,6 +52,8 @@ def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     trainer = Trainer(leaky, dying)
+    is_large = sys.argv[4:] == [str(dist.get_rank())]
+    trainer.index = [{"place": [n]} for n in range(60_000 * is_large)]
     for number in range(int(sys.argv[3]) if len(sys.argv) > 3 else EPOCHS):
         trainer.epoch(number)
     dist.destroy_process_group()
