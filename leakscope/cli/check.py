@@ -160,7 +160,8 @@ def check(
     allowed = _allowed(asked, written)
     report, project_root = _read(run)
     repository = find_repository(Path.cwd(), project_root)
-    checked = localised(check_report(report, allowed), repository)
+    report = localised(report, repository)
+    checked = check_report(report, allowed)
     if written is not None:
         _write_baseline(checked, report, allowed, written)
         return EXIT_OK

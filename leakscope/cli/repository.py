@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from leakscope.model.check import Check, Checked
+from leakscope.model.report import Culprit, Finding, Report
+
+S = TypeVar("S", Culprit, Finding)
 
 
 @dataclass(frozen=True)
@@ -58,13 +61,20 @@ def find_repository(start: Path, project_root: str = "") -> Repository:
     return Repository(root, project)
 
 
-def localised(check: Check, repository: Repository) -> Check:
-    """Return the check with all places relative to the repository's root, those inside first."""
-    growths = [_localised(one, repository) for one in check.growths]
-    return msgspec.structs.replace(check, growths=growths)
+def localised(report: Report, repository: Repository) -> Report:
+    """Return the report with the places of all that grows relative to the repository's root."""
+    return msgspec.structs.replace(
+        report,
+        culprits=[_localised(culprit, repository) for culprit in report.culprits],
+        findings=[_localised(finding, repository) for finding in report.findings],
+    )
 
 
-def _localised(one: Checked, repository: Repository) -> Checked:
-    places = [repository.place(place) for place in one.places]
-    places.sort(key=lambda place: place.startswith(("/", "..", "<")))
-    return msgspec.structs.replace(one, places=places, place=places[0] if places else "")
+def _localised(suspect: S, repository: Repository) -> S:
+    defined = suspect.defined_at
+    return msgspec.structs.replace(
+        suspect,
+        fed_at=[repository.place(place) for place in suspect.fed_at],
+        allocated_at=[repository.place(place) for place in suspect.allocated_at],
+        defined_at=None if defined is None else repository.place(defined),
+    )

@@ -15,6 +15,8 @@ from leakscope.model.report import RunFacts, RunVerdict, Severity
 
 CHECK_SCHEMA_VERSION = 1
 BASELINE_SCHEMA_VERSION = 1
+Key = tuple[str, str, str, bool]
+"""Signature, growth, device, and whether in workers: the same in any run."""
 
 
 class Outcome(str, Enum):
@@ -67,13 +69,14 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     bytes_per_unit: float
     unit: str
+    in_workers: bool = False
     reason: str = ""
     """Why it is put up with; written by people, kept when the baseline is written anew."""
 
     @property
-    def key(self) -> tuple[str, str, str]:
+    def key(self) -> Key:
         """What identifies it in any run."""
-        return (self.signature, self.growth, self.device)
+        return (self.signature, self.growth, self.device, self.in_workers)
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,13 +112,15 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """The line to look at first: ``src/train.py:12``, relative to the repository."""
     places: list[str] = []
     remedy: str = ""
+    in_workers: bool = False
+    """Whether it grows in workers of a DataLoader, not in the process itself."""
     excuse: str = ""
     """The reason of the suppression or of the baseline's entry, where there is one."""
 
     @property
-    def key(self) -> tuple[str, str, str]:
+    def key(self) -> Key:
         """What identifies it in any run."""
-        return (self.signature, self.growth, self.device)
+        return (self.signature, self.growth, self.device, self.in_workers)
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):

@@ -223,6 +223,7 @@ def test_findings_are_ignored_by_their_kind() -> None:
         excuse(pattern="", signature="abc"),
         excuse(pattern="", path="src/train.py"),
         excuse(pattern="", path="src/*"),
+        excuse(pattern="", path="train.py"),
         excuse(signature="abc", path="src/*"),
         excuse(expires=TODAY),
     ],
@@ -242,6 +243,7 @@ def test_suppressions_excuse_with_their_reason(matching: Suppression) -> None:
         excuse(pattern="", signature="abd"),
         excuse(signature="abd"),
         excuse(path="tests/*"),
+        excuse(path="rc/train.py"),
     ],
 )
 def test_a_suppression_speaks_only_of_what_all_of_it_matches(other: Suppression) -> None:
@@ -354,3 +356,25 @@ def test_what_fails_comes_first() -> None:
     )
     assert [one.standing for one in done.growths] == [Standing.FAILED, Standing.SUPPRESSED]
     assert "fresh grows by" in done.headline
+
+
+def test_what_grows_in_workers_is_known_apart() -> None:
+    in_workers = culprit(workers=2, bytes_per_unit=40.0 * MB, interval=(39.0 * MB, 41.0 * MB))
+    assert standing(in_workers, baseline=known()) is Standing.FAILED
+    both = baseline_of(checked(culprit(), in_workers))
+    assert len(both.culprits) == 2
+    assert checked(culprit(), in_workers, baseline=both).passes
+
+
+def test_of_two_that_are_the_same_the_baseline_remembers_the_faster() -> None:
+    slow = culprit(bytes_per_unit=1.0 * MB, interval=(0.9 * MB, 1.1 * MB))
+    for order in ((slow, culprit()), (culprit(), slow)):
+        remembered = baseline_of(checked(*order))
+        assert [entry.bytes_per_unit for entry in remembered.culprits] == [4.0 * MB]
+
+
+def test_places_of_the_project_come_before_those_of_libraries() -> None:
+    places = ["/usr/lib/torch/nn.py:3", "src/train.py:9"]
+    one = checked(culprit(fed_at=places)).growths[0]
+    assert one.place == "src/train.py:9"
+    assert sorted(one.places) == sorted(places)

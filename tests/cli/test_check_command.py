@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import click
+import msgspec
 import pytest
 from cli_runs import MIB, record_run, report_with
 from click.testing import CliRunner, Result
 
 from leakscope.cli import leakscope
 from leakscope.cli.check import to_tolerance
-from leakscope.cli.repository import find_repository
+from leakscope.cli.repository import find_repository, localised
 from leakscope.model.errors import LeakscopeError, NewerSchemaError, NoRunError
 from leakscope.model.report import Severity
 from leakscope.report import render_json
 
+reads_toml = pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 reads no TOML")
 SUPPRESS = '[[tool.leakscope.suppress]]\npattern = "train.history"\n'
 
 
@@ -130,6 +133,7 @@ def test_a_baseline_of_a_newer_version_is_refused(folder: Path, leaking: Path) -
     assert isinstance(check(leaking, "--baseline", "newer.json").exception, NewerSchemaError)
 
 
+@reads_toml
 def test_the_project_suppresses_with_a_reason(folder: Path, leaking: Path) -> None:
     (folder / "pyproject.toml").write_text(f'{SUPPRESS}reason = "wanted"\nexpires = 2999-01-01\n')
     result = check(leaking)
@@ -141,6 +145,7 @@ def test_the_project_suppresses_with_a_reason(folder: Path, leaking: Path) -> No
     assert "expired on 2020-01-01" in result.stdout
 
 
+@reads_toml
 def test_the_configuration_is_found_above_the_working_directory(
     folder: Path, leaking: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +157,7 @@ def test_the_configuration_is_found_above_the_working_directory(
     assert check(leaking).return_value == 0
 
 
+@reads_toml
 def test_a_suppression_without_a_reason_is_refused(folder: Path, leaking: Path) -> None:
     (folder / "pyproject.toml").write_text(SUPPRESS)
     fault = check(leaking).exception
@@ -220,6 +226,7 @@ def test_places_are_relative_to_the_repository(folder: Path) -> None:
     assert elsewhere.file("gone.py") == elsewhere.file("") == ""
 
 
+@reads_toml
 def test_the_project_chooses_what_the_command_line_does_not(
     folder: Path, leaking: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,8 +242,31 @@ def test_the_project_chooses_what_the_command_line_does_not(
     assert check(leaking, "--max-growth", "5 MiB/epoch").return_value == 0
 
 
+@reads_toml
 def test_a_short_run_fails_where_the_project_is_strict(folder: Path) -> None:
     (folder / "pyproject.toml").write_text("[tool.leakscope.check]\nstrict = true\n")
     short = record_run(folder / "short", epochs=2)
     assert check(short).return_value == 2
     assert check(short, "--no-strict").return_value == 0
+
+
+@reads_toml
+def test_a_project_within_a_repository_is_told_by_the_paths_of_the_repository(
+    folder: Path,
+) -> None:
+    project = folder / "project"
+    (project / "src").mkdir(parents=True)
+    (project / "src" / "train.py").write_text("pass\n")
+    report = report_with(4.0 * MIB)
+    fed = msgspec.structs.replace(report.culprits[0], fed_at=["src/train.py:1"])
+    moved = localised(
+        msgspec.structs.replace(report, culprits=[fed]), find_repository(folder, str(project))
+    )
+    assert moved.culprits[0].fed_at == ["project/src/train.py:1"]
+    path = folder / "r.json"
+    path.write_text(render_json(moved))
+    for pattern in ("src/*", "project/src/*"):
+        (folder / "pyproject.toml").write_text(
+            f'[[tool.leakscope.suppress]]\npath = "{pattern}"\nreason = "wanted"\n'
+        )
+        assert check(path).return_value == 0

@@ -10,6 +10,8 @@ from leakscope.analysis.comparing.matching import Suspect
 from leakscope.model.check import Suppression
 from leakscope.model.report import Culprit
 
+_ELSEWHERE = ("/", "..", "<")
+
 
 def matches(pattern: str, texts: Iterable[str]) -> bool:
     """Return whether a pattern is one of the texts or matches one, as file names are matched.
@@ -27,9 +29,10 @@ def names_of(suspect: Suspect) -> list[str]:
 
 
 def places_of(suspect: Suspect) -> list[str]:
-    """Return the lines to look at, the first one first: ``src/train.py:12``."""
+    """Return the lines to look at, the project's own first: ``src/train.py:12``."""
     places = [*suspect.fed_at, suspect.defined_at or "", *suspect.allocated_at]
-    return list(dict.fromkeys(place for place in places if place))
+    known = dict.fromkeys(place for place in places if place)
+    return sorted(known, key=lambda place: place.startswith(_ELSEWHERE))
 
 
 def excuses(suppression: Suppression, suspect: Suspect) -> bool:
@@ -39,7 +42,10 @@ def excuses(suppression: Suppression, suspect: Suspect) -> bool:
     if suppression.pattern and not matches(suppression.pattern, names_of(suspect)):
         return False
     files = [place.rpartition(":")[0] or place for place in places_of(suspect)]
-    return not suppression.path or matches(suppression.path, files)
+    if not suppression.path:
+        return True
+    # A project within a repository may be meant by its own paths or by the repository's.
+    return matches(suppression.path, files) or matches(f"*/{suppression.path}", files)
 
 
 def is_expired(suppression: Suppression, today: date) -> bool:

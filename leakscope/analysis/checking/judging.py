@@ -161,6 +161,7 @@ def _as_checked(suspect: Suspect) -> Checked:
         place=places[0] if places else "",
         places=places,
         remedy=suspect.remedy.title,
+        in_workers=isinstance(suspect, Culprit) and suspect.workers > 0,
     )
 
 

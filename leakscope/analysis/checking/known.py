@@ -6,11 +6,9 @@ import math
 from collections.abc import Collection, Iterable
 
 from leakscope.analysis.comparing.counting import rate_in
-from leakscope.model.check import Baseline, Checked, Known, Standing
+from leakscope.model.check import Baseline, Checked, Key, Known, Standing
 from leakscope.model.report import Report, RunVerdict, Work
 from leakscope.model.sizes import human_bytes, human_share
-
-Key = tuple[str, str, str]
 
 
 def why_known(one: Checked, known: Known, tolerance: float, work: Work) -> tuple[bool, str]:
@@ -59,7 +57,9 @@ def new_baseline(
         if one.standing is Standing.KNOWN and one.key in before:
             entries[one.key] = before[one.key]
         elif one.standing in (Standing.FAILED, Standing.KNOWN):
-            entries[one.key] = _remembered(one, before.get(one.key))
+            entry, twin = _remembered(one, before.get(one.key)), entries.get(one.key)
+            if twin is None or twin.bytes_per_unit < entry.bytes_per_unit:
+                entries[one.key] = entry
     ordered = sorted(entries.values(), key=lambda known: (known.name, known.key))
     return Baseline(culprits=ordered)
 
@@ -74,6 +74,7 @@ def _remembered(one: Checked, before: Known | None) -> Known:
         path=one.path,
         bytes_per_unit=_rounded(one.bytes_per_unit),
         unit=one.unit,
+        in_workers=one.in_workers,
         reason=before.reason if before else "",
     )
 

@@ -93,6 +93,22 @@ _RULES = (
         "Named segments outlive their processes. Unlink them, or let the manager do so.",
     ),
     Rule(
+        "shared_descriptors",
+        "File descriptors of shared memory pile up",
+        "Each tensor that a worker sends holds one while it lives. Let go of batches, or send fewer "
+        "tensors.",
+    ),
+    Rule(
+        "worker_processes",
+        "Worker processes pile up",
+        "What keeps DataLoaders or pools keeps their processes. Keep one of them.",
+    ),
+    Rule(
+        "workers_died",
+        "Worker processes died",
+        "What they held ended with them: look at what ended them.",
+    ),
+    Rule(
         "copy_on_write",
         "Forked workers copy what they look at",
         "Looking at a Python object writes its reference count, which copies the page. Keep many "

@@ -99,7 +99,8 @@ def _message(one: Checked) -> str:
 
 
 def _fingerprint(one: Checked) -> str:
-    return one_line(f"{one.signature}-{one.growth}-{one.device}:1")
+    where = f"{one.device}-workers" if one.in_workers else one.device
+    return one_line(f"{one.signature}-{one.growth}-{where}:1")
 
 
 def _location(place: Place) -> dict[str, Any]:
