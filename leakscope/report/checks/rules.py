@@ -95,8 +95,8 @@ _RULES = (
     Rule(
         "shared_descriptors",
         "File descriptors of shared memory pile up",
-        "Each tensor that a worker sends holds one while it lives. Let go of batches, or send fewer "
-        "tensors.",
+        "Each tensor that a worker sends holds one while it lives. Let go of batches, or send "
+        "fewer tensors.",
     ),
     Rule(
         "worker_processes",
