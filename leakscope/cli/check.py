@@ -242,24 +242,27 @@ def _write_baseline(checked: Check, report: Report, allowed: Allowed, path: Path
     from leakscope.analysis.checking.judging import unneeded
     from leakscope.analysis.checking.known import new_baseline
     from leakscope.model.sizes import plural
+    from leakscope.report.checks.telling import log_line
     from leakscope.report.encoding import render_baseline
 
     _, unsettled = unneeded(checked.growths, report, allowed.baseline)
     baseline = new_baseline(checked.growths, allowed.baseline, unsettled)
     write_text(path, render_baseline(baseline))
     for remark in checked.remarks:
-        say(remark)
+        say(log_line(remark))
     click.echo(f"leakscope: {plural(len(baseline.culprits), 'known culprit')} in {path}")
 
 
 def _tell(checked: Check, sinks: _Sinks, repository: Repository) -> None:
+    from leakscope.report.checks.telling import log_line
+
     for path in sinks.also:
         write_text(path, _rendered(checked, _SUFFIXES[path.suffix.lower()], path, repository))
     deliver(_rendered(checked, sinks.form, sinks.out, repository), sinks.out)
     if not is_stdout(sinks.out):
-        click.echo(f"leakscope: {checked.headline}\nleakscope: check in {sinks.out}")
+        click.echo(f"leakscope: {log_line(checked.headline)}\nleakscope: check in {sinks.out}")
     elif sinks.form != "text":
-        say(checked.headline)
+        say(log_line(checked.headline))
     if sinks.job_summary:
         _add_to_summary(_rendered(checked, "markdown", None, repository))
 

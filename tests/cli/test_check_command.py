@@ -14,11 +14,12 @@ from cli_runs import MIB, record_run, report_with
 from click.testing import CliRunner, Result
 
 from leakscope.cli import leakscope
-from leakscope.cli.check import to_tolerance
+from leakscope.cli.check import _FORMS, _SUFFIXES, to_tolerance
 from leakscope.cli.repository import find_repository, localised
 from leakscope.model.errors import LeakscopeError, NewerSchemaError, NoRunError
 from leakscope.model.report import Severity
 from leakscope.report import render_json
+from leakscope.report.checks.forms import FORMS
 
 reads_toml = pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 reads no TOML")
 SUPPRESS = '[[tool.leakscope.suppress]]\npattern = "train.history"\n'
@@ -270,3 +271,23 @@ def test_a_project_within_a_repository_is_told_by_the_paths_of_the_repository(
             f'[[tool.leakscope.suppress]]\npath = "{pattern}"\nreason = "wanted"\n'
         )
         assert check(path).return_value == 0
+
+
+def test_a_file_with_a_hostile_name_harms_no_log(folder: Path) -> None:
+    report = report_with(4.0 * MIB)
+    hostile = "a\x1b[31m\n::error::b##[error].py:1"
+    fed = msgspec.structs.replace(report.culprits[0], fed_at=[hostile])
+    path = folder / "r.json"
+    path.write_text(render_json(msgspec.structs.replace(report, culprits=[fed])))
+    for options in ([], ["--format", "github"], ["--out", "x.sarif"]):
+        result = check(path, *options)
+        said = result.stdout + result.stderr
+        assert "\x1b" not in said
+        assert "##[" not in result.stderr
+        lines = [line for line in said.splitlines() if line.startswith("::")]
+        assert len(lines) == (1 if "github" in options else 0)
+
+
+def test_the_forms_of_the_command_line_are_those_of_the_report() -> None:
+    assert _FORMS == FORMS
+    assert set(_SUFFIXES.values()) == set(FORMS) - {"github"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from leakscope.model.check import Check, Checked
+from leakscope.model.printable import one_line
 from leakscope.report.sizes import humane_rate
 
 
@@ -22,6 +23,12 @@ def account_of(one: Checked) -> list[str]:
     """Return what grows, why it fails or doesn't, and what to change: a line each."""
     title = [] if one.path else [f"{one.name}."]
     return [text for text in (*title, one.sentence, why_of(one), one.remedy) if text]
+
+
+def log_line(text: str) -> str:
+    """Return text as one line that no runner of CI takes for a command, whatever is in it."""
+    line = one_line(text).replace("##[", "## [").replace("##vso", "## vso")
+    return f"· {line}" if line.lstrip().startswith("::") else line
 
 
 def program_of(check: Check) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leakscope.model.check import Check, Checked, Outcome, Standing
 from leakscope.model.printable import clipped
-from leakscope.report.checks.telling import rate_of, why_of
+from leakscope.report.checks.telling import log_line, rate_of, why_of
 from leakscope.report.terminal import Paper
 
 _MARKS = {
@@ -55,9 +55,8 @@ def _excused(one: Checked, paper: Paper) -> list[str]:
 
 
 def _no_command(line: str) -> str:
-    """Return a line that no runner of CI takes for a command, whatever names stand in it."""
-    line = line.replace("##[", "## [").replace("##vso", "## vso")
-    return f"· {line}" if line.lstrip().startswith("::") else line
+    """Return a line as a log may have it; colours of our own stay."""
+    return "\x1b".join(map(log_line, line.split("\x1b")))
 
 
 def _spaced(lines: list[str]) -> list[str]:
