@@ -90,6 +90,7 @@ def _report(case: Case, others: Iterable[RankSummary]) -> Report:
         devices=find_devices(case),
         ranks=ranks.rows,
         odd_rank=ranks.odd,
+        rank_courses=ranks.courses,
         workers=workers.rows,
         timeline=find_timeline(case),
         notes=_notes(case.recording),

@@ -43,6 +43,14 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the report is about it."""
 
 
+class RankCourse(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory by step of one rank, or of the middle of many."""
+
+    label: str
+    points: list[tuple[float, float]]
+    """Steps and bytes."""
+
+
 class OddRank(msgspec.Struct, frozen=True, kw_only=True):
     """The rank whose memory was the first to go another way than that of the others."""
 

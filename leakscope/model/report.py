@@ -8,7 +8,7 @@ import msgspec
 
 from leakscope.model.cure import Cures
 from leakscope.model.device import DeviceMemory
-from leakscope.model.rank import Attempt, OddRank, RankMemory
+from leakscope.model.rank import Attempt, OddRank, RankCourse, RankMemory
 from leakscope.model.shortage import OutOfMemory
 from leakscope.model.worker import WorkerMemory
 
@@ -371,6 +371,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     devices: list[DeviceMemory] = []
     ranks: list[RankMemory] = []
     odd_rank: OddRank | None = None
+    rank_courses: list[RankCourse] = []
+    """Memory of ranks by step: of each where they are few, else of the middle and the extremes."""
     attempts: list[Attempt] = []
     """Where a launcher started all ranks more than once."""
     workers: list[WorkerMemory] = []

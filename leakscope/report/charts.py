@@ -75,6 +75,18 @@ def draw_overlay(
     return view.finish(key, "Memory over time before and after the change")
 
 
+def draw_ranks(courses: Sequence[Points], key: str, size: tuple[int, int]) -> Drawing:
+    """Return memory of several ranks by step, each in the colour of its place."""
+    view = canvas(*size, left=62, right=18, top=18, bottom=30)
+    tracks = [Track(finite(points), series_shade(i)) for i, points in enumerate(courses)]
+    _scale(view, [track.points for track in tracks], None)
+    view.axes.xaxis.set_major_locator(MaxNLocator(6 if size == WIDE else 4, integer=True))
+    view.axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
+    for track in reversed(tracks):
+        _draw_track(view, track)
+    return view.finish(key, "Memory of ranks by step")
+
+
 def draw_series(culprit: Culprit, key: str, spans: Sequence[PhaseSpan]) -> Drawing:
     """Return a culprit's bytes at each census: its fitted rate, or the phases it climbs in."""
     view = canvas(*SMALL, left=60, right=16, top=12, bottom=28)

@@ -13,7 +13,7 @@ from leakscope.report import wording
 from leakscope.report.culprit import CulpritView, Piece, SuspectView, culprit_views, finding_views
 from leakscope.report.cures import CuresView, cures_view
 from leakscope.report.devices import DeviceView, device_views
-from leakscope.report.ranks import RankRow, rank_rows
+from leakscope.report.ranks import AttemptRow, RanksView, attempt_rows, ranks_view
 from leakscope.report.shortage import ShortageView, shortage_view
 from leakscope.report.sizes import (
     Size,
@@ -75,8 +75,8 @@ class Page:
     growth: list[GrowthRow]
     ledgers: list[LedgerView]
     phases: list[PhaseRow]
-    ranks: list[RankRow]
-    odd_rank: str
+    ranks: RanksView | None
+    attempts: list[AttemptRow]
     workers: list[WorkerRow]
     components: list[ComponentRow]
     component_phases: list[str]
@@ -118,8 +118,8 @@ def report_page(report: Report) -> Page:
         growth=growth_rows(report.growth),
         ledgers=[ledger_view(ledger) for ledger in report.ledgers],
         phases=phase_rows(report.phases),
-        ranks=rank_rows(report.ranks, report.odd_rank.rank if report.odd_rank else None),
-        odd_rank=report.odd_rank.sentence if report.odd_rank else "",
+        ranks=ranks_view(report),
+        attempts=attempt_rows(report.attempts),
         workers=worker_rows(report.workers),
         components=component_rows(report.components),
         component_phases=component_phases(report.components),

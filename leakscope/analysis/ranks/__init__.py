@@ -7,14 +7,15 @@ matched by signature. Nothing was exchanged between them while they trained.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.ranks.courses import odd_one_out
+from leakscope.analysis.ranks.drawn import shown_courses
 from leakscope.analysis.ranks.merged import MergedCulprits
 from leakscope.analysis.ranks.rows import with_beginnings
 from leakscope.analysis.ranks.summary import RankSummary, summarise, summarise_rank
-from leakscope.model.rank import OddRank, RankMemory
+from leakscope.model.rank import OddRank, RankCourse, RankMemory
 from leakscope.model.report import Culprit, Problem
 from leakscope.model.run import Recording, Run
 
@@ -32,6 +33,7 @@ class Ranks:
     odd: OddRank | None = None
     problems: tuple[Problem, ...] = ()
     """Of recordings that were read elsewhere."""
+    courses: list[RankCourse] = field(default_factory=list)
 
 
 def conclude_ranks(
@@ -63,11 +65,13 @@ def conclude_ranks(
         return Ranks(culprits, [], problems=tuple(problems[:MOST_PROBLEMS]))
     rows.sort(key=lambda row: row.rank)
     problems.sort(key=lambda problem: problem.where)
+    odd = odd_one_out(courses)
     return Ranks(
         merged.of([row.rank for row in rows]),
         with_beginnings(rows),
-        odd_one_out(courses),
+        odd,
         tuple(problems[:MOST_PROBLEMS]),
+        shown_courses(courses, odd.rank if odd else None),
     )
 
 
