@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from leakscope.analysis.ranks.courses import POINTS, Course
+from leakscope.analysis.ranks.courses import COMPARABLE, POINTS, Course
 from leakscope.model.rank import RankCourse
 
 FEW = 6
@@ -43,7 +43,10 @@ def _middle(courses: Mapping[int, Course]) -> list[RankCourse]:
             for course in courses.values()
         ]
     )
-    known = np.isfinite(memory).any(axis=0)
+    # Where few have readings the middle would be that of others than before.
+    known = np.isfinite(memory).mean(axis=0) >= COMPARABLE
+    if not known.any():
+        return []
     labels = {90: "nine tenths below", 50: "half below", 10: "a tenth below"}
     return [
         RankCourse(

@@ -1,0 +1,95 @@
+"""Ranks on the page: few in a row each, of many the middle and those that stand out."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from report_samples import clean, leaking
+
+from leakscope.model.rank import Attempt, OddRank, RankCourse, RankMemory
+from leakscope.model.report import Report
+from leakscope.report import render_html
+from leakscope.report.ranks import FEW, ranks_view
+
+MIB = 1 << 20
+
+
+def rank(number: int, **fields: object) -> RankMemory:
+    told = {
+        "host": "node",
+        "pid": 100 + number,
+        "steps": 500,
+        "first_bytes": 300 * MIB,
+        "peak_bytes": (400 + number) * MIB,
+        "last_bytes": (390 + number) * MIB,
+        "unit": "step",
+        "ended": "completed",
+    }
+    return RankMemory(rank=number, **{**told, **fields})  # type: ignore[arg-type]
+
+
+def report_of(ranks: list[RankMemory], **fields: object) -> Report:
+    report = leaking()
+    rates = {str(one.rank): 1024.0 * (one.rank + 1) for one in ranks}
+    culprits = [msgspec.structs.replace(report.culprits[0], rates_by_rank=rates)]
+    return msgspec.structs.replace(report, ranks=ranks, culprits=culprits, **fields)
+
+
+def test_the_rank_that_differs_first_comes_first():
+    odd = OddRank(rank=2, step=40, bytes=MIB, sentence="Rank 2 differs.")
+    view = ranks_view(report_of([rank(n) for n in range(4)], odd_rank=odd))
+    assert view is not None
+    assert [row.name for row in view.rows] == ["rank 2", "rank 0", "rank 1", "rank 3"]
+    assert [row.badge for row in view.rows] == ["differs first", "", "", ""]
+    assert view.columns == [f"rank {n}" for n in range(4)]
+    assert len(view.culprits[0].rates) == 4
+
+
+def test_of_many_ranks_the_middle_and_those_that_stand_out_are_shown():
+    ranks = [rank(n) for n in range(512)]
+    ranks[7] = rank(7, steps=90, late_s=200.0)
+    ranks[9] = rank(9, ended="killed (no closing record)")
+    view = ranks_view(report_of(ranks))
+    assert view is not None
+    assert len(view.rows) < FEW
+    assert {row.name: row.badge for row in view.rows[3:]} == {
+        "rank 0": "least memory",
+        "rank 7": "came late",
+        "rank 9": "not completed",
+        "rank 509": "most memory",
+        "rank 510": "most memory",
+        "rank 511": "most memory",
+    }
+    assert view.rows[1].name == "half have less"
+    assert len(view.others) == 512
+    assert view.culprits[0].rates == ["512 of 512 ranks", "1 KiB", "256 KiB", "512 KiB", "511"]
+
+
+@pytest.mark.parametrize("count", [2, 17, 512])
+def test_the_page_holds_every_rank(count):
+    courses = [RankCourse(label="rank 0", points=[(1.0, 1e8), (2.0, 2e8)])] * 2
+    page = render_html(report_of([rank(n) for n in range(count)], rank_courses=courses))
+    assert f"process {99 + count}" in page
+    assert "Memory by step" in page
+
+
+def test_attempts_are_told_with_the_one_that_is_judged():
+    attempts = [
+        Attempt(
+            number=n,
+            ranks=8,
+            steps=100 * n,
+            began_s=60.0 * n,
+            duration_s=50,
+            ended="killed",
+            is_judged=n == 2,
+        )
+        for n in (1, 2)
+    ]
+    page = render_html(report_of([rank(0), rank(1)], attempts=attempts))
+    assert "started 2 times" in page
+    assert page.count("in this report") == 1
+
+
+def test_a_process_alone_has_no_ranks():
+    assert ranks_view(clean()) is None
