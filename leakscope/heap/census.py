@@ -16,7 +16,7 @@ from leakscope.heap.graph import WalkRequest, WalkResult, walk
 from leakscope.heap.looking import request_from
 from leakscope.heap.memory import RowMemory
 from leakscope.heap.origins import origins
-from leakscope.heap.ownership import Ownership
+from leakscope.heap.ownership import ownership_under
 from leakscope.heap.pages import copied_share
 from leakscope.heap.roles import Roles
 from leakscope.heap.roots import Roots, find_roots
@@ -58,7 +58,7 @@ class CensusTaker:
             given: for a worker, what it works on, by name. It must live as long as the process.
 
         """
-        self._ownership = Ownership(project_root)
+        self._ownership = ownership_under(project_root)
         self._definitions = Definitions(self._ownership)
         self._memory = RowMemory(max_rows)
         self._cutoff_bytes = cutoff_bytes

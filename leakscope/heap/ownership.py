@@ -6,16 +6,19 @@ as ``__main__``, also from ``-c``, a notebook or standard input.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import sysconfig
 import types
+from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from leakscope.heap import anatomy
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
+_NAME = __name__.partition(".")[0]
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
@@ -28,7 +31,10 @@ class Ownership:
     def __init__(self, project_root: str) -> None:
         self.root = os.path.realpath(project_root)
         self._files: dict[str, bool] = {}
-        self._modules: dict[str, bool] = {}
+        self._user: list[str] = []
+        self._own: list[str] = []
+        self._scanned = 0
+        self._last = ""
         self._library = tuple(
             os.path.realpath(path) + os.sep
             for name, path in sysconfig.get_paths().items()
@@ -77,25 +83,48 @@ class Ownership:
     def user_modules(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the user's modules by name with their globals, ``__main__`` first."""
         found: dict[int, tuple[str, dict[str, Any]]] = {}
-        for name, module in list(sys.modules.items()):
-            if self._is_library_name(name, module):
+        for name, module in self._still_imported(self._user):
+            if name == "__main__" and not self.owns_module(name, anatomy.module_dict(module)):
                 continue
             names = anatomy.module_dict(module)
             if name == "__main__" or id(names) not in found:
                 found[id(names)] = (name, names)
         return sorted(found.values(), key=lambda entry: (entry[0] != "__main__", entry[0]))
 
-    def _is_library_name(self, name: str, module: object) -> bool:
-        """Thousands of modules are imported: each is judged once, by name."""
-        verdict = self._modules.get(name)
-        if verdict is None or name == "__main__":
-            verdict = not (
-                type(name) is str
-                and anatomy.is_instance(module, types.ModuleType)
-                and self.owns_module(name, anatomy.module_dict(cast("types.ModuleType", module)))
-            )
-            self._modules[name] = verdict
-        return verdict
+    def own_modules(self) -> list[types.ModuleType]:
+        """Return the modules of leakscope itself."""
+        return [module for _, module in self._still_imported(self._own)]
+
+    def _still_imported(self, names: list[str]) -> list[tuple[str, types.ModuleType]]:
+        self._look_at_new()
+        modules = ((name, sys.modules.get(name)) for name in names)
+        return [
+            (name, module)
+            for name, module in modules
+            if module is not None and anatomy.is_instance(module, types.ModuleType)
+        ]
+
+    def _look_at_new(self) -> None:
+        """Judge the modules imported since the last time, by name.
+
+        There are thousands, and in a forked process a mere look at one copies its page.
+        """
+        new = len(sys.modules) - self._scanned
+        if new < 0 or next(islice(reversed(sys.modules), new, None), "") != self._last:
+            self._user.clear()
+            self._own.clear()
+            new = len(sys.modules)
+        if not new:
+            return
+        latest = list(islice(reversed(sys.modules.items()), new))[::-1]
+        self._scanned, self._last = len(sys.modules), latest[-1][0]
+        for name, module in latest:
+            if type(name) is not str or not anatomy.is_instance(module, types.ModuleType):
+                continue
+            if name == _NAME or name.startswith(f"{_NAME}."):
+                self._own.append(name)
+            if name == "__main__" or self.owns_module(name, anatomy.module_dict(module)):
+                self._user.append(name)
 
     def _is_user_file(self, path: str) -> bool:
         if path.startswith(("<", *self._library)):
@@ -106,6 +135,12 @@ class Ownership:
         if _INSTALLED.intersection(Path(real).parts):
             return False
         return real == self.root or real.startswith(self.root.rstrip(os.sep) + os.sep)
+
+
+@functools.lru_cache(maxsize=4)
+def ownership_under(project_root: str) -> Ownership:
+    """Return what tells the user's code under a root; what it learns a forked process inherits."""
+    return Ownership(project_root)
 
 
 def is_own_file(path: str) -> bool:

@@ -8,7 +8,6 @@ many functions are running with an alias of it.
 from __future__ import annotations
 
 import re
-import sys
 import threading
 import types
 from collections.abc import Mapping, Sequence
@@ -126,7 +125,7 @@ def find_roots(
     if not full:
         stages.append(len(user))
     objects = _library_objects(ownership) if full else []
-    hidden += _own_globals()
+    hidden += [anatomy.module_dict(module) for module in ownership.own_modules()]
     return Roots(user + library, len(user), objects, hidden, stages)
 
 
@@ -265,11 +264,6 @@ def library_root(obj: Any, module: str) -> Root:
         stands, path, name = Stands.ITSELF, f"{module}·{own}", f"{module}.{own}"
     owner = Owner(kind="module", name=module, module=module)
     return Root(obj, RootKind.LIBRARY, path, name, owner, user=False, stands=stands)
-
-
-def _own_globals() -> list[Any]:
-    own = [module for name, module in list(sys.modules.items()) if _is_own_module(name)]
-    return [anatomy.module_dict(module) for module in own]
 
 
 def _is_own_module(name: str) -> bool:

@@ -124,3 +124,40 @@ def test_looking_at_objects_leaves_their_pages_shared(program: str) -> None:
     assert heap_bytes > 90 << 20
     assert found.pop("counting references") > heap_bytes / 2
     assert {name: grown for name, grown in found.items() if grown > heap_bytes / 50} == {}
+
+
+MODULES = (
+    HEAP
+    + """
+from types import ModuleType
+from leakscope.heap.ownership import Ownership, ownership_under
+
+for i in range(8000):
+    module = sys.modules[f"library_{i}"] = ModuleType(f"library_{i}")
+    module.__file__ = f"/elsewhere/{i}.py"
+    module.padding = [object() for _ in range(100)]
+ownership_under("/nowhere").user_modules()
+looks = {
+    "known": lambda: ownership_under("/nowhere").user_modules(),
+    "unknown": lambda: Ownership("/nowhere").user_modules(),
+}
+
+def grown_in_a_fork(name):
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        gc.disable()
+        os.write(writing, str(grown(looks[name])).encode())
+        os._exit(0)
+    os.wait()
+    return int(os.read(reading, 100))
+
+gc.collect()
+print(json.dumps([0, {name: grown_in_a_fork(name) for name in looks}]))
+"""
+)
+
+
+def test_modules_that_the_parent_knows_are_not_looked_at_again_in_a_fork() -> None:
+    _, found = dirtied(MODULES)
+    assert found["unknown"] > 4 << 20
+    assert found["known"] < found["unknown"] / 4

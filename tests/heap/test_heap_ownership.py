@@ -66,3 +66,38 @@ def test_methods_are_named_without_help_of_the_interpreter(tmp_path: Path) -> No
         assert definitions._qualname_without_help(inner, None) == "outer.<locals>.inner"
     finally:
         del sys.modules["mine_without_help"]
+
+
+def test_modules_that_come_go_and_come_again_are_followed(tmp_path, monkeypatch):
+    def imported(name):
+        module = types.ModuleType(name)
+        module.__file__ = str(tmp_path / f"{name}.py")
+        monkeypatch.setitem(sys.modules, name, module)
+        return vars(module)
+
+    def known():
+        return {name: names for name, names in ownership.user_modules() if name != "__main__"}
+
+    ownership = Ownership(str(tmp_path))
+    assert known() == {}
+    first = imported("first_of_mine")
+    assert list(known()) == ["first_of_mine"]
+    second = imported("second_of_mine")
+    assert known() == {"first_of_mine": first, "second_of_mine": second}
+    monkeypatch.delitem(sys.modules, "first_of_mine")
+    assert list(known()) == ["second_of_mine"]
+    again = imported("first_of_mine")
+    assert known()["first_of_mine"] is again
+    replaced = imported("second_of_mine")
+    assert known()["second_of_mine"] is replaced
+    monkeypatch.delitem(sys.modules, "first_of_mine")
+    imported("third_of_mine")
+    assert sorted(known()) == ["second_of_mine", "third_of_mine"]
+
+
+def test_leakscopes_own_modules_are_known_and_no_users():
+    ownership = Ownership("/")
+    own = ownership.own_modules()
+    assert sys.modules["leakscope.heap.ownership"] in own
+    assert all(module.__name__.partition(".")[0] == "leakscope" for module in own)
+    assert not {id(vars(m)) for m in own} & {id(names) for _, names in ownership.user_modules()}

@@ -128,9 +128,17 @@ class WorkerHooks:
                 start_method=method,
                 prefetch=loader.prefetch_factor or 0,
             )
+            _prepare(place)
             return WorkerLoop(place, original)
         except Exception:
             return None
+
+
+def _prepare(place: Place) -> None:
+    """Judge all modules before the fork: what only the child looked at it would have to copy."""
+    from leakscope.heap import ownership_under
+
+    ownership_under(place.project_root).user_modules()
 
 
 def is_recorded(generation: int) -> bool:
