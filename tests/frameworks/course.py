@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from leakscope.instrument.session import Session
@@ -39,6 +40,18 @@ class Course:
 
     def __str__(self) -> str:
         return " ".join(self.words)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "frameworks.md"
+
+
+def run_snippet(heading: str, **given: Any) -> dict[str, Any]:
+    """Run the snippet under a heading of the page with these names; return all names after it."""
+    section = PAGE.read_text().split(f"\n## {heading}\n")[1]
+    code = section.split("```python\n")[1].split("```")[0]
+    names = dict(given)
+    exec(compile(code, str(PAGE), "exec"), names)
+    return names
 
 
 def raiser(*_: Any, **__: Any) -> Any:

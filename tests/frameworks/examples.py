@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from warm import Warm
+
+from leakscope.analysis import analyse
+from leakscope.recording import open_run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def report_of(example: str, form: str, programs: Warm, folder: Path) -> dict[str, Any]:
-    """Return the report that the program has made by itself."""
+    """Return the report on what the program has recorded by itself."""
     script = str(EXAMPLES / example / f"{form}.py")
-    ended = programs.run([script, "--out", str(folder / form)], folder).well()
+    words = [script, "--out", str(folder / form)]
+    ended = programs.run(words, folder, {"LEAKSCOPE_REPORT": "false"}).well()
     assert "Traceback" not in ended.err
-    report: dict[str, Any] = json.loads((folder / form / "report.json").read_text())
+    report: dict[str, Any] = msgspec.to_builtins(analyse(open_run(folder / form)))
     assert not report["errors"], report["errors"]
     return report
 
@@ -28,5 +32,6 @@ def line_at(example: str, place: str) -> str:
 
 
 def alarms(report: dict[str, Any]) -> list[str]:
+    """Return what a report accuses."""
     entries = report["culprits"] + report["findings"]
-    return [e.get("name") or e["title"] for e in entries if e["severity"] != "note"]
+    return [entry.get("name") or entry["title"] for entry in entries if entry["severity"] != "note"]

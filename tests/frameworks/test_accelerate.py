@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from course import Course, raiser
+from course import Course, raiser, run_snippet
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from warm import Warm
@@ -188,6 +188,17 @@ class TestTrainingIsUndisturbed:
         assert tracker.training.session is not None
         tracker.finish()
         assert current_session() is None
+
+
+def test_the_snippet_of_the_page_works(
+    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LEAKSCOPE_REPORT", "false")
+    logged = Logged()
+    run_snippet("Accelerate", other_trackers=[logged], train=lambda a: a.log({"loss": 1.0}, step=1))
+    assert [step for step, _ in logged.entries] == [1, 1]
+    assert current_session() is None
 
 
 @pytest.fixture(scope="module")

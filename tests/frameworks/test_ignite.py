@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from course import Course, raiser
+from course import Course, raiser, run_snippet
 from torch import nn
 from warm import Warm
 
@@ -239,6 +239,18 @@ class TestTrainingIsUndisturbed:
             patches.setattr(handlers.OptimizerSteps, method, raiser)
             assert all(map(torch.equal, self.trained(scope.attach), plain))
         scope._steps.close()
+
+
+def test_the_snippet_of_the_page_works(
+    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LEAKSCOPE_REPORT", "false")
+    own = Engines()
+    run_snippet(
+        "PyTorch-Ignite", trainer=own.trainer, evaluator=own.evaluator, train_loader=own.data[:1]
+    )
+    assert str(course) == "train[ 1 train] epoch train[ 2 train] epoch"
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from course import Course, raiser
+from course import Course, raiser, run_snippet
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from warm import Warm
@@ -263,6 +263,20 @@ class TestTrainingIsUndisturbed:
     ) -> None:  # fmt: skip
         monkeypatch.setattr(hooks, part, raiser)
         assert all(map(torch.equal, self.trained(callback), plain))
+
+
+def test_the_snippet_of_the_page_works(
+    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LEAKSCOPE_REPORT", "false")
+    options = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False,
+               "enable_progress_bar": False}  # fmt: skip
+    run_snippet(
+        "Lightning", module=module_of(pl), train_loader=rows(2), val_loader=rows(2), options=options
+    )
+    once = "train[ {} validation[ b validation] train] epoch"
+    assert str(course) == f"sanity[ b sanity] {once.format(1)} {once.format(2)}"
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from course import Course, raiser
+from course import Course, raiser, run_snippet
 from torch import nn
 from warm import Warm
 
@@ -423,6 +423,20 @@ class TestWhatPeopleKeepByHand:
     def test_options_without_sense_are_refused_at_once(self, option: dict[str, int]) -> None:
         with pytest.raises((ValueError, leakscope.model.errors.LeakscopeError)):
             LeakScopeCallback(**option)
+
+
+def test_the_snippet_of_the_page_works(
+    trainer_of: Callable[..., Any], course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LEAKSCOPE_REPORT", "false")
+    arguments = trainer_of(max_steps=2).args
+    run_snippet(
+        "Hugging Face transformers", model=Model(), arguments=arguments, train_data=Rows(4),
+        eval_data=Rows(2),
+    )  # fmt: skip
+    assert str(course) == "train[ 1 2 train] epoch"
+    assert list((tmp_path / "leakscope-runs").iterdir())
 
 
 @pytest.fixture(scope="module")

@@ -36,6 +36,7 @@ from leakscope.analysis.remedies import (
     slices,
     stored_activations,
     stored_exceptions,
+    trainer_evaluation,
     windows,
 )
 from leakscope.analysis.remedies.case import Case
@@ -44,6 +45,7 @@ from leakscope.model.census import CensusRow
 from leakscope.model.report import Remedy
 
 PATTERNS: tuple[Callable[[Case], Remedy | None], ...] = (
+    trainer_evaluation.recognise,
     function_caches.recognise,
     hooks.recognise,
     log_handlers.recognise,
