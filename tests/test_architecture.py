@@ -95,6 +95,21 @@ def test_importing_leakscope_is_light() -> None:
     assert not loaded & {"torch", "matplotlib", "scipy", "rich", "jinja2", "objgraph", "pympler"}
 
 
+def test_importing_leakscope_imports_no_framework() -> None:
+    loaded = modules_after("import leakscope; leakscope.profile")
+    frameworks = {"transformers", "lightning", "pytorch_lightning", "ignite", "accelerate"}
+    assert not loaded & frameworks
+
+
+@pytest.mark.parametrize(
+    "module", (PACKAGE / "instrument" / "frameworks").glob("*.py"), ids=lambda m: m.stem
+)
+def test_a_framework_is_imported_by_its_own_module_alone(module: Path) -> None:
+    frameworks = {"transformers", "lightning", "pytorch_lightning", "ignite", "accelerate"}
+    imported = {name.split(".")[0] for name in imported_names(module)}
+    assert imported & frameworks <= {module.stem}
+
+
 def test_the_cleanup_room_loads_no_torch() -> None:
     assert "torch" not in modules_after("import leakscope; leakscope.cleanup.memory_stats()")
 
