@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 
 INTERPRETERS ?= python3.10 python3.11 python3.12 python3.13 python3.14
 
-BENCHMARKS := report recording memory workers cuda heap overhead
+BENCHMARKS := report recording memory workers ranks cuda heap overhead
 
 .PHONY: help demo test quick gpu interpreters sanitize reports bench zoo robustness clean \
 	$(BENCHMARKS:%=bench-%)
@@ -83,6 +83,9 @@ bench-memory: $(VENV)/.benching
 
 bench-workers: $(VENV)/.benching
 	$(BIN)/python benchmarks/worker_recording.py $(QUICK)
+
+bench-ranks: $(VENV)/.benching
+	$(BIN)/python benchmarks/many_ranks.py $(if $(QUICK),--ranks 32 --epochs 60)
 
 bench-cuda: $(VENV)/.benching
 	$(BIN)/python benchmarks/cuda_snapshot.py $(if $(QUICK),--rounds 1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pickle
 import random
 import subprocess
 import sys
@@ -21,8 +22,11 @@ import msgspec
 import psutil
 from machine import machine
 
+from leakscope.analysis import summarise_rank
 from leakscope.model.record import BoundaryRecord, CensusRecord, HeaderRecord, Record
+from leakscope.recording import open_run
 from leakscope.recording.frames import Frame, read_frames, to_frame
+from leakscope.recording.sketching import open_recording
 from leakscope.recording.wire import decode_record, encode_record
 
 PROGRAM = Path(__file__).parents[1] / "tests/end_to_end/rank_programs/gloo.py"
@@ -36,7 +40,7 @@ def main() -> None:
     """Print a line for each figure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=512)
-    parser.add_argument("--epochs", type=int, default=60)
+    parser.add_argument("--epochs", type=int, default=600)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         recorded = record(Path(folder, "recorded"), asked.epochs)
@@ -45,6 +49,13 @@ def main() -> None:
         print(f"machine: {machine()}")
         print(f"recordings: {asked.ranks}, {sum(sizes) / len(sizes) / 1024:.0f} KiB each")
         judge(many, asked.ranks)
+        summary = pickle.dumps(summarise_rank(open_run(recorded), open_recording(one_of(many))))
+        print(f"summary: {len(summary) / 1024:.0f} KiB of a rank that leaks")
+
+
+def one_of(run: Path) -> Path:
+    """Return the journal of a rank that leaks."""
+    return next(run.glob("rank1-*"))
 
 
 def record(run: Path, epochs: int) -> Path:

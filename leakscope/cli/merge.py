@@ -8,12 +8,11 @@ import click
 
 _EPILOG = """\b
 Examples:
-  leakscope merge runs/train runs/train-rank1 runs/train-rank2 --out runs/train-all
   leakscope merge node0/run node1/run --out run
 
 \b
-Ranks without a directory in common, because they run on machines without a shared disk or record by
-profile(), have one each. The recordings are copied; what is merged stays as it is.
+Machines without a shared disk have a directory each. The recordings are copied; what is merged stays
+as it is.
 
 \b
 Exit codes:

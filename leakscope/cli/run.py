@@ -38,7 +38,7 @@ _EPILOG = """\b
 Options of leakscope come before the program; all that follows belongs to the program:
   leakscope run train.py --epochs 10
   leakscope run --out runs/before --budget 1% -m package.train --lr 0.1
-  torchrun --nproc-per-node 2 -m leakscope run train.py
+  torchrun --nproc-per-node 2 -m leakscope run train.py    all ranks record into one directory
 
 \b
 What isn't given is taken from LEAKSCOPE_* and from [tool.leakscope] in pyproject.toml;
