@@ -17,6 +17,7 @@ from warm import Warm
 
 import leakscope
 from examples import alarms, line_at, report_of
+from leakscope.analysis import analyse
 from leakscope.instrument.session import current_session
 from leakscope.recording import open_run
 
@@ -141,6 +142,18 @@ class TestPhasesAndSteps:
             "train[ 6 7 8 train] epoch train[ 9 10 (checkpoint) 11 12 13 14 15 (checkpoint) 16 "
             "(checkpoint) train] epoch"
         )
+
+    def test_the_report_counts_the_steps_of_this_recording(
+        self, trainer_of: Callable[..., Any], tmp_path: Path
+    ) -> None:
+        more: dict[str, Any] = {"save_strategy": "steps", "save_steps": 5}
+        trainer_of(**more, num_train_epochs=1).train()
+        callback = LeakScopeCallback(out=tmp_path / "run", report=False, quiet=True)
+        trainer_of(callback, **more).train(str(tmp_path / "checkpoints" / "checkpoint-5"))
+        run = open_run(tmp_path / "run")
+        assert max(m.boundary.step for m in run.main.measurements) == 16
+        work = analyse(run).work
+        assert (work.steps, work.epochs) == (11, 2)
 
     def test_predictions_and_evaluations_outside_join_who_records(
         self, trainer_of: Callable[..., Any], callback: LeakScopeCallback, course: Course,

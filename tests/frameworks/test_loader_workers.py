@@ -1,0 +1,98 @@
+"""What a data set keeps that doesn't go well with workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader, Dataset, Subset
+
+from leakscope.instrument.frameworks.loader_workers import worker_warnings
+
+
+class Photos(Dataset[Any]):
+    def __init__(self, **kept: Any) -> None:
+        self.__dict__.update(kept)
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def told(start: str = "fork", workers: int = 2, **kept: Any) -> list[str]:
+    loader = DataLoader(
+        Photos(**kept), num_workers=workers, multiprocessing_context=start if workers else None
+    )
+    return [sentence.partition(":")[0] for sentence in worker_warnings(loader)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    image = pytest.importorskip("PIL.Image")
+    image.new("RGB", (4, 4)).save(tmp_path / "image.png")
+    return tmp_path / "image.png"
+
+
+@pytest.fixture
+def lazy(path: Path) -> Iterator[Any]:
+    from PIL import Image
+
+    with Image.open(path) as image:
+        yield image
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_images_that_were_opened_and_never_loaded(lazy: Any, start: str) -> None:
+    expected = ["Photos.images keeps open PIL images beside 2 DataLoader workers"]
+    assert told(start, images=[lazy, lazy]) == expected
+    assert told(start, images={"a": (lazy,)}) == expected
+
+
+def test_loaded_images_cost_something_where_they_are_copied(path: Path) -> None:
+    from PIL import Image
+
+    with Image.open(path) as image:
+        image.load()
+        assert told("fork", images=[image]) == []
+        assert told("spawn", images=[image]) == [
+            "Photos.images keeps PIL images beside 2 DataLoader workers"
+        ]
+
+
+def test_open_files_share_their_position_with_forked_workers(path: Path) -> None:
+    with path.open("rb") as file:
+        assert told("fork", file=file) == [
+            "Photos.file keeps open files beside 2 DataLoader workers"
+        ]
+        assert told("spawn", file=file) == []
+    assert told("fork", file=file) == []
+
+
+def test_what_lies_inside_a_subset_is_found(lazy: Any) -> None:
+    loader = DataLoader(
+        Subset(Photos(images=[lazy]), [0]), num_workers=1, multiprocessing_context="fork"
+    )
+    (sentence,) = worker_warnings(loader)
+    assert sentence.startswith("Photos.images keeps open PIL images beside 1 DataLoader worker")
+
+
+def test_nothing_is_said_of_paths_or_without_workers(lazy: Any, path: Path) -> None:
+    assert told(paths=[str(path)] * 1000, count=3) == []
+    assert told(workers=0, images=[lazy]) == []
+    assert worker_warnings(None) == []
+    assert worker_warnings([1, 2]) == []
+
+
+def test_nothing_of_the_users_is_run() -> None:
+    class Touchy(Photos):
+        def __getattr__(self, name: str) -> Any:
+            raise AssertionError(name)
+
+        def __iter__(self) -> Any:
+            raise AssertionError
+
+    assert told(inner=Touchy(), items=[Touchy()]) == []
