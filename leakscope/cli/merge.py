@@ -11,8 +11,8 @@ Examples:
   leakscope merge node0/run node1/run --out run
 
 \b
-Machines without a shared disk have a directory each. The recordings are copied; what is merged stays
-as it is.
+Machines without a shared disk have a directory each. The recordings are copied; what is merged
+stays as it is.
 
 \b
 Exit codes:
