@@ -356,6 +356,16 @@ class TestTrainingIsUndisturbed:
         assert Trainer.train is train
         assert Trainer.evaluation_loop is evaluation_loop
 
+    def test_a_trainer_without_the_wrapped_methods_still_tells_by_its_events(
+        self, trainer_of: Callable[..., Any], course: Course, tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        monkeypatch.setattr(door, "_hooks", type(door._hooks)())
+        monkeypatch.delattr(Trainer, "evaluation_loop")
+        callback = LeakScopeCallback(out=tmp_path / "run", report=False, quiet=True)
+        trainer_of(callback, max_steps=2).train()
+        assert str(course) == "train[ 1 2 train] epoch"
+
     def test_nothing_is_recorded_where_the_environment_says_so(
         self, trainer_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, course: Course,
         tmp_path: Path,

@@ -209,9 +209,11 @@ class _TrainerHooks:
     def serve(self, callback: LeakScopeCallback) -> None:
         """Tell a callback until it is gone."""
         if not self._patches:
+            wrapped = {"train": _telling_train, "evaluation_loop": _telling_evaluation}
             self._patches = [
-                PatchedMethod(Trainer, "train", _telling_train),
-                PatchedMethod(Trainer, "evaluation_loop", _telling_evaluation),
+                PatchedMethod(Trainer, name, wrap)
+                for name, wrap in wrapped.items()
+                if name in vars(Trainer)
             ]
         self._served += 1
         weakref.finalize(callback, self._gone).atexit = False
