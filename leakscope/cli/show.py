@@ -58,6 +58,8 @@ def show(run: Path, *, follow: bool, interval: float) -> None:
 
 def _shown(folder: Path, *, again: bool) -> bool:
     """Print where a run stands and return whether it goes on."""
+    import msgspec
+
     from leakscope.analysis import analyse, find_attempts
     from leakscope.cli.many_ranks import open_many
     from leakscope.recording import open_run
@@ -67,7 +69,11 @@ def _shown(folder: Path, *, again: bool) -> bool:
     run = find_attempts(open_run(folder) if many is None else many.run).latest
     goes_on = is_running(run)
     on_terminal = sys.stdout.isatty()
-    text = render_text(analyse(run), width=terminal_width(100), color=wants_color(on_terminal))
+    report = analyse(run)
+    if goes_on:  # what has no closing record yet was not killed
+        facts = msgspec.structs.replace(report.run, ended="")
+        report = msgspec.structs.replace(report, run=facts)
+    text = render_text(report, width=terminal_width(100), color=wants_color(on_terminal))
     lines = [state_of(run, goes_on=goes_on), "", *text.splitlines()]
     if again and on_terminal:
         click.echo(_HOME, nl=False)

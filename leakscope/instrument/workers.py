@@ -28,6 +28,8 @@ from leakscope.probes.batches import BatchProbe
 A_PASS = "pass"  # noqa: S105  no password
 """The phase of a worker: a pass over what the loader's sampler gives it."""
 FETCHERS = ("_MapDatasetFetcher", "_IterableDatasetFetcher")
+_STARTED_BY_PARENT = ("fork", "spawn")
+"""Start methods by which the process that made the loader is the worker's parent."""
 GIVEN = ("dataset", "collate_fn", "init_fn")
 """Arguments of torch's loop that lead to objects of the user's, by their names there."""
 
@@ -67,6 +69,7 @@ class WorkerLoop:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run torch's loop to its end; whatever it raises goes on."""
         loop = self._original or _loop_of_torch()
+        _tell_the_parent(self._place)
         worker = _started(self._place, loop, args, kwargs)
         try:
             return loop(*args, **kwargs)
@@ -140,6 +143,32 @@ class WorkerSession:
     def _fetched(self, batch: object) -> None:
         self._batches.see(batch)
         self._session.tracker.steps_next(self._phase)
+
+
+def _tell_the_parent(place: Place) -> None:
+    """Have torch's loop end with the process that made the loader, in this worker.
+
+    The loop ends when its parent is another than when it began. One that is killed while its worker
+    still starts, and our own part of that takes a while, would never be another again, and the
+    worker would wait for good.
+    """
+    if place.start_method not in _STARTED_BY_PARENT:
+        return
+    try:
+        from torch.utils.data._utils.worker import ManagerWatchdog
+
+        PatchedMethod(ManagerWatchdog, "__init__", lambda original: _knowing(original, place))
+    except Exception:
+        return
+
+
+def _knowing(original: Callable[..., None], place: Place) -> Callable[..., None]:
+    @functools.wraps(original)
+    def __init__(watchdog: Any) -> None:  # noqa: N807
+        original(watchdog)
+        watchdog.manager_pid = place.parent
+
+    return __init__
 
 
 def _started(

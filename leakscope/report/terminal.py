@@ -74,7 +74,7 @@ class Paper:
 def render_text(report: Report, *, width: int = 100, color: bool = False) -> str:
     """Return the report for a terminal; without ``color`` it is plain text."""
     paper = Paper(width, color)
-    lines = [*_verdict(report, paper), *_curve(report, paper)]
+    lines = [*_verdict(report, paper), *_ending(report, paper), *_curve(report, paper)]
     lines += _shortage(report.out_of_memory, paper)
     lines += [""] if report.culprits else []
     for culprit in report.culprits[:SHOWN_CULPRITS]:
@@ -104,7 +104,8 @@ def render_summary(
     Without a ``report_path`` there is none.
     """
     paper = Paper(width, color)
-    lines = [*_verdict(report, paper), *_first_way(report.out_of_memory, paper)]
+    lines = [*_verdict(report, paper), *_ending(report, paper)]
+    lines += _first_way(report.out_of_memory, paper)
     for culprit in report.culprits[:SHOWN_CULPRITS]:
         lines += _short(culprit, paper)
     lines += _more(len(report.culprits), "culprit")
@@ -179,6 +180,12 @@ def _shortage(ended: OutOfMemory | None, paper: Paper) -> list[str]:
     if ended.fits_if:
         lines += ["what would have made it fit:", *advice_lines(ended.fits_if, paper)]
     return lines
+
+
+def _ending(report: Report, paper: Paper) -> list[str]:
+    """Return that the run was killed, unless that is told as a shortage of memory."""
+    was_killed = report.run.ended.startswith("killed") and report.out_of_memory is None
+    return paper.wrap(f"The run was {report.run.ended}.", "  ") if was_killed else []
 
 
 def _first_way(ended: OutOfMemory | None, paper: Paper) -> list[str]:
