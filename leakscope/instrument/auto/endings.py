@@ -7,6 +7,7 @@ program itself. Whoever was told to end (``terminate``, ``kill``) did not end by
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import sys
 from collections import deque
@@ -19,7 +20,12 @@ from leakscope.instrument.auto.imports import ImportWatch
 from leakscope.model.interrupts import ours
 from leakscope.model.record import ProcessEndRecord
 
-MODULES = ("multiprocessing.popen_fork", "multiprocessing.popen_forkserver")
+STARTERS = {
+    "multiprocessing.util": "multiprocessing.popen_fork",
+    "multiprocessing.spawn": "multiprocessing.popen_forkserver",
+}
+"""What starts processes, by what it imports itself: that is there when torch is, so that the wait
+for it ends then, and no import of the program's is looked at any more."""
 MOST_KEPT = 64
 """Between two measurements."""
 MOST_KNOWN = 4096
@@ -36,15 +42,15 @@ class ProcessEndings:
         self._loaders: dict[int, int] = {}
         self._ended: deque[ProcessEndRecord] = deque(maxlen=MOST_KEPT)
         self._patches: list[PatchedMethod] = []
-        self._watch = ImportWatch(dict.fromkeys(MODULES, self._install))
+        self._watch = ImportWatch(dict.fromkeys(STARTERS, self._arrived))
 
     def install(self) -> None:
         """Listen, now or as soon as the program starts a process."""
-        for name in MODULES:
+        for name in STARTERS:
             module = sys.modules.get(name)
-            if module is not None and hasattr(module, "Popen"):
+            if module is not None:
                 self._watch.arrived(name)
-                self._install(module)
+                self._arrived(module)
         self._watch.start()
 
     def uninstall(self) -> None:
@@ -62,6 +68,12 @@ class ProcessEndings:
     def take(self) -> list[ProcessEndRecord]:
         """Return what has ended since the last time, oldest first."""
         return [self._ended.popleft() for _ in range(len(self._ended))]
+
+    def _arrived(self, module: ModuleType) -> None:
+        try:
+            self._install(importlib.import_module(STARTERS[module.__name__]))
+        except ImportError:
+            return  # this system has no such way to start a process
 
     def _install(self, module: ModuleType) -> None:
         wraps = {"poll": self._wrap_poll, "_send_signal": self._wrap_send}
