@@ -222,8 +222,7 @@ def profile(
     What isn't given is taken from ``LEAKSCOPE_*`` and from ``[tool.leakscope]``.
 
     Args:
-        out: Run directory; by default ``leakscope-runs/<time>-<script>``. The same for all
-            ranks that train together.
+        out: Run directory, one for all ranks; by default ``leakscope-runs/<time>-<script>``.
         budget: Share of wall time that measuring may cost.
         boundaries: ``auto`` finds epochs, steps and validation; ``manual`` leaves them to calls.
         tracemalloc: ``window`` traces allocating lines for short stretches once something grows.
