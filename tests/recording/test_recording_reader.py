@@ -35,7 +35,7 @@ BOUNDARIES = st.builds(
         label=TEXT,
         expected_batches=st.none() | st.integers(0, 10**9),
     ),
-    gauges=st.dictionaries(TEXT, st.integers(-(2**63), 2**63 - 1), max_size=4),
+    gauges=st.dictionaries(TEXT, st.integers(1 - 2**63, 2**63 - 1), max_size=4),
 )
 RECORDS = st.one_of(
     BOUNDARIES,
