@@ -62,7 +62,7 @@ LONGEST_MESSAGE = 2000
 def find_problems(run: Run) -> list[Problem]:
     """Return what went wrong with measuring, recording or reading."""
     of_recordings = [problem for r in run.recordings for problem in problems_of(r)]
-    return [*map(_of_damage, run.damage), *of_recordings]
+    return [*of_recordings, *map(_of_damage, run.damage)]
 
 
 def problems_of(recording: Recording) -> list[Problem]:
