@@ -46,11 +46,23 @@ class Trainer:
                 self.model.module(torch.rand(16, 64))
 
 
+def meet():
+    """Meet at the launcher's store, under names of this attempt.
+
+    Those of the attempt before lie there still, and gloo would wait at addresses of the dead.
+    """
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = dist.TCPStore(address, port, is_master=False)
+    store = dist.PrefixStore(os.environ["TORCHELASTIC_RESTART_COUNT"], store)
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
+
+
 def main():
     leaky, dying = int(sys.argv[1]), int(sys.argv[2])
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    meet()
     trainer = Trainer(leaky, dying)
     is_large = sys.argv[4:] == [str(dist.get_rank())]
     trainer.index = [{"place": [n]} for n in range(60_000 * is_large)]
