@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -95,6 +96,16 @@ class Running:
         return open_run(self.folder / "run").main
 
 
+LAUNCHER = """
+import os, subprocess, sys
+ranks = []
+for n in range(2):
+    environment = {**os.environ, "RANK": str(n), "WORLD_SIZE": "2"}
+    ranks.append(subprocess.Popen(sys.argv[1:], env=environment))
+sys.exit(max(rank.wait() for rank in ranks))
+"""
+
+
 @contextmanager
 def started(script: str, folder: Path, *options: str, **added: str) -> Iterator[Running]:
     (folder / "train.py").write_text(script)
@@ -113,6 +124,26 @@ def started(script: str, folder: Path, *options: str, **added: str) -> Iterator[
     finally:
         process.kill()
         process.communicate()
+
+
+@contextmanager
+def two_ranks(script: str, folder: Path) -> Iterator[tuple[subprocess.Popen[str], set[int]]]:
+    """Yield a process that has started two ranks, and the ranks' process ids."""
+    (folder / "train.py").write_text(script)
+    command = [*LEAKSCOPE, "run", "-q", "--no-report", "--out", "run", *ALLOWED, "train.py"]
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER, *command],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    assert launcher.stdout is not None
+    try:
+        yield launcher, {int(launcher.stdout.readline()) for _ in range(2)}
+    finally:
+        (folder / "enough").touch()
+        launcher.communicate(timeout=PATIENCE_S)
 
 
 def ask(pid: int, *options: str) -> subprocess.CompletedProcess[str]:
@@ -208,18 +239,15 @@ class TestACensusIsTaken:
             assert running.ended()[0] == 0
 
     def test_ranks_are_asked_each_by_itself(self, tmp_path: Path) -> None:
-        here = {"WORLD_SIZE": "2"}
-        with (
-            started(STEPS_UNTIL_ASKED, tmp_path, *ALLOWED, RANK="0", **here) as first,
-            started(STEPS_UNTIL_ASKED, tmp_path, *ALLOWED, RANK="1", **here) as second,
-        ):
-            both = refused(os.getpid())
-            assert f"{first.pid} (rank 0)" in both
-            assert f"{second.pid} (rank 1)" in both
-            told = json.loads(ask(second.pid, "--format", "json").stdout)
+        with two_ranks(STEPS_UNTIL_ASKED, tmp_path) as (launcher, pids):
+            both = refused(launcher.pid)
+            ranks = {int(n): int(pid) for pid, n in re.findall(r"(\d+) \(rank (\d)\)", both)}
+            assert {*ranks} == {0, 1}
+            assert {*ranks.values()} == pids
+            told = json.loads(ask(ranks[1], "--format", "json").stdout)
             assert told["rank"] == 1
             (tmp_path / "enough").touch()
-            assert [first.ended()[0], second.ended()[0]] == [0, 0]
+            assert launcher.wait(PATIENCE_S) == 0
         taken = {r.header.rank: len(r.snapshots) for r in open_run(tmp_path / "run").recordings}
         assert taken[0] == 0
         assert taken[1] >= 1

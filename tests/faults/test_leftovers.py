@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -99,6 +101,7 @@ class Tree:
     process: subprocess.Popen[bytes]
     folder: Path
     mark: str
+    temporary: Path
 
     def members(self) -> dict[int, str]:
         """Return the processes that live, by number."""
@@ -124,17 +127,18 @@ class Tree:
 def start(tmp_path: Path) -> Iterator[Callable[..., Tree]]:
     """Return what starts a program in a folder of its own, temporary files in another."""
     trees: list[Tree] = []
-    work, temporary = tmp_path / "work", tmp_path / "temporary"
+    work = tmp_path / "work"
+    # Sockets of workers lie there, whose names a kernel takes up to 107 characters long.
+    temporary = Path(tempfile.mkdtemp(prefix="left-", dir="/tmp"))
 
     def started(words: list[str], program: str) -> Tree:
         work.mkdir()
-        temporary.mkdir()
         (work / "program.py").write_text(program)
         mark = uuid.uuid4().hex
         environment = fault_runs.environment(**{MARK: mark, "TMPDIR": str(temporary)})
         with (tmp_path / "said").open("wb") as said:
             process = subprocess.Popen(words, cwd=work, env=environment, stdout=said, stderr=said)
-        trees.append(Tree(process, work, mark))
+        trees.append(Tree(process, work, mark, temporary))
         return trees[0]
 
     yield started
@@ -142,6 +146,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Tree]]:
         for pid in tree.members():
             os.kill(pid, signal.SIGKILL)
         tree.process.wait(PATIENCE_S)
+    shutil.rmtree(temporary)
 
 
 def wait(tells: Callable[[], object]) -> None:
@@ -166,8 +171,7 @@ def assert_nothing_left(tree: Tree, there: set[int]) -> None:
     """Assert that only the run directory and what others leave too is there."""
     segments = os.listdir("/dev/shm")  # noqa: PTH208
     assert not [name for name in segments if any(f"_{pid}_" in name for pid in there)]
-    temporary = tree.folder.parent / "temporary"
-    assert not [p.name for p in temporary.iterdir() if not p.name.startswith(OF_OTHERS)]
+    assert not [p.name for p in tree.temporary.iterdir() if not p.name.startswith(OF_OTHERS)]
     beside = {p.name for p in tree.folder.iterdir() if not p.name.startswith("rank")}
     assert beside - {"__pycache__"} == {"program.py", "run"}
     inside = {p.name for p in (tree.folder / "run").iterdir() if p.suffix != ".journal"}

@@ -187,7 +187,7 @@ def test_a_newer_manifest_is_refused_with_advice(tmp_path):
 
 def test_a_newer_journal_is_refused_with_advice(tmp_path):
     RunDirectory.create(tmp_path, RunManifest())
-    RecordingWriter(tmp_path, HeaderRecord(schema_version=SCHEMA_VERSION + 1))
+    RecordingWriter(tmp_path, HeaderRecord(schema_version=SCHEMA_VERSION + 1)).close()
     with pytest.raises(NewerSchemaError, match="newer leakscope"):
         open_run(tmp_path)
 
