@@ -40,12 +40,14 @@ $(VENV)/.testing: $(VENV)/.installed
 demo: $(VENV)/.installed
 	@$(BIN)/python examples/make_reports.py --out demo detector
 
-# The heap's tests walk their own process, whose heap the other tests would fill.
+# The heap's tests walk their own process, whose heap the other tests would fill: those that walk all
+# of it, file by file.
 test: $(VENV)/.testing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 --dist loadfile -q --durations 25 tests/heap
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q --durations 25 -m "not slow" tests/heap
+	grep -l mark.slow tests/heap/test_*.py | xargs -P 2 -n 1 $(BIN)/python -m pytest -q -m slow
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q --durations 40 --ignore tests/heap
 
 quick: $(VENV)/.testing

@@ -92,6 +92,7 @@ class Ring:
         self.itself = self
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [True, False])
 def test_tensors_in_garbage_hold_their_storage_however_often_it_was_asked_for(
     engine: str, asked: bool
@@ -119,6 +120,7 @@ def test_tensors_in_garbage_hold_their_storage_however_often_it_was_asked_for(
         gc.collect()
 
 
+@pytest.mark.slow
 def test_a_storage_that_native_code_holds_beside_garbage_is_no_garbage(engine: str) -> None:
     gc.collect()
     gc.disable()
