@@ -6,9 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from leakscope.recording import open_run
@@ -18,6 +21,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 HERE = Path(__file__).parent / "rank_programs"
 ROOT = Path(__file__).parents[2]
 NOBODY = "-1"
+
+
+@pytest.fixture(autouse=True)
+def no_rank_is_left(tmp_path: Path) -> Iterator[None]:
+    """End the ranks of a launcher that was cut off: each has a session of its own."""
+    yield
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if Path(process.cwd()) == tmp_path:
+                process.kill()
 
 
 def torchrun(
