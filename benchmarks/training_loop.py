@@ -90,7 +90,7 @@ class Loop:
 
 
 LOOPS = {
-    "tiny": Loop(partial(perceptron, 8), partial(in_memory, 8), 12, 4000),
+    "tiny": Loop(partial(perceptron, 16), partial(in_memory, 16), 12, 4000),
     "convolution": Loop(convolutions, partial(in_memory, 32), 12, 200),
     "loading": Loop(partial(perceptron, 32), by_workers, 12, 800),
 }
