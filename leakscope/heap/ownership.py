@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from leakscope.heap import anatomy
+from leakscope.model.interrupts import real_path
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _NAME = __name__.partition(".")[0]
@@ -83,7 +84,8 @@ class Ownership:
     def user_modules(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the user's modules by name with their globals, ``__main__`` first."""
         found: dict[int, tuple[str, dict[str, Any]]] = {}
-        for name, module in self._still_imported(self._user):
+        self._look_at_new()
+        for name, module in _still_imported(self._user):
             if name == "__main__" and not self.owns_module(name, anatomy.module_dict(module)):
                 continue
             names = anatomy.module_dict(module)
@@ -93,43 +95,38 @@ class Ownership:
 
     def own_modules(self) -> list[types.ModuleType]:
         """Return the modules of leakscope itself."""
-        return [module for _, module in self._still_imported(self._own)]
-
-    def _still_imported(self, names: list[str]) -> list[tuple[str, types.ModuleType]]:
         self._look_at_new()
-        modules = ((name, sys.modules.get(name)) for name in names)
-        return [
-            (name, module)
-            for name, module in modules
-            if module is not None and anatomy.is_instance(module, types.ModuleType)
-        ]
+        return [module for _, module in _still_imported(self._own)]
 
     def _look_at_new(self) -> None:
         """Judge the modules imported since the last time, by name.
 
         There are thousands, and in a forked process a mere look at one copies its page.
         """
-        new = len(sys.modules) - self._scanned
-        if new < 0 or next(islice(reversed(sys.modules), new, None), "") != self._last:
-            self._user.clear()
-            self._own.clear()
-            new = len(sys.modules)
+        count = len(sys.modules)
+        new = count - self._scanned
+        is_changed = new < 0 or next(islice(reversed(sys.modules), new, None), "") != self._last
+        if is_changed:
+            new = count
         if not new:
             return
+        own, user = ([], []) if is_changed else (list(self._own), list(self._user))
         latest = list(islice(reversed(sys.modules.items()), new))[::-1]
-        self._scanned, self._last = len(sys.modules), latest[-1][0]
         for name, module in latest:
             if type(name) is not str or not anatomy.is_instance(module, types.ModuleType):
                 continue
             if name == _NAME or name.startswith(f"{_NAME}."):
-                self._own.append(name)
+                own.append(name)
             if name == "__main__" or self.owns_module(name, anatomy.module_dict(module)):
-                self._user.append(name)
+                user.append(name)
+        # All at once: an interrupt would leave modules that are never looked at again.
+        self._scanned, self._last = count, latest[-1][0]
+        self._own, self._user = own, user
 
     def _is_user_file(self, path: str) -> bool:
         if path.startswith(("<", *self._library)):
             return False
-        real = os.path.realpath(path)
+        real = real_path(path)
         if is_own_file(real) or real.startswith(self._library):
             return False
         if _INSTALLED.intersection(Path(real).parts):
@@ -167,3 +164,12 @@ def module_of(names: dict[str, Any]) -> str:
     """Return the name under which code with the globals ``names`` was imported."""
     name = names.get("__name__")
     return name if type(name) is str else ""
+
+
+def _still_imported(names: list[str]) -> list[tuple[str, types.ModuleType]]:
+    modules = ((name, sys.modules.get(name)) for name in names)
+    return [
+        (name, module)
+        for name, module in modules
+        if module is not None and anatomy.is_instance(module, types.ModuleType)
+    ]

@@ -13,6 +13,8 @@ import os
 from array import array
 from collections.abc import Iterable
 
+from leakscope.model.interrupts import ours
+
 _ENTRY_BYTES = 8
 _PRESENT = 1 << 63
 _EXCLUSIVE = 1 << 56
@@ -41,11 +43,11 @@ def exclusive_share(addresses: Iterable[int]) -> float | None:
     """Return which part of these places, 0 to 1, lies in pages that no other process maps."""
     try:
         pages = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except ours(OSError):
         return None
     try:
         entries = [_entry(pages, address // mmap.PAGESIZE) for address in addresses]
-    except OSError:
+    except ours(OSError):
         return None
     finally:
         os.close(pages)

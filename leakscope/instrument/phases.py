@@ -33,6 +33,7 @@ class PhaseTracker:
         self._iterations = Iterations(emit)
         self._stack = PhaseStack(emit, self._iterations.flush)
         self.led = LedPhases(self._stack, self._iterations)
+        self.open_phases = self._stack.inwards  # innermost first
         self._sites = Sites()
         self._watch = ForwardWatch(self._stack, self._iterations, self._sites)
         self._passes: dict[int, Pass] = {}
@@ -264,10 +265,9 @@ class PhaseTracker:
         """
         if not run.loader:
             return False
-        for old in [p for p in self._passes.values() if p.loader == run.loader and p.first]:
+        others = (p for p in self._passes.values() if p is not run and p.first)
+        for old in [p for p in others if p.loader == run.loader]:
             phase = old.phase
-            if old is run:
-                continue
             unused = phase is not None and phase.owner is old and not phase.steps + phase.pending
             if unused and phase in self._stack and old.verdict is run.verdict and old.asked < 2:
                 assert phase is not None

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast, overload
 
 from leakscope.instrument.auto.loaders import batches_of
 from leakscope.instrument.configured import configured_options
+from leakscope.instrument.gate import Gate
 from leakscope.instrument.options import (
     Boundaries,
     CudaHistory,
@@ -24,6 +25,7 @@ from leakscope.instrument.options import (
     Tracemalloc,
     Workers,
 )
+from leakscope.instrument.phases import PhaseTracker
 from leakscope.instrument.rundirectory import project_of_caller
 from leakscope.instrument.session import Session, current_session
 from leakscope.instrument.stack import Phase
@@ -87,11 +89,10 @@ class Scope:
         gate, tracker = session.gate, session.tracker
         opened: list[Phase] = []
         try:
-            gate.hear(_open, opened, tracker.phase_begin, name)
+            gate.hear(_open, opened, tracker, tracker.phase_begin, name)
             yield
         finally:
-            for phase in opened:
-                gate.hear(tracker.phase_end, phase)
+            _close(opened, gate, tracker.phase_end)
 
     def step(self) -> None:
         """Say that a training iteration has ended; from now on nobody else says so."""
@@ -317,7 +318,7 @@ def _steps(session: Session, iterable: Iterable[T]) -> Iterator[T]:
     iterator = gate.muted(iter, iterable)
     opened: list[Phase] = []
     try:
-        gate.hear(_open, opened, tracker.steps_begin, _length(iterable))
+        gate.hear(_open, opened, tracker, tracker.steps_begin, _length(iterable))
         while True:
             try:
                 # Not kept in a variable here: the user alone decides how long a batch lives.
@@ -327,13 +328,30 @@ def _steps(session: Session, iterable: Iterable[T]) -> Iterator[T]:
             for phase in opened:
                 gate.hear(tracker.steps_next, phase)
     finally:
+        _close(opened, gate, tracker.steps_end)
+
+
+def _open(
+    opened: list[Phase], tracker: PhaseTracker, begin: Callable[..., Phase], *args: Any
+) -> None:
+    """Keep the phase that is begun where it is found even if an interrupt strikes meanwhile."""
+    before = list(tracker.open_phases())
+    try:
+        opened.append(begin(*args))
+    except BaseException:
+        opened += [p for p in tracker.open_phases() if p.explicit and p not in before]
+        raise
+
+
+def _close(opened: list[Phase], gate: Gate, end: Callable[[Phase], None]) -> None:
+    """End a phase even if an interrupt strikes before that is heard."""
+    try:
         for phase in opened:
-            gate.hear(tracker.steps_end, phase)
-
-
-def _open(opened: list[Phase], begin: Callable[..., Phase], *args: Any) -> None:
-    """Keep the phase that is begun where it is found even if an interrupt follows at once."""
-    opened.append(begin(*args))
+            gate.hear(end, phase)
+    except BaseException:
+        for phase in opened:
+            gate.hear(end, phase)
+        raise
 
 
 def _length(iterable: object) -> int | None:

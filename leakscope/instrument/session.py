@@ -31,6 +31,7 @@ from leakscope.instrument.windows import AllocationWindows, Window
 from leakscope.instrument.world import ALONE, World, this_world, world_of_group
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.errors import UnwritableError
+from leakscope.model.interrupts import is_interrupt
 from leakscope.model.record import EndRecord, HeaderRecord
 from leakscope.recording import RunDirectory, redact_text
 
@@ -317,17 +318,19 @@ class Session:
         self._reach(kind, self.tracker.phase, label)
 
     def _reach(self, kind: BoundaryKind, phase: Phase | None, label: str) -> None:
-        index = self._index
-        self._index = index + 1
-        now = self._reached = self._clock() - self._begun
-        due = self._schedule.due(kind, phase, label, now)
-        if due or self._windows.is_open or self._history.is_open or self._requests.waiting:
-            boundary = self._describe(index, kind, now, phase, label)
-            # Whatever happens in there, the tracker goes on as if it had not.
-            try:
+        # Whatever strikes in there, the tracker goes on as if it had not.
+        try:
+            index = self._index
+            self._index = index + 1
+            now = self._reached = self._clock() - self._begun
+            due = self._schedule.due(kind, phase, label, now)
+            if due or self._windows.is_open or self._history.is_open or self._requests.waiting:
+                boundary = self._describe(index, kind, now, phase, label)
                 self._guard.call("measuring", None, self._measure, boundary, due)
-            except BaseException as interrupt:
-                self.gate.postpone(interrupt)
+        except BaseException as interrupt:
+            if not is_interrupt(interrupt):
+                raise
+            self.gate.postpone(interrupt)
 
     def _measure(self, boundary: Boundary, due: Due) -> None:
         if self._writer.failed is not None:

@@ -121,8 +121,10 @@ class PhaseStack:
             self._end(self.top)
 
     def _end(self, phase: Phase) -> None:
-        self._flush(phase)
-        self._emit(BoundaryKind.PHASE_END, phase, "")
-        self._open.remove(phase)
-        phase.owner = phase.plan = None  # no cycles: the program may have switched the gc off
-        self.top = self._open[-1] if self._open else None
+        try:
+            self._flush(phase)
+            self._emit(BoundaryKind.PHASE_END, phase, "")
+        finally:  # even if an interrupt strikes in there
+            phase.owner = phase.plan = None  # no cycles: the program may have switched the gc off
+            rest = [other for other in self._open if other is not phase]
+            self._open, self.top = rest, rest[-1] if rest else None

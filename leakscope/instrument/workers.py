@@ -22,6 +22,7 @@ from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
 from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.schedule import WORKER_FLOOR
 from leakscope.instrument.session import Session
+from leakscope.model.interrupts import ours
 from leakscope.model.record import HeaderRecord
 from leakscope.probes.batches import BatchProbe
 
@@ -106,7 +107,7 @@ class WorkerSession:
             for patch in self._patches:
                 patch.remove()
             self._session.close(status="completed")
-        except Exception:
+        except ours(Exception):
             return
 
     def _wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -186,7 +187,7 @@ def _started(
         worker = WorkerSession(session, batches)
         worker.listen()
         return worker
-    except Exception:
+    except ours(Exception):
         return None
 
 

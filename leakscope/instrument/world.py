@@ -13,6 +13,8 @@ import time
 import uuid
 from dataclasses import dataclass, replace
 
+from leakscope.model.interrupts import ours
+
 BY_HAND_S = 600.0
 """Ranks that were started by hand may come so long after the first of them."""
 _RUN_ID = "TORCHELASTIC_RUN_ID"
@@ -73,7 +75,7 @@ def world_of_group() -> tuple[int, int] | None:
         if distributed is None or not distributed.is_initialized():
             return None
         return int(distributed.get_rank()), int(distributed.get_world_size())
-    except Exception:
+    except ours(Exception):
         return None
 
 

@@ -8,6 +8,7 @@ that exception; whoever contains faults of their own must let it pass, like ``Ke
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from types import FrameType
 from typing import TypeVar
@@ -19,6 +20,20 @@ def ours(*kinds: type[E]) -> tuple[type[E], ...]:
     """Return what an ``except`` shall catch: these kinds, or nothing if it is an interrupt."""
     error = sys.exc_info()[1]
     return () if error is not None and is_interrupt(error) else kinds
+
+
+def real_path(path: str) -> str:
+    """Return a path without symbolic links, as ``os.path.realpath`` does, interrupts passing.
+
+    That one takes an ``OSError`` that a handler raises for a file that is missing.
+    """
+    try:
+        return os.path.realpath(path, strict=True)
+    except ours(OSError):
+        folder, name = os.path.split(path)
+        if not folder or not name:
+            return os.path.abspath(path)  # noqa: PTH100
+        return os.path.join(real_path(folder), name)  # noqa: PTH118
 
 
 def is_interrupt(error: BaseException) -> bool:

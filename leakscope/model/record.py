@@ -286,6 +286,8 @@ class EndRecord(msgspec.Struct, tag="end", kw_only=True, omit_defaults=True):
     exception: str = ""
     """Type and message of the exception that ended the program."""
     time_s: Seconds = 0.0
+    is_cut_off: bool = False
+    """Whether recording had stopped before, and there was no room for a note that says why."""
 
 
 Record = (

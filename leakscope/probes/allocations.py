@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from leakscope.model.census import Site
+from leakscope.model.interrupts import real_path
 
 _MOST_OVERHEAD = 512 << 20
 """Bytes of tracemalloc's own beyond which reading its traces would hurt more than it tells."""
@@ -118,7 +119,7 @@ class _Attribution:
             return file == "<string>" or file.startswith(("<stdin", "<ipython"))
         if file == self._main:
             return True
-        path = os.path.realpath(file)
+        path = real_path(file)
         return (
             self._root != ""
             and path.startswith(self._root)

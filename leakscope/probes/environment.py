@@ -12,6 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from leakscope.model.interrupts import ours
+
 _LIBRARIES = (
     "torch",
     "numpy",
@@ -66,7 +68,7 @@ def environment() -> dict[str, str]:
 def _told(ask: Callable[[], str]) -> str:
     try:
         return ask()
-    except Exception:
+    except ours(Exception):
         return ""
 
 

@@ -17,6 +17,7 @@ from leakscope.probes.base import GuardedProbe
 _IS_LINUX = sys.platform.startswith("linux")
 _STATM_FIELDS = 7
 _SHM = "/dev/shm"  # noqa: S108
+_DEVICES = "/dev"
 _MOST_DESCRIPTORS = 8192
 _BLOCK = 512
 """Of ``st_blocks``, whatever the file system's own blocks are."""
@@ -132,7 +133,7 @@ def open_files() -> dict[str, int]:
 def _is_shared(descriptor: str) -> bool:
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}").startswith(f"{_SHM}/")  # noqa: PTH115
-    except OSError:
+    except ours(OSError):
         return False
 
 
@@ -142,7 +143,11 @@ def shared_memory(since: float) -> dict[str, int]:
     All of it is the whole machine's or container's: the file system's own count, not a sum over its
     files, for tensors on their way between processes lie in files whose names are removed already.
     """
-    if not os.path.ismount(_SHM):
+    try:
+        is_mounted = os.stat(_SHM).st_dev != os.stat(_DEVICES).st_dev  # noqa: PTH116
+    except ours(OSError):
+        return {}
+    if not is_mounted:
         return {}
     status = os.statvfs(_SHM)
     used = (status.f_blocks - status.f_bfree) * status.f_frsize
@@ -156,7 +161,7 @@ def _files_made(since: float) -> int:
         for file in files:
             try:
                 status = file.stat(follow_symlinks=False)
-            except OSError:  # gone meanwhile
+            except ours(OSError):  # gone meanwhile
                 continue
             if status.st_uid == user and status.st_ctime >= since:
                 total += status.st_blocks * _BLOCK

@@ -269,6 +269,8 @@ class _Draft:
                 self._share_names(census)
             case EndRecord():
                 recording.end = record
+                if record.is_cut_off:
+                    recording.notes.append(_CUT_OFF)
             case HeaderRecord():
                 # A rank that knew its number only later has said so in another one.
                 self._header = self._header or record
@@ -290,6 +292,13 @@ class _Draft:
             for field in _RECURRING:
                 value = getattr(row, field)
                 msgspec.structs.force_setattr(row, field, share(value, value))
+
+
+_CUT_OFF = NoteRecord(
+    slug="recording-stopped",
+    message="The recording stopped before the program ended: there was no room left, not even to "
+    "say when.",
+)
 
 
 def _live_bytes(record: BlockListRecord) -> int:

@@ -119,6 +119,68 @@ def test_what_a_signals_handler_raises_is_the_programs_own(kind: str, tmp_path: 
     assert recording.end is not None
 
 
+STRUCK_AT_EVERY_CALL = """
+import itertools, sys
+
+import leakscope
+from leakscope.instrument.session import current_session
+
+
+class Strike:
+    def __init__(self, n):
+        self.left, self.where = n, ""
+
+    def __call__(self, frame, event, arg):
+        # A generator that is thrown away is resumed too, but no signal is looked at there.
+        if event != "call" or frame.f_code.co_name == "<genexpr>":
+            return
+        self.left -= 1
+        if not self.left:
+            sys.settrace(None)
+            self.where = f"{{frame.f_code.co_filename}}:{{frame.f_lineno}}"
+            raise {kind}
+
+
+def work():
+    with scope.phase("validation"):
+        for step in scope.steps(range(3)):
+            kept.append(bytes(3000))
+        scope.mark("here")
+
+
+kept = []
+with leakscope.profile(quiet=True) as scope:
+    session = current_session()
+    for n in itertools.count(1):
+        strike, reached = Strike(n), False
+        try:
+            sys.settrace(strike)
+            work()
+        except {kind}:
+            reached = True
+        finally:
+            sys.settrace(None)
+        if not strike.where:
+            break
+        if not reached:
+            print("lost at", strike.where)
+        if session.tracker.phase is not None or session.gate._busy:
+            print("in disorder after", strike.where)
+            while session.tracker.phase is not None:
+                session.tracker.phase_end(session.tracker.phase)
+print("more than a hundred" if n > 100 else n)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["KeyboardInterrupt", "TimeoutError"])
+def test_an_interrupt_at_any_call_of_ours_reaches_the_program(kind: str, tmp_path: Path) -> None:
+    program = STRUCK_AT_EVERY_CALL.format(kind=kind)
+    ended = fault_runs.recorded(program, tmp_path, "--budget", "100%", "--no-report")
+    assert (ended.code, ended.out) == (0, "more than a hundred\n"), ended.err
+    assert open_run(tmp_path / "run").main.errors == []
+
+
 class Handler:
     def method(self, number, frame):
         raise TimeoutError

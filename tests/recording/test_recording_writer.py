@@ -97,6 +97,18 @@ def test_a_disk_that_refuses_stops_the_recording_and_keeps_what_was_written(
     assert recording.damage == [], "the torn record was cut off"
 
 
+def test_a_recording_that_stopped_never_looks_whole(writer, monkeypatch):
+    assert writer.write(boundary(0))
+    refuse(monkeypatch, errno.ENOSPC, after_bytes=20, times=2)
+    assert not writer.write(census(0, rows=30))
+    assert writer.write(EndRecord(status="completed")), "smaller than the note on what is missing"
+    recording = open_run(writer.path.parent).main
+    assert recording.end is not None
+    assert recording.end.status == "completed"
+    assert [note.slug for note in recording.notes] == ["recording-stopped"]
+    assert "no room left" in recording.notes[0].message
+
+
 def test_a_full_disk_costs_optional_payloads_first(writer, monkeypatch):
     refuse(monkeypatch, errno.ENOSPC, after_bytes=10, times=1)
     assert not writer.write(SourceRecord(path="a.py", text="x" * 1000))

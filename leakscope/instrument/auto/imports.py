@@ -9,6 +9,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from leakscope.model.interrupts import ours
+
 Arrival = Callable[[ModuleType], None]
 
 
@@ -78,7 +80,7 @@ class _TellingLoader(Loader):
             return
         try:
             arrival(module)
-        except Exception:
+        except ours(Exception):
             return
 
     def __getattr__(self, name: str) -> Any:

@@ -130,7 +130,7 @@ class WorkerHooks:
             )
             _prepare(place)
             return WorkerLoop(place, original)
-        except Exception:
+        except ours(Exception):
             return None
 
 
