@@ -102,7 +102,7 @@ def test_importing_leakscope_imports_no_framework() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", (PACKAGE / "instrument" / "frameworks").glob("*.py"), ids=lambda m: m.stem
+    "module", [*(PACKAGE / "instrument" / "frameworks").glob("*.py")], ids=lambda m: m.stem
 )
 def test_a_framework_is_imported_by_its_own_module_alone(module: Path) -> None:
     frameworks = {"transformers", "lightning", "pytorch_lightning", "ignite", "accelerate"}
