@@ -8,6 +8,7 @@ from leakscope.model import gauge
 from leakscope.model.run import Recording, Run
 from leakscope.model.sizes import human_bytes
 
+STILL_RUNNING = "still running"
 EXCEPTION, KILLED, WORKER_KILLED = "exception", "killed", "worker_killed"
 NEARLY_ALL = 0.9
 """From this part of the limit on, memory is worth a word where nobody knows who killed a run."""
@@ -53,13 +54,18 @@ def how_it_ended(run: Run, recording: Recording) -> str:
         return f"killed by signal {outcome['signal']}"
     if "exit_code" in outcome:
         return f"ended with exit code {outcome['exit_code']} (no closing record)"
+    if recording.goes_on:
+        return STILL_RUNNING
     stood = _stood(run, recording) if is_nearly_full(run, recording) else ""
+    if recording.goes_on is None:
+        where = f"killed, or still running on {recording.header.host} (no closing record)"
+        return where + (f"; memory stood at {stood}" if stood else "")
     return "killed (no closing record)" + (f"; memory stood at {stood}" if stood else "")
 
 
 def is_killed(run: Run, recording: Recording) -> bool:
     """Return whether the program was killed, or vanished, and nobody knows by whom."""
-    if recording.end is not None or run.outcome.get("oom_killed"):
+    if recording.end is not None or recording.goes_on or run.outcome.get("oom_killed"):
         return False
     return run.outcome.get("signal", signal.SIGKILL if not run.outcome else 0) == signal.SIGKILL
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import socket
 import sys
 import time
 from pathlib import Path
@@ -33,7 +32,6 @@ Exit codes:
 """
 _HOME = "\x1b[H\x1b[J"
 """Goes to the top of the terminal and clears what is below."""
-_CLOCK_SLACK_S = 2.0
 
 
 @click.command(epilog=_EPILOG)
@@ -101,16 +99,4 @@ def is_running(run: Run) -> bool:
 
     Of a run on another machine it is taken to go on until it says that it ended.
     """
-    import psutil
-
-    header, end = run.main.header, run.main.end
-    if end is not None or run.outcome:
-        return False
-    if header.host != socket.gethostname():
-        return True
-    try:
-        process = psutil.Process(header.pid)
-        is_same = process.create_time() <= header.started + _CLOCK_SLACK_S
-        return bool(is_same and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return False
+    return run.main.goes_on is not False

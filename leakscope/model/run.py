@@ -62,6 +62,8 @@ class Recording:
     """Censuses that the user asked for; no measurement is among them."""
     process_ends: list[ProcessEndRecord] = field(default_factory=list)
     end: EndRecord | None = None
+    goes_on: bool | None = False
+    """Whether its process still records; None where that can't be told from here."""
     damage: list[Damage] = field(default_factory=list)
 
 

@@ -39,6 +39,7 @@ from leakscope.model.record import (
 from leakscope.model.run import Damage, Measurement, Recording, Run
 from leakscope.recording.directory import MANIFEST, OUTCOME, find_run, journals
 from leakscope.recording.frames import MAX_PAYLOAD, Frame, read_frames
+from leakscope.recording.liveness import goes_on
 from leakscope.recording.wire import (
     UNREADABLE,
     UnknownRecordError,
@@ -81,6 +82,8 @@ def open_run(path: str | Path, only: Sequence[Path] | None = None) -> Run:
         raise NoRunError(_nothing_readable(folder, damage), slug="no-run")
     recordings.sort(key=lambda r: (r.header.worker is not None, r.header.rank, r.header.started))
     outcome = _read_outcome(folder / OUTCOME, damage)
+    for recording in recordings if not outcome else ():
+        recording.goes_on = goes_on(recording)
     return Run(folder, manifest, recordings, damage, outcome)
 
 

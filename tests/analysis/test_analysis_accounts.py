@@ -235,6 +235,20 @@ def test_how_a_run_ended_without_a_closing_record(
     assert analyse(run).run.ended == words
 
 
+@pytest.mark.parametrize(
+    ("goes_on", "words"),
+    [
+        (True, "still running"),
+        (None, "killed, or still running on node7 (no closing record)"),
+        (False, "killed (no closing record)"),
+    ],
+)
+def test_a_run_that_goes_on_was_not_killed(goes_on: bool | None, words: str) -> None:
+    run = Program(epochs=5).build()
+    run.main.goes_on, run.main.header.host = goes_on, "node7"
+    assert analyse(run).run.ended == words
+
+
 def test_components_are_told_at_start_peak_and_end() -> None:
     run = Program(epochs=5).constant("model", 50 * MIB).build()
     import msgspec

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from leakscope.analysis import analyse
 from leakscope.recording import open_run
 
 pytestmark = pytest.mark.slow
@@ -75,6 +76,7 @@ def test_a_run_is_shown_while_it_goes_on(running):
     assert "train.py is running: epoch" in done.stdout
     assert "history" in done.stdout
     assert "train.py:11" in done.stdout
+    assert analyse(open_run(run)).run.ended == "still running"
     assert process.poll() is None
 
 

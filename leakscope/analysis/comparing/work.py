@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from leakscope.analysis.ending import STILL_RUNNING
 from leakscope.model.report import Report, Work
 
 _ENVIRONMENT = {
@@ -72,5 +73,7 @@ def _conditions(before: Report, after: Report) -> Iterator[str]:
     if before.overhead.budget != after.overhead.budget:
         yield "leakscope's budgets differ: the runs were measured more and less densely."
     for which, report in (("first", before), ("second", after)):
-        if report.run.ended not in _ENDED_BY_ITSELF:
+        if report.run.ended == STILL_RUNNING:
+            yield f"The {which} run is still running."
+        elif report.run.ended not in _ENDED_BY_ITSELF:
             yield f"The {which} run did not end by itself: {report.run.ended}."

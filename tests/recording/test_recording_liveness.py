@@ -1,0 +1,54 @@
+"""A recording without a closing record: killed, still running, or on a machine out of sight."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from leakscope.model.record import EndRecord, HeaderRecord, RunManifest
+from leakscope.model.run import Recording
+from leakscope.recording import RecordingWriter, RunDirectory, open_run
+from leakscope.recording.liveness import goes_on
+
+
+def of_this_process(**changes: object) -> HeaderRecord:
+    known = {"pid": os.getpid(), "host": socket.gethostname(), "started": time.time()}
+    return HeaderRecord(**{**known, **changes})  # type: ignore[arg-type]
+
+
+def test_a_process_that_lives_goes_on_until_it_says_that_it_has_ended(tmp_path):
+    folder = RunDirectory.create(tmp_path, RunManifest()).path
+    writer = RecordingWriter(folder, of_this_process())
+    assert open_run(folder).main.goes_on is True
+    writer.write(EndRecord(status="completed"))
+    assert open_run(folder).main.goes_on is False
+    writer.close()
+
+
+def test_a_process_that_is_gone_or_a_zombie_does_not_go_on():
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    recording = Recording(of_this_process(pid=child.pid, started=time.time() + 1))
+    while psutil.Process(child.pid).status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
+    assert goes_on(recording) is False
+    child.wait()
+    assert goes_on(recording) is False
+
+
+def test_another_process_that_was_given_the_same_number_is_told_apart():
+    began = psutil.Process().create_time()
+    assert goes_on(Recording(of_this_process(started=began + 1))) is True
+    assert goes_on(Recording(of_this_process(started=began - 60))) is False
+
+
+@pytest.mark.parametrize(("hours_ago", "expected"), [(0.1, None), (24, False)])
+def test_of_another_machine_silence_alone_tells(hours_ago: float, expected: bool | None):
+    started = time.time() - hours_ago * 3600
+    header = of_this_process(host="another-machine", started=started)
+    assert goes_on(Recording(header)) is expected
