@@ -10,6 +10,8 @@ from leakscope.analysis.series import FloatArray, RowTable
 
 CAPACITY_OF_LIMIT = 0.25
 """A container that declares a bound is accused only if, full, it would fill this part of memory."""
+MOSTLY = 0.9
+"""What follows the gradients grows by no more than they do: small growth would pass for noise."""
 STATES = 3
 """Most optimizers keep at most so many tensors of a parameter's size for it: Adam two or three."""
 
@@ -38,7 +40,8 @@ def follows_the_model(table: RowTable, g: Grower) -> bool:
         return row.kind == "dict" and bool(g.y[-1] <= STATES * most)
     gradients = _bytes_of(table, "gradients", g)
     differs = np.abs(np.diff(gradients) - np.diff(g.y)).max()
-    return bool(gradients[-1] <= most and differs <= ROW_NOISE_BYTES)
+    gained = gradients[-1] - gradients[0] >= MOSTLY * (g.y[-1] - g.y[0])
+    return bool(gained and gradients[-1] <= most and differs <= ROW_NOISE_BYTES)
 
 
 def _bytes_of(table: RowTable, role: str, g: Grower) -> FloatArray:

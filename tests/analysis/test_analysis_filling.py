@@ -66,3 +66,14 @@ def test_what_grows_beside_the_gradients_is_one() -> None:
     kept = Thing("kept", lambda s: MIB * (1 + s.epoch) * 1.1, "list", "list")
     report = analyse(run_of(BLOCKS, kept))
     assert [culprit.path for culprit in report.culprits] == ["kept"]
+
+
+def test_a_small_leak_beside_gradients_that_stay_as_they_are_is_one() -> None:
+    kept = Thing("kept", lambda s: 4000 * s.epoch, "list", "list")
+    run = Program(epochs=400, steps=5, validation=0).plant(kept).build()
+    for m in run.main.measurements:
+        if m.census is not None:
+            roles = {"parameters": 8 * MIB, "gradients": 8 * MIB}
+            m.census.components.update({role: {"host": size} for role, size in roles.items()})
+    report = analyse(run)
+    assert [culprit.path for culprit in report.culprits] == ["kept"]
