@@ -1,7 +1,8 @@
 """Nothing is left behind when a recorded training is killed: no process, no shared memory, no file.
 
 The moments are random, the seeds are not: workers are starting, at work or ending. Epochs are long
-enough that all the workers are among the first ones, which are recorded.
+enough that all the workers are among the first ones, which are recorded. Each of a pair of start
+method, life and victim is tried: workers end when their parent does, whoever ended it.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import fault_runs
 import psutil
 import pytest
+from warm import Warm
 
 pytestmark = [
     pytest.mark.slow,
@@ -178,32 +181,52 @@ def assert_nothing_left(tree: Tree, there: set[int]) -> None:
     assert inside <= OURS
 
 
-def assert_reads_well(tree: Tree) -> None:
+def report_of(tree: Tree, commands: Warm) -> dict[str, Any]:
+    """Return the report that the command makes of what is left of the run."""
+    words = ["-m", "leakscope", "report", "run", "--format", "json"]
+    ended = commands.run(words, tree.folder).well()
+    assert "Traceback" not in ended.err, ended.err
+    told: dict[str, Any] = json.loads(ended.out)
+    return told
+
+
+def assert_reads_well(tree: Tree, commands: Warm) -> None:
     """Assert that the report says how the run ended, and complains of nothing else."""
-    report = fault_runs.report_again(tree.folder)
+    report = report_of(tree, commands)
     assert report["run"]["ended"].startswith("killed")
     assert all("was cut off while it was written" in e["message"] for e in report["errors"])
-    ended = fault_runs.leakscope("report", "run", "--format", "text", folder=tree.folder)
-    assert ended.code == 0
-    assert "The run was killed" in ended.out
+    words = ["-m", "leakscope", "report", "run", "--format", "text"]
+    assert "The run was killed" in commands.run(words, tree.folder).well().out
 
 
-@pytest.mark.parametrize("victim", ["supervisor", "program"])
-@pytest.mark.parametrize("lives", ["persistent", "for an epoch"])
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize(
+    ("method", "lives", "victim"),
+    [
+        ("fork", "persistent", "supervisor"),
+        ("fork", "for an epoch", "program"),
+        ("spawn", "persistent", "program"),
+        ("spawn", "for an epoch", "supervisor"),
+    ],
+)
 def test_a_killed_training_with_workers_leaves_its_recording_alone(
-    method: str, lives: str, victim: str, start: Callable[..., Tree]
+    method: str,
+    lives: str,
+    victim: str,
+    start: Callable[..., Tree],
+    leakscope_commands: Warm,
 ) -> None:
     words = [sys.executable, "-m", "leakscope", "run", "-q", "--out", "run", "program.py"]
     tree = start([*words, method, lives], WITH_WORKERS)
     there = killed(tree, tree.victim(0, victim), f"{method} {lives} {victim}")
     assert tree.process.returncode == -signal.SIGKILL
     assert_nothing_left(tree, there)
-    assert_reads_well(tree)
+    assert_reads_well(tree, leakscope_commands)
 
 
 @pytest.mark.parametrize("victim", ["supervisor", "program"])
-def test_a_killed_rank_leaves_its_recording_alone(victim: str, start: Callable[..., Tree]) -> None:
+def test_a_killed_rank_leaves_its_recording_alone(
+    victim: str, start: Callable[..., Tree], leakscope_commands: Warm
+) -> None:
     pytest.importorskip("torch.distributed.run")
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     ours = ["-m", "leakscope", "run", "-q", "--out", "run", "program.py"]
@@ -212,7 +235,7 @@ def test_a_killed_rank_leaves_its_recording_alone(victim: str, start: Callable[.
     there = killed(tree, tree.victim(1, victim), victim)
     assert tree.process.returncode == 1
     assert_nothing_left(tree, there)
-    ranks = fault_runs.report_again(tree.folder)["ranks"]
+    ranks = report_of(tree, leakscope_commands)["ranks"]
     assert {rank["rank"] for rank in ranks} == {0, 1}
     assert json.dumps(ranks).count("killed") >= 1
 

@@ -282,7 +282,7 @@ class Churn:
 
 CHURNING = [
     pytest.param(FOCUSED, 30, id="focused"),
-    pytest.param(FULL, 50, id="full", marks=pytest.mark.slow),
+    pytest.param(FULL, 25, id="full", marks=pytest.mark.slow),
 ]
 
 

@@ -52,6 +52,7 @@ class LoaderHooks:
                 iterator = original(loader)
             except BaseException as error:
                 without_our_frame(error)
+                del loader  # whoever clears the traceback's frames doesn't find ours
                 raise
             gate.hear_found(begin, loader, iterator)
             return iterator
@@ -72,6 +73,7 @@ class LoaderHooks:
                 raise
             except BaseException as error:
                 without_our_frame(error)
+                del iterator  # as above
                 raise
 
         return __next__
