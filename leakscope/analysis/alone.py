@@ -5,17 +5,20 @@ from __future__ import annotations
 from leakscope.analysis.case import Case
 from leakscope.analysis.culprits import find_culprits
 from leakscope.analysis.growers import Grower
+from leakscope.analysis.known import Catalogue
 from leakscope.analysis.search import search_growth
 from leakscope.model.report import Culprit
 from leakscope.model.run import Recording, Run
 
 
-def judge_alone(run: Run, recording: Recording) -> tuple[Case, list[Grower], list[Culprit]]:
+def judge_alone(
+    run: Run, recording: Recording, catalogue: Catalogue | None = None
+) -> tuple[Case, list[Grower], list[Culprit]]:
     """Return the case of one recording, what grows in it, and its culprits, the worst first.
 
     Sources that only the first process of the run recorded are its sources too.
     """
     recording.sources = run.main.sources | recording.sources
-    case = Case(run, recording)
+    case = Case(run, recording, catalogue)
     growers = search_growth(case).growers
     return case, growers, find_culprits(case, case.sources, growers)

@@ -24,6 +24,7 @@ from leakscope.analysis.diagnoses.out_of_memory import find_out_of_memory
 from leakscope.analysis.facts import LONGEST_MESSAGE, find_facts, find_problems, find_work
 from leakscope.analysis.headline import headline, verdict_of
 from leakscope.analysis.imputed import with_imputed
+from leakscope.analysis.known import Catalogue
 from leakscope.analysis.ledger import find_ledgers
 from leakscope.analysis.overhead import find_overhead
 from leakscope.analysis.phases import find_phases
@@ -34,27 +35,32 @@ from leakscope.analysis.snapshots import snapshot_notes
 from leakscope.analysis.timeline import find_timeline
 from leakscope.analysis.workers import conclude_workers
 from leakscope.model.record import HeaderRecord
-from leakscope.model.report import Report, RunVerdict
+from leakscope.model.report import Problem, Report, RunVerdict
 from leakscope.model.run import Recording, Run
 
 LOW = "memory-low"
 
 
-def analyse(run: Run, others: Iterable[RankSummary] = ()) -> Report:
+def analyse(
+    run: Run, others: Iterable[RankSummary] = (), catalogue: Catalogue | None = None
+) -> Report:
     """Return everything that can be concluded about a run, from its recordings alone.
 
     Args:
         run: what was read.
         others: ranks of it that were judged elsewhere, because there are many.
+        catalogue: the known culprits to ask, by default those that leakscope ships.
 
     """
     attempts = find_attempts(run)
-    case = Case(attempts.run, _main(attempts.run))
+    case = Case(attempts.run, _main(attempts.run), catalogue)
     with np.errstate(all="ignore"):
         report = _report(case, others)
     note = attempts.note()
     notes = [note, *report.notes] if note else report.notes
-    return msgspec.structs.replace(report, attempts=attempts.told(), notes=notes)
+    faults = catalogue.faults if catalogue is not None else ()
+    errors = [*report.errors, *(Problem(where="known culprits", message=f) for f in faults)]
+    return msgspec.structs.replace(report, attempts=attempts.told(), notes=notes, errors=errors)
 
 
 def _report(case: Case, others: Iterable[RankSummary]) -> Report:

@@ -10,6 +10,7 @@ import numpy as np
 from leakscope.analysis.across import Comparables
 from leakscope.analysis.device_states import DeviceState, highest_states
 from leakscope.analysis.growers import Grower
+from leakscope.analysis.known import Catalogue, shipped
 from leakscope.analysis.series import HOST, FloatArray, IntArray, RowTable, Track, tabulate
 from leakscope.analysis.source import SourceIndex
 from leakscope.analysis.trends import FEWEST_POINTS, judge, theil_sen, warm_up
@@ -34,7 +35,8 @@ class Window:
 class Case:
     """One recording with its columns, its table of rows and what may be compared in them."""
 
-    def __init__(self, run: Run, recording: Recording) -> None:
+    def __init__(self, run: Run, recording: Recording, catalogue: Catalogue | None = None) -> None:
+        self._catalogue = catalogue
         self.run = run
         self.recording = recording
         self.track = Track(recording)
@@ -46,6 +48,16 @@ class Case:
     def sources(self) -> SourceIndex:
         """The user's sources, as they were recorded."""
         return SourceIndex(self.recording.sources, self.run.manifest.project_root)
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The known culprits that are asked; read when something grows."""
+        return shipped() if self._catalogue is None else self._catalogue
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The versions that ran."""
+        return self.run.manifest.environment
 
     @cached_property
     def device_states(self) -> dict[str, DeviceState]:

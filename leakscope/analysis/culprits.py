@@ -14,6 +14,7 @@ from leakscope.analysis.ending import shortage_at_the_end
 from leakscope.analysis.forecast import forecast
 from leakscope.analysis.graphs import pinned_bytes
 from leakscope.analysis.growers import Grower
+from leakscope.analysis.known import Found, Sighting, find_known
 from leakscope.analysis.origins import find_origins
 from leakscope.analysis.series import HOST, FloatArray, RowTable
 from leakscope.analysis.source import SourceIndex
@@ -174,7 +175,8 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
     row = table.row_at(grower.path, column)
     holders = [table.latest[a].name for a in table.ancestors(grower.path)]
     others, freed = _other_holders(table, row), _freed(row, grower.device)
-    origins = find_origins(sources, table, grower, row)
+    found = _known(case, grower, row)
+    origins = find_origins(sources, table, grower, row, found.known if found else None)
     chart, chart_unit = _chart(case, grower)
     pinned = pinned_bytes(row)
     return Culprit(
@@ -215,7 +217,14 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
         excerpts=origins.excerpts,
         chart=chart,
         chart_unit=chart_unit,
+        known=found.told if found else None,
     )
+
+
+def _known(case: Case, grower: Grower, row: CensusRow) -> Found | None:
+    above = [case.table.latest[path] for path in case.table.ancestors(grower.path)]
+    sighting = Sighting(row, above, grower.growth, grower.device)
+    return find_known(sighting, case.catalogue, case.environment)
 
 
 def _other_holders(table: RowTable, row: CensusRow) -> list[str]:

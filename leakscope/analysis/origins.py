@@ -9,6 +9,7 @@ from leakscope.analysis.remedies import propose
 from leakscope.analysis.series import RowTable
 from leakscope.analysis.source import FeedingLine, SourceIndex
 from leakscope.model.census import CensusRow
+from leakscope.model.known import KnownCulprit
 from leakscope.model.report import Excerpt, Remedy
 
 MOST_LINES = 5
@@ -26,7 +27,13 @@ class Origins:
     remedy: Remedy
 
 
-def find_origins(sources: SourceIndex, table: RowTable, grower: Grower, row: CensusRow) -> Origins:
+def find_origins(
+    sources: SourceIndex,
+    table: RowTable,
+    grower: Grower,
+    row: CensusRow,
+    known: KnownCulprit | None = None,
+) -> Origins:
     """Return where a culprit was defined, fed and filled, and what to change there."""
     feeding: list[FeedingLine] = []
     defined = None
@@ -48,6 +55,7 @@ def find_origins(sources: SourceIndex, table: RowTable, grower: Grower, row: Cen
             items_per_unit=grower.items_per_unit,
             feeding=feeding,
             sources=sources,
+            known=known,
         ),
     )
 

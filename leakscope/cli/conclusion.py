@@ -7,9 +7,13 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from leakscope.model.errors import UnwritableError
 from leakscope.model.report import Report
+
+if TYPE_CHECKING:
+    from leakscope.analysis.known import Catalogue
 
 HTML = "report.html"
 JSON = "report.json"
@@ -23,10 +27,20 @@ def conclude(run_path: Path) -> Report:
     from leakscope.recording.directory import find_run
 
     folder = find_run(run_path)
+    catalogue = catalogue_in_force()
     many = open_many(folder)
     if many is None:
-        return analyse(open_run(folder))
-    return analyse(many.run, judge_in_parallel(many))
+        return analyse(open_run(folder), catalogue=catalogue)
+    return analyse(many.run, judge_in_parallel(many, catalogue=catalogue), catalogue)
+
+
+def catalogue_in_force() -> Catalogue:
+    """Return the known culprits: those of the project before those that leakscope ships."""
+    from leakscope.analysis.known import with_own
+    from leakscope.configuration.known_culprits import read_known_culprits
+    from leakscope.configuration.reading import read_configuration
+
+    return with_own(read_known_culprits(read_configuration().section))
 
 
 def write_reports(run_path: Path, report: Report) -> Path:

@@ -44,6 +44,8 @@ def prepare(program: Program, options: SessionOptions, world: World) -> RunDirec
 
 
 def _manifest(program: Program, options: dict[str, Any]) -> RunManifest:
+    from leakscope.configuration.known_culprits import own_libraries
+    from leakscope.configuration.reading import read_configuration
     from leakscope.probes import environment, memory_limit
 
     total, limit = memory_limit()
@@ -55,7 +57,7 @@ def _manifest(program: Program, options: dict[str, Any]) -> RunManifest:
         script=program.target if program.kind == "script" else f"-{program.kind[0]}",
         project_root=program.project_root(),
         options=options,
-        environment=environment(),
+        environment=environment(own_libraries(read_configuration().section)),
         memory_total=total,
         memory_limit=limit,
     )

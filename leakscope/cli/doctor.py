@@ -20,6 +20,7 @@ from leakscope.model.errors import EXIT_ERROR, EXIT_OK, LeakscopeError
 if TYPE_CHECKING:
     from leakscope.configuration.reading import Configuration
     from leakscope.model.health import Health, InForce, Item
+    from leakscope.model.known import Own
 
 _FRAMEWORKS = ("transformers", "lightning", "pytorch-lightning", "accelerate", "numpy", "pillow")
 _LITTLE_ROOM = 1 << 30
@@ -56,6 +57,7 @@ def doctor(*, as_json: bool) -> int:
 
 def examine() -> Health:
     """Return everything that is told; changes nothing and raises nothing."""
+    from leakscope.configuration.known_culprits import read_known_culprits
     from leakscope.configuration.reading import read_configuration
     from leakscope.configuration.suppressions import read_suppressions
     from leakscope.instrument.abilities import ask
@@ -71,6 +73,8 @@ def examine() -> Health:
         remarks += unknown
     except LeakscopeError as fault:
         faults.append(str(fault))
+    own = read_known_culprits(configuration.section)
+    faults += own.faults
     told = [Item(name="configuration", state=State.BROKEN, text=fault) for fault in faults]
     told += [Item(name="configuration", state=State.NOTE, text=remark) for remark in remarks]
     return Health(
@@ -83,6 +87,7 @@ def examine() -> Health:
             _python(),
             *_torch(ask()),
             _frameworks(),
+            _known_culprits(own),
             *memory_abilities(),
             _room(configuration),
         ],
@@ -115,9 +120,9 @@ def _python() -> Item:
     from leakscope.model.health import Item, State
 
     version = f"{platform.python_version()} ({sys.implementation.name})"
-    if importlib.util.find_spec("tomllib") is not None:
+    if any(importlib.util.find_spec(reader) is not None for reader in ("tomllib", "tomli")):
         return Item(name="Python", state=State.OK, text=version)
-    advice = "It has no reader for TOML: [tool.leakscope] isn't read. Use 3.11 or newer."
+    advice = "It has no reader for TOML: [tool.leakscope] isn't read. Install tomli."
     return Item(name="Python", state=State.NOTE, text=version, advice=advice)
 
 
@@ -166,6 +171,19 @@ def _frameworks() -> Item:
     facts = environment()
     found = [f"{name} {facts[name]}" for name in _FRAMEWORKS if name in facts]
     return Item(name="libraries", state=State.OK, text=", ".join(found) or "none that matter")
+
+
+def _known_culprits(own: Own) -> Item:
+    from leakscope.analysis.known import shipped
+    from leakscope.model.health import Item, State
+    from leakscope.model.sizes import plural
+
+    name, catalogue = "known culprits", shipped()
+    mine = f", {len(own.entries)} of your own" if own.entries else ""
+    if catalogue.faults:
+        return Item(name=name, state=State.MISSING, text=catalogue.faults[0])
+    entries = plural(len(catalogue.entries), "entry")
+    return Item(name=name, state=State.OK, text=f"version {catalogue.version}, {entries}{mine}")
 
 
 def _room(configuration: Configuration) -> Item:

@@ -19,6 +19,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from leakscope.analysis import RankSummary, find_attempts, group_attempts, summarise_rank
+from leakscope.analysis.known import Catalogue
 from leakscope.model.errors import LeakscopeError
 from leakscope.model.report import Problem
 from leakscope.model.run import Damage, Recording, Run
@@ -70,13 +71,15 @@ def open_many(folder: Path) -> ManyRanks | None:
     return ManyRanks(run, others)
 
 
-def judge_in_parallel(many: ManyRanks, processes: int | None = None) -> Iterator[RankSummary]:
+def judge_in_parallel(
+    many: ManyRanks, processes: int | None = None, catalogue: Catalogue | None = None
+) -> Iterator[RankSummary]:
     """Yield what is concluded of each of the other ranks, as it is concluded."""
     count = processes or max(1, min(_cores(), len(many.others) // RANKS_PER_JUDGE))
     main = find_attempts(many.run).run.main
     told = Run(many.run.path, many.run.manifest, [Recording(main.header, sources=main.sources)])
     waiting = deque(many.others)
-    judges = [_Judge(told) for _ in range(count)]
+    judges = [_Judge(told, catalogue) for _ in range(count)]
     try:
         for judge in judges:
             judge.take_next(waiting)
@@ -120,10 +123,11 @@ class _Judge:
 
     connection: Connection[Any, Any]
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, catalogue: Catalogue | None = None) -> None:
         self.at: Path | None = None
         self._is_second_try = False
         self._run = run
+        self._catalogue = catalogue
         self._start()
 
     def take_next(self, waiting: deque[Path]) -> None:
@@ -162,24 +166,26 @@ class _Judge:
         context = multiprocessing.get_context("spawn")
         self.connection, its_end = context.Pipe()
         self._process: SpawnProcess = context.Process(
-            target=_judge_one_by_one, args=(its_end, self._run), daemon=True
+            target=_judge_one_by_one, args=(its_end, self._run, self._catalogue), daemon=True
         )
         self._process.start()
         its_end.close()
 
 
-def _judge_one_by_one(connection: Connection[Any, Any], run: Run) -> None:
+def _judge_one_by_one(
+    connection: Connection[Any, Any], run: Run, catalogue: Catalogue | None = None
+) -> None:
     while True:
         try:
             path = connection.recv()
         except (EOFError, KeyboardInterrupt):
             return
-        connection.send(_judged(run, path))
+        connection.send(_judged(run, path, catalogue))
 
 
-def _judged(run: Run, path: Path) -> RankSummary:
+def _judged(run: Run, path: Path, catalogue: Catalogue | None = None) -> RankSummary:
     try:
-        return summarise_rank(run, open_recording(path))
+        return summarise_rank(run, open_recording(path), catalogue)
     except LeakscopeError as fault:
         return _lost(path, str(fault))
     except Exception as fault:

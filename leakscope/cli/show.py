@@ -59,6 +59,7 @@ def _shown(folder: Path, *, again: bool) -> bool:
     import msgspec
 
     from leakscope.analysis import analyse, find_attempts
+    from leakscope.cli.conclusion import catalogue_in_force
     from leakscope.cli.many_ranks import open_many
     from leakscope.recording import open_run
     from leakscope.report import render_text
@@ -67,7 +68,7 @@ def _shown(folder: Path, *, again: bool) -> bool:
     run = find_attempts(open_run(folder) if many is None else many.run).latest
     goes_on = is_running(run)
     on_terminal = sys.stdout.isatty()
-    report = analyse(run)
+    report = analyse(run, catalogue=catalogue_in_force())
     if goes_on:  # what has no closing record yet was not killed
         facts = msgspec.structs.replace(report.run, ended="")
         report = msgspec.structs.replace(report, run=facts)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from leakscope.model.printable import one_line
+from leakscope.model.toml import read_toml
 
 FILE = "pyproject.toml"
 _HEADER = re.compile(rb"^\s*\[\[?\s*tool\s*\.\s*[\"']?leakscope\b", re.MULTILINE)
@@ -56,12 +56,10 @@ def _read(path: Path) -> bytes | None:
 
 def _parse(path: Path, text: bytes) -> Section:
     try:
-        toml = importlib.import_module("tomllib")
+        table = read_toml(text.decode()).get("tool", {}).get("leakscope", {})
     except ImportError:
-        sentence = f"{path} is not read: Python 3.10 has no TOML reader; use 3.11 or newer."
+        sentence = f"{path} is not read: Python 3.10 has no TOML reader; install tomli."
         return Section(path, remarks=[sentence])
-    try:
-        table = toml.loads(text.decode()).get("tool", {}).get("leakscope", {})
     except (ValueError, AttributeError, RecursionError) as fault:
         return Section(path, remarks=[f"{path} is not read: {one_line(str(fault))}."])
     if not isinstance(table, dict):

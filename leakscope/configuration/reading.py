@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leakscope.configuration import suppressions
+from leakscope.configuration import known_culprits, suppressions
 from leakscope.configuration.pyproject import Section, read_section
 from leakscope.configuration.sentences import bad, unknown
 from leakscope.configuration.settings import (
@@ -91,7 +91,7 @@ def _folder() -> Path:
 def _written(section: Section, found: Configuration) -> Iterator[tuple[str, object]]:
     """Yield the names and values that a section holds, those of tables within it after a dot."""
     for key, value in section.table.items():
-        if key == suppressions.KEY:
+        if key == suppressions.KEY or known_culprits.is_known_culprits(key):
             continue
         if key != CHECK:
             yield key, value
@@ -107,7 +107,7 @@ def _written(section: Section, found: Configuration) -> Iterator[tuple[str, obje
 def _choose(found: Configuration, key: str, value: object, source: str, folder: Path) -> None:
     setting = BY_NAME.get(key.replace("_", "-"))
     if setting is None:
-        known = [*BY_NAME, suppressions.KEY]
+        known = [*BY_NAME, suppressions.KEY, known_culprits.KEY]
         found.remarks.append(unknown(key, known, f"[tool.leakscope] of {source}"))
         return
     _read(found, setting, value, source, folder)

@@ -211,6 +211,8 @@ def project_of_caller(file: str) -> Path | None:
 
 
 def _manifest(options: SessionOptions) -> RunManifest:
+    from leakscope.configuration.known_culprits import own_libraries
+    from leakscope.configuration.reading import read_configuration
     from leakscope.probes import environment, memory_limit
 
     total, limit = memory_limit()
@@ -222,7 +224,7 @@ def _manifest(options: SessionOptions) -> RunManifest:
         script=options.script or _main_file() or "",
         project_root=project_root_of(options),
         options=json.loads(options.to_json()),
-        environment=environment(),
+        environment=environment(own_libraries(read_configuration().section)),
         memory_total=total,
         memory_limit=limit,
     )

@@ -11,6 +11,7 @@ from enum import Enum
 
 import msgspec
 
+from leakscope.model.known import Recognised
 from leakscope.model.report import RunFacts, RunVerdict, Severity
 
 CHECK_SCHEMA_VERSION = 1
@@ -116,6 +117,8 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it grows in workers of a DataLoader, not in the process itself."""
     excuse: str = ""
     """The reason of the suppression or of the baseline's entry, where there is one."""
+    recognised: Recognised | None = None
+    """What the catalogue of known culprits says of it."""
 
     @property
     def key(self) -> Key:

@@ -8,6 +8,7 @@ import msgspec
 
 from leakscope.model.cure import Cures
 from leakscope.model.device import DeviceMemory
+from leakscope.model.known import Recognised
 from leakscope.model.rank import Attempt, OddRank, RankCourse, RankMemory
 from leakscope.model.shortage import OutOfMemory
 from leakscope.model.worker import WorkerMemory
@@ -150,6 +151,7 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     excerpts: list[Excerpt] = []
     chart: list[Point] = []
     chart_unit: str = ""
+    known: Recognised | None = None
 
 
 class Circle(msgspec.Struct, frozen=True, kw_only=True):

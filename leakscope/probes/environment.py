@@ -8,7 +8,7 @@ import importlib.metadata
 import os
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +21,10 @@ _LIBRARIES = (
     "lightning",
     "pytorch-lightning",
     "accelerate",
+    "torchmetrics",
+    "pytorch-ignite",
+    "peft",
+    "wandb",
     "pillow",
     "matplotlib",
 )
@@ -47,8 +51,13 @@ _SETTINGS = (
 """Variables that change how memory is allocated or who shares it. No others are recorded."""
 
 
-def environment() -> dict[str, str]:
-    """Return versions, platform and the settings that bear on memory; imports none of them."""
+def environment(more: Iterable[str] = ()) -> dict[str, str]:
+    """Return versions, platform and the settings that bear on memory; imports none of them.
+
+    Args:
+        more: Distributions whose versions are told too, for a project knows something of them.
+
+    """
     facts = {
         "python": platform.python_version(),
         "implementation": sys.implementation.name,
@@ -59,7 +68,7 @@ def environment() -> dict[str, str]:
         "gc_thresholds": " ".join(map(str, gc.get_threshold())),
         "gc_enabled": str(gc.isenabled()).lower(),
     }
-    facts |= {name: _told(partial(_version, name)) for name in _LIBRARIES}
+    facts |= {name: _told(partial(_version, name)) for name in (*_LIBRARIES, *more)}
     facts |= {name: os.environ.get(name, "") for name in _SETTINGS}
     facts |= {"allocator": _told(_allocator), **_gpus()}
     return {name: value for name, value in facts.items() if value}

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from leakscope.model.known import Nature, Recognised
 from leakscope.model.report import Culprit, Falsifier, Finding, Held, PhaseSpan, Remedy
 from leakscope.report import wording
 from leakscope.report.charts import SECONDS, draw_series, is_fitted
@@ -83,6 +84,18 @@ class CircleView:
 
 
 @dataclass(frozen=True)
+class KnownView:
+    """What is known of a culprit; ``link`` is empty where it is no address of the web."""
+
+    label: str
+    is_fault: bool
+    title: str
+    cause: str
+    link: str
+    source: str
+
+
+@dataclass(frozen=True)
 class SuspectView:
     """What culprits and findings have in common on the page."""
 
@@ -137,6 +150,7 @@ class CulpritView(SuspectView):
     chart: ChartView | None = None
     markdown: str = ""
     signature: str = ""
+    known: KnownView | None = None
 
 
 def culprit_views(
@@ -176,6 +190,18 @@ def _culprit_view(culprit: Culprit, anchor: str, spans: Sequence[PhaseSpan]) -> 
         chart=_chart(culprit, f"{anchor}-chart", spans),
         markdown=culprit_markdown(culprit),
         signature=culprit.signature,
+        known=_known(culprit.known) if culprit.known else None,
+    )
+
+
+def _known(known: Recognised) -> KnownView:
+    return KnownView(
+        wording.known_words(known),
+        known.nature is Nature.FAULT,
+        known.title,
+        known.cause,
+        known.link if wording.is_address(known.link) else "",
+        "" if known.source == "leakscope" else known.source,
     )
 
 

@@ -7,7 +7,7 @@ import re
 from leakscope.model.printable import one_line, printable
 from leakscope.model.report import Culprit
 from leakscope.report.sizes import humane_bytes, humane_interval
-from leakscope.report.wording import rate_words, share_words
+from leakscope.report.wording import is_address, known_words, rate_words, share_words
 
 
 def culprit_markdown(culprit: Culprit) -> str:
@@ -18,6 +18,7 @@ def culprit_markdown(culprit: Culprit) -> str:
         ("rate", rate),
         ("share", share_words(culprit.share, culprit.growth)),
         ("retains at most", humane_bytes(culprit.total_bytes)),
+        ("known", _known(culprit)),
         ("forecast", one_line(culprit.forecast.text) if culprit.forecast else ""),
         ("fed at", ", ".join(map(code_span, culprit.fed_at))),
         ("defined at", code_span(culprit.defined_at) if culprit.defined_at else ""),
@@ -29,6 +30,14 @@ def culprit_markdown(culprit: Culprit) -> str:
     if culprit.remedy.diff:
         lines += ["", _fenced(printable(culprit.remedy.diff).rstrip("\n"))]
     return "\n".join(lines) + "\n"
+
+
+def _known(culprit: Culprit) -> str:
+    known = culprit.known
+    if known is None:
+        return ""
+    link = f", <{known.link}>" if is_address(known.link) else ""
+    return one_line(f"{known_words(known)}: {known.title}{link}")
 
 
 def code_span(text: str) -> str:

@@ -223,6 +223,7 @@ def _culprit(culprit: Culprit, paper: Paper) -> list[str]:
     ]
     place = wording.place_of(culprit)
     lines += [paper.clip(f"fed at {place}", "   ")] if place else []
+    lines += _known(culprit, paper, "   ")
     return lines + ([paper.clip(culprit.forecast.text, "   ")] if culprit.forecast else [])
 
 
@@ -303,7 +304,19 @@ def _short(culprit: Culprit, paper: Paper) -> list[str]:
     head = f"  {culprit.rank}. "
     name = clipped(culprit.name, max(16, paper.width - len(head) - len(rate) - len(share) - 6))
     lines = [f"{head}{paper.paint(name, culprit.severity.value)}  {rate}  {share}"]
-    return [*lines, paper.clip(place, "     ")] if place else lines
+    lines += [paper.clip(place, "     ")] if place else []
+    return lines + _known(culprit, paper, "     ")
+
+
+def _known(culprit: Culprit, paper: Paper, indent: str) -> list[str]:
+    """Return what is known of it; the address stands alone, to be clicked or copied whole."""
+    known = culprit.known
+    if known is None:
+        return []
+    return [
+        paper.clip(f"{wording.known_words(known)}: {known.title}", indent),
+        f"{indent}{one_line(known.link)}",
+    ]
 
 
 def _next_command(report: Report, run_path: str) -> str:

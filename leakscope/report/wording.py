@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+from leakscope.model.known import Nature, Recognised
 from leakscope.model.printable import one_line
 from leakscope.model.report import (
     Change,
@@ -110,6 +113,22 @@ def place_of(suspect: Culprit | Finding) -> str:
     """Return the line to look at first: what feeds it, else where it is defined."""
     places = [*suspect.fed_at, suspect.defined_at or "", *suspect.allocated_at]
     return next((place for place in places if place), "")
+
+
+def known_words(known: Recognised) -> str:
+    """Return whose doing a known culprit is: ``Known fault of transformers 5.8.0``."""
+    whose = "fault" if known.nature is Nature.FAULT else "behaviour"
+    return f"Known {whose} of {known.library} {known.version}".rstrip()
+
+
+def known_line(known: Recognised) -> str:
+    """Return what is known of a culprit, with where that is said, in a line."""
+    return f"{known_words(known)}: {known.title}. {known.link}"
+
+
+def is_address(link: str) -> bool:
+    """Return whether a link may be followed: an address of the web that closes no markup."""
+    return re.fullmatch(r"https?://[^\s<>\"'()]+", link) is not None
 
 
 def lead_of(report: Report) -> Culprit | Finding | None:

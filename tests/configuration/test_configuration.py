@@ -178,6 +178,7 @@ def test_python_310_is_told_that_it_reads_no_toml(
 ) -> None:
     project(folder, "budget = 0.5")
     monkeypatch.setitem(sys.modules, "tomllib", None)
+    monkeypatch.setitem(sys.modules, "tomli", None)
     found = read()
     assert found.value("budget") == 0.02
     assert ["no TOML reader" in remark for remark in found.remarks] == [True]

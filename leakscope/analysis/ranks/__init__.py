@@ -81,7 +81,7 @@ def _summaries(
     yield summarise(case, culprits)
     for recording in _of_ranks(case.run):
         if recording.header.rank != case.recording.header.rank:
-            yield summarise_rank(case.run, recording)
+            yield summarise_rank(case.run, recording, case.catalogue)
     yield from others
 
 

@@ -11,6 +11,7 @@ from leakscope.analysis.alone import judge_alone
 from leakscope.analysis.case import Case
 from leakscope.analysis.ending import how_it_ended
 from leakscope.analysis.facts import problems_of
+from leakscope.analysis.known import Catalogue
 from leakscope.analysis.ranks.courses import Course, course_of
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.rank import RankMemory
@@ -34,7 +35,9 @@ class RankSummary:
     problems: list[Problem] = field(default_factory=list)
 
 
-def summarise_rank(run: Run, recording: Recording) -> RankSummary:
+def summarise_rank(
+    run: Run, recording: Recording, catalogue: Catalogue | None = None
+) -> RankSummary:
     """Return what is concluded of a rank's recording, judged as if it had trained alone.
 
     Of ``run`` the manifest, the sources of the first process and what its supervisor saw are used.
@@ -42,7 +45,7 @@ def summarise_rank(run: Run, recording: Recording) -> RankSummary:
     if not recording.measurements:
         return RankSummary(None, problems=problems_of(recording)[:MOST_PROBLEMS])
     with np.errstate(all="ignore"):
-        case, _, culprits = judge_alone(run, recording)
+        case, _, culprits = judge_alone(run, recording, catalogue)
         return summarise(case, culprits)
 
 

@@ -23,6 +23,7 @@ from leakscope.analysis.remedies import (
     hidden_state,
     hooks,
     kept_tensors,
+    known_culprits,
     library_registries,
     log_handlers,
     log_records,
@@ -42,6 +43,7 @@ from leakscope.analysis.remedies import (
 from leakscope.analysis.remedies.case import Case
 from leakscope.analysis.source import FeedingLine, SourceIndex
 from leakscope.model.census import CensusRow
+from leakscope.model.known import KnownCulprit
 from leakscope.model.report import Remedy
 
 PATTERNS: tuple[Callable[[Case], Remedy | None], ...] = (
@@ -86,6 +88,7 @@ def propose(
     feeding: list[FeedingLine],
     sources: SourceIndex,
     items_per_unit: float | None = None,
+    known: KnownCulprit | None = None,
 ) -> Remedy:
     """Return the remedy for a culprit, with a diff where its pattern is recognised.
 
@@ -97,9 +100,14 @@ def propose(
         feeding: Its feeding lines, best first.
         sources: The recorded sources.
         items_per_unit: Items added per unit, where known.
+        known: The entry of the catalogue that describes it, whose remedy comes first.
 
     """
     case = Case(row, growth, unit, phase, feeding, sources, items_per_unit)
+    return known_culprits.prefer(known, _general(case))
+
+
+def _general(case: Case) -> Remedy:
     for recognise in PATTERNS:
         remedy = recognise(case)
         if remedy is not None:

@@ -45,7 +45,7 @@ def conclude_workers(case: Case, culprits: list[Culprit], findings: list[Finding
     if piling:
         findings = [*piling, *(f for f in findings if f.kind not in REPLACES)]
     findings = [*findings, *find_died(case)]
-    workers = judge_workers(case.run)
+    workers = judge_workers(case.run, case.catalogue)
     if not workers:
         return Workers(culprits, _ranked(findings), [], [])
     theirs, copied = culprits_of(case, workers), find_copied(workers)

@@ -17,6 +17,7 @@ from leakscope.analysis.alone import judge_alone
 from leakscope.analysis.case import Case
 from leakscope.analysis.culprits import ORDER, signature
 from leakscope.analysis.forecast import forecast
+from leakscope.analysis.known import Catalogue
 from leakscope.analysis.severity import HORIZON
 from leakscope.model import gauge
 from leakscope.model.report import Culprit, Severity
@@ -49,15 +50,15 @@ class Worker:
         return header.rank, header.loader, header.generation
 
 
-def judge_workers(run: Run) -> list[Worker]:
+def judge_workers(run: Run, catalogue: Catalogue | None = None) -> list[Worker]:
     """Return the workers that measured most, each judged by itself."""
     recordings = [r for r in run.recordings if r.header.worker is not None and r.measurements]
     recordings.sort(key=lambda r: -len(r.measurements))
-    return [_judge(run, recording) for recording in recordings[:MOST_JUDGED]]
+    return [_judge(run, recording, catalogue) for recording in recordings[:MOST_JUDGED]]
 
 
-def _judge(run: Run, recording: Recording) -> Worker:
-    case, growers, culprits = judge_alone(run, recording)
+def _judge(run: Run, recording: Recording, catalogue: Catalogue | None) -> Worker:
+    case, growers, culprits = judge_alone(run, recording, catalogue)
     gained = {
         signature(case.table.latest[g.path]): g.trend.bytes_per_unit * g.units
         for g in growers

@@ -8,6 +8,7 @@ from leakscope.model.check import Check, Checked, Outcome, Standing
 from leakscope.model.printable import clipped, one_line
 from leakscope.report.checks.telling import program_of, rate_of, why_of
 from leakscope.report.markdown import code_span
+from leakscope.report.wording import is_address, known_words
 
 _LONGEST_NAME = 160
 _MARKS = {Outcome.PASSED: "✅", Outcome.FAILED: "❌", Outcome.INCONCLUSIVE: "❔"}
@@ -46,9 +47,17 @@ def _growth(one: Checked) -> str:
     head = f"- **{one.severity.value}** {_code(one.name)}"
     head += f": {_plain(rate)}" if rate else ""
     head += f", {_code(one.place)}" if one.place else ""
-    details = [_plain(why_of(one)), f"→ {_plain(one.remedy)}"]
-    kept = details if one.standing is Standing.FAILED and one.remedy else details[:1]
+    details = [_known(one), _plain(why_of(one)), f"→ {_plain(one.remedy)}"]
+    kept = details if one.standing is Standing.FAILED and one.remedy else details[:2]
     return "\n".join([head, *(f"  <br>{text}" for text in kept if text)])
+
+
+def _known(one: Checked) -> str:
+    known = one.recognised
+    if known is None:
+        return ""
+    told = f"{_plain(known_words(known))}: {_plain(known.title)}"
+    return f"{told}, <{one_line(known.link)}>" if is_address(known.link) else told
 
 
 def _code(text: str) -> str:

@@ -79,7 +79,7 @@ def _result(one: Checked, rules: list[Rule], otherwise: str) -> dict[str, Any]:
             "primaryLocationLineHash": _fingerprint(one),
             "leakscopeSignature/v1": _fingerprint(one),
         },
-        "properties": {"standing": one.standing.value},
+        "properties": {"standing": one.standing.value, **_known(one)},
     }
     if others:
         result["relatedLocations"] = [_location(place) for place in others]
@@ -92,6 +92,14 @@ def _result(one: Checked, rules: list[Rule], otherwise: str) -> dict[str, Any]:
             }
         ]
     return result
+
+
+def _known(one: Checked) -> dict[str, Any]:
+    known = one.recognised
+    if known is None:
+        return {}
+    told = {"id": known.id, "nature": known.nature.value, "library": known.library}
+    return {"knownCulprit": {**told, "version": known.version, "link": one_line(known.link)}}
 
 
 def _message(one: Checked) -> str:

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from leakscope.model.check import Check, Checked
 from leakscope.model.printable import one_line
 from leakscope.report.sizes import humane_rate
+from leakscope.report.wording import known_line
 
 
 def rate_of(one: Checked) -> str:
@@ -22,7 +23,13 @@ def why_of(one: Checked) -> str:
 def account_of(one: Checked) -> list[str]:
     """Return what grows, why it fails or doesn't, and what to change: a line each."""
     title = [] if one.path else [f"{one.name}."]
-    return [text for text in (*title, one.sentence, why_of(one), one.remedy) if text]
+    told = (*title, one.sentence, known_of(one), why_of(one), one.remedy)
+    return [text for text in told if text]
+
+
+def known_of(one: Checked) -> str:
+    """Return what is known of it, with the address where that is said; empty if nothing is."""
+    return known_line(one.recognised) if one.recognised else ""
 
 
 def log_line(text: str) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from leakscope.model.check import Check, Checked, Outcome, Standing
-from leakscope.model.printable import clipped
+from leakscope.model.printable import clipped, one_line
 from leakscope.report.checks.telling import log_line, rate_of, why_of
 from leakscope.report.terminal import Paper
+from leakscope.report.wording import known_words
 
 _MARKS = {
     Outcome.PASSED: ("✓", "clean"),
@@ -44,8 +45,16 @@ def _failed(one: Checked, paper: Paper) -> list[str]:
     told = " at ".join(text for text in (rate, one.place) if text)
     lines += [paper.clip(told, "  ")] if told else []
     lines += paper.wrap(one.why, "  ")
+    lines += _known(one, paper)
     lines += [paper.clip(f"→ {one.remedy}", "  ")] if one.remedy else []
     return [*lines, paper.clip(f"signature {one.signature}", "  ")]
+
+
+def _known(one: Checked, paper: Paper) -> list[str]:
+    known = one.recognised
+    if known is None:
+        return []
+    return [paper.clip(f"{known_words(known)}: {known.title}", "  "), f"  {one_line(known.link)}"]
 
 
 def _excused(one: Checked, paper: Paper) -> list[str]:

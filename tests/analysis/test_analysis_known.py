@@ -1,0 +1,384 @@
+"""Known culprits: the shipped catalogue is sound, and an entry speaks only where all of it fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from leakscope.analysis.known import Catalogue, Sighting, find_known, shipped, with_own
+from leakscope.analysis.known import catalogue as catalogue_module
+from leakscope.analysis.known.page import page_text
+from leakscope.analysis.remedies.known_culprits import prefer
+from leakscope.model.census import CensusRow, Content, Owner, RootKind
+from leakscope.model.known import EntryError, KnownCulprit, Nature, Own, to_entry
+from leakscope.model.report import Remedy
+from leakscope.probes import environment
+
+PAGE = Path(__file__).parents[2] / "docs" / "known-culprits.md"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a run showed of a known culprit."""
+
+    holder: str
+    way: str
+    ran: dict[str, str]
+    type: str = "list"
+    growth: str = "across"
+    device: str = "host"
+    holds: str = "torch.Tensor"
+    outside: dict[str, str] = field(default_factory=dict)
+    """Versions of the library that the entry doesn't speak of."""
+
+    def find(self, *, ran: dict[str, str] | None = None) -> str | None:
+        found = find_known(self.sighting(), shipped(), self.ran if ran is None else ran)
+        return found.known.id if found else None
+
+    def sighting(self) -> Sighting:
+        path = "main()·thing"
+        held = _row(path + self.way, self.type, holds=self.holds)
+        above = [_row(path, self.holder)] if self.holder else []
+        return Sighting(held, above, self.growth, self.device)
+
+
+def _row(path: str, kind: str, *, holds: str = "", owner: Owner | None = None) -> CensusRow:
+    owner = owner or Owner(kind="function", name="main", variable="thing", module="__main__")
+    contents = [Content(type=holds, count=1, bytes=1)] if holds else []
+    name = path.replace("()·", ".").replace("·", ".")
+    return CensusRow(
+        path=path,
+        name=name,
+        root=RootKind.LOCAL,
+        owner=owner,
+        type=kind,
+        kind="other",
+        host_bytes=1 << 20,
+        holds=contents,
+    )
+
+
+TRANSFORMERS, TORCHMETRICS = {"transformers": "5.23.0"}, {"torchmetrics": "1.9.0"}
+SEEN = {
+    "transformers-evaluation-gathered": Seen(
+        "transformers.trainer_pt_utils.EvalLoopContainer", ".tensors", TRANSFORMERS,
+        type="torch.Tensor", growth="within", outside={"transformers": "4.40.2"},
+    ),
+    "transformers-evaluation-gathered-on-device": Seen(
+        "transformers.trainer_pt_utils.EvalLoopContainer", ".tensors", TRANSFORMERS,
+        type="torch.Tensor", growth="within", device="cuda:0",
+        outside={"transformers": "4.40.2"},
+    ),
+    "transformers-log-history": Seen(
+        "transformers.trainer_callback.TrainerState", ".log_history", TRANSFORMERS,
+        outside={"transformers": "4.39.0"},
+    ),
+    "transformers-tokenizer-cache": Seen(
+        "transformers.models.ctrl.tokenization_ctrl.CTRLTokenizer", ".cache", TRANSFORMERS,
+        type="dict", outside={"transformers": "4.39.0"},
+    ),
+    "transformers-key-value-cache": Seen(
+        "transformers.cache_utils.DynamicLayer", ".keys", TRANSFORMERS, type="torch.Tensor",
+        outside={"transformers": "4.39.0"},
+    ),
+    "lightning-predictions": Seen(
+        "lightning.pytorch.loops.prediction_loop._PredictionLoop", "._predictions[*]",
+        {"lightning": "2.6.6"}, growth="within", outside={"lightning": "1.9.5"},
+    ),
+    "lightning-epoch-end-outputs": Seen(
+        "pytorch_lightning.loops.epoch.evaluation_epoch_loop.EvaluationEpochLoop", "._outputs",
+        {"pytorch-lightning": "1.9.5"}, growth="within", outside={"pytorch-lightning": "2.0.0"},
+    ),
+    "lightning-csv-logger": Seen(
+        "pytorch_lightning.loggers.csv_logs.ExperimentWriter", ".metrics",
+        {"pytorch-lightning": "2.0.9"}, outside={"pytorch-lightning": "2.1.0"},
+    ),
+    "torchmetrics-never-reset": Seen(
+        "torchmetrics.classification.average_precision.MulticlassAveragePrecision", ".preds",
+        TORCHMETRICS, outside={"torchmetrics": "0.11.4"},
+    ),
+    "torchmetrics-gathers-a-round": Seen(
+        "torchmetrics.classification.auroc.BinaryAUROC", ".target", TORCHMETRICS, growth="within",
+        outside={"torchmetrics": "0.11.4"},
+    ),
+    "torchmetrics-tracker": Seen(
+        "", "", TORCHMETRICS, type="torchmetrics.wrappers.tracker.MetricTracker",
+        outside={"torchmetrics": "0.11.4"},
+    ),
+    "accelerate-prepared": Seen(
+        "accelerate.accelerator.Accelerator", "._models", {"accelerate": "1.15.0"},
+        outside={"accelerate": "0.34.0"},
+    ),
+    "accelerate-dataloader-references": Seen(
+        "accelerate.state.GradientState", ".dataloader_references", {"accelerate": "1.3.0"},
+        outside={"accelerate": "1.4.0"},
+    ),
+    "peft-adapters": Seen(
+        "peft.tuners.lora.layer.Linear", ".lora_B", {"peft": "0.21.2"},
+        type="torch.nn.modules.container.ModuleDict", outside={"peft": "0.4.0"},
+    ),
+    "wandb-table": Seen(
+        "wandb.sdk.data_types.table.Table", ".data", {"wandb": "0.31.0"},
+        outside={"wandb": "0.19.11"},
+    ),
+    "ignite-epoch-metric": Seen(
+        "ignite.metrics.epoch_metric.EpochMetric", "._predictions", {"pytorch-ignite": "0.5.5"},
+        growth="within", outside={"pytorch-ignite": "0.4.4"},
+    ),
+    "ignite-output-store": Seen(
+        "ignite.handlers.stores.EpochOutputStore", ".data", {"pytorch-ignite": "0.5.5"},
+        growth="within", outside={"pytorch-ignite": "0.4.4"},
+    ),
+}  # fmt: skip
+MENDED = (
+    "lightning-epoch-end-outputs",
+    "lightning-csv-logger",
+    "accelerate-dataloader-references",
+)
+"""What the installed versions do no more."""
+FIGURES = "matplotlib-open-figures"
+EACH = pytest.mark.parametrize("name", SEEN)
+
+
+def figures(version: str) -> str | None:
+    """Return what is said of pyplot's register, which a class holds."""
+    module = "matplotlib._pylab_helpers"
+    owner = Owner(kind="module", name=module, module=module)
+    held = _row(f"{module}·Gcf.figs", "collections.OrderedDict", owner=owner)
+    above = [_row(f"{module}·Gcf", "type", owner=owner)]
+    sighting = Sighting(held, above, "across", "host")
+    found = find_known(sighting, shipped(), {"matplotlib": version})
+    return found.known.id if found else None
+
+
+class TestTheShippedCatalogue:
+    def test_it_has_a_version_and_every_entry_its_own_id(self) -> None:
+        catalogue = shipped()
+        ids = [entry.known.id for entry in catalogue.entries]
+        assert int(catalogue.version) >= 1
+        assert catalogue.faults == ()
+        assert len(ids) == len(set(ids)) >= 15
+
+    def test_every_entry_says_where_that_is_said_what_to_do_and_of_which_versions(self) -> None:
+        for known in (entry.known for entry in shipped().entries):
+            assert known.link.startswith("https://"), known.id
+            assert len(known.cause) > 40, known.id
+            assert len(known.remedy.text) > 40, known.id
+            assert known.versions, known.id
+            assert not known.title.endswith("."), known.id
+            assert known.match.growth or known.match.type or known.match.path, known.id
+
+    def test_the_version_of_every_library_is_recorded(self) -> None:
+        facts = environment()
+        libraries = {name for entry in shipped().entries for name in entry.known.libraries}
+        installed = {name for name in libraries if _is_installed(name)}
+        assert "transformers" in libraries
+        assert installed <= set(facts)
+
+    def test_every_entry_is_tried_here(self) -> None:
+        assert {entry.known.id for entry in shipped().entries} == {*SEEN, FIGURES}
+
+    def test_the_page_is_current(self) -> None:
+        assert PAGE.read_text(encoding="utf-8") == page_text(shipped()), (
+            "python -m leakscope.analysis.known.page > docs/known-culprits.md"
+        )
+
+    def test_without_a_reader_for_toml_it_is_empty_and_says_so(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(_: str) -> dict[str, object]:
+            raise ImportError
+
+        monkeypatch.setattr(catalogue_module, "read_toml", refuse)
+        found = shipped.__wrapped__()
+        assert found.entries == ()
+        assert "install tomli" in found.faults[0]
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+class TestWhatAnEntrySpeaksOf:
+    @EACH
+    def test_a_culprit_like_it_is_known(self, name: str) -> None:
+        assert SEEN[name].find() == name
+
+    @EACH
+    def test_another_version_of_the_library_is_not(self, name: str) -> None:
+        assert SEEN[name].find(ran=SEEN[name].outside) is None
+
+    @EACH
+    def test_a_version_that_was_not_recorded_or_makes_no_sense_is_not(self, name: str) -> None:
+        seen = SEEN[name]
+        assert seen.find(ran={}) is None
+        assert seen.find(ran=dict.fromkeys(seen.ran, "built by hand")) is None
+
+    @EACH
+    def test_a_class_of_the_users_with_the_same_attribute_is_not(self, name: str) -> None:
+        seen = SEEN[name]
+        last = (seen.holder or seen.type).rpartition(".")[2]
+        theirs = replace(seen, holder=f"__main__.{last}" if seen.holder else "")
+        if not seen.holder:
+            theirs = replace(theirs, type=f"__main__.{last}")
+        assert theirs.find() is None
+        assert replace(theirs, holder=f"mine.{last}", type=seen.type).find() in {
+            None, "torchmetrics-tracker"
+        }  # fmt: skip
+
+    @pytest.mark.parametrize("name", [name for name in SEEN if SEEN[name].holder])
+    def test_another_attribute_of_the_library_is_not(self, name: str) -> None:
+        seen = SEEN[name]
+        deeper = replace(seen, way=f"{seen.way}[*].mine")
+        assert replace(seen, way=".callbacks_of_mine", type="tuple").find() is None
+        assert deeper.find() is None
+
+    def test_what_hangs_on_the_library_through_an_object_of_the_users_is_not(self) -> None:
+        seen = SEEN["lightning-predictions"]
+        sighting = seen.sighting()
+        model = _row("main()·thing.model", "__main__.Model")
+        held = _row("main()·thing.model._predictions", "list", holds="torch.Tensor")
+        through = Sighting(held, [*sighting.above, model], "within", "host")
+        assert find_known(through, shipped(), seen.ran) is None
+
+    def test_plain_containers_between_say_nothing_of_the_holder(self) -> None:
+        held = _row("main()·thing._predictions[*]", "list", holds="torch.Tensor")
+        loop = _row("main()·thing", "lightning.pytorch.loops.prediction_loop._PredictionLoop")
+        between = _row("main()·thing._predictions", "list")
+        sighting = Sighting(held, [loop, between], "within", "host")
+        found = find_known(sighting, shipped(), {"lightning": "2.6.6"})
+        assert found is not None
+        assert found.known.id == "lightning-predictions"
+
+    def test_growth_across_evaluations_is_not_the_trainers(self) -> None:
+        assert replace(SEEN["transformers-evaluation-gathered"], growth="across").find() is None
+
+    def test_pyplots_register_is_known_by_its_class(self) -> None:
+        assert figures("3.11.2") == FIGURES
+        assert figures("3.6.3") is None
+
+    def test_what_ran_is_the_distribution_that_the_holder_came_from(self) -> None:
+        seen = SEEN["lightning-csv-logger"]
+        both = {"lightning": "2.6.6", "pytorch-lightning": "2.0.9"}
+        found = find_known(seen.sighting(), shipped(), both)
+        assert found is not None
+        assert (found.told.library, found.told.version) == ("pytorch-lightning", "2.0.9")
+        assert seen.find(ran={"lightning": "2.0.9", "pytorch-lightning": "2.6.6"}) is None
+
+    @EACH
+    def test_an_installed_version_is_judged_by_the_range(self, name: str) -> None:
+        seen = SEEN[name]
+        library = next(iter(seen.ran))
+        if not _is_installed(library):
+            pytest.skip(f"{library} is not installed")
+        expected = None if name in MENDED else name
+        assert seen.find(ran={library: metadata.version(library)}) == expected
+
+
+class TestEntriesOfAProject:
+    def test_they_are_asked_first_and_say_who_speaks(self) -> None:
+        own = to_entry({**table(), "match": {"type": "torchmetrics.wrappers.tracker.*"}})
+        catalogue = with_own(Own((("culprits.toml", own),), ("x is left out.",)))
+        found = find_known(SEEN["torchmetrics-tracker"].sighting(), catalogue, TORCHMETRICS)
+        assert found is not None
+        assert (found.told.id, found.told.source) == ("my-history", "culprits.toml")
+        assert found.told.version == ""
+        assert catalogue.faults == ("x is left out.",)
+        assert len(catalogue.entries) == len(shipped().entries) + 1
+
+    def test_an_empty_catalogue_knows_nothing(self) -> None:
+        seen = SEEN["wandb-table"]
+        assert find_known(seen.sighting(), Catalogue(), seen.ran) is None
+
+    def test_a_variable_of_a_librarys_function_is_known_by_the_functions_name(self) -> None:
+        entry = to_entry({**table(), "match": {"holder": ["mylib.fit.run"], "path": ["seen"]}})
+        owner = Owner(kind="function", name="mylib.fit.run", variable="seen", module="mylib.fit")
+        held = _row("mylib.fit.run()·seen[*]", "list", owner=owner)
+        mine = Owner(kind="function", name="run", variable="seen", module="__main__")
+        catalogue = with_own(Own((("f", entry),)))
+        found = find_known(Sighting(held, [], "within", "host"), catalogue, {})
+        assert found is not None
+        look_alike = _row("run()·seen[*]", "list", owner=mine)
+        assert find_known(Sighting(look_alike, [], "within", "host"), catalogue, {}) is None
+
+
+def table(**changes: object) -> dict[str, object]:
+    return {
+        "id": "my-history",
+        "title": "It keeps",
+        "library": "mylib",
+        "nature": "usage",
+        "cause": "It keeps everything.",
+        "link": "https://example.org/7",
+        "remedy": {"title": "Empty it", "text": "Call clear()."},
+        "match": {"holder": ["mylib.Recorder"], "path": ["samples"]},
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"id": "My History"}, "id must be small letters, digits and dashes"),
+        ({"link": "see the wiki"}, "link must be an address that begins with https://"),
+        ({"link": "javascript:alert(1)"}, "link must be an address"),
+        ({"nature": "bug"}, 'nature must be "fault" or "usage", not \'bug\''),
+        ({"cause": "  "}, "cause must be a text that isn't empty"),
+        ({"title": 7}, "title must be a text that isn't empty, not 7"),
+        ({"versions": "newer than 2"}, "versions must be a range such as >=1.2,<2"),
+        ({"because": "x"}, "it has because, which no entry has"),
+        ({"remedy": {"title": "x"}}, "it has no remedy.text"),
+        ({"remedy": "call clear()"}, "remedy must be a table, not 'call clear()'"),
+        ({"match": {"holder": "mylib.Recorder", "path": ["x"]}}, "match.holder must be a list"),
+        ({"match": {"holder": ["list"], "path": ["x"]}}, "must begin with the library's package"),
+        ({"match": {"holder": ["*.Thing"], "path": ["x"]}}, "must begin with the library's"),
+        ({"match": {"type": "dict"}}, "match.type must begin with the library's package"),
+        ({"match": {"holder": ["mylib.Recorder"]}}, "match.holder needs match.path"),
+        ({"match": {"type": "mylib.X", "growth": "ever"}}, 'must be "across" or "within"'),
+    ],
+)
+def test_an_entry_that_makes_no_sense_is_refused_with_what_is_wrong(
+    changes: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(EntryError) as refused:
+        to_entry(table(**changes))
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize("field", ["id", "title", "library", "nature", "cause", "link", "match"])
+def test_what_is_missing_is_named(field: str) -> None:
+    entry = table()
+    del entry[field]
+    with pytest.raises(EntryError, match=f"it has no {field}"):
+        to_entry(entry)
+
+
+def test_what_is_no_table_is_refused() -> None:
+    with pytest.raises(EntryError, match="it must be a table"):
+        to_entry(["id"])
+
+
+class TestTheRemedy:
+    def known(self) -> KnownCulprit:
+        return to_entry(table())
+
+    def test_the_librarys_own_comes_first(self) -> None:
+        general = Remedy(title="Bound it", text="Keep less.")
+        assert prefer(self.known(), general) == Remedy(title="Empty it", text="Call clear().")
+        assert prefer(None, general) is general
+
+    def test_a_diff_against_the_users_source_is_kept_and_said(self) -> None:
+        general = Remedy(title="Reset metric after each round", text="…", diff="+metric.reset()")
+        told = prefer(self.known(), general)
+        assert told.diff == general.diff
+        assert told.text == "Call clear(). In your source: Reset metric after each round."
+
+    def test_natures_are_told_apart(self) -> None:
+        assert to_entry(table(nature="fault")).nature is Nature.FAULT

@@ -1,0 +1,140 @@
+"""Programs that leak as libraries are known to, through `leakscope run`: the entry is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leakscope.analysis.known import shipped
+
+HERE = Path(__file__).parent / "known_programs"
+ZOO = Path(__file__).parents[1] / "zoo" / "real"
+PROGRAMS = {
+    "transformers-evaluation-gathered": (ZOO / "transformers_eval_gathers.py", "transformers"),
+    "transformers-log-history": (ZOO / "transformers_log_history.py", "transformers"),
+    "transformers-tokenizer-cache": (HERE / "tokenizer_cache.py", "transformers"),
+    "transformers-key-value-cache": (HERE / "key_value_cache.py", "transformers"),
+    "lightning-predictions": (ZOO / "lightning_predictions.py", "lightning"),
+    "torchmetrics-never-reset": (ZOO / "lightning_metric_never_reset.py", "torchmetrics"),
+    "torchmetrics-gathers-a-round": (HERE / "metric_of_a_round.py", "torchmetrics"),
+    "torchmetrics-tracker": (HERE / "metric_tracker.py", "torchmetrics"),
+    "accelerate-prepared": (ZOO / "accelerate_folds.py", "accelerate"),
+    "peft-adapters": (ZOO / "peft_adapter_per_task.py", "peft"),
+    "wandb-table": (ZOO / "wandb_table.py", "wandb"),
+    "matplotlib-open-figures": (HERE / "open_figures.py", "matplotlib"),
+    "ignite-epoch-metric": (HERE / "ignite_metric.py", "pytorch-ignite"),
+    "ignite-output-store": (HERE / "ignite_store.py", "pytorch-ignite"),
+}
+ELSEWHERE = {
+    "transformers-evaluation-gathered-on-device": "needs a device",
+    "lightning-epoch-end-outputs": "Lightning 2.0 has no such hooks",
+    "lightning-csv-logger": "mended in Lightning 2.1",
+    "accelerate-dataloader-references": "mended in accelerate 1.4",
+}
+"""What the libraries that are installed here can't show."""
+ENTRY = """\
+[[culprit]]
+id = "recorder-samples"
+title = "The recorder keeps every sample"
+library = "recorder"
+versions = ">=1.2,<2"
+nature = "fault"
+cause = "Recorder.samples is never emptied."
+link = "https://example.org/recorder/7"
+
+[culprit.remedy]
+title = "Call recorder.flush() after each epoch"
+text = "flush() writes the samples to a file and forgets them."
+
+[culprit.match]
+holder = ["recorder.Recorder"]
+path = ["samples"]
+"""
+RECORDER = """\
+class Recorder:
+    def __init__(self):
+        self.samples = []
+
+    def record(self, sample):
+        self.samples.append(sample.detach().clone())
+"""
+
+
+def report_of(program: Path, folder: Path, **more: str) -> dict[str, Any]:
+    """Run a program under leakscope in a folder and return its report."""
+    done = subprocess.run(
+        [sys.executable, "-m", "leakscope", "run", "--quiet", "--out", "run", str(program)],
+        cwd=folder,
+        env={**os.environ, "MPLBACKEND": "Agg", "WANDB_MODE": "offline", **more},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    told: dict[str, Any] = json.loads((folder / "run" / "report.json").read_text())
+    return told
+
+
+def test_every_entry_has_a_program_or_a_reason_why_not() -> None:
+    assert {entry.known.id for entry in shipped().entries} == {*PROGRAMS, *ELSEWHERE}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_a_library_is_known_for_is_told_of_its_culprit(name: str, tmp_path: Path) -> None:
+    program, library = PROGRAMS[name]
+    package = {"pytorch-ignite": "ignite"}.get(library, library)
+    if find_spec(package) is None:
+        pytest.skip(f"{library} is not installed")
+    told = report_of(program, tmp_path)
+    known = [c for c in told["culprits"] if c["known"] and c["known"]["id"] == name]
+    assert known, [(c["name"], c["known"]) for c in told["culprits"]]
+    entry = next(entry.known for entry in shipped().entries if entry.known.id == name)
+    assert known[0]["known"]["library"] == library
+    assert known[0]["known"]["version"] == version(library)
+    assert known[0]["known"]["link"] == entry.link
+    assert known[0]["remedy"]["title"] == entry.remedy.title
+
+
+@pytest.mark.slow
+def test_look_alikes_of_the_users_own_are_not_told(tmp_path: Path) -> None:
+    told = report_of(HERE / "look_alikes.py", tmp_path)
+    names = {culprit["name"] for culprit in told["culprits"]}
+    assert names >= {"EvalLoopContainer.tensors", "TrainerState.log_history"}
+    assert [culprit["known"] for culprit in told["culprits"]] == [None] * len(names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("installed", "is_told"), [("1.4.0", True), ("2.0.0", False)])
+def test_an_entry_of_the_projects_own_is_told_of_the_versions_that_it_names(
+    installed: str, is_told: bool, tmp_path: Path
+) -> None:
+    library = tmp_path / "library"
+    (library / f"recorder-{installed}.dist-info").mkdir(parents=True)
+    metadata = f"Metadata-Version: 2.1\nName: recorder\nVersion: {installed}\n"
+    (library / f"recorder-{installed}.dist-info" / "METADATA").write_text(metadata)
+    (library / "recorder.py").write_text(RECORDER)
+    (tmp_path / "culprits.toml").write_text(ENTRY + ENTRY.replace("recorder-", "Bad Name "))
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.leakscope]\nknown-culprits = ["culprits.toml"]\n'
+    )
+    path = os.pathsep.join([str(library), os.environ.get("PYTHONPATH", "")])
+    told = report_of(HERE / "own_library.py", tmp_path, PYTHONPATH=path)
+    (samples,) = [c for c in told["culprits"] if c["name"].endswith("recorder.samples")]
+    assert told["run"]["environment"]["recorder"] == installed
+    assert (samples["known"] is not None) is is_told
+    if is_told:
+        assert samples["known"]["source"] == str(tmp_path / "culprits.toml")
+        assert samples["remedy"]["title"] == "Call recorder.flush() after each epoch"
+    (problem,) = [e for e in told["errors"] if e["where"] == "known culprits"]
+    assert "Known culprit Bad Name samples" in problem["message"]
+    assert "culprits.toml is left out: id must be" in problem["message"]

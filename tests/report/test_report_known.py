@@ -1,0 +1,111 @@
+"""A culprit that is known says whose doing it is and where that is said, in every form."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import date
+
+import msgspec
+import pytest
+from report_samples import leaking
+
+from leakscope.analysis.checking.judging import Allowed, check
+from leakscope.model.known import Nature, Recognised
+from leakscope.model.report import Report
+from leakscope.report import render_html, render_json, render_summary, render_text
+from leakscope.report.checks.forms import FORMS, render_check
+from leakscope.report.markdown import culprit_markdown
+
+LINK = "https://github.com/huggingface/accelerate/pull/3391"
+FAULT = Recognised(
+    id="accelerate-dataloader-references",
+    title="Loaders that were left in the middle are kept for good",
+    library="accelerate",
+    version="1.3.0",
+    nature=Nature.FAULT,
+    cause="GradientState refers to each loader until it is exhausted.",
+    link=LINK,
+    source="leakscope",
+)
+
+
+def report(**changes: object) -> Report:
+    sample = leaking()
+    first, *others = sample.culprits
+    known = msgspec.structs.replace(FAULT, **changes)
+    first = msgspec.structs.replace(first, known=known)
+    return msgspec.structs.replace(sample, culprits=[first, *others])
+
+
+def checked(form: str, **changes: object) -> str:
+    return render_check(check(report(**changes), Allowed(today=date(2026, 1, 1))), form)
+
+
+@pytest.mark.parametrize(
+    ("nature", "words"),
+    [
+        (Nature.FAULT, "Known fault of accelerate 1.3.0"),
+        (Nature.USAGE, "Known behaviour of accelerate 1.3.0"),
+    ],
+)
+class TestEveryForm:
+    def test_the_page(self, nature: Nature, words: str) -> None:
+        page = render_html(report(nature=nature))
+        (told,) = re.findall(r'<aside class="known.*?</aside>', page, re.DOTALL)
+        assert f"<b>{words}:</b> {FAULT.title}. {FAULT.cause}" in told
+        assert f'<a href="{LINK}" rel="noreferrer">{LINK}</a>' in told
+        assert ('class="known fault"' in told) is (nature is Nature.FAULT)
+
+    def test_the_terminal(self, nature: Nature, words: str) -> None:
+        for text in (
+            render_text(report(nature=nature), width=120),
+            render_summary(report(nature=nature), report_path="report.html", width=120),
+        ):
+            assert f"{words}: Loaders" in text
+            assert f" {LINK}\n" in text
+
+    def test_json(self, nature: Nature, words: str) -> None:
+        told = json.loads(render_json(report(nature=nature)))["culprits"][0]["known"]
+        assert words.startswith(f"Known {'fault' if told['nature'] == 'fault' else 'behaviour'}")
+        assert (told["link"], told["version"]) == (LINK, "1.3.0")
+
+    def test_markdown_of_a_culprit(self, nature: Nature, words: str) -> None:
+        text = culprit_markdown(report(nature=nature).culprits[0])
+        assert f"- **known:** {words}: {FAULT.title}, <{LINK}>" in text
+
+    @pytest.mark.parametrize("form", FORMS)
+    def test_checks(self, form: str, nature: Nature, words: str) -> None:
+        text = checked(form, nature=nature)
+        assert LINK in text
+        assert words in text.replace("\\.", ".") or form == "json"
+
+    def test_sarif_has_it_as_properties_too(self, nature: Nature, words: str) -> None:
+        results = json.loads(checked("sarif", nature=nature))["runs"][0]["results"]
+        told = [
+            r["properties"]["knownCulprit"] for r in results if "knownCulprit" in r["properties"]
+        ]
+        assert [(one["nature"], one["link"]) for one in told] == [(nature.value, LINK)]
+
+
+def test_who_says_so_is_told_where_it_is_a_project() -> None:
+    assert "Told by culprits.toml." in render_html(report(source="culprits.toml"))
+    assert "Told by" not in render_html(report())
+
+
+@pytest.mark.parametrize(
+    "link", ["javascript:alert(1)", 'https://x" onclick="alert(1)', "https://x/)<script>"]
+)
+def test_a_link_that_is_no_address_is_never_one_to_follow(link: str) -> None:
+    page = render_html(report(link=link))
+    (told,) = re.findall(r'<aside class="known.*?</aside>', page, re.DOTALL)
+    assert "<a " not in told
+    assert "<script>alert" not in page
+    assert f"<{link}>" not in culprit_markdown(report(link=link).culprits[0])
+    assert f"<{link}>" not in checked("markdown", link=link)
+
+
+def test_what_nothing_is_known_of_says_nothing() -> None:
+    page = render_html(leaking())
+    assert 'class="known' not in page
+    assert "Known" not in render_text(leaking())
