@@ -41,14 +41,16 @@ demo: $(VENV)/.installed
 	@$(BIN)/python examples/make_reports.py --out demo detector
 
 # The heap's tests walk their own process, whose heap the other tests would fill: those that walk all
-# of it, file by file.
+# of it, file by file, mypy beside them. No worker takes the files with most tests first: tests/conftest.py
+# says in which order they come.
 test: $(VENV)/.testing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	{ echo mypy; grep -l mark.slow tests/heap/test_*.py | sed 's/^/pytest -q -m slow /'; } | \
+		xargs -P 2 -L 1 $(BIN)/python -m
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q --durations 25 -m "not slow" tests/heap
-	grep -l mark.slow tests/heap/test_*.py | xargs -P 2 -n 1 $(BIN)/python -m pytest -q -m slow
-	$(BIN)/python -m pytest -n 2 --dist loadfile -q --durations 40 --ignore tests/heap
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q --durations 40 \
+		--ignore tests/heap
 
 quick: $(VENV)/.testing
 	$(BIN)/python -m pytest -q -m "not slow"

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from warm import Warm
@@ -17,6 +18,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Threads of torch's that wait for each other on cores taken by other tests burn minutes. Programs
 # that tests start inherit this.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+FIRST = ("instrument", "probes", "cleanup")
+"""Rooms whose tests look at the heap of their own process, while that is small."""
+LONG = ("end_to_end", "examples", "faults", "zoo", "cli", "frameworks")
+"""Rooms whose tests start programs; quick ones come last, so that all workers end together."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {room: place for place, room in enumerate((*FIRST, *LONG))}
+    tests = Path(__file__).parent
+    rooms = {item: item.path.relative_to(tests).parts[0] for item in items}
+    items.sort(key=lambda item: places.get(rooms[item], len(places)))
 
 
 @pytest.fixture(autouse=True)
