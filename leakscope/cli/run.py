@@ -23,7 +23,7 @@ from leakscope.cli.conclusion import conclude, print_summary, write_reports
 from leakscope.cli.destination import prepare
 from leakscope.cli.faults import explain, say
 from leakscope.cli.supervisor import end_as, supervise
-from leakscope.instrument.configured import configured_options
+from leakscope.instrument.configured import chosen_trackers, configured_options
 from leakscope.instrument.launch import Launch
 from leakscope.instrument.options import CudaHistory, SnapshotSignal, Tracemalloc, Workers
 from leakscope.instrument.program import Program, interpreter_options
@@ -120,6 +120,15 @@ def to_share(_: click.Context | None, __: click.Parameter | None, text: str | No
     help="Signal on which a census is taken now, as `leakscope snapshot PID` sends it. Choose one "
     "that the program doesn't use.",
 )
+@click.option(
+    "--tracker",
+    "trackers",
+    multiple=True,
+    type=click.Choice(["auto", "off", "tensorboard", "wandb", "mlflow"]),
+    show_default="auto",
+    help="Tracker of the program's in which memory is drawn, more than once for several; auto "
+    "takes those whose run stays on this machine.",
+)
 @click.option("--report/--no-report", default=None, help="Whether to write the report at the end.")
 @click.option("--quiet", "-q", is_flag=True, default=None, help="Print no summary.")
 @click.option("--label", metavar="TEXT", help="A name for the run, shown in its report.")
@@ -135,6 +144,7 @@ def run(
     workers: Workers | None,
     probe_cleanup: bool | None,
     snapshot_signal: SnapshotSignal | None,
+    trackers: tuple[str, ...],
     report: bool | None,
     quiet: bool | None,
     label: str | None,
@@ -163,6 +173,7 @@ def run(
         script=program.target,
         probe_cleanup=probe_cleanup,
         snapshot_signal=snapshot_signal,
+        trackers=chosen_trackers(trackers or None),
     )
     directory = prepare(program, options, world)
     launch = Launch(program, str(directory.path.absolute()), options.to_json(), os.getpid())

@@ -106,6 +106,19 @@ def _one_of(*choices: str) -> Callable[[object], object]:
     return read
 
 
+_TRACKERS = ("auto", "tensorboard", "wandb", "mlflow")
+
+
+def to_trackers(value: object) -> str:
+    """Return the trackers that are named, one or in a list, with commas; ``off`` for none."""
+    names = [value] if isinstance(value, str) else value
+    if isinstance(names, (list, tuple)) and [*names] in (["off"], []):
+        return "off"
+    if not isinstance(names, (list, tuple)) or not all(name in _TRACKERS for name in names):
+        raise UnreadableError(f"'off' or a list of {', '.join(map(repr, _TRACKERS))}")
+    return ",".join(dict.fromkeys(names))
+
+
 SETTINGS = (
     Setting("runs", _path, Path("leakscope-runs"), "Folder in which run directories are made."),
     Setting("budget", _share, 0.02, "Share of wall time that measuring may cost."),
@@ -142,6 +155,13 @@ SETTINGS = (
         _one_of("off", "USR1", "USR2"),
         "off",
         "The signal on which a census is taken at once.",
+    ),
+    Setting(
+        "trackers",
+        to_trackers,
+        "auto",
+        "Experiment trackers of the program in which memory is drawn.",
+        _parted,
     ),
     Setting("report", _flag, True, "Whether the report is written at the end.", _flag_of_text),
     Setting("quiet", _flag, False, "Whether no summary is printed.", _flag_of_text),

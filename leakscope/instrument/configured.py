@@ -8,6 +8,24 @@ from typing import Any
 from leakscope.instrument.options import SessionOptions
 
 
+def chosen_trackers(value: object) -> str | None:
+    """Return the trackers that an argument or option names; None where nothing was said.
+
+    Raises:
+        LeakscopeError: it names something else.
+
+    """
+    from leakscope.configuration.settings import UnreadableError, to_trackers
+    from leakscope.model.errors import LeakscopeError
+
+    try:
+        return None if value is None else to_trackers(value)
+    except UnreadableError as fault:
+        raise LeakscopeError(
+            f"trackers must be {fault}, not {value!r}.", slug="bad-option"
+        ) from None
+
+
 def configured_options(say: Callable[[str], None] | None = None, **asked: Any) -> SessionOptions:
     """Return the options of a session.
 

@@ -47,6 +47,13 @@ class GrowthWatch:
         """Whether memory rises each time of late, and not what the user's names reach."""
         return any(known.rises >= RISES for known in self._unnamed.values())
 
+    def growing(self) -> tuple[object, dict[str, int]]:
+        """Return where the latest look was taken, and by path the bytes of what rises there."""
+        place = next(reversed(self._known), None)
+        rows = {} if place is None else self._known[place]
+        grown = {path: size for path, (size, rises) in rows.items() if path and rises >= RISES}
+        return place, grown
+
     def learn(self, boundary: Boundary, census: Census, gauges: Mapping[str, int]) -> bool:
         """Take note of a census; return whether something has risen each time of late."""
         key = comparable_key(boundary)

@@ -106,12 +106,21 @@ class Closing:
             return
         try:
             session.close(status=status, exit_code=exit_code, exception=exception, for_good=True)
+            _have_report_kept(session)
             if session.trouble and not session.options.quiet:
                 _complain(session.trouble)
         except KeyboardInterrupt:
             return
         except Exception as fault:
             _complain(f"the recording could not be closed ({type(fault).__name__}: {fault})")
+
+
+def _have_report_kept(session: Session) -> None:
+    """Write the report before the program's trackers end, where one has a run open still."""
+    if session.options.report and session.world.leads and session.trackers.has_places:
+        from leakscope.instrument.scope import report_of
+
+        report_of(session, quiet=True)
 
 
 def _run(program: Program, closing: Closing) -> None:

@@ -144,6 +144,7 @@ class Measuring:
         self._sources = Sources()
         self._objects: dict[CensusScope, int] = {}
         self.resident = 0
+        self.gauges: dict[str, int] = {}
         self._next_overhead = 0.0
         self._next_blocks = 0.0
         self._censuses = 0
@@ -287,6 +288,7 @@ class Measuring:
                 if everything or boundary.time_s >= reader.not_before:
                     gauges.update(reader.read(boundary.time_s, self._budget * SLOW_SHARE))
         self._headroom.learn(gauges, self.resident)
+        self.gauges = gauges
         return gauges
 
     # Census

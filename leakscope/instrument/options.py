@@ -14,6 +14,9 @@ Tracemalloc = Literal["off", "window", "always"]
 Workers = Literal["on", "off"]
 CudaHistory = Literal["off", "window"]
 SnapshotSignal = Literal["off", "USR1", "USR2"]
+TrackerName = Literal["off", "auto", "tensorboard", "wandb", "mlflow"]
+ALL_OF_THIS_MACHINE: TrackerName = "auto"
+"""Trackers that the program uses, as long as what they log stays on this machine."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class SessionOptions:
     """Whether the popular cleaning calls are tried now and then, and measured."""
     snapshot_signal: SnapshotSignal = "off"
     """The signal on which a census is taken at once."""
+    trackers: str = ALL_OF_THIS_MACHINE
+    """Where memory is logged beside what the program logs there: names with commas, or ``off``."""
 
     def __post_init__(self) -> None:
         """Refuse what could only fail later, in the middle of somebody's training."""
@@ -58,6 +63,8 @@ class SessionOptions:
         _choice("workers", self.workers, get_args(Workers))
         _choice("cuda_history", self.cuda_history, get_args(CudaHistory))
         _choice("snapshot_signal", self.snapshot_signal, get_args(SnapshotSignal))
+        for tracker in self.trackers.split(","):
+            _choice("trackers", tracker, get_args(TrackerName))
 
     def to_json(self) -> str:
         """Return the options as JSON, for an environment variable or a manifest."""

@@ -7,7 +7,7 @@ import inspect
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, TypeVar, cast, overload
 
 from leakscope.instrument.auto.loaders import batches_of
-from leakscope.instrument.configured import configured_options
+from leakscope.instrument.configured import chosen_trackers, configured_options
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.options import (
     Boundaries,
@@ -137,7 +137,7 @@ class Scope:
         if session.trouble and not session.options.quiet:
             _say(session.trouble)
         if session.options.report and session.world.leads:
-            report(session.run_path, quiet=session.options.quiet)
+            report_of(session)
 
     def __call__(self, function: F) -> F:
         """Record each call of ``function``, each into a run directory of its own."""
@@ -200,6 +200,7 @@ def profile(
     quiet: bool | None = None,
     probe_cleanup: bool | None = None,
     snapshot_signal: SnapshotSignal | None = None,
+    trackers: str | Sequence[str] | None = None,
 ) -> Scope: ...
 
 
@@ -218,6 +219,7 @@ def profile(
     quiet: bool | None = None,
     probe_cleanup: bool | None = None,
     snapshot_signal: SnapshotSignal | None = None,
+    trackers: str | Sequence[str] | None = None,
 ) -> Any:
     """Record the memory of the code in a ``with`` block, or of a decorated function.
     What isn't given is taken from ``LEAKSCOPE_*`` and from ``[tool.leakscope]``.
@@ -236,6 +238,7 @@ def profile(
         quiet: Print no summary.
         probe_cleanup: Try the popular cleaning calls now and then; it changes when garbage goes.
         snapshot_signal: Have ``USR1`` or ``USR2`` take a census now (``leakscope snapshot PID``).
+        trackers: Where memory is drawn beside the loss: names, ``auto`` or ``off``.
 
     Raises:
         LeakscopeError: options make no sense, or the directory can't be made; never later.
@@ -244,25 +247,29 @@ def profile(
     if enabled is False or (enabled is None and is_off()):
         return out if callable(out) else _OFF
     root = project_of_caller(sys._getframe(1).f_code.co_filename)
-    if callable(out):
-        return Scope(_options(project_root=root))(out)
-    return Scope(
-        _options(
-            out=None if out is None else Path(out),
-            budget=budget,
-            boundaries=boundaries,
-            tracemalloc=tracemalloc,
-            cuda_history=cuda_history,
-            workers=workers,
-            report=report,
-            force=force,
-            label=label,
-            project_root=root,
-            quiet=quiet,
-            probe_cleanup=probe_cleanup,
-            snapshot_signal=snapshot_signal,
-        )
+    return _scope(
+        out,
+        budget=budget,
+        boundaries=boundaries,
+        tracemalloc=tracemalloc,
+        cuda_history=cuda_history,
+        workers=workers,
+        report=report,
+        force=force,
+        label=label,
+        project_root=root,
+        quiet=quiet,
+        probe_cleanup=probe_cleanup,
+        snapshot_signal=snapshot_signal,
+        trackers=chosen_trackers(trackers),
     )
+
+
+def _scope(out: Any, **asked: Any) -> Any:
+    """Return the scope, or the function that it decorates."""
+    if callable(out):
+        return Scope(_options(**asked))(out)
+    return Scope(_options(out=None if out is None else Path(out), **asked))
 
 
 def _options(**asked: Any) -> SessionOptions:
@@ -293,6 +300,15 @@ def report(run_path: Path, *, quiet: bool) -> None:
     except (OSError, subprocess.SubprocessError) as fault:
         again = f"leakscope report {run_path}"
         _say(f"the report could not be written ({type(fault).__name__}); {again}")
+
+
+def report_of(session: Session, *, quiet: bool | None = None) -> None:
+    """Have the report of a session written, and kept by the trackers; as quiet as it is to be."""
+    is_quiet = session.options.quiet if quiet is None else quiet
+    report(session.run_path, quiet=is_quiet)
+    for sentence in session.trackers.keep(session.run_path):
+        if not session.options.quiet:
+            _say(sentence)
 
 
 def _start(options: SessionOptions) -> Session | None:

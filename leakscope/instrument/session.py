@@ -26,6 +26,7 @@ from leakscope.instrument.rundirectory import make_run_directory, project_root_o
 from leakscope.instrument.schedule import Floor, Schedule
 from leakscope.instrument.shortages import Shortages
 from leakscope.instrument.stack import Phase
+from leakscope.instrument.trackers import Trackers
 from leakscope.instrument.trials import Trials
 from leakscope.instrument.windows import AllocationWindows, Window
 from leakscope.instrument.world import ALONE, World, this_world, world_of_group
@@ -61,6 +62,7 @@ class Session:
     world: World = ALONE
     """The place of this process among those that train together, as far as it is known."""
     _header: HeaderRecord | None = None
+    _closed = False
 
     def __init__(
         self,
@@ -117,11 +119,11 @@ class Session:
         )
         self._requests = Requests(self.gate, self._look, writer.write, self._idle)
         self._trials = _trials(options, self._costs, clock)
+        self.trackers = Trackers(options, self._guard, self._costs, self._write_note, clock)
         self._auto: AutoBoundaries | None = None
         self._workers: WorkerHooks | None = None
         self._project_root = project_root
         self._is_of_a_worker = floor is not None
-        self._closed = False
 
     @classmethod
     def start(cls, options: SessionOptions, run_path: Path | None = None) -> Session:
@@ -354,6 +356,8 @@ class Session:
             tried = self._guard.call("cleanup", None, self._trials.at, boundary)
             if tried is not None:
                 self._writer.write(tried)
+        told = self._measuring.gauges, self._windows.growth
+        self._guard.call("trackers", None, self.trackers.at, boundary, *told)
         self._guard.call("requests", None, self._requests.look_after)
 
     def _describe(

@@ -205,6 +205,7 @@ def _session(
         cuda_history="off",
         probe_cleanup=False,
         snapshot_signal="off",
+        trackers="off",
     )
     path = Path(place.run_path)
     writer = RecordingWriter(path, _header(place, worker))

@@ -133,6 +133,17 @@ class TestBesideTheLoss:
         assert min(entry["leakscope/host_mib"] for _, entry in figures) > 1
         assert [step for step, entry in logged.entries if set(entry) == {"loss"}] == [0, 1]
 
+    def test_it_is_not_drawn_a_second_time(self, tracker: LeakScopeTracker, tmp_path: Path) -> None:
+        pytest.importorskip("tensorboard")
+        from accelerate.tracking import TensorBoardTracker
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        train(tracker, TensorBoardTracker("logs", logging_dir=tmp_path), beside=True)
+        drawn = EventAccumulator(str(tmp_path / "logs"))
+        drawn.Reload()
+        steps = [event.step for event in drawn.Scalars("leakscope/host_mib")]
+        assert steps == [0, 1], "as often as the program logs"
+
     def test_nothing_is_logged_unless_asked_for(
         self, tracker: LeakScopeTracker, course: Course
     ) -> None:

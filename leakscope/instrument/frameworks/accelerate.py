@@ -60,13 +60,13 @@ class LeakScopeTracker(GeneralTracker, TellsTraining):  # type: ignore[misc]
     @contained
     def start(self) -> None:
         """Begin to record, or join."""
-        self.training.begin(lead=False)
+        self._begin()
 
     @contained
     def store_init_configuration(self, values: dict[str, Any]) -> None:
         """Begin to record, where the version of Accelerate has no :meth:`start`."""
         if self.training.session is None:
-            self.training.begin(lead=False)
+            self._begin()
 
     def log(self, values: dict[str, Any], step: int | None = None, **kwargs: Any) -> None:
         """Log memory where something else is logged."""
@@ -74,6 +74,11 @@ class LeakScopeTracker(GeneralTracker, TellsTraining):  # type: ignore[misc]
         for tracker in others:
             # Not contained: what is raised in there is that tracker's own.
             tracker.log(dict(figures), step=step)
+
+    def _begin(self) -> None:
+        self.training.begin(lead=False)
+        if self._accelerator is not None:
+            self.training.draws_memory()
 
     @contained
     def finish(self) -> None:
@@ -86,4 +91,5 @@ class LeakScopeTracker(GeneralTracker, TellsTraining):  # type: ignore[misc]
         if accelerator is None:
             return None
         others = [t for t in accelerator.trackers if not isinstance(t, LeakScopeTracker)]
+        self.training.draws_memory()
         return memory_figures(), others

@@ -9,12 +9,12 @@ import atexit
 import functools
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, cast
 
 from leakscope.cleanup.speaking import say
-from leakscope.instrument.configured import configured_options
+from leakscope.instrument.configured import chosen_trackers, configured_options
 from leakscope.instrument.guard import describe
 from leakscope.instrument.options import CudaHistory, SessionOptions, Tracemalloc, Workers
 from leakscope.instrument.rundirectory import project_of_caller
@@ -42,6 +42,7 @@ class RecordingOptions(TypedDict, total=False):
     label: str | None
     quiet: bool
     probe_cleanup: bool
+    trackers: str | Sequence[str]
 
 
 class Training:
@@ -164,6 +165,12 @@ class Training:
 
     # What else is to be told
 
+    def draws_memory(self) -> None:
+        """Memory is logged by the framework's own means: nobody else does it too."""
+        session = self.session
+        if session is not None:
+            session.trackers.leaves_memory = True
+
     def note(self, slug: str, sentence: str) -> None:
         """Have the report mention something."""
         session = self.session
@@ -265,6 +272,7 @@ def _session_options(options: RecordingOptions) -> SessionOptions:
         return SessionOptions()
     out = options.get("out")
     rest: dict[str, Any] = {name: value for name, value in options.items() if name != "out"}
+    rest["trackers"] = chosen_trackers(rest.get("trackers"))
     return configured_options(
         say if current_session() is None else None,
         out=None if out is None else Path(out),

@@ -106,6 +106,8 @@ class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin to record, or join."""
         self.training.begin(step=state.global_step, epoch=int(state.epoch or 0))
+        if self._log_every is not None:
+            self.training.draws_memory()
         if self.training.leads:
             for loader in (kwargs.get("train_dataloader"), kwargs.get("eval_dataloader")):
                 for sentence in worker_warnings(loader):

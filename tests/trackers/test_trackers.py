@@ -1,0 +1,363 @@
+"""What is logged, when, and what a tracker that fails costs."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from leakscope.configuration.reading import read_configuration
+from leakscope.configuration.settings import to_trackers
+from leakscope.instrument.configured import chosen_trackers, configured_options
+from leakscope.instrument.costs import Costs
+from leakscope.instrument.growth import GrowthWatch
+from leakscope.instrument.guard import Guard
+from leakscope.instrument.options import SessionOptions
+from leakscope.instrument.trackers import Trackers
+from leakscope.instrument.trackers.figures import Rates, memory_of, named
+from leakscope.instrument.trackers.mlflow import MLflowRun
+from leakscope.instrument.trackers.wandb import WandB
+from leakscope.model import gauge
+from leakscope.model.boundary import Boundary, BoundaryKind
+from leakscope.model.census import Census, CensusRow, CensusScope, RootKind
+from leakscope.model.errors import LeakscopeError
+
+MIB = 1 << 20
+GAUGES = {gauge.RSS: 300 * MIB, "cuda:0.allocated": 5 * MIB, gauge.THREADS: 3}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Set:
+    """Trackers with all that they are given."""
+
+    def __init__(self, *asked: str) -> None:
+        self.clock = Clock()
+        self.faults: list[tuple[str, str, bool]] = []
+        self.notes: list[tuple[str, str]] = []
+        self.costs = Costs()
+        self.growth = GrowthWatch()
+        guard = Guard(lambda *told: self.faults.append(told))
+        guard.strict = False
+        options = SessionOptions(trackers=to_trackers([*asked]))
+        self.trackers = Trackers(
+            options, guard, self.costs, lambda *told: self.notes.append(told), self.clock
+        )
+
+    def reach(self, time_s: float, step: int, kind: BoundaryKind = BoundaryKind.STEP) -> None:
+        self.trackers.at(
+            Boundary(index=step, kind=kind, time_s=time_s, step=step), GAUGES, self.growth
+        )
+
+
+def looks(growth: GrowthWatch, step: int, **sizes: int) -> None:
+    rows = [
+        CensusRow(
+            path=path.replace("__", "·"),
+            name=path,
+            root=RootKind.GLOBAL,
+            type="list",
+            kind="list",
+            host_bytes=size,
+            user=True,
+        )
+        for path, size in sizes.items()
+    ]
+    census = Census(scope=CensusScope.FULL, rows=rows, cutoff_bytes=1, objects=1, heap_bytes=1)
+    growth.learn(Boundary(index=step, kind=BoundaryKind.STEP, time_s=step, step=step), census, {})
+
+
+class TestWhatIsDrawn:
+    def test_memory_in_mib_without_what_is_zero_or_no_memory(self) -> None:
+        assert memory_of(GAUGES | {gauge.CHILDREN_PSS: 0}) == {
+            "leakscope/host_mib": 300.0,
+            "leakscope/cuda:0_allocated_mib": 5.0,
+        }
+
+    @pytest.mark.parametrize(
+        ("path", "name"),
+        [
+            ("__main__·Trainer.history[*]['pred']", "Trainer.history_pred"),
+            ("train()·outputs", "train_outputs"),
+            ("__main__·größe", "gr_e"),
+            ("__main__·ß", "unnamed"),
+            ("__main__·" + "x" * 200, "x" * 80),
+        ],
+    )
+    def test_names_are_such_as_every_tracker_takes(self, path: str, name: str) -> None:
+        assert named(path) == name
+
+    def test_what_rises_each_time_has_a_rate_since_it_was_seen_to(self) -> None:
+        growth, rates, seen = GrowthWatch(), Rates(), []
+        for step in range(0, 80, 10):
+            looks(growth, step, main__kept=step * 10 * 1024, main__still=1 << 20)
+            seen.append(rates.at(step, growth))
+        assert seen[:4] == [{}] * 4, "three rises in a row are needed, then one to measure"
+        assert seen[4:] == [{"leakscope/growing/main_kept_kib_per_step": 10.0}] * 4
+
+    def test_neither_owners_nor_elements_are_drawn_beside_the_container(self) -> None:
+        growth, rates = GrowthWatch(), Rates()
+        for step in range(6):
+            size = step * 100_000
+            watched = {"trainer": size + 9, "trainer.kept": size + 8, "trainer.kept[*]": size}
+            looks(growth, step, **watched)
+            seen = rates.at(step, growth)
+        assert [*seen] == ["leakscope/growing/trainer.kept_kib_per_step"]
+
+    def test_what_grows_no_more_has_no_rate(self) -> None:
+        growth, rates = GrowthWatch(), Rates()
+        for step in range(8):
+            looks(growth, step, main__kept=min(step, 5) * 100_000)
+            seen = rates.at(step, growth)
+        assert seen == {}
+
+    def test_names_are_bounded(self) -> None:
+        growth, rates = GrowthWatch(), Rates()
+        names: set[str] = set()
+        for step in range(60):
+            grown = {f"main__kept{i}": step * 100_000 for i in range(step // 2, step // 2 + 10)}
+            looks(growth, step, **grown)
+            now = rates.at(step, growth)
+            assert len(now) <= 5
+            names |= now.keys()
+        assert 5 <= len(names) <= 20
+
+
+class TestChoosing:
+    @pytest.mark.parametrize(
+        ("text", "chosen"),
+        [
+            ("wandb, mlflow", "wandb,mlflow"),
+            ("auto", "auto"),
+            ("off", "off"),
+            ("auto,wandb,auto", "auto,wandb"),
+        ],
+    )
+    def test_the_environment(self, text: str, chosen: str) -> None:
+        found = read_configuration(environment={"LEAKSCOPE_TRACKERS": text})
+        assert found.value("trackers") == chosen
+
+    @pytest.mark.parametrize("value", ["neptune", ["wandb", "off"], 3, [["wandb"]]])
+    def test_what_makes_no_sense_is_refused(self, value: object) -> None:
+        with pytest.raises(LeakscopeError, match="trackers must be 'off' or a list of 'auto'"):
+            chosen_trackers(value)
+
+    def test_options_cross_processes(self) -> None:
+        for chosen in ("off", "auto,wandb"):
+            options = configured_options(trackers=chosen)
+            assert SessionOptions.from_json(options.to_json()).trackers == chosen
+
+
+tensorboard = pytest.importorskip("tensorboard") and pytest.importorskip("torch.utils.tensorboard")
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[Any]:
+    gc.collect()
+    with tensorboard.SummaryWriter(str(tmp_path / "logs")) as writer:
+        yield writer
+
+
+def drawn(folder: Path) -> dict[str, list[int]]:
+    """Return the steps at which each name was drawn."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    found = EventAccumulator(str(folder))
+    found.Reload()
+    names = found.Tags()["scalars"]
+    return {name: [event.step for event in found.Scalars(name)] for name in names}
+
+
+class TestTensorBoard:
+    def test_what_is_open_is_logged_to(self, writer: Any, tmp_path: Path) -> None:
+        given = Set("auto")
+        for step in range(6):
+            given.reach(step * 10, step)
+        writer.close()
+        figures = drawn(tmp_path / "logs")
+        assert figures["leakscope/host_mib"] == [*range(6)]
+        assert not given.faults
+
+    def test_a_closed_writer_stays_closed(self, writer: Any, tmp_path: Path) -> None:
+        given = Set("auto")
+        given.reach(0, 0)
+        writer.close()
+        given.reach(10, 1)
+        assert writer.all_writers is None
+        assert len([*(tmp_path / "logs").iterdir()]) == 1
+
+    def test_a_writer_that_follows_is_found(self, writer: Any, tmp_path: Path) -> None:
+        given = Set("auto")
+        given.reach(0, 0)
+        writer.close()
+        with tensorboard.SummaryWriter(str(tmp_path / "later")):
+            given.reach(10, 1)
+        assert drawn(tmp_path / "later")["leakscope/host_mib"] == [1]
+
+    def test_of_several_one_is_chosen(self, writer: Any, tmp_path: Path) -> None:
+        with tensorboard.SummaryWriter(str(tmp_path / "eval")):
+            Set("auto").reach(0, 0)
+        writer.close()
+        assert drawn(tmp_path / "eval")
+        assert not drawn(tmp_path / "logs")
+
+    def test_a_writer_is_not_kept_alive(self, tmp_path: Path) -> None:
+        import weakref
+
+        given = Set("auto")
+        writer = tensorboard.SummaryWriter(str(tmp_path / "logs"))
+        given.reach(0, 0)
+        gone = weakref.ref(writer)
+        writer.close()
+        del writer
+        gc.collect()
+        assert gone() is None
+
+    def test_random_numbers_stay(self, writer: Any) -> None:
+        before = random.getstate()
+        Set("auto").reach(0, 0)
+        assert random.getstate() == before
+
+    def test_memory_that_somebody_else_draws_is_left_out(self, writer: Any, tmp_path: Path) -> None:
+        given = Set("auto")
+        given.trackers.leaves_memory = True
+        for step in range(5):
+            looks(given.growth, step, main__kept=step * 100_000)
+            given.reach(step * 10, step)
+        writer.close()
+        assert [*drawn(tmp_path / "logs")] == ["leakscope/growing/main_kept_kib_per_step"]
+
+
+class Failing:
+    """A writer's method that raises, or takes its time."""
+
+    def __init__(self, given: Set, *, seconds: float = 0.0, raises: bool = False) -> None:
+        self.calls = 0
+        self._given, self._seconds, self._raises = given, seconds, raises
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        self.calls += 1
+        self._given.clock.now += self._seconds
+        if self._raises:
+            raise ZeroDivisionError("a bug of the tracker's")
+
+
+class TestTroubles:
+    def test_a_fault_is_told_and_after_three_there_are_no_more(
+        self, writer: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        given = Set("auto")
+        failing = Failing(given, raises=True)
+        monkeypatch.setattr(writer, "add_scalar", failing)
+        for step in range(6):
+            given.reach(step * 10, step)
+        assert failing.calls == 3
+        assert [fault[0] for fault in given.faults] == ["tracker tensorboard"] * 3
+        assert given.faults[-1][2]
+
+    def test_a_log_has_to_be_paid_for_before_the_next(
+        self, writer: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        given = Set("auto")
+        slow = Failing(given, seconds=0.1)  # per figure, of which there are two
+        monkeypatch.setattr(writer, "add_scalar", slow)
+        for second in range(101):
+            given.reach(second, second)
+        # The first is free, the second after a second; each costs 0.2 s: a fifth of 2 % of 50 s.
+        assert slow.calls == 2 * 3
+        assert given.costs.seconds["trackers"] == pytest.approx(0.6)
+
+    def test_who_keeps_the_training_waiting_is_told_no_more(
+        self, writer: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        given = Set("auto")
+        slow = Failing(given, seconds=3)
+        monkeypatch.setattr(writer, "add_scalar", slow)
+        for step in range(3):
+            given.reach(step * 1000, step)
+        assert slow.calls == 2
+        assert [slug for slug, _ in given.notes] == ["tracker-slow"]
+
+    def test_a_tracker_that_was_asked_for_in_vain_is_told(self) -> None:
+        given = Set("wandb")
+        given.reach(0, 0)
+        given.reach(10, 1, BoundaryKind.RUN_END)
+        assert [slug for slug, _ in given.notes] == ["tracker-absent"]
+        assert not given.faults
+
+    def test_a_report_that_is_missing_is_told(self, tmp_path: Path) -> None:
+        (sentence,) = Set("auto").trackers.keep(tmp_path)
+        assert "report.json" in sentence
+
+
+class TestWhatLeavesTheMachine:
+    @pytest.mark.parametrize(
+        ("tracking", "artifacts", "is_local"),
+        [
+            ("file:///work/mlruns", "file:///work/mlruns/0/1/artifacts", True),
+            ("/work/mlruns", "/work/mlruns/0/1/artifacts", True),
+            ("sqlite:///mlflow.db", "/work/mlartifacts", True),
+            ("sqlite:///mlflow.db", "s3://bucket/1", False),
+            ("http://127.0.0.1:5000", "mlflow-artifacts:/0/1", False),
+            ("databricks", "dbfs:/databricks/mlflow/1", False),
+        ],
+    )
+    def test_mlflow(self, tracking: str, artifacts: str, is_local: bool) -> None:
+        library = SimpleNamespace(get_tracking_uri=lambda: tracking)
+        assert MLflowRun(library, SimpleNamespace(artifact_uri=artifacts)).is_local is is_local
+
+    @pytest.mark.parametrize(
+        ("offline", "asked", "logs"),
+        [(True, "auto", True), (False, "auto", False), (False, "wandb", True)],
+    )
+    def test_wandb_is_told_online_only_if_asked_for(
+        self, monkeypatch: pytest.MonkeyPatch, offline: bool, asked: str, logs: bool
+    ) -> None:
+        told: list[dict[str, float]] = []
+        run = SimpleNamespace(
+            offline=offline, disabled=False, log=lambda figures, commit: told.append(figures)
+        )
+        monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(run=run, patched={}))
+        Set(asked).reach(0, 0)
+        assert bool(told) is logs
+
+    def test_a_run_fed_from_tensorboard_is_not_told_twice(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = SimpleNamespace(offline=True, disabled=False)
+        library = SimpleNamespace(run=run, patched={"tensorboard": [["writer"]]})
+        monkeypatch.setitem(sys.modules, "wandb", library)
+        assert WandB().place() is None
+
+
+@pytest.mark.slow
+def test_no_tracker_is_imported(tmp_path: Path) -> None:
+    code = """
+import sys, leakscope
+with leakscope.profile("run", trackers=["tensorboard", "wandb", "mlflow"], quiet=True) as scope:
+    for _ in scope.epochs(range(3)):
+        pass
+assert not {"tensorboard", "torch.utils.tensorboard", "wandb", "mlflow"} & set(sys.modules)
+"""
+    root = str(Path(__file__).parents[2])
+    subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": root},
+        check=True,
+        timeout=200,
+    )

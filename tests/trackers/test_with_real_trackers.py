@@ -1,0 +1,197 @@
+"""Three real trackers in one program: what the program logs stays as it is, memory comes beside."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from leakscope.recording import open_run
+
+PROGRAM = Path(__file__).parent / "programs" / "three_trackers.py"
+OWN = ("_timestamp", "_runtime")
+"""What differs from run to run in a row of wandb's."""
+
+for library in ("tensorboard", "wandb", "mlflow"):
+    pytest.importorskip(library, reason=f"needs {library}: pip install 'leakscope[trackers]'")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+class Ended(NamedTuple):
+    folder: Path
+    printed: str
+    run: Path
+
+
+def run_program(folder: Path, *options: str, recorded: bool = True, close: bool = False) -> Ended:
+    folder.mkdir()
+    run = folder / "run"
+    before = ["-m", "leakscope", "run", "--quiet", "--out", str(run), *options] if recorded else []
+    environment = os.environ | {
+        "WANDB_MODE": "offline",
+        "WANDB_SILENT": "true",
+        "WANDB_CONSOLE": "off",
+        "MLFLOW_ALLOW_FILE_STORE": "true",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    environment.pop("LEAKSCOPE_STRICT", None)
+    words = [str(PROGRAM), str(folder), *(["--close"] if close else [])]
+    ended = subprocess.run(
+        [sys.executable, *before, *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return Ended(folder, ended.stdout, run)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    return run_program(tmp_path_factory.mktemp("plain") / "it", recorded=False)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    return run_program(tmp_path_factory.mktemp("recorded") / "it")
+
+
+def wandb_records(folder: Path) -> Iterator[Any]:
+    """Yield what wandb wrote, in LevelDB's log format: blocks of 32 KiB after its own header."""
+    from wandb.proto import wandb_internal_pb2
+
+    (file,) = folder.glob("wandb/offline-run-*/*.wandb")
+    data, at, gathered = file.read_bytes(), 7, b""
+    while at + 7 <= len(data):
+        left = 32768 - at % 32768
+        if left < 7:
+            at += left
+            continue
+        length, kind = struct.unpack_from("<HB", data, at + 4)
+        gathered += data[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(gathered)
+            gathered = b""
+            yield record
+
+
+def wandb_rows(folder: Path) -> list[dict[str, str]]:
+    rows = [
+        {(item.key or ".".join(item.nested_key)): item.value_json for item in record.history.item}
+        for record in wandb_records(folder)
+        if record.WhichOneof("record_type") == "history"
+    ]
+    return [{key: row[key] for key in row if key not in OWN} for row in rows]
+
+
+def ours(row: dict[str, str]) -> dict[str, float]:
+    return {key: float(text) for key, text in row.items() if key.startswith("leakscope/")}
+
+
+def tensorboard(folder: Path) -> Any:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    found = EventAccumulator(str(folder / "logs"))
+    found.Reload()
+    return found
+
+
+def metrics(folder: Path) -> dict[str, list[list[str]]]:
+    """Return the values of each of MLflow's metrics: time, value and step."""
+    (where,) = folder.glob("mlruns/0/*/metrics")
+    files = [path for path in where.rglob("*") if path.is_file()]
+    return {
+        str(path.relative_to(where)): [line.split() for line in path.read_text().splitlines()]
+        for path in files
+    }
+
+
+def test_the_program_computes_the_same(plain: Ended, recorded: Ended) -> None:
+    assert recorded.printed == plain.printed != ""
+    assert not open_run(recorded.run).main.errors
+
+
+class TestWandB:
+    def test_rows_and_steps_of_the_program_stay(self, plain: Ended, recorded: Ended) -> None:
+        with_us = wandb_rows(recorded.folder)
+        stripped = [{key: row[key] for key in row if key not in ours(row)} for row in with_us]
+        alone = wandb_rows(plain.folder)
+        assert stripped[: len(alone)] == alone
+        # What was told after the program's last log is a row without anything of the program's.
+        assert [list(row) for row in stripped[len(alone) :]] in ([], [["_step"]])
+
+    def test_memory_is_in_the_programs_rows(self, recorded: Ended) -> None:
+        told = [ours(row)["leakscope/host_mib"] for row in wandb_rows(recorded.folder) if ours(row)]
+        assert len(told) >= 3
+        assert all(50 < figure < 10_000 for figure in told)
+
+    def test_the_report_is_an_artifact_and_its_verdict_in_the_summary(
+        self, recorded: Ended
+    ) -> None:
+        records = list(wandb_records(recorded.folder))
+        (artifact,) = [r.artifact for r in records if r.WhichOneof("record_type") == "artifact"]
+        assert artifact.type == "leakscope-report"
+        assert [entry.path for entry in artifact.manifest.contents] == ["report.html"]
+        summary = {
+            (item.key or ".".join(item.nested_key)): item.value_json
+            for record in records
+            if record.WhichOneof("record_type") == "summary"
+            for item in record.summary.update
+        }
+        assert summary["leakscope/verdict"] == '"leak"'
+        assert float(summary["leakscope/culprits/kept_kib_per_step"]) == pytest.approx(16, rel=0.1)
+
+
+class TestTensorBoard:
+    def test_scalars_lie_beside_the_loss(self, plain: Ended, recorded: Ended) -> None:
+        with_us, alone = tensorboard(recorded.folder), tensorboard(plain.folder)
+        losses = [(event.step, event.value) for event in with_us.Scalars("loss")]
+        assert losses == [(event.step, event.value) for event in alone.Scalars("loss")]
+        steps = [event.step for event in with_us.Scalars("leakscope/host_mib")]
+        assert steps == sorted(steps)
+        assert steps[-1] == 150
+
+    def test_the_verdict_is_a_text(self, recorded: Ended) -> None:
+        (event,) = tensorboard(recorded.folder).Tensors("leakscope/report/text_summary")
+        assert b"**leak**" in event.tensor_proto.string_val[0]
+
+
+class TestMLflow:
+    def test_metrics_lie_beside_the_loss(self, plain: Ended, recorded: Ended) -> None:
+        with_us, alone = metrics(recorded.folder), metrics(plain.folder)
+        assert [line[1:] for line in with_us["loss"]] == [line[1:] for line in alone["loss"]]
+        assert with_us["leakscope/host_mib"][-1][2] == "150"
+        (rate,) = with_us["leakscope/culprits/kept_kib_per_step"]
+        assert float(rate[1]) == pytest.approx(16, rel=0.1)
+
+    def test_the_report_is_an_artifact(self, recorded: Ended) -> None:
+        (page,) = recorded.folder.glob("mlruns/0/*/artifacts/leakscope/report.html")
+        assert "kept" in page.read_text()
+        (verdict,) = recorded.folder.glob("mlruns/0/*/tags/leakscope.verdict")
+        assert verdict.read_text() == "leak"
+
+
+def test_runs_that_the_program_ends_itself_are_told_of_memory_only(tmp_path: Path) -> None:
+    ended = run_program(tmp_path / "it", close=True)
+    assert any(ours(row) for row in wandb_rows(ended.folder))
+    assert "leakscope/host_mib" in metrics(ended.folder)
+    assert not [*ended.folder.glob("mlruns/0/*/artifacts/leakscope")]
+    assert len([*ended.folder.glob("logs/*")]) == 1, "a writer that was closed stays closed"
+    assert (ended.run / "report.html").exists()
+
+
+def test_off_leaves_all_trackers_alone(tmp_path: Path) -> None:
+    ended = run_program(tmp_path / "it", "--tracker", "off")
+    assert not any(ours(row) for row in wandb_rows(ended.folder))
+    assert [*metrics(ended.folder)] == ["loss"]
+    assert tensorboard(ended.folder).Tags()["scalars"] == ["loss"]
