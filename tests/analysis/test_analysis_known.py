@@ -374,11 +374,10 @@ class TestTheRemedy:
         assert prefer(self.known(), general) == Remedy(title="Empty it", text="Call clear().")
         assert prefer(None, general) is general
 
-    def test_a_diff_against_the_users_source_is_kept_and_said(self) -> None:
+    def test_a_diff_against_the_users_source_is_kept_and_says_what_it_does(self) -> None:
         general = Remedy(title="Reset metric after each round", text="…", diff="+metric.reset()")
         told = prefer(self.known(), general)
-        assert told.diff == general.diff
-        assert told.text == "Call clear(). In your source: Reset metric after each round."
+        assert told == Remedy(title=general.title, text="Call clear().", diff=general.diff)
 
     def test_natures_are_told_apart(self) -> None:
         assert to_entry(table(nature="fault")).nature is Nature.FAULT
