@@ -10,8 +10,6 @@ import ctypes
 import functools
 import gc
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,12 +75,10 @@ HUGGING_FACE = ("transformers", "accelerate")
 LIGHTNING = ("lightning",)
 
 HEALTHY = {
-    "transformers_healthy": Program(HUGGING_FACE, Work(6, 180, 360, (*range(15, 181, 15),))),
-    "lightning_healthy": Program(LIGHTNING, Work(8, 480, 960, (0, *range(30, 481, 30)))),
-    "torchmetrics_healthy": Program(
-        ("torchmetrics",), Work(8, 1600, 1600, (*range(200, 1601, 200),))
-    ),
-    "accelerate_healthy": Program(("accelerate",), Work(8, 400, 1600, (*range(50, 401, 50),))),
+    "transformers_healthy": Program(HUGGING_FACE, Work(6, 120, 240, (*range(10, 121, 10),))),
+    "lightning_healthy": Program(LIGHTNING, Work(8, 240, 480, (0, *range(15, 241, 15)))),
+    "torchmetrics_healthy": Program(("torchmetrics",), Work(8, 800, 800, (*range(100, 801, 100),))),
+    "accelerate_healthy": Program(("accelerate",), Work(8, 200, 800, (*range(25, 201, 25),))),
 }
 
 
@@ -132,7 +128,7 @@ PERCEPTRON = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 512))
 LEAKS = {
     "transformers_kept_logits": Program(
         HUGGING_FACE,
-        Work(4, 240, 240, (*range(20, 241, 20),)),
+        Work(4, 160, 160, (*range(20, 161, 20),)),
         Leak(
             "KeepLogits.kept",
             "self.kept.append(",
@@ -154,7 +150,7 @@ LEAKS = {
     ),
     "transformers_kept_losses": Program(
         HUGGING_FACE,
-        Work(4, 240, 240, (*range(40, 241, 40),)),
+        Work(2, 120, 120, (*range(20, 121, 20),)),
         Leak(
             "CurveTrainer.losses",
             "self.losses.append(loss)",
@@ -165,7 +161,7 @@ LEAKS = {
     ),
     "lightning_kept_outputs": Program(
         LIGHTNING,
-        Work(6, 720, 720, (0, *range(120, 721, 120))),
+        Work(6, 360, 360, (0, *range(60, 361, 60))),
         Leak(
             "LitModel.validation_outputs",
             "self.validation_outputs.append(",
@@ -176,7 +172,7 @@ LEAKS = {
     ),
     "lightning_kept_losses": Program(
         LIGHTNING,
-        Work(6, 1200, 1200, (0, *range(200, 1201, 200))),
+        Work(6, 600, 600, (0, *range(100, 601, 100))),
         Leak(
             "LitModel.train_losses",
             "self.train_losses.append(loss)",
@@ -187,7 +183,7 @@ LEAKS = {
     ),
     "torchmetrics_never_reset": Program(
         ("torchmetrics",),
-        Work(8, 1600, 1600, (*range(200, 1601, 200),)),
+        Work(8, 800, 800, (*range(100, 801, 100),)),
         Leak(
             "Evaluator.curve.target",
             "self.curve.update(",
@@ -266,10 +262,9 @@ def test_a_leak_beside_a_trainer_is_named_with_line_unit_and_rate(
 
 @pytest.mark.parametrize("name", ["transformers_healthy", "accelerate_healthy"])
 def test_a_trainer_computes_the_same_with_and_without(
-    name: str, outcome_of: Callable[[str], Outcome], tmp_path: Path
+    name: str, outcome_of: Callable[[str], Outcome], tmp_path: Path, torch_programs: Warm
 ) -> None:
     observed = outcome_of(name).output.splitlines()[-1]
-    command = [sys.executable, str(PROGRAMS / f"{name}.py")]
-    plain = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert plain.stdout.splitlines()[-1] == observed
+    plain = torch_programs.run([str(PROGRAMS / f"{name}.py")], tmp_path).well()
+    assert plain.out.splitlines()[-1] == observed
     assert observed.startswith("steps")

@@ -30,7 +30,7 @@ def main():
     model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     scheduler = torch.optim.lr_scheduler.LinearLR(optimizer)
-    train_loader = DataLoader(dataset(3200), batch_size=16, shuffle=True)
+    train_loader = DataLoader(dataset(1600), batch_size=16, shuffle=True)
     val_loader = DataLoader(dataset(1280), batch_size=32)
     model, optimizer, train_loader, val_loader, scheduler = accelerator.prepare(
         model, optimizer, train_loader, val_loader, scheduler

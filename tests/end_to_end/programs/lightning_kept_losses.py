@@ -46,7 +46,7 @@ def main():
     )
     trainer.fit(
         LitModel(),
-        DataLoader(dataset(3200), batch_size=16, shuffle=True),
+        DataLoader(dataset(1600), batch_size=16, shuffle=True),
         DataLoader(dataset(320), batch_size=32),
     )
     print("steps", trainer.global_step)

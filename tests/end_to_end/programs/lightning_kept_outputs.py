@@ -49,7 +49,7 @@ def main():
     )
     trainer.fit(
         LitModel(),
-        DataLoader(dataset(1920), batch_size=16, shuffle=True),
+        DataLoader(dataset(960), batch_size=16, shuffle=True),
         DataLoader(dataset(640), batch_size=32),
     )
     print("steps", trainer.global_step)

@@ -23,7 +23,7 @@ def dataset(count):
     return TensorDataset(x, (x.sum(1) > 32).long())
 
 
-train_loader = DataLoader(dataset(3200), batch_size=16, shuffle=True)
+train_loader = DataLoader(dataset(1600), batch_size=16, shuffle=True)
 val_loader = DataLoader(dataset(40960), batch_size=512)
 
 for epoch in range(8):

@@ -32,7 +32,7 @@ def main():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    train_loader = DataLoader(dataset(3200), batch_size=16, shuffle=True)
+    train_loader = DataLoader(dataset(1600), batch_size=16, shuffle=True)
     evaluator = Evaluator(model, DataLoader(dataset(40960), batch_size=512))
     for epoch in range(8):
         model.train()

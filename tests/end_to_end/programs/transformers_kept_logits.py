@@ -75,7 +75,7 @@ def main():
                 use_cpu=True,
                 disable_tqdm=True,
             ),
-            train_dataset=Sentences(480, seed=1),
+            train_dataset=Sentences(320, seed=1),
             eval_dataset=Sentences(96, seed=2),
             compute_metrics=compute_metrics,
             preprocess_logits_for_metrics=keep.preprocess,
