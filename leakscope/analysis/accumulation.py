@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import pairwise, takewhile
 
 import numpy as np
 
@@ -38,7 +39,21 @@ def accumulation_points(table: RowTable, growers: dict[int, Grower]) -> list[int
         else:
             growing[above].append(path)
     walk = _Walk(table, growers, growing, table.children())
-    return list(dict.fromkeys(point for top in tops for point in walk.down(top)))
+    points = [_head_of_chain(table, growers, p) for top in tops for p in walk.down(top)]
+    return list(dict.fromkeys(points))
+
+
+def _head_of_chain(table: RowTable, growers: dict[int, Grower], point: int) -> int:
+    """Return what holds the first link, where a point is one of a chain that gets longer.
+
+    ``Tape.last.before.before`` is the third entry of a linked list, ``model.forward⟨forward⟩`` a
+    function that was wrapped again: each link that comes leaves the name of the others to it.
+    """
+    above = [*table.ancestors(point), point]
+    links = [table.paths[b].removeprefix(table.paths[a]) for a, b in pairwise(above)]
+    alike = list(takewhile(lambda link: link == links[-1], reversed(links)))
+    head = above[-1 - len(alike)] if len(alike) > 1 else point
+    return head if head in growers else point
 
 
 @dataclass(frozen=True)
@@ -63,7 +78,7 @@ class _Walk:
         single = [child for child in below if self.growers[child].spread < SPREAD]
         if self.is_one_culprit(node, single):
             return [node]
-        return [point for child in single for point in self.down(child)]
+        return [point for child in single for point in self.down(child)] or [node]
 
     def is_spread_below(self, node: int, below: list[int]) -> bool:
         """Return whether most growth is in objects that become more."""
@@ -75,14 +90,14 @@ class _Walk:
     def own_growth(self, node: int) -> float:
         """Return how much of a path's growth is in no single object below it.
 
-        An item that was added is growth of what it was added to: a module list's new head, or a
-        module under a new name in a dict of modules.
+        What was added is growth of what it was added to: a module list's new head, a module under
+        a new name in a dict of modules, an attribute that ``setattr`` made.
         """
         grower, table = self.growers[node], self.table
         single = [
             p
             for p in self.rows[node]
-            if table.latest[p].count <= 1 and not self._is_added_item(node, p)
+            if table.latest[p].count <= 1 and not self._is_added(node, p)
         ]
         held = np.nan_to_num(table.retained[grower.device][single][:, grower.columns])
         own = grower.y - held.sum(axis=0)
@@ -93,14 +108,11 @@ class _Walk:
             return 0.0
         return trend.bytes_per_unit * float(grower.x[-1] - grower.x[0])
 
-    def _is_added_item(self, node: int, item: int) -> bool:
-        """Return whether a row is an item that came later and doesn't grow by itself."""
+    def _is_added(self, node: int, row: int) -> bool:
+        """Return whether a row came later and doesn't grow by itself."""
         first = int(self.growers[node].columns[0])
-        is_new = not np.isfinite(self.table.retained[HOST][item, first])
-        below = self.table.paths[item].removeprefix(self.table.paths[node])
-        kinds = {self.table.latest[path].kind for path in (node, item)}
-        is_item = below.startswith("[") or kinds == {"module"}
-        return is_new and item not in self.growers and is_item
+        is_new = not np.isfinite(self.table.retained[HOST][row, first])
+        return is_new and row not in self.growers
 
     def is_one_culprit(self, node: int, single: list[int]) -> bool:
         """Return whether a container's entries are so many and alike that it is the culprit.
