@@ -49,11 +49,16 @@ def _too_little(case: Case) -> list[str]:
     most = case.comparables.most
     if most >= FEWEST_POINTS:
         return []
-    repeated = any(track.begun(phase) > 1 for phase in track.phases)
-    wanted = plural(FEWEST_POINTS + 1, "epoch") if repeated else f"{LOOP_STEPS} steps"
+    begun = max((track.begun(phase) for phase in track.phases), default=0)
+    if begun > FEWEST_POINTS:
+        wanted = "the budget paid for no more: profile longer, or raise --budget"
+    elif begun > 1:
+        wanted = f"profile at least {plural(FEWEST_POINTS + 1, 'epoch')}"
+    else:
+        wanted = f"profile at least {LOOP_STEPS} steps"
     text = (
         f"Only {plural(most, 'comparable boundary')} with a census; a leak can't be told from a "
-        f"warm-up before there are four: profile at least {wanted}."
+        f"warm-up before there are four: {wanted}."
     )
     return [text]
 

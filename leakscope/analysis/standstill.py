@@ -2,7 +2,8 @@
 
 In a short or a slow run the censuses are over long before its end, and a warm-up in their time
 looks like a leak. Memory in use is read to the end: resident memory without what malloc holds free,
-which would otherwise take up growth unseen.
+which would otherwise take up growth unseen. Where that isn't read any more, all that was free may
+have been taken up.
 """
 
 from __future__ import annotations
@@ -36,15 +37,32 @@ def stood_still(track: Track, table: RowTable, grower: Grower, done: FloatArray)
     if grower.device != HOST:
         return False
     begin, last = table.at[grower.columns[0]], table.at[grower.columns[-1]]
-    used = track.gauge(gauge.RSS) - track.gauge(gauge.MALLOC_FREE)
+    resident, free = track.gauge(gauge.RSS), _free_at_most(track)
+    known = np.isfinite(resident) & np.isfinite(free)
     alike: dict[tuple[str, str, str], list[int]] = defaultdict(list)
-    for position in np.flatnonzero(np.isfinite(used[: track.last_work + 1])):
+    for position in np.flatnonzero(known[: track.last_work + 1]):
         if position >= last:
             alike[comparable_key(track.boundaries[position])].append(int(position))
     for places in alike.values():
-        first, end = places[0], places[-1]
-        due = grower.trend.bytes_per_unit * (done[end] - done[first])
-        is_long = done[end] - done[first] >= PLATEAU_SHARE * (done[end] - done[begin])
-        if is_long and due >= LEAST_DUE and used[end] - used[first] < STOOD_STILL * due:
+        end = places[-1]
+        first = np.array(places[:-1], dtype=np.int64)
+        units = done[end] - done[first]
+        due = grower.trend.bytes_per_unit * units
+        gained = resident[end] - resident[first] + free[first] - _free_at_least(track, end)
+        is_long = units >= PLATEAU_SHARE * (done[end] - done[begin])
+        if (is_long & (due >= LEAST_DUE) & (gained < STOOD_STILL * due)).any():
             return True
     return False
+
+
+def _free_at_most(track: Track) -> FloatArray:
+    """Return what malloc held free at each boundary, or when it was last read before it."""
+    free = track.gauge(gauge.MALLOC_FREE)
+    read = np.where(np.isfinite(free), np.arange(len(free)), -1)
+    latest = np.maximum.accumulate(read) if len(read) else read
+    return np.where(latest >= 0, free[latest], np.nan)
+
+
+def _free_at_least(track: Track, position: int) -> float:
+    free = float(track.gauge(gauge.MALLOC_FREE)[position])
+    return free if np.isfinite(free) else 0.0

@@ -29,6 +29,9 @@ LEVELS_OFF = 0.34
 """A last third that grows slower than this part of the first half is levelling off."""
 THIRD_SHARE = 0.2
 """Each third of a run must bring this part of the growth: a warm-up's last third does not."""
+EVEN_PARTS = 6
+EVEN_POINTS = 8
+"""Growth is called even only where so many boundaries or more can show it."""
 MOST_POINTS = 120
 """More points than this are thinned before slopes are paired: 7,140 slopes are plenty."""
 Z95 = 1.959963984540054
@@ -227,6 +230,20 @@ def goes_on(y: FloatArray) -> bool:
     edges = y[np.linspace(0, len(y) - 1, 4).round().astype(int)]
     net = float(edges[-1] - edges[0])
     return bool(net > 0 and (np.diff(edges) >= THIRD_SHARE * net).all())
+
+
+def goes_on_evenly(x: FloatArray, y: FloatArray) -> bool:
+    """Return whether growth is as good as linear: each sixth of it brings half its part or more.
+
+    A warm-up is over sooner, and what settles in steps, as an allocator's arenas do, rests between.
+    """
+    begin = warm_up(y)
+    x, y = x[begin:], y[begin:]
+    if len(y) < EVEN_POINTS:
+        return False
+    edges = np.interp(np.linspace(x[0], x[-1], EVEN_PARTS + 1), x, y)
+    net = float(edges[-1] - edges[0])
+    return bool(net > 0 and (np.diff(edges) >= net / EVEN_PARTS / 2).all())
 
 
 def _is_plateau(x: FloatArray, y: FloatArray, start: int) -> bool:

@@ -60,7 +60,7 @@ CHEAP_SECONDS = 0.03
 """Beyond the floor's limit a kind still gets its first two censuses, cheap ones all of the floor:
 a run of a second deserves a verdict too."""
 EXEMPT_BEGINNINGS = 4
-BEGINNING_SECONDS = 0.5
+BEGINNING_SECONDS = 1.0
 """No verdict takes fewer comparable censuses than four: where training passes begin, that many are
 taken at once if none is dearer than this."""
 FLOOR_FULL = 0.5

@@ -12,12 +12,14 @@ from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import HORIZON, MIB
-from leakscope.analysis.trends import is_growth
+from leakscope.analysis.trends import goes_on_evenly, is_growth
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes
 
 GROWTH_BYTES = 32 * MIB
+EVEN_GROWTH_BYTES = 8 * MIB
+"""So much is enough where growth is as good as linear, which no first touch of pages is."""
 LONG_POINTS = 6
 EVEN = 0.8
 """In fewer epochs growth must be so even that the rate's interval reaches no lower than this part.
@@ -32,11 +34,22 @@ REMEDY = Remedy(
     ),
 )
 
+OTHERS = Remedy(
+    title="Look into the processes that were started",
+    text=(
+        "None of them is a recorded DataLoader worker. What is sent to a process and kept there grows in it: "
+        "a multiprocessing Manager's list, a pool's cache, a logger's or a server's queue. Empty "
+        "it from time to time, or send only what is needed later."
+    ),
+)
+
 
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
     """Return a finding when the memory of child processes grows steadily."""
     trend = case.gauge_trend(gauge.CHILDREN_PSS, noise_bytes=4.0 * MIB)
-    if not is_growth(trend.verdict) or trend.net_bytes < GROWTH_BYTES:
+    is_even = goes_on_evenly(*case.gauge_series(gauge.CHILDREN_PSS))
+    least_gain = EVEN_GROWTH_BYTES if is_even else GROWTH_BYTES
+    if not is_growth(trend.verdict) or trend.net_bytes < least_gain:
         return []
     least = 0.0 if trend.points >= LONG_POINTS else EVEN * trend.bytes_per_unit
     if trend.interval[0] <= least:
@@ -44,6 +57,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     most = float(np.nanmax(case.track.gauge(gauge.CHILDREN_PSS)))  # they may be gone at the end
     limit = case.limit_bytes or float("inf")
     fatal = case.used_at_end() + HORIZON * trend.net_bytes >= limit
+    has_workers = any(r.header.worker is not None for r in case.run.recordings)
     whole = (case.gauge_gain(case.host_metric) or 0.0) + case.children_gain()
     return [
         finding(
@@ -51,12 +65,17 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             "Child processes grow",
             f"Together they gained {human_bytes(trend.net_bytes)} and held up to "
             f"{human_bytes(most)}; {human_bytes(trend.bytes_per_unit)} more per {trend.unit}.",
-            REMEDY,
+            REMEDY if has_workers else OTHERS,
             severity=Severity.CRITICAL if fatal else Severity.WARNING,
             trend=trend,
             share=trend.net_bytes / whole if whole > 0 else 0.0,
             total_bytes=most,
             confidence=0.7,
-            falsifier=("With num_workers=0 the growth moves to the main process, or ends.", None),
+            falsifier=(
+                "With num_workers=0 the growth moves to the main process, or ends."
+                if has_workers
+                else "Without those processes it ends.",
+                None,
+            ),
         )
     ]

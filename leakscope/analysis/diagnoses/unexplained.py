@@ -16,7 +16,7 @@ from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
 from leakscope.analysis.severity import MIB
 from leakscope.analysis.touching import may_be_touched_only
-from leakscope.analysis.trends import goes_on, is_growth
+from leakscope.analysis.trends import goes_on, goes_on_evenly, is_growth
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, human_share
@@ -24,6 +24,9 @@ from leakscope.model.trend import Trend
 
 GROWTH_BYTES = 32 * MIB
 SHARE = 0.3
+EVEN_GROWTH_BYTES = 8 * MIB
+EVEN_SHARE = 0.5
+"""So much is enough where growth is as good as linear, which no warm-up is."""
 LONG_POINTS = 8
 
 REMEDY = Remedy(
@@ -42,13 +45,13 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     if ledger is None:
         return []
     left = sum(e.bytes for e in ledger.entries if e.kind == "unexplained") - unread_slack(case)
-    if left < GROWTH_BYTES or left < SHARE * ledger.total_bytes:
-        return []
-    if may_be_touched_only(case, left):
-        return []
     trend = case.gauge_trend(case.host_metric)
-    _, y = case.gauge_series(case.host_metric)
+    x, y = case.gauge_series(case.host_metric)
     if not is_steady(trend, y):
+        return []
+    is_even = goes_on_evenly(x, y)
+    least, part = (EVEN_GROWTH_BYTES, EVEN_SHARE) if is_even else (GROWTH_BYTES, SHARE)
+    if left < least or left < part * ledger.total_bytes or may_be_touched_only(case, left):
         return []
     share = left / max(ledger.total_bytes, 1)
     return [
