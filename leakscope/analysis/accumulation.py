@@ -95,9 +95,7 @@ class _Walk:
         """
         grower, table = self.growers[node], self.table
         single = [
-            p
-            for p in self.rows[node]
-            if table.latest[p].count <= 1 and not self._is_added(node, p)
+            p for p in self.rows[node] if table.latest[p].count <= 1 and not self._is_added(node, p)
         ]
         held = np.nan_to_num(table.retained[grower.device][single][:, grower.columns])
         own = grower.y - held.sum(axis=0)

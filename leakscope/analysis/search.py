@@ -8,6 +8,7 @@ import numpy as np
 
 from leakscope.analysis.accumulation import accumulation_points
 from leakscope.analysis.across import find_across, in_units
+from leakscope.analysis.anew import made_anew
 from leakscope.analysis.case import Case
 from leakscope.analysis.filling import follows_the_model, nears_capacity
 from leakscope.analysis.followed import find_followed
@@ -40,6 +41,7 @@ def search_growth(case: Case) -> Growth:
             in_units(case.comparables, case.places, mine[path])
             for path in accumulation_points(table, mine)
         ]
+    across = [made_anew(table, g) for g in across]
     trends |= {g.path: g.trend for g in across if not is_growth(g.trend.verdict)}
     across = [g for g in across if is_growth(g.trend.verdict)]
     rare = {path: g for path, g in find_followed(case).items() if (path, g.device) not in grown}
@@ -64,7 +66,8 @@ def _within(case: Case, across: set[int]) -> list[Grower]:
                 if path not in across and not across.intersection(case.table.ancestors(path))
             }
             found += [kept[path] for path in accumulation_points(case.table, kept)]
-    return [g for g in _one_device_each(found) if not nears_capacity(case, g)]
+    found = [made_anew(case.table, g) for g in _one_device_each(found)]
+    return [g for g in found if is_growth(g.trend.verdict) and not nears_capacity(case, g)]
 
 
 def _one_device_each(growers: list[Grower]) -> list[Grower]:

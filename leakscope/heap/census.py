@@ -13,6 +13,7 @@ import msgspec
 from leakscope.heap.collector import without_collector
 from leakscope.heap.definitions import Definitions
 from leakscope.heap.graph import WalkRequest, WalkResult, walk
+from leakscope.heap.graph_ages import made
 from leakscope.heap.looking import request_from
 from leakscope.heap.memory import RowMemory
 from leakscope.heap.origins import origins
@@ -137,6 +138,10 @@ class CensusTaker:
         rows = self._memory.choose(
             [maker.row(d, roles.of_draft(d)) for d in drafts.values()], full=full
         )
+        if not result.graph_truncated:
+            for row in rows:
+                if row.user and row.kind == "graph" and row.count == 1:
+                    row.made[:] = made(result.nodes.objects[drafts[row.path].first])
         grown = [row for row in rows if row.user and self._memory.growth(row.path) > 0]
         if tracemalloc.is_tracing():
             for row in grown:

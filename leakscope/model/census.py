@@ -136,6 +136,9 @@ class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
     """The bound that the container itself declares (``deque.maxlen``, ``lru_cache`` maxsize)."""
     graph_nodes: Whole = 0
     """Autograd nodes among what is retained."""
+    made: list[Whole] = []
+    """Of a tensor that keeps a graph: the numbers of its oldest and youngest node, which torch
+    gives in the order of making; empty where they aren't known."""
     unused_bytes: dict[str, Whole] = {}
     """Part of the retained bytes per device (``host`` included) that no tensor or array can read
     any more: a slice keeps the whole storage of what it was cut from."""

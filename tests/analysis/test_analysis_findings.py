@@ -201,6 +201,22 @@ def test_steady_growth_without_a_name_is_a_warning_in_a_long_run() -> None:
     assert report.verdict is RunVerdict.LEAK
 
 
+def test_little_growth_without_a_name_is_told_where_it_is_linear() -> None:
+    report = report_of(Program(epochs=14).swell(lambda s: s.step * 25 * KIB))
+    assert finding(report, "unexplained").severity is Severity.WARNING
+
+
+@pytest.mark.parametrize("per_step", [0.98, 0.99, 0.995])
+def test_little_growth_without_a_name_that_slows_down_is_a_warm_up(per_step: float) -> None:
+    report = report_of(Program(epochs=14).swell(lambda s: 20 * MIB * (1 - per_step**s.step)))
+    assert "unexplained" not in {f.kind for f in report.findings}
+
+
+def test_little_growth_without_a_name_in_a_few_steps_is_not_told() -> None:
+    report = report_of(Program(epochs=14).swell(lambda s: 6 * MIB * (s.epoch // 4)))
+    assert "unexplained" not in {f.kind for f in report.findings}
+
+
 def test_growth_without_a_name_beside_a_larger_culprit_is_not_reported() -> None:
     program = (
         Program(epochs=14).leak("Trainer.losses", 900 * KIB).swell(lambda s: s.step * 100 * KIB)
@@ -213,6 +229,20 @@ def test_children_that_grow() -> None:
     found = finding(report_of(program), "children")
     assert found.severity is Severity.WARNING
     assert found.bytes_per_unit == pytest.approx(40 * MIB, rel=0.02)
+
+
+def test_children_that_grow_little_by_little_without_end() -> None:
+    program = Program(epochs=12).gauge(gauge.CHILDREN_PSS, lambda s: 100 * MIB + s.step * 30 * KIB)
+    found = finding(report_of(program), "children")
+    assert found.severity is Severity.WARNING
+    assert "Manager" in found.remedy.text, "no worker was recorded"
+
+
+@pytest.mark.parametrize("per_step", [0.98, 0.99, 0.995])
+def test_children_that_copy_little_at_first_touch(per_step: float) -> None:
+    program = Program(epochs=12)
+    program.gauge(gauge.CHILDREN_PSS, lambda s: 100 * MIB + 24 * MIB * (1 - per_step**s.step))
+    assert report_of(program).verdict is RunVerdict.CLEAN
 
 
 def test_children_that_copy_a_dataset_once() -> None:

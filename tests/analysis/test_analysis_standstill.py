@@ -60,6 +60,24 @@ def test_without_the_heaps_own_account_nothing_is_withdrawn() -> None:
     assert [culprit.name for culprit in report.culprits] == ["state"]
 
 
+def test_what_slows_down_and_stops_later_is_no_leak() -> None:
+    run = run_of(grown(until=9))
+    assert analyse(run).verdict is RunVerdict.CLEAN, analyse(run).headline
+
+
+@pytest.mark.parametrize(("until", "leaks"), [(LOOKED_UNTIL, False), (16, True)])
+def test_what_malloc_holds_free_may_be_read_for_the_last_time_long_before(
+    until: int, leaks: bool
+) -> None:
+    run = run_of(grown(until=until))
+    for m in run.main.measurements:
+        if m.boundary.epoch >= LOOKED_UNTIL:
+            m.gauges.pop(gauge.MALLOC_FREE, None)
+        elif gauge.MALLOC_FREE in m.gauges:
+            m.gauges[gauge.MALLOC_FREE] = 100 * KIB
+    assert (analyse(run).verdict is RunVerdict.LEAK) is leaks
+
+
 @pytest.mark.parametrize("until", [LOOKED_UNTIL, 16])
 def test_beside_a_leak_that_goes_on_nothing_is_withdrawn(until: int) -> None:
     leak = Thing("kept", lambda s: 4 * MIB * (1 + s.epoch), "list", "list")

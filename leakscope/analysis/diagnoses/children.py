@@ -37,9 +37,9 @@ REMEDY = Remedy(
 OTHERS = Remedy(
     title="Look into the processes that were started",
     text=(
-        "None of them is a recorded DataLoader worker. What is sent to a process and kept there grows in it: "
-        "a multiprocessing Manager's list, a pool's cache, a logger's or a server's queue. Empty "
-        "it from time to time, or send only what is needed later."
+        "None of them is a recorded DataLoader worker. What is sent to a process and kept there "
+        "grows in it: a multiprocessing Manager's list, a pool's cache, a logger's or a server's "
+        "queue. Empty it from time to time, or send only what is needed later."
     ),
 )
 
