@@ -45,8 +45,14 @@ def read_known_culprits(section: Section) -> Own:
 
 
 def own_libraries(section: Section) -> list[str]:
-    """Return the distributions that a project's own entries speak of."""
-    own = read_known_culprits(section)
+    """Return the distributions that a project's own entries speak of; raises nothing.
+
+    It is asked where a training begins, which no entry may keep from beginning.
+    """
+    try:
+        own = read_known_culprits(section)
+    except Exception:
+        return []
     return sorted({library for _, entry in own.entries for library in entry.libraries})
 
 
@@ -69,8 +75,9 @@ def _tables(section: Section, faults: list[str]) -> Iterator[tuple[str, int, obj
 
 def _of_file(path: Path, faults: list[str]) -> Iterator[tuple[str, int, object]]:
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            faults.append(f"Known culprits of {path} are left out: the file is too large.")
+        if path.stat().st_size > _MOST_BYTES or not path.is_file():
+            why = "is no file" if not path.is_file() else "is too large"
+            faults.append(f"Known culprits of {path} are left out: it {why}.")
             return
         found = read_toml(path.read_text(encoding="utf-8")).get(_TABLES, [])
     except ImportError:

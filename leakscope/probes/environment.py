@@ -68,7 +68,8 @@ def environment(more: Iterable[str] = ()) -> dict[str, str]:
         "gc_thresholds": " ".join(map(str, gc.get_threshold())),
         "gc_enabled": str(gc.isenabled()).lower(),
     }
-    facts |= {name: _told(partial(_version, name)) for name in (*_LIBRARIES, *more)}
+    libraries = [name for name in (*_LIBRARIES, *more) if name not in facts]
+    facts |= {name: _told(partial(_version, name)) for name in libraries}
     facts |= {name: os.environ.get(name, "") for name in _SETTINGS}
     facts |= {"allocator": _told(_allocator), **_gpus()}
     return {name: value for name, value in facts.items() if value}

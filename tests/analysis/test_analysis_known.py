@@ -6,15 +6,19 @@ from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 
+import msgspec
 import pytest
+from synthetic_runs import KIB, Program
 
+from leakscope.analysis import analyse
 from leakscope.analysis.known import Catalogue, Sighting, find_known, shipped, with_own
 from leakscope.analysis.known import catalogue as catalogue_module
 from leakscope.analysis.known.page import page_text
 from leakscope.analysis.remedies.known_culprits import prefer
 from leakscope.model.census import CensusRow, Content, Owner, RootKind
-from leakscope.model.known import EntryError, KnownCulprit, Nature, Own, to_entry
-from leakscope.model.report import Remedy
+from leakscope.model.known import EntryError, KnownCulprit, Nature, Own, Recognised, to_entry
+from leakscope.model.record import HeaderRecord
+from leakscope.model.report import Remedy, Report
 from leakscope.probes import environment
 
 PAGE = Path(__file__).parents[2] / "docs" / "known-culprits.md"
@@ -185,6 +189,14 @@ class TestTheShippedCatalogue:
         assert PAGE.read_text(encoding="utf-8") == page_text(shipped()), (
             "python -m leakscope.analysis.known.page > docs/known-culprits.md"
         )
+
+    def test_a_file_that_is_gone_costs_the_entries_alone(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(catalogue_module, "FILE", tmp_path / "gone.toml")
+        found = shipped.__wrapped__()
+        assert found.entries == ()
+        assert "install leakscope anew" in found.faults[0]
 
     def test_without_a_reader_for_toml_it_is_empty_and_says_so(
         self, monkeypatch: pytest.MonkeyPatch
@@ -363,6 +375,64 @@ def test_what_is_missing_is_named(field: str) -> None:
 def test_what_is_no_table_is_refused() -> None:
     with pytest.raises(EntryError, match="it must be a table"):
         to_entry(["id"])
+
+
+class TestARun:
+    """An accelerator keeps its models, by censuses of a whole run."""
+
+    def run(self, holder: str = "accelerate.accelerator.Accelerator", seed: int = 0) -> Program:
+        program = Program(epochs=8, seed=seed)
+        program.leak("main()·accelerator", 200 * KIB, type=holder, kind="object")
+        return program.leak("main()·accelerator._models", 200 * KIB, parent="main()·accelerator")
+
+    def known(self, report: Report) -> list[Recognised | None]:
+        assert report.culprits
+        return [culprit.known for culprit in report.culprits]
+
+    def analysed(self, *programs: Program, version: str = "1.15.0", **more: Catalogue) -> Report:
+        first, *others = (program.build() for program in programs)
+        first.manifest = msgspec.structs.replace(
+            first.manifest, environment={"accelerate": version}
+        )
+        first.recordings += [run.main for run in others]
+        for rank, recording in enumerate(first.recordings):
+            size = len(first.recordings)
+            recording.header = HeaderRecord(role="rank", rank=rank, world_size=size, pid=9 + rank)
+        return analyse(first, **more)
+
+    def test_a_culprit_has_what_is_known_and_its_remedy(self) -> None:
+        report = self.analysed(self.run())
+        (known,) = self.known(report)
+        assert known is not None
+        assert (known.id, known.version) == ("accelerate-prepared", "1.15.0")
+        (culprit,) = report.culprits
+        assert culprit.name == "main.accelerator._models"
+        assert "free_memory" in culprit.remedy.title
+
+    def test_another_version_or_holder_leaves_the_general_remedy(self) -> None:
+        for report in (
+            self.analysed(self.run(), version="0.34.0"),
+            self.analysed(self.run("__main__.Accelerator")),
+            self.analysed(self.run(), catalogue=Catalogue()),
+        ):
+            assert self.known(report) == [None]
+            assert "free_memory" not in report.culprits[0].remedy.text
+
+    def test_what_grows_in_another_rank_alone_is_known_too(self) -> None:
+        healthy = Program(epochs=8)
+        (known,) = self.known(self.analysed(healthy, self.run(seed=1)))
+        assert known is not None
+        assert known.id == "accelerate-prepared"
+        (known,) = self.known(self.analysed(healthy, self.run(seed=1), catalogue=Catalogue()))
+        assert known is None
+
+    def test_what_is_left_out_is_told_in_the_report(self) -> None:
+        catalogue = with_own(Own((), ("Known culprit x of f is left out: it has no id.",)))
+        report = self.analysed(self.run(), catalogue=catalogue)
+        assert [(e.where, e.message) for e in report.errors] == [
+            ("known culprits", "Known culprit x of f is left out: it has no id.")
+        ]
+        assert self.known(report)[0] is not None
 
 
 class TestTheRemedy:

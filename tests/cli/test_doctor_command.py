@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
+from leakscope.analysis.known import shipped
 from leakscope.cleanup.nvidia import Gpu, Reading
 from leakscope.cli import leakscope
 from leakscope.cli.devices import device_items
@@ -79,6 +80,30 @@ def test_each_value_is_told_with_where_it_was_chosen(
     assert "did you mean budget?" in item(health.items, "configuration").text
     assert item(health.items, "torch").state is State.MISSING
     assert not health.is_broken
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 reads no TOML")
+def test_known_culprits_are_told_with_those_of_the_project(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in_torch(folder, "raise ModuleNotFoundError(name='torch')", monkeypatch)
+    assert item(examine().items, "known culprits").text == _catalogue()
+    entry = (
+        "[[culprit]]\nid = 'mine'\ntitle = 'a'\nlibrary = 'b'\nnature = 'fault'\ncause = 'c'\n"
+        "link = 'https://example.org'\nremedy = { title = 'd', text = 'e' }\n"
+        "match = { type = 'b.C' }\n"
+    )
+    (folder / "culprits.toml").write_text(entry + entry.replace("'b.C'", "'list'"))
+    (folder / "pyproject.toml").write_text("[tool.leakscope]\nknown-culprits = ['culprits.toml']\n")
+    health = examine()
+    assert item(health.items, "known culprits").text == f"{_catalogue()}, 1 of your own"
+    fault = item(health.items, "configuration")
+    assert fault.state is State.BROKEN
+    assert fault.text.startswith(f"Known culprit mine of {folder / 'culprits.toml'} is left out")
+
+
+def _catalogue() -> str:
+    return f"version {shipped().version}, {len(shipped().entries)} entries"
 
 
 def test_a_setting_that_cannot_be_followed_is_broken(

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -182,6 +183,17 @@ def test_python_310_is_told_that_it_reads_no_toml(
     found = read()
     assert found.value("budget") == 0.02
     assert ["no TOML reader" in remark for remark in found.remarks] == [True]
+
+
+def test_python_310_reads_by_tomli_where_it_is_installed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project(folder, "budget = 0.5")
+    stand_in = ModuleType("tomli")
+    stand_in.loads = lambda text: {"tool": {"leakscope": {"budget": 0.5 if text else 0}}}  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tomllib", None)
+    monkeypatch.setitem(sys.modules, "tomli", stand_in)
+    assert read().value("budget") == 0.5
 
 
 @reads_toml

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -82,7 +83,7 @@ def test_a_bad_entry_is_named_with_its_file_and_the_others_count(tmp_path: Path)
         (b"\xff\xfe", "it is no TOML"),
         (b"x = 1\n", "it has no [[culprit]]"),
         (b"culprit = 1\n", "it has no [[culprit]]"),
-        (b"#" * (1 << 20) + b"\n", "the file is too large"),
+        (b"#" * (1 << 20) + b"\n", "it is too large"),
     ],
 )
 def test_a_file_that_can_not_be_read_costs_itself_alone(
@@ -96,6 +97,14 @@ def test_a_file_that_can_not_be_read_costs_itself_alone(
     (fault,) = own.faults
     assert str(tmp_path / "bad.toml") in fault
     assert sentence in fault
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.toml")
+    own = read(tmp_path, '[tool.leakscope]\nknown-culprits = ["pipe.toml"]\n')
+    assert own.faults == (
+        f"Known culprits of {tmp_path / 'pipe.toml'} are left out: it is no file.",
+    )
 
 
 @pytest.mark.parametrize("value", ["7", '"one.toml"', "{ a = 1 }"])

@@ -17,6 +17,13 @@ def test_versions_platform_and_processors_are_told():
     assert all(type(value) is str and value for value in facts.values())
 
 
+def test_versions_of_more_libraries_are_told_and_change_nothing_else():
+    facts = environment(["pytest", "python", "not-there", "PYTHONMALLOC"])
+    assert facts["pytest"] == metadata.version("pytest")
+    assert facts["python"] == platform.python_version()
+    assert "not-there" not in facts
+
+
 def test_allocator_settings_are_told_and_other_variables_are_not(monkeypatch):
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")

@@ -40,6 +40,9 @@ def shipped() -> Catalogue:
         table = read_toml(FILE.read_text(encoding="utf-8"))
     except ImportError:
         return Catalogue(faults=(UNREADABLE,))
+    except OSError as fault:
+        why = f"{FILE} can't be read ({fault.strerror}); install leakscope anew."
+        return Catalogue(faults=(f"The known culprits are not told: {why}",))
     entries = tuple(Entry(to_entry(entry)) for entry in table["culprit"])
     return Catalogue(entries, str(table["version"]))
 
