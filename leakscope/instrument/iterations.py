@@ -50,6 +50,14 @@ class Iterations:
             self._lead, self._since_lead = optimizer, 0
         return self._since_lead == 0
 
+    def patience(self, run: Pass, *, stepped: bool) -> int:
+        """Return after how many batches without a step a pass is none of training.
+
+        Libraries ask ahead for all batches of a step, and switch to training mode after that.
+        """
+        ahead = run.route and run.evaluating and not stepped
+        return MOST_ACCUMULATION if ahead else self.accumulation
+
     def asked(self, run: Pass, phase: Phase) -> None:
         """A pass is asked for its next batch: end what its last one was used for."""
         if self.silent(phase):

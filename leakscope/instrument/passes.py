@@ -34,6 +34,7 @@ class Pass:
         "first",
         "grad",
         "loader",
+        "moment",
         "phase",
         "route",
         "seen",
@@ -68,6 +69,8 @@ class Pass:
         self.phase: Phase | None = None
         self.asked = 0
         """How often a batch was asked for."""
+        self.moment = 0
+        """When one was last asked for: counts what all passes together were asked for."""
         self.seen = 0
         """``phase.batch`` when this pass was last asked; ``NO_BATCH`` once it is over."""
 

@@ -7,8 +7,9 @@ and the user's own calls, and emits a boundary whenever a piece of training has 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 
-from leakscope.instrument.iterations import MOST_ACCUMULATION, Iterations
+from leakscope.instrument.iterations import Iterations
 from leakscope.instrument.leading import LedPhases
 from leakscope.instrument.passes import Pass, Sites, Verdict
 from leakscope.instrument.sites import Site
@@ -45,6 +46,7 @@ class PhaseTracker:
         self._optimizers: set[int] = set()
         self._stepped = False
         self._steady: Phase | None = None
+        self._moments = count(1)
 
     @property
     def step(self) -> int:
@@ -101,6 +103,7 @@ class PhaseTracker:
                 self._iterations.asked(run, phase)
             run.seen = phase.batch
         run.asked += 1
+        run.moment = next(self._moments)
 
     def loader_end(self, token: int) -> None:
         """A pass is exhausted."""
@@ -169,10 +172,9 @@ class PhaseTracker:
 
     def phase_end(self, phase: Phase) -> None:
         """Close a phase that the user opened."""
-        if phase not in self._stack:
-            return
-        self._stack.end(phase)
-        self._settle()
+        if phase in self._stack:
+            self._stack.end(phase)
+            self._settle()
 
     def step_over(self) -> None:
         """The user says that an iteration has ended: from now on nobody else does."""
@@ -318,7 +320,7 @@ class PhaseTracker:
         """Bring the phase of a pass back to the top: what lies inside was left without notice."""
         self._watch.disarm()
         if run.phase is None:
-            if run.asked > self._patience(run):
+            if run.asked > self._iterations.patience(run, stepped=self._stepped):
                 self._decide(run, Verdict.VALIDATION)
         elif run.phase in self._stack:
             if run.phase.owner is run or not self._take_validation(run):
@@ -349,14 +351,6 @@ class PhaseTracker:
         self._feed(run, phase)
         return True
 
-    def _patience(self, run: Pass) -> int:
-        """Return after how many batches without a step a pass is none of training.
-
-        Libraries ask ahead for all batches of a step, and switch to training mode after that.
-        """
-        ahead = run.route and run.evaluating and not self._stepped
-        return MOST_ACCUMULATION if ahead else self._iterations.accumulation
-
     def _decide(self, run: Pass, verdict: Verdict) -> None:
         self._undecided.remove(run)
         run.verdict = verdict
@@ -374,9 +368,8 @@ class PhaseTracker:
     # Where a step belongs
 
     def _first_or_odd_step(self, key: int) -> None:
-        waiting = next((run for run in self._undecided if run.asked), None)
-        top = self._stack.top
-        if waiting is not None:
+        waiting, top = self._undecided and self._waiting(), self._stack.top
+        if waiting:
             self._decide(waiting, Verdict.TRAINING)
         elif top is not None and not top.training and not top.explicit:
             if self._tunes_at_test_time(key, top):
@@ -439,6 +432,12 @@ class PhaseTracker:
         live = (p for p in phases if p.training and (p.explicit or self._is_fed(p)))
         return next(live, None)
 
+    def _waiting(self) -> Pass | None:
+        """Return an undecided pass whose batch may be the step's: not one kept from long ago."""
+        live = self._live_training()
+        fed = 0 if live is None or live.owner is None else live.owner.moment
+        return next((run for run in self._undecided if run.moment > fed), None)
+
     def _is_fed(self, phase: Phase) -> bool:
         owner = phase.owner
         return owner is not None and self._passes.get(owner.token) is owner
@@ -447,4 +446,5 @@ class PhaseTracker:
         """Find the phase to which every further optimizer step plainly belongs, if there is one."""
         top = self._stack.top
         plain = top is not None and top.training and (top.manual or self._is_fed(top))
-        self._steady = top if plain and not self._evaluated and not self._undecided else None
+        waits = self._undecided and self._waiting()
+        self._steady = top if plain and not self._evaluated and not waits else None

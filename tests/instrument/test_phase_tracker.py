@@ -851,3 +851,27 @@ def test_nothing_is_kept_of_a_hundred_thousand_places(program):
     kept = [tracker._passes, tracker._undecided, tracker._evaluated, tracker._optimizers]
     kept += [tracker._sites._learned, tracker._sites._validations, tracker._stack._occurrences]
     assert max(map(len, kept)) <= 1024
+
+
+def test_a_batch_that_was_looked_at_and_kept_is_no_training(program):
+    train, peeked = Loader(3), Loader(3, line=9)
+    for _ in range(4):
+        for _ in program.over(train):
+            program.step()
+        program.next(program.iter(peeked))
+    seen = program.take()
+    assert seen.count("step train 2") == 4, seen
+    assert [word for word in seen if word.startswith("begin")] == [
+        f"begin train#{n}" for n in range(4)
+    ]
+
+
+def test_a_batch_of_a_new_loader_that_was_looked_at_and_kept_is_no_training(program):
+    for _ in range(4):
+        for _ in program.over(Loader(3)):
+            program.step()
+        program.next(program.iter(Loader(3, line=9)))
+    seen = program.take()
+    assert [word for word in seen if word.startswith("begin")] == [
+        f"begin train#{n}" for n in range(4)
+    ]
