@@ -6,13 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from warm import Warm
 
 from leakscope.recording import open_run
 
@@ -87,41 +88,42 @@ def profiled(folder: Path, how: str, when: str, late: str = NOBODY) -> Path:
     return made
 
 
-def report(folder: Path, run: str = "run") -> dict[str, Any]:
-    command = [sys.executable, "-m", "leakscope", "report", run, "--format", "json", "--out", "-"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+@pytest.fixture
+def report(tmp_path: Path, leakscope_commands: Warm) -> Callable[..., dict[str, Any]]:
+    """Return what reads a run's report, of the run in the test's folder unless told another."""
+
+    def read(run: str = "run") -> dict[str, Any]:
+        command = ["-m", "leakscope", "report", run, "--format", "json", "--out", "-"]
+        return json.loads(leakscope_commands.run(command, tmp_path).well().out)
+
+    return read
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_a_rank_that_leaks_alone_is_told_from_the_others(ranks, tmp_path):
-    leaky = ranks - 1
-    done = torchrun(tmp_path, ranks, str(leaky))
-    assert done.returncode == 0, done.stderr
-    found = report(tmp_path)
-    assert [row["rank"] for row in found["ranks"]] == list(range(ranks))
-    assert {row["steps"] for row in found["ranks"]} == {6 * 20}
-    assert {row["ended"] for row in found["ranks"]} == {"completed"}
+def assert_leaks_alone(found: dict[str, Any], leaky: int, ranks: int) -> None:
+    """Assert that one rank alone keeps something, and that nothing else is accused."""
     (culprit,) = (c for c in found["culprits"] if c["severity"] != "note")
     assert culprit["name"] == "Trainer.predictions"
     assert list(culprit["rates_by_rank"]) == [str(leaky)]
     assert f"in rank {leaky} of {ranks} only" in culprit["sentence"]
-    line = next(
-        n
-        for n, text in enumerate((HERE / "gloo.py").read_text().splitlines(), 1)
-        if "# feeds" in text
-    )
+    lines = (HERE / "gloo.py").read_text().splitlines()
+    line = next(n for n, text in enumerate(lines, 1) if "# feeds" in text)
     assert culprit["fed_at"][0].endswith(f"gloo.py:{line}")
 
 
-def test_ranks_measure_at_the_same_steps(tmp_path):
+def test_a_rank_that_leaks_alone_is_told_from_the_others(tmp_path, report):
+    done = torchrun(tmp_path, 4, "3")
+    assert done.returncode == 0, done.stderr
+    found = report()
+    assert [row["rank"] for row in found["ranks"]] == list(range(4))
+    assert {row["steps"] for row in found["ranks"]} == {6 * 20}
+    assert {row["ended"] for row in found["ranks"]} == {"completed"}
+    assert_leaks_alone(found, 3, ranks=4)
+
+
+def test_ranks_measure_at_the_same_steps(tmp_path, report):
     done = torchrun(tmp_path, 2, NOBODY)
     assert done.returncode == 0, done.stderr
-    found = report(tmp_path)
+    found = report()
     assert found["verdict"] == "clean", found["headline"]
     first, second = measured_at(tmp_path / "run")
     assert len(first & second) >= 0.7 * len(first | second)
@@ -147,23 +149,23 @@ def measured_at(run: Path) -> list[set[tuple[Any, ...]]]:
     ]
 
 
-def test_what_a_killed_rank_had_recorded_is_in_the_report(tmp_path):
+def test_what_a_killed_rank_had_recorded_is_in_the_report(tmp_path, report):
     done = torchrun(tmp_path, 2, NOBODY, "1")
     assert done.returncode != 0
-    found = report(tmp_path)
+    found = report()
     first, second = found["ranks"]
     assert 60 <= second["steps"] <= 70
     assert "killed" in second["ended"]
     assert first["steps"] >= 60
 
 
-def test_ranks_that_were_started_again_are_told_apart(tmp_path):
+def test_ranks_that_were_started_again_are_told_apart(tmp_path, report):
     # Now and then gloo finds an address of the attempt before, and the launcher tries once more.
     done = torchrun(tmp_path, 2, "1", "1", "--max-restarts=5")
     assert done.returncode == 0, done.stderr
     headers = [recording.header for recording in open_run(tmp_path / "run").recordings]
     assert {(0, 0), (0, 1), (1, 0), (1, 1)} <= {(h.attempt, h.rank) for h in headers}
-    found = report(tmp_path)
+    found = report()
     first, *failed, last = found["attempts"]
     assert 60 <= first["steps"] <= 70
     assert first["ended"].startswith("rank ")
@@ -172,12 +174,11 @@ def test_ranks_that_were_started_again_are_told_apart(tmp_path):
     assert f"started the training {len(found['attempts'])} times" in found["notes"][0]
     assert {row["steps"] for row in found["ranks"]} == {6 * 20}
     assert found["run"]["ended"] == "completed"
-    (culprit,) = (c for c in found["culprits"] if c["severity"] != "note")
-    assert list(culprit["rates_by_rank"]) == ["1"]
+    assert_leaks_alone(found, 1, ranks=2)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_spawned_ranks_that_profile_themselves_record_into_one_directory(when, tmp_path):
+def test_spawned_ranks_that_profile_themselves_record_into_one_directory(when, tmp_path, report):
     made = profiled(tmp_path, "spawned", when)
     run = open_run(made)
     assert [(r.header.role, r.header.rank, r.header.world_size) for r in run.recordings] == [
@@ -185,13 +186,13 @@ def test_spawned_ranks_that_profile_themselves_record_into_one_directory(when, t
         ("rank", 1, 2),
     ]
     assert all(recording.end is not None for recording in run.recordings)
-    found = report(tmp_path, str(made))
+    found = report(str(made))
     assert {row["steps"] for row in found["ranks"]} == {6 * 10}
     assert found["verdict"] != "leak", found["headline"]
 
 
-def test_a_rank_that_began_to_record_late_is_beside_the_others(tmp_path):
-    found = report(tmp_path, str(profiled(tmp_path, "launched", "before", late="1")))
+def test_a_rank_that_began_to_record_late_is_beside_the_others(tmp_path, report):
+    found = report(str(profiled(tmp_path, "launched", "before", late="1")))
     assert [row["steps"] for row in found["ranks"]] == [6 * 10, 3 * 10]
     assert found["odd_rank"] is None
     assert found["attempts"] == []
