@@ -367,7 +367,7 @@ INNOCENT = {
             validate()
         """,
     "optimizer state at the first step": """
-        model = nn.Sequential(nn.Linear(64, 3000), nn.ReLU(), nn.Linear(3000, 1000))
+        model = nn.Sequential(nn.Linear(64, 1500), nn.ReLU(), nn.Linear(1500, 1000))
         optimizer = torch.optim.Adam(model.parameters())
         for epoch in range(5):
             for x, y in train_loader:

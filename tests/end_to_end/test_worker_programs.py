@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import json
 import os
-import subprocess
-import sys
-import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from warm import Warm
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -21,19 +20,21 @@ IMAGES = 640 / 2
 """In each worker, in each pass."""
 
 
-@functools.cache
-def report_of(program: str, method: str, *words: str) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
+@pytest.fixture(scope="module")
+def report_of(
+    tmp_path_factory: pytest.TempPathFactory, leakscope_commands: Warm
+) -> Callable[..., dict[str, Any]]:
+    """Return what runs a program under leakscope, once, and returns its report."""
+
+    @functools.cache
+    def report(program: str, method: str, *words: str) -> dict[str, Any]:
+        folder = tmp_path_factory.mktemp(program)
         command = ["-m", "leakscope", "run", "--quiet", "--out", f"{folder}/run"]
-        done = subprocess.run(
-            [sys.executable, *command, str(PROGRAMS / f"{program}.py"), method, *words],
-            capture_output=True,
-            text=True,
-            env=os.environ,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads((Path(folder) / "run" / "report.json").read_text())
+        script = str(PROGRAMS / f"{program}.py")
+        leakscope_commands.run([*command, script, method, *words], Path.cwd()).well()
+        return json.loads((folder / "run" / "report.json").read_text())
+
+    return report
 
 
 def accusations(report: dict[str, Any]) -> list[str]:
@@ -55,7 +56,7 @@ def feeding_line(program: str) -> int:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_cache_in_the_workers_is_named_with_its_line(method):
+def test_a_cache_in_the_workers_is_named_with_its_line(method, report_of):
     report = report_of("own_leak", method)
     assert report["verdict"] == "leak"
     assert accusations(report) == ["FrameDataset.cache"], report["headline"]
@@ -66,7 +67,7 @@ def test_a_cache_in_the_workers_is_named_with_its_line(method):
     assert "worker_copies" not in kinds(report)
 
 
-def test_a_cache_that_ends_with_the_workers_of_each_epoch_is_no_leak():
+def test_a_cache_that_ends_with_the_workers_of_each_epoch_is_no_leak(report_of):
     report = report_of("own_leak", "fork", "anew")
     assert report["verdict"] == "clean", report["headline"]
     (note,) = (c for c in report["culprits"] if c["name"] == "FrameDataset.cache")
@@ -74,7 +75,7 @@ def test_a_cache_that_ends_with_the_workers_of_each_epoch_is_no_leak():
 
 
 @pytest.mark.parametrize("words", [(), ("anew",)], ids=["persistent", "started anew"])
-def test_what_workers_copy_of_a_list_of_dicts_is_named_and_no_leak(words):
+def test_what_workers_copy_of_a_list_of_dicts_is_named_and_no_leak(words, report_of):
     report = report_of("list_of_dicts", "fork", *words)
     assert report["verdict"] != "leak"
     assert accusations(report) == []
@@ -84,7 +85,7 @@ def test_what_workers_copy_of_a_list_of_dicts_is_named_and_no_leak(words):
     assert {name for row in report["workers"] for name in row["copies"]} == {"FrameDataset.samples"}
 
 
-def test_spawned_workers_hold_a_list_of_dicts_each_and_copy_nothing():
+def test_spawned_workers_hold_a_list_of_dicts_each_and_copy_nothing(report_of):
     report = report_of("list_of_dicts", "spawn")
     assert report["verdict"] == "clean", report["headline"]
     assert kinds(report) == {"worker_copies"}
@@ -97,7 +98,7 @@ def test_spawned_workers_hold_a_list_of_dicts_each_and_copy_nothing():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_same_as_arrays_is_not_copied(method):
+def test_the_same_as_arrays_is_not_copied(method, report_of):
     report = report_of("arrays", method)
     assert report["verdict"] == "clean"
     assert report["findings"] == []
@@ -106,7 +107,7 @@ def test_the_same_as_arrays_is_not_copied(method):
 
 @pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="there is no shared memory here")
 @pytest.mark.parametrize("method", METHODS)
-def test_segments_that_nobody_unlinks_are_found(method):
+def test_segments_that_nobody_unlinks_are_found(method, report_of):
     report = report_of("shared_memory_left", method)
     assert accusations(report) == ["shared_memory"]
     found = finding(report, "shared_memory")
@@ -115,7 +116,7 @@ def test_segments_that_nobody_unlinks_are_found(method):
     assert found["fed_at"][0].endswith(f"shared_memory_left.py:{line}")
 
 
-def test_loaders_kept_with_their_workers_are_named_by_who_keeps_them():
+def test_loaders_kept_with_their_workers_are_named_by_who_keeps_them(report_of):
     report = report_of("loaders_kept", "fork")
     assert accusations(report) == ["worker_processes"], report["headline"]
     found = finding(report, "worker_processes")
@@ -125,14 +126,14 @@ def test_loaders_kept_with_their_workers_are_named_by_who_keeps_them():
     assert not kinds(report) & {"children", "processes"}
 
 
-def test_loaders_for_several_purposes_and_loaders_dropped_again_are_clean():
+def test_loaders_for_several_purposes_and_loaders_dropped_again_are_clean(report_of):
     report = report_of("loaders_by_purpose", "fork")
     assert report["verdict"] == "clean", report["headline"]
     assert report["culprits"] == report["findings"] == []
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_batches_prefetched_far_ahead_are_no_leak(method):
+def test_batches_prefetched_far_ahead_are_no_leak(method, report_of):
     report = report_of("deep_prefetch", method)
     assert report["verdict"] == "clean", report["headline"]
     assert accusations(report) == []
@@ -142,14 +143,14 @@ def test_batches_prefetched_far_ahead_are_no_leak(method):
     assert "32 batches" in ahead["reason"]
 
 
-def test_a_queue_of_the_programs_own_that_a_slow_consumer_lets_grow_is_a_leak():
+def test_a_queue_of_the_programs_own_that_a_slow_consumer_lets_grow_is_a_leak(report_of):
     report = report_of("own_queue", "fork")
     assert accusations(report) == ["waiting", "shared_descriptors"], report["headline"]
     (culprit,) = (c for c in report["culprits"] if c["severity"] != "note")
     assert culprit["fed_at"][0].endswith(f"own_queue.py:{feeding_line('own_queue')}")
 
 
-def test_descriptors_that_kept_batches_hold_are_told_with_who_keeps_them():
+def test_descriptors_that_kept_batches_hold_are_told_with_who_keeps_them(report_of):
     found = finding(report_of("own_queue", "fork"), "shared_descriptors")
     assert "20 per epoch" in found["text"]
     assert "waiting gains items as fast" in found["text"]
@@ -157,7 +158,7 @@ def test_descriptors_that_kept_batches_hold_are_told_with_who_keeps_them():
     assert "open_files" not in kinds(report_of("own_queue", "fork"))
 
 
-def test_workers_that_are_killed_and_started_again_are_told_and_no_growth():
+def test_workers_that_are_killed_and_started_again_are_told_and_no_growth(report_of):
     report = report_of("workers_killed", "fork")
     assert report["verdict"] == "clean", report["headline"]
     assert kinds(report) == {"workers_died"}
@@ -166,7 +167,7 @@ def test_workers_that_are_killed_and_started_again_are_told_and_no_growth():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_each_worker_tells_what_it_did(method):
+def test_each_worker_tells_what_it_did(method, report_of):
     workers = report_of("own_leak", method)["workers"]
     assert [row["start_method"] for row in workers] == [method] * 2
     assert [row["batches"] for row in workers] == [6 * 20] * 2
