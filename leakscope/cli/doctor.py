@@ -22,7 +22,18 @@ if TYPE_CHECKING:
     from leakscope.model.health import Health, InForce, Item
     from leakscope.model.known import Own
 
-_FRAMEWORKS = ("transformers", "lightning", "pytorch-lightning", "accelerate", "numpy", "pillow")
+_FRAMEWORKS = (
+    "transformers",
+    "lightning",
+    "pytorch-lightning",
+    "accelerate",
+    "torchmetrics",
+    "pytorch-ignite",
+    "peft",
+    "wandb",
+    "numpy",
+    "pillow",
+)
 _LITTLE_ROOM = 1 << 30
 _EPILOG = """\b
 Examples:
