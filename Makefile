@@ -6,7 +6,7 @@ INTERPRETERS ?= python3.10 python3.11 python3.12 python3.13 python3.14
 
 BENCHMARKS := report recording memory workers ranks cuda heap overhead
 
-.PHONY: help demo test quick gpu interpreters sanitize reports bench zoo robustness clean \
+.PHONY: help demo test quick gpu interpreters sanitize docs reports bench zoo robustness clean \
 	$(BENCHMARKS:%=bench-%)
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make gpu           the tests that need a CUDA device; without one they say why they are skipped"
 	@echo "make interpreters  the heap's tests on each of INTERPRETERS, the walker built anew, no torch"
 	@echo "make sanitize      the same on PYTHON, with gcc's address and undefined behaviour sanitizers"
+	@echo "make docs          the documentation as pages under build/docs; a warning is an error"
 	@echo "make reports       make the sample reports under reports/ anew"
 	@echo "make bench         overhead beside the peers, sizes, times: each is a bench-NAME of its own of"
 	@echo "                   $(BENCHMARKS); QUICK=--quick tries them in minutes"
@@ -34,7 +35,7 @@ $(VENV)/.installed: $(VENV)/.torch pyproject.toml setup.py $(wildcard leakscope/
 	@touch $@
 
 $(VENV)/.testing: $(VENV)/.installed
-	@$(BIN)/pip install -q --disable-pip-version-check -e '.[test]'
+	@$(BIN)/pip install -q --disable-pip-version-check -e '.[test,docs]'
 	@touch $@
 
 demo: $(VENV)/.installed
@@ -64,6 +65,14 @@ interpreters:
 
 sanitize:
 	$(PYTHON) tests/interpreters.py --sanitize $(PYTHON)
+
+$(VENV)/.documenting: $(VENV)/.installed
+	@$(BIN)/pip install -q --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.documenting
+	$(BIN)/python -m sphinx -W --keep-going -q -d build/doctrees docs build/docs
+	@echo "build/docs/index.html"
 
 reports: $(VENV)/.installed
 	$(BIN)/python examples/make_reports.py --out reports

@@ -160,9 +160,74 @@ _RULES = (
         "Each takes a block of 512 bytes: keep numbers, not tensors.",
     ),
     Rule(
+        "allocation_retries",
+        "A device's allocator ran short of memory",
+        "It emptied its cache and asked again, which makes steps slow. Leave the device some room.",
+    ),
+    Rule(
+        "worker_copies",
+        "Each worker has a copy of its own",
+        "Workers that aren't forked are sent what they need. Send less, or hold it as arrays.",
+    ),
+    Rule(
+        "open_files",
+        "More and more open files",
+        "A process may hold some thousand descriptors. Open files with `with`.",
+    ),
+    Rule(
+        "threads",
+        "More and more threads",
+        "Each keeps a stack and often an arena of its own. Reuse one executor.",
+    ),
+    Rule(
+        "processes",
+        "More and more child processes",
+        "Each is a whole Python process. Join what is started, keep one DataLoader.",
+    ),
+    Rule(
+        "outlives_iteration",
+        "Variables of the loop live into the next step",
+        "What they hold lies beside the next forward pass. Write `del` after the last use.",
+    ),
+    Rule(
+        "gradients_through_forward",
+        "Gradients stay through the next forward pass",
+        "Both lie in memory where it is highest. Call zero_grad() before the forward pass.",
+    ),
+    Rule(
+        "gradients_kept_as_zeros",
+        "Gradients are filled with zeros instead of dropped",
+        "zero_grad(set_to_none=True) frees them until the next backward pass.",
+    ),
+    Rule(
+        "gradients_never_cleared",
+        "Gradients are never cleared",
+        "Each step adds to those of all steps before. Call zero_grad() before the forward pass.",
+    ),
+    Rule(
+        "gradients_in_validation",
+        "Gradients lie beside a validation that makes the peak",
+        "Nothing there reads them. Drop them after the last step of the epoch.",
+    ),
+    Rule(
+        "frozen_gradients",
+        "Frozen parameters keep their gradients",
+        "Set `parameter.grad = None` where `requires_grad` is switched off.",
+    ),
+    Rule(
         "out_of_memory",
         "Memory ran out",
         "The program ended for want of memory.",
+    ),
+    Rule(
+        "out_of_memory_survived",
+        "Memory ran out and the program went on",
+        "It caught the error: look at what was largest then.",
+    ),
+    Rule(
+        "killed_near_the_limit",
+        "The program was killed with memory nearly used up",
+        "No kill for want of memory was counted: ask the kernel's log.",
     ),
 )
 _BY_ID = {rule.id: rule for rule in _RULES}

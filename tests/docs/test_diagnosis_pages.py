@@ -1,0 +1,111 @@
+"""Pages of the diagnoses: leaking snippets are told as their pages say, fixed ones are clean."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from diagnosis_pages import (
+    DOCS,
+    OVERVIEW,
+    Page,
+    all_pages,
+    excerpt,
+    prelude,
+    report_of,
+    told,
+    without_figures,
+)
+from snippet_recorder import SnippetRecorder
+
+from leakscope.model.report import Culprit, Finding, RunVerdict
+from leakscope.report.checks.rules import rule_of
+
+PACKAGE = DOCS.parent / "leakscope"
+EVERY = all_pages()
+EXECUTED = [page for page in EVERY if page.is_executed]
+
+
+@pytest.fixture(scope="module")
+def recorder() -> Iterator[SnippetRecorder]:
+    with SnippetRecorder() as it:
+        yield it
+
+
+def kind_of(one: Culprit | Finding) -> str:
+    """Return what the page calls it: the rule that `leakscope check` would give."""
+    if isinstance(one, Finding):
+        return one.kind
+    if one.graph_nodes:
+        return "kept-graph"
+    return "growing-within-phase" if one.growth == "within" else "growing-container"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", EXECUTED, ids=lambda page: page.path.stem)
+def test_the_leaking_snippet_is_told_as_its_page_shows(
+    page: Page, tmp_path: Path, recorder: SnippetRecorder
+) -> None:
+    report = report_of(recorder, tmp_path, page.leaks)
+    said = excerpt(report)
+    assert told(report), (tmp_path / "output").read_text()
+    assert kind_of(told(report)[0]) in page.kinds, said
+    assert without_figures(said) == without_figures(page.shows), said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", EXECUTED, ids=lambda page: page.path.stem)
+def test_the_fixed_snippet_is_clean(page: Page, tmp_path: Path, recorder: SnippetRecorder) -> None:
+    report = report_of(recorder, tmp_path, page.fixed)
+    assert report.verdict is RunVerdict.CLEAN, excerpt(report)
+    assert report.run.ended == "completed", (tmp_path / "output").read_text()
+    assert not [one for one in report.findings if one.kind in page.kinds], excerpt(report)
+
+
+@pytest.mark.parametrize("page", EVERY, ids=lambda page: page.path.stem)
+def test_a_page_has_all_its_parts(page: Page) -> None:
+    text = page.path.read_text()
+    for heading in ("Leaks", "Fixed", "Why", "What looks alike", "What it can't tell"):
+        assert f"\n## {heading}\n" in text
+    ast.parse(f"{prelude()}\n{page.leaks}")
+    ast.parse(f"{prelude()}\n{page.fixed}")
+    assert page.leaks
+    assert page.leaks != page.fixed
+
+
+@pytest.mark.parametrize("page", EVERY, ids=lambda page: page.path.stem)
+def test_a_page_names_kinds_that_have_rules(page: Page) -> None:
+    for kind in page.kinds:
+        assert rule_of(kind).help != rule_of("no such kind").help, kind
+
+
+def test_every_kind_has_a_page() -> None:
+    told_of = {kind for page in EVERY for kind in page.kinds}
+    assert kinds_in_the_sources() <= told_of
+
+
+def test_the_overview_lists_every_page() -> None:
+    text = OVERVIEW.read_text()
+    assert not [page.path.stem for page in EVERY if f"(diagnoses/{page.path.name})" not in text]
+
+
+def kinds_in_the_sources() -> set[str]:
+    """Return what the diagnoses hand to ``finding(…)`` as a kind."""
+    found: set[str] = set()
+    for folder in ("diagnoses", "workers"):
+        for module in (PACKAGE / "analysis" / folder).glob("*.py"):
+            for call in ast.walk(ast.parse(module.read_text())):
+                if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("finding"):
+                    found |= {word for argument in call.args[:2] for word in words_of(argument)}
+    return found
+
+
+def words_of(argument: ast.expr) -> set[str]:
+    nodes = ast.walk(argument) if isinstance(argument, ast.Constant | ast.IfExp) else ()
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    return {
+        text for text in texts if isinstance(text, str) and re.fullmatch(r"[a-z]+(_[a-z]+)*", text)
+    }
