@@ -23,6 +23,7 @@ myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "fieldlist"]
 
 default_role = "code"
+smartquotes = False  # an option is --epochs, not –epochs
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,12 +26,6 @@ from leakscope.report.checks.rules import rule_of
 PACKAGE = DOCS.parent / "leakscope"
 EVERY = all_pages()
 EXECUTED = [page for page in EVERY if page.is_executed]
-
-
-@pytest.fixture(scope="module")
-def recorder() -> Iterator[SnippetRecorder]:
-    with SnippetRecorder() as it:
-        yield it
 
 
 def kind_of(one: Culprit | Finding) -> str:
