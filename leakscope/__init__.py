@@ -6,6 +6,8 @@
 
 >>> leakscope.heap.snapshot()       # or ask the heap yourself: what is big, and who holds it
 
+>>> %load_ext leakscope             # or in a notebook: %%leakscope above a cell
+
 >>> leakscope.cleanup.clear_memory()    # or clean up, and read what that really freed
 """
 
@@ -15,15 +17,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from leakscope import cleanup, heap
+    from leakscope import cleanup, heap, notebook
     from leakscope.instrument.scope import Scope, profile
 
-__all__ = ["Scope", "__version__", "cleanup", "heap", "profile"]
+__all__ = ["Scope", "__version__", "cleanup", "heap", "notebook", "profile"]
 
 __version__ = "0.1.0"
 
 _LAZY = {"profile", "Scope"}
-_ROOMS = {"cleanup", "heap"}
+_ROOMS = {"cleanup", "heap", "notebook"}
 
 
 def __getattr__(name: str) -> Any:
@@ -36,6 +38,13 @@ def __getattr__(name: str) -> Any:
 
     value = globals()[name] = getattr(scope, name)
     return value
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Give a notebook ``%%leakscope`` and ``%leakscope``; IPython's ``%load_ext`` calls it."""
+    from leakscope.notebook.magics import load_ipython_extension as load
+
+    load(shell)
 
 
 def __dir__() -> list[str]:

@@ -32,6 +32,16 @@ MAY_IMPORT = {
         "cleanup",
         "configuration",
     },
+    "notebook": {
+        "model",
+        "heap",
+        "recording",
+        "analysis",
+        "report",
+        "instrument",
+        "configuration",
+        "cli",
+    },
 }
 WITHOUT_TORCH = ("model", "recording", "cleanup", "analysis", "report", "cli", "configuration")
 

@@ -19,6 +19,7 @@ def judge_alone(
     Sources that only the first process of the run recorded are its sources too.
     """
     recording.sources = run.main.sources | recording.sources
+    recording.titles = run.main.titles | recording.titles
     case = Case(run, recording, catalogue)
     growers = search_growth(case).growers
     return case, growers, find_culprits(case, case.sources, growers)

@@ -47,7 +47,8 @@ class Case:
     @cached_property
     def sources(self) -> SourceIndex:
         """The user's sources, as they were recorded."""
-        return SourceIndex(self.recording.sources, self.run.manifest.project_root)
+        root = self.run.manifest.project_root
+        return SourceIndex(self.recording.sources, root, self.recording.titles)
 
     @property
     def catalogue(self) -> Catalogue:

@@ -61,8 +61,9 @@ def find_origins(
 
 
 def _excerpts(sources: SourceIndex, feeding: list[FeedingLine]) -> list[Excerpt]:
-    lines: dict[str, list[int]] = {}
+    lines: dict[str, tuple[str, list[int]]] = {}
     for line in feeding:
-        lines.setdefault(line.file, []).append(line.line)
-    found = [sources.excerpt(file, marked) for file, marked in lines.items()]
+        shown = sources.location(line.file, line.line).rpartition(":")[0]
+        lines.setdefault(shown, (line.file, []))[1].append(line.line)
+    found = [sources.excerpt(file, marked) for file, marked in lines.values()]
     return [excerpt for excerpt in found if excerpt is not None][:MOST_EXCERPTS]

@@ -77,7 +77,8 @@ def judge_in_parallel(
     """Yield what is concluded of each of the other ranks, as it is concluded."""
     count = processes or max(1, min(_cores(), len(many.others) // RANKS_PER_JUDGE))
     main = find_attempts(many.run).run.main
-    told = Run(many.run.path, many.run.manifest, [Recording(main.header, sources=main.sources)])
+    told_by = Recording(main.header, sources=main.sources, titles=main.titles)
+    told = Run(many.run.path, many.run.manifest, [told_by])
     waiting = deque(many.others)
     judges = [_Judge(told, catalogue) for _ in range(count)]
     try:

@@ -21,6 +21,7 @@ from leakscope.heap.frames import locals_of, running_frames
 from leakscope.heap.labels import Stands
 from leakscope.heap.ownership import Ownership, all_modules, is_own_file, module_of
 from leakscope.model.census import Owner, RootKind
+from leakscope.model.notebook import OUTPUT_HISTORY
 
 WORKER = "worker"
 """The function that a worker's own names are said to belong to."""
@@ -168,6 +169,8 @@ def _globals(ownership: Ownership, definitions: Definitions, hidden: list[Any]) 
             elif not _is_plumbing(name):
                 owner = definitions.module(module, names, name)
                 spoken = name if module == "__main__" else f"{module}.{name}"
+                if name == "Out" and names.get("_oh") is value:
+                    spoken = OUTPUT_HISTORY
                 roots.append(Root(value, RootKind.GLOBAL, f"{module}·{name}", spoken, owner))
                 if type(value) is ContextVar:
                     roots += _value_of(value, context, roots[-1])

@@ -359,7 +359,8 @@ class Measuring:
 
     def _keep_sources(self) -> None:
         with self._charged("recording"):
-            for record in self._sources.new(self._guard.call("sources", set(), self._files)):
+            named = self._sources.new(self._guard.call("sources", set(), self._files))
+            for record in (*named, *self._guard.call("sources", (), self._sources.new_cells)):
                 self._writer.write(record)
 
     def _files(self) -> set[str]:

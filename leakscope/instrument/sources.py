@@ -1,7 +1,12 @@
-"""Keeps the text of the user's files that a census named, while they still say what they did."""
+"""Keeps the text of the user's files that a census named, while they still say what they did.
+
+The cells of a notebook are no files: all of them are kept, for any may feed what another defined.
+"""
 
 from __future__ import annotations
 
+import linecache
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,6 +15,9 @@ from leakscope.model.record import SourceRecord
 
 MOST_BYTES = 400_000
 MOST_FILES = 300
+MOST_CELLS = 100
+_WRAPPED = "get_ipython().run_cell_magic('leakscope'"
+"""What IPython makes of a cell that begins with our magic; the cell itself is run inside."""
 
 
 class Sources:
@@ -27,6 +35,31 @@ class Sources:
             text = _read(Path(path))
             if text is not None:
                 yield SourceRecord(path=path, text=text)
+
+    def new_cells(self) -> Iterable[SourceRecord]:
+        """Yield the latest cells of a notebook that were not yielded before."""
+        cells = cells_of_shell()
+        for path, number in [*cells.items()][-MOST_CELLS:]:
+            if f"{path} {number}" in self._seen or len(self._seen) >= MOST_FILES:
+                continue
+            self._seen.add(f"{path} {number}")  # a cell that is run again has the same path
+            text = _text_of_cell(path)
+            if text and len(text) <= MOST_BYTES and not text.startswith(_WRAPPED):
+                yield SourceRecord(path=path, text=text, title=f"In [{number}]")
+
+
+def cells_of_shell() -> dict[str, int]:
+    """Return the cells that IPython has run, by what it calls their code: the number of each."""
+    shells = sys.modules.get("IPython.core.interactiveshell")
+    kind = getattr(shells, "InteractiveShell", None)
+    shell = getattr(kind, "_instance", None)
+    numbers = getattr(getattr(shell, "compile", None), "_filename_map", None)
+    return numbers if isinstance(numbers, dict) else {}
+
+
+def _text_of_cell(path: str) -> str:
+    known = linecache.cache.get(path)
+    return "".join(known[2]) if known is not None and len(known) == 4 else ""
 
 
 def _read(path: Path) -> str | None:

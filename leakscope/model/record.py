@@ -230,6 +230,8 @@ class SourceRecord(msgspec.Struct, tag="source", kw_only=True, omit_defaults=Tru
 
     path: str
     text: str
+    title: str = ""
+    """What a person calls it, where that isn't the path: ``In [5]`` for a cell of a notebook."""
 
 
 class OverheadRecord(msgspec.Struct, tag="overhead", kw_only=True, omit_defaults=True):

@@ -53,6 +53,8 @@ class Recording:
     block_lists: list[BlockListRecord] = field(default_factory=list)
     """Of each device the one with most live bytes, and the last."""
     sources: dict[str, str] = field(default_factory=dict)
+    titles: dict[str, str] = field(default_factory=dict)
+    """What sources are called that no file holds."""
     overhead: OverheadRecord | None = None
     errors: list[ErrorRecord] = field(default_factory=list)
     notes: list[NoteRecord] = field(default_factory=list)

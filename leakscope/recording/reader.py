@@ -263,6 +263,7 @@ class _Draft:
                 self._keep_blocks(record)
             case SourceRecord():
                 recording.sources[record.path] = record.text
+                recording.titles |= {record.path: record.title} if record.title else {}
             case OverheadRecord():
                 recording.overhead = record
             case (

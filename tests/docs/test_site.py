@@ -81,13 +81,15 @@ def test_the_site_loads_nothing_from_the_network(site: Path) -> None:
 @pytest.mark.slow
 def test_the_reference_has_what_is_public(site: Path) -> None:
     import leakscope
-    from leakscope import cleanup
+    from leakscope import cleanup, notebook
     from leakscope.cli import leakscope as command
 
     page = (site / "api.html").read_text()
     public = [f"leakscope.{name}" for name in ("profile", "Scope", "heap.snapshot")]
     public += [f"leakscope.cleanup.{name}" for name in cleanup.__all__]
+    public += [f"leakscope.notebook.{name}" for name in notebook.__all__]
     assert not [name for name in public if f'id="{name}"' not in page]
-    assert set(leakscope.__all__) == {"Scope", "__version__", "cleanup", "heap", "profile"}
+    rooms = {"cleanup", "heap", "notebook"}
+    assert set(leakscope.__all__) == {"Scope", "__version__", "profile"} | rooms
     commands = (site / "commands.html").read_text()
     assert not [name for name in command.commands if f">leakscope {name}" not in commands]

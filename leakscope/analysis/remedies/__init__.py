@@ -29,6 +29,7 @@ from leakscope.analysis.remedies import (
     log_records,
     metric_state,
     model_copies,
+    output_history,
     param_groups,
     queues,
     replay_buffers,
@@ -47,6 +48,7 @@ from leakscope.model.known import KnownCulprit
 from leakscope.model.report import Remedy
 
 PATTERNS: tuple[Callable[[Case], Remedy | None], ...] = (
+    output_history.recognise,
     trainer_evaluation.recognise,
     function_caches.recognise,
     hooks.recognise,

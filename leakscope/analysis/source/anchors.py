@@ -42,7 +42,8 @@ def find_scope(program: Program, owner: Owner | None) -> Scope | None:
     register = program.classes if owner.kind == "class" else program.functions
     candidates = register.get(name.rpartition(".")[2], [])
     inside = [c for c in candidates if root is None or c.root is root]
-    by_line = [c for c in inside if owner.line and c.first_line <= owner.line <= _line(c)]
+    line = program.files.line_in_text(owner.file, owner.line) if owner.line else 0
+    by_line = [c for c in inside if line and c.first_line <= line <= _line(c)]
     by_name = [c for c in inside if c.qualname == name]
     return next(iter([*by_line, *by_name, *inside]), None)
 

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import posixpath
 
+from leakscope.analysis.source.cells import NOTEBOOK, Cells
 from leakscope.model.report import Excerpt
 
 
 class SourceFiles:
     """Texts by path, as recorded; one text recorded under two paths counts once."""
 
-    def __init__(self, sources: dict[str, str], project_root: str = "") -> None:
+    def __init__(
+        self,
+        sources: dict[str, str],
+        project_root: str = "",
+        titles: dict[str, str] | None = None,
+    ) -> None:
+        self._titles = titles or {}
+        cells = {path: sources[path] for path in sources if path in self._titles}
+        self._cells = Cells(cells, self._titles)
+        sources = {path: text for path, text in sources.items() if path not in cells}
+        if cells:
+            sources[NOTEBOOK] = self._cells.text
         self._root = _normal(project_root) if project_root else ""
         self.texts: dict[str, str] = {}
         self._same: dict[str, str] = {}
@@ -35,6 +47,8 @@ class SourceFiles:
         """Return the recorded path of ``file``, also where it was recorded under another one."""
         if file in self.texts:
             return file
+        if file in self._titles:
+            return NOTEBOOK
         if file in self._same:
             return self._same[file]
         if not file:
@@ -62,14 +76,30 @@ class SourceFiles:
 
     def relative(self, file: str) -> str:
         """Return the path as a person of the project would write it."""
+        if file in self._titles:
+            return self._titles[file]
         path = _normal(file)
         if self._root and path.startswith(self._root.rstrip("/") + "/"):
             return path[len(self._root.rstrip("/")) + 1 :]
         return path
 
+    def location(self, file: str, line: int) -> str:
+        """Return ``train.py:12`` as a person would write it, ``In [5]:3`` of a cell."""
+        if file == NOTEBOOK and self._titles:
+            file, line = self._cells.place(line)
+        if file in self._titles:
+            return f"{self._titles[file]}:{line}"
+        return f"{self.relative(self.find(file) or file)}:{line}"
+
+    def line_in_text(self, file: str, line: int) -> int:
+        """Return the line of the text that stands for a file: all cells of a notebook are one."""
+        return self._cells.line_in_all(file, line) if file in self._titles else line
+
     def excerpt(self, file: str, marked: list[int], context: int = 4) -> Excerpt | None:
         """Return the lines around the marked ones, or None where the text isn't known."""
         path = self.find(file)
+        if path == NOTEBOOK and self._titles and marked:
+            return self._excerpt_of_cell([self.line_in_text(file, one) for one in marked], context)
         lines = self.lines(path) if path else []
         known = sorted({line for line in marked if 1 <= line <= len(lines)})
         if not known:
@@ -83,6 +113,18 @@ class SourceFiles:
             first_line=first,
             lines=lines[first - 1 : last],
             marked=known,
+        )
+
+    def _excerpt_of_cell(self, marked: list[int], context: int) -> Excerpt:
+        first, last = self._cells.bounds(marked[0])
+        known = sorted({line for line in marked if first <= line <= last})
+        begin = max(first, known[0] - context)
+        end = min(last, known[-1] + context, begin + 10 * (context + 1))
+        return Excerpt(
+            file=self.relative(self._cells.place(first)[0]),
+            first_line=begin - first + 1,
+            lines=self.lines(NOTEBOOK)[begin - 1 : end],
+            marked=[line - first + 1 for line in known if line <= end],
         )
 
 

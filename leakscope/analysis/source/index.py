@@ -26,11 +26,17 @@ class SourceIndex:
     Args:
         sources: Text of each source file by its path, as recorded.
         project_root: The folder that shown paths are relative to.
+        titles: What the cells of a notebook are called, by their paths.
 
     """
 
-    def __init__(self, sources: dict[str, str], project_root: str = "") -> None:
-        self.files = SourceFiles(sources, project_root)
+    def __init__(
+        self,
+        sources: dict[str, str],
+        project_root: str = "",
+        titles: dict[str, str] | None = None,
+    ) -> None:
+        self.files = SourceFiles(sources, project_root, titles)
         self._found: dict[tuple[str, str, Owner | None], References] = {}
 
     @cached_property
@@ -88,5 +94,5 @@ class SourceIndex:
         return self.files.excerpt(file, lines, context)
 
     def location(self, file: str, line: int) -> str:
-        """Return ``train.py:12`` as a person of the project would write it."""
-        return f"{self.files.relative(self.files.find(file) or file)}:{line}"
+        """Return ``train.py:12`` as a person would write it, ``In [5]:3`` of a cell."""
+        return self.files.location(file, line)

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 
 from leakscope.heap.memory import reached_bytes
 from leakscope.heap.snapshots.answers import TypeRow, below, items, type_cell
-from leakscope.heap.snapshots.printing import Cell, Column, Page, Printed, Table, count, place, size
+from leakscope.heap.snapshots.printing import (
+    Cell,
+    Column,
+    Page,
+    Printed,
+    Table,
+    count,
+    notes_on,
+    place,
+    size,
+)
 from leakscope.model.census import CensusRow
 
 _SHOWN = 10
@@ -105,11 +115,12 @@ class Difference(Printed):
         ]
         tables = [_changes_table(title, changes) for title, changes in parts if changes]
         tables += [_types_table(self.types)] if self.types else []
+        names = [change.row.name for change in (*self.grew, *self.appeared)]
         note = "Rows were left out of a snapshot: take both with a greater most_objects."
         return Page(
             f"{title}, {payload}" if payload else title,
             tables=tables,
-            notes=[note] if self.incomplete else [],
+            notes=[*notes_on(names), *[note] * self.incomplete],
         )
 
 

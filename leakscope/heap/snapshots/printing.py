@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from leakscope.model.census import FILE, SHARED
+from leakscope.model.notebook import OUTPUT_HISTORY, REMEDY
 from leakscope.model.printable import clipped, one_line
 from leakscope.model.sizes import human_bytes
 
@@ -92,6 +93,12 @@ def count(number: int | None, *, signed: bool = False) -> Cell:
 def place(device: str) -> str:
     """Say where memory lives: ``in host memory``, ``in shared memory``, ``on cuda:0``."""
     return _PLACES.get(device, f"on {device}")
+
+
+def notes_on(names: Iterable[str]) -> list[str]:
+    """Return what a reader of rows with these names should know."""
+    is_displayed = any(name.startswith(OUTPUT_HISTORY) for name in names)
+    return [f"Out is the notebook's output history. {REMEDY}"] if is_displayed else []
 
 
 def as_text(page: Page, width: int) -> str:

@@ -22,7 +22,7 @@ from leakscope.heap.snapshots.answers import (
     rows_table,
 )
 from leakscope.heap.snapshots.difference import Difference, changes, type_changes
-from leakscope.heap.snapshots.printing import Page, Printed, place
+from leakscope.heap.snapshots.printing import Page, Printed, notes_on, place
 from leakscope.heap.snapshots.standing import Dominators, PathTo, Standing, standing_of
 from leakscope.model.census import CensusRow
 from leakscope.model.sizes import human_bytes, plural
@@ -286,7 +286,10 @@ class Snapshot(Printed):
             title,
             lines=self._remarks() if heaviest else [*self._remarks(), caption],
             tables=[rows_table(heaviest, caption)] if heaviest else [],
-            notes=["Ask: .biggest() .tree() .types() .of_type() .path_to() .dominators_of() and -"],
+            notes=[
+                *notes_on(row.name for row in heaviest),
+                "Ask: .biggest() .tree() .types() .of_type() .path_to() .dominators_of() and -",
+            ],
         )
 
     def _remarks(self) -> list[str]:

@@ -1,0 +1,184 @@
+"""The magics and what they show, in real shells of IPython's."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leakscope.analysis.source import SourceIndex
+from leakscope.analysis.source.cells import Cells
+from leakscope.instrument.sources import Sources
+from leakscope.notebook import run
+from leakscope.recording import open_run
+
+pytest.importorskip("IPython", reason="needs IPython: pip install ipython")
+ROOT = Path(__file__).parents[2]
+SHELL = Path(__file__).parent / "shell.py"
+PAGE = (ROOT / "docs" / "notebooks.md").read_text()
+SNIPPETS = [code.rstrip("\n") for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)]
+HISTORY = 'leakscope.heap.snapshot().row("Out").name'
+LOAD, LEAK, RECORD, *_ = SNIPPETS
+CLEAN = LEAK.replace("        kept.append(outputs.detach().repeat(1, 8))", "")
+
+
+def run_cells(folder: Path, *cells: str) -> list[dict[str, Any]]:
+    """Return what each cell displayed."""
+    told = folder / "cells.json"
+    told.write_text(json.dumps(cells))
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "IPYTHONDIR": str(folder / "ipython")}
+    environment.pop("LEAKSCOPE_STRICT", None)
+    ended = subprocess.run(
+        [sys.executable, str(SHELL), str(told)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(told.read_text())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("page")
+
+
+@pytest.fixture(scope="module")
+def answers(folder: Path) -> list[dict[str, Any]]:
+    """Return what the cells of the page display, and a status after them."""
+    answers = run_cells(folder, *SNIPPETS, "%leakscope", HISTORY)
+    assert [answer["error"] for answer in answers] == [None] * len(answers)
+    return answers
+
+
+@pytest.mark.slow
+class TestThePage:
+    def test_the_leak_is_shown_below_its_cell(self, answers: list[dict[str, Any]]) -> None:
+        printed = answers[2]["printed"]
+        assert "✗ Leak · Memory leaks: kept grows by 128 KiB per step (In [2]:14)." in printed
+        assert "In [2]: line 14" in printed
+        assert re.search(r"▶ 14\s+kept\.append\(outputs", printed)
+
+    def test_the_recording_has_no_fault_and_ends_well(
+        self, answers: list[dict[str, Any]], folder: Path
+    ) -> None:
+        main = open_run(folder / "first").main
+        assert not main.errors
+        assert main.end is not None
+        assert main.end.status == "completed"
+        assert set(main.titles.values()) >= {"In [2]", "In [3]"}
+
+    def test_a_culprit_shows_itself(self, answers: list[dict[str, Any]]) -> None:
+        assert answers[3]["html"].startswith('<div class="leakscope">')
+        assert "In [2]: line 14" in answers[3]["html"]
+        assert answers[3]["text"].startswith("kept · kept (list) grows by")
+
+    def test_what_was_only_displayed_is_the_notebooks(self, answers: list[dict[str, Any]]) -> None:
+        difference = " ".join(answers[5]["text"].split())
+        assert "Out is the notebook's output history." in difference
+        assert "End the line with a semicolon" in difference
+        assert "__main__·Out" in answers[5]["html"]
+        assert "the notebook's output history Out" in answers[7]["text"]
+        assert "_oh" not in difference
+        assert "history_manager" not in difference
+
+    def test_the_line_magic_shows_the_last_run(self, answers: list[dict[str, Any]]) -> None:
+        assert "kept grows by" in answers[6]["text"]
+
+    def test_the_example_has_the_cells_of_the_page(self) -> None:
+        notebook = json.loads((ROOT / "examples" / "in_a_notebook" / "leak.ipynb").read_text())
+        code = [
+            "".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"
+        ]
+        assert code == [LOAD, LEAK, RECORD]
+
+
+@pytest.mark.slow
+def test_a_clean_cell_is_no_leak_and_outputs_are_not_blamed(tmp_path: Path) -> None:
+    displays = "torch.randn(300, 300)"
+    answers = run_cells(tmp_path, LOAD, CLEAN, displays, RECORD, displays, "%leakscope first")
+    assert "✗" not in answers[3]["printed"]
+    answer = run(tmp_path / "first")
+    assert answer.verdict != "leak"
+    assert not answer.culprits
+    assert "✗" not in answers[5]["text"]
+
+
+@pytest.mark.slow
+def test_errors_of_cells_and_of_the_magic(tmp_path: Path) -> None:
+    raising = "%%leakscope --out raised\nfor _ in range(3):\n    1 / 0"
+    answers = run_cells(
+        tmp_path,
+        LOAD,
+        "%leakscope",
+        raising,
+        "%leakscope nowhere",
+        "%%leakscope --wrong\n1",
+        "%%leakscope --budget much\n1",
+        "%%leakscope --out value\nx = 20\nx + 1",
+    )
+    names = [answer["error"] for answer in answers]
+    assert names[:2] == [None, None]
+    assert names[2] == "ZeroDivisionError"
+    assert names[3:6] == ["UsageError"] * 3
+    assert names[6] is None
+    assert "nothing is recorded" in answers[1]["printed"]
+    assert "Cell In[3], line 3" in answers[2]["printed"]
+    assert "21" in answers[6]["printed"]
+    end = open_run(tmp_path / "raised").main.end
+    assert end is not None
+    assert end.exception.startswith("ZeroDivisionError")
+
+
+class TestCellsAsOneProgram:
+    SOURCES = {  # noqa: RUF012
+        "/tmp/ipykernel_1/11.py": "kept = []\n",
+        "/tmp/ipykernel_1/12.py": "def feed(x):\n    kept.append(x)\n",
+        "/tmp/ipykernel_1/13.py": "%%broken\nkept.append(1)\n",
+        "/tmp/ipykernel_1/14.py": "# mended\ndef feed(x):\n    kept.append(x + 1)\n",
+    }
+    TITLES = {f"/tmp/ipykernel_1/1{i}.py": f"In [{i}]" for i in range(1, 5)}  # noqa: RUF012
+
+    def test_lines_are_named_by_their_cells(self) -> None:
+        files = SourceIndex(self.SOURCES, "/home", self.TITLES).files
+        path = files.find("/tmp/ipykernel_1/14.py")
+        assert path is not None
+        line = files.line_in_text("/tmp/ipykernel_1/14.py", 3)
+        assert files.lines(path)[line - 1] == "    kept.append(x + 1)"
+        assert files.location(path, line) == "In [4]:3"
+        assert files.location("/tmp/ipykernel_1/12.py", 2) == "In [2]:2"
+        excerpt = files.excerpt(path, [line])
+        assert excerpt is not None
+        assert (excerpt.file, excerpt.first_line, excerpt.marked) == ("In [4]", 1, [3])
+        assert excerpt.lines == ["# mended", "def feed(x):", "    kept.append(x + 1)"]
+
+    def test_what_was_defined_anew_or_cannot_be_read_counts_no_more(self) -> None:
+        text = Cells(self.SOURCES, self.TITLES).text
+        assert "kept.append(x + 1)" in text
+        assert "kept.append(x)\n" not in text
+        assert "kept.append(1)" not in text
+
+    def test_the_order_is_that_of_the_numbers(self) -> None:
+        titles = self.TITLES | {"/tmp/ipykernel_1/12.py": "In [9]"}
+        text = Cells(self.SOURCES, titles).text
+        assert "kept.append(x)\n" in text
+        assert "kept.append(x + 1)" not in text
+
+    def test_files_beside_cells_are_files(self) -> None:
+        files = SourceIndex(
+            {**self.SOURCES, "/home/model.py": "import torch\n"}, "/home", self.TITLES
+        ).files
+        assert files.location("/home/model.py", 1) == "model.py:1"
+        assert files.find("/home/model.py") == "/home/model.py"
+
+
+def test_without_a_shell_there_are_no_cells() -> None:
+    assert not [*Sources().new_cells()]
