@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -184,9 +185,14 @@ def test_a_command_goes_on_where_nothing_can_be_recorded(tmp_path):
 
 
 def test_two_watched_runs_can_be_compared(tmp_path):
-    for name, rounds in (("before", 30), ("after", 30)):
+    command = (sys.executable, script(tmp_path))
+
+    def watched(name: str) -> None:
         words = ("--interval", "0.1", "--out", name, "-q", "--")
-        monitor(*words, sys.executable, script(tmp_path, rounds), folder=tmp_path)
+        monitor(*words, *command, folder=tmp_path)
+
+    with ThreadPoolExecutor() as both:
+        list(both.map(watched, ("before", "after")))
     command = [sys.executable, "-m", "leakscope", "compare", "before", "after", "--format", "json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
