@@ -18,6 +18,7 @@ from leakscope.model.report import Ledger, LedgerEntry
 TREE = "tree"
 """What a ledger is of that counts a process and its children by proportional memory."""
 CHILDREN = "child processes"
+MAPPED_FILES = "pages of files: the kernel takes them back when it needs room"
 CHILDREN_BEYOND = "child processes, beyond what they share with this one"
 
 
@@ -48,6 +49,7 @@ def _host(case: Case, window: Window, growers: list[Grower]) -> Ledger | None:
         ),
         _entry("page-locked memory of torch", _gain(case, gauge.PINNED_HOST), "pinned"),
         _entry("shared memory", _shared(case, window), "shm"),
+        _entry(MAPPED_FILES, _mapped(case, window), "mapped"),
         _entry(CHILDREN if tree is None else CHILDREN_BEYOND, children, "children"),
     ]
     left = gain + children - sum(entry.bytes for entry in entries)
@@ -137,6 +139,12 @@ def _shared(case: Case, window: Window) -> float:
     files, mapped = case.gauge_gain(gauge.SHM), case.gauge_gain(gauge.SHARED)
     grown = 0.0 if files is None or mapped is None else min(files, mapped)
     return max(grown - named_shared_memory(case, window), 0.0)
+
+
+def _mapped(case: Case, window: Window) -> float:
+    """Return growth of resident pages of files: of code, and of data that is mapped and read."""
+    known = _shared(case, window) + max(named_shared_memory(case, window), 0.0)
+    return max(_gain(case, gauge.MAPPED) - known, 0.0)
 
 
 def host_ledger(ledgers: list[Ledger]) -> Ledger | None:

@@ -14,6 +14,7 @@ RSS = "rss"
 PSS = "pss"
 PRIVATE = "private"
 SHARED = "shared"
+MAPPED = "mapped"
 CHILDREN_PSS = "children_pss"
 CHILDREN = "children"
 THREADS = "threads"
@@ -70,6 +71,7 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     PSS: ("bytes", "resident memory, shared pages divided among those who map them"),
     PRIVATE: ("bytes", "resident memory that is the process's own"),
     SHARED: ("bytes", "resident memory shared with other processes or files"),
+    MAPPED: ("bytes", "resident pages of files and of shared memory"),
     CHILDREN_PSS: ("bytes", "proportional memory of all child processes"),
     CHILDREN: ("count", "child processes"),
     THREADS: ("count", "threads of the process"),

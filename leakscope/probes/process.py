@@ -34,21 +34,23 @@ class ProcessProbe(GuardedProbe):
         self._pid = -1
 
     def measure(self) -> dict[str, int]:
-        """Return the resident set size."""
+        """Return the resident set, and on Linux how much of it are pages of files."""
         if not _IS_LINUX:
             return {gauge.RSS: psutil.Process().memory_info().rss}
-        return {gauge.RSS: self._resident_pages() * self._page}
+        resident, mapped = self._pages()
+        return {gauge.RSS: resident * self._page, gauge.MAPPED: mapped * self._page}
 
-    def _resident_pages(self) -> int:
+    def _pages(self) -> tuple[int, int]:
         # The descriptor names the process that opened it, so a forked child needs its own; and a
         # program that closes all descriptors may since have given its number to another file.
         if self._pid == os.getpid():
             fields = self._fields()
             if len(fields) == _STATM_FIELDS:
-                return int(fields[1])
+                return int(fields[1]), int(fields[2])
         self._fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
         self._pid = os.getpid()
-        return int(self._fields()[1])
+        fields = self._fields()
+        return int(fields[1]), int(fields[2])
 
     def _fields(self) -> list[bytes]:
         try:

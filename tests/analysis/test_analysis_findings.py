@@ -212,6 +212,14 @@ def test_little_growth_without_a_name_that_slows_down_is_a_warm_up(per_step: flo
     assert "unexplained" not in {f.kind for f in report.findings}
 
 
+def test_pages_of_a_file_that_is_mapped_and_read_are_no_growth_without_a_name() -> None:
+    program = Program(epochs=14).swell(lambda s: s.step * MIB)
+    report = report_of(program.gauge(gauge.MAPPED, lambda s: 80 * MIB + s.step * MIB))
+    assert report.verdict is RunVerdict.CLEAN
+    told = {entry.kind: entry.bytes for entry in report.ledgers[0].entries}
+    assert told["mapped"] > 0.9 * report.ledgers[0].total_bytes
+
+
 def test_little_growth_without_a_name_in_a_few_steps_is_not_told() -> None:
     report = report_of(Program(epochs=14).swell(lambda s: 6 * MIB * (s.epoch // 4)))
     assert "unexplained" not in {f.kind for f in report.findings}

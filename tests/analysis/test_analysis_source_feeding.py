@@ -1161,6 +1161,34 @@ PROGRAMS = [
                         out.append(a)  # feeds
         """,
     ),
+    Program(
+        "buffers under names made at run time",
+        "main()·net",
+        ("function", "main", "net"),
+        {
+            "train.py": """
+            class Net(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.register_buffer("mask", torch.ones(3))
+
+                def forward(self, x):
+                    self.register_buffer(f"hidden_{self.calls}", x)  # feeds first
+                    return x
+
+            class Other(nn.Module):
+                def forward(self, x):
+                    self.register_buffer(f"hidden_{self.calls}", x)
+
+            def main():
+                net = Net()  # defines
+                for x in loader:
+                    net(x)
+            """
+        },
+        kind="module",
+        type="__main__.Net",
+    ),
     one(
         "exceptions kept",
         "main()·errors",

@@ -57,6 +57,7 @@ TRUTHS: dict[str, Truth] = {
     "collector_off": leak("collector_off", also=("garbage",)),
     "context_trace": leak("trace"),
     "curriculum_sampler": leak("sampler.easiest", "CurriculumSampler.easiest"),
+    "debug_attributes": leak("debug"),
     "default_argument": leak("embed.chunks"),
     "deferred_plots": leak("Board.deferred"),
     "detection_validation_lists": Truth(
@@ -76,6 +77,7 @@ TRUTHS: dict[str, Truth] = {
         "open_figures", "matplotlib._pylab_helpers.Gcf.figs", "Gcf.figs", needs=("matplotlib",)
     ),
     "finalizers": leak("weakref.finalize._registry", "finalize._registry"),
+    "forward_wrapped": leak("model.forward"),
     "frames_of_predictions": leak("oof", needs=("pandas",)),
     "gan_image_list": leak("img_list"),
     "generator_remembers": leak("hard_negatives.given"),
@@ -86,6 +88,7 @@ TRUTHS: dict[str, Truth] = {
     "itertools_tee": leak("Probe.batches", "main.probe_batches", "main.train_batches"),
     "json_lines": leak("AttentionLogger.stream"),
     "kept_futures": leak("SnapshotWriter.futures"),
+    "kept_iterators": leak("looks"),
     "landcover_tiles": leak("SegEvaluator.results['val']", "SegEvaluator.results"),
     "late_hard_examples": leak("Miner.hard"),
     "lightning_callback_batches": leak("DrawLater.batches", needs=("lightning",)),
@@ -114,10 +117,12 @@ TRUTHS: dict[str, Truth] = {
     "prioritized_replay": leak("PrioritizedReplay.storage"),
     "queue_outruns_consumer": leak("PictureWriter.pending"),
     "recurrent_transitions": leak("Experience.transitions"),
+    "registered_activations": leak("Net", "main.net"),
     "report_text": leak("MailReport.text"),
     "run_history": leak("Run._rows", "Run.current._rows"),
     "sample_registry": leak("Sample.registry"),
     "shared_segments": leak("EpisodeStore.episodes"),
+    "shuffle_buffer": leak("shuffled.buffer"),
     "skipped_batches": leak("Trainer.errors"),
     "statistics_hooks": leak(
         "main.model.backbone._forward_hooks", "Network.backbone._forward_hooks"
@@ -154,6 +159,7 @@ TRUTHS: dict[str, Truth] = {
     "healthy_best_of_epoch": healthy(),
     "healthy_big_but_constant": healthy(),
     "healthy_cleared_every_epoch": healthy(),
+    "healthy_cache_fills_slowly": healthy(),
     "healthy_copy_on_write": healthy(),
     "healthy_curriculum": healthy(),
     "healthy_dataset_cache": healthy("PIL"),
@@ -166,6 +172,7 @@ TRUTHS: dict[str, Truth] = {
     "healthy_logging": healthy(),
     "healthy_loss_window": healthy(),
     "healthy_lru_frames": healthy(),
+    "healthy_memory_mapped": healthy(),
     "healthy_meta_learning": healthy(),
     "healthy_one_epoch": Truth(verdicts=("clean", "inconclusive")),
     "healthy_optimizer_restarts": healthy(),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from leakscope.analysis.source.inside import Names, names_inside
+from leakscope.analysis.source.named_parts import statements_that_name_parts
 from leakscope.analysis.source.path import Steps
 from leakscope.analysis.source.program import COMPREHENSIONS, Scope, Statement, own_nodes
 from leakscope.analysis.source.references import Place, References
@@ -86,7 +87,11 @@ def find_mutations(references: References, row: CensusRow) -> list[Mutation]:
                 seen[id(statement)] = statement
     ordered = sorted(seen.values(), key=lambda s: (s.scope.module.file, s.line))
     finder = _Finder(references, row, inside)
-    return [mutation for statement in ordered for mutation in finder.in_statement(statement)]
+    found = [mutation for statement in ordered for mutation in finder.in_statement(statement)]
+    if finder.is_object:
+        own = statements_that_name_parts(references.program, row)
+        found += [Mutation(statement, node, "setattr", EXACT) for statement, node in own]
+    return found
 
 
 class _Finder:
