@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 
 INTERPRETERS ?= python3.10 python3.11 python3.12 python3.13 python3.14
 
-BENCHMARKS := report recording memory workers ranks cuda heap overhead
+BENCHMARKS := report recording memory workers ranks cuda heap clean overhead
 
 .PHONY: help demo test quick gpu interpreters sanitize docs reports bench zoo robustness clean \
 	$(BENCHMARKS:%=bench-%)
@@ -105,6 +105,9 @@ bench-cuda: $(VENV)/.benching
 
 bench-heap: $(VENV)/.benching
 	$(BIN)/python benchmarks/heap/compare.py $(if $(QUICK),--rounds 1 --sizes 50000,--rounds 2)
+
+bench-clean: $(VENV)/.benching
+	$(BIN)/python benchmarks/clean_functions.py $(QUICK)
 
 bench-overhead: $(VENV)/.benching
 	$(BIN)/python benchmarks/overhead.py $(QUICK)

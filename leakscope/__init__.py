@@ -8,6 +8,8 @@
 
 >>> %load_ext leakscope             # or in a notebook: %%leakscope above a cell
 
+>>> leakscope.find_growth(round_trip)   # or repeat something, and get what it leaves behind
+
 >>> leakscope.cleanup.clear_memory()    # or clean up, and read what that really freed
 """
 
@@ -19,12 +21,28 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from leakscope import cleanup, heap, notebook
     from leakscope.instrument.scope import Scope, profile
+    from leakscope.model.growth import Growth
+    from leakscope.testing.scenario import find_growth
 
-__all__ = ["Scope", "__version__", "cleanup", "heap", "notebook", "profile"]
+__all__ = [
+    "Growth",
+    "Scope",
+    "__version__",
+    "cleanup",
+    "find_growth",
+    "heap",
+    "notebook",
+    "profile",
+]
 
 __version__ = "0.1.0"
 
-_LAZY = {"profile", "Scope"}
+_LAZY = {
+    "Growth": "leakscope.model.growth",
+    "Scope": "leakscope.instrument.scope",
+    "find_growth": "leakscope.testing.scenario",
+    "profile": "leakscope.instrument.scope",
+}
 _ROOMS = {"cleanup", "heap", "notebook"}
 
 
@@ -34,9 +52,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"leakscope.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from leakscope.instrument import scope
-
-    value = globals()[name] = getattr(scope, name)
+    value = globals()[name] = getattr(importlib.import_module(_LAZY[name]), name)
     return value
 
 

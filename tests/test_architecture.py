@@ -42,8 +42,18 @@ MAY_IMPORT = {
         "configuration",
         "cli",
     },
+    "testing": {"model", "heap", "analysis", "report"},
 }
-WITHOUT_TORCH = ("model", "recording", "cleanup", "analysis", "report", "cli", "configuration")
+WITHOUT_TORCH = (
+    "model",
+    "recording",
+    "cleanup",
+    "analysis",
+    "report",
+    "cli",
+    "configuration",
+    "testing",
+)
 
 
 def room(module: Path) -> str:
@@ -122,6 +132,12 @@ def test_a_framework_is_imported_by_its_own_module_alone(module: Path) -> None:
 
 def test_the_cleanup_room_loads_no_torch() -> None:
     assert "torch" not in modules_after("import leakscope; leakscope.cleanup.memory_stats()")
+
+
+def test_the_pytest_plugin_costs_a_run_next_to_nothing_that_does_not_use_it() -> None:
+    without = modules_after("import pytest, leakscope")
+    ours = {"leakscope.testing", "leakscope.testing.faults", "leakscope.testing.plugin"}
+    assert modules_after("import pytest, leakscope, leakscope.testing.plugin") - without == ours
 
 
 def test_the_command_line_starts_without_torch() -> None:

@@ -38,13 +38,13 @@ def origins(groups: list[Group], ownership: Ownership) -> list[Site]:
 
 
 def _user_line(obj: object, ownership: Ownership) -> tuple[str, int] | None:
-    for file, line in _traceback(obj):
+    for file, line in traceback_of(obj):
         if ownership.owns_file(file):
             return file, line
     return None
 
 
-def _traceback(obj: object) -> list[tuple[str, int]]:
+def traceback_of(obj: object) -> list[tuple[str, int]]:
     """Return file and line of the frames that allocated an object, the innermost first."""
     known = tracemalloc.get_object_traceback(obj)
     if known is not None:

@@ -3,7 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
 
+BYTES_IN = {
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+    "tib": 1 << 40,
+}
+"""Units in which a person may write a size, in lower case."""
+_WRITTEN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([kmgt]?i?b)?", re.IGNORECASE)
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -19,6 +33,13 @@ def human_bytes(value: float) -> str:
     if sign and round(size, 1) == 0:
         sign = ""
     return f"{sign}{_digits(size, whole=unit == 0)} {_UNITS[unit]}"
+
+
+def to_bytes(text: str) -> float | None:
+    """Return the bytes in a text such as ``1 KB`` or ``4096``; None where it is none."""
+    found = _WRITTEN.fullmatch(text.strip())
+    unit = (found[2] or "b").lower() if found else ""
+    return float(found[1]) * BYTES_IN[unit] if found and unit in BYTES_IN else None
 
 
 def human_count(value: float) -> str:

@@ -9,10 +9,12 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from leakscope.model.explanation import Explanation, SnapshotComparison
+from leakscope.model.growth import GrowthReport
 from leakscope.model.printable import printable
 from leakscope.model.report import Comparison, Report
 from leakscope.report import trusted
 from leakscope.report.comparison import comparison_page
+from leakscope.report.growth import growth_page
 from leakscope.report.page import report_page
 
 
@@ -36,6 +38,11 @@ def render_snapshot_html(told: Explanation | SnapshotComparison) -> str:
         return _environment().get_template("snapshot.html.j2").render(page=snapshot_page(told))
     template = _environment().get_template("snapshots.html.j2")
     return template.render(page=snapshots_page(told), columns=COLUMNS)
+
+
+def render_growth_html(report: GrowthReport) -> str:
+    """Return the page of what grows with every call of a scenario."""
+    return _environment().get_template("growth.html.j2").render(page=growth_page(report))
 
 
 def path_parts(place: str) -> list[str]:

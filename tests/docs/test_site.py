@@ -86,10 +86,12 @@ def test_the_reference_has_what_is_public(site: Path) -> None:
 
     page = (site / "api.html").read_text()
     public = [f"leakscope.{name}" for name in ("profile", "Scope", "heap.snapshot")]
+    public += ["leakscope.find_growth", "leakscope.Growth"]
     public += [f"leakscope.cleanup.{name}" for name in cleanup.__all__]
     public += [f"leakscope.notebook.{name}" for name in notebook.__all__]
     assert not [name for name in public if f'id="{name}"' not in page]
     rooms = {"cleanup", "heap", "notebook"}
-    assert set(leakscope.__all__) == {"Scope", "__version__", "profile"} | rooms
+    own = {"Growth", "Scope", "__version__", "find_growth", "profile"}
+    assert set(leakscope.__all__) == own | rooms
     commands = (site / "commands.html").read_text()
     assert not [name for name in command.commands if f">leakscope {name}" not in commands]

@@ -9,18 +9,8 @@ from dataclasses import dataclass
 from leakscope.analysis.comparing.counting import rate_in
 from leakscope.model.errors import LeakscopeError
 from leakscope.model.report import Work
+from leakscope.model.sizes import BYTES_IN
 
-_SIZES = {
-    "b": 1,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "tb": 10**12,
-    "kib": 1 << 10,
-    "mib": 1 << 20,
-    "gib": 1 << 30,
-    "tib": 1 << 40,
-}
 _UNITS = ("step", "validation", "epoch", "minute", "hour")
 _LIMIT = re.compile(
     r"(?P<size>\d+(?:\.\d*)?|\.\d+)\s*(?P<bytes>[kmgt]?i?b)\s*(?:/|\bper\b)\s*"
@@ -53,9 +43,9 @@ def to_growth_limit(text: str) -> GrowthLimit:
     found = _LIMIT.fullmatch(text.strip())
     unit = found["unit"].lower() if found else ""
     unit = unit if unit in _UNITS else unit.removesuffix("s")
-    if found is None or unit not in _UNITS or found["bytes"].lower() not in _SIZES:
+    if found is None or unit not in _UNITS or found["bytes"].lower() not in BYTES_IN:
         raise _bad(text)
-    size = float(found["size"]) * _SIZES[found["bytes"].lower()]
+    size = float(found["size"]) * BYTES_IN[found["bytes"].lower()]
     count = float(found["count"] or 1)
     if not (math.isfinite(size) and math.isfinite(count)) or count == 0:
         raise _bad(text)

@@ -1,0 +1,79 @@
+"""From the rounds of a scenario to findings: what grows, who holds it, which line feeds it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from leakscope.analysis.growers import Grower
+from leakscope.analysis.origins import find_origins
+from leakscope.analysis.series import RowTable
+from leakscope.analysis.source import SourceIndex
+from leakscope.model.census import CensusRow, RootKind
+from leakscope.model.growth import Growth
+from leakscope.model.interrupts import ours
+from leakscope.testing.judging import Courses
+from leakscope.testing.rounds import Rounds
+
+
+def find(rounds: Rounds) -> list[Growth]:
+    """Return what grew beyond what is allowed, with the lines that feed it, the fastest first."""
+    courses = Courses(rounds.censuses, rounds.plan.ignore)
+    growers = [
+        grower
+        for grower in courses.growers()
+        if grower.trend.bytes_per_unit > rounds.plan.allow_bytes
+    ]
+    if not growers:
+        return []
+    sources = SourceIndex(_texts(rounds.looker.source_files), rounds.looker.project_root)
+    return [_growth(courses.table, sources, grower) for grower in growers]
+
+
+def _growth(table: RowTable, sources: SourceIndex, grower: Grower) -> Growth:
+    row = table.latest[grower.path]
+    origins = find_origins(sources, table, grower, row)
+    count = table.count[grower.path, grower.columns]
+    objects = grower.items_per_unit or max(0.0, float(count[-1] - count[0])) / grower.units
+    return Growth(
+        path=row.path,
+        holder=_holder(row),
+        type=row.type,
+        kind=row.kind,
+        bytes_per_call=grower.trend.bytes_per_unit,
+        objects_per_call=objects,
+        device=grower.device,
+        fed_by=_likeliest(origins.fed_at, origins.allocated_at),
+        feeding=origins.fed_at or origins.allocated_at,
+        defined_at=origins.defined_at or "",
+        holds=[" ".join(filter(None, (held.type, held.detail))) for held in row.holds],
+        advice=origins.remedy.title if row.root is not RootKind.NATIVE else "",
+        diff=origins.remedy.diff or "",
+        excerpts=origins.excerpts,
+    )
+
+
+def _likeliest(feeding: list[str], making: list[str]) -> str:
+    """Return the line that feeds: by the source, and of several by where items were made.
+
+    Where that doesn't tell, two are named: others than the scenario may feed the same container.
+    """
+    seen = [line for line in making if line in feeding]
+    return " or ".join(seen[:1] or feeding[:2] or making[:1])
+
+
+def _holder(row: CensusRow) -> str:
+    if row.root is RootKind.NATIVE:
+        return f"What native code holds ({row.type})"
+    return row.name
+
+
+def _texts(files: set[str]) -> dict[str, str]:
+    texts = {file: _text(file) for file in sorted(files)}
+    return {file: text for file, text in texts.items() if text}
+
+
+def _text(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8", errors="replace")
+    except ours(OSError):
+        return ""

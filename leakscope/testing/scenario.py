@@ -1,0 +1,70 @@
+"""A scenario repeated, and what grows with every round trip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from leakscope.model.growth import Growth
+from leakscope.testing.looking import Given, Looker
+from leakscope.testing.rounds import ALLOW, STEPS, WARMUP, Rounds, to_plan
+
+
+def find_growth(
+    scenario: Callable[[], object],
+    *,
+    steps: int = STEPS,
+    warmup: int = WARMUP,
+    allow: str | float = ALLOW,
+    ignore: str | Sequence[str] = (),
+    project_root: str | Path | None = None,
+) -> list[Growth]:
+    """Call a scenario again and again and return what grows with every call, the fastest first.
+
+    A clean scenario is called ``warmup + steps`` times, one that seems to grow ``warmup + 9 *
+    steps`` times at most, in rounds between which garbage is collected. A path counts only if it
+    grew in every round by about as much per call; what ends at a bound that it declares, such as an
+    ``lru_cache`` or a deque, doesn't count. Seen are objects, tensors and arrays, wherever they
+    lie and whoever holds them; memory that native code keeps for itself is not.
+
+    Args:
+        scenario: one round trip, called without arguments; what it returns is dropped, what it
+            raises is handed on.
+        steps: calls of a round. What leaks seldom, or fills a cache, takes more of them to tell.
+        warmup: calls before the first look.
+        allow: bytes per call that may be left behind, as a number or as ``"4 KB"``.
+        ignore: names or paths that may grow, such as ``"server.log*"``.
+        project_root: folder of your own code, whose names and lines are told; the working directory
+            by default.
+
+    Returns:
+        What grows, each with its path, bytes per call, objects per call, holder, feeding line and
+        kind; printed, each is a sentence. Empty where nothing does.
+
+    Raises:
+        LeakscopeError: an argument is out of its range.
+
+    """
+    plan = to_plan(steps, warmup, allow, tuple([ignore] if isinstance(ignore, str) else ignore))
+    root = Path.cwd() if project_root is None else Path(project_root).resolve()
+    looker = Looker(str(root), Given({}))
+    rounds = Rounds(looker, plan)
+    try:
+        with closing(iter(rounds)) as calls:
+            for _ in calls:
+                scenario()
+        return growth_in(rounds)
+    finally:
+        # An exception that the scenario kept keeps this frame.
+        rounds.forget()
+
+
+def growth_in(rounds: Rounds) -> list[Growth]:
+    """Return what grew in rounds that are over, beyond what their plan allows."""
+    if not rounds.censuses:
+        return []
+    # Only here, so that a clean scenario costs no import of what analyses.
+    from leakscope.testing.finding import find
+
+    return find(rounds)

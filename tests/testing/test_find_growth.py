@@ -1,0 +1,181 @@
+"""`find_growth` names what grows with every call, and accuses nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import leakscope
+
+HERE = Path(__file__).parent
+LEAKS = HERE / "leaking.py"
+CLEAN = HERE.parents[1] / "benchmarks" / "clean_functions.py"
+LINES = LEAKS.read_text().splitlines()
+
+PLANTED = {
+    "bytes_objects": ("leaking.PIECES", "PIECES.append"),
+    "the_same_object": ("leaking.SAME", "SAME.append"),
+    "lists": ("leaking.LISTS", "LISTS.append"),
+    "dict_entries": ("leaking.BY_KEY", "BY_KEY[next"),
+    "set_members": ("leaking.MEMBERS", "MEMBERS.add"),
+    "closures": ("leaking.CALLBACKS", "CALLBACKS.append"),
+    "exceptions": ("leaking.ERRORS", "ERRORS.append"),
+    "a_buffer": ("leaking.BUFFER", "BUFFER.extend"),
+    "text": ("leaking.TEXT", "TEXT +="),
+    "a_chain": ("leaking.HEAD", "HEAD = Node"),
+    "an_attribute": ("Server.seen", "self.seen[number]"),
+    "a_cache": ("cached", "bytes(1000 + number % 2)"),
+    "a_default": ("a_default.gathered", "gathered.append"),
+    "handlers": ("logging.Logger.manager.loggerDict['leaking'].handlers", "addHandler"),
+    "loggers": ("logging.Logger.manager.loggerDict", "getLogger(f"),
+    "callbacks_at_exit": ("What native code holds (functools.partial)", "atexit.register"),
+}
+SMALL = {"the_same_object": 8, "handlers": 190, "loggers": 350}
+"""Where a call leaves less than a kilobyte, and how much about."""
+
+
+def found_in(file: Path, *names: str) -> dict[str, list[dict[str, Any]]]:
+    command = [sys.executable, str(HERE / "find_all.py"), str(file), *names]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=280)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def planted() -> dict[str, list[dict[str, Any]]]:
+    return found_in(LEAKS, *PLANTED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_leak_is_found_with_its_holder_line_and_rate(
+    planted: dict[str, list[dict[str, Any]]], name: str
+) -> None:
+    holder, statement = PLANTED[name]
+    (growth,) = planted[name]
+    assert growth["holder"] == holder
+    least = SMALL.get(name, 1000)
+    assert 0.7 * least <= growth["bytes"] <= 2.2 * least
+    file, _, line = growth["fed_by"].rpartition(":")
+    assert file == "leaking.py"
+    assert statement in LINES[int(line) - 1]
+
+
+@pytest.mark.slow
+def test_clean_functions_and_look_alikes_are_not_accused() -> None:
+    command = [sys.executable, str(CLEAN), "--runs", "63", "--fresh", "21"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "63 runs of 21 clean functions: 0 accused" in done.stdout
+
+
+TORCH = """
+import torch
+
+model = torch.nn.Linear(16, 16)
+kept = []
+
+
+def tensors():
+    kept.append(torch.zeros(256))
+
+
+def hooks():
+    model.register_forward_hook(lambda *_: None)
+
+
+def trains():
+    model(torch.rand(4, 16)).mean().backward()
+    model.zero_grad()
+"""
+
+
+@pytest.mark.slow
+def test_tensors_and_hooks_are_found_and_training_is_clean(tmp_path: Path) -> None:
+    file = tmp_path / "training.py"
+    file.write_text(TORCH)
+    found = found_in(file, "trains", "tensors", "hooks")
+    assert found["trains"] == []
+    (tensors,) = found["tensors"]
+    assert tensors["holder"] == "training.kept"
+    assert 1024 <= tensors["bytes"] < 1500
+    assert tensors["objects"] == 1
+    (hooks,) = found["hooks"]
+    assert hooks["holder"] == "training.model._forward_hooks"
+
+
+def test_growth_is_a_sentence_with_holder_rate_and_line() -> None:
+    (growth,) = found_in(LEAKS, "bytes_objects")["bytes_objects"]
+    line = next(n for n, text in enumerate(LINES, 1) if "PIECES.append" in text)
+    expected = f"leaking.PIECES grows by 1 KiB per call, fed by leaking.py:{line}"
+    assert growth["sentence"] == expected
+    assert growth["path"] == "leaking·PIECES"
+    assert (growth["kind"], growth["objects"]) == ("list", 1)
+
+
+ALLOWED = """
+import leakscope
+
+PIECES = []
+
+
+def leaks():
+    PIECES.append(bytes(1000))
+
+
+calls = []
+print(leakscope.find_growth(lambda: calls.append(1), ignore="calls*", steps=4))
+print(len(calls))
+print(leakscope.find_growth(leaks, allow="2 KB", steps=4))
+print(leakscope.find_growth(leaks, ignore=["PIECES"], steps=4))
+print(len(leakscope.find_growth(leaks, allow=100, steps=4)))
+"""
+
+
+def test_what_is_allowed_or_ignored_is_no_growth(tmp_path: Path) -> None:
+    file = tmp_path / "allowed.py"
+    file.write_text(ALLOWED)
+    done = subprocess.run(
+        [sys.executable, str(file)], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    # Warm-up, two counted rounds and three named ones, of which the last is four times as long.
+    assert done.stdout.split() == ["[]", str(3 + 9 * 4), "[]", "[]", "1"]
+
+
+def test_what_a_scenario_raises_is_handed_on() -> None:
+    calls: list[bytes] = []
+
+    def fails() -> None:
+        calls.append(bytes(1000))
+        if len(calls) == 15:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        leakscope.find_growth(fails, steps=2)
+    # Of 3 + 9 * 2 calls these are in the last round, which traces allocations.
+    assert not tracemalloc.is_tracing()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"steps": 0}, "steps is a whole number from 1 on, not 0"),
+        ({"steps": True}, "steps is a whole number from 1 on, not True"),
+        ({"warmup": -1}, "warmup is a whole number from 0 on, not -1"),
+        ({"warmup": "3"}, "warmup is a whole number from 0 on, not '3'"),
+        ({"allow": "much"}, "allow is a size such as '0 B' or '4 KB', not 'much'"),
+        ({"allow": -1}, "allow is a size such as '0 B' or '4 KB', not -1"),
+        ({"allow": None}, "allow is a size such as '0 B' or '4 KB', not None"),
+        ({"ignore": [1]}, r"ignore is a list of names, not \(1,\)"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], said: str) -> None:
+    from leakscope.model.errors import LeakscopeError
+
+    with pytest.raises(LeakscopeError, match=said):
+        leakscope.find_growth(lambda: None, **options)
