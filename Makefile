@@ -51,7 +51,7 @@ test: $(VENV)/.testing
 		xargs -P 2 -L 1 $(BIN)/python -m
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q --durations 25 -m "not slow" tests/heap
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q --durations 40 \
-		--ignore tests/heap
+		-m "not corpus" --ignore tests/heap
 
 quick: $(VENV)/.testing
 	$(BIN)/python -m pytest -q -m "not slow"
@@ -114,6 +114,7 @@ bench-overhead: $(VENV)/.benching
 
 zoo: $(VENV)/.testing
 	@$(BIN)/pip install -q --disable-pip-version-check -e '.[zoo]'
+	$(BIN)/python -m pytest -q -m corpus tests
 	$(BIN)/python tests/zoo/run.py
 
 robustness: $(VENV)/.testing
