@@ -70,18 +70,21 @@ class Scope:
     # Boundaries that the user names
 
     def epochs(self, iterable: Iterable[T]) -> Iterator[T]:
-        """Iterate over ``iterable``; after each item an epoch has ended."""
+        """Return an iterator over ``iterable``; after each item an epoch has ended."""
         session = self._session
         return iter(iterable) if session is None else _epochs(session, iterable)
 
     def steps(self, iterable: Iterable[T]) -> Iterator[T]:
-        """Iterate over ``iterable``, a loader for instance; after each item a step has ended."""
+        """Return an iterator over a loader, say; after each item a training step has ended."""
         session = self._session
         return iter(iterable) if session is None else _steps(session, iterable)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Name a phase: ``train``, ``validation``, ``test`` or one's own."""
+        """Name a ``with`` block: ``train``, ``validation``, ``test`` or a name of one's own.
+
+        An exception of the block ends the phase and goes on.
+        """
         session = self._session
         if session is None:
             yield
@@ -101,7 +104,7 @@ class Scope:
             session.gate.hear(session.tracker.step_over)
 
     def mark(self, name: str) -> None:
-        """Measure here; comparable with the other marks of this name."""
+        """Measure here. Marks of one name are compared with each other."""
         session = self._session
         if session is not None:
             session.boundary(BoundaryKind.MARK, label=name)
@@ -140,7 +143,12 @@ class Scope:
             report_of(session)
 
     def __call__(self, function: F) -> F:
-        """Record each call of ``function``, each into a run directory of its own."""
+        """Record each call of ``function``, each into a run directory of its own.
+
+        Raises:
+            LeakscopeError: it is a generator function, whose body runs elsewhere.
+
+        """
         if self._options is None:
             return function
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -223,6 +231,9 @@ def profile(
 ) -> Any:
     """Record the memory of the code in a ``with`` block, or of a decorated function.
     What isn't given is taken from ``LEAKSCOPE_*`` and from ``[tool.leakscope]``.
+
+    Returns a :class:`Scope`, or the decorated function. Where something records already, the block
+    adds to that run.
 
     Args:
         out: Run directory, one for all ranks; by default ``leakscope-runs/<time>-<script>``.
