@@ -36,7 +36,10 @@ def sites_of(holder: object, ownership: Ownership) -> list[Site]:
     All lines of a stack count, for the one that made an item need not be the one that kept it; the
     innermost come first.
     """
-    latest = islice(reversed(gc.get_referents(holder)), _MOST_ITEMS)
+    items = gc.get_referents(holder)
+    # A cache keeps its items in a dict of its own.
+    inner = [item for cache in items if type(cache) is dict for item in gc.get_referents(cache)]
+    latest = [*islice(reversed(items), _MOST_ITEMS), *islice(reversed(inner), _MOST_ITEMS)]
     stacks = list(islice(filter(None, (_lines(item, ownership) for item in latest)), _SAMPLES))
     stacks = stacks or [_lines(holder, ownership)]
     ranks: dict[tuple[str, int], int] = {}

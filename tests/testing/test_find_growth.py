@@ -30,11 +30,11 @@ PLANTED = {
     "text": ("leaking.TEXT", "TEXT +="),
     "a_chain": ("leaking.HEAD", "HEAD = Node"),
     "an_attribute": ("Server.seen", "self.seen[number]"),
-    "a_cache": ("cached", "bytes(1000 + number % 2)"),
+    "a_cache": ("cached", "cached(next(NUMBERS))"),
     "a_default": ("a_default.gathered", "gathered.append"),
     "handlers": ("logging.Logger.manager.loggerDict['leaking'].handlers", "addHandler"),
     "loggers": ("logging.Logger.manager.loggerDict", "getLogger(f"),
-    "callbacks_at_exit": ("What native code holds (functools.partial)", "atexit.register"),
+    "callbacks_at_exit": ("What native code holds (functools.partial)", None),
 }
 SMALL = {"the_same_object": 8, "handlers": 190, "loggers": 350}
 """Where a call leaves less than a kilobyte, and how much about."""
@@ -61,6 +61,9 @@ def test_a_planted_leak_is_found_with_its_holder_line_and_rate(
     assert growth["holder"] == holder
     least = SMALL.get(name, 1000)
     assert 0.7 * least <= growth["bytes"] <= 2.2 * least
+    if statement is None:  # nothing in the source refers to what native code holds
+        assert growth["fed_by"] == ""
+        return
     file, _, line = growth["fed_by"].rpartition(":")
     assert file == "leaking.py"
     assert statement in LINES[int(line) - 1]
