@@ -230,10 +230,9 @@ def profile(
     trackers: str | Sequence[str] | None = None,
 ) -> Any:
     """Record the memory of the code in a ``with`` block, or of a decorated function.
-    What isn't given is taken from ``LEAKSCOPE_*`` and from ``[tool.leakscope]``.
 
-    Returns a :class:`Scope`, or the decorated function. Where something records already, the block
-    adds to that run.
+    Returns a :class:`Scope`, or the decorated function, which add to a run that goes on already.
+    What isn't given is taken from ``LEAKSCOPE_*`` and from ``[tool.leakscope]``.
 
     Args:
         out: Run directory, one for all ranks; by default ``leakscope-runs/<time>-<script>``.
@@ -257,7 +256,6 @@ def profile(
     """
     if enabled is False or (enabled is None and is_off()):
         return out if callable(out) else _OFF
-    root = project_of_caller(sys._getframe(1).f_code.co_filename)
     return _scope(
         out,
         budget=budget,
@@ -268,7 +266,7 @@ def profile(
         report=report,
         force=force,
         label=label,
-        project_root=root,
+        project_root=project_of_caller(sys._getframe(1).f_code.co_filename),
         quiet=quiet,
         probe_cleanup=probe_cleanup,
         snapshot_signal=snapshot_signal,

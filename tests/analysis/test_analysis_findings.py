@@ -34,6 +34,15 @@ def test_a_collector_that_is_off_while_garbage_piles_up() -> None:
     assert "unexplained" not in {f.kind for f in report.findings}
 
 
+def test_a_program_that_collects_by_itself_now_and_then_is_no_leak() -> None:
+    program = Program(epochs=10, full_every=1).gauge(gauge.GC_ENABLED, lambda s: 0)
+    program.garbage = lambda s: (s.batch + s.step % 7) * MIB
+    program.swell(lambda s: (s.batch + s.step % 7) * MIB)
+    report = report_of(program)
+    assert finding(report, "collector_off").severity is Severity.NOTE
+    assert report.verdict is RunVerdict.CLEAN
+
+
 def off_and_weighed_once(garbage_per_epoch: float) -> Report:
     """A short run without a collector whose garbage is weighed before it is much."""
     program = Program(epochs=8, full_every=4).gauge(gauge.GC_ENABLED, lambda s: 0)

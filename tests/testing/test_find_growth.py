@@ -52,6 +52,7 @@ def planted() -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.mark.slow
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_leak_is_found_with_its_holder_line_and_rate(
     planted: dict[str, list[dict[str, Any]]], name: str
@@ -70,6 +71,7 @@ def test_a_planted_leak_is_found_with_its_holder_line_and_rate(
 
 
 @pytest.mark.slow
+@pytest.mark.corpus
 def test_clean_functions_and_look_alikes_are_not_accused() -> None:
     command = [sys.executable, str(CLEAN), "--runs", "63", "--fresh", "21"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
@@ -99,6 +101,7 @@ def trains():
 
 
 @pytest.mark.slow
+@pytest.mark.corpus
 def test_tensors_and_hooks_are_found_and_training_is_clean(tmp_path: Path) -> None:
     file = tmp_path / "training.py"
     file.write_text(TORCH)

@@ -44,7 +44,11 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     _, garbage = garbage_series(case)
     most = float(garbage.max()) if len(garbage) else 0.0
     trend = garbage_trend(case)
-    piles_up = most >= MATTERS_BYTES and (is_growth(trend.verdict) or most == garbage[-1])
+    # The last look may be the highest by chance where the program collects by itself now and then.
+    rises = (
+        most > 0 and most == garbage[-1] and is_growth(case.gauge_trend(case.host_metric).verdict)
+    )
+    piles_up = most >= MATTERS_BYTES and (is_growth(trend.verdict) or rises)
     if off and not is_growth(trend.verdict) and is_what_rises(case, ledgers, WEIGHED_BYTES):
         piles_up, trend = True, case.gauge_trend(case.host_metric)
     if off:
