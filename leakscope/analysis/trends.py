@@ -30,7 +30,7 @@ LEVELS_OFF = 0.34
 THIRD_SHARE = 0.2
 """Each third of a run must bring this part of the growth: a warm-up's last third does not."""
 EVEN_PARTS = 6
-EVEN_POINTS = 8
+EVEN_POINTS = 5
 """Growth is called even only where so many boundaries or more can show it."""
 MOST_POINTS = 120
 """More points than this are thinned before slopes are paired: 7,140 slopes are plenty."""
