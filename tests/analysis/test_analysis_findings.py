@@ -221,20 +221,6 @@ def test_little_growth_without_a_name_that_slows_down_is_a_warm_up(per_step: flo
     assert "unexplained" not in {f.kind for f in report.findings}
 
 
-def test_what_was_in_use_to_the_last_look_is_no_slack_though_it_was_let_go_at_the_end() -> None:
-    def kept(state: State) -> float:
-        return state.step * 500 * KIB
-
-    def at_rest(state: State) -> bool:
-        return state.kind is BoundaryKind.RUN_END or not state.inner
-
-    program = Program(epochs=1, steps=400, validation=0, inner=8).swell(kept)
-    program.gauge(gauge.MALLOC_IN_USE, lambda s: 100 * MIB + (0 if at_rest(s) else kept(s)))
-    program.gauge(gauge.MALLOC_FREE, lambda s: 100 * MIB if at_rest(s) and s.step else 0)
-    found = finding(report_of(program), "unexplained")
-    assert found.total_bytes > 100 * MIB
-
-
 def test_pages_of_a_file_that_is_mapped_and_read_are_no_growth_without_a_name() -> None:
     program = Program(epochs=14).swell(lambda s: s.step * MIB)
     report = report_of(program.gauge(gauge.MAPPED, lambda s: 80 * MIB + s.step * MIB))

@@ -26,3 +26,23 @@ def test_growth_is_unexplained_only_if_the_heap_did_not_hold_it_free(
             measurement.gauges.pop(gauge.MALLOC_FREE)
     findings = analyse(run).findings
     assert {f.kind for f in findings if f.kind == "unexplained"} == kinds
+
+
+@pytest.mark.parametrize(("was_in_use", "kinds"), [(True, {"unexplained"}), (False, set())])
+def test_what_was_in_use_at_the_last_look_is_no_slack_though_it_was_let_go_at_the_end(
+    was_in_use: bool, kinds: set[str]
+) -> None:
+    def in_use(state: State) -> float:
+        is_kept = was_in_use and state.kind is not BoundaryKind.RUN_END
+        return 100 * MIB + is_kept * grows(state)
+
+    program = Program(epochs=1, steps=160, validation=0, endless=True).swell(grows)
+    program.gauge(gauge.MALLOC_FREE, lambda s: grows(s) - (in_use(s) - 100 * MIB))
+    run = program.gauge(gauge.MALLOC_IN_USE, in_use).build()
+    for measurement in run.main.measurements:
+        state = measurement.boundary
+        if state.kind is not BoundaryKind.RUN_END and (state.step % 20 or state.step > 120):
+            measurement.gauges.pop(gauge.MALLOC_FREE)
+            measurement.gauges.pop(gauge.MALLOC_IN_USE)
+    findings = analyse(run).findings
+    assert {f.kind for f in findings if f.kind == "unexplained"} == kinds
