@@ -78,7 +78,10 @@ class _Walk:
         single = [child for child in below if self.growers[child].spread < SPREAD]
         if self.is_one_culprit(node, single):
             return [node]
-        return [point for child in single for point in self.down(child)] or [node]
+        points = [point for child in single for point in self.down(child)]
+        # Parts that change by less than what counts may come to more together.
+        noise = ROW_NOISE_BYTES * (1 + len(self.rows[node]))
+        return points or ([node] if self.growers[node].gained > noise else [])
 
     def is_spread_below(self, node: int, below: list[int]) -> bool:
         """Return whether most growth is in objects that become more."""

@@ -2,8 +2,8 @@
 
 In a short or a slow run the censuses are over long before its end, and a warm-up in their time
 looks like a leak. Memory in use is read to the end: resident memory without what malloc holds free,
-which would otherwise take up growth unseen. Where that isn't read any more, all that was free may
-have been taken up.
+which would otherwise take up growth unseen. Where that wasn't read, as much may have been
+free, and taken up, as ever was.
 """
 
 from __future__ import annotations
@@ -56,11 +56,10 @@ def stood_still(track: Track, table: RowTable, grower: Grower, done: FloatArray)
 
 
 def _free_at_most(track: Track) -> FloatArray:
-    """Return what malloc held free at each boundary, or when it was last read before it."""
+    """Return what malloc held free at each boundary, or where it wasn't read what it ever did."""
     free = track.gauge(gauge.MALLOC_FREE)
-    read = np.where(np.isfinite(free), np.arange(len(free)), -1)
-    latest = np.maximum.accumulate(read) if len(read) else read
-    return np.where(latest >= 0, free[latest], np.nan)
+    known = np.isfinite(free)
+    return np.where(known, free, free[known].max() if known.any() else np.nan)
 
 
 def _free_at_least(track: Track, position: int) -> float:

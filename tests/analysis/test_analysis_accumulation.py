@@ -35,6 +35,20 @@ def test_attributes_that_are_set_once_are_not() -> None:
     assert report.verdict is RunVerdict.CLEAN, report.headline
 
 
+def test_parts_that_are_replaced_by_slightly_larger_ones_are_no_growth_together() -> None:
+    def part(number: int) -> Thing:
+        path = f"result['curve'][{number}]"
+        size = 100 * KIB
+        return Thing(
+            path, lambda s: size + 350 * s.epoch, "tensor", "torch.Tensor", "result['curve']"
+        )
+
+    parts = [part(number) for number in range(3)]
+    curve = Thing("result['curve']", lambda s: 300 * KIB + 1050 * s.epoch, "tuple", "tuple")
+    report = analyse(Program(epochs=8).plant(curve, *parts).build())
+    assert [culprit.path for culprit in report.culprits] == []
+
+
 def test_a_chain_that_gets_longer_is_named_by_what_holds_its_first_link() -> None:
     size, things = 500 * KIB, []
     path, parent = "model.forward", ""
