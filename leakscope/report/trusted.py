@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,25 @@ from leakscope.model.printable import printable
 from leakscope.report.svg import Drawing
 
 TEMPLATES = Path(__file__).parent / "templates"
+STYLES = (
+    "colours",
+    "page",
+    "answer",
+    "charts",
+    "cards",
+    "code",
+    "chain",
+    "tables",
+    "ledger",
+    "comparison",
+    "cuda",
+    "small-print",
+    "widths",
+    "print",
+)
+"""Parts of the style sheet, in their order: what comes later wins."""
+SCRIPTS = ("page", "amounts", "theme", "copying", "sorting", "readings")
+"""Parts of the script, in their order: a part may use what those before it define."""
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&'\u2028\u2029"}
 
 
@@ -30,13 +50,14 @@ def inline_svg(drawing: Drawing) -> Markup:
 @lru_cache(maxsize=1)
 def stylesheet() -> Markup:
     """Return the page's style sheet."""
-    return Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704
+    return Markup(_joined("style", STYLES, ".css"))  # noqa: S704
 
 
 @lru_cache(maxsize=1)
 def script() -> Markup:
-    """Return the page's one script."""
-    return Markup((TEMPLATES / "script.js").read_text(encoding="utf-8"))  # noqa: S704
+    """Return the page's one script; its parts share a scope that nothing else sees."""
+    body = _joined("script", SCRIPTS, ".js")
+    return Markup(f'"use strict";\n(() => {{\n{body}}})();\n')  # noqa: S704
 
 
 def content_security_policy() -> str:
@@ -52,6 +73,11 @@ def embed_json(value: Any) -> Markup:
     """Return a value as JSON in plain ASCII for a script element that is never executed."""
     text = json.dumps(_printable(value), separators=(",", ":"), allow_nan=False)
     return Markup(text.translate(_ESCAPES))  # noqa: S704
+
+
+def _joined(folder: str, names: Sequence[str], ending: str) -> str:
+    files = (TEMPLATES / folder / f"{name}{ending}" for name in names)
+    return "".join(file.read_text(encoding="utf-8") for file in files)
 
 
 def _printable(value: Any) -> Any:
