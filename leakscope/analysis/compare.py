@@ -11,17 +11,8 @@ from collections.abc import Sequence
 from leakscope.analysis.comparing.counting import units_done
 from leakscope.analysis.comparing.matching import Suspect, pair
 from leakscope.analysis.comparing.work import work_differences
-from leakscope.model.report import (
-    Change,
-    Comparison,
-    Culprit,
-    CulpritChange,
-    Growth,
-    Report,
-    RunVerdict,
-    Severity,
-    ValueChange,
-)
+from leakscope.model.comparison import Change, Comparison, CulpritChange, ValueChange
+from leakscope.model.report import Culprit, Growth, Report, RunVerdict, Severity
 from leakscope.model.sizes import human_bytes
 
 _WORTH_A_WORD = 0.05

@@ -17,20 +17,14 @@ from leakscope.cli.output import (
     out_option,
     shows_color,
 )
+from leakscope.model.comparison import Change, Comparison, CulpritChange
 from leakscope.model.errors import (
     EXIT_OK,
     EXIT_THRESHOLD,
     NewerSchemaError,
     NoRunError,
 )
-from leakscope.model.report import (
-    REPORT_SCHEMA_VERSION,
-    Change,
-    Comparison,
-    CulpritChange,
-    Report,
-    Severity,
-)
+from leakscope.model.report import REPORT_SCHEMA_VERSION, Report, Severity
 
 _REMAINING = frozenset(Change) - {Change.FIXED}
 _EPILOG = """\b

@@ -6,8 +6,9 @@ run costs nothing.
 
 from __future__ import annotations
 
+from leakscope.model.comparison import Comparison
 from leakscope.model.explanation import Explanation, SnapshotComparison
-from leakscope.model.report import Comparison, Report
+from leakscope.model.report import Report
 from leakscope.report.cuda.terminal import render_explanation_text, render_snapshots_text
 from leakscope.report.encoding import (
     json_schema,

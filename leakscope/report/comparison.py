@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from leakscope.model.report import Comparison, CulpritChange, Severity, ValueChange
+from leakscope.model.comparison import Comparison, CulpritChange, ValueChange
+from leakscope.model.report import Severity
 from leakscope.report import wording
 from leakscope.report.page import environment_facts, run_context
 from leakscope.report.sizes import (

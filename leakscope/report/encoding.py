@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from leakscope.model.check import Baseline, Check
+from leakscope.model.comparison import Comparison
 from leakscope.model.explanation import Explanation, SnapshotComparison
 from leakscope.model.health import Health
-from leakscope.model.report import REPORT_SCHEMA_VERSION, Comparison, Report
+from leakscope.model.report import REPORT_SCHEMA_VERSION, Report
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

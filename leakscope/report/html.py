@@ -8,10 +8,11 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from leakscope.model.comparison import Comparison
 from leakscope.model.explanation import Explanation, SnapshotComparison
 from leakscope.model.growth import GrowthReport
 from leakscope.model.printable import printable
-from leakscope.model.report import Comparison, Report
+from leakscope.model.report import Report
 from leakscope.report import trusted
 from leakscope.report.comparison import comparison_page
 from leakscope.report.growth import growth_page

@@ -6,17 +6,10 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from leakscope.model.comparison import Comparison, CulpritChange
 from leakscope.model.cure import Cures, Effect
 from leakscope.model.printable import clipped, one_line, printable
-from leakscope.model.report import (
-    Comparison,
-    Culprit,
-    CulpritChange,
-    Finding,
-    Ledger,
-    Report,
-    Severity,
-)
+from leakscope.model.report import Culprit, Finding, Ledger, Report, Severity
 from leakscope.model.shortage import Advice, OutOfMemory
 from leakscope.model.sizes import plural
 from leakscope.report import wording

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import re
 
+from leakscope.model.comparison import Change, Comparison
 from leakscope.model.known import Nature, Recognised
 from leakscope.model.printable import one_line
-from leakscope.model.report import (
-    Change,
-    Comparison,
-    Culprit,
-    Finding,
-    Report,
-    RunVerdict,
-    Severity,
-)
+from leakscope.model.report import Culprit, Finding, Report, RunVerdict, Severity
 from leakscope.report.sizes import humane_rate, humane_share
 
 VERDICTS = {

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from leakscope.analysis.compare import compare
+from leakscope.model.comparison import Change
 from leakscope.model.report import (
-    Change,
     Component,
     Culprit,
     Finding,

@@ -12,8 +12,9 @@ from click.testing import CliRunner, Result
 
 from leakscope.cli import leakscope
 from leakscope.cli.compare import to_changes
+from leakscope.model.comparison import Change
 from leakscope.model.errors import NewerSchemaError, NoRunError
-from leakscope.model.report import Change, Severity
+from leakscope.model.report import Severity
 from leakscope.report import render_json
 
 

@@ -6,6 +6,7 @@ import math
 
 import msgspec
 
+from leakscope.model.comparison import Change, Comparison, CulpritChange, ValueChange
 from leakscope.model.cure import Cure, Cures, Effect
 from leakscope.model.device import (
     DeviceMemory,
@@ -18,12 +19,9 @@ from leakscope.model.device import (
     UnexplainedBlocks,
 )
 from leakscope.model.report import (
-    Change,
     Cleared,
-    Comparison,
     Component,
     Culprit,
-    CulpritChange,
     Excerpt,
     Falsifier,
     Finding,
@@ -44,7 +42,6 @@ from leakscope.model.report import (
     RunVerdict,
     Severity,
     Timeline,
-    ValueChange,
     Work,
 )
 from leakscope.model.shortage import Advice, LiveRow, OutOfMemory

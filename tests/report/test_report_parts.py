@@ -6,8 +6,9 @@ import msgspec
 import pytest
 import report_samples as samples
 
+from leakscope.model.comparison import Change
 from leakscope.model.printable import clipped, one_line, printable
-from leakscope.model.report import Change, Excerpt, Line, RunVerdict, Severity
+from leakscope.model.report import Excerpt, Line, RunVerdict, Severity
 from leakscope.report import sizes, wording
 from leakscope.report.charts import SMALL, WIDE, draw_series, draw_timeline
 from leakscope.report.comparison import comparison_page
