@@ -12,6 +12,7 @@ from leakscope.model.report import Line, PhaseSpan, Timeline
 
 MOST_POINTS = 1500
 MOST_SPANS = 400
+MOST_STEPS = 600
 LABELS = {
     gauge.RSS: "resident",
     gauge.PSS: "resident, shared pages divided",
@@ -38,6 +39,7 @@ def find_timeline(case: Case) -> Timeline | None:
         limit_bytes=case.limit_bytes,
         thinned_from=len(track) if len(track) > MOST_POINTS else None,
         phases_begun=begun if begun > MOST_SPANS else None,
+        steps=_steps(case),
     )
 
 
@@ -67,6 +69,24 @@ def keep_extremes(values: FloatArray, most: int) -> np.ndarray[tuple[int], np.dt
             kept.add(start + int(values[start:stop].argmin()))
             kept.add(start + int(values[start:stop].argmax()))
     return np.array(sorted(kept), dtype=np.int64)
+
+
+def _steps(case: Case) -> list[tuple[float, float]]:
+    """Return when which step had ended; what lies before the first and after the last is one each.
+
+    So a validation between two steps has its own stretch of the axis, whatever time it took.
+    """
+    track = case.track
+    numbers, first = np.unique(track.step, return_index=True)
+    counted = numbers > 0
+    if not counted.any():
+        return []
+    numbers, times = numbers[counted], track.time_s[first[counted]]
+    kept = np.unique(np.linspace(0, len(numbers) - 1, MOST_STEPS).round().astype(np.int64))
+    clock = [(float(times[i]), float(numbers[i])) for i in kept]
+    begin, end = float(track.time_s[0]), float(track.time_s[-1])
+    before = [(begin, clock[0][1] - 1)] if begin < clock[0][0] else []
+    return before + clock + ([(end, clock[-1][1] + 1)] if end > clock[-1][0] else [])
 
 
 def _spans(case: Case) -> list[PhaseSpan]:

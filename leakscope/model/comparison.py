@@ -6,13 +6,18 @@ from enum import Enum
 
 import msgspec
 
+from leakscope.model.rank import OddRank, RankCourse, RankMemory
 from leakscope.model.report import (
     REPORT_SCHEMA_VERSION,
+    Overhead,
+    Point,
     RunFacts,
     RunVerdict,
     Severity,
     Timeline,
+    Work,
 )
+from leakscope.model.worker import WorkerMemory
 
 
 class Change(str, Enum):
@@ -42,6 +47,26 @@ class CulpritChange(msgspec.Struct, frozen=True, kw_only=True):
     significant: bool = False
     """Whether the difference of the rates is real: their intervals don't overlap."""
     text: str = ""
+    doubt: str = ""
+    """Why nothing certain can be said of it; empty where it can."""
+    place: str = ""
+    """The line to look at: of the second run where it is still there, else of the first."""
+    growth: str = "across"
+    """``across`` or ``within``, in the second run where it is still there."""
+    phase: str = ""
+    device: str = "host"
+    before_total_bytes: int | None = None
+    """What it retained at its highest census."""
+    after_total_bytes: int | None = None
+    before_chart: list[Point] = []
+    after_chart: list[Point] = []
+    chart_unit: str = ""
+    """What ``x`` counts in both charts, so that they lie over each other; ``s`` for seconds."""
+    before_workers: int = 0
+    """In how many DataLoader workers at once it grows."""
+    after_workers: int = 0
+    before_rates_by_rank: dict[str, float] = {}
+    after_rates_by_rank: dict[str, float] = {}
 
 
 class ValueChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +78,60 @@ class ValueChange(msgspec.Struct, frozen=True, kw_only=True):
     after_bytes: float | None = None
     unit: str = ""
     significant: bool | None = None
+    before_interval: tuple[float, float] | None = None
+    """95 % interval of a rate; None of what is no rate."""
+    after_interval: tuple[float, float] | None = None
+
+
+class Topic(str, Enum):
+    """What a fact about two runs is about."""
+
+    WORK = "work"
+    PROGRAM = "program"
+    ENVIRONMENT = "environment"
+    MEASURING = "measuring"
+
+
+class WorkFact(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was looked at to see whether two runs did the same work."""
+
+    topic: Topic
+    name: str
+    before: str
+    """Empty where the run doesn't tell."""
+    after: str
+    differs: bool = False
+    matters: bool = True
+    """Whether a difference makes their bytes hard to compare; it is told as a warning then."""
+
+
+class RunCost(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run took, and what it took to measure it."""
+
+    work: Work = Work()
+    peak_bytes: int | None = None
+    """The highest reading of the process's memory."""
+    overhead: Overhead = Overhead(wall_share=0.0, peak_bytes=0)
+    problems: int = 0
+    """What went wrong with measuring, recording or reading."""
+
+
+class RankPair(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank in both runs; None where a run had no such rank."""
+
+    rank: int
+    before: RankMemory | None = None
+    after: RankMemory | None = None
+
+
+class WorkerPair(msgspec.Struct, frozen=True, kw_only=True):
+    """One place for a DataLoader worker in both runs, by its heaviest process."""
+
+    rank: int = 0
+    loader: int
+    worker: int
+    before: WorkerMemory | None = None
+    after: WorkerMemory | None = None
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,3 +153,13 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Why the two runs may not be comparable; empty when they did the same work."""
     before_timeline: Timeline | None = None
     after_timeline: Timeline | None = None
+    work: list[WorkFact] = []
+    """What was compared to see whether both did the same work."""
+    before_cost: RunCost = RunCost()
+    after_cost: RunCost = RunCost()
+    ranks: list[RankPair] = []
+    before_odd_rank: OddRank | None = None
+    after_odd_rank: OddRank | None = None
+    before_rank_courses: list[RankCourse] = []
+    after_rank_courses: list[RankCourse] = []
+    workers: list[WorkerPair] = []

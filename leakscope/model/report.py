@@ -302,6 +302,9 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     thinned_from: int | None = None
     phases_begun: int | None = None
     """How many phases there were, where the spans are only the first of them."""
+    steps: list[tuple[float, float]] = []
+    """Seconds and the step that ended then, both ascending: the clock by which lines of several
+    runs are laid over each other. Empty where nothing counted steps."""
 
 
 class Overhead(msgspec.Struct, frozen=True, kw_only=True):

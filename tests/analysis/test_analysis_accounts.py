@@ -8,7 +8,7 @@ from synthetic_runs import GIB, KIB, MIB, Program, Size, State, Thing
 
 from leakscope.analysis.analyse import analyse
 from leakscope.analysis.case import Case
-from leakscope.analysis.timeline import MOST_SPANS, keep_extremes
+from leakscope.analysis.timeline import MOST_SPANS, MOST_STEPS, keep_extremes
 from leakscope.model import gauge
 from leakscope.model.census import RootKind
 from leakscope.model.record import EndRecord, ErrorRecord, NoteRecord, OverheadRecord
@@ -179,6 +179,30 @@ def test_the_timeline_has_lines_spans_and_the_limit() -> None:
     assert timeline.limit_bytes == 2 * GIB
     assert timeline.thinned_from is None
     assert timeline.phases_begun is None
+
+
+def test_the_timeline_tells_when_which_step_had_ended() -> None:
+    timeline = report_of(Program(epochs=3, steps=40, validation=10)).timeline
+    assert timeline is not None
+    seconds, steps = zip(*timeline.steps, strict=True)
+    assert list(seconds) == sorted(seconds)
+    assert list(steps) == sorted(set(steps))
+    assert (steps[0], steps[-1]) == (0, 121), "from before the first step to after the last"
+    last_validation = timeline.spans[-1]
+    assert dict(zip(steps, seconds, strict=True))[120] <= last_validation.start_s < seconds[-1]
+
+
+def test_the_clock_of_a_long_run_is_thinned() -> None:
+    timeline = report_of(Program(epochs=2, steps=2000, validation=0)).timeline
+    assert timeline is not None
+    assert len(timeline.steps) <= MOST_STEPS + 2
+    assert timeline.steps[-1][1] >= 4000
+
+
+def test_a_run_without_steps_has_no_clock() -> None:
+    timeline = report_of(Program(epochs=3, steps=0)).timeline
+    assert timeline is not None
+    assert timeline.steps == []
 
 
 def test_the_timeline_tells_how_many_phases_it_leaves_out() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 
 from leakscope.analysis.ending import STILL_RUNNING
 from leakscope.model.report import Report, Work
 
-_ENVIRONMENT = {
+NOT_GIVEN = "not given"
+GIVEN = "given"
+ENVIRONMENT = {
     "python": "Python",
     "torch": "torch",
     "numpy": "numpy",
@@ -29,6 +32,7 @@ def work_differences(before: Report, after: Report) -> list[str]:
     return [
         *_counts(before.work, after.work),
         *_batches(before.work, after.work),
+        *_arguments(before.run.command, after.run.command),
         *_environment(before.run.environment, after.run.environment),
         *_conditions(before, after),
     ]
@@ -60,8 +64,53 @@ def _batches(before: Work, after: Work) -> Iterator[str]:
             yield f"In {phase} the first run had {one:,} batches, the second {other:,}."
 
 
+def arguments_of(command: Sequence[str]) -> dict[str, str]:
+    """Return what a program was given, by option; an option without a value is ``given``."""
+    words = list(command)
+    if words and PurePath(words[0]).name.startswith("python"):
+        del words[0]
+    found: dict[str, str] = {}
+    name, place = "", 0
+    for word in words[1:]:
+        if word.startswith("-") and not _is_number(word):
+            name, equals, value = word.partition("=")
+            found[name] = value if equals else GIVEN
+            name = "" if equals else name
+        elif name:
+            found[name], name = word, ""
+        elif "=" in word:
+            key, _, found_value = word.partition("=")
+            found[key] = found_value
+        else:
+            place += 1
+            found[f"argument {place}"] = word
+    return found
+
+
+def is_decisive(before: str, after: str) -> bool:
+    """Return whether an argument decides about the work: numbers and switches do, names don't."""
+    values = [value for value in (before, after) if value not in {GIVEN, NOT_GIVEN}]
+    return all(map(_is_number, values))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _arguments(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    first, second = arguments_of(before), arguments_of(after)
+    for name in {**first, **second}:
+        one, other = first.get(name, NOT_GIVEN), second.get(name, NOT_GIVEN)
+        if one != other and is_decisive(one, other):
+            yield f"{name} differs: {one} in the first run, {other} in the second."
+
+
 def _environment(before: dict[str, str], after: dict[str, str]) -> Iterator[str]:
-    for key, words in _ENVIRONMENT.items():
+    for key, words in ENVIRONMENT.items():
         one, other = before.get(key), after.get(key)
         if one is not None and other is not None and one != other:
             yield f"{words} differs: {one} in the first run, {other} in the second."

@@ -1,0 +1,238 @@
+"""What became of each culprit between two runs, and what is said of it.
+
+Rates differ *significantly* when their intervals don't overlap and the change is worth a word
+(5 %): bytes that grow by a fixed amount have intervals of no width.
+"""
+
+from __future__ import annotations
+
+from leakscope.analysis.comparing.clock import by_step
+from leakscope.analysis.comparing.counting import units_done
+from leakscope.analysis.comparing.matching import Suspect
+from leakscope.model.comparison import Change, CulpritChange
+from leakscope.model.report import Culprit, Point, Report, RunVerdict, Severity
+from leakscope.model.sizes import human_bytes
+
+WORTH_A_WORD = 0.05
+SECONDS = "s"
+_GRAVITY = [Severity.NOTE, Severity.WARNING, Severity.CRITICAL]
+
+
+def change_of(
+    before: Suspect | None, after: Suspect | None, first: Report, second: Report
+) -> CulpritChange:
+    """Return what became of a culprit that at least one of the runs has."""
+    known = after or before
+    assert known is not None
+    rate = _in_unit_of(before, after, second)
+    change, significant = _judge(before, after, rate)
+    doubt = _doubt(before, after, rate, significant, second)
+    charts, unit = _charts(before, after, first, second)
+    return CulpritChange(
+        change=change,
+        name=name_of(known),
+        path=getattr(known, "path", ""),
+        signature=known.signature,
+        unit=(before or known).unit,
+        severity=_worst(before, after),
+        before_bytes_per_unit=before.bytes_per_unit if before else None,
+        before_interval=before.interval if before else None,
+        after_bytes_per_unit=rate[0] if rate else None,
+        after_interval=rate[1] if rate else None,
+        significant=significant,
+        text=_sentence(change, before, after, _absence_proves_nothing(before, second), second),
+        doubt=doubt,
+        place=place_of(known),
+        growth=known.growth,
+        phase=known.phase,
+        device=known.device,
+        before_total_bytes=before.total_bytes if before else None,
+        after_total_bytes=after.total_bytes if after else None,
+        before_chart=charts[0],
+        after_chart=charts[1],
+        chart_unit=unit,
+        before_workers=getattr(before, "workers", 0),
+        after_workers=getattr(after, "workers", 0),
+        before_rates_by_rank=getattr(before, "rates_by_rank", {}),
+        after_rates_by_rank=getattr(after, "rates_by_rank", {}),
+    )
+
+
+def place_of(suspect: Suspect) -> str:
+    """Return the line to look at first: what feeds it, else where it is defined."""
+    places = [*suspect.fed_at, suspect.defined_at or "", *suspect.allocated_at]
+    return next((place for place in places if place), "")
+
+
+def _charts(
+    before: Suspect | None, after: Suspect | None, first: Report, second: Report
+) -> tuple[tuple[list[Point], list[Point]], str]:
+    """Return the series of both runs over one axis; that of a lone one where they share none."""
+    left, unit = _chart(before, first)
+    right, other = _chart(after, second)
+    if left and right and unit != other:
+        return (left, []), unit
+    return (left, right), unit if left else other
+
+
+def _chart(suspect: Suspect | None, report: Report) -> tuple[list[Point], str]:
+    """Return a culprit's series, by step where its axis was the clock."""
+    if not isinstance(suspect, Culprit) or not suspect.chart:
+        return [], ""
+    clock = report.timeline.steps if report.timeline else []
+    if suspect.chart_unit != SECONDS or not clock:
+        return suspect.chart, suspect.chart_unit
+    steps = by_step([point.x for point in suspect.chart], clock)
+    moved = zip(steps, suspect.chart, strict=True)
+    return [Point(step, point.y, point.boundary) for step, point in moved], "step"
+
+
+def name_of(suspect: Suspect) -> str:
+    """Return a culprit's name, or a finding's title."""
+    return suspect.name if isinstance(suspect, Culprit) else suspect.title
+
+
+def _in_unit_of(
+    before: Suspect | None, after: Suspect | None, report: Report
+) -> tuple[float, tuple[float, float]] | None:
+    """Return the rate after, in the unit before; None where there is none or it can't be told."""
+    if after is None:
+        return None
+    factor = 1.0
+    if before is not None and before.unit != after.unit:
+        own = units_done(report.work, after.unit, after.phase)
+        wanted = units_done(report.work, before.unit, before.phase)
+        if not own or not wanted:
+            return None
+        factor = own / wanted
+    low, high = after.interval
+    return after.bytes_per_unit * factor, (low * factor, high * factor)
+
+
+def _judge(
+    before: Suspect | None,
+    after: Suspect | None,
+    rate: tuple[float, tuple[float, float]] | None,
+) -> tuple[Change, bool]:
+    """Return what became of a culprit, and whether the difference of the rates is real."""
+    if before is None:
+        return Change.NEW, True
+    if after is None:
+        return Change.FIXED, before.interval[0] > 0
+    if rate is None:
+        return Change.UNCHANGED, False
+    real = differs(before.bytes_per_unit, before.interval, *rate)
+    if before.growth != after.growth:
+        return _judge_shift(before, after), True
+    if not real:
+        return Change.UNCHANGED, False
+    if rate[0] > before.bytes_per_unit:
+        return Change.WORSE, True
+    harmless = after.severity is Severity.NOTE and before.severity is not Severity.NOTE
+    return (Change.FIXED if harmless else Change.REDUCED), True
+
+
+def _judge_shift(before: Suspect, after: Suspect) -> Change:
+    """What was kept for good may now be given back, or the other way round."""
+    if after.growth == "within":
+        return Change.FIXED if after.severity is Severity.NOTE else Change.REDUCED
+    return Change.WORSE
+
+
+def differs(
+    before: float,
+    before_interval: tuple[float, float],
+    after: float,
+    after_interval: tuple[float, float],
+) -> bool:
+    """Return whether two rates differ: their intervals don't overlap, by 5 % at least."""
+    apart = before_interval[1] < after_interval[0] or after_interval[1] < before_interval[0]
+    largest = max(abs(before), abs(after))
+    return apart and abs(after - before) > WORTH_A_WORD * largest
+
+
+def _absence_proves_nothing(before: Suspect | None, after: Report) -> str:
+    """Return why a culprit's absence from a run says little; empty where it says enough."""
+    if before is None:
+        return ""
+    if after.verdict is RunVerdict.INCONCLUSIVE:
+        return "the second run is inconclusive"
+    if after.out_of_memory is not None:
+        return "the second run ran out of memory"
+    did = {phase.phase for phase in after.phases} | set(after.work.batches)
+    if before.phase and did and before.phase not in did:
+        return f"the second run had no phase {before.phase}"
+    return ""
+
+
+def _doubt(
+    before: Suspect | None,
+    after: Suspect | None,
+    rate: tuple[float, tuple[float, float]] | None,
+    significant: bool,
+    second: Report,
+) -> str:
+    """Return why it can't be said for certain what became of a culprit; empty where it can."""
+    if before is None or significant:
+        return _absence_proves_nothing(before, second) if after is None else ""
+    if after is None:
+        lowest = human_bytes(before.interval[0])
+        return _absence_proves_nothing(before, second) or (
+            f"its rate in the first run may have been {lowest} per {before.unit}"
+        )
+    if rate is None:
+        return f"rates per {before.unit} and per {after.unit} can't be held against each other"
+    if abs(rate[0] - before.bytes_per_unit) <= WORTH_A_WORD * abs(before.bytes_per_unit):
+        return ""
+    return (
+        f"the intervals of both rates overlap: {_between(before.interval)} in the first run, "
+        f"{_between(rate[1])} in the second"
+    )
+
+
+def _between(interval: tuple[float, float]) -> str:
+    return f"{human_bytes(interval[0])} to {human_bytes(interval[1])}"
+
+
+def _sentence(
+    change: Change,
+    before: Suspect | None,
+    after: Suspect | None,
+    doubt: str,
+    second: Report,
+) -> str:
+    if before is None and after is not None:
+        return f"{name_of(after)} is new: it grows by {rate_text(after)}."
+    assert before is not None
+    was = f"was {rate_text(before)}"
+    if after is None:
+        if doubt:
+            return f"{name_of(before)} was not seen again ({was}), but {doubt}."
+        return f"{name_of(before)} no longer grows ({was}){_cleared(before, second)}."
+    moved = "" if name_of(before) == name_of(after) else f" (was called {name_of(before)})"
+    now = f"{name_of(after)}{moved} "
+    if change is Change.FIXED:
+        return f"{now}grows by a harmless {rate_text(after)} ({was})."
+    verb = {
+        Change.REDUCED: "still grows, but more slowly: by",
+        Change.UNCHANGED: "still grows by",
+        Change.WORSE: "grows faster: by",
+    }[change]
+    return f"{now}{verb} {rate_text(after)} ({was})."
+
+
+def _cleared(suspect: Suspect, report: Report) -> str:
+    """Return what a run says of something that it looked at and found fine."""
+    found = (c.reason for c in report.cleared if c.signature and c.signature == suspect.signature)
+    reason = next(found, "")
+    return f"; it is {reason}" if reason else ""
+
+
+def rate_text(suspect: Suspect) -> str:
+    """Return ``2.1 MB per validation``."""
+    per = f" per {suspect.unit}" if suspect.unit else ""
+    return f"{human_bytes(suspect.bytes_per_unit)}{per}"
+
+
+def _worst(*suspects: Suspect | None) -> Severity:
+    return max((s.severity for s in suspects if s is not None), key=_GRAVITY.index)
