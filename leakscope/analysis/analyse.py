@@ -30,6 +30,7 @@ from leakscope.analysis.overhead import find_overhead
 from leakscope.analysis.phases import find_phases
 from leakscope.analysis.ranks import RankSummary, conclude_ranks
 from leakscope.analysis.rates import find_growth
+from leakscope.analysis.retained import find_retained
 from leakscope.analysis.search import search_growth
 from leakscope.analysis.snapshots import snapshot_notes
 from leakscope.analysis.timeline import find_timeline
@@ -103,6 +104,7 @@ def _report(case: Case, others: Iterable[RankSummary]) -> Report:
         missing=missing,
         out_of_memory=shortage,
         cures=cures,
+        retained=find_retained(case, culprits),
     )
 
 

@@ -11,6 +11,7 @@ from leakscope.analysis.comparing.matching import pair
 from leakscope.analysis.comparing.processes import rank_pairs, worker_pairs
 from leakscope.analysis.comparing.values import component_changes, growth_changes, peak_changes
 from leakscope.analysis.comparing.work import work_differences
+from leakscope.analysis.retained import join_retained
 from leakscope.model.comparison import Change, Comparison, RunCost
 from leakscope.model.report import Report, Severity
 
@@ -44,6 +45,7 @@ def compare(before: Report, after: Report) -> Comparison:
         before_rank_courses=before.rank_courses,
         after_rank_courses=after.rank_courses,
         workers=worker_pairs(before.workers, after.workers),
+        retained=join_retained(before.retained, after.retained),
     )
 
 

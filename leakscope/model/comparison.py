@@ -17,6 +17,7 @@ from leakscope.model.report import (
     Timeline,
     Work,
 )
+from leakscope.model.retained import Retained
 from leakscope.model.worker import WorkerMemory
 
 
@@ -163,3 +164,5 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     before_rank_courses: list[RankCourse] = []
     after_rank_courses: list[RankCourse] = []
     workers: list[WorkerPair] = []
+    retained: Retained | None = None
+    """What memory held in both, at the last censuses that are alike."""

@@ -10,6 +10,7 @@ from leakscope.model.cure import Cures
 from leakscope.model.device import DeviceMemory
 from leakscope.model.known import Recognised
 from leakscope.model.rank import Attempt, OddRank, RankCourse, RankMemory
+from leakscope.model.retained import Retained
 from leakscope.model.shortage import OutOfMemory
 from leakscope.model.worker import WorkerMemory
 
@@ -390,3 +391,5 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Where the run ended because memory ran out."""
     cures: Cures | None = None
     """What ``--probe-cleanup`` has found out."""
+    retained: Retained | None = None
+    """What memory held, by name, at some of the censuses."""
