@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from leakscope.analysis.case import Case
 from leakscope.model import gauge
-from leakscope.model.report import Overhead
+from leakscope.model.boundary import Boundary
+from leakscope.model.census import Census
+from leakscope.model.report import Gauged, Overhead, Taken
+
+MOST_TAKEN = 1000
+"""Censuses that a report lists one by one."""
 
 
 def find_overhead(case: Case) -> Overhead:
@@ -25,7 +32,59 @@ def find_overhead(case: Case) -> Overhead:
         longest_pause_s=max(pauses, default=0.0),
         budget=_budget(case),
         walker=case.table.censuses[-1].walker if case.table.censuses else "",
+        taken=_taken(case),
+        gauged=_gauged(case),
     )
+
+
+def _taken(case: Case) -> list[Taken]:
+    at = case.table.at.tolist()
+    found = [
+        _one_taken(case.track.boundaries[i], census, census.pause_s)
+        for i, census in zip(at, case.table.censuses, strict=True)
+    ]
+    found += [
+        _one_taken(s.boundary, s.census, s.seconds or s.census.pause_s, asked=True)
+        for s in case.recording.snapshots
+        if s.census is not None
+    ]
+    longest = sorted(found, key=lambda one: -one.pause_s)[:MOST_TAKEN]
+    return sorted(longest, key=lambda one: (one.time_s, one.boundary))
+
+
+def _one_taken(boundary: Boundary, census: Census, pause_s: float, *, asked: bool = False) -> Taken:
+    return Taken(
+        time_s=boundary.time_s,
+        boundary=boundary.index,
+        phase=boundary.phase,
+        step=boundary.step,
+        scope=census.scope.value,
+        objects=census.objects,
+        rows=len(census.rows),
+        pause_s=pause_s,
+        asked=asked,
+    )
+
+
+def _gauged(case: Case) -> list[Gauged]:
+    found = []
+    for name in case.track.gauge_names:
+        values = case.track.gauge(name)[case.track.known(name)]
+        if not len(values):
+            continue
+        unit, meaning = gauge.DESCRIPTIONS.get(name.rpartition(".")[2], ("bytes", ""))
+        found.append(
+            Gauged(
+                metric=name,
+                unit=unit,
+                meaning=meaning,
+                readings=len(values),
+                lowest=float(np.min(values)),
+                highest=float(np.max(values)),
+                last=float(values[-1]),
+            )
+        )
+    return sorted(found, key=lambda one: (-one.readings, one.metric))
 
 
 def _duration(case: Case) -> float:

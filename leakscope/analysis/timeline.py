@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from leakscope.analysis.case import Case
-from leakscope.analysis.series import FloatArray, code_of
+from leakscope.analysis.series import FloatArray, IntArray, Track, code_of
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
-from leakscope.model.report import Line, PhaseSpan, Timeline
+from leakscope.model.report import Line, Moment, PhaseSpan, Timeline
 
-MOST_POINTS = 1500
-MOST_SPANS = 400
+MOST_POINTS = 3000
+MOST_SPANS = 2000
 MOST_STEPS = 600
 LABELS = {
     gauge.RSS: "resident",
@@ -32,9 +34,11 @@ def find_timeline(case: Case) -> Timeline | None:
     ]
     metrics = [gauge.RSS, gauge.PSS, gauge.CHILDREN_PSS, *devices]
     begun = int((track.kind == code_of(BoundaryKind.PHASE_BEGIN)).sum())
+    kept = {m: _kept(track, m) for m in metrics if track.has_gauge(m)}
     return Timeline(
-        lines=[_line(case, metric) for metric in metrics if track.has_gauge(metric)],
-        spans=_spans(case),
+        lines=[_line(track, metric, places) for metric, places in kept.items()],
+        spans=_spans(track),
+        moments=_moments(track, [*kept.values(), case.table.at]),
         censuses_s=_censuses(case),
         limit_bytes=case.limit_bytes,
         thinned_from=len(track) if len(track) > MOST_POINTS else None,
@@ -48,14 +52,25 @@ def _censuses(case: Case) -> list[float]:
     return sorted([*map(float, case.track.time_s[case.table.at]), *asked])
 
 
-def _line(case: Case, metric: str) -> Line:
-    values = case.track.gauge(metric)
-    known = np.flatnonzero(np.isfinite(values))
-    kept = known[keep_extremes(values[known], MOST_POINTS)]
+def _kept(track: Track, metric: str) -> IntArray:
+    known = track.known(metric)
+    return known[keep_extremes(track.gauge(metric)[known], MOST_POINTS)]
+
+
+def _line(track: Track, metric: str, kept: IntArray) -> Line:
+    values = track.gauge(metric)
     device, _, short = metric.rpartition(".")
     label = f"{device} {LABELS[short]}".strip()
-    points = [(float(case.track.time_s[i]), float(values[i])) for i in kept]
+    points = [(float(track.time_s[i]), float(values[i])) for i in kept]
     return Line(label=label, metric=metric, points=points)
+
+
+def _moments(track: Track, kept: Sequence[IntArray]) -> list[Moment]:
+    places = np.unique(np.concatenate(kept)).tolist() if kept else []
+    return [
+        Moment(b.time_s, b.index, b.step, b.epoch, b.phase)
+        for b in map(track.boundaries.__getitem__, places)
+    ]
 
 
 def keep_extremes(values: FloatArray, most: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -89,23 +104,29 @@ def _steps(case: Case) -> list[tuple[float, float]]:
     return before + clock + ([(end, clock[-1][1] + 1)] if end > clock[-1][0] else [])
 
 
-def _spans(case: Case) -> list[PhaseSpan]:
+def _spans(track: Track) -> list[PhaseSpan]:
     """Return the phases as stretches of time; one whose end is missing lasts until the next."""
-    track = case.track
-    begin, end = code_of(BoundaryKind.PHASE_BEGIN), code_of(BoundaryKind.PHASE_END)
+    begin = np.flatnonzero(track.kind == code_of(BoundaryKind.PHASE_BEGIN))[:MOST_SPANS]
+    last, ended = _ends(track)
     spans: list[PhaseSpan] = []
-    for at in np.flatnonzero(track.kind == begin)[:MOST_SPANS].tolist():
-        same = (track.phase == track.phase[at]) & (track.occurrence == track.occurrence[at])
-        mine = np.flatnonzero(same)
-        ended = mine[track.kind[mine] == end]
+    for at in begin.tolist():
         boundary = track.boundaries[at]
+        passage = (int(track.phase[at]), boundary.occurrence)
         spans.append(
             PhaseSpan(
                 phase=boundary.phase,
                 occurrence=boundary.occurrence,
                 epoch=boundary.epoch,
                 start_s=boundary.time_s,
-                end_s=float(track.time_s[ended[-1] if len(ended) else mine[-1]]),
+                end_s=float(track.time_s[ended.get(passage, last[passage])]),
             )
         )
     return spans
+
+
+def _ends(track: Track) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
+    """Return by phase and occurrence the last measurement in it, and the last that ended it."""
+    passages = list(zip(track.phase.tolist(), track.occurrence.tolist(), strict=True))
+    is_end = (track.kind == code_of(BoundaryKind.PHASE_END)).tolist()
+    last = {passage: at for at, passage in enumerate(passages)}
+    return last, {passage: at for at, passage in enumerate(passages) if is_end[at]}

@@ -293,11 +293,23 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     points: list[tuple[float, float]]
 
 
+class Moment(msgspec.Struct, frozen=True, array_like=True):
+    """A boundary on the timeline: seconds into the run, and where training stood."""
+
+    time_s: float
+    boundary: int
+    step: int
+    epoch: int
+    phase: str
+
+
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """Memory over the run, thinned where it is long (and then ``thinned_from`` says from what)."""
 
     lines: list[Line]
     spans: list[PhaseSpan]
+    moments: list[Moment] = []
+    """The boundaries at which the lines have points, and those with a census, in their order."""
     censuses_s: list[float] = []
     limit_bytes: int | None = None
     thinned_from: int | None = None
@@ -306,6 +318,36 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     steps: list[tuple[float, float]] = []
     """Seconds and the step that ended then, both ascending: the clock by which lines of several
     runs are laid over each other. Empty where nothing counted steps."""
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """A census as it was taken: when, how much of the heap it walked, and what that cost."""
+
+    time_s: float
+    boundary: int
+    phase: str
+    step: int
+    scope: str
+    """``full``, or ``focused``: what the user's own names reach."""
+    objects: int
+    rows: int
+    pause_s: float
+    """How long the whole process stood still."""
+    asked: bool = False
+    """Whether the user asked for it, so that it belongs to no series."""
+
+
+class Gauged(msgspec.Struct, frozen=True, kw_only=True):
+    """A gauge and how often it was read."""
+
+    metric: str
+    unit: str
+    """``bytes`` or ``count``."""
+    meaning: str
+    readings: int
+    lowest: float
+    highest: float
+    last: float
 
 
 class Overhead(msgspec.Struct, frozen=True, kw_only=True):
@@ -321,6 +363,10 @@ class Overhead(msgspec.Struct, frozen=True, kw_only=True):
     budget: float | None = None
     walker: str = ""
     """``native``, or ``reference``: the slower one of an installation without a compiler."""
+    taken: list[Taken] = []
+    """Censuses in the order in which they were taken; of very many those that paused longest."""
+    gauged: list[Gauged] = []
+    """What was read at boundaries, the most often first."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+import numpy as np
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from leakscope.analysis.timeline import keep_extremes
 from leakscope.model.explanation import Course
 from leakscope.model.report import Culprit, Line, PhaseSpan, Timeline
 from leakscope.report.sizes import clock, humane_bytes, scale_of, unit_name
@@ -26,6 +28,10 @@ SMALL = (400, 200)
 SECONDS = "s"
 FEW = 60
 """So many points are drawn one by one."""
+DRAWN = 1500
+"""So many points of a line tell all that a drawing of this size can show."""
+MOST_EPOCHS = 80
+"""More aren't marked: their lines would be all there is to see."""
 PHASE_SHADES = 5
 SERIES_SHADES = 6
 NEAR_ZERO = 0.2
@@ -49,9 +55,13 @@ class Track:
 def draw_timeline(timeline: Timeline, key: str, size: tuple[int, int]) -> Drawing:
     """Return memory over the run with its phases shaded and its censuses ticked."""
     view = _time_canvas(size)
-    tracks = [Track(line.points, series_shade(i)) for i, line in enumerate(timeline.lines)]
+    tracks = [
+        Track(_thinned(line.points), series_shade(i)) for i, line in enumerate(timeline.lines)
+    ]
     _scale(view, [track.points for track in tracks], timeline.limit_bytes)
-    _shade_phases(view, timeline.spans)
+    if can_shade(timeline.spans, view.axes.get_xlim()):
+        _shade_phases(view, timeline.spans)
+    _mark_epochs(view, epoch_starts(timeline.spans))
     for track in reversed(tracks):
         _draw_track(view, track, filled=track is tracks[0])
     _mark_limit(view, timeline.limit_bytes)
@@ -121,6 +131,20 @@ def draw_course(course: Course, key: str, size: tuple[int, int]) -> Drawing:
     if course.fault is not None:
         _mark(view, course.fault, "X", "limit")
     return view.finish(key, "Live and reserved memory along the history")
+
+
+def can_shade(spans: Sequence[PhaseSpan], shown: tuple[float, float]) -> bool:
+    """Return whether phases last long enough to be told apart on so many seconds."""
+    lasted = [span.end_s - span.start_s for span in spans]
+    return not lasted or median(lasted) * 900 >= shown[1] - shown[0]
+
+
+def epoch_starts(spans: Sequence[PhaseSpan]) -> list[tuple[float, int]]:
+    """Return when each epoch began: with the first of its phases."""
+    starts: dict[int, float] = {}
+    for span in spans:
+        starts.setdefault(span.epoch, span.start_s)
+    return [(start, epoch) for epoch, start in starts.items()] if len(starts) > 1 else []
 
 
 def is_fitted(culprit: Culprit) -> bool:
@@ -212,6 +236,19 @@ def _shade_phases(view: Canvas, spans: Sequence[PhaseSpan], colour: str | None =
             )
 
 
+def _mark_epochs(view: Canvas, starts: Sequence[tuple[float, int]]) -> None:
+    if not 0 < len(starts) <= MOST_EPOCHS:
+        return
+    (left, right), (_, top) = view.axes.get_xlim(), view.axes.get_ylim()
+    inside = [(start, epoch) for start, epoch in starts if left <= start <= right]
+    view.axes.vlines(
+        [start for start, _ in inside], 0, top, color=shade("grid"), linewidth=0.8, zorder=0.2
+    )
+    wanted = 12 if view.figure.get_figwidth() > 6 else 6
+    for start, epoch in inside[:: math.ceil(len(inside) / wanted)]:
+        view.axes.text(start, top, f"{epoch}", color=shade("muted"), va="bottom", fontsize=9.5)
+
+
 def _blocks(view: Canvas, stretches: Points) -> Outline | None:
     bottom, top = view.axes.get_ylim()
     blocks = [
@@ -296,6 +333,12 @@ def _draw_fit(view: Canvas, points: Points, rate: float, interval: tuple[float, 
     low, high = along(interval[0]), along(interval[1])
     view.axes.fill_between(ends, low, high, color=shade("band"), linewidth=0, zorder=0.5)
     view.axes.plot(ends, along(rate), color=shade("fit"), linewidth=1.4)
+
+
+def _thinned(points: Points) -> Points:
+    known = finite(points)
+    heights = np.array([y for _, y in known], dtype=np.float64)
+    return [known[i] for i in keep_extremes(heights, DRAWN)]
 
 
 def _columns(points: Points) -> tuple[list[float], list[float]]:

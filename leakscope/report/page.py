@@ -13,6 +13,7 @@ from leakscope.report import wording
 from leakscope.report.culprit import CulpritView, Piece, SuspectView, culprit_views, finding_views
 from leakscope.report.cures import CuresView, cures_view
 from leakscope.report.devices import DeviceView, device_views
+from leakscope.report.exploring import exploring_data
 from leakscope.report.ranks import AttemptRow, RanksView, attempt_rows, ranks_view
 from leakscope.report.shortage import ShortageView, shortage_view
 from leakscope.report.sizes import (
@@ -36,7 +37,7 @@ from leakscope.report.tables import (
     ledger_view,
     phase_rows,
 )
-from leakscope.report.timeline import TimelineView, chart_data, timeline_data, timeline_view
+from leakscope.report.timeline import TimelineView, chart_data, timeline_view
 from leakscope.report.workers import WorkerRow, worker_rows
 
 OTHERS = 5
@@ -209,7 +210,7 @@ def _precise_share(share: float) -> str:
 def _data(
     culprits: list[CulpritView], timeline: TimelineView | None, report: Report
 ) -> dict[str, Any]:
-    charts = timeline_data(timeline, report.timeline)
+    charts = exploring_data(timeline, report, culprits)
     charts |= {c.chart.key: chart_data(c.chart) for c in culprits if c.chart}
     copies = {f"{c.anchor}-markdown": c.markdown for c in culprits}
     copies |= {f"{c.anchor}-diff": c.remedy.raw_diff for c in culprits if c.remedy.raw_diff}

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import msgspec
 
 from leakscope.model.report import Line, PhaseSpan, Timeline
 from leakscope.report.charts import (
+    MOST_EPOCHS,
     NARROW,
     WIDE,
+    can_shade,
     draw_overlay,
     draw_timeline,
+    epoch_starts,
     finite,
     limit_in_sight,
     phase_shades,
@@ -31,6 +34,8 @@ class LegendEntry:
     label: str
     shade: str
     last: Size | None = None
+    key: str = ""
+    """What the script knows a line by."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ class TimelineView:
     phases: list[LegendEntry]
     note: str
     summary: str
+    zooms: bool = False
+    """Whether the page's script can look closer."""
 
 
 def timeline_view(timeline: Timeline | None) -> TimelineView | None:
@@ -55,13 +62,17 @@ def timeline_view(timeline: Timeline | None) -> TimelineView | None:
         key="timeline",
         wide=draw_timeline(timeline, "timeline-wide", WIDE),
         narrow=draw_timeline(timeline, "timeline-narrow", NARROW),
-        lines=[_line_entry(line, series_shade(i)) for i, line in enumerate(timeline.lines)],
+        lines=[
+            replace(_line_entry(line, series_shade(i)), key=line.metric)
+            for i, line in enumerate(timeline.lines)
+        ],
         phases=[
             LegendEntry(phase or "outside any phase", shade)
             for phase, shade in phase_shades(timeline.spans).items()
         ],
         note=_note(timeline),
         summary=" ".join(_summary(line) for line in timeline.lines),
+        zooms=True,
     )
 
 
@@ -142,7 +153,7 @@ def _frame(frame: Frame) -> dict[str, Any]:
 
 
 def _compact(points: Sequence[tuple[float, float]]) -> list[list[float]]:
-    return [[round(x, 2), round(y)] for x, y in finite(points)]
+    return [[round(x, 3), round(y)] for x, y in finite(points)]
 
 
 def _leading(timeline: Timeline | None) -> Line | None:
@@ -166,6 +177,11 @@ def _summary(line: Line) -> str:
     )
 
 
+def _shown(timeline: Timeline) -> tuple[float, float]:
+    moments = [x for line in timeline.lines for x, _ in finite(line.points)]
+    return min(moments), max(moments)
+
+
 def _note(timeline: Timeline) -> str:
     top = max(y for line in timeline.lines for _, y in finite(line.points))
     notes = []
@@ -173,9 +189,16 @@ def _note(timeline: Timeline) -> str:
         notes.append(f"The limit, {humane_bytes(timeline.limit_bytes)}, is above the picture.")
     if timeline.censuses_s:
         notes.append(f"Ticks at the foot: {len(timeline.censuses_s):,} censuses.")
+    if 0 < len(epoch_starts(timeline.spans)) <= MOST_EPOCHS:
+        notes.append("Numbers at the top: epochs.")
     if timeline.thinned_from:
         notes.append(f"Thinned from {timeline.thinned_from:,} points; peaks are kept.")
-    if timeline.phases_begun:
-        shaded, begun = len(timeline.spans), timeline.phases_begun
-        notes.append(f"Shaded are the first {shaded:,} of {begun:,} phases.")
-    return " ".join(notes)
+    return " ".join([*notes, *_phase_notes(timeline)])
+
+
+def _phase_notes(timeline: Timeline) -> list[str]:
+    known, begun = len(timeline.spans), timeline.phases_begun
+    if timeline.spans and not can_shade(timeline.spans, _shown(timeline)):
+        some = f": the first {known:,} of {begun:,}" if begun else ""
+        return [f"Phases are too short to be shaded; looking closer shows them{some}."]
+    return [f"Shaded are the first {known:,} of {begun:,} phases."] if begun else []

@@ -25,6 +25,7 @@ STYLES = (
     "page",
     "answer",
     "charts",
+    "timeline",
     "cards",
     "code",
     "chain",
@@ -37,7 +38,18 @@ STYLES = (
     "print",
 )
 """Parts of the style sheet, in their order: what comes later wins."""
-SCRIPTS = ("page", "amounts", "theme", "copying", "sorting", "readings")
+SCRIPTS = (
+    "page",
+    "amounts",
+    "theme",
+    "copying",
+    "sorting",
+    "readings",
+    "axes",
+    "window",
+    "drawing",
+    "timeline",
+)
 """Parts of the script, in their order: a part may use what those before it define."""
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&'\u2028\u2029"}
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
 import numpy as np
 import pytest
 from synthetic_runs import GIB, KIB, MIB, Program, Size, State, Thing
@@ -10,10 +13,17 @@ from leakscope.analysis.analyse import analyse
 from leakscope.analysis.case import Case
 from leakscope.analysis.timeline import MOST_SPANS, MOST_STEPS, keep_extremes
 from leakscope.model import gauge
+from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import RootKind
-from leakscope.model.record import EndRecord, ErrorRecord, NoteRecord, OverheadRecord
+from leakscope.model.record import (
+    EndRecord,
+    ErrorRecord,
+    NoteRecord,
+    OverheadRecord,
+    SnapshotRecord,
+)
 from leakscope.model.report import Ledger, PhaseMemory, Report
-from leakscope.model.run import Damage
+from leakscope.model.run import Damage, Measurement
 
 
 def report_of(program: Program) -> Report:
@@ -206,10 +216,43 @@ def test_a_run_without_steps_has_no_clock() -> None:
 
 
 def test_the_timeline_tells_how_many_phases_it_leaves_out() -> None:
-    timeline = report_of(Program(epochs=250, steps=1, validation=1)).timeline
+    epochs = MOST_SPANS // 2 + 50
+    timeline = report_of(Program(epochs=epochs, steps=1, validation=1)).timeline
     assert timeline is not None
     assert len(timeline.spans) == MOST_SPANS
-    assert timeline.phases_begun == 500
+    assert timeline.phases_begun == 2 * epochs
+
+
+def test_every_point_of_the_timeline_tells_where_training_stood() -> None:
+    report = report_of(Program(epochs=5, steps=4))
+    timeline = report.timeline
+    assert timeline is not None
+    moments = {moment.time_s: moment for moment in timeline.moments}
+    assert [m.boundary for m in timeline.moments] == sorted({m.boundary for m in moments.values()})
+    assert {x for line in timeline.lines for x, _ in line.points} <= set(moments)
+    assert set(timeline.censuses_s) <= set(moments)
+    for span in timeline.spans:
+        begun = moments[span.start_s]
+        assert (begun.phase, begun.epoch) == (span.phase, span.epoch)
+    assert timeline.moments[-1].step == 20
+
+
+def test_a_phase_lasts_until_its_end_also_where_another_is_nested_in_it() -> None:
+    run = Program(epochs=1).build()
+    begun = [("train", 0.0), ("validation", 1.0)]
+    ended = [("validation", 2.0), ("train", 3.0)]
+    boundaries = [
+        *((BoundaryKind.PHASE_BEGIN, *each) for each in begun),
+        *((BoundaryKind.PHASE_END, *each) for each in ended),
+    ]
+    run.main.measurements[:] = [
+        Measurement(Boundary(index=i, kind=kind, phase=phase, time_s=second), {"rss": MIB})
+        for i, (kind, phase, second) in enumerate(boundaries)
+    ]
+    timeline = analyse(run).timeline
+    assert timeline is not None
+    spans = [(span.phase, span.start_s, span.end_s) for span in timeline.spans]
+    assert spans == [("train", 0.0, 3.0), ("validation", 1.0, 2.0)]
 
 
 def test_work_counts_what_was_done() -> None:
@@ -233,6 +276,7 @@ def test_overhead_errors_notes_and_end_are_handed_on() -> None:
     assert report.overhead.wall_share == pytest.approx(0.01)
     assert report.overhead.peak_bytes == MIB
     assert report.overhead.longest_pause_s == pytest.approx(0.003)
+    assert len(report.overhead.taken) == sum(m.census is not None for m in recording.measurements)
     assert report.run.ended == "exception: ValueError: x"
     assert [p.message for p in report.errors] == ["boom (switched off)", "cut"]
     assert report.notes == ["skipped"]
@@ -337,3 +381,46 @@ def test_growth_that_no_finding_tells_of_stays_unexplained() -> None:
     terms = terms_of(Program(epochs=12).swell(lambda s: s.epochs_done * 9 * MIB))
     assert "imputed" not in terms
     assert terms["unexplained"] == pytest.approx(10 * 9 * MIB, rel=0.1)
+
+
+def test_each_census_is_told_with_what_it_cost_also_one_that_the_user_asked_for() -> None:
+    run = Program(epochs=3).build()
+    recording = run.main
+    known = next(m for m in recording.measurements if m.census is not None)
+    asked = msgspec.structs.replace(known.boundary, kind=BoundaryKind.REQUEST, time_s=1e6)
+    recording.snapshots.append(SnapshotRecord(boundary=asked, census=known.census, seconds=0.5))
+    taken = analyse(run).overhead.taken
+    assert [one.asked for one in taken] == [False] * (len(taken) - 1) + [True]
+    assert known.census is not None
+    first, last = taken[0], taken[-1]
+    assert (first.boundary, first.time_s) == (known.boundary.index, known.boundary.time_s)
+    assert (first.objects, first.rows) == (known.census.objects, len(known.census.rows))
+    assert first.scope == known.census.scope.value
+    assert first.pause_s == pytest.approx(known.census.pause_s)
+    assert last.pause_s == pytest.approx(0.5)
+
+
+def test_of_very_many_censuses_the_costliest_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Program(epochs=6).build()
+    monkeypatch.setattr("leakscope.analysis.overhead.MOST_TAKEN", 2)
+    measured = run.main.measurements
+    costly = [i for i, m in enumerate(measured) if m.census is not None][-1]
+    census = measured[costly].census
+    assert census is not None
+    slow = msgspec.structs.replace(census, pause_s=9.0)
+    measured[costly] = replace(measured[costly], census=slow)
+    taken = analyse(run).overhead.taken
+    assert len(taken) == 2
+    assert taken[-1].pause_s == pytest.approx(9.0)
+    assert taken[0].time_s < taken[1].time_s
+
+
+def test_each_gauge_is_told_with_how_often_it_was_read() -> None:
+    run = Program(epochs=3).build()
+    told = {one.metric: one for one in analyse(run).overhead.gauged}
+    read = [m.gauges["rss"] for m in run.main.measurements if "rss" in m.gauges]
+    assert told["rss"].readings == len(read)
+    assert (told["rss"].lowest, told["rss"].highest) == (min(read), max(read))
+    assert told["rss"].last == read[-1]
+    assert told["rss"].unit == "bytes"
+    assert told["rss"].meaning == "resident memory of the process"

@@ -31,6 +31,7 @@ from leakscope.model.report import (
     Ledger,
     LedgerEntry,
     Line,
+    Moment,
     Overhead,
     PhaseMemory,
     PhaseSpan,
@@ -121,10 +122,18 @@ def timeline(points: int = 2000, growing: bool = True) -> Timeline:
             Line(label="named containers", metric="named", points=named),
         ],
         spans=spans,
+        moments=[_moment(i, i * EPOCHS * cycle / points) for i in range(points)],
         censuses_s=[1.5 + i * 4.4 for i in range(48)],
         limit_bytes=64 * GIB,
         thinned_from=18_432,
     )
+
+
+def _moment(boundary: int, second: float) -> Moment:
+    epoch, inside = divmod(second, TRAIN_S + VALIDATION_S)
+    steps = int(400 * (epoch + min(1.0, inside / TRAIN_S)))
+    phase = "train" if inside < TRAIN_S else "validation"
+    return Moment(second, boundary, steps, int(epoch), phase)
 
 
 def _span(phase: str, epoch: int, start: float, end: float) -> PhaseSpan:
@@ -184,7 +193,7 @@ def boxes_culprit() -> Culprit:
             Excerpt(file="src/training/trainer.py", first_line=594, lines=SOURCE, marked=[600])
         ],
         chart=[
-            Point(x=i + 1, y=(i + 1) * 298.4 * MIB + d * MIB, boundary=i * 40)
+            Point(x=i + 1, y=(i + 1) * 298.4 * MIB + d * MIB, boundary=(i + 1) * 2000 // EPOCHS - 1)
             for i, d in enumerate(wobble)
         ],
         chart_unit="validation",
@@ -282,7 +291,10 @@ def loss_culprit() -> Culprit:
         ),
         held_by=["main()", "train_epoch()", "total_loss"],
         sentence="total_loss holds the autograd graph of every step of the epoch.",
-        chart=[Point(x=400 * i, y=400 * i * 3.1 * KIB, boundary=400 * i) for i in range(13)],
+        chart=[
+            Point(x=400 * i, y=400 * i * 3.1 * KIB, boundary=2000 * i // EPOCHS)
+            for i in range(EPOCHS)
+        ],
         chart_unit="step",
     )
 

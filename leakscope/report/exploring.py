@@ -1,0 +1,102 @@
+"""The timeline as data, for the script that pans, zooms and reads it: gauges, culprits, phases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from leakscope.model.report import Culprit, PhaseSpan, Point, Report, Timeline
+from leakscope.report.charts import (
+    SECONDS,
+    epoch_starts,
+    finite,
+    finite_only,
+    phase_shades,
+    series_shade,
+)
+from leakscope.report.culprit import CulpritView
+from leakscope.report.timeline import TimelineView, shown_lines, timeline_data
+
+MOST_CULPRITS = 8
+"""So many culprits can be laid over the gauges."""
+_DIGITS = 3
+"""Of seconds: a step of a millisecond has a place of its own."""
+
+
+def exploring_data(
+    view: TimelineView | None, report: Report, cards: Sequence[CulpritView]
+) -> dict[str, Any]:
+    """Return all that the script needs to draw any stretch of the timeline, as plain values.
+
+    Times are seconds; phases are told by their place in ``phases``. A culprit comes with its
+    series where that can be placed in time, and is not drawn until somebody wants it.
+    """
+    timeline = report.timeline
+    if view is None or timeline is None:
+        return {}
+    data = timeline_data(view, timeline)[view.key]
+    lines = [
+        line | {"key": metric, "shade": entry.shade}
+        for line, metric, entry in zip(
+            data["lines"], [line.metric for line in shown_lines(timeline)], view.lines, strict=True
+        )
+    ]
+    phases = [*dict.fromkeys(span.phase for span in timeline.spans)]
+    phases += sorted({moment.phase for moment in timeline.moments} - {*phases})
+    number = {phase: place for place, phase in enumerate(phases)}
+    shades = phase_shades(timeline.spans)
+    return {
+        view.key: data
+        | {
+            "zooms": True,
+            "lines": lines,
+            "culprits": _culprit_lines(timeline, report.culprits, cards, len(lines)),
+            "phases": [
+                {"label": p or "outside any phase", "shade": shades.get(p, "")} for p in phases
+            ],
+            "spans": [_span(span, number) for span in timeline.spans],
+            "epochs": [[_moment(start), epoch] for start, epoch in epoch_starts(timeline.spans)],
+            "moments": [
+                [_moment(m.time_s), m.step, m.epoch, number[m.phase]] for m in timeline.moments
+            ],
+            "censuses": [_moment(moment) for moment in finite_only(timeline.censuses_s)],
+            "limit": timeline.limit_bytes,
+        }
+    }
+
+
+def _culprit_lines(
+    timeline: Timeline, culprits: Sequence[Culprit], cards: Sequence[CulpritView], taken: int
+) -> list[dict[str, Any]]:
+    when = {moment.boundary: moment.time_s for moment in timeline.moments}
+    lines: list[dict[str, Any]] = []
+    for culprit, card in zip(culprits, cards, strict=True):
+        points = _placed(culprit, when)
+        if len(points) > 1 and len(lines) < MOST_CULPRITS:
+            shade = series_shade(taken + len(lines))
+            lines.append({"key": card.anchor, "label": card.name, "shade": shade, "points": points})
+    return lines
+
+
+def _placed(culprit: Culprit, when: dict[int, float]) -> list[list[float]]:
+    """Return a culprit's series over seconds; a worker's own clock can't be read here."""
+    if culprit.workers:
+        return []
+    known = finite((_second(point, culprit.chart_unit, when), point.y) for point in culprit.chart)
+    return [[_moment(second), round(amount)] for second, amount in sorted(known)]
+
+
+def _second(point: Point, unit: str, when: dict[int, float]) -> float:
+    return point.x if unit == SECONDS else when.get(point.boundary, float("nan"))
+
+
+def _phase(name: str, shades: dict[str, str]) -> dict[str, str]:
+    return {"label": name or "outside any phase", "shade": shades.get(name, "")}
+
+
+def _span(span: PhaseSpan, number: dict[str, int]) -> list[float]:
+    return [number[span.phase], span.epoch, _moment(span.start_s), _moment(span.end_s)]
+
+
+def _moment(seconds: float) -> float:
+    return round(seconds, _DIGITS)

@@ -1,0 +1,107 @@
+/* Draws a stretch of a chart as SVG, in the colours and type of the page. */
+const svgSpace = document.querySelector("svg").namespaceURI;
+const svgElement = (name, attributes, text) => {
+  const made = document.createElementNS(svgSpace, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+};
+const shaded = (made, shade) => { made.style.setProperty("--key", `var(--${shade})`); return made; };
+
+/* The points to draw between two moments, at most the lowest and highest of each pixel. */
+const pointsBetween = (points, from, to, pixels) => {
+  const after = (x) => {
+    let low = 0, high = points.length;
+    while (low < high) { const middle = (low + high) >> 1; if (points[middle][0] < x) low = middle + 1; else high = middle; }
+    return low;
+  };
+  const seen = points.slice(Math.max(0, after(from) - 1), after(to) + 1);
+  if (seen.length <= pixels * 3) return seen;
+  const kept = [];
+  for (let pixel = 0; pixel < pixels; pixel += 1) {
+    const part = seen.slice(Math.floor((pixel * seen.length) / pixels), Math.floor(((pixel + 1) * seen.length) / pixels));
+    let low = part[0], high = part[0];
+    for (const point of part) { if (point[1] < low[1]) low = point; if (point[1] > high[1]) high = point; }
+    if (low) kept.push(...(low === high ? [low] : low[0] < high[0] ? [low, high] : [high, low]));
+  }
+  return kept;
+};
+
+/* The heights that an axis must reach: from zero, or closer where only a stretch is shown. */
+const heightsOf = (chart, drawn, from, to, whole) => {
+  let low = Infinity, high = -Infinity;
+  for (const points of drawn) for (const [x, y] of points) if (x >= from && x <= to) { low = Math.min(low, y); high = Math.max(high, y); }
+  if (low > high) for (const points of drawn) for (const [, y] of points) { low = Math.min(low, y); high = Math.max(high, y); }
+  if (low > high) return [0, 1];
+  if (chart.limit && whole && chart.limit <= high * 2.5) high = Math.max(high, chart.limit);
+  if (whole || low < high * 0.4) low = 0;
+  const room = Math.max((high - low) * 0.06, high * 0.0005, 1);
+  return [low === 0 ? 0 : Math.max(0, low - room), high + room];
+};
+
+/* Returns where the drawing shows its data, as the frames of the printed drawings say it. */
+const drawChart = (svg, chart, lines, coloured, stretch, width, height) => {
+  const [from, to] = stretch.shown;
+  const margin = { left: 70, right: 14, top: 18, bottom: 26 };
+  const inner = { width: Math.max(1, width - margin.left - margin.right), height: Math.max(1, height - margin.top - margin.bottom) };
+  const drawn = lines.map((line) => pointsBetween(line.points, from, to, inner.width));
+  let [low, high] = heightsOf(chart, drawn, from, to, stretch.isWhole);
+  const levels = byteTicks(low, high, Math.max(2, Math.round(inner.height / 62)));
+  low = low === 0 ? 0 : Math.floor(low / levels.step) * levels.step;
+  high = Math.ceil(high / levels.step) * levels.step;
+  const xOf = (x) => (inner.width * (x - from)) / (to - from || 1);
+  const yOf = (y) => inner.height * (1 - (y - low) / (high - low));
+  const round = (number) => Math.round(number * 10) / 10;
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  const plane = svgElement("svg", { x: margin.left, y: margin.top, width: inner.width, height: inner.height });
+  const frame = svgElement("g", { transform: `translate(${margin.left} ${margin.top})` });
+
+  const seen = chart.spans.filter((span) => span[3] >= from && span[2] <= to && coloured.has(span[0]) && chart.phases[span[0]].shade);
+  if (seen.length * 2 <= inner.width) {
+    for (const [phase, , start, end] of seen) {
+      plane.append(shaded(svgElement("rect", { class: "phase", x: round(xOf(start)), y: 0, width: Math.max(0.5, round(xOf(end) - xOf(start))), height: inner.height }), chart.phases[phase].shade));
+    }
+  }
+  const begun = chart.epochs.filter(([start]) => start >= from && start <= to);
+  if (begun.length <= 80) {
+    const every = Math.ceil(begun.length / Math.max(1, inner.width / 46));
+    begun.forEach(([start, epoch], place) => {
+      plane.append(svgElement("line", { class: "epoch", x1: round(xOf(start)), x2: round(xOf(start)), y1: 0, y2: inner.height }));
+      if (place % every === 0) frame.append(svgElement("text", { class: "epoch-name", x: round(xOf(start)), y: -5 }, place === 0 && inner.width > 320 ? `epoch ${epoch}` : epoch));
+    });
+  }
+  for (const { at, text } of byteTicks(low, high, Math.max(2, Math.round(inner.height / 62))).ticks) {
+    frame.append(svgElement("line", { class: "level", x1: 0, x2: inner.width, y1: round(yOf(at)), y2: round(yOf(at)) }));
+    frame.append(svgElement("text", { class: "amount", x: -8, y: round(yOf(at)) + 4 }, text));
+  }
+  const ticks = (chart.x === "clock" ? timeTicks : countTicks)(from, to, Math.max(2, Math.round(inner.width / 95)));
+  for (const { at, text } of ticks) {
+    frame.append(svgElement("line", { class: "tick", x1: round(xOf(at)), x2: round(xOf(at)), y1: inner.height, y2: inner.height + 4 }));
+    frame.append(svgElement("text", { class: "moment", x: round(xOf(at)), y: inner.height + 18 }, text));
+  }
+  lines.forEach((line, place) => {
+    const path = drawn[place].map(([x, y]) => `${round(xOf(x))} ${round(yOf(y))}`).join("L");
+    if (!path) return;
+    if (place === 0 && low === 0 && !line.culprit) {
+      const ends = [drawn[0][0][0], drawn[0].at(-1)[0]].map((x) => round(xOf(x)));
+      plane.append(svgElement("path", { class: "area", d: `M${ends[0]} ${inner.height}L${path}L${ends[1]} ${inner.height}Z` }));
+    }
+    plane.append(shaded(svgElement("path", { class: line.culprit ? "line culprit" : "line", d: `M${path}` }), line.shade));
+    if (drawn[place].length <= Math.max(1, inner.width / 14)) {
+      for (const [x, y] of drawn[place]) plane.append(shaded(svgElement("circle", { class: "point", cx: round(xOf(x)), cy: round(yOf(y)), r: line.culprit ? 3 : 2 }), line.shade));
+    }
+  });
+  for (const at of chart.censuses) {
+    if (at >= from && at <= to) plane.append(svgElement("line", { class: "census", x1: round(xOf(at)), x2: round(xOf(at)), y1: inner.height - 5, y2: inner.height }));
+  }
+  if (chart.limit && chart.limit <= high && chart.limit >= low) {
+    plane.append(svgElement("line", { class: "limit", x1: 0, x2: inner.width, y1: round(yOf(chart.limit)), y2: round(yOf(chart.limit)) }));
+    plane.append(svgElement("text", { class: "limit-name", x: 6, y: round(yOf(chart.limit)) + 14 }, `limit ${bytes(chart.limit)}`));
+  }
+  frame.append(svgElement("line", { class: "foot", x1: 0, x2: inner.width, y1: inner.height, y2: inner.height }));
+  svg.replaceChildren(frame, plane);
+  return {
+    left: margin.left / width, right: 1 - margin.right / width, top: margin.top / height, bottom: 1 - margin.bottom / height,
+    x: [from, to], y: [low, high],
+  };
+};

@@ -1,0 +1,169 @@
+/* The timeline, to look closer at: pan, zoom, lines and phases switched on and off, values read. */
+{
+  const explore = (figure, chart) => {
+    const key = figure.dataset.chart;
+    const culprits = (chart.culprits ?? []).map((line) => ({ ...line, culprit: true })), series = [...chart.lines, ...culprits];
+    const ends = series.flatMap((line) => (line.points.length ? [line.points[0][0], line.points.at(-1)[0]] : []));
+    if (!ends.length || Math.min(...ends) === Math.max(...ends)) return;
+    const whole = [Math.min(...ends), Math.max(...ends)];
+    const plot = figure.querySelector(".plot.live"), tools = figure.querySelector(".chart-tools"), told = figure.querySelector(".stretch");
+    const svg = svgElement("svg", { class: "drawing live", "aria-hidden": "true" });
+    const band = element("div", "band");
+    band.hidden = true;
+    plot.hidden = tools.hidden = told.hidden = false;
+    figure.classList.add("explored");
+    plot.append(svg, band);
+    const on = new Set(chart.lines), coloured = new Set(Array.from(chart.phases, (_, place) => place));
+    const box = reader(plot, "Memory over the run. Arrow keys read values, plus and minus zoom, Shift with an arrow pans, 0 shows all.");
+    box.surface.id = `${key}-surface`;
+    let frame = null, at = null, waiting = false;
+
+    const shownLines = () => series.filter((line) => on.has(line) && line.points.length);
+    const sizes = () => {
+      const width = Math.round(plot.clientWidth);
+      return [width, Math.round(width < 500 ? width * 0.72 : width * 0.446)];
+    };
+    const summary = () => {
+      if (stretch.isWhole) return "";
+      const [from, to] = stretch.shown, decimals = to - from < 10 ? 2 : 0;
+      const cut = frame.y[0] > 0 ? " The scale doesn't begin at zero." : "";
+      return `${exactClock(from, decimals)} to ${exactClock(to, decimals)} of ${clock(whole[1])}.${cut}`;
+    };
+    const draw = () => {
+      waiting = false;
+      const [width, height] = sizes();
+      if (!width) return;
+      plot.style.height = `${height}px`;
+      frame = drawChart(svg, chart, shownLines(), coloured, stretch, width, height);
+      told.textContent = summary();
+      tools.querySelector("[data-zoom=in]").disabled = stretch.isClosest;
+      for (const name of ["out", "earlier", "later", "all"]) tools.querySelector(`[data-zoom=${name}]`).disabled = stretch.isWhole;
+      plot.classList.toggle("near", !stretch.isWhole);
+      figure.dataset.from = String(stretch.shown[0]);
+      figure.dataset.to = String(stretch.shown[1]);
+      if (at !== null) read(at);
+    };
+    const drawSoon = () => { if (!waiting) { waiting = true; requestAnimationFrame(draw); } };
+    const stretch = stretchOf(whole, (whole[1] - whole[0]) / 2000, drawSoon);
+
+    /* Reading: at the boundaries of the first line that is shown. */
+    const lead = () => shownLines().reduce((best, line) => (best && best.points.length >= line.points.length ? best : line), null);
+    const whereAt = (x) => {
+      if (!chart.moments.length) return "";
+      const [, step, epoch, phase] = chart.moments[nearest(chart.moments, x)];
+      return `step ${grouped(step, 0)}, ${chart.phases[phase].label}, epoch ${epoch}`;
+    };
+    const valueAt = (line, x) => {
+      const place = nearest(line.points, x);
+      return line.culprit && line.points[place][0] > x ? line.points[place - 1] : line.points[place];
+    };
+    const read = (x) => {
+      const first = lead();
+      if (!first || !frame) return;
+      const place = nearest(first.points, x);
+      at = first.points[place][0];
+      if (at < stretch.shown[0] || at > stretch.shown[1]) { box.hide(); return; }
+      box.surface.setAttribute("aria-valuemax", String(first.points.length - 1));
+      box.surface.setAttribute("aria-valuenow", String(place));
+      const decimals = stretch.shown[1] - stretch.shown[0] < 30 ? 2 : 0;
+      const rows = shownLines().map((line) => [line, valueAt(line, at)]).filter(([, point]) => point);
+      box.show(frame, at, [
+        readingRow("", exactClock(at, decimals)),
+        readingRow(whereAt(at), ""),
+        ...rows.map(([line, point]) => readingRow(line.label, bytes(point[1]), line.shade)),
+      ]);
+    };
+    const readNext = (leap) => {
+      const first = lead();
+      if (!first) return;
+      const place = (at === null ? 0 : nearest(first.points, at)) + leap;
+      at = first.points[Math.min(first.points.length - 1, Math.max(0, place))][0];
+      const [from, to] = stretch.shown;
+      if (at < from || at > to) stretch.show(at - (to - from) / 2, at + (to - from) / 2);
+      read(at);
+    };
+    const placeOf = (clientX) => pointedAt(plot, frame, clientX);
+    box.surface.addEventListener("pointermove", (event) => { if (frame && !event.buttons) read(placeOf(event.clientX)); });
+    box.surface.addEventListener("pointerup", (event) => read(placeOf(event.clientX)));
+    box.surface.addEventListener("pointerleave", () => { at = null; });
+    box.surface.addEventListener("focus", () => { if (box.surface.matches(":focus-visible")) readNext(0); });
+    const perPixel = () => (frame.x[1] - frame.x[0]) / ((frame.right - frame.left) * plot.clientWidth);
+    gesturesOn(box.surface, stretch, placeOf, perPixel, (between) => {
+      band.hidden = !between;
+      if (!between) return;
+      box.hide();
+      const left = plot.getBoundingClientRect().left;
+      band.style.left = `${Math.min(...between) - left}px`;
+      band.style.width = `${Math.abs(between[1] - between[0])}px`;
+    });
+
+    /* The same with buttons and keys. */
+    const third = () => (stretch.shown[1] - stretch.shown[0]) / 3;
+    const acts = {
+      in: () => stretch.zoom(0.5, at ?? undefined),
+      out: () => stretch.zoom(2, at ?? undefined),
+      earlier: () => stretch.pan(-third()),
+      later: () => stretch.pan(third()),
+      all: () => stretch.reset(),
+    };
+    for (const button of tools.querySelectorAll("[data-zoom]")) {
+      button.addEventListener("click", () => {
+        acts[button.dataset.zoom]();
+        draw();
+        announce(told.textContent || "The whole run is shown.");
+      });
+    }
+    box.surface.addEventListener("keydown", (event) => {
+      const first = lead();
+      const within = first ? first.points.filter(([x]) => x >= stretch.shown[0] && x <= stretch.shown[1]).length : 0;
+      const leap = Math.max(1, Math.round(within / 40));
+      const moves = {
+        ArrowLeft: () => (event.shiftKey ? acts.earlier() : readNext(-leap)), ArrowRight: () => (event.shiftKey ? acts.later() : readNext(leap)),
+        Home: () => readNext(-Infinity), End: () => readNext(Infinity), PageUp: acts.earlier, PageDown: acts.later,
+        "+": acts.in, "=": acts.in, "-": acts.out, "0": acts.all, Escape: box.hide,
+      };
+      if (!(event.key in moves) || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      moves[event.key]();
+    });
+
+    /* The legend switches: its entries become buttons. */
+    const switchFor = (entry, isOn, flip) => {
+      const button = element("button", "switch");
+      button.type = "button";
+      button.append(...entry.childNodes);
+      button.setAttribute("aria-pressed", String(isOn));
+      button.addEventListener("click", () => {
+        const pressed = button.getAttribute("aria-pressed") !== "true";
+        button.setAttribute("aria-pressed", String(pressed));
+        flip(pressed);
+        draw();
+      });
+      entry.append(button);
+    };
+    const flipIn = (set, member) => (pressed) => { if (pressed) set.add(member); else set.delete(member); };
+    for (const entry of figure.querySelectorAll("[data-series]")) {
+      const line = chart.lines.find((one) => one.key === entry.dataset.series);
+      if (line) switchFor(entry, true, flipIn(on, line));
+    }
+    for (const entry of figure.querySelectorAll("[data-phase]")) switchFor(entry, true, flipIn(coloured, Number(entry.dataset.phase)));
+    const overlays = figure.querySelector(".overlays");
+    if (overlays && culprits.length) {
+      for (const line of culprits) {
+        const entry = element("li", ""), name = element("code", "");
+        entry.dataset.series = line.key;
+        name.textContent = line.label;
+        entry.append(shaded(element("span", "key line"), line.shade), name);
+        overlays.querySelector("ul").append(entry);
+        switchFor(entry, false, flipIn(on, line));
+      }
+      overlays.hidden = false;
+    }
+    new ResizeObserver(draw).observe(plot);
+    draw();
+  };
+  for (const figure of document.querySelectorAll("figure[data-chart]")) {
+    const chart = data.charts[figure.dataset.chart];
+    if (chart?.zooms) explore(figure, chart);
+  }
+}

@@ -1,0 +1,84 @@
+"""What the page hands its script, so that any stretch of the timeline can be drawn and read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import report_samples as samples
+from page_reader import read_page
+
+from leakscope.model.report import Report
+from leakscope.report import render_html
+
+
+def timeline_of(report: Report) -> dict[str, Any]:
+    data = json.loads(read_page(render_html(report)).scripts[0][1])
+    chart: dict[str, Any] = data["charts"]["timeline"]
+    return chart
+
+
+def test_gauges_come_first_and_culprits_can_be_laid_over_them() -> None:
+    chart = timeline_of(samples.leaking())
+    assert [line["key"] for line in chart["lines"]] == ["rss", "named"]
+    assert [line["label"] for line in chart["culprits"]] == [
+        "Trainer.all_pred_boxes",
+        "validate_episode.crops",
+        "train_epoch.total_loss",
+    ]
+    shades = [line["shade"] for line in chart["lines"] + chart["culprits"]]
+    assert len(set(shades)) == len(shades)
+
+
+def test_a_culprit_stands_at_the_seconds_of_its_boundaries() -> None:
+    report = samples.leaking()
+    boxes = next(line for line in timeline_of(report)["culprits"] if "boxes" in line["label"])
+    assert report.timeline is not None
+    when = {moment.boundary: moment.time_s for moment in report.timeline.moments}
+    wanted = [[round(when[p.boundary], 3), round(p.y)] for p in report.culprits[0].chart]
+    assert boxes["points"] == wanted
+
+
+def test_what_grows_in_workers_has_no_place_on_this_clock() -> None:
+    report = samples.leaking()
+    inside = msgspec.structs.replace(report.culprits[0], workers=2)
+    assert timeline_of(msgspec.structs.replace(report, culprits=[inside]))["culprits"] == []
+
+
+def test_a_reading_can_tell_step_phase_and_epoch() -> None:
+    report = samples.leaking()
+    chart = timeline_of(report)
+    assert report.timeline is not None
+    moment = report.timeline.moments[1000]
+    second, step, epoch, phase = chart["moments"][1000]
+    assert (step, epoch) == (moment.step, moment.epoch)
+    assert second == round(moment.time_s, 3)
+    assert chart["phases"][phase]["label"] == moment.phase
+    assert [epoch for _, epoch in chart["epochs"]] == list(range(12))
+
+
+def test_what_the_script_switches_is_marked_in_the_legend() -> None:
+    page = render_html(samples.leaking())
+    for marked in ('data-series="rss"', 'data-series="named"', 'data-phase="0"', 'data-phase="1"'):
+        assert marked in page
+    for what in ("in", "out", "earlier", "later", "all"):
+        assert f'data-zoom="{what}"' in page
+
+
+def test_without_the_script_the_drawing_is_whole_and_its_buttons_are_hidden() -> None:
+    page = render_html(samples.leaking())
+    figure = page[page.index('<figure class="timeline"') : page.index("</figure>")]
+    assert figure.count('class="drawing"') == 2
+    assert 'aria-label="Look closer" hidden' in figure
+    assert '<div class="plot live" hidden>' in figure
+    assert '<div class="overlays" hidden>' in figure
+
+
+def test_phases_too_short_to_be_seen_are_left_to_a_closer_look() -> None:
+    timeline = samples.timeline(points=40)
+    short = [msgspec.structs.replace(s, end_s=s.start_s + 0.01) for s in timeline.spans]
+    brief = msgspec.structs.replace(timeline, spans=short, phases_begun=500)
+    page = render_html(msgspec.structs.replace(samples.clean(), timeline=brief))
+    told = f"looking closer shows them: the first {len(short)} of 500."
+    assert told in read_page(page).text
