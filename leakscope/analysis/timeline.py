@@ -14,7 +14,9 @@ from leakscope.model.report import Line, Moment, PhaseSpan, Timeline
 
 MOST_POINTS = 3000
 MOST_SPANS = 2000
-MOST_STEPS = 600
+MOST_STEPS = 400
+STRETCH = 0.9
+"""Of the way from a step to the next, what lies between them takes so much."""
 LABELS = {
     gauge.RSS: "resident",
     gauge.PSS: "resident, shared pages divided",
@@ -87,21 +89,22 @@ def keep_extremes(values: FloatArray, most: int) -> np.ndarray[tuple[int], np.dt
 
 
 def _steps(case: Case) -> list[tuple[float, float]]:
-    """Return when which step had ended; what lies before the first and after the last is one each.
+    """Return when which step had ended, and how far the next one was when what lay between ended.
 
-    So a validation between two steps has its own stretch of the axis, whatever time it took.
+    So a validation between two steps has a stretch of its own, whatever time it took.
     """
     track = case.track
-    numbers, first = np.unique(track.step, return_index=True)
-    counted = numbers > 0
-    if not counted.any():
+    if not track.step.any():
         return []
-    numbers, times = numbers[counted], track.time_s[first[counted]]
+    numbers, first = np.unique(track.step, return_index=True)
+    last = len(track) - 1 - np.unique(track.step[::-1], return_index=True)[1]
     kept = np.unique(np.linspace(0, len(numbers) - 1, MOST_STEPS).round().astype(np.int64))
-    clock = [(float(times[i]), float(numbers[i])) for i in kept]
-    begin, end = float(track.time_s[0]), float(track.time_s[-1])
-    before = [(begin, clock[0][1] - 1)] if begin < clock[0][0] else []
-    return before + clock + ([(end, clock[-1][1] + 1)] if end > clock[-1][0] else [])
+    clock: list[tuple[float, float]] = []
+    for number, begin, end in zip(numbers[kept], first[kept], last[kept], strict=True):
+        clock.append((float(track.time_s[begin]), float(number)))
+        if track.time_s[end] > track.time_s[begin]:
+            clock.append((float(track.time_s[end]), float(number) + STRETCH))
+    return clock
 
 
 def _spans(track: Track) -> list[PhaseSpan]:

@@ -10,6 +10,7 @@ import click
 from leakscope.cli.conclusion import conclude, terminal_width
 from leakscope.cli.faults import say
 from leakscope.cli.output import (
+    FORMS,
     deliver,
     format_of,
     format_option,
@@ -26,11 +27,13 @@ from leakscope.model.errors import (
 )
 from leakscope.model.report import REPORT_SCHEMA_VERSION, Report, Severity
 
+_FORMS = (*FORMS, "markdown")
 _REMAINING = frozenset(Change) - {Change.FIXED}
 _EPILOG = """\b
 Examples:
   leakscope compare runs/before runs/after
   leakscope compare runs/before runs/after --out comparison.html
+  leakscope compare runs/before runs/after --format markdown   for a pull request
   leakscope compare main/report.json runs/after --fail-on new,worse
 
 \b
@@ -58,7 +61,7 @@ def to_changes(_: click.Context | None, __: click.Parameter | None, text: str) -
 @click.command(epilog=_EPILOG)
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
-@format_option("text")
+@format_option("text", _FORMS)
 @out_option()
 @click.option(
     "--fail-on",
@@ -77,7 +80,7 @@ def compare(
     from leakscope.analysis import compare as compare_reports
 
     comparison = compare_reports(read_report(before), read_report(after))
-    deliver(_rendered(comparison, form or format_of(out, "text"), out), out)
+    deliver(_rendered(comparison, form or format_of(out, "text", _FORMS), out), out)
     if not is_stdout(out):
         click.echo(f"leakscope: {comparison.headline}\nleakscope: comparison in {out}")
     met = [change for change in comparison.culprits if is_met(change, fail_on)]
@@ -126,6 +129,7 @@ def _rendered(comparison: Comparison, form: str, out: Path | None) -> str:
     from leakscope.report import (
         render_comparison_html,
         render_comparison_json,
+        render_comparison_markdown,
         render_comparison_text,
     )
 
@@ -133,4 +137,6 @@ def _rendered(comparison: Comparison, form: str, out: Path | None) -> str:
         return render_comparison_html(comparison)
     if form == "json":
         return render_comparison_json(comparison)
+    if form == "markdown":
+        return render_comparison_markdown(comparison)
     return render_comparison_text(comparison, width=terminal_width(100), color=shows_color(out))

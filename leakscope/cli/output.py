@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,21 @@ import click
 from leakscope.cli.conclusion import wants_color, write_text
 
 STDOUT = Path("-")
-_SUFFIXES = {".html": "html", ".htm": "html", ".json": "json", ".txt": "text", ".text": "text"}
+_SUFFIXES = {
+    ".html": "html", ".htm": "html", ".json": "json", ".txt": "text", ".text": "text",
+    ".md": "markdown",
+}  # fmt: skip
+FORMS = ("html", "json", "text")
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def format_option(otherwise: str) -> Decorator:
+def format_option(otherwise: str, forms: Sequence[str] = FORMS) -> Decorator:
     """Return the option ``--format``; without it the suffix of ``--out`` tells, else this form."""
     return click.option(
         "--format",
         "form",
-        type=click.Choice(["html", "json", "text"]),
+        type=click.Choice(forms),
         default=None,
         help=f"[default: by the suffix of --out, else {otherwise}]",
     )
@@ -33,9 +37,10 @@ def out_option(text: str = "Where to write; - or nothing is stdout.") -> Decorat
     return click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help=text)
 
 
-def format_of(out: Path | None, otherwise: str) -> str:
-    """Return the format that a file's suffix asks for."""
-    return _SUFFIXES.get(out.suffix.lower(), otherwise) if out is not None else otherwise
+def format_of(out: Path | None, otherwise: str, forms: Sequence[str] = FORMS) -> str:
+    """Return the format that a file's suffix asks for, where there is that form."""
+    asked = _SUFFIXES.get(out.suffix.lower(), otherwise) if out is not None else otherwise
+    return asked if asked in forms else otherwise
 
 
 def is_stdout(out: Path | None) -> bool:

@@ -316,8 +316,9 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     phases_begun: int | None = None
     """How many phases there were, where the spans are only the first of them."""
     steps: list[tuple[float, float]] = []
-    """Seconds and the step that ended then, both ascending: the clock by which lines of several
-    runs are laid over each other. Empty where nothing counted steps."""
+    """Seconds and the step that had ended then, both ascending, with a share of the next one where
+    a validation lies between: the clock by which lines of several runs are laid over each other.
+    Empty where nothing counted steps."""
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):

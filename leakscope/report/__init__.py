@@ -22,6 +22,7 @@ __all__ = [
     "json_schema",
     "render_comparison_html",
     "render_comparison_json",
+    "render_comparison_markdown",
     "render_comparison_text",
     "render_html",
     "render_json",
@@ -45,6 +46,13 @@ def render_comparison_html(comparison: Comparison) -> str:
     from leakscope.report import html
 
     return html.render_comparison_html(comparison)
+
+
+def render_comparison_markdown(comparison: Comparison) -> str:
+    """Return the comparison as Markdown, for a pull request."""
+    from leakscope.report import markdown
+
+    return markdown.comparison_markdown(comparison)
 
 
 def render_snapshot_html(told: Explanation | SnapshotComparison) -> str:

@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from leakscope.analysis.timeline import keep_extremes
 from leakscope.model.explanation import Course
-from leakscope.model.report import Culprit, Line, PhaseSpan, Timeline
+from leakscope.model.report import Culprit, PhaseSpan, Timeline
 from leakscope.report.sizes import clock, humane_bytes, scale_of, unit_name
 from leakscope.report.svg import Canvas, Drawing, canvas, shade
 
@@ -26,6 +26,7 @@ WIDE = (740, 330)
 NARROW = (360, 260)
 SMALL = (400, 200)
 SECONDS = "s"
+CLOCK = "clock"
 FEW = 60
 """So many points are drawn one by one."""
 DRAWN = 1500
@@ -70,19 +71,36 @@ def draw_timeline(timeline: Timeline, key: str, size: tuple[int, int]) -> Drawin
 
 
 def draw_overlay(
-    before: Line | None, after: Line | None, key: str, size: tuple[int, int]
+    before: Points,
+    after: Points,
+    key: str,
+    size: tuple[int, int],
+    *,
+    axis: str,
+    spans: Sequence[PhaseSpan] = (),
 ) -> Drawing:
-    """Return one gauge of two runs over the same clock, each from its own start."""
+    """Return the same thing in two runs over one axis: the clock, or what ``axis`` counts."""
     view = _time_canvas(size)
     tracks = [
-        Track(line.points, name, dashed=name == "before")
-        for line, name in ((before, "before"), (after, "after"))
-        if line is not None
+        Track(points, name, dashed=name == "before" and size != SMALL)
+        for points, name in ((before, "before"), (after, "after"))
+        if points
     ]
     _scale(view, [track.points for track in tracks], None)
+    if axis != CLOCK:
+        ticks = 6 if size == WIDE else 4
+        view.axes.xaxis.set_major_locator(MaxNLocator(ticks, integer=True))
+        view.axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
+    _shade_phases(view, spans)
     for track in tracks:
         _draw_track(view, track)
-    return view.finish(key, "Memory over time before and after the change")
+        if len(track.points) <= FEW:
+            xs, ys = _columns(finite(track.points))
+            view.axes.plot(
+                xs, ys, color=shade(track.shade), linestyle="none", markersize=4,
+                marker="s" if track.shade == "before" else "o", clip_on=False,
+            )  # fmt: skip
+    return view.finish(key, "Before and after the change")
 
 
 def draw_ranks(courses: Sequence[Points], key: str, size: tuple[int, int]) -> Drawing:

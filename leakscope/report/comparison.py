@@ -1,69 +1,40 @@
-"""The comparison page as plain values."""
+"""The comparison page as plain values: everything computed, nothing left for the template."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from leakscope.model.comparison import Comparison, CulpritChange, ValueChange
+import msgspec
+
+from leakscope.model.comparison import Comparison
 from leakscope.model.report import Severity
 from leakscope.report import wording
-from leakscope.report.page import environment_facts, run_context
-from leakscope.report.sizes import (
-    Size,
-    exact_bytes,
-    humane_interval,
-    humane_rate,
-    humane_share,
-    size_of,
+from leakscope.report.comparing.changes import ChangeView, cards, change_views
+from leakscope.report.comparing.overlays import (
+    Overlay,
+    overlay_data,
+    overlays,
+    overlays_by_time,
+    series_data,
 )
-from leakscope.report.tables import Bar, Fact, bar_of
-from leakscope.report.timeline import TimelineView, overlay_data, overlay_view
+from leakscope.report.comparing.processes import ProcessTable, rank_table, worker_table
+from leakscope.report.comparing.values import ValueRow, value_rows
+from leakscope.report.comparing.work import (
+    CostRow,
+    FactTable,
+    cost_rows,
+    fact_tables,
+    same_work_words,
+)
+from leakscope.report.encoding import render_comparison_json
+from leakscope.report.markdown import comparison_markdown
+from leakscope.report.page import environment_facts, run_context
+from leakscope.report.tables import Fact
 
-
-@dataclass(frozen=True)
-class RateCell:
-    """A rate in one run: ``absent`` where the culprit isn't there."""
-
-    text: str
-    exact: str
-    interval: str
-    absent: bool
-    bar: Bar
-
-
-@dataclass(frozen=True)
-class ChangeRow:
-    """One culprit before and after."""
-
-    change: str
-    label: str
-    name: str
-    path: str
-    unit: str
-    severity: str
-    severity_label: str
-    before: RateCell
-    after: RateCell
-    certain: str
-    text: str
-
-
-@dataclass(frozen=True)
-class ValueRow:
-    """One amount before and after, with its difference."""
-
-    name: str
-    device: str
-    before: Size
-    after: Size
-    before_bar: Bar
-    after_bar: Bar
-    delta: Size
-    delta_share: str
-    direction: str
-    order: str
-    certain: str
+MOST_COPIED = 300_000
+"""Characters of JSON behind a copy button, which leaves out the points of the timelines; of more
+there is no button, but the command writes it."""
 
 
 @dataclass(frozen=True)
@@ -88,135 +59,104 @@ class ComparisonPage:
     runs: list[RunView]
     counts: list[Fact]
     warnings: list[str]
-    culprits: list[ChangeRow]
-    timeline: TimelineView | None
+    same_work: str
+    facts: list[FactTable]
+    costs: list[CostRow]
+    culprits: list[ChangeView]
+    """All of them; the first few stand on the first screen."""
+    cards: list[ChangeView]
+    rest: list[ChangeView]
+    overlay: Overlay | None
+    """The leading gauge, on the first screen."""
+    overlays: list[Overlay]
+    """The other gauges."""
+    by_time: list[Overlay]
+    undecided: list[str]
     growth: list[ValueRow]
     components: list[ValueRow]
     peaks: list[ValueRow]
+    ranks: ProcessTable | None
+    workers: ProcessTable | None
     terms: dict[str, str]
     data: dict[str, Any]
 
 
 def comparison_page(comparison: Comparison) -> ComparisonPage:
     """Return the whole page for a comparison."""
-    timeline = overlay_view(comparison.before_timeline, comparison.after_timeline)
+    drawn, by_time = overlays(comparison), overlays_by_time(comparison)
     outcome, label = wording.outcome_of(comparison)
+    changes = change_views(comparison.culprits)
+    shown = cards(changes)
     return ComparisonPage(
         title=f"{label} · before and after",
-        headline=comparison.headline,
+        headline=wording.headline_after(label, comparison.headline),
         outcome=outcome,
         outcome_label=label,
         runs=_runs(comparison),
-        counts=[
-            Fact(wording.CHANGES[change], str(count), change.value)
-            for change, count in wording.change_counts(comparison)
-        ],
+        counts=_counts(comparison),
         warnings=[*comparison.work_differences],
-        culprits=_change_rows(comparison.culprits),
-        timeline=timeline,
+        same_work=same_work_words(comparison.work),
+        facts=fact_tables(comparison.work),
+        costs=cost_rows(comparison),
+        culprits=changes,
+        cards=shown,
+        rest=[view for view in changes if view not in shown],
+        overlay=drawn[0] if drawn else None,
+        overlays=drawn[1:],
+        by_time=by_time,
+        undecided=wording.undecided(comparison),
         growth=value_rows(comparison.growth),
         components=value_rows(comparison.components),
         peaks=value_rows(comparison.peaks),
+        ranks=rank_table(comparison),
+        workers=worker_table(comparison.workers),
         terms=wording.TERMS,
-        data={
-            "charts": overlay_data(timeline, comparison.before_timeline, comparison.after_timeline),
-            "copies": {},
-        },
+        data=_data(comparison, changes, [*drawn, *by_time]),
     )
 
 
-def value_rows(changes: list[ValueChange]) -> list[ValueRow]:
-    """Return rows whose bars share one scale per device and unit."""
-    tops: dict[tuple[str, str], float] = {}
-    for change in changes:
-        key = (change.device, change.unit)
-        tops[key] = max(tops.get(key, 1.0), change.before_bytes or 0.0, change.after_bytes or 0.0)
-    return [_value_row(change, tops[change.device, change.unit]) for change in changes]
+def _counts(comparison: Comparison) -> list[Fact]:
+    """Return how many culprits changed how; ``exact`` is the style, calm where all are notes."""
+    grave = {c.change for c in comparison.culprits if c.severity is not Severity.NOTE}
+    return [
+        Fact(wording.CHANGES[c], str(count), c.value if c in grave else f"{c.value} note")
+        for c, count in wording.change_counts(comparison)
+    ]
 
 
-def _value_row(change: ValueChange, top: float) -> ValueRow:
-    before, after = change.before_bytes, change.after_bytes
-    delta = None if before is None or after is None else after - before
-    return ValueRow(
-        name=wording.metric_words(change.name).replace("_", " "),
-        device=change.device,
-        before=_amount(before, change.unit),
-        after=_amount(after, change.unit),
-        before_bar=bar_of(before, top, "before"),
-        after_bar=bar_of(after, top, "after"),
-        delta=size_of(delta, signed=True),
-        delta_share=humane_share(delta / before) if delta is not None and before else "",
-        direction="" if not delta else "down" if delta < 0 else "up",
-        order=str(delta or 0),
-        certain=_certainty(change.significant),
+def _data(
+    comparison: Comparison, changes: list[ChangeView], drawn: list[Overlay]
+) -> dict[str, Any]:
+    charts = {overlay.view.key: overlay_data(overlay) for overlay in drawn}
+    charts |= {view.series.key: series_data(view.series) for view in changes if view.series}
+    copies = {f"{view.anchor}-markdown": view.markdown for view in changes}
+    copies["comparison-markdown"] = comparison_markdown(comparison)
+    encoded = render_comparison_json(
+        msgspec.structs.replace(
+            comparison,
+            before_timeline=None,
+            after_timeline=None,
+            before_rank_courses=[],
+            after_rank_courses=[],
+        )
     )
-
-
-def _amount(amount: float | None, unit: str) -> Size:
-    size = size_of(amount)
-    return Size(humane_rate(amount, unit), size.exact) if unit and amount is not None else size
-
-
-def _certainty(significant: bool | None) -> str:
-    if significant is None:
-        return ""
-    return "real" if significant else "within the noise"
-
-
-def _change_rows(changes: list[CulpritChange]) -> list[ChangeRow]:
-    rates = [r for c in changes for r in (c.before_bytes_per_unit, c.after_bytes_per_unit) if r]
-    top = max(rates, default=1.0)
-    return [_change_row(change, top) for change in sorted(changes, key=_weight)]
-
-
-def _weight(change: CulpritChange) -> tuple[bool, int, float]:
-    largest = max(change.before_bytes_per_unit or 0.0, change.after_bytes_per_unit or 0.0)
-    return change.severity is Severity.NOTE, wording.WORST_FIRST.index(change.change), -largest
-
-
-def _change_row(change: CulpritChange, top: float) -> ChangeRow:
-    return ChangeRow(
-        change=change.change.value,
-        label=wording.CHANGES[change.change],
-        name=change.name,
-        path=change.path,
-        unit=change.unit,
-        severity=change.severity.value,
-        severity_label=wording.SEVERITIES[change.severity],
-        before=_rate_cell(change.before_bytes_per_unit, change.before_interval, change.unit, top),
-        after=_rate_cell(change.after_bytes_per_unit, change.after_interval, change.unit, top),
-        certain=_certainty(change.significant),
-        text=change.text,
-    )
-
-
-def _rate_cell(
-    rate: float | None, interval: tuple[float, float] | None, unit: str, top: float
-) -> RateCell:
-    kind = "rate"
-    if rate is None:
-        return RateCell("no growth", "not among the culprits", "", True, bar_of(None, top, kind))
-    return RateCell(
-        text=humane_rate(rate, unit),
-        exact=f"{exact_bytes(rate)} per {unit}",
-        interval=humane_interval(interval) if interval else "",
-        absent=False,
-        bar=bar_of(rate, top, kind),
-    )
+    if len(encoded) <= MOST_COPIED:
+        copies["comparison-json"] = encoded
+    return {"charts": charts, "copies": copies}
 
 
 def _runs(comparison: Comparison) -> list[RunView]:
     sides = [
-        ("Before", comparison.before, comparison.before_verdict),
-        ("After", comparison.after, comparison.after_verdict),
+        ("Before", comparison.before, comparison.before_verdict, comparison.before_cost),
+        ("After", comparison.after, comparison.after_verdict, comparison.after_cost),
     ]
     return [
         RunView(
             role=role,
             verdict=verdict.value,
             verdict_label=wording.VERDICTS[verdict],
-            context=run_context(run),
+            context=run_context(run, cost.work if cost.work.duration_s else None),
             environment=environment_facts(run),
         )
-        for role, run, verdict in sides
+        for role, run, verdict, cost in sides
     ]

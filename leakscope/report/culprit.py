@@ -158,13 +158,13 @@ def culprit_views(
 ) -> list[CulpritView]:
     """Return the cards in rank order, each with an anchor of its own."""
     taken: set[str] = set()
-    return [_culprit_view(c, _anchor("culprit", c.signature, taken), spans) for c in culprits]
+    return [_culprit_view(c, anchor_of("culprit", c.signature, taken), spans) for c in culprits]
 
 
 def finding_views(findings: Iterable[Finding]) -> list[SuspectView]:
     """Return the findings in rank order, each with an anchor of its own."""
     taken: set[str] = set()
-    return [_finding_view(f, _anchor("finding", f.signature, taken)) for f in findings]
+    return [_finding_view(f, anchor_of("finding", f.signature, taken)) for f in findings]
 
 
 def _culprit_view(culprit: Culprit, anchor: str, spans: Sequence[PhaseSpan]) -> CulpritView:
@@ -311,7 +311,8 @@ def _chart(culprit: Culprit, key: str, spans: Sequence[PhaseSpan]) -> ChartView 
     )
 
 
-def _anchor(kind: str, signature: str, taken: set[str]) -> str:
+def anchor_of(kind: str, signature: str, taken: set[str]) -> str:
+    """Return an element's name on the page, the same each time; ``taken`` takes it in."""
     name = signature if re.fullmatch(r"[\w.-]{1,80}", signature, re.ASCII) else _digest(signature)
     anchor, number = f"{kind}-{name}", 1
     while anchor in taken:

@@ -1,13 +1,21 @@
-"""A culprit as Markdown, for pasting into an issue."""
+"""A culprit as Markdown for an issue, a comparison as Markdown for a pull request."""
 
 from __future__ import annotations
 
 import re
 
+from leakscope.model.comparison import Comparison, CulpritChange, ValueChange
 from leakscope.model.printable import one_line, printable
-from leakscope.model.report import Culprit
-from leakscope.report.sizes import humane_bytes, humane_interval
+from leakscope.model.report import Culprit, Severity
+from leakscope.model.sizes import plural
+from leakscope.report import wording
+from leakscope.report.comparing.work import same_work_words
+from leakscope.report.sizes import humane_bytes, humane_interval, humane_rate
 from leakscope.report.wording import is_address, known_words, rate_words, share_words
+
+MOST_ROWS = 12
+_MARKS = {"leak": "✗", "clean": "✓", "inconclusive": "?"}
+_MARKUP = re.compile(r"([\\`*\[\]<>|~])")
 
 
 def culprit_markdown(culprit: Culprit) -> str:
@@ -30,6 +38,77 @@ def culprit_markdown(culprit: Culprit) -> str:
     if culprit.remedy.diff:
         lines += ["", _fenced(printable(culprit.remedy.diff).rstrip("\n"))]
     return "\n".join(lines) + "\n"
+
+
+def comparison_markdown(comparison: Comparison) -> str:
+    """Return verdict, culprits, peaks and the check of the work, for a pull request."""
+    outcome, word = wording.outcome_of(comparison)
+    headline = wording.headline_after(word, comparison.headline)
+    lines = [f"### {_MARKS[outcome]} {word}: {_running(headline)}", ""]
+    grave = [c for c in comparison.culprits if c.severity is not Severity.NOTE]
+    lines += _culprit_table(grave)
+    left_out = len(comparison.culprits) - min(len(grave), MOST_ROWS)
+    lines += [f"{plural(left_out, 'further change')}, most of them notes.", ""] if left_out else []
+    peaks = [_peak(peak) for peak in comparison.peaks if peak.before_bytes and peak.after_bytes]
+    lines += [f"- **Peaks:** {'; '.join(peaks)}"] if peaks else []
+    lines += _same_work(comparison)
+    lines += [f"- **Not certain:** {_running(text)}" for text in wording.undecided(comparison)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def change_markdown(change: CulpritChange) -> str:
+    """Return what became of one culprit, as a section for a pull request."""
+    facts = [
+        ("before", _rate(change.before_bytes_per_unit, change.before_interval, change.unit)),
+        ("after", _rate(change.after_bytes_per_unit, change.after_interval, change.unit)),
+        ("line", code_span(change.place) if change.place else ""),
+        ("not certain", _running(change.doubt)),
+        ("signature", code_span(change.signature)),
+    ]
+    lines = [f"### {wording.CHANGES[change.change]}: {code_span(change.name)}", ""]
+    lines += [_running(change.text), ""] if change.text else []
+    return "\n".join([*lines, *(f"- **{name}:** {told}" for name, told in facts if told)]) + "\n"
+
+
+def _culprit_table(changes: list[CulpritChange]) -> list[str]:
+    if not changes:
+        return []
+    rows = ["| | culprit | before | after |", "| --- | --- | ---: | ---: |"]
+    for change in changes[:MOST_ROWS]:
+        rates = [
+            _rate(change.before_bytes_per_unit, change.before_interval, change.unit),
+            _rate(change.after_bytes_per_unit, change.after_interval, change.unit),
+        ]
+        name = code_span(change.name).replace("|", "\\|")
+        label = wording.CHANGES[change.change].lower() + (" (not certain)" if change.doubt else "")
+        rows.append(f"| {label} | {name} | {_running(rates[0])} | {_running(rates[1])} |")
+    return [*rows, ""]
+
+
+def _rate(rate: float | None, interval: tuple[float, float] | None, unit: str) -> str:
+    if rate is None:
+        return "no growth"
+    told = humane_rate(rate, one_line(unit))
+    return f"{told} ({humane_interval(interval)})" if interval else told
+
+
+def _peak(peak: ValueChange) -> str:
+    on = "" if peak.device == "host" else f" on {_running(peak.device)}"
+    sizes = f"{humane_bytes(peak.before_bytes)} → {humane_bytes(peak.after_bytes)}"
+    return f"{_running(peak.name)}{on} {sizes}"
+
+
+def _same_work(comparison: Comparison) -> list[str]:
+    if comparison.work_differences:
+        told = [f"  - {_running(text)}" for text in comparison.work_differences]
+        return ["- **Not the same work**, so read the numbers with care:", *told]
+    alike = _running(same_work_words(comparison.work))
+    return [f"- **Same work:** {alike}" if alike else "- **Same work**"]
+
+
+def _running(text: str) -> str:
+    """Return running text in which nothing is markup."""
+    return _MARKUP.sub(r"\\\1", one_line(text))
 
 
 def _known(culprit: Culprit) -> str:

@@ -14,7 +14,6 @@ from leakscope.report.charts import (
     NARROW,
     WIDE,
     can_shade,
-    draw_overlay,
     draw_timeline,
     epoch_starts,
     finite,
@@ -82,27 +81,6 @@ def shown_lines(timeline: Timeline) -> list[Line]:
     return lines or timeline.lines
 
 
-def overlay_view(before: Timeline | None, after: Timeline | None) -> TimelineView | None:
-    """Return the leading gauge of both runs over one clock, or None where there is none."""
-    lines = [_leading(before), _leading(after)]
-    if not any(lines):
-        return None
-    entries = [
-        _line_entry(line, side, side)
-        for line, side in zip(lines, ("before", "after"), strict=True)
-        if line is not None
-    ]
-    return TimelineView(
-        key="overlay",
-        wide=draw_overlay(lines[0], lines[1], "overlay-wide", WIDE),
-        narrow=draw_overlay(lines[0], lines[1], "overlay-narrow", NARROW),
-        lines=entries,
-        phases=[],
-        note="",
-        summary=" ".join(_summary(line) for line in lines if line is not None),
-    )
-
-
 def timeline_data(view: TimelineView | None, timeline: Timeline | None) -> dict[str, Any]:
     """Return what the read-out of the timeline needs, as plain values."""
     if view is None or timeline is None:
@@ -112,16 +90,6 @@ def timeline_data(view: TimelineView | None, timeline: Timeline | None) -> dict[
             view, shown_lines(timeline), [e.label for e in view.lines], timeline.spans
         )
     }
-
-
-def overlay_data(
-    view: TimelineView | None, before: Timeline | None, after: Timeline | None
-) -> dict[str, Any]:
-    """Return what the read-out of the overlay needs, as plain values."""
-    if view is None:
-        return {}
-    lines = [line for line in (_leading(before), _leading(after)) if line is not None]
-    return {view.key: _readout(view, lines, [e.label for e in view.lines], [])}
 
 
 def chart_data(chart: ChartView) -> dict[str, Any]:
@@ -154,11 +122,6 @@ def _frame(frame: Frame) -> dict[str, Any]:
 
 def _compact(points: Sequence[tuple[float, float]]) -> list[list[float]]:
     return [[round(x, 3), round(y)] for x, y in finite(points)]
-
-
-def _leading(timeline: Timeline | None) -> Line | None:
-    lines = timeline.lines if timeline else []
-    return next((line for line in lines if finite(line.points)), None)
 
 
 def _line_entry(line: Line, shade: str, label: str | None = None) -> LegendEntry:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
-from leakscope.model.comparison import Change, Comparison
+from leakscope.model.comparison import Change, Comparison, ValueChange
 from leakscope.model.known import Nature, Recognised
 from leakscope.model.printable import one_line
 from leakscope.model.report import Culprit, Finding, Report, RunVerdict, Severity
-from leakscope.report.sizes import humane_rate, humane_share
+from leakscope.report.sizes import humane_interval, humane_rate, humane_share
 
+NOTICEABLE = 0.05
+"""A difference of less than this part is none that a reader would ask about."""
 VERDICTS = {
     RunVerdict.LEAK: "Leak",
     RunVerdict.CLEAN: "No leak",
@@ -165,3 +167,43 @@ def rate_words(suspect: Culprit | Finding) -> str:
     if workers < 2:
         return rate + " in a worker" * workers
     return f"{rate} in each of {workers} workers"
+
+
+def certainty(significant: bool | None, doubt: str = "") -> str:
+    """Return whether a difference is real; nothing is said of what has no interval."""
+    if significant is None:
+        return ""
+    if significant and not doubt:
+        return "real"
+    return "not certain" if significant else "within the noise"
+
+
+def headline_after(word: str, headline: str) -> str:
+    """Return a comparison's headline as it stands beside its word: not ``Fixed · Fixed: …``."""
+    return headline.removeprefix(f"{word}: ")
+
+
+def undecided(comparison: Comparison) -> list[str]:
+    """Return a sentence for each thing that can't be told from noise, and why."""
+    told = [f"{change.name}: {change.doubt}." for change in comparison.culprits if change.doubt]
+    return told + [_within_noise(value) for value in comparison.growth if _is_noise(value)]
+
+
+def _is_noise(value: ValueChange) -> bool:
+    """Return whether a rate seems to have changed, but not by more than its intervals."""
+    before, after = value.before_bytes, value.after_bytes
+    if value.significant is not False or before is None or after is None:
+        return False
+    return abs(after - before) > NOTICEABLE * max(abs(before), abs(after))
+
+
+def _within_noise(value: ValueChange) -> str:
+    rates = [humane_rate(rate, value.unit) for rate in (value.before_bytes, value.after_bytes)]
+    intervals = [
+        f" ({humane_interval(interval)})" if interval else ""
+        for interval in (value.before_interval, value.after_interval)
+    ]
+    return (
+        f"{metric_words(value.name)}: {rates[0]}{intervals[0]} before and {rates[1]}{intervals[1]} "
+        "after lie within each other's noise."
+    )

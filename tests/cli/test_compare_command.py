@@ -72,7 +72,9 @@ def test_new_culprit_fails_but_a_new_note_does_not(before: Path, tmp_path: Path)
     assert compare(clean, note, "--fail-on", "any").return_value == 0
 
 
-@pytest.mark.parametrize(("name", "begins"), [("c.html", "<!"), ("c.json", "{"), ("c.txt", "")])
+@pytest.mark.parametrize(
+    ("name", "begins"), [("c.html", "<!"), ("c.json", "{"), ("c.txt", ""), ("c.md", "### ")]
+)
 def test_format_follows_the_suffix_of_the_file(
     name: str, begins: str, before: Path, tmp_path: Path
 ) -> None:
@@ -85,6 +87,13 @@ def test_format_follows_the_suffix_of_the_file(
 
 def test_comparison_is_printed_where_no_file_is_named(before: Path) -> None:
     assert "history" in compare(before, before).stdout
+
+
+def test_markdown_for_a_pull_request_is_printed(before: Path, tmp_path: Path) -> None:
+    after = written(tmp_path / "after.json", None)
+    result = compare(before, after, "--format", "markdown")
+    assert result.stdout.startswith("### ✓ Fixed: ")
+    assert "| fixed | `" in result.stdout
 
 
 def test_file_that_is_no_report_is_one_sentence(before: Path, tmp_path: Path) -> None:

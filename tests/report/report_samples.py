@@ -6,7 +6,17 @@ import math
 
 import msgspec
 
-from leakscope.model.comparison import Change, Comparison, CulpritChange, ValueChange
+from leakscope.model.comparison import (
+    Change,
+    Comparison,
+    CulpritChange,
+    RankPair,
+    RunCost,
+    Topic,
+    ValueChange,
+    WorkerPair,
+    WorkFact,
+)
 from leakscope.model.cure import Cure, Cures, Effect
 from leakscope.model.device import (
     DeviceMemory,
@@ -18,6 +28,7 @@ from leakscope.model.device import (
     Slack,
     UnexplainedBlocks,
 )
+from leakscope.model.rank import OddRank, RankMemory
 from leakscope.model.report import (
     Cleared,
     Component,
@@ -46,6 +57,7 @@ from leakscope.model.report import (
     Work,
 )
 from leakscope.model.shortage import Advice, LiveRow, OutOfMemory
+from leakscope.model.worker import WorkerMemory
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 EPOCHS, TRAIN_S, VALIDATION_S = 12, 13.0, 4.6
@@ -674,6 +686,11 @@ def comparison() -> Comparison:
                 before_interval=(291.0 * MIB, 306.5 * MIB),
                 significant=True,
                 text="now bounded",
+                place="src/training/trainer.py:600",
+                before_chart=boxes_culprit().chart,
+                chart_unit="validation",
+                before_total_bytes=int(3.53 * GIB),
+                before_rates_by_rank={"0": 298.4 * MIB, "1": 297.0 * MIB},
             ),
             CulpritChange(
                 change=Change.REDUCED,
@@ -687,6 +704,12 @@ def comparison() -> Comparison:
                 after_bytes_per_unit=11.0 * MIB,
                 after_interval=(10.1 * MIB, 12.4 * MIB),
                 significant=True,
+                growth="within",
+                before_chart=[Point(10.0 * i, 4.0 * MIB * (i % 5), i) for i in range(20)],
+                after_chart=[Point(10.0 * i, 1.0 * MIB * (i % 5), i) for i in range(20)],
+                chart_unit="step",
+                before_workers=4,
+                after_workers=2,
             ),
             CulpritChange(
                 change=Change.NEW,
@@ -719,6 +742,64 @@ def comparison() -> Comparison:
             ValueChange(name="validation", before_bytes=5.71 * GIB, after_bytes=2.43 * GIB),
         ],
         work_differences=["batch size of validation: 32 before, 16 after"],
-        before_timeline=before.timeline,
-        after_timeline=after.timeline,
+        before_timeline=_with_steps(before.timeline),
+        after_timeline=_with_steps(after.timeline),
+        **comparison_evidence(),
     )
+
+
+def comparison_evidence() -> dict[str, object]:
+    """Return what a comparison shows beside its verdict."""
+    return {
+        "work": [
+            WorkFact(topic=Topic.WORK, name="steps", before="4,800", after="4,800"),
+            WorkFact(topic=Topic.WORK, name="ranks", before="2", after="2"),
+            WorkFact(
+                topic=Topic.PROGRAM, name="--out", before="a", after="b", differs=True,
+                matters=False,
+            ),
+            WorkFact(
+                topic=Topic.ENVIRONMENT, name="torch", before="2.12.0", after="2.13.0",
+                differs=True,
+            ),
+            WorkFact(topic=Topic.MEASURING, name="budget", before="2.0%", after=""),
+        ],
+        "before_cost": RunCost(
+            work=Work(duration_s=211.2, steps=4800, epochs=12, validations=12),
+            peak_bytes=int(5.71 * GIB),
+            overhead=Overhead(wall_share=0.031, peak_bytes=11 * MIB, budget=0.02, censuses=48),
+            problems=1,
+        ),
+        "after_cost": RunCost(
+            work=Work(duration_s=198.0, steps=4800, epochs=12, validations=12),
+            peak_bytes=int(2.43 * GIB),
+            overhead=Overhead(wall_share=0.0137, peak_bytes=9 * MIB, budget=0.02, censuses=51),
+        ),
+        "ranks": [
+            RankPair(
+                rank=n,
+                before=RankMemory(rank=n, steps=4800, peak_bytes=5 * GIB, grows=["all_pred_boxes"]),
+                after=RankMemory(rank=n, steps=4800, peak_bytes=(2 + n) * GIB),
+            )
+            for n in range(2)
+        ],
+        "before_odd_rank": OddRank(
+            rank=1, step=300, bytes=2 * GIB, sentence="Rank 1 is the first that differs."
+        ),
+        "workers": [
+            WorkerPair(
+                loader=1,
+                worker=0,
+                before=WorkerMemory(
+                    loader=1, worker=0, pid=11, batches=60, pss_bytes=900 * MIB,
+                    copies=["FrameDataset.samples"],
+                ),
+            )
+        ],
+    }  # fmt: skip
+
+
+def _with_steps(timeline: Timeline | None) -> Timeline:
+    assert timeline is not None
+    clock = [(TRAIN_S * n / 40, float(n)) for n in range(400)]
+    return msgspec.structs.replace(timeline, steps=clock)
