@@ -23,6 +23,8 @@ from leakscope.report.sizes import (
 )
 from leakscope.report.source import DiffLine, SourceView, diff_lines, excerpt_view
 from leakscope.report.svg import Drawing
+from leakscope.report.tables import Bar
+from leakscope.report.way import Box, way_of
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class HeldRow:
     detail: str
     count: str
     size: Size
+    bar: Bar
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ class CulpritView(SuspectView):
     type: str = ""
     kind: str = ""
     path: str = ""
-    held_by: list[str] = field(default_factory=list)
+    way: list[Box] = field(default_factory=list)
     also_named: list[str] = field(default_factory=list)
     also_held_by: list[str] = field(default_factory=list)
     alone: Size | None = None
@@ -177,14 +180,14 @@ def _culprit_view(culprit: Culprit, anchor: str, spans: Sequence[PhaseSpan]) -> 
         type=culprit.type,
         kind=culprit.kind,
         path=culprit.path,
-        held_by=_chain(culprit),
+        way=way_of(culprit),
         also_named=culprit.also_named,
         also_held_by=culprit.also_held_by,
         alone=None if culprit.exclusive_bytes is None else size_of(culprit.exclusive_bytes),
         even_share=None if culprit.leak_share_bytes is None else size_of(culprit.leak_share_bytes),
         owner=culprit.owner,
         items=_items(culprit),
-        holds=[_held_row(held) for held in culprit.holds],
+        holds=_held_rows(culprit.holds),
         forecast=culprit.forecast.text if culprit.forecast else "",
         excerpts=[excerpt_view(excerpt) for excerpt in culprit.excerpts],
         chart=_chart(culprit, f"{anchor}-chart", spans),
@@ -282,20 +285,24 @@ def _rate(suspect: Culprit | Finding) -> RateView | None:
     )
 
 
-def _chain(culprit: Culprit) -> list[str]:
-    holders = [*culprit.held_by]
-    named = bool(holders) and culprit.name.endswith(holders[-1])
-    return holders if named else [*holders, culprit.name]
-
-
 def _items(culprit: Culprit) -> str:
     if culprit.items_per_unit is None:
         return ""
     return f"{humane_number(culprit.items_per_unit)} items per {culprit.unit}"
 
 
-def _held_row(held: Held) -> HeldRow:
-    return HeldRow(held.type, held.detail, humane_number(held.count), size_of(held.bytes))
+def _held_rows(holds: Sequence[Held]) -> list[HeldRow]:
+    most = max((held.bytes for held in holds), default=0) or 1
+    return [
+        HeldRow(
+            type=held.type,
+            detail=held.detail,
+            count=humane_number(held.count),
+            size=size_of(held.bytes),
+            bar=Bar("0", percent(held.bytes / most)),
+        )
+        for held in holds
+    ]
 
 
 def _chart(culprit: Culprit, key: str, spans: Sequence[PhaseSpan]) -> ChartView | None:

@@ -7,12 +7,22 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from leakscope.model.report import Overhead, Problem, Report, RunFacts, Severity, Work
+from leakscope.model.report import (
+    Culprit,
+    Finding,
+    Overhead,
+    Problem,
+    Report,
+    RunFacts,
+    Severity,
+    Work,
+)
 from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.culprit import CulpritView, Piece, SuspectView, culprit_views, finding_views
 from leakscope.report.cures import CuresView, cures_view
 from leakscope.report.devices import DeviceView, device_views
+from leakscope.report.encoding import render_plain
 from leakscope.report.exploring import exploring_data
 from leakscope.report.ranks import AttemptRow, RanksView, attempt_rows, ranks_view
 from leakscope.report.shortage import ShortageView, shortage_view
@@ -133,7 +143,7 @@ def report_page(report: Report) -> Page:
         command=" ".join(report.run.command),
         version=report.run.leakscope_version,
         terms=wording.TERMS,
-        data=_data(culprits, timeline, report),
+        data=_data(culprits, findings, timeline, report),
     )
 
 
@@ -208,12 +218,19 @@ def _precise_share(share: float) -> str:
 
 
 def _data(
-    culprits: list[CulpritView], timeline: TimelineView | None, report: Report
+    culprits: list[CulpritView],
+    findings: list[SuspectView],
+    timeline: TimelineView | None,
+    report: Report,
 ) -> dict[str, Any]:
     charts = exploring_data(timeline, report, culprits)
     charts |= {c.chart.key: chart_data(c.chart) for c in culprits if c.chart}
     copies = {f"{c.anchor}-markdown": c.markdown for c in culprits}
-    copies |= {f"{c.anchor}-diff": c.remedy.raw_diff for c in culprits if c.remedy.raw_diff}
+    suspects: list[SuspectView] = [*culprits, *findings]
+    copies |= {f"{s.anchor}-diff": s.remedy.raw_diff for s in suspects if s.remedy.raw_diff}
+    concluded: list[Culprit | Finding] = [*report.culprits, *report.findings]
+    for suspect, told in zip(suspects, concluded, strict=True):
+        copies[f"{suspect.anchor}-json"] = render_plain(told)
     return {"charts": charts, "copies": copies}
 
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import builtins
-import keyword
-import re
 from dataclasses import dataclass
+
+from pygments.lexers.python import PythonLexer
+from pygments.token import Comment, Keyword, Name, Number, Operator, String, _TokenType
 
 from leakscope.model.report import Excerpt
 
-_TOKEN = re.compile(
-    r"""(?P<comment>\#.*)
-      | (?P<string>[rbfuRBFU]{0,2}(?:
-            \"\"\".*?(?:\"\"\"|$) | '''.*?(?:'''|$)
-          | "(?:\\.|[^"\\])*"? | '(?:\\.|[^'\\])*'?))
-      | (?P<number>\b\d[\w.]*)
-      | (?P<decorator>^\s*@[\w.]+)
-      | (?P<name>[^\W\d]\w*)""",
-    re.VERBOSE,
+_STYLES: tuple[tuple[_TokenType, str], ...] = (
+    (Comment, "comment"),
+    (String.Interpol, ""),
+    (String, "string"),
+    (Number, "number"),
+    (Keyword, "keyword"),
+    (Operator.Word, "keyword"),
+    (Name.Decorator, "decorator"),
+    (Name.Builtin.Pseudo, ""),
+    (Name.Builtin, "builtin"),
+    (Name.Exception, "builtin"),
+    (Name.Function, "definition"),
+    (Name.Class, "definition"),
 )
-_BUILTINS = frozenset(name for name in dir(builtins) if not name.startswith("_"))
+"""The first that fits decides; what none fits is plain."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,8 @@ class DiffLine:
 def excerpt_view(excerpt: Excerpt) -> SourceView:
     """Return an excerpt with numbered, coloured lines."""
     marked = set(excerpt.marked)
-    numbered = enumerate(_outdented(excerpt.lines), excerpt.first_line)
-    lines = [SourceLine(number, tokens_of(text), number in marked) for number, text in numbered]
+    numbered = enumerate(coloured(_outdented(excerpt.lines)), excerpt.first_line)
+    lines = [SourceLine(number, tokens, number in marked) for number, tokens in numbered]
     first = min(marked, default=excerpt.first_line)
     return SourceView(file=excerpt.file, place=f"{excerpt.file}:{first}", lines=lines)
 
@@ -73,33 +77,34 @@ def diff_lines(diff: str | None) -> list[DiffLine]:
 
 def tokens_of(line: str) -> list[Token]:
     """Return a line of Python cut into coloured pieces; joined they are the line again."""
-    tokens: list[Token] = []
-    end = 0
-    for match in _TOKEN.finditer(line):
-        style = _style(match)
-        if not style:
-            continue
-        if match.start() > end:
-            tokens.append(Token(line[end : match.start()]))
-        tokens.append(Token(match.group(), style))
-        end = match.end()
-    if end < len(line):
-        tokens.append(Token(line[end:]))
-    return tokens
+    return coloured([line])[0]
+
+
+def coloured(lines: list[str]) -> list[list[Token]]:
+    """Return the coloured pieces of each line, a text over several lines told as one."""
+    cut: list[list[Token]] = [[]]
+    for _, kind, text in PythonLexer().get_tokens_unprocessed("\n".join(lines)):
+        style = next((style for known, style in _STYLES if kind in known), "")
+        first, *others = text.split("\n")
+        _append(cut[-1], first, style)
+        for other in others:
+            cut.append([])
+            _append(cut[-1], other, style)
+    return cut if len(cut) == len(lines) else [[Token(line)] for line in lines]
+
+
+def _append(tokens: list[Token], text: str, style: str) -> None:
+    if not text:
+        return
+    if tokens and tokens[-1].style == style:
+        tokens[-1] = Token(tokens[-1].text + text, style)
+    else:
+        tokens.append(Token(text, style))
 
 
 def _outdented(lines: list[str]) -> list[str]:
     indents = [len(line) - len(line.lstrip(" ")) for line in lines if line.strip()]
     return [line[min(indents, default=0) :] for line in lines]
-
-
-def _style(match: re.Match[str]) -> str:
-    kind = match.lastgroup or ""
-    if kind != "name":
-        return kind
-    if keyword.iskeyword(match.group()):
-        return "keyword"
-    return "builtin" if match.group() in _BUILTINS else ""
 
 
 def _diff_line(line: str) -> DiffLine:

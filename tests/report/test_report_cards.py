@@ -1,0 +1,105 @@
+"""A culprit's card: the way to it, its source in colours, and what its buttons hand over."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import report_samples as samples
+from page_reader import read_page
+
+from leakscope.model.report import Excerpt, Held
+from leakscope.report import render_html
+from leakscope.report.culprit import culprit_views
+from leakscope.report.source import coloured, excerpt_view
+from leakscope.report.way import MOST_STEPS, way_of
+
+
+def boxes_of(path: str, **more: object) -> list[tuple[str, str]]:
+    culprit = msgspec.structs.replace(samples.boxes_culprit(), path=path, **more)
+    return [(box.kind, box.text) for box in way_of(culprit)]
+
+
+def test_the_way_leads_from_the_root_over_each_step_to_the_contents() -> None:
+    assert boxes_of("main()·trainer.logger['rows']") == [
+        ("root", "main()"),
+        ("step", "trainer"),
+        ("step", ".logger"),
+        ("culprit", "Trainer.all_pred_boxes"),
+        ("contents", "7,680 × numpy.ndarray"),
+    ]
+
+
+def test_items_and_closures_are_steps_too() -> None:
+    kept = boxes_of("lib·register[*]⟨hook⟩.cache", holds=[])
+    assert kept == [
+        ("root", "lib"),
+        ("step", "register"),
+        ("step", "[*]"),
+        ("step", "hook"),
+        ("culprit", "Trainer.all_pred_boxes"),
+    ]
+
+
+def test_a_long_way_is_shortened_in_the_middle() -> None:
+    way = boxes_of("main()·a" + "".join(f".b{i}" for i in range(20)))
+    steps = [text for kind, text in way if kind == "step"]
+    assert len(steps) == MOST_STEPS + 1
+    assert steps[0] == "a"
+    assert steps[MOST_STEPS // 2] == "…"
+    assert steps[-1] == ".b18"
+
+
+def test_a_path_without_a_root_falls_back_on_the_holders() -> None:
+    assert boxes_of("somewhere", held_by=["Trainer.logger"], holds=[]) == [
+        ("step", "Trainer.logger"),
+        ("culprit", "Trainer.all_pred_boxes"),
+    ]
+
+
+def test_contents_are_compared_by_bars() -> None:
+    holds = [Held(type="a", count=3, bytes=400), Held(type="b", count=1, bytes=100)]
+    culprit = msgspec.structs.replace(samples.boxes_culprit(), holds=holds)
+    (card,) = culprit_views([culprit])
+    assert [row.bar.width for row in card.holds] == ["100.00%", "25.00%"]
+
+
+def test_a_text_over_several_lines_keeps_its_colour() -> None:
+    lines = ['"""One', "for two in three", '"""', "x = 1"]
+    assert [[token.style for token in line] for line in coloured(lines)] == [
+        ["string"],
+        ["string"],
+        ["string"],
+        ["", "number"],
+    ]
+
+
+def test_coloured_lines_are_the_lines_again() -> None:
+    lines = ["def f(self):", "\treturn f'{self!r}' \x00", "", "  '''open", "\u2028 \r odd"]
+    assert ["".join(token.text for token in line) for line in coloured(lines)] == lines
+
+
+def test_the_feeding_line_is_marked_also_inside_a_text() -> None:
+    excerpt = Excerpt(file="a.py", first_line=3, lines=["'''", "x", "'''"], marked=[4])
+    view = excerpt_view(excerpt)
+    assert [(line.number, line.marked) for line in view.lines] == [
+        (3, False),
+        (4, True),
+        (5, False),
+    ]
+
+
+def test_the_buttons_hand_over_markdown_diff_and_json() -> None:
+    report = samples.leaking()
+    page = render_html(report)
+    copies = json.loads(read_page(page).scripts[0][1])["copies"]
+    anchor = culprit_views(report.culprits)[0].anchor
+    assert copies[f"{anchor}-markdown"].startswith("### Memory leak: `Trainer.all_pred_boxes`")
+    assert copies[f"{anchor}-diff"] == report.culprits[0].remedy.diff
+    told = json.loads(copies[f"{anchor}-json"])
+    assert told["signature"] == report.culprits[0].signature
+    assert len(told["chart"]) == len(report.culprits[0].chart)
+    for name in ("markdown", "diff", "json"):
+        assert f'data-copy="{anchor}-{name}" hidden' in page
+    assert f'data-copy-link="{anchor}" hidden' in page
+    assert f'id="{anchor}"' in page
