@@ -18,6 +18,7 @@ from leakscope.report.charts import (
     SMALL,
     WIDE,
     draw_overlay,
+    epoch_starts,
     finite,
     phase_shades,
 )
@@ -90,16 +91,26 @@ def series_view(change: CulpritChange, key: str) -> SeriesView | None:
 
 
 def overlay_data(overlay: Overlay) -> dict[str, Any]:
-    """Return what the read-out of an overlay needs, as plain values."""
-    view = overlay.view
+    """Return what the script needs to look closer at an overlay, as plain values."""
+    phases = [*dict.fromkeys(span.phase for span in overlay.spans)]
+    shades = phase_shades(overlay.spans)
+    number = {phase: place for place, phase in enumerate(phases)}
     return {
-        "frames": {"wide": asdict(view.wide.frame), "narrow": asdict(view.narrow.frame)},
+        "zooms": True,
         "x": overlay.axis,
-        "lines": _lines(overlay.lines),
+        "lines": [
+            {"key": name, "shade": name, "dashed": name == "before", **line}
+            for name, line in zip(overlay.lines, _lines(overlay.lines), strict=True)
+        ],
+        "phases": [{"label": p or "outside any phase", "shade": shades.get(p, "")} for p in phases],
         "spans": [
-            [span.phase, span.epoch, round(span.start_s, 2), round(span.end_s, 2)]
+            [number[span.phase], span.epoch, round(span.start_s, 3), round(span.end_s, 3)]
             for span in overlay.spans
         ],
+        "epochs": [[round(start, 3), epoch] for start, epoch in epoch_starts(overlay.spans)],
+        "moments": [],
+        "censuses": [],
+        "limit": None,
     }
 
 
@@ -140,6 +151,7 @@ def _overlay(comparison: Comparison, metric: str, wanted: str, number: int) -> O
             ],
             note=f"{note}{' Thinned; peaks are kept.' if thinned else ''}".strip(),
             summary=" ".join(_summary(name, points) for name, points in told.items()),
+            zooms=True,
         ),
         axis=axis,
         lines=told,
@@ -195,7 +207,7 @@ def _spans(timelines: Sequence[Timeline | None], axis: str) -> list[PhaseSpan]:
 
 
 def _side(name: str, points: Points) -> LegendEntry:
-    return LegendEntry(name, name, size_of(points[-1][1]))
+    return LegendEntry(name, name, size_of(points[-1][1]), key=name)
 
 
 def _summary(name: str, points: Points) -> str:
@@ -208,6 +220,6 @@ def _summary(name: str, points: Points) -> str:
 
 def _lines(lines: dict[str, Points]) -> list[dict[str, Any]]:
     return [
-        {"label": name, "points": [[round(x, 2), round(y)] for x, y in points]}
+        {"label": name, "points": [[round(x, 3), round(y)] for x, y in points]}
         for name, points in lines.items()
     ]

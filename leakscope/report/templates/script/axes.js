@@ -5,7 +5,7 @@ const roundStep = (rough) => {
 };
 const ticksBetween = (low, high, step) => {
   const ticks = [];
-  for (let at = Math.ceil(low / step - 1e-9); at * step <= high + step * 1e-9; at += 1) ticks.push(at * step);
+  for (let at = Math.ceil(low / step - 1e-9); at * step <= high + step * 1e-9; at += 1) ticks.push(at * step || 0);
   return ticks;
 };
 const decimalsOf = (step) => Math.max(0, Math.ceil(-Math.log10(step) - 1e-9) + (/2\.?5/.test(step.toPrecision(2)) ? 1 : 0));

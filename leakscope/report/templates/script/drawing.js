@@ -82,11 +82,11 @@ const drawChart = (svg, chart, lines, coloured, stretch, width, height) => {
   lines.forEach((line, place) => {
     const path = drawn[place].map(([x, y]) => `${round(xOf(x))} ${round(yOf(y))}`).join("L");
     if (!path) return;
-    if (place === 0 && low === 0 && !line.culprit) {
+    if (place === 0 && low === 0 && !line.culprit && !line.dashed) {
       const ends = [drawn[0][0][0], drawn[0].at(-1)[0]].map((x) => round(xOf(x)));
       plane.append(svgElement("path", { class: "area", d: `M${ends[0]} ${inner.height}L${path}L${ends[1]} ${inner.height}Z` }));
     }
-    plane.append(shaded(svgElement("path", { class: line.culprit ? "line culprit" : "line", d: `M${path}` }), line.shade));
+    plane.append(shaded(svgElement("path", { class: `line${line.culprit ? " culprit" : ""}${line.dashed ? " dashed" : ""}`, d: `M${path}` }), line.shade));
     if (drawn[place].length <= Math.max(1, inner.width / 14)) {
       for (const [x, y] of drawn[place]) plane.append(shaded(svgElement("circle", { class: "point", cx: round(xOf(x)), cy: round(yOf(y)), r: line.culprit ? 3 : 2 }), line.shade));
     }

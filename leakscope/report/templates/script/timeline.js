@@ -18,6 +18,8 @@
     box.surface.id = `${key}-surface`;
     let frame = null, at = null, waiting = false;
 
+    /* Where the chart is: a time, or so much of what its axis counts. */
+    const momentAt = (x, decimals) => (chart.x === "clock" ? exactClock(x, decimals) : `${chart.x} ${grouped(Math.floor(x + 1e-9), 0)}`);
     const shownLines = () => series.filter((line) => on.has(line) && line.points.length);
     const sizes = () => {
       const width = Math.round(plot.clientWidth);
@@ -27,7 +29,7 @@
       if (stretch.isWhole) return "";
       const [from, to] = stretch.shown, decimals = to - from < 10 ? 2 : 0;
       const cut = frame.y[0] > 0 ? " The scale doesn't begin at zero." : "";
-      return `${exactClock(from, decimals)} to ${exactClock(to, decimals)} of ${clock(whole[1])}.${cut}`;
+      return `${momentAt(from, decimals)} to ${momentAt(to, decimals)} of ${momentAt(whole[1], 0)}.${cut}`;
     };
     const draw = () => {
       waiting = false;
@@ -49,7 +51,10 @@
     /* Reading: at the boundaries of the first line that is shown. */
     const lead = () => shownLines().reduce((best, line) => (best && best.points.length >= line.points.length ? best : line), null);
     const whereAt = (x) => {
-      if (!chart.moments.length) return "";
+      if (!chart.moments.length) {
+        const span = chart.spans.find(([, , start, end]) => start <= x && x <= end);
+        return span ? `${chart.phases[span[0]].label}, epoch ${span[1]}` : "";
+      }
       const [, step, epoch, phase] = chart.moments[nearest(chart.moments, x)];
       return `step ${grouped(step, 0)}, ${chart.phases[phase].label}, epoch ${epoch}`;
     };
@@ -68,7 +73,7 @@
       const decimals = stretch.shown[1] - stretch.shown[0] < 30 ? 2 : 0;
       const rows = shownLines().map((line) => [line, valueAt(line, at)]).filter(([, point]) => point);
       box.show(frame, at, [
-        readingRow("", exactClock(at, decimals)),
+        readingRow("", momentAt(at, decimals)),
         readingRow(whereAt(at), ""),
         ...rows.map(([line, point]) => readingRow(line.label, bytes(point[1]), line.shade)),
       ]);
