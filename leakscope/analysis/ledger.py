@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +21,15 @@ TREE = "tree"
 CHILDREN = "child processes"
 MAPPED_FILES = "pages of files: the kernel takes them back when it needs room"
 CHILDREN_BEYOND = "child processes, beyond what they share with this one"
+
+
+@dataclass(frozen=True)
+class Account:
+    """Which memory a ledger is of, what there was at its beginning, and by how much it grew."""
+
+    metric: str
+    before: float | None
+    gain: float
 
 
 def find_ledgers(case: Case, growers: list[Grower]) -> list[Ledger]:
@@ -56,7 +66,12 @@ def _host(case: Case, window: Window, growers: list[Grower]) -> Ledger | None:
     entries.append(_entry("leakscope itself", _own(case, left), "own"))
     metric = case.host_metric + ("+children_pss" if children else "")
     metric = TREE if tree is not None else metric
-    return _close(case, window, metric, gain + children, entries, host_advice)
+    before = _before(case, window, case.host_metric)
+    if tree is not None:
+        before = _before(case, window, gauge.PSS, gauge.CHILDREN_PSS)
+    elif children:
+        before = _before(case, window, case.host_metric, gauge.CHILDREN_PSS)
+    return _close(case, window, Account(metric, before, gain + children), entries, host_advice)
 
 
 def _device(case: Case, window: Window, growers: list[Grower], device: str) -> Ledger | None:
@@ -81,12 +96,15 @@ def _device(case: Case, window: Window, growers: list[Grower], device: str) -> L
             "pending",
         ),
     ]
+    read = [metric]
     outside = case.gauge_gain(f"{device}.{gauge.DEVICE_OUTSIDE}")
     if outside is not None:
         # Read together with reserved memory, unlike what the device has in use by itself.
+        read.append(f"{device}.{gauge.DEVICE_OUTSIDE}")
         metric = f"{device}.{gauge.DEVICE_USED}"
         entries.append(_entry("outside torch's allocator", outside, "outside"))
-    return _close(case, window, metric, gain + (outside or 0.0), entries, device_advice)
+    account = Account(metric, _before(case, window, *read), gain + (outside or 0.0))
+    return _close(case, window, account, entries, device_advice)
 
 
 def _named(case: Case, window: Window, growers: list[Grower], device: str) -> list[LedgerEntry]:
@@ -168,6 +186,12 @@ def _own(case: Case, left: float) -> float:
     return max(tables, min(left, _gain(case, gauge.OWN_RESIDENT)))
 
 
+def _before(case: Case, window: Window, *names: str) -> float | None:
+    """Return what gauges read together where the ledger begins, None where one wasn't read."""
+    read = [case.nearest(name, window.first) for name in names]
+    return None if None in read else sum(amount for amount in read if amount is not None)
+
+
 def _gain(case: Case, name: str) -> float:
     return case.gauge_gain(name) or 0.0
 
@@ -186,20 +210,20 @@ def _entry(label: str, size: float, kind: str) -> LedgerEntry:
 def _close(
     case: Case,
     window: Window,
-    metric: str,
-    gain: float,
+    account: Account,
     entries: list[LedgerEntry],
     advise: Callable[[int, list[LedgerEntry]], str],
 ) -> Ledger:
-    total = round(gain)
+    total = round(account.gain)
     kept = [entry for entry in entries if entry.bytes]
     remainder = total - sum(entry.bytes for entry in kept)
     kept.append(_entry("unexplained", remainder, "unexplained"))
     return Ledger(
-        metric=metric,
+        metric=account.metric,
         from_boundary=int(case.track.index[window.first]),
         to_boundary=int(case.track.index[window.last]),
         total_bytes=total,
+        before_bytes=None if account.before is None else round(account.before),
         entries=kept,
         advice=advise(total, kept),
     )

@@ -8,7 +8,7 @@ from leakscope.analysis.case import Case
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary
 from leakscope.model.census import Census
-from leakscope.model.report import Gauged, Overhead, Taken
+from leakscope.model.overhead import Gauged, Overhead, Taken
 
 MOST_TAKEN = 1000
 """Censuses that a report lists one by one."""

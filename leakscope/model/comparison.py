@@ -6,10 +6,10 @@ from enum import Enum
 
 import msgspec
 
+from leakscope.model.overhead import Overhead
 from leakscope.model.rank import OddRank, RankCourse, RankMemory
 from leakscope.model.report import (
     REPORT_SCHEMA_VERSION,
-    Overhead,
     Point,
     RunFacts,
     RunVerdict,

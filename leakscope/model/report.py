@@ -9,6 +9,7 @@ import msgspec
 from leakscope.model.cure import Cures
 from leakscope.model.device import DeviceMemory
 from leakscope.model.known import Recognised
+from leakscope.model.overhead import Overhead
 from leakscope.model.rank import Attempt, OddRank, RankCourse, RankMemory
 from leakscope.model.retained import Retained
 from leakscope.model.shortage import OutOfMemory
@@ -241,6 +242,8 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     to_boundary: int
     total_bytes: int
     entries: list[LedgerEntry]
+    before_bytes: int | None = None
+    """What the gauge read at the first of them; the total more at the last."""
     advice: str = ""
     """Whether ``gc.collect()``, ``malloc_trim`` or ``empty_cache()`` could help."""
 
@@ -319,55 +322,6 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds and the step that had ended then, both ascending, with a share of the next one where
     a validation lies between: the clock by which lines of several runs are laid over each other.
     Empty where nothing counted steps."""
-
-
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
-    """A census as it was taken: when, how much of the heap it walked, and what that cost."""
-
-    time_s: float
-    boundary: int
-    phase: str
-    step: int
-    scope: str
-    """``full``, or ``focused``: what the user's own names reach."""
-    objects: int
-    rows: int
-    pause_s: float
-    """How long the whole process stood still."""
-    asked: bool = False
-    """Whether the user asked for it, so that it belongs to no series."""
-
-
-class Gauged(msgspec.Struct, frozen=True, kw_only=True):
-    """A gauge and how often it was read."""
-
-    metric: str
-    unit: str
-    """``bytes`` or ``count``."""
-    meaning: str
-    readings: int
-    lowest: float
-    highest: float
-    last: float
-
-
-class Overhead(msgspec.Struct, frozen=True, kw_only=True):
-    """What leakscope cost, measured by itself."""
-
-    wall_share: float
-    peak_bytes: int
-    seconds: dict[str, float] = {}
-    censuses: int = 0
-    boundaries: int = 0
-    recorded_boundaries: int = 0
-    longest_pause_s: float = 0.0
-    budget: float | None = None
-    walker: str = ""
-    """``native``, or ``reference``: the slower one of an installation without a compiler."""
-    taken: list[Taken] = []
-    """Censuses in the order in which they were taken; of very many those that paused longest."""
-    gauged: list[Gauged] = []
-    """What was read at boundaries, the most often first."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from leakscope.model.overhead import Overhead
 from leakscope.model.report import (
     Culprit,
     Finding,
-    Overhead,
     Problem,
     Report,
     RunFacts,
@@ -24,6 +24,7 @@ from leakscope.report.cures import CuresView, cures_view
 from leakscope.report.devices import DeviceView, device_views
 from leakscope.report.encoding import render_plain
 from leakscope.report.exploring import exploring_data
+from leakscope.report.ledger import LedgerView, ledger_view
 from leakscope.report.ranks import AttemptRow, RanksView, attempt_rows, ranks_view
 from leakscope.report.shortage import ShortageView, shortage_view
 from leakscope.report.sizes import (
@@ -38,13 +39,11 @@ from leakscope.report.tables import (
     ComponentRow,
     Fact,
     GrowthRow,
-    LedgerView,
     PhaseRow,
     cleared_rows,
     component_phases,
     component_rows,
     growth_rows,
-    ledger_view,
     phase_rows,
 )
 from leakscope.report.timeline import TimelineView, chart_data, timeline_view

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from leakscope.model.report import Cleared, Component, Growth, Ledger, LedgerEntry, PhaseMemory
+from leakscope.model.report import Cleared, Component, Growth, PhaseMemory
 from leakscope.report.sizes import (
     Size,
     exact_bytes,
@@ -19,10 +19,6 @@ from leakscope.report.wording import metric_words
 
 _MOST_PHASES = 4
 """Columns that a table of components has for phases."""
-
-
-TELLING_BYTES = 1 << 20
-"""A ledger of less than this has no shares."""
 
 
 @dataclass(frozen=True)
@@ -42,32 +38,6 @@ class Bar:
     width: str
     kind: str = ""
     """The style; ``none`` draws nothing."""
-
-
-@dataclass(frozen=True)
-class LedgerRow:
-    """One term: its amount and its step of the waterfall."""
-
-    label: str
-    kind: str
-    note: str
-    size: Size
-    share: str
-    bar: Bar
-
-
-@dataclass(frozen=True)
-class LedgerView:
-    """Where the growth of one kind of memory went."""
-
-    metric: str
-    total: Size
-    change: str
-    zero: str
-    total_bar: Bar
-    rows: list[LedgerRow]
-    advice: str
-    unexplained: str
 
 
 @dataclass(frozen=True)
@@ -132,39 +102,6 @@ class ClearedRow:
     reason: str
     kind: str
     size: Size
-
-
-def ledger_view(ledger: Ledger) -> LedgerView:
-    """Return the waterfall: each term begins where the one before ended."""
-    ends = _running(ledger.entries)
-    low, high = min(0, ledger.total_bytes, *ends), max(0, ledger.total_bytes, *ends)
-    span = (high - low) or 1
-
-    def bar(start: float, stop: float, kind: str) -> Bar:
-        return Bar(_percent(min(start, stop) - low, span), _percent(abs(stop - start), span), kind)
-
-    rows = [
-        LedgerRow(
-            label=entry.label,
-            kind=entry.kind,
-            note=entry.note,
-            size=size_of(entry.bytes, signed=True),
-            share=_part(entry.bytes, ledger.total_bytes),
-            bar=bar(start, start + entry.bytes, entry.kind),
-        )
-        for entry, start in zip(ledger.entries, ends, strict=False)
-    ]
-    unexplained = sum(entry.bytes for entry in ledger.entries if entry.kind == "unexplained")
-    return LedgerView(
-        metric=metric_words(ledger.metric),
-        total=size_of(abs(ledger.total_bytes)),
-        change="fell by" if ledger.total_bytes < 0 else "grew by",
-        zero=_percent(-low, span),
-        total_bar=bar(0, ledger.total_bytes, "total"),
-        rows=rows,
-        advice=ledger.advice,
-        unexplained=_part(unexplained, ledger.total_bytes),
-    )
 
 
 def phase_rows(phases: Sequence[PhaseMemory]) -> list[PhaseRow]:
@@ -239,13 +176,6 @@ def _share_bar(share: float | None) -> Bar | None:
     return None if share is None else bar_of(share, 1.0, "named")
 
 
-def _running(entries: Sequence[LedgerEntry]) -> list[int]:
-    ends = [0]
-    for entry in entries:
-        ends.append(ends[-1] + entry.bytes)
-    return ends
-
-
 def _tops(amounts: Iterable[tuple[str, int]]) -> dict[str, int]:
     tops: dict[str, int] = {}
     for key, amount in amounts:
@@ -262,13 +192,9 @@ def bar_of(amount: float | None, top: float, kind: str) -> Bar:
     """Return a bar from the left edge; nothing is drawn for what isn't there."""
     if amount is None or not amount > 0 or not top > 0:
         return Bar("0%", "0%", "none")
-    return Bar("0%", _percent(amount, top), kind)
+    return Bar("0%", percent_of(amount, top), kind)
 
 
-def _percent(part: float, whole: float) -> str:
+def percent_of(part: float, whole: float) -> str:
+    """Return a part of a whole as a CSS length, at most all of it."""
     return f"{100 * min(1.0, part / whole):.2f}%" if whole and part == part else "0.00%"
-
-
-def _part(part: int, whole: int) -> str:
-    """Return a share in words; shares of next to nothing are left out, for they confuse."""
-    return humane_share(part / whole) if whole >= TELLING_BYTES else ""

@@ -46,6 +46,16 @@ def mixed() -> Program:
     return program.gauge(gauge.CHILDREN_PSS, lambda s: 50 * MIB + s.epochs_done * MIB)
 
 
+def test_a_ledger_tells_what_there_was_before() -> None:
+    run = mixed().build()
+    by_boundary = {m.boundary.index: m.gauges for m in run.main.measurements}
+    (ledger,) = analyse(run).ledgers
+    first, last = (by_boundary[at] for at in (ledger.from_boundary, ledger.to_boundary))
+    assert ledger.metric == "rss+children_pss"
+    assert ledger.before_bytes == first["rss"] + first["children_pss"]
+    assert ledger.before_bytes + ledger.total_bytes == last["rss"] + last["children_pss"]
+
+
 def test_the_entries_of_a_ledger_add_up_to_its_total() -> None:
     for ledger in report_of(mixed()).ledgers:
         assert sum(entry.bytes for entry in ledger.entries) == ledger.total_bytes

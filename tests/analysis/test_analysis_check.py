@@ -12,10 +12,10 @@ from leakscope.analysis.checking.known import new_baseline
 from leakscope.analysis.checking.limits import to_growth_limit
 from leakscope.model.check import Baseline, Check, Known, Outcome, Standing, Suppression
 from leakscope.model.errors import LeakscopeError
+from leakscope.model.overhead import Overhead
 from leakscope.model.report import (
     Culprit,
     Finding,
-    Overhead,
     PhaseMemory,
     Remedy,
     Report,

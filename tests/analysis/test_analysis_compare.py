@@ -9,12 +9,12 @@ import pytest
 
 from leakscope.analysis.compare import compare
 from leakscope.model.comparison import Change
+from leakscope.model.overhead import Overhead
 from leakscope.model.report import (
     Component,
     Culprit,
     Finding,
     Growth,
-    Overhead,
     PhaseMemory,
     Remedy,
     Report,

@@ -28,6 +28,7 @@ from leakscope.model.device import (
     Slack,
     UnexplainedBlocks,
 )
+from leakscope.model.overhead import Overhead
 from leakscope.model.rank import OddRank, RankMemory
 from leakscope.model.report import (
     Cleared,
@@ -43,7 +44,6 @@ from leakscope.model.report import (
     LedgerEntry,
     Line,
     Moment,
-    Overhead,
     PhaseMemory,
     PhaseSpan,
     Point,

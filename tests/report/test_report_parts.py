@@ -13,10 +13,10 @@ from leakscope.report import sizes, wording
 from leakscope.report.charts import SMALL, WIDE, draw_series, draw_timeline
 from leakscope.report.comparison import comparison_page
 from leakscope.report.culprit import pieces_of
+from leakscope.report.ledger import ledger_view
 from leakscope.report.markdown import culprit_markdown
 from leakscope.report.page import report_page
 from leakscope.report.source import diff_lines, excerpt_view, tokens_of
-from leakscope.report.tables import ledger_view
 
 MIB = 1024**2
 
