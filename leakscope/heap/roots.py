@@ -18,7 +18,8 @@ from typing import Any
 from leakscope.heap import anatomy
 from leakscope.heap.definitions import Definitions
 from leakscope.heap.frames import locals_of, running_frames
-from leakscope.heap.labels import Stands
+from leakscope.heap.labels import Stands, frame_of
+from leakscope.heap.loops import looped_over
 from leakscope.heap.ownership import Ownership, all_modules, is_own_file, module_of
 from leakscope.model.census import Owner, RootKind
 from leakscope.model.notebook import OUTPUT_HISTORY
@@ -121,6 +122,10 @@ def find_roots(
         elif ownership.owns_code(frame.f_code, frame.f_globals):
             stages.append(len(user))
             user += _locals(frame, ownership, definitions, hidden)
+            generators = _generators(frame, definitions)
+            if generators:
+                stages.append(len(user))
+                user += generators
         elif full or frame in calls:
             library += _locals(frame, ownership, definitions, hidden, user=False)
     if not full:
@@ -243,6 +248,19 @@ def _locals(
             path = f"{function}()·{name}"
             kind = RootKind.LOCAL if user else RootKind.LIBRARY
             roots.append(Root(value, kind, path, f"{spoken}.{name}", owner, user))
+    return roots
+
+
+def _generators(frame: types.FrameType, definitions: Definitions) -> list[Root]:
+    """Return the roots for the generators that a function's loops run over and nobody else has."""
+    roots = []
+    for generator in looped_over(frame):
+        suspended = frame_of(generator)
+        if suspended is not None:
+            name = definitions.qualname(suspended.f_code)
+            path = f"{definitions.qualname(frame.f_code)}()·{name}()"
+            spoken = name.replace("<locals>.", "")
+            roots.append(Root(generator, RootKind.GENERATOR, path, spoken, None))
     return roots
 
 

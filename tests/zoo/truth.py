@@ -127,6 +127,7 @@ TRUTHS: dict[str, Truth] = {
     "statistics_hooks": leak(
         "main.model.backbone._forward_hooks", "Network.backbone._forward_hooks"
     ),
+    "streaming_pool": leak("Stream.__iter__.pool"),
     "text_log": leak("Console._lines"),
     "thread_gathers": leak("gather.rows"),
     "three_at_once": Truth(
@@ -181,6 +182,7 @@ TRUTHS: dict[str, Truth] = {
     "healthy_replay_fills_late": healthy(),
     "healthy_ring_bank": healthy(),
     "healthy_sawtooth": healthy(),
+    "healthy_shuffle_pool": healthy(),
     "healthy_sliding_window": healthy(),
     "healthy_three_best": healthy(),
     "healthy_tiny_histories": healthy(),

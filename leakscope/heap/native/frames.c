@@ -1,7 +1,8 @@
-/* The variables of a function that runs, read in place: frame.f_locals would make and keep a dict. */
+/* The variables and the value stack of a function that runs, read in place: frame.f_locals would make
+   and keep a dict, and of the stack nothing tells. */
 #include "walk.h"
 
-#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000
 #define Py_BUILD_CORE
 #include <internal/pycore_code.h>
 #include <internal/pycore_frame.h>
@@ -72,6 +73,53 @@ PyObject *frame_locals(PyObject *Py_UNUSED(module), PyObject *frame) {
         Py_CLEAR(list);
     Py_DECREF(code);
     return list;
+}
+
+#endif
+
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000
+
+/* What was unwound keeps its variables and nothing of its stack. */
+static int is_under_way(PyFrameObject *frame) {
+    return frame->f_frame->owner != FRAME_OWNED_BY_FRAME_OBJECT;
+}
+
+static PyObject **value_stack(PyFrameObject *frame, PyCodeObject *code) {
+    return frame->f_frame->localsplus + code->co_nlocalsplus;
+}
+
+#elif PY_VERSION_HEX < 0x030B0000
+
+static int is_under_way(PyFrameObject *frame) {
+    return frame->f_state == FRAME_EXECUTING || frame->f_state == FRAME_SUSPENDED;
+}
+
+static int PyFrame_GetLasti(PyFrameObject *frame) {
+    return frame->f_lasti < 0 ? -1 : frame->f_lasti * (int)sizeof(_Py_CODEUNIT);
+}
+
+static PyObject **value_stack(PyFrameObject *frame, PyCodeObject *code) {
+    return frame->f_localsplus + code->co_nlocals + PyTuple_GET_SIZE(code->co_cellvars) +
+           PyTuple_GET_SIZE(code->co_freevars);
+}
+
+#endif
+
+#if PY_VERSION_HEX < 0x030E0000
+
+/* Where the frame stands and what lies there in one call: its thread may go on between two. */
+PyObject *looped_over(PyObject *Py_UNUSED(module), PyObject *arguments) {
+    PyFrameObject *frame;
+    int begin, end, depth;
+    if (!PyArg_ParseTuple(arguments, "O!iii", &PyFrame_Type, &frame, &begin, &end, &depth))
+        return NULL;
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    PyObject *value = NULL;
+    int at = PyFrame_GetLasti(frame);
+    if (is_under_way(frame) && begin <= at && at < end && depth >= 0 && depth < code->co_stacksize)
+        value = value_stack(frame, code)[depth];
+    Py_DECREF(code);
+    return Py_NewRef(value ? value : Py_None);
 }
 
 #endif

@@ -255,6 +255,11 @@ PyDoc_STRVAR(frame_locals_doc, "frame_locals(frame)\n--\n\n"
                                "Return names and values of a function's variables.");
 #endif
 
+#if PY_VERSION_HEX < 0x030E0000
+PyDoc_STRVAR(looped_over_doc, "looped_over(frame, begin, end, depth)\n--\n\n"
+                              "Return the iterator of a loop that lies there on the stack.");
+#endif
+
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000
 PyDoc_STRVAR(inline_attributes_doc, "inline_attributes(object)\n--\n\n"
                                     "Return the attributes of an instance that has no dict yet.");
@@ -273,6 +278,9 @@ static PyMethodDef methods[] = {
     {"referent_addresses", referent_addresses, METH_VARARGS, referent_addresses_doc},
 #if PY_VERSION_HEX < 0x030D0000
     {"frame_locals", frame_locals, METH_O, frame_locals_doc},
+#endif
+#if PY_VERSION_HEX < 0x030E0000
+    {"looped_over", looped_over, METH_VARARGS, looped_over_doc},
 #endif
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000
     {"inline_attributes", inline_attributes, METH_O, inline_attributes_doc},

@@ -436,6 +436,7 @@ PyObject *inline_attributes(PyObject *module, PyObject *object);
 
 /* frames.c */
 PyObject *frame_locals(PyObject *module, PyObject *frame);
+PyObject *looped_over(PyObject *module, PyObject *arguments);
 
 extern PyObject *name_sizeof, *name_dispatch, *name_data, *name_unpack;
 

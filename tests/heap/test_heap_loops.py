@@ -1,0 +1,220 @@
+"""Generators that a running loop alone refers to: found, named, and let go of."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+import weakref
+from collections.abc import Iterable, Iterator
+from types import FrameType, GeneratorType
+from typing import Any
+
+import pytest
+
+from leakscope.heap.census import CensusTaker
+from leakscope.heap.loops import looped_over
+from leakscope.model.census import CensusScope, RootKind
+
+pytestmark = pytest.mark.skipif(
+    sys.version_info >= (3, 14), reason="the value stack is read up to 3.13"
+)
+
+
+def caller() -> FrameType:
+    return sys._getframe(1)
+
+
+def gathering(items: Iterable[int] = range(3)) -> Iterator[str]:
+    buffer: list[bytes] = []
+    for number in items:
+        buffer.append(bytes(100_000))
+        yield str(number)
+
+
+def names_of(found: list[object]) -> list[str]:
+    assert all(isinstance(generator, GeneratorType) for generator in found)
+    return [generator.__name__ for generator in found]  # type: ignore[attr-defined]
+
+
+def test_the_generator_of_a_running_loop_is_found() -> None:
+    for _ in gathering():
+        assert names_of(looped_over(caller())) == ["gathering"]
+
+
+def test_nothing_is_found_before_a_loop_and_after_it() -> None:
+    assert looped_over(caller()) == []
+    for _ in gathering():
+        break
+    else:
+        raise AssertionError
+    assert looped_over(caller()) == []
+    for _ in gathering():
+        pass
+    else:
+        assert looped_over(caller()) == []
+
+
+def test_nested_loops_are_told_from_the_outermost_inwards() -> None:
+    def inner() -> Iterator[int]:
+        yield 1
+
+    with contextlib.nullcontext():
+        for _ in gathering():
+            try:
+                for _ in (inner() for _ in range(1)):
+                    for _ in inner():
+                        assert names_of(looped_over(caller())) == [
+                            "gathering",
+                            "<genexpr>",
+                            "inner",
+                        ]
+            finally:
+                assert names_of(looped_over(caller())) == ["gathering"]
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        enumerate,
+        lambda stream: zip(stream, range(9), strict=False),
+        lambda stream: map(len, stream),
+        lambda stream: enumerate(itertools.islice(itertools.chain(stream), 5)),
+    ],
+    ids=["enumerate", "zip", "map", "itertools"],
+)
+def test_a_wrapped_generator_is_found(wrap: Any) -> None:
+    for _ in wrap(gathering()):
+        assert names_of(looped_over(caller())) == ["gathering"]
+
+
+def test_what_somebody_else_refers_to_has_a_name_there() -> None:
+    named = gathering()
+    for _ in named:
+        assert looped_over(caller()) == []
+
+
+def test_one_whose_next_item_is_being_fetched_is_found() -> None:
+    class Fetching:
+        def __init__(self) -> None:
+            self.stream = gathering()
+
+        def __iter__(self) -> Fetching:
+            return self
+
+        def __next__(self) -> str:
+            found.append(names_of(looped_over(outer)))
+            return next(self.stream)
+
+    found: list[list[str]] = []
+    outer = sys._getframe()
+    for _ in enumerate(Fetching()):
+        assert found == [["gathering"]]
+        break
+
+
+def test_other_iterators_are_left_alone() -> None:
+    for _ in [1]:
+        for _ in {"a": 1}.items():
+            for _ in zip("a", "b", strict=True):
+                assert looped_over(caller()) == []
+
+
+def test_what_a_large_container_holds_is_not_gone_through() -> None:
+    many = [object() for _ in range(1000)]
+    for _ in zip(many, gathering(), strict=False):
+        assert names_of(looped_over(caller())) == ["gathering"]
+
+
+def test_no_code_of_the_users_runs() -> None:
+    class Lying:
+        def __init__(self) -> None:
+            self.stream = gathering()
+
+        @property
+        def __class__(self) -> Any:  # type: ignore[override]
+            asked.append("class")
+            return int
+
+        def __iter__(self) -> Lying:
+            return self
+
+        def __next__(self) -> str:
+            return next(self.stream)
+
+        def __getattribute__(self, name: str) -> Any:
+            asked.append(name)
+            return super().__getattribute__(name)
+
+    asked: list[str] = []
+    for _ in Lying():
+        asked.clear()
+        assert names_of(looped_over(caller())) == ["gathering"]
+        assert asked == []
+
+
+def test_a_loop_of_a_module_and_of_a_class_is_seen() -> None:
+    names: dict[str, Any] = {"gathering": gathering, "look": looped_over, "caller": caller}
+    exec("for _ in gathering():\n    found = look(caller())\n    break\n", names)
+    assert names_of(names["found"]) == ["gathering"]
+    exec("class Body:\n    for _ in gathering():\n        found = look(caller())\n", names)
+    assert names_of(names["Body"].found) == ["gathering"]
+
+
+def test_loops_of_callers_are_seen_through_calls_of_every_kind() -> None:
+    def outer() -> list[object]:
+        for _ in gathering():
+            return inner(*[1], key=max([2], key=lambda _: called.append(looped_over(mine)) or 0))
+        raise AssertionError
+
+    def inner(*_: int, key: int) -> list[object]:
+        return looped_over(caller().f_back)  # type: ignore[arg-type]
+
+    called: list[list[object]] = []
+    mine = sys._getframe()
+    assert names_of(outer()) == ["gathering"]
+    assert called == [[]]
+
+
+def test_the_generator_lives_no_longer() -> None:
+    watched: list[weakref.ref[object]] = []
+    for _ in gathering():
+        watched += [weakref.ref(found) for found in looped_over(caller())]
+        break
+    assert [watch() for watch in watched] == [None]
+
+
+@pytest.mark.parametrize("scope", CensusScope)
+def test_what_it_gathers_is_named_after_its_function(scope: CensusScope) -> None:
+    taker = CensusTaker(project_root=__file__.rpartition("/")[0])
+    for number, _ in enumerate(gathering()):
+        rows = taker.take(scope).rows
+        (row,) = [row for row in rows if row.name == "gathering.buffer"]
+        assert row.host_bytes > (number + 1) * 100_000
+        assert row.length == number + 1
+        assert row.root is RootKind.GENERATOR
+
+
+def test_a_name_that_a_person_wrote_comes_first() -> None:
+    taker = CensusTaker(project_root=__file__.rpartition("/")[0])
+    behind = enumerate(gathering())
+    for _ in behind:
+        named = [row.path for row in taker.take(CensusScope.FOCUSED).rows]
+        assert any("comes_first()·behind" in path and "buffer" in path for path in named)
+        assert not any("gathering()" in path for path in named)
+
+
+def test_what_an_exception_has_unwound_is_not_read() -> None:
+    taker = CensusTaker(project_root=__file__.rpartition("/")[0])
+
+    def fails() -> None:
+        for _ in gathering():
+            raise ValueError
+
+    try:
+        fails()
+    except ValueError as error:
+        assert error.__traceback__ is not None and error.__traceback__.tb_next is not None
+        left = error.__traceback__.tb_next.tb_frame
+        names = [row.name for row in taker.take(CensusScope.FOCUSED, [left]).rows]
+    assert "gathering.buffer" not in names
