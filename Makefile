@@ -38,13 +38,21 @@ $(VENV)/.testing: $(VENV)/.installed
 	@$(BIN)/pip install -q --disable-pip-version-check -e '.[test,docs]'
 	@touch $@
 
+# Pages are tested in the Chromium of the system, by axe-core too. What can't be had here is named by
+# the tests that are skipped for it.
+$(VENV)/.browsing: $(VENV)/.testing tests/browser/axe_core.py
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && apt-get -qq update && \
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y chromium >/dev/null; } || \
+		echo "Pages are not tested in a browser: apt-get install chromium"
+	@$(BIN)/python tests/browser/axe_core.py && command -v chromium && touch $@ || true
+
 demo: $(VENV)/.installed
 	@$(BIN)/python examples/make_reports.py --out demo detector
 
 # The heap's tests walk their own process, whose heap the other tests would fill: those that walk all
 # of it, file by file, mypy beside them. No worker takes the files with most tests first: tests/conftest.py
 # says in which order they come.
-test: $(VENV)/.testing
+test: $(VENV)/.testing $(VENV)/.browsing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	{ echo mypy; grep -l mark.slow tests/heap/test_*.py | sed 's/^/pytest -q -m slow /'; } | \
@@ -53,7 +61,7 @@ test: $(VENV)/.testing
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q --durations 40 \
 		-m "not corpus" --ignore tests/heap
 
-quick: $(VENV)/.testing
+quick: $(VENV)/.testing $(VENV)/.browsing
 	$(BIN)/python -m pytest -q -m "not slow"
 
 # Their torch must be built with CUDA: PYTHON names an interpreter that has it and the test extras.

@@ -109,7 +109,7 @@ def report_page(report: Report) -> Page:
     timeline = timeline_view(report.timeline)
     suspects: list[SuspectView] = [*culprits, *findings]
     lead = next((s for s in suspects if s.severity != Severity.NOTE.value), None)
-    headline = _headline(report.headline, lead)
+    headline = _headline(report.headline or wording.VERDICTS[report.verdict], lead)
     return Page(
         title=f"{wording.VERDICTS[report.verdict]} · {report.run.script or report.run.run_id}",
         verdict=report.verdict.value,

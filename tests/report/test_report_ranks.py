@@ -2,37 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
-from report_samples import clean, leaking
+from rank_samples import MIB, rank, report_of
+from report_samples import clean
 
-from leakscope.model.rank import Attempt, OddRank, RankCourse, RankMemory
-from leakscope.model.report import Report
+from leakscope.model.rank import Attempt, OddRank, RankCourse
 from leakscope.report import render_html
 from leakscope.report.ranks import FEW, ranks_view
-
-MIB = 1 << 20
-
-
-def rank(number: int, **fields: object) -> RankMemory:
-    told = {
-        "host": "node",
-        "pid": 100 + number,
-        "steps": 500,
-        "first_bytes": 300 * MIB,
-        "peak_bytes": (400 + number) * MIB,
-        "last_bytes": (390 + number) * MIB,
-        "unit": "step",
-        "ended": "completed",
-    }
-    return RankMemory(rank=number, **{**told, **fields})  # type: ignore[arg-type]
-
-
-def report_of(ranks: list[RankMemory], **fields: object) -> Report:
-    report = leaking()
-    rates = {str(one.rank): 1024.0 * (one.rank + 1) for one in ranks}
-    culprits = [msgspec.structs.replace(report.culprits[0], rates_by_rank=rates)]
-    return msgspec.structs.replace(report, ranks=ranks, culprits=culprits, **fields)
 
 
 def test_the_rank_that_differs_first_comes_first():

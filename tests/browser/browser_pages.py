@@ -1,0 +1,128 @@
+"""Every kind of page that leakscope makes: of the samples, of odd runs, of hostile names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+
+import cuda_samples
+import msgspec
+import report_samples as samples
+from hostile_text import ATTACKS, infested
+from rank_samples import rank, report_of
+
+from leakscope.model.comparison import Comparison
+from leakscope.model.growth import Growth, GrowthReport
+from leakscope.model.rank import Attempt, OddRank, RankCourse
+from leakscope.model.report import Excerpt, Report
+from leakscope.model.worker import WorkerMemory
+from leakscope.report import render_comparison_html, render_html, render_snapshot_html
+from leakscope.report.html import render_growth_html
+
+REPORTS = Path(__file__).parents[2] / "reports"
+MIB = 1 << 20
+
+
+def of_json(path: Path) -> str:
+    """Return the page of a report or a comparison that was written as JSON."""
+    if path.stem == "comparison":
+        return render_comparison_html(msgspec.json.decode(path.read_bytes(), type=Comparison))
+    return render_html(msgspec.json.decode(path.read_bytes(), type=Report))
+
+
+def ranks() -> Report:
+    """A run of nine ranks, one of which differs, that was started twice."""
+    many = [rank(number) for number in range(9)]
+    course = RankCourse(label="rank 0", points=[(float(x), 1e8 + 1e6 * x) for x in range(40)])
+    attempts = [
+        Attempt(number=n, ranks=9, steps=100, began_s=60.0 * n, duration_s=50, ended="killed",
+                is_judged=n == 2)
+        for n in (1, 2)
+    ]  # fmt: skip
+    return report_of(
+        many,
+        rank_courses=[course, msgspec.structs.replace(course, label="rank 8")],
+        odd_rank=OddRank(rank=2, step=40, bytes=MIB, sentence="Rank 2 differs from step 40 on."),
+        attempts=attempts,
+    )
+
+
+def workers() -> Report:
+    """A run with DataLoader workers, one of which grows."""
+    told = [
+        WorkerMemory(
+            loader=1, worker=number, pid=100 + number, batches=400, prefetch=2,
+            batch_bytes=MIB, pss_bytes=300 * MIB, private_first_bytes=90 * MIB,
+            private_last_bytes=(90 + 80 * number) * MIB, start_method="fork",
+            grows=["Frames.decoded"] * number, copies=["Frames.index"],
+        )
+        for number in range(2)
+    ]  # fmt: skip
+    return msgspec.structs.replace(samples.leaking(), workers=told)
+
+
+def growth() -> GrowthReport:
+    """What a test marked as free of leaks left behind."""
+    grown = Growth(
+        path="test_cache·STORE.seen", holder="test_cache.STORE.seen", type="list", kind="list",
+        bytes_per_call=4096.0, objects_per_call=1.0, fed_by="test_cache.py:12",
+        feeding=["test_cache.py:12"], defined_at="test_cache.py:3", holds=["bytes"],
+        advice="Empty it when the test ends.", diff=samples.DIFF,
+        excerpts=[Excerpt(file="test_cache.py", first_line=11, marked=[12],
+                          lines=["def test_cache():", "    STORE.seen.append(bytes(4096))"])],
+    )  # fmt: skip
+    return GrowthReport(
+        leakscope_version="0.1.0", scenario="tests/test_cache.py::test_cache", calls=12,
+        allow_bytes=0.0, growths=[grown],
+    )  # fmt: skip
+
+
+def long_names() -> Report:
+    """A report whose every text holds a word that can be broken nowhere."""
+    return infested(samples.on_device(), "_" + "unbroken" * 30)
+
+
+def hostile() -> Report:
+    """A report whose every text carries every attack at once."""
+    return infested(samples.on_device(), "".join(ATTACKS))
+
+
+def hostile_comparison() -> Comparison:
+    """A comparison of that kind."""
+    return infested(samples.comparison(), "".join(ATTACKS))
+
+
+MADE: dict[str, Callable[[], str]] = {
+    "leaking": lambda: render_html(samples.leaking()),
+    "clean": lambda: render_html(samples.clean()),
+    "inconclusive": lambda: render_html(samples.inconclusive()),
+    "out-of-memory": lambda: render_html(samples.out_of_memory()),
+    "on-a-device": lambda: render_html(samples.on_device()),
+    "cures-tried": lambda: render_html(samples.cures_tried()),
+    "empty": lambda: render_html(samples.empty()),
+    "ranks": lambda: render_html(ranks()),
+    "workers": lambda: render_html(workers()),
+    "long-names": lambda: render_html(long_names()),
+    "hostile": lambda: render_html(hostile()),
+    "comparison": lambda: render_comparison_html(samples.comparison()),
+    "comparison-hostile": lambda: render_comparison_html(hostile_comparison()),
+    "growth": lambda: render_growth_html(growth()),
+    "growth-hostile": lambda: render_growth_html(infested(growth(), "".join(ATTACKS))),
+    "snapshot": lambda: render_snapshot_html(cuda_samples.FAILED),
+    "snapshot-empty": lambda: render_snapshot_html(cuda_samples.EMPTY),
+    "snapshots": lambda: render_snapshot_html(cuda_samples.COMPARISON),
+}
+"""Pages of reports made by hand."""
+SAMPLES: dict[str, Callable[[], str]] = {
+    f"{path.parent.name}/{path.stem}": partial(of_json, path)
+    for path in sorted(REPORTS.glob("*/*.json"))
+}
+"""Pages of the sample reports, made of their JSON as they would be made today."""
+COMMITTED = sorted(REPORTS.rglob("*.html"))
+
+
+@cache
+def page_of(name: str) -> bytes:
+    """Return one of these pages as it is written into a file."""
+    return (MADE | SAMPLES)[name]().encode("utf-8", errors="backslashreplace")

@@ -1,0 +1,226 @@
+"""What a reader does on a page: look closer, sort, copy, switch colours, go to a section, print."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser_pages import MADE, page_of
+from browser_view import DESKTOP, PHONE, View
+
+Show = Callable[..., None]
+PAPER = {"width": 703, "height": 1000}
+"""What a sheet of A4 leaves between its margins, at 96 pixels to the inch."""
+
+ENDS = """(node) => {
+  const box = node.getBoundingClientRect();
+  return [box.left, box.right];
+}"""
+SORTED = """([table, column]) => [...table.tBodies[0].rows].map((row) => {
+  const cell = row.cells[column], text = cell.dataset.order ?? cell.textContent.trim();
+  const number = Number(text.replaceAll(',', ''));
+  return text !== '' && Number.isFinite(number) ? number : text;
+})"""
+
+
+@pytest.fixture
+def show(tmp_path: Path) -> Show:
+    """Open a page that was made by hand in a window."""
+
+    def shown(view: View, name: str, fragment: str = "") -> None:
+        file = tmp_path / f"{name}.html"
+        file.write_bytes(page_of(name))
+        view.wear(DESKTOP, "light")
+        view.open(file, fragment)
+
+    return shown
+
+
+def background(view: View) -> str:
+    return str(view.page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+
+def test_the_theme_is_switched_and_remembered(view: View, show: Show) -> None:
+    show(view, "clean")
+    light = background(view)
+    button = view.page.get_by_role("button", name="Switch between light and dark")
+    button.click()
+    dark = background(view)
+    assert dark != light
+    view.page.reload()
+    assert background(view) == dark
+    button.click()
+    assert background(view) == light
+
+
+@pytest.mark.parametrize("name", ["leaking", "hostile"])
+def test_every_copy_button_copies_what_it_says(name: str, view: View, show: Show) -> None:
+    show(view, name)
+    copies: dict[str, str] = view.data()["copies"]
+    buttons = view.page.locator("[data-copy]")
+    assert {button.get_attribute("data-copy") for button in buttons.all()} == set(copies)
+    for button in buttons.all():
+        text = copies[button.get_attribute("data-copy") or ""]
+        button.click()
+        view.page.wait_for_function(
+            "(node) => node.textContent === 'Copied'", arg=button.element_handle()
+        )
+        assert view.page.locator("#announce").text_content() == "Copied"
+        assert view.page.evaluate("navigator.clipboard.readText()") == text.replace("\r\n", "\n")
+    view.assert_quiet()
+
+
+@pytest.mark.parametrize(
+    "name", ["out-of-memory", "workers", "comparison", "on-a-device", "snapshot"]
+)
+def test_a_click_on_a_heading_sorts_by_its_column(name: str, view: View, show: Show) -> None:
+    show(view, name)
+    view.page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    tables = view.page.locator("table.sortable").all()
+    assert tables
+    for table in tables:
+        for column, heading in enumerate(table.locator("thead th").all()):
+            for direction in ("descending", "ascending"):
+                heading.locator("button").click()
+                assert heading.get_attribute("aria-sort") == direction
+                values = view.page.evaluate(SORTED, [table.element_handle(), column])
+                assert_in_order(values, view, falling=direction == "descending")
+            assert table.locator("th[aria-sort='none']").count() == (
+                table.locator("thead th").count() - 1
+            )
+
+
+def assert_in_order(values: list[Any], view: View, *, falling: bool) -> None:
+    if all(isinstance(value, (int, float)) for value in values):
+        assert values == sorted(values, reverse=falling)
+    elif all(isinstance(value, str) for value in values):
+        order = "(all) => all.toSorted((a, b) => a.localeCompare(b))"
+        words = view.page.evaluate(order, values)
+        assert values == (words[::-1] if falling else words)
+
+
+@pytest.mark.parametrize("window", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_charts_tell_their_values_under_the_pointer(
+    window: dict[str, int], view: View, show: Show
+) -> None:
+    show(view, "leaking")
+    view.wear(window, "light")
+    plots = [plot for plot in view.page.locator(".plot").all() if plot.is_visible()]
+    assert len(plots) >= 2
+    for plot in plots:
+        plot.scroll_into_view_if_needed()
+        room = plot.bounding_box()
+        assert room is not None
+        readout = plot.locator(".readout")
+        told = set()
+        for share in (0.15, 0.5, 0.97):
+            view.page.mouse.move(room["x"] + share * room["width"], room["y"] + room["height"] / 2)
+            readout.wait_for(state="visible")
+            left, right = readout.evaluate(ENDS)
+            assert left >= 0
+            assert right <= window["width"]
+            told.add(readout.inner_text())
+        assert len(told) == 3
+        view.page.mouse.move(0, 0)
+        readout.wait_for(state="hidden")
+    assert not view.too_wide()
+    view.assert_quiet()
+
+
+def test_charts_tell_their_values_to_the_keyboard(view: View, show: Show) -> None:
+    show(view, "leaking")
+    surface = view.page.get_by_role("slider").first
+    surface.focus()
+    told = []
+    for key in ("End", "ArrowLeft", "Home", "ArrowRight"):
+        surface.press(key)
+        told.append([surface.get_attribute(f"aria-value{which}") for which in ("now", "text")])
+    last = surface.get_attribute("aria-valuemax")
+    assert [told[0][0], told[2][0]] == [last, "0"]
+    assert len({words for _, words in told}) == 4
+    assert all(words for _, words in told)
+
+
+@pytest.mark.parametrize("name", ["leaking", "snapshot"])
+def test_details_open_and_close_by_mouse_and_keyboard(name: str, view: View, show: Show) -> None:
+    show(view, name)
+    all_details = view.page.locator("details").all()
+    assert all_details
+    for details in all_details:
+        summary = details.locator("summary").first
+        was = details.evaluate("(node) => node.open")
+        summary.click()
+        assert details.evaluate("(node) => node.open") != was
+        summary.press("Enter")
+        assert details.evaluate("(node) => node.open") == was
+
+
+@pytest.mark.parametrize("name", ["leaking", "ranks", "comparison", "snapshot"])
+def test_every_entry_of_the_bar_leads_to_its_section(name: str, view: View, show: Show) -> None:
+    show(view, name)
+    links = view.page.locator(".bar nav a").all()
+    assert links
+    for link in links:
+        link.click()
+        target = link.get_attribute("href") or ""
+        wait_until_in_sight(view, target)
+
+
+def wait_until_in_sight(view: View, target: str) -> None:
+    """Wait until scrolling has brought the head of an element below the bar."""
+    view.page.wait_for_function(
+        """(target) => { const top = document.querySelector(target).getBoundingClientRect().top;
+          const bar = document.querySelector('.bar').getBoundingClientRect().bottom;
+          return top >= bar - 1 && top < innerHeight; }""",
+        arg=target,
+    )
+
+
+def test_a_permanent_link_leads_to_its_culprit(view: View, show: Show) -> None:
+    show(view, "leaking")
+    link = view.page.get_by_role("link", name="Permanent link").nth(1)
+    fragment = link.get_attribute("href") or ""
+    show(view, "leaking", fragment)
+    assert view.page.evaluate(f"document.querySelector('{fragment}').matches(':target')")
+    wait_until_in_sight(view, fragment)
+
+
+def test_the_first_key_offers_to_skip_the_bar(view: View, show: Show) -> None:
+    show(view, "leaking")
+    view.page.keyboard.press("Tab")
+    assert view.page.evaluate("document.activeElement.textContent") == "Skip to the answer"
+    assert view.page.locator(".skip").evaluate(ENDS)[0] >= 0
+    view.page.keyboard.press("Enter")
+    assert view.page.evaluate("document.activeElement.id") == "main"
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_page_is_whole_without_javascript(name: str, plain_view: View, show: Show) -> None:
+    show(plain_view, name)
+    assert plain_view.page.locator("h1").inner_text().strip()
+    for table in plain_view.page.locator("main > section > .scroll table").all():
+        assert table.is_visible()
+    for card in plain_view.page.locator(".culprit, .finding, .drawing.wide").all():
+        assert card.is_visible()
+    assert plain_view.page.locator("button:visible").count() == 0
+    assert not plain_view.too_wide()
+    plain_view.assert_quiet()
+
+
+@pytest.mark.parametrize("name", ["leaking", "comparison", "snapshot", "hostile"])
+@pytest.mark.parametrize("script", [True, False], ids=["with its script", "without"])
+def test_print_shows_everything_and_nothing_to_click(
+    name: str, script: bool, view: View, plain_view: View, show: Show
+) -> None:
+    printed = view if script else plain_view
+    show(printed, name)
+    assert printed.page.pdf(format="A4").startswith(b"%PDF")
+    printed.page.set_viewport_size(PAPER)  # type: ignore[arg-type]
+    printed.page.emulate_media(media="print", color_scheme="light")
+    assert not printed.too_wide()
+    for words in printed.page.locator("details > :not(summary)").all():
+        assert words.is_visible()
+    for tool in printed.page.locator("button:not(th button, .legend button), .bar").all():
+        assert not tool.is_visible()

@@ -1,0 +1,44 @@
+"""Every page in a real browser: light and dark, on a desk and on a phone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from browser_pages import COMMITTED, MADE, REPORTS, SAMPLES, page_of
+from browser_view import SIZES, THEMES, Pictures, View
+
+
+def assert_sound(view: View, pictures: Pictures, name: str) -> None:
+    """Fail unless a page is quiet, loads nothing and fits, whatever its window is like."""
+    for theme in THEMES:
+        for size, window in SIZES.items():
+            view.wear(window, theme)
+            too_wide = view.too_wide()
+            pictures.keep(view, f"{name}-{size}-{theme}", too_wide)
+            assert not too_wide, f"{size}: {too_wide}"
+    view.assert_quiet()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*MADE, *SAMPLES])
+def test_a_page_is_sound_and_open_to_everybody(
+    name: str, view: View, axe: str, pictures: Pictures, tmp_path: Path
+) -> None:
+    file = tmp_path / "page.html"
+    file.write_bytes(page_of(name))
+    view.open(file)
+    assert_sound(view, pictures, name)
+    view.wear(SIZES["desktop"], "light")
+    assert not view.violations(axe)
+    view.wear(SIZES["desktop"], "dark")
+    assert not view.violations(axe, "color-contrast")
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: str(path.relative_to(REPORTS)))
+def test_a_published_page_is_sound(path: Path, view: View, pictures: Pictures) -> None:
+    sample = f"{path.parent.name}/{path.stem}"
+    if sample in SAMPLES and path.read_bytes() == page_of(sample):
+        return  # the test above has opened this very page
+    view.open(path)
+    assert_sound(view, pictures, f"published-{path.parent.name}-{path.stem}")
