@@ -56,7 +56,8 @@ class RetainedCensus(msgspec.Struct, frozen=True, kw_only=True):
     truncated: bool = False
     """Whether more autograd nodes were alive than were counted: what keeps graphs holds more."""
     bytes: dict[str, list[Whole | None]]
-    """By device (``host`` first) the bytes of each node; None where this census didn't look. What
+    """By device (``host`` first) the bytes of each node; None where this census can't tell: in a
+    focused one what isn't the user's, and what is in items of which only a part was named. What
     several names keep alive counts for the first of them, so children never hold more than their
     parent, and what they leave of it has no name of its own."""
 

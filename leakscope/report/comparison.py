@@ -28,13 +28,14 @@ from leakscope.report.comparing.work import (
     same_work_words,
 )
 from leakscope.report.encoding import render_comparison_json
+from leakscope.report.icicle import IcicleView, comparison_icicle
 from leakscope.report.markdown import comparison_markdown
 from leakscope.report.page import environment_facts, run_context
 from leakscope.report.tables import Fact
 
 MOST_COPIED = 300_000
-"""Characters of JSON behind a copy button, which leaves out the points of the timelines; of more
-there is no button, but the command writes it."""
+"""Characters of JSON behind a copy button, which leaves out the points of the timelines and the tree
+of names; of more there is no button, but the command writes it."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class ComparisonPage:
     """The other gauges."""
     by_time: list[Overlay]
     undecided: list[str]
+    icicle: IcicleView | None
     growth: list[ValueRow]
     components: list[ValueRow]
     peaks: list[ValueRow]
@@ -84,6 +86,7 @@ class ComparisonPage:
 def comparison_page(comparison: Comparison) -> ComparisonPage:
     """Return the whole page for a comparison."""
     drawn, by_time = overlays(comparison), overlays_by_time(comparison)
+    icicle = comparison_icicle(comparison.retained)
     outcome, label = wording.outcome_of(comparison)
     changes = change_views(comparison.culprits)
     shown = cards(changes)
@@ -105,13 +108,15 @@ def comparison_page(comparison: Comparison) -> ComparisonPage:
         overlays=drawn[1:],
         by_time=by_time,
         undecided=wording.undecided(comparison),
+        icicle=icicle,
         growth=value_rows(comparison.growth),
         components=value_rows(comparison.components),
         peaks=value_rows(comparison.peaks),
         ranks=rank_table(comparison),
         workers=worker_table(comparison.workers),
         terms=wording.TERMS,
-        data=_data(comparison, changes, [*drawn, *by_time]),
+        data=_data(comparison, changes, [*drawn, *by_time])
+        | {"icicles": {icicle.key: icicle.data} if icicle else {}},
     )
 
 
@@ -138,6 +143,7 @@ def _data(
             after_timeline=None,
             before_rank_courses=[],
             after_rank_courses=[],
+            retained=None,
         )
     )
     if len(encoded) <= MOST_COPIED:

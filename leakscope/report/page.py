@@ -24,6 +24,7 @@ from leakscope.report.cures import CuresView, cures_view
 from leakscope.report.devices import DeviceView, device_views
 from leakscope.report.encoding import render_plain
 from leakscope.report.exploring import exploring_data
+from leakscope.report.icicle import IcicleView, icicle_view
 from leakscope.report.ledger import LedgerView, ledger_view
 from leakscope.report.ranks import AttemptRow, RanksView, attempt_rows, ranks_view
 from leakscope.report.shortage import ShortageView, shortage_view
@@ -77,6 +78,7 @@ class Page:
     lead: SuspectView | None
     others: list[SuspectView]
     timeline: TimelineView | None
+    icicle: IcicleView | None
     shortage: ShortageView | None
     devices: list[DeviceView]
     cures: CuresView | None
@@ -107,6 +109,7 @@ def report_page(report: Report) -> Page:
     spans = report.timeline.spans if report.timeline else []
     culprits, findings = culprit_views(report.culprits, spans), finding_views(report.findings)
     timeline = timeline_view(report.timeline)
+    icicle = icicle_view(report.retained, culprits)
     suspects: list[SuspectView] = [*culprits, *findings]
     lead = next((s for s in suspects if s.severity != Severity.NOTE.value), None)
     headline = _headline(report.headline or wording.VERDICTS[report.verdict], lead)
@@ -120,6 +123,7 @@ def report_page(report: Report) -> Page:
         lead=lead,
         others=[suspect for suspect in suspects if suspect is not lead][:OTHERS],
         timeline=timeline,
+        icicle=icicle,
         shortage=shortage_view(report.out_of_memory),
         devices=device_views(report.devices),
         cures=cures_view(report.cures),
@@ -142,7 +146,8 @@ def report_page(report: Report) -> Page:
         command=" ".join(report.run.command),
         version=report.run.leakscope_version,
         terms=wording.TERMS,
-        data=_data(culprits, findings, timeline, report),
+        data=_data(culprits, findings, timeline, report)
+        | {"icicles": {icicle.key: icicle.data} if icicle else {}},
     )
 
 

@@ -29,6 +29,7 @@ STYLES = (
     "cards",
     "code",
     "chain",
+    "icicle",
     "tables",
     "ledger",
     "comparison",
@@ -49,6 +50,7 @@ SCRIPTS = (
     "window",
     "drawing",
     "timeline",
+    "icicle",
 )
 """Parts of the script, in their order: a part may use what those before it define."""
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&'\u2028\u2029"}

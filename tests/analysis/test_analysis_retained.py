@@ -117,6 +117,19 @@ def test_items_of_which_a_census_names_only_some_count_whole() -> None:
     assert not any(grown(retained, "host", 0, 1).widths)
 
 
+def test_what_is_inside_of_items_is_unknown_where_a_census_names_too_few_of_them() -> None:
+    holds = [Content(type="dict", count=300, bytes=9 * MIB)]
+    seen = row("f()·seen", 10 * MIB, holds=holds)
+    items = row("f()·seen[*]", 4 * MIB, "f()·seen", type="dict")
+    inside = row("f()·seen[*]['x']", 3 * MIB, "f()·seen[*]")
+    few = retained_of(look(seen, items, inside))
+    assert sizes(few)["/whole/f()/seen/[*]"] == 9 * MIB
+    assert sizes(few)["/whole/f()/seen/[*]/['x']"] is None
+    all_items = row("f()·seen[*]", 9 * MIB, "f()·seen", type="dict")
+    enough = retained_of(look(seen, all_items, inside))
+    assert sizes(enough)["/whole/f()/seen/[*]/['x']"] == 3 * MIB
+
+
 def test_contents_on_several_devices_are_told_where_there_is_no_doubt() -> None:
     one = [Content(type="torch.Tensor", count=9, bytes=3 * MIB + 900)]
     two = [*one, Content(type="dict", count=9, bytes=900)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import msgspec
+import retained_samples
 
 from leakscope.model.comparison import (
     Change,
@@ -346,6 +347,7 @@ def leaking() -> Report:
     ]
     rest = total - sum(amount for _, amount, _, _ in entries)
     return Report(
+        retained=retained_samples.retained(),
         verdict=RunVerdict.LEAK,
         headline="Trainer.all_pred_boxes grows by 298 MiB in every validation and is never "
         "cleared; it explains 72 % of the growth.",
@@ -744,6 +746,7 @@ def comparison() -> Comparison:
         work_differences=["batch size of validation: 32 before, 16 after"],
         before_timeline=_with_steps(before.timeline),
         after_timeline=_with_steps(after.timeline),
+        retained=retained_samples.compared(),
         **comparison_evidence(),
     )
 

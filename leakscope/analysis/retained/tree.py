@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from leakscope.analysis.retained.choosing import Look, seen_bytes
@@ -19,6 +19,8 @@ GROUPS = {
     RootKind.GARBAGE: "garbage, not collected yet",
 }
 LIBRARIES = "libraries"
+_MOST_MISSED = 0.1
+"""Of the bytes in a container's items: where a census missed more, it can't tell their insides."""
 _STEP = ".·[("
 """What a step of a path begins with."""
 
@@ -160,7 +162,10 @@ def _column(tree: Tree, look: Look, device: str, parts: _Parts) -> Column:
     if garbage is not None and device == HOST:
         column[garbage] = census.garbage_bytes or 0
     _raise_parents(tree, column)
-    hidden = _unseen(tree) if census.scope is not CensusScope.FULL else frozenset()
+    hidden = _below(tree, _sampled(tree, column, sizes))
+    if census.scope is not CensusScope.FULL:
+        groups = {p for p, node in enumerate(tree.nodes) if node.kind is NodeKind.GROUP}
+        hidden |= groups | _below(tree, groups)
     return [None if place in hidden else size for place, size in enumerate(column)]
 
 
@@ -210,10 +215,22 @@ def _raise_parents(tree: Tree, column: list[int]) -> None:
     column[0] = max(column[0], sums[0])
 
 
-def _unseen(tree: Tree) -> frozenset[int]:
-    """Return the nodes that a focused census doesn't look at."""
+def _sampled(tree: Tree, column: Sequence[int], sizes: dict[str, int]) -> set[int]:
+    """Return the rows of items of which a census named only a part: what it says of their insides
+    is of that part.
+    """
+    return {
+        place
+        for place, node in enumerate(tree.nodes)
+        if node.kind is NodeKind.ROW
+        and node.label.startswith("[")
+        and sizes.get(node.path, 0) < (1 - _MOST_MISSED) * column[place]
+    }
+
+
+def _below(tree: Tree, above: Collection[int]) -> set[int]:
     found: set[int] = set()
     for place, node in enumerate(tree.nodes):
-        if node.kind is NodeKind.GROUP or node.parent in found:
+        if node.parent in above or node.parent in found:
             found.add(place)
-    return frozenset(found)
+    return found

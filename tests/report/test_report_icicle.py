@@ -1,0 +1,251 @@
+"""The icicle on the page: boxes that add up, words that tell, links both ways, little data."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+
+import msgspec
+import pytest
+import report_samples as samples
+import retained_samples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from page_reader import read_page
+from retained_samples import MIB
+
+from leakscope.analysis.retained.weights import Weights, grown, held
+from leakscope.model.boundary import Boundary, BoundaryKind
+from leakscope.model.census import CensusScope
+from leakscope.model.retained import NodeKind, Retained, RetainedCensus, RetainedNode
+from leakscope.report import render_comparison_html, render_html, render_json
+from leakscope.report.culprit import culprit_views
+from leakscope.report.icicle import comparison_icicle, icicle_view
+from leakscope.report.icicle.layout import LEAST_SHARE, MOST_ROWS, REST, lay_out
+from leakscope.report.icicle.view import BoxView, FigureView, IcicleView
+from leakscope.report.icicle.words import event_words
+
+
+def view_of(retained: Retained) -> IcicleView:
+    view = icicle_view(retained, culprit_views(samples.leaking().culprits))
+    assert view is not None
+    return view
+
+
+def figure(mode: str, view: IcicleView | None = None) -> FigureView:
+    figures = (view or view_of(retained_samples.retained())).figures
+    return next(figure for figure in figures if figure.mode == mode)
+
+
+def box(label: str, mode: str = "held") -> BoxView:
+    return next(box for box in figure(mode).boxes if box.label == label)
+
+
+def percent(text: str) -> float:
+    return float(text.removesuffix("%"))
+
+
+def test_a_box_is_as_wide_as_what_it_holds_and_stands_below_its_holder() -> None:
+    trainer, boxes = box("trainer"), box("all_pred_boxes")
+    assert boxes.row == trainer.row + 1
+    assert boxes.left == trainer.left
+    assert percent(boxes.width) == pytest.approx(100 * 400 / 510, abs=0.01)
+    assert boxes.size.text == "400 MiB"
+    assert box("all that your names reach").size.exact == f"{510 * MIB:,} bytes"
+
+
+def test_a_box_of_growth_is_as_wide_as_what_changed_and_says_which_way() -> None:
+    """300 MiB more in a list and 10 less in a model: 310 changed, 290 more in all."""
+    boxes, model, whole = (
+        box(label, "growth") for label in ("all_pred_boxes", "model", "all that your names reach")
+    )
+    assert percent(boxes.width) == pytest.approx(100 * 300 / 310, abs=0.01)
+    assert percent(model.width) == pytest.approx(100 * 10 / 310, abs=0.01)
+    assert (boxes.size.text, boxes.direction) == ("+300 MiB", "up")
+    assert (model.size.text, model.direction) == ("−10 MiB", "down")
+    assert whole.size.text == "+290 MiB"
+    assert percent(whole.tint) < percent(boxes.tint)
+
+
+def test_what_has_no_name_is_shown_as_that() -> None:
+    rest = [box for box in figure("held").boxes if box.kind == REST]
+    assert {box.label for box in rest} == {"not named"}
+    assert sum(percent(box.width) for box in rest if box.row == 1) == pytest.approx(
+        100 * (510 - 498) / 510, abs=0.01
+    )
+
+
+def test_what_was_added_up_says_of_how_many() -> None:
+    assert box("40 smaller ones").size.text == "5 MiB"
+
+
+def test_what_lies_below_nothing_but_specks_has_no_rest() -> None:
+    nodes = [
+        RetainedNode(kind=NodeKind.WHOLE),
+        *(RetainedNode(kind=NodeKind.ROW, parent=0, label=str(n)) for n in range(3)),
+    ]
+    assert len(lay_out(nodes, Weights([10**9, 1, 1, 1], [10**9, 1, 1, 1]))) == 1
+
+
+SIZES = st.lists(st.integers(-(1 << 30), 1 << 30), min_size=2, max_size=40)
+
+
+@settings(deadline=None)
+@given(st.data(), SIZES, st.booleans())
+def test_boxes_never_overlap_and_never_reach_beyond_their_holder(
+    data: st.DataObject, sizes: list[int], is_growth: bool
+) -> None:
+    parents = [-1] + [data.draw(st.integers(0, n - 1)) for n in range(1, len(sizes))]
+    nodes = [
+        RetainedNode(kind=NodeKind.ROW if n else NodeKind.WHOLE, parent=p, label=str(n))
+        for n, p in enumerate(parents)
+    ]
+    before, after = [0] * len(sizes), [abs(size) for size in sizes]
+    for place in range(len(sizes) - 1, 0, -1):
+        after[parents[place]] += after[place]
+        before[place] += max(0, -sizes[place])
+        before[parents[place]] += before[place]
+    censuses = [
+        RetainedCensus(
+            boundary=Boundary(index=n, kind=BoundaryKind.STEP, time_s=n),
+            scope=CensusScope.FULL,
+            cutoff_bytes=1,
+            bytes={"host": column},
+        )
+        for n, column in enumerate((before, after))
+    ]
+    retained = Retained(nodes=nodes, censuses=censuses, taken=2, first=0, last=1, shown=1)
+    weights = grown(retained, "host", 0, 1) if is_growth else held(retained, "host", 1)
+    laid = lay_out(nodes, weights)
+    rows: dict[int, list[tuple[float, float]]] = {}
+    for one in laid:
+        assert one.row < MOST_ROWS
+        assert one.width >= LEAST_SHARE
+        rows.setdefault(one.row, []).append((one.left, one.left + one.width))
+    for row, stretches in rows.items():
+        stretches.sort()
+        assert stretches[-1][1] <= 1 + 1e-9
+        for (_, end), (begin, _) in pairwise(stretches):
+            assert begin >= end - 1e-9
+        above = rows.get(row - 1, [(0.0, 1.0)])
+        for left, right in stretches:
+            assert any(a - 1e-9 <= left and right <= b + 1e-9 for a, b in above)
+
+
+def test_a_culprits_card_leads_to_its_box_and_the_box_to_the_card() -> None:
+    page = render_html(samples.leaking())
+    anchor = re.search(r'href="#(culprit-[0-9a-z-]+)-box"', page)
+    assert anchor
+    seen = read_page(page)
+    assert f"{anchor[1]}-box" in seen.ids
+    assert anchor[1] in seen.ids
+    assert seen.links.count(f"#{anchor[1]}") > 2
+    assert box("all_pred_boxes").mark is not None
+
+
+def test_without_the_script_the_last_census_and_the_growth_are_read_as_text() -> None:
+    text = read_page(render_html(samples.leaking())).text
+    assert "4:00 end of validation, epoch 4" in text
+    assert "1:00 end of validation, epoch 1 → 4:00 end of validation, epoch 4" in text
+    assert "+300 MiB" in text
+    assert "4 of 40 censuses are kept" in text
+
+
+def test_kinds_of_census_are_told_apart() -> None:
+    view = view_of(retained_samples.retained())
+    assert [moment.endswith("whole heap") for moment in view.moments] == [False, False, True, False]
+    assert any("what both saw is compared" in note for note in view.notes)
+    unlike = msgspec.structs.replace(retained_samples.retained(), last=2)
+    assert figure("growth", view_of(unlike)).boxes[0].label == "what both saw"
+
+
+def test_graphs_that_were_not_counted_whole_are_told() -> None:
+    plain = retained_samples.retained()
+    cut = [msgspec.structs.replace(census, truncated=True) for census in plain.censuses]
+    view = view_of(msgspec.structs.replace(plain, censuses=cut))
+    assert any("autograd nodes" in note for note in view.notes)
+
+
+def test_the_comparison_shows_what_differs_between_both_runs() -> None:
+    view = comparison_icicle(retained_samples.compared())
+    assert view is not None
+    assert view.moments == [
+        "Before: end of validation, epoch 4",
+        "After: end of validation, epoch 4",
+    ]
+    assert figure("growth", view).total.text == "−400 MiB"
+    text = read_page(render_comparison_html(samples.comparison())).text
+    assert "What memory holds, before and after" in text
+    assert "−398 MiB" in text
+
+
+def test_reports_without_a_tree_have_no_such_section() -> None:
+    report = msgspec.structs.replace(samples.leaking(), retained=None)
+    page = read_page(render_html(report))
+    assert "memory" not in page.ids
+    assert "#memory" not in page.links
+    assert not [link for link in page.links if link.endswith("-box")]
+
+
+def test_the_script_gets_every_census() -> None:
+    data = json.loads(read_page(render_html(samples.leaking())).scripts[0][1])
+    tree = data["icicles"]["memory"]
+    assert len(tree["parents"]) == len(tree["labels"]) == len(retained_samples.NODES)
+    assert [census["bytes"]["host"][3] for census in tree["censuses"]] == [
+        size * MIB for size in (10, 100, 200, 400)
+    ]
+    assert tree["censuses"][0]["bytes"]["host"][6] is None
+
+
+def test_several_devices_are_a_choice_and_the_one_that_grew_is_shown() -> None:
+    plain = retained_samples.retained()
+    censuses = [
+        msgspec.structs.replace(
+            census,
+            bytes=census.bytes
+            | {"cuda:0": [None if size is None else size * n * 9 for size in census.bytes["host"]]},
+        )
+        for n, census in enumerate(plain.censuses)
+    ]
+    view = view_of(msgspec.structs.replace(plain, censuses=censuses))
+    assert view.devices == ["host", "cuda:0"]
+    assert view.device == "cuda:0"
+
+
+def test_the_largest_tree_stays_small_on_the_page() -> None:
+    """What an analysis keeps at most: 12,000 figures, and long names."""
+    nodes = [
+        RetainedNode(kind=NodeKind.WHOLE),
+        *(
+            RetainedNode(
+                kind=NodeKind.ROW, parent=max(0, n - 40), label=f"attribute_with_a_name_{n}",
+                name=f"Trainer.some.path.attribute_with_a_name_{n}", type="package.module.Type",
+                path=f"main()·trainer.some.path.attribute_with_a_name_{n}",
+            )
+            for n in range(800)
+        ),
+    ]  # fmt: skip
+    one = retained_samples.census(0, 10, whole=130)
+    column: list[int | None] = [7_000_000_000 - 8_000_000 * n for n in range(801)]
+    censuses = [msgspec.structs.replace(one, bytes={"host": column}) for _ in range(12)]
+    many = Retained(nodes=nodes, censuses=censuses, taken=300, first=0, last=11, shown=11)
+    with_tree = msgspec.structs.replace(samples.leaking(), retained=many)
+    without = msgspec.structs.replace(samples.leaking(), retained=None)
+    for render in (render_html, render_json):
+        assert len(render(with_tree)) - len(render(without)) < 600_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (BoundaryKind.PHASE_BEGIN, "start of train, epoch 2"),
+        (BoundaryKind.STEP, "train, step 30, epoch 2"),
+        (BoundaryKind.BATCH, "train, batch 4, epoch 2"),
+        (BoundaryKind.PHASE_END, "end of train, epoch 2"),
+        (BoundaryKind.MARK, "after saving, epoch 2"),
+    ],
+)
+def test_moments_are_told_in_words(kind: BoundaryKind, words: str) -> None:
+    where = {"phase": "train", "epoch": 2, "step": 30, "batch": 4, "label": "after saving"}
+    assert event_words(Boundary(index=1, kind=kind, time_s=1.0, **where)) == words
