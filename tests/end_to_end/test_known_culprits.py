@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from corpus import cases
 from running import Outcome
+from sampling import sampled
 from scoring import score
 from warm import Warm
 
@@ -102,9 +103,7 @@ def test_every_entry_has_a_program_or_a_reason_why_not() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.corpus] * (n not in SAMPLE)) for n in PROGRAMS]
-)
+@pytest.mark.parametrize("name", sampled(PROGRAMS, SAMPLE))
 def test_what_a_library_is_known_for_is_told_of_its_culprit(
     name: str, report_of: Callable[..., dict[str, Any]]
 ) -> None:
