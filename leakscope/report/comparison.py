@@ -34,8 +34,8 @@ from leakscope.report.page import environment_facts, run_context
 from leakscope.report.tables import Fact
 
 MOST_COPIED = 300_000
-"""Characters of JSON behind a copy button, which leaves out the points of the timelines and the tree
-of names; of more there is no button, but the command writes it."""
+"""Characters of JSON behind a copy button, which leaves out the points of the timelines and the
+tree of names; of more there is no button, but the command writes it."""
 
 
 @dataclass(frozen=True)
