@@ -28,7 +28,7 @@ from leakscope.analysis.trends import (
     without_jump,
 )
 from leakscope.analysis.units import Places, is_training, unit_of_growth
-from leakscope.model.boundary import comparable_key
+from leakscope.model.boundary import Boundary, BoundaryKind, comparable_key
 from leakscope.model.trend import Trend, TrendVerdict
 
 MOVED = 0.7
@@ -44,11 +44,13 @@ class Comparables:
         self.track, self.table = track, table
         strict: dict[tuple[str, str, str], list[int]] = defaultdict(list)
         pooled: dict[str, list[int]] = defaultdict(list)
+        before: Boundary | None = None
         for column, position in enumerate(table.at):
             boundary = track.boundaries[position]
             phase, once = boundary.phase, track.begun(boundary.phase) <= 1
-            if phase and (not once or is_training(phase)):
+            if phase and (not once or is_training(phase)) and not _at_once(before, boundary):
                 pooled[phase].append(column)
+            before = boundary
             if track.kind[position] not in INNER or (once and is_training(phase)):
                 strict[comparable_key(boundary)].append(column)
         self.strict = [np.array(c) for c in sorted(strict.values(), key=len, reverse=True)]
@@ -85,6 +87,16 @@ class Comparables:
             if len(present) and len(seen) - present[0] > len(best):
                 best = seen[present[0] :]
         return best
+
+
+def _at_once(before: Boundary | None, boundary: Boundary) -> bool:
+    """Return whether a phase begins where it has just ended: a second look at the same moment."""
+    return (
+        before is not None
+        and before.index == boundary.index - 1
+        and before.phase == boundary.phase
+        and (before.kind, boundary.kind) == (BoundaryKind.PHASE_END, BoundaryKind.PHASE_BEGIN)
+    )
 
 
 def judge_across(comparables: Comparables, path: int, device: str) -> tuple[Trend, IntArray]:

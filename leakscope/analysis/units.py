@@ -115,13 +115,15 @@ class Places:
         inner = np.isin(track.kind[at], INNER)
         same = track.occurrence[at][1:] == track.occurrence[at][:-1]
         self.inner = inner[1:] & inner[:-1] & same & (self.phase >= 0)
+        self.partly_inner = (inner[1:] | inner[:-1]) & (self.phase >= 0)
         self._progress = {p: _progress(track, p) for p in track.phases}
 
     def growth_by_phase(self, values: FloatArray, first: int, last: int) -> dict[str, float]:
         """Return how much a path gained inside each phase, between two censuses.
 
         What it gained from batch to batch is taken, scaled to all batches of the phase: what comes
-        and goes with the phase itself (a batch, an activation) is no growth inside it.
+        and goes with the phase itself (a batch, an activation) is no growth inside it. Where no two
+        censuses lie so close, what it gained to and from single ones is.
         """
         gains = np.diff(values)
         known = np.isfinite(gains)
@@ -129,11 +131,13 @@ class Places:
         inside[first:last] = True
         found = {}
         for phase, progress in self._progress.items():
-            mine = known & inside & self.inner & (self.phase == self._track.phase_code(phase))
-            work = np.diff(progress[self._at])[mine].sum()
-            if work > 0:
-                done = progress[self._at[last]] - progress[self._at[first]]
-                found[phase] = float(gains[mine].sum() / work * done)
+            here = known & inside & (self.phase == self._track.phase_code(phase))
+            for mine in (here & self.inner, here & self.partly_inner):
+                work = np.diff(progress[self._at])[mine].sum()
+                if work > 0:
+                    done = progress[self._at[last]] - progress[self._at[first]]
+                    found[phase] = float(gains[mine].sum() / work * done)
+                    break
             else:
                 found[phase] = self._begin_to_end(values, phase, first, last)
         return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
+from leakscope.instrument.evaluated import KEYS_KEPT, Evaluated
 from leakscope.instrument.iterations import Iterations
 from leakscope.instrument.leading import LedPhases
 from leakscope.instrument.passes import Pass, Sites, Verdict
@@ -20,7 +21,6 @@ STALE_AFTER_STEPS = 200
 """A loader that isn't asked for so many optimizer steps no longer drives the training."""
 DEEPEST = 8
 """Phases open at once; beyond this an iterator was kept and forgotten."""
-KEYS_KEPT = 1024
 
 
 class PhaseTracker:
@@ -41,8 +41,7 @@ class PhaseTracker:
         self._entered = 0
         self._undecided: list[Pass] = []
         self._last_training: Pass | None = None
-        self._evaluated: set[int] = set()
-        """Modules put into evaluation mode since the last training step."""
+        self._evaluated = Evaluated()
         self._optimizers: set[int] = set()
         self._stepped = False
         self._steady: Phase | None = None
@@ -134,8 +133,7 @@ class PhaseTracker:
 
     def evaluate(self, key: int, site: Site) -> None:
         """A module was put into evaluation mode."""
-        if len(self._evaluated) < KEYS_KEPT:
-            self._evaluated.add(key)
+        self._evaluated.add(key)
         top = self._stack.top
         if top is None or top.training:
             self._watch.begin(key, site)
@@ -143,7 +141,7 @@ class PhaseTracker:
 
     def train(self, keys: set[int]) -> None:
         """A module, and the modules inside it named by ``keys``, went back to training mode."""
-        self._evaluated -= keys
+        self._evaluated.remove(keys, between_phases=self._stack.top is None)
         if self._watch.module in keys:
             self._watch.end()
         if not self._evaluated and not self._stepped:
@@ -233,7 +231,7 @@ class PhaseTracker:
         self._entered += 1
         run.first = self._entered
         run.grad, optimizers = self.surroundings()
-        self._evaluated = self.still_evaluating(self._evaluated)
+        self._evaluated.keys = self.still_evaluating(self._evaluated.keys)
         run.evaluating = bool(self._evaluated)
         run.verdict = self._sites.judge(run, optimizers=optimizers, stepped=self._stepped)
         self._watch.end()
@@ -257,6 +255,8 @@ class PhaseTracker:
             self._learn_from(run, phase)
             if not phase.explicit:
                 self._stack.end(phase)
+            if not phase.training:
+                self._evaluated.validation_ends()
         del self._passes[token]
         self._settle()
 

@@ -6,6 +6,7 @@ import pytest
 from synthetic_runs import KIB, MIB, Program, State, Thing
 
 from leakscope.analysis.analyse import analyse
+from leakscope.model.boundary import BoundaryKind
 from leakscope.model.census import RootKind
 from leakscope.model.report import Culprit, Report, RunVerdict, Severity
 
@@ -360,3 +361,18 @@ def test_a_table_that_grows_is_named_itself_not_its_blocks() -> None:
     culprit = only(report_of(program))
     assert culprit.name == "Run.rows"
     assert culprit.bytes_per_unit == pytest.approx(620 * KIB, rel=0.02)
+
+
+class SeldomInTraining(Program):
+    """A busy machine: validations are looked at, the steps between them once in a while."""
+
+    def _is_due(self, state: State) -> bool:
+        if state.phase == "train":
+            return state.kind is BoundaryKind.STEP and state.step in (28, 50, 92)
+        return state.kind in (BoundaryKind.PHASE_BEGIN, BoundaryKind.PHASE_END)
+
+
+def test_the_unit_of_a_leak_is_found_where_no_two_steps_were_looked_at_in_a_row() -> None:
+    program = SeldomInTraining(endless=True, steps=120, validate_every=20)
+    report = analyse(program.leak("main()·losses", 170 * KIB).build())
+    assert [(c.name, c.unit) for c in report.culprits] == [("main.losses", "step")]

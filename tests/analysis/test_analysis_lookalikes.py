@@ -310,3 +310,17 @@ def test_memory_that_no_array_had_room_for_still_grows_without_a_name(
 ) -> None:
     report = touched(in_use_rate, payload)
     assert [f.kind for f in report.findings if f.severity is not Severity.NOTE] == ["unexplained"]
+
+
+def test_an_end_and_the_beginning_that_follows_at_once_are_one_look() -> None:
+    """Three looks at growth are thin evidence, however many boundaries lie at those moments."""
+
+    def size(state: State) -> float:
+        return 20 * KIB + (state.step - 200) * 130 if state.step >= 200 else 0
+
+    thing = Thing("main()·trainer", size, "object", "Trainer")
+    report = report_of(Program(epochs=7, validation=0).plant(thing))
+    assert_clean(report)
+    assert report.culprits == []
+    report = report_of(Program(epochs=8, validation=0).plant(thing))
+    assert [culprit.name for culprit in report.culprits] == ["main.trainer"]

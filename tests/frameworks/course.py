@@ -45,10 +45,10 @@ class Course:
 PAGE = Path(__file__).parents[2] / "docs" / "frameworks.md"
 
 
-def run_snippet(heading: str, **given: Any) -> dict[str, Any]:
-    """Run the snippet under a heading of the page with these names; return all names after it."""
+def run_snippet(heading: str, number: int = 1, **given: Any) -> dict[str, Any]:
+    """Run a snippet under a heading of the page with these names; return all names after it."""
     section = PAGE.read_text().split(f"\n## {heading}\n")[1]
-    code = section.split("```python\n")[1].split("```")[0]
+    code = section.split("```python\n")[number].split("```")[0]
     names = dict(given)
     exec(compile(code, str(PAGE), "exec"), names)
     return names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import traceback
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +23,10 @@ from leakscope.recording import open_run
 
 pytest.importorskip("accelerate")
 from accelerate import Accelerator
+from accelerate.data_loader import DataLoaderShard
 from accelerate.state import AcceleratorState, GradientState, PartialState
 from accelerate.tracking import GeneralTracker
+from accelerate.utils import DataLoaderConfiguration
 
 from leakscope.accelerate import LeakScopeTracker
 from leakscope.instrument.frameworks import accelerate as door
@@ -101,12 +104,11 @@ class TestPhasesAndSteps:
         self, tracker: LeakScopeTracker, course: Course, tmp_path: Path
     ) -> None:
         train(tracker)
-        # Its loaders fetch a batch ahead: a boundary lies a batch later than what it ends, and the
-        # last step of an epoch counts without one.
         assert str(course) == (
-            "train[ b b 1 b 2 b 3 b train] validation[ b b validation] "
-            "train[ b b 5 b 6 b 7 b train] validation[ b b validation]"
+            "train[ b 1 b 2 b 3 b 4 train] validation[ b b validation] "
+            "train[ b 5 b 6 b 7 b 8 train] validation[ b b validation]"
         )
+        assert course.expected == {"train": 8, "validation": 2}
         assert current_session() is None
         end = open_run(tmp_path / "run").main.end
         assert end is not None
@@ -118,8 +120,90 @@ class TestPhasesAndSteps:
         with leakscope.profile(tmp_path / "own", report=False, quiet=True):
             train(tracker, epochs=1)
             assert current_session() is not None
-        assert str(course) == "train[ b b 1 b 2 b 3 b train] validation[ b b validation]"
+        assert str(course) == "train[ b 1 b 2 b 3 b 4 train] validation[ b b validation]"
         assert not (tmp_path / "run").exists()
+
+
+class TestItsLoaders:
+    @staticmethod
+    def prepared(batches: int, accumulation: int = 1, **how: Any) -> tuple[Any, ...]:
+        configuration = DataLoaderConfiguration(**how)
+        accelerator = Accelerator(
+            cpu=True, gradient_accumulation_steps=accumulation, dataloader_config=configuration
+        )
+        model = nn.Linear(8, 4)
+        rows = TensorDataset(torch.rand(2 * batches, 8))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        return accelerator, *accelerator.prepare(model, optimizer, DataLoader(rows, 2))
+
+    @staticmethod
+    def train(accelerator: Any, model: Any, optimizer: Any, loader: Any, most: int = 99) -> None:
+        model.train()
+        for index, (batch,) in enumerate(loader):
+            with accelerator.accumulate(model):
+                accelerator.backward(model(batch).sum())
+                optimizer.step()
+                optimizer.zero_grad()
+            if index + 1 == most:
+                break
+
+    @pytest.mark.parametrize("dispatches", [False, True])
+    def test_the_last_step_of_an_epoch_takes_the_batches_that_are_left(
+        self, course: Course, tmp_path: Path, dispatches: bool
+    ) -> None:
+        with leakscope.profile(tmp_path / "run", report=False, quiet=True):
+            parts = self.prepared(5, accumulation=2, dispatch_batches=dispatches)
+            self.train(*parts)
+            self.train(*parts)
+        assert str(course) == "train[ b 1 b 2 3 train] train[ b 4 b 5 6 train]"
+
+    def test_a_loop_that_is_left_early(self, course: Course, tmp_path: Path) -> None:
+        with leakscope.profile(tmp_path / "run", report=False, quiet=True):
+            parts = self.prepared(5)
+            self.train(*parts, most=2)
+            self.train(*parts)
+        assert str(course) == "train[ 1 2 train] train[ 3 4 5 6 7 train]"
+
+    def test_batches_that_are_skipped_where_it_resumes(
+        self, course: Course, tmp_path: Path
+    ) -> None:
+        with leakscope.profile(tmp_path / "run", report=False, quiet=True):
+            accelerator, model, optimizer, loader = self.prepared(5)
+            rest = accelerator.skip_first_batches(loader, 3)
+            self.train(accelerator, model, optimizer, rest)
+        assert str(course) == "train[ 1 2 train]"
+
+    def test_a_batch_that_can_not_be_made_raises_without_our_frames(
+        self, course: Course, tmp_path: Path
+    ) -> None:
+        def fail(_: Any) -> Any:
+            raise ZeroDivisionError
+
+        def raised() -> list[str]:
+            accelerator = Accelerator(cpu=True)
+            loader = accelerator.prepare(DataLoader([1, 2], collate_fn=fail))
+            with pytest.raises(ZeroDivisionError) as error:
+                next(iter(loader))
+            return [frame.name for frame in traceback.extract_tb(error.value.__traceback__)]
+
+        plain = raised()
+        with leakscope.profile(tmp_path / "run", report=False, quiet=True):
+            assert raised() == plain
+
+    def test_a_batch_is_let_go_of_and_the_classes_are_as_they_were(
+        self, course: Course, tmp_path: Path
+    ) -> None:
+        original = DataLoaderShard.__iter__
+        with leakscope.profile(tmp_path / "run", report=False, quiet=True):
+            loader = self.prepared(3)[-1]
+            batches = iter(loader)
+            assert type(batches).__name__ == "generator"
+            (batch,) = next(batches)
+            gone = weakref.ref(batch)
+            del batch
+            next(batches)
+            assert gone() is None
+        assert DataLoaderShard.__iter__ is original
 
 
 class TestBesideTheLoss:
@@ -150,6 +234,23 @@ class TestBesideTheLoss:
         logged = Logged()
         train(tracker, logged)
         assert [set(entry) for _, entry in logged.entries] == [{"loss"}] * 2
+
+    def test_open_images_beside_workers_are_told_of(
+        self, tracker: LeakScopeTracker, course: Course, tmp_path: Path
+    ) -> None:
+        image = pytest.importorskip("PIL.Image")
+        image.new("RGB", (4, 4)).save(tmp_path / "image.png")
+        rows: Any = TensorDataset(torch.ones(4, 2))
+        accelerator = Accelerator(cpu=True, log_with=[tracker])
+        tracker.beside(accelerator)
+        with image.open(tmp_path / "image.png") as rows.image:
+            accelerator.init_trackers("test")
+            accelerator.prepare(DataLoader(rows, num_workers=1))
+            accelerator.log({"loss": 1.0})
+            accelerator.log({"loss": 0.5})
+        accelerator.end_training()
+        (note,) = [n for n in open_run(tmp_path / "run").main.notes if n.slug == "workers"]
+        assert note.message.startswith("TensorDataset.image keeps open PIL images beside 1 Data")
 
 
 class TestTrainingIsUndisturbed:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from course import Course, raiser, run_snippet
 from torch import nn
+from torch.utils.data import DataLoader, Dataset
 from warm import Warm
 
 import leakscope
@@ -20,7 +21,8 @@ from leakscope.instrument.session import current_session
 from leakscope.recording import open_run
 
 pytest.importorskip("ignite")
-from ignite.engine import Engine, Events
+from ignite.engine import Engine, Events, create_supervised_trainer
+from ignite.handlers import Checkpoint, DiskSaver
 
 from leakscope.ignite import LeakScope
 from leakscope.instrument.frameworks import ignite as handlers
@@ -55,6 +57,16 @@ class Engines:
     def run(self, epochs: int = 2) -> list[torch.Tensor]:
         self.trainer.run(self.data, max_epochs=epochs)
         return [p.detach().clone() for p in self.model.parameters()]
+
+
+class Rows(Dataset[torch.Tensor]):
+    image: Any = None
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.ones(8)
 
 
 @pytest.fixture
@@ -108,6 +120,70 @@ class TestPhasesAndSteps:
         assert str(course) == "train[ 5 6 7 8 train] epoch"
         assert course.epochs == [1]
 
+    @pytest.mark.parametrize("order", ["before", "after"])
+    @pytest.mark.parametrize("saved_at", [3, 4, 5, 6])
+    def test_a_checkpoint_tells_how_many_iterations_were_steps(
+        self, course: Course, tmp_path: Path, order: str, saved_at: int
+    ) -> None:
+        def run(folder: str, resume: bool) -> None:
+            engines = Engines(accumulation=2)
+            own = LeakScope(out=tmp_path / folder, report=False, quiet=True)
+            parts = {"trainer": engines.trainer, "model": engines.model, "leakscope": own}
+            saver = Checkpoint(parts, DiskSaver(tmp_path / "saved", require_empty=False))
+            if resume:
+                (file,) = (tmp_path / "saved").iterdir()
+                Checkpoint.load_objects(parts, torch.load(file))
+            attach = [
+                lambda: own.attach(engines.trainer),
+                lambda: engines.trainer.add_event_handler(
+                    Events.ITERATION_COMPLETED(once=saved_at), saver
+                ),
+            ]
+            for one in attach if order == "before" else reversed(attach):
+                one()
+            engines.run()
+
+        run("whole", resume=False)
+        whole = str(course).replace("epoch", "").split()
+        course.words.clear()
+        course.epochs.clear()
+        run("resumed", resume=True)
+        done = saved_at - 4 if saved_at > 4 else saved_at
+        rest = {3: "2 train] epoch train[ b 3 b 4", 4: "b 3 b 4", 5: "3 b 4", 6: "b 4"}[saved_at]
+        assert " ".join(whole) == "train[ b 1 b 2 train] train[ b 3 b 4 train]"
+        assert str(course) == f"train[ {rest} train] epoch"
+        assert course.epochs == ([0, 1] if saved_at == 3 else [1])
+        if saved_at > 4:
+            assert course.expected == {"train": 4 - done}
+
+    def test_ignites_own_trainer_tells_how_many_iterations_a_step_takes(
+        self, scope: LeakScope, course: Course
+    ) -> None:
+        model = nn.Linear(8, 4)
+        trainer = create_supervised_trainer(
+            model, torch.optim.SGD(model.parameters(), 0.1), nn.MSELoss(),
+            gradient_accumulation_steps=2,
+        )  # fmt: skip
+        scope.attach(trainer)
+        trainer.load_state_dict({"epoch": 1, "epoch_length": 4, "max_epochs": 2})
+        trainer.run([(torch.rand(2, 8), torch.rand(2, 4))] * 4)
+        assert str(course) == "train[ b 3 b 4 train] epoch"
+
+    def test_a_run_that_was_terminated_goes_on(
+        self, scope: LeakScope, course: Course, tmp_path: Path
+    ) -> None:
+        engines = Engines(accumulation=2)
+        scope.attach(engines.trainer)
+        stop = Events.ITERATION_COMPLETED(once=6), lambda engine: engine.terminate()
+        engines.trainer.add_event_handler(*stop)
+        with leakscope.profile(tmp_path / "own", report=False, quiet=True):
+            engines.run(epochs=3)
+            assert str(course) == "train[ b 1 b 2 train] epoch train[ b 3 train] epoch"
+            course.words.clear()
+            engines.run(epochs=3)
+        assert str(course) == "train[ b 4 b 5 train] epoch"
+        assert (course.epochs, course.expected) == ([0, 1, 2], {"train": 4})
+
     @pytest.mark.parametrize("skips", [False, True])
     def test_a_run_that_is_terminated_ends(
         self, scope: LeakScope, course: Course, tmp_path: Path, skips: bool
@@ -132,6 +208,53 @@ class TestPhasesAndSteps:
             assert current_session() is not None
         assert str(course) == "train[ 1 2 3 4 train] epoch validation[ b validation]"
         assert not (tmp_path / "run").exists()
+
+
+class TestUpkeep:
+    def test_memory_lies_among_the_metrics_every_few_steps(
+        self, course: Course, tmp_path: Path
+    ) -> None:
+        seen: list[set[str]] = []
+        engines = Engines()
+        LeakScope(log_every=3, out=tmp_path / "run", report=False, quiet=True).attach(
+            engines.trainer
+        )
+
+        def look(engine: Engine) -> None:
+            seen.append(set(engine.state.metrics))
+            engine.state.metrics.clear()
+
+        engines.trainer.add_event_handler(Events.ITERATION_COMPLETED, look)
+        engines.run()
+        assert seen == [{"leakscope/host_mib"} if i % 3 == 0 else set() for i in range(1, 9)]
+
+    def test_regular_cleanups_tell_what_they_gained(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        engines = Engines()
+        LeakScope(cleanup_every=2, out=tmp_path / "run", report=False).attach(engines.trainer)
+        engines.run()
+        notes = [note.message for note in open_run(tmp_path / "run").main.notes]
+        (told,) = [note for note in notes if note.startswith("cleanup_every(2) freed")]
+        assert "in 4 cleanups" in told
+        assert told in capsys.readouterr().err
+
+    def test_workers_with_open_images_are_told(self, course: Course, tmp_path: Path) -> None:
+        image = pytest.importorskip("PIL.Image")
+        image.new("RGB", (4, 4)).save(tmp_path / "image.png")
+        engines, data = Engines(), Rows()
+        scope = LeakScope(out=tmp_path / "run", report=False, quiet=True).attach(engines.trainer)
+        with image.open(tmp_path / "image.png") as data.image:
+            engines.trainer.run(DataLoader(data, 2, num_workers=1), max_epochs=1)
+        assert scope.training.session is None
+        (note,) = [n for n in open_run(tmp_path / "run").main.notes if n.slug == "workers"]
+        assert note.message.startswith("Rows.image keeps open PIL images beside 1 DataLoader")
+
+    def test_numbers_below_one_are_refused(self) -> None:
+        with pytest.raises(ValueError, match="log_every"):
+            LeakScope(log_every=0)
+        with pytest.raises(ValueError, match="cleanup_every"):
+            LeakScope(cleanup_every=0)
 
 
 class TestEndings:
@@ -240,6 +363,17 @@ class TestTrainingIsUndisturbed:
             assert all(map(torch.equal, self.trained(scope.attach), plain))
         scope._steps.close()
 
+    @pytest.mark.parametrize("method", ["begin", "step", "end"])
+    def test_nor_one_in_its_upkeep(
+        self, plain: list[torch.Tensor], method: str, course: Course, tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        scope = LeakScope(
+            log_every=1, cleanup_every=1, out=tmp_path / "run", report=False, quiet=True
+        )
+        monkeypatch.setattr(handlers.Upkeep, method, raiser)
+        assert all(map(torch.equal, self.trained(scope.attach), plain))
+
 
 def test_the_snippet_of_the_page_works(
     course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -251,6 +385,9 @@ def test_the_snippet_of_the_page_works(
         "PyTorch-Ignite", trainer=own.trainer, evaluator=own.evaluator, train_loader=own.data[:1]
     )
     assert str(course) == "train[ 1 train] epoch train[ 2 train] epoch"
+    run_snippet("PyTorch-Ignite", 2, LeakScope=LeakScope, trainer=own.trainer, model=own.model)
+    own.trainer.run(own.data[:1], max_epochs=3)
+    assert list((tmp_path / "checkpoints").iterdir())
 
 
 @pytest.fixture(scope="module")

@@ -256,13 +256,74 @@ class TestTrainingIsUndisturbed:
         monkeypatch.setattr(kind, method, property(raiser) if is_property else raiser)
         assert all(map(torch.equal, self.trained(callback), plain))
 
-    @pytest.mark.parametrize("part", ["whole", "batches_of"])
+    @pytest.mark.parametrize(
+        "part",
+        ["whole", "batches_of", "as_list", "step_of_logs", "Upkeep.begin", "Upkeep.step",
+         "Upkeep.end"],
+    )  # fmt: skip
     def test_nor_does_one_in_what_it_calls(
-        self, callback: Any, plain: list[torch.Tensor], part: str, course: Course,
+        self, plain: list[torch.Tensor], part: str, course: Course, tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip
-        monkeypatch.setattr(hooks, part, raiser)
+        callback = LeakScopeCallback(
+            out=tmp_path / "run", report=False, quiet=True, log_every=1, cleanup_every=1
+        )
+        owner, _, name = part.rpartition(".")
+        monkeypatch.setattr(getattr(hooks, owner) if owner else hooks, name, raiser)
         assert all(map(torch.equal, self.trained(callback), plain))
+
+
+class Logged(pl.loggers.Logger):  # type: ignore[misc]
+    """What the trainer's loggers are told."""
+
+    name, version = "logged", 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: list[tuple[int, set[str]]] = []
+
+    def log_hyperparams(self, *_: Any, **__: Any) -> None:
+        return None
+
+    def log_metrics(self, metrics: dict[str, float], step: int) -> None:
+        self.entries.append((step, {name for name in metrics if name.startswith("leakscope")}))
+
+
+class TestUpkeep:
+    def test_memory_is_logged_every_few_steps(self, course: Course, tmp_path: Path) -> None:
+        callback = LeakScopeCallback(log_every=3, out=tmp_path / "run", report=False, quiet=True)
+        logged = Logged()
+        trainer_of(callback, logger=logged, accumulate_grad_batches=2).fit(module_of(pl), rows(16))
+        ours = [entry for entry in logged.entries if entry[1]]
+        # Lightning's own loggers draw what belongs to the third step at 2.
+        assert ours == [(2, {"leakscope/host_mib"}), (5, {"leakscope/host_mib"})]
+
+    def test_regular_cleanups_tell_what_they_gained(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        callback = LeakScopeCallback(cleanup_every=2, out=tmp_path / "run", report=False)
+        trainer_of(callback).fit(module_of(pl), rows(8))
+        notes = [note.message for note in open_run(tmp_path / "run").main.notes]
+        (told,) = [note for note in notes if note.startswith("cleanup_every(2) freed")]
+        assert "in 4 cleanups" in told
+        assert told in capsys.readouterr().err
+
+    def test_workers_with_open_images_are_told(self, course: Course, tmp_path: Path) -> None:
+        image = pytest.importorskip("PIL.Image")
+        image.new("RGB", (4, 4)).save(tmp_path / "image.png")
+        callback = LeakScopeCallback(out=tmp_path / "run", report=False, quiet=True)
+        loader = rows(4)
+        with image.open(tmp_path / "image.png") as loader.dataset.image:  # type: ignore[attr-defined]
+            validation = DataLoader(loader.dataset, 2, num_workers=1)
+            trainer_of(callback, max_epochs=1).fit(module_of(pl), loader, [loader, validation])
+        (note,) = [n for n in open_run(tmp_path / "run").main.notes if n.slug == "workers"]
+        assert note.message.startswith("TensorDataset.image keeps open PIL images beside 1 Data")
+
+    def test_numbers_below_one_are_refused(self) -> None:
+        with pytest.raises(ValueError, match="log_every"):
+            LeakScopeCallback(log_every=0)
+        with pytest.raises(ValueError, match="cleanup_every"):
+            LeakScopeCallback(cleanup_every=0)
 
 
 def test_the_snippet_of_the_page_works(

@@ -310,6 +310,28 @@ class TestValidation:
             *("begin train#2", "begin validation#2"),
         ]
 
+    def test_a_cross_validation_that_leaves_each_model_in_evaluation_mode(self, program):
+        for fold in range(3):
+            program.train(100 + fold)
+            for _ in program.over(Loader(2)):
+                program.step(optimizer=fold)
+            program.eval(100 + fold)
+            with program.no_grad():
+                for _ in program.over(Loader(2, line=20)):
+                    pass
+        begins = [line for line in program.take() if line.startswith("begin")]
+        assert begins == [f"begin {name}#{i}" for i in range(3) for name in ("train", "validation")]
+
+    def test_a_part_that_trains_beside_an_evaluated_model_is_no_training(self, program):
+        train_epoch(program, TRAIN)
+        validate(program, VAL)
+        program.eval()
+        program.train(501)  # dropout that is to stay at work
+        for _ in program.over(Loader(2, line=30)):
+            pass
+        begins = [line for line in program.take() if line.startswith("begin")]
+        assert begins == ["begin train#0", "begin validation#0", "begin validation:2#0"]
+
     def test_a_trainer_that_asks_ahead_before_it_leaves_evaluation_mode(self, program):
         program.eval()
         token = next(program.tokens)

@@ -1,7 +1,7 @@
 """Boundaries that are found by themselves: torch tells of loaders, optimizers and modes.
 
-Nothing here imports torch. What the program has imported is hooked at once, the rest when the
-program imports it.
+So do the loaders of Accelerate. Nothing here imports torch. What the program has imported is hooked
+at once, the rest when the program imports it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 from types import ModuleType
 from typing import Protocol
 
+from leakscope.instrument.auto.ahead import AheadHooks
 from leakscope.instrument.auto.imports import ImportWatch
 from leakscope.instrument.auto.loaders import LoaderHooks
 from leakscope.instrument.auto.modes import ModeHooks
@@ -19,7 +20,7 @@ from leakscope.instrument.phases import PhaseTracker
 
 
 class Source(Protocol):
-    """A part of torch that tells of boundaries."""
+    """A part of a library that tells of boundaries."""
 
     module: str
     """The module that has to be there first."""
@@ -28,7 +29,7 @@ class Source(Protocol):
         """Begin to listen."""
 
     def uninstall(self) -> None:
-        """Leave torch as it was found."""
+        """Leave the library as it was found."""
 
 
 class AutoBoundaries:
@@ -38,7 +39,7 @@ class AutoBoundaries:
         optimizers = OptimizerHooks(tracker, gate)
         modes = ModeHooks(tracker, gate)
         loaders = LoaderHooks(tracker, gate, begun=modes.stop_listening)
-        self._sources: list[Source] = [optimizers, modes, loaders]
+        self._sources: list[Source] = [optimizers, modes, loaders, AheadHooks(loaders, gate)]
         self._watch = ImportWatch({source.module: source.install for source in self._sources})
         tracker.still_evaluating = modes.still_evaluating
         tracker.surroundings = lambda: (grad_enabled(), optimizers.any_made())

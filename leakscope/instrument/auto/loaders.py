@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from threading import get_ident
 from types import ModuleType
 from typing import Any
 
@@ -25,6 +26,7 @@ class LoaderHooks:
         self._begun = begun
         self._loaders = Numbers()
         self._iterators = Numbers(self._dropped)
+        self._fetching = 0
         self._patches: list[PatchedMethod] = []
 
     def install(self, module: ModuleType) -> None:
@@ -43,7 +45,7 @@ class LoaderHooks:
         self._loaders.clear()
 
     def _wrap_iter(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        gate, begin = self._gate, self._begin
+        gate, begin = self._gate, self.begin
 
         @opaque
         @functools.wraps(original)
@@ -60,7 +62,7 @@ class LoaderHooks:
         return __iter__
 
     def _wrap_next(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        gate, asked, ended = self._gate, self._asked, self._ended
+        gate, asked, ended = self._gate, self.asked, self.ended
 
         @opaque
         @functools.wraps(original)
@@ -78,26 +80,43 @@ class LoaderHooks:
 
         return __next__
 
-    def _begin(self, loader: Any, iterator: Any) -> None:
+    def begin(self, loader: Any, iterator: Any, *, is_counted: bool = True) -> None:
+        """A loader's iterator was made; ``is_counted`` unless its batches are others than torch's.
+
+        Loaders within one that is fetching just now don't matter.
+        """
+        if self._fetching == get_ident():
+            return
         site, route = call_route()
         self._tracker.loader_begin(
             self._iterators.of(iterator),
             site=site,
             route=route,
             loader=self._loaders.of(loader),
-            expected=batches_of(loader),
+            expected=batches_of(loader) if is_counted else None,
         )
         self._begun()
 
-    def _asked(self, iterator: Any) -> None:
+    def asked(self, iterator: Any) -> None:
+        """A batch is asked for."""
         token = self._iterators.find(iterator)
         if token is not None:
             self._tracker.loader_next(token)
 
-    def _ended(self, iterator: Any) -> None:
+    def ended(self, iterator: Any) -> None:
+        """There are no more batches."""
         token = self._iterators.find(iterator)
         if token is not None:
             self._tracker.loader_end(token)
+
+    def begin_fetching(self) -> int:
+        """A loader made of others fetches its batches; return what :meth:`end_fetching` takes."""
+        outside, self._fetching = self._fetching, get_ident()
+        return outside
+
+    def end_fetching(self, outside: int) -> None:
+        """It has fetched them."""
+        self._fetching = outside
 
     def _dropped(self, token: int) -> None:
         self._gate.hear_late(self._tracker.loader_dropped, token)

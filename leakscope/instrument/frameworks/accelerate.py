@@ -1,7 +1,6 @@
 """Accelerate: its loops are plain ones, found as they are; a tracker begins and ends the run.
 
-Accelerate has no events but those of its trackers: they are started, told values, and finished. Its
-loaders fetch a batch ahead, so boundaries lie a batch later than what they end.
+Accelerate has no events but those of its trackers: they are started, told values, and finished.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from leakscope.instrument.frameworks.training import (
     Training,
     contained,
 )
+from leakscope.instrument.frameworks.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -28,7 +28,8 @@ class LeakScopeTracker(GeneralTracker, TellsTraining):  # type: ignore[misc]
     """Records from ``init_trackers()`` to ``end_training()``: ``log_with=[LeakScopeTracker()]``.
 
     Where something records already it joins. With :meth:`beside` the other trackers draw memory, in
-    MiB, beside what is logged.
+    MiB, beside what is logged, and the prepared loaders are looked at for what goes badly with
+    workers.
 
     Args:
         options: as for :func:`leakscope.profile`.
@@ -45,7 +46,9 @@ class LeakScopeTracker(GeneralTracker, TellsTraining):  # type: ignore[misc]
     def __init__(self, **options: Unpack[RecordingOptions]) -> None:
         super().__init__()
         self.training = Training(options)
+        self._upkeep = Upkeep(self.training)
         self._accelerator: weakref.ref[Accelerator] | None = None
+        self._loaders = 0
 
     @property
     def tracker(self) -> LeakScopeTracker:
@@ -77,8 +80,7 @@ class LeakScopeTracker(GeneralTracker, TellsTraining):  # type: ignore[misc]
 
     def _begin(self) -> None:
         self.training.begin(lead=False)
-        if self._accelerator is not None:
-            self.training.draws_memory()
+        self._beside()
 
     @contained
     def finish(self) -> None:
@@ -92,4 +94,8 @@ class LeakScopeTracker(GeneralTracker, TellsTraining):  # type: ignore[misc]
             return None
         others = [t for t in accelerator.trackers if not isinstance(t, LeakScopeTracker)]
         self.training.draws_memory()
+        loaders = accelerator._dataloaders
+        if len(loaders) != self._loaders:
+            self._upkeep.warn(*loaders[self._loaders :])
+            self._loaders = len(loaders)
         return memory_figures(), others

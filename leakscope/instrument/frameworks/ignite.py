@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ignite.engine import Engine, Events
 
@@ -14,11 +15,13 @@ from leakscope.instrument.frameworks.training import (
     Training,
     contained,
 )
+from leakscope.instrument.frameworks.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 TRAIN, VALIDATION = "train", "validation"
+ACCUMULATION = "gradient_accumulation_steps"
 PHASES = {"val": VALIDATION, "valid": VALIDATION, "eval": VALIDATION, "test": "test"}
 
 
@@ -28,17 +31,52 @@ class LeakScope(TellsTraining):
     An iteration in which an optimizer stepped is a step. Where something records already it joins.
     Nothing is recorded outside the trainer's run otherwise.
 
+    An engine's checkpoint tells of iterations alone. Saved beside it, as in
+    ``to_save={"trainer": trainer, "leakscope": scope}``, this tells how many of them were steps.
+
     Args:
+        log_every: put memory, in MiB, into the trainer's metrics every so many steps, where its
+            loggers and progress bars find it.
+        cleanup_every: collect garbage and empty caches every so many steps, and tell at the end
+            what that gained.
         options: as for :func:`leakscope.profile`.
 
     Raises:
         LeakscopeError: for options that make no sense.
+        ValueError: for a number of steps below 1.
 
     """
 
-    def __init__(self, **options: Unpack[RecordingOptions]) -> None:
+    def __init__(
+        self,
+        *,
+        log_every: int | None = None,
+        cleanup_every: int | None = None,
+        **options: Unpack[RecordingOptions],
+    ) -> None:
         self.training = Training(options)
+        self._upkeep = Upkeep(self.training, log_every=log_every, cleanup_every=cleanup_every)
         self._steps = OptimizerSteps()
+        self._trainer: weakref.ref[Engine] | None = None
+        self._iteration, self._done = 0, 0
+        self._skipped = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy in another process knows no trainer yet."""
+        return {**self.__dict__, "_trainer": None}
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the iterations that are done and how many of them were steps."""
+        trainer = None if self._trainer is None else self._trainer()
+        iteration, done = self._iteration, self._done
+        if trainer is not None and trainer.state.iteration > iteration:
+            # Asked between the end of an iteration and our hearing of it.
+            iteration, done = trainer.state.iteration, done + self._steps.has_stepped
+        return {"iteration": iteration, "steps": done}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Go on from what :meth:`state_dict` has returned."""
+        self._iteration, self._done = int(state["iteration"]), int(state["steps"])
 
     def attach(self, trainer: Engine, evaluators: Mapping[str, Engine] | None = None) -> LeakScope:
         """Add the handlers and return itself; keeps no engine.
@@ -69,24 +107,35 @@ class LeakScope(TellsTraining):
     @contained
     def run_starts(self, engine: Engine) -> None:
         """Begin to record, or join."""
-        self.training.begin(step=engine.state.iteration, epoch=engine.state.epoch)
+        self._trainer = weakref.ref(engine)
+        iteration = engine.state.iteration
+        if iteration != self._iteration:
+            self._iteration, self._done = iteration, iteration // accumulation_of(engine)
+        self._skipped = batches_skipped(engine)
+        self.training.begin(step=self._done, epoch=engine.state.epoch)
         self._steps.listen()
+        self._upkeep.begin(engine.state.dataloader)
 
     @contained
     def epoch_starts(self, engine: Engine) -> None:
         """Begin a training phase."""
         self.training.leave(TRAIN)
         self.training.end_epoch()
-        self.training.enter(TRAIN, engine.state.epoch_length)
+        length, skipped, self._skipped = engine.state.epoch_length, self._skipped, 0
+        self.training.enter(TRAIN, None if length is None else length - skipped)
         self._steps.since_last_asked()
 
     @contained
     def iteration_ends(self, engine: Engine) -> None:
         """An iteration is over, and a step with it if an optimizer stepped."""
-        if self._steps.since_last_asked():
-            self.training.step()
-        else:
+        self._iteration = engine.state.iteration
+        if not self._steps.since_last_asked():
             self.training.batch()
+            return
+        self._done += 1
+        self.training.step()
+        figures = self._upkeep.step(self._done)
+        engine.state.metrics.update(figures)
 
     @contained
     def epoch_ends(self, engine: Engine) -> None:
@@ -147,5 +196,24 @@ class LeakScope(TellsTraining):
         try:
             self.training.leave_all()
             self.training.end_epoch()
+            self._upkeep.end()
         finally:
             self.training.end(error)
+
+
+def accumulation_of(engine: Engine) -> int:
+    """Return how many iterations a step takes where the engine is one of ignite's own; else 1."""
+    update = engine._process_function
+    names = getattr(getattr(update, "__code__", None), "co_freevars", ())
+    if ACCUMULATION not in names:
+        return 1
+    given = update.__closure__[names.index(ACCUMULATION)].cell_contents
+    return given if isinstance(given, int) and given > 0 else 1
+
+
+def batches_skipped(engine: Engine) -> int:
+    """Return how many batches of its first epoch a run that resumes doesn't take."""
+    first = getattr(engine, "_init_iter", None)  # 0 after the end of a run that was terminated
+    if first is not None or not engine.state.epoch_length:
+        return int(first or 0)
+    return int(engine.state.iteration % engine.state.epoch_length)

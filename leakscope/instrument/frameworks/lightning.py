@@ -13,6 +13,7 @@ from leakscope.instrument.frameworks.training import (
     Training,
     contained,
 )
+from leakscope.instrument.frameworks.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -27,16 +28,27 @@ class LightningHooks(TellsTraining):
     Where something records already it joins. Nothing is recorded outside ``fit()`` otherwise.
 
     Args:
+        log_every: log memory, in MiB, every so many steps through the loggers of the trainer.
+        cleanup_every: collect garbage and empty caches every so many steps, and tell at the end
+            what that gained.
         options: as for :func:`leakscope.profile`.
 
     Raises:
         LeakscopeError: for options that make no sense.
+        ValueError: for a number of steps below 1.
 
     """
 
-    def __init__(self, **options: Unpack[RecordingOptions]) -> None:
+    def __init__(
+        self,
+        *,
+        log_every: int | None = None,
+        cleanup_every: int | None = None,
+        **options: Unpack[RecordingOptions],
+    ) -> None:
         super().__init__()
         self.training = Training(options)
+        self._upkeep = Upkeep(self.training, log_every=log_every, cleanup_every=cleanup_every)
         self._steps = 0
 
     @contained
@@ -59,22 +71,31 @@ class LightningHooks(TellsTraining):
         """Go on from a checkpoint's step."""
         self._steps = int(trainer.global_step)
         self.training.resume(step=self._steps, epoch=int(trainer.current_epoch))
+        self._upkeep.begin(trainer.train_dataloader, *as_list(trainer.val_dataloaders))
 
     @contained
     def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
         """Begin a training phase."""
         self.training.enter(TRAIN, whole(trainer.num_training_batches))
 
-    @contained
     def on_train_batch_end(
         self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int
     ) -> None:
-        """A batch is over, and a step with it if an optimizer stepped."""
+        """A batch is over, and a step with it if an optimizer stepped: log where it is time."""
+        figures, number = self._batch_over(trainer) or ({}, 0)
+        if figures:
+            # Not contained: what is raised in there comes from the trainer's loggers.
+            for logger in trainer.loggers:
+                logger.log_metrics(dict(figures), step=number)
+
+    @contained
+    def _batch_over(self, trainer: Any) -> tuple[dict[str, float], int] | None:
         steps, self._steps = self._steps, int(trainer.global_step)
-        if self._steps > steps:
-            self.training.step()
-        else:
+        if self._steps == steps:
             self.training.batch()
+            return None
+        self.training.step()
+        return self._upkeep.step(self._steps), step_of_logs(trainer)
 
     @contained
     def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
@@ -159,8 +180,12 @@ class LightningHooks(TellsTraining):
 
     @contained
     def teardown(self, trainer: Any, module: Any, stage: str) -> None:
-        """All is over: record no more, unless somebody else does."""
-        self.training.end()
+        """All is over: tell what the cleanups gained; record no more, unless somebody else does."""
+        try:
+            if stage == "fit":
+                self._upkeep.end()
+        finally:
+            self.training.end()
 
     def _evaluation_begins(self, trainer: Any, name: str) -> None:
         if not trainer.sanity_checking:
@@ -184,6 +209,19 @@ def batches_of(trainer: Any, name: str, loader: int) -> int | None:
     if not isinstance(batches, list):
         return whole(batches)
     return whole(batches[loader]) if loader < len(batches) else None
+
+
+def step_of_logs(trainer: Any) -> int:
+    """Return the number under which the trainer logs what belongs to the batch just now."""
+    loop = trainer.fit_loop.epoch_loop
+    return int(getattr(loop, "_batches_that_stepped", trainer.global_step))
+
+
+def as_list(loaders: Any) -> list[Any]:
+    """Return one or several loaders, in whatever the user put them, as a list."""
+    if isinstance(loaders, dict):
+        return list(loaders.values())
+    return list(loaders) if isinstance(loaders, (list, tuple)) else [loaders]
 
 
 def whole(batches: float) -> int | None:

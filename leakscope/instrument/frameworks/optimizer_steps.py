@@ -30,6 +30,11 @@ class OptimizerSteps:
             self._any = False
             self._handle = register_optimizer_step_post_hook(after_step)
 
+    @property
+    def has_stepped(self) -> bool:
+        """Whether any has since :meth:`since_last_asked` was called."""
+        return self._any
+
     def since_last_asked(self) -> bool:
         """Return whether any has stepped since this was last asked."""
         stepped, self._any = self._any, False

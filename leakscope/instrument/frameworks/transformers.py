@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import Trainer, TrainerCallback
 
-from leakscope.cleanup import cleanup_every as repeated_cleanup
 from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
-from leakscope.instrument.frameworks.figures import memory_figures
-from leakscope.instrument.frameworks.loader_workers import worker_warnings
 from leakscope.instrument.frameworks.training import (
     RecordingOptions,
     TellsTraining,
     Training,
     contained,
 )
+from leakscope.instrument.frameworks.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -61,11 +59,8 @@ class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
         cleanup_every: int | None = None,
         **options: Unpack[RecordingOptions],
     ) -> None:
-        if log_every is not None and log_every < 1:
-            raise ValueError("log_every needs a number of steps from 1 on.")
         self.training = Training(options)
-        self._log_every = log_every
-        self._cleanup = None if cleanup_every is None else repeated_cleanup(cleanup_every)
+        self._upkeep = Upkeep(self.training, log_every=log_every, cleanup_every=cleanup_every)
         self._trainer: weakref.ref[Trainer] | None = None
         _hooks.serve(self)
 
@@ -106,13 +101,7 @@ class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin to record, or join."""
         self.training.begin(step=state.global_step, epoch=int(state.epoch or 0))
-        if self._log_every is not None:
-            self.training.draws_memory()
-        if self.training.leads:
-            for loader in (kwargs.get("train_dataloader"), kwargs.get("eval_dataloader")):
-                for sentence in worker_warnings(loader):
-                    self.training.say(sentence)
-                    self.training.note("workers", sentence)
+        self._upkeep.begin(kwargs.get("train_dataloader"), kwargs.get("eval_dataloader"))
 
     @contained
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -144,11 +133,8 @@ class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
     def _step_over(self, state: Any) -> tuple[dict[str, float], Trainer | None] | None:
         if self.training.phase == TRAIN:
             self.training.step()
-        if self._cleanup is not None:
-            self._cleanup.step()
-        if self._log_every is None or state.global_step % self._log_every:
-            return None
-        return memory_figures(), None if self._trainer is None else self._trainer()
+        figures = self._upkeep.step(state.global_step)
+        return figures, None if self._trainer is None else self._trainer()
 
     @contained
     def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -185,7 +171,7 @@ class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
         try:
             self._end_evaluation()
             self.training.end_epoch()
-            self._tell_of_cleanups()
+            self._upkeep.end()
         finally:
             self.training.end()
 
@@ -193,12 +179,6 @@ class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
         phase = self.training.phase
         if phase and phase != TRAIN:
             self.training.leave(phase)
-
-    def _tell_of_cleanups(self) -> None:
-        if self._cleanup is not None:
-            told = str(self._cleanup.report())
-            self.training.say(told)
-            self.training.note("cleanup", told)
 
 
 class _TrainerHooks:
