@@ -19,6 +19,12 @@ try:
 except ImportError:  # nothing was compiled, or a version whose instances need no help
     _inline_attributes = None
 
+_classes_in: Callable[[dict[str, Any]], list[type]] | None
+try:
+    from leakscope.heap._native import classes_in as _classes_in
+except ImportError:  # nothing was compiled
+    _classes_in = None
+
 MISSING: Any = object()
 """What :func:`class_attribute` and :func:`slot_value` return where there is nothing."""
 
@@ -50,6 +56,17 @@ def module_dict(module: types.ModuleType) -> dict[str, Any]:
     """Return the globals of a module, also of one that loads lazily."""
     names: dict[str, Any] = _module_dict(module)
     return names
+
+
+def classes_in(names: dict[str, Any]) -> list[type]:
+    """Return the classes among the values of a dict.
+
+    With the native module no other value's reference count is touched, so that a forked process
+    goes on sharing their pages.
+    """
+    if _classes_in is not None:
+        return _classes_in(names)
+    return [value for value in list(names.values()) if issubclass(type(value), type)]
 
 
 def class_attribute(cls: type, name: str) -> Any:

@@ -271,9 +271,8 @@ def _library_objects(ownership: Ownership) -> list[tuple[Any, str]]:
     for module, names in all_modules():
         if id(names) not in seen and not _is_own_module(module):
             found.setdefault(id(names), (names, module))
-            for value in list(names.values()):
-                if issubclass(type(value), type) and id(value) not in found:
-                    found[id(value)] = (value, "")
+            for cls in anatomy.classes_in(names):
+                found.setdefault(id(cls), (cls, ""))
     return list(found.values())
 
 

@@ -161,3 +161,37 @@ def test_modules_that_the_parent_knows_are_not_looked_at_again_in_a_fork() -> No
     _, found = dirtied(MODULES)
     assert found["unknown"] > 4 << 20
     assert found["known"] < found["unknown"] / 4
+
+
+GLOBALS = (
+    HEAP
+    + """
+from leakscope.heap import anatomy
+
+held.extend(Sample(i) for i in range(50_000))
+names = {str(i): sample for i, sample in enumerate(held)}
+names["Sample"] = Sample
+looks = {
+    "classes": lambda: anatomy.classes_in(names) == [Sample] or os._exit(1),
+    "values": lambda: list(names.values()),
+}
+
+def grown_in_a_fork(name):
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        gc.disable()
+        os.write(writing, str(grown(looks[name])).encode())
+        os._exit(0)
+    assert os.wait()[1] == 0
+    return int(os.read(reading, 100))
+
+gc.collect()
+print(json.dumps([0, {name: grown_in_a_fork(name) for name in looks}]))
+"""
+)
+
+
+def test_globals_that_are_no_classes_are_not_looked_at_in_a_fork() -> None:
+    _, found = dirtied(GLOBALS)
+    assert found["values"] > 4 << 20
+    assert found["classes"] < found["values"] / 4

@@ -265,6 +265,9 @@ PyDoc_STRVAR(inline_attributes_doc, "inline_attributes(object)\n--\n\n"
                                     "Return the attributes of an instance that has no dict yet.");
 #endif
 
+PyDoc_STRVAR(classes_in_doc, "classes_in(names)\n--\n\n"
+                             "Return the classes among the values of a dict.");
+
 PyDoc_STRVAR(leak_shares_doc, "leak_shares(graph, groups)\n--\n\n"
                               "Split what groups of nodes reach between them.");
 
@@ -275,6 +278,7 @@ PyDoc_STRVAR(referent_addresses_doc,
 static PyMethodDef methods[] = {
     {"walk", native_walk, METH_VARARGS, walk_doc},
     {"leak_shares", leak_shares, METH_VARARGS, leak_shares_doc},
+    {"classes_in", classes_in, METH_O, classes_in_doc},
     {"referent_addresses", referent_addresses, METH_VARARGS, referent_addresses_doc},
 #if PY_VERSION_HEX < 0x030D0000
     {"frame_locals", frame_locals, METH_O, frame_locals_doc},

@@ -434,6 +434,9 @@ PyObject *referent_addresses(PyObject *module, PyObject *args);
 /* attributes.c */
 PyObject *inline_attributes(PyObject *module, PyObject *object);
 
+/* classes.c */
+PyObject *classes_in(PyObject *module, PyObject *names);
+
 /* frames.c */
 PyObject *frame_locals(PyObject *module, PyObject *frame);
 PyObject *looped_over(PyObject *module, PyObject *arguments);
