@@ -258,7 +258,7 @@ def _tell(checked: Check, sinks: _Sinks, repository: Repository) -> None:
 
     for path in sinks.also:
         write_text(path, _rendered(checked, _SUFFIXES[path.suffix.lower()], path, repository))
-    deliver(_rendered(checked, sinks.form, sinks.out, repository), sinks.out)
+    deliver(_rendered(checked, sinks.form, sinks.out, repository), sinks.out, sinks.form)
     if not is_stdout(sinks.out):
         click.echo(f"leakscope: {log_line(checked.headline)}\nleakscope: check in {sinks.out}")
     elif sinks.form != "text":

@@ -17,6 +17,7 @@ from leakscope.cli.output import (
     is_stdout,
     out_option,
     shows_color,
+    tell,
 )
 from leakscope.model.comparison import Change, Comparison, CulpritChange
 from leakscope.model.errors import (
@@ -80,9 +81,10 @@ def compare(
     from leakscope.analysis import compare as compare_reports
 
     comparison = compare_reports(read_report(before), read_report(after))
-    deliver(_rendered(comparison, form or format_of(out, "text", _FORMS), out), out)
+    form = form or format_of(out, "text", _FORMS)
+    deliver(_rendered(comparison, form, out), out, form)
     if not is_stdout(out):
-        click.echo(f"leakscope: {comparison.headline}\nleakscope: comparison in {out}")
+        tell(f"leakscope: {comparison.headline}\nleakscope: comparison in {out}")
     met = [change for change in comparison.culprits if is_met(change, fail_on)]
     for change in met:
         say(f"--fail-on is met: {change.name} is {change.change.value}.")

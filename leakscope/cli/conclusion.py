@@ -77,6 +77,7 @@ def write_text(path: Path, text: str) -> None:
 def print_summary(report: Report, run_path: Path, page: Path | None) -> None:
     """Print the few lines after a run to stderr; ``page`` is None where it couldn't be written."""
     from leakscope.report import render_summary
+    from leakscope.report.plain import fitted
 
     text = render_summary(
         report,
@@ -85,7 +86,7 @@ def print_summary(report: Report, run_path: Path, page: Path | None) -> None:
         width=terminal_width(80),
         color=wants_color(sys.stderr.isatty()),
     )
-    sys.stderr.write(text if text.endswith("\n") else text + "\n")
+    sys.stderr.write(fitted(text, sys.stderr.encoding))
     sys.stderr.flush()
 
 
@@ -95,5 +96,6 @@ def terminal_width(otherwise: int) -> int:
 
 
 def wants_color(is_terminal: bool) -> bool:
-    """Return whether to colour: a terminal, and no ``NO_COLOR``."""
-    return is_terminal and not os.environ.get("NO_COLOR")
+    """Return whether to colour: a terminal that can, and no ``NO_COLOR``."""
+    can = is_terminal and os.environ.get("TERM") != "dumb"
+    return can and not os.environ.get("NO_COLOR")

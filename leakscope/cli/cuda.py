@@ -15,6 +15,7 @@ from leakscope.cli.output import (
     is_stdout,
     out_option,
     shows_color,
+    tell,
 )
 from leakscope.model.errors import NoSnapshotError
 
@@ -62,9 +63,10 @@ def cuda(
     told: Explanation | SnapshotComparison = (
         explain(read[0], device) if len(read) == 1 else compare_snapshots(read, device)
     )
-    deliver(_rendered(told, form or format_of(out, "text"), out), out)
+    form = form or format_of(out, "text")
+    deliver(_rendered(told, form, out), out, form)
     if not is_stdout(out):
-        click.echo(f"leakscope: {told.headline}\nleakscope: explanation in {out}")
+        tell(f"leakscope: {told.headline}\nleakscope: explanation in {out}")
 
 
 def check_device(snapshots: list[Snapshot], device: int | None) -> None:

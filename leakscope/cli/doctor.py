@@ -59,7 +59,7 @@ def doctor(*, as_json: bool) -> int:
 
     health = examine()
     if as_json:
-        deliver(render_health_json(health), None)
+        deliver(render_health_json(health), None, "json")
     else:
         color = wants_color(sys.stdout.isatty())
         deliver(render_health_text(health, width=terminal_width(100), color=color), None)

@@ -17,6 +17,7 @@ _SUFFIXES = {
     ".md": "markdown",
 }  # fmt: skip
 FORMS = ("html", "json", "text")
+FOR_PEOPLE = ("text", "markdown", "github")
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -53,10 +54,26 @@ def shows_color(out: Path | None) -> bool:
     return wants_color(sys.stdout.isatty() and is_stdout(out))
 
 
-def deliver(text: str, out: Path | None) -> None:
-    """Write a finished text to a file, or to stdout where none is named."""
+def deliver(text: str, out: Path | None, form: str = "text") -> None:
+    """Write a finished text to a file, or to stdout where none is named.
+
+    On a stdout that can't hold all signs, what people read has plain ones instead; what programs
+    read stays as it is, in UTF-8.
+    """
+    text = text if text.endswith("\n") else text + "\n"
     if out is not None and not is_stdout(out):
         write_text(out, text)
-        return
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    elif form in FOR_PEOPLE:
+        tell(text)
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+        sys.stdout.flush()
+
+
+def tell(text: str) -> None:
+    """Print text for people to stdout, in signs that it can hold."""
+    from leakscope.report.plain import fitted
+
+    sys.stdout.write(fitted(text if text.endswith("\n") else text + "\n", sys.stdout.encoding))
     sys.stdout.flush()

@@ -14,6 +14,7 @@ from leakscope.cli.output import (
     format_option,
     out_option,
     shows_color,
+    tell,
 )
 from leakscope.model.report import Report
 
@@ -48,12 +49,12 @@ def report(run: Path, *, form: str | None, out: Path | None, show: bool, summary
     if form == "html" and out is None:
         write_reports(run, concluded)
     else:
-        deliver(_rendered(concluded, form, out), out)
+        deliver(_rendered(concluded, form, out), out, form)
         page = out if out is not None and form == "html" else page
     if summary:
         print_summary(concluded, run, page)
     elif form == "html" and out != STDOUT:
-        click.echo(f"leakscope: {concluded.headline}\nleakscope: report in {page}")
+        tell(f"leakscope: {concluded.headline}\nleakscope: report in {page}")
     if show and page.exists():
         click.launch(str(page.absolute()))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from leakscope.cli.conclusion import terminal_width, wants_color
+from leakscope.cli.output import tell
 
 if TYPE_CHECKING:
     from leakscope.model.run import Run
@@ -77,7 +78,7 @@ def _shown(folder: Path, *, again: bool) -> bool:
     if again and on_terminal:
         click.echo(_HOME, nl=False)
         lines = lines[: shutil.get_terminal_size().lines - 1]
-    click.echo("\n".join(lines))
+    tell("\n".join(lines))
     return goes_on
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from leakscope.model.comparison import Comparison
 from leakscope.model.explanation import Explanation, SnapshotComparison
 from leakscope.model.report import Report
+from leakscope.report.comparing.terminal import render_comparison_text
 from leakscope.report.cuda.terminal import render_explanation_text, render_snapshots_text
 from leakscope.report.encoding import (
     json_schema,
@@ -16,7 +17,7 @@ from leakscope.report.encoding import (
     render_json,
     render_snapshot_json,
 )
-from leakscope.report.terminal import render_comparison_text, render_summary, render_text
+from leakscope.report.terminal import render_summary, render_text
 
 __all__ = [
     "json_schema",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from leakscope.model.health import Health, Item, State
 from leakscope.model.printable import clipped
 from leakscope.report.encoding import render_plain
-from leakscope.report.terminal import Paper
+from leakscope.report.paper import Paper
 
 _MARKS = {
     State.OK: ("✓", "clean"),

@@ -8,17 +8,28 @@ from collections.abc import Sequence
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-def sparkline(values: Sequence[float], width: int) -> str:
-    """Return the series in at most ``width`` characters; each shows the highest of its stretch."""
-    known = [value for value in values if math.isfinite(value)]
-    if not known or width < 1:
+def sparkline(
+    values: Sequence[float], width: int, bounds: tuple[float, float] | None = None
+) -> str:
+    """Return the series in at most ``width`` characters; each shows the highest of its stretch.
+
+    ``bounds`` are the values of the lowest and of the highest block, for curves of one scale.
+    """
+    peaks = peaks_of(values, width)
+    if not peaks:
         return ""
-    columns = min(width, len(known))
-    peaks = [
+    low, high = bounds or (min(peaks), max(peaks))
+    span = high - low
+    if span <= 0:
+        return BLOCKS[0] * len(peaks)
+    return "".join(BLOCKS[max(0, min(7, int((peak - low) / span * 8)))] for peak in peaks)
+
+
+def peaks_of(values: Sequence[float], width: int) -> list[float]:
+    """Return the highest value of each of at most ``width`` equal stretches."""
+    known = [value for value in values if math.isfinite(value)]
+    columns = min(max(width, 0), len(known))
+    return [
         max(known[i * len(known) // columns : (i + 1) * len(known) // columns])
         for i in range(columns)
     ]
-    low, span = min(peaks), max(peaks) - min(peaks)
-    if span <= 0:
-        return BLOCKS[0] * columns
-    return "".join(BLOCKS[min(7, int((peak - low) / span * 8))] for peak in peaks)

@@ -1,12 +1,9 @@
-"""Reports for the terminal: the answer in some thirty lines, with or without colour."""
+"""Reports for the terminal: the answer in thirty lines, with or without colour."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from leakscope.model.comparison import Comparison, CulpritChange
 from leakscope.model.cure import Cures, Effect
 from leakscope.model.printable import clipped, one_line, printable
 from leakscope.model.report import Culprit, Finding, Ledger, Report, Severity
@@ -14,79 +11,55 @@ from leakscope.model.shortage import Advice, OutOfMemory
 from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.device_words import device_line
-from leakscope.report.sizes import (
-    humane_bytes,
-    humane_duration,
-    humane_interval,
-    humane_share,
-)
+from leakscope.report.paper import Paper, paper_of, spaced
+from leakscope.report.sizes import humane_bytes, humane_duration, humane_interval, humane_share
 from leakscope.report.sparkline import sparkline
 
-SHOWN_CULPRITS = 3
-SHOWN_DIFF_LINES = 8
+LINES = 30
+"""A report has so many, where it has to tell nothing out of the ordinary."""
+MOST_OTHERS = 4
+SHOWN_IN_SUMMARY = 3
+SHOWN_FINDINGS = 3
+SHOWN_DIFF_LINES = 6
+SHOWN_TEXT_LINES = 3
 SHOWN_TERMS = 5
+SHOWN_LEDGER_TERMS = 3
 SHOWN_CLEARED = 3
-_STYLES = {
-    "leak": "1;31", "critical": "1;31", "worse": "1;31", "new": "1;31", "removed": "31",
-    "out_of_memory": "1;31",
-    "warning": "1;33", "inconclusive": "1;33", "unchanged": "1;33", "reduced": "33",
-    "clean": "1;32", "fixed": "1;32", "added": "32", "note": "2", "muted": "2", "name": "1",
-}  # fmt: skip
+SHOWN_PROBLEMS = 2
+MARKS = {"leak": "✗", "out_of_memory": "✗", "clean": "✓", "inconclusive": "?"}
 _EFFECTS = {
     Effect.HELPS: ("✓", "clean"),
     Effect.LITTLE: ("✗", "muted"),
     Effect.USELESS: ("✗", "muted"),
     Effect.UNDECIDED: ("?", "inconclusive"),
 }
-_MARKS = {"leak": "✗", "out_of_memory": "✗", "clean": "✓", "inconclusive": "?"}
-
-
-@dataclass(frozen=True)
-class Paper:
-    """How wide the terminal is and whether it shows colours."""
-
-    width: int
-    color: bool
-
-    def paint(self, text: str, style: str) -> str:
-        """Return text in the style's colour where there are colours."""
-        code = _STYLES.get(style, "") if self.color else ""
-        return f"\x1b[{code}m{text}\x1b[0m" if code else text
-
-    def wrap(self, text: str, indent: str = "") -> list[str]:
-        """Return running text broken to the width; no line is wider."""
-        return textwrap.wrap(
-            one_line(text), max(20, self.width), initial_indent=indent, subsequent_indent=indent
-        )
-
-    def clip(self, text: str, indent: str = "") -> str:
-        """Return one line that fits, its middle left out where it is too long."""
-        return indent + clipped(text, self.width - len(indent))
+UNEXPLAINED = ("unexplained", "unnamed")
+"""Terms of a ledger that say that nobody knows."""
+_SHORTEST_NAME = 16
+_SHORT_CURVE = 8
+"""Columns of the curve of a culprit that is told in two lines."""
 
 
 def render_text(report: Report, *, width: int = 100, color: bool = False) -> str:
-    """Return the report for a terminal; without ``color`` it is plain text."""
-    paper = Paper(width, color)
-    lines = [*_verdict(report, paper), *_ending(report, paper), *_curve(report, paper)]
-    lines += _shortage(report.out_of_memory, paper)
-    lines += [""] if report.culprits else []
-    for culprit in report.culprits[:SHOWN_CULPRITS]:
-        lines += _culprit(culprit, paper)
-    lines += _more(len(report.culprits), "culprit")
+    """Return the report for a terminal; without ``color`` it is plain text.
+
+    As many further culprits are told as fit into :data:`LINES` lines.
+    """
+    paper = paper_of(width, color)
     lead = wording.lead_of(report)
-    if lead is not None:
-        lines += ["", *_remedy(lead, paper)]
-    lines += _spaced([_finding(finding, paper) for finding in report.findings[:SHOWN_CULPRITS]])
-    lines += _spaced([line for ledger in report.ledgers[:2] for line in _ledger(ledger, paper)])
-    lines += _spaced(_cures(report.cures, paper))
-    lines += _spaced(paper.wrap(report.odd_rank.sentence) if report.odd_rank else [])
-    devices = [line for device in report.devices for line in paper.wrap(device_line(device))]
-    lines += _spaced(devices)
-    lines += _spaced(_cleared(report, paper))
-    settle = [line for text in report.missing for line in paper.wrap(f"to settle it: {text}")]
-    lines += _spaced(settle)
-    lines += _spaced([*_cost(report, paper), *_problems(report, paper)])
-    return "\n".join(lines) + "\n"
+    head = [*_verdict(report, paper), *_ending(report, paper), *_curve(report, paper)]
+    head += _shortage(report.out_of_memory, paper)
+    head += spaced([*_leading(lead, paper), *_remedy(lead, paper)])
+    foot = spaced([*_findings(report, lead, paper), *_whereto(report, paper)])
+    foot += spaced(_cures(report.cures, paper))
+    foot += spaced([*_cleared(report, lead, paper), *_settle(report, paper)])
+    foot += [*_cost(report, paper), *_problems(report, paper)]
+    others = [culprit for culprit in report.culprits if culprit is not lead]
+    room = LINES - len(head) - len(foot) - 2
+    shown = others[: min(MOST_OTHERS, max(1, room // 2))]
+    told = [line for culprit in shown for line in _short(culprit, paper)]
+    told += _more(len(others) - len(shown))
+    return "\n".join([*head, *spaced(told), *foot]) + "\n"
 
 
 def render_summary(
@@ -96,15 +69,18 @@ def render_summary(
 
     Without a ``report_path`` there is none.
     """
-    paper = Paper(width, color)
+    paper = paper_of(width, color)
+    lead = wording.lead_of(report)
     lines = [*_verdict(report, paper), *_ending(report, paper)]
     lines += _first_way(report.out_of_memory, paper)
-    for culprit in report.culprits[:SHOWN_CULPRITS]:
-        lines += _short(culprit, paper)
-    lines += _more(len(report.culprits), "culprit")
+    for culprit in report.culprits[:SHOWN_IN_SUMMARY]:
+        lines += _short(culprit, paper, "  ")
+        lines += _what_next(culprit, paper, "     ") if culprit is lead else []
+    lines += _more(len(report.culprits) - SHOWN_IN_SUMMARY, "  ")
     serious = [f for f in report.findings if f.severity is not Severity.NOTE]
-    told = serious if report.culprits else report.findings
-    lines += [_finding(finding, paper) for finding in told[:SHOWN_CULPRITS]]
+    for finding in (serious if report.culprits else report.findings)[:SHOWN_FINDINGS]:
+        lines.append(_finding(finding, paper))
+        lines += _what_next(finding, paper, "  ") if finding is lead else []
     for text in report.missing[:2]:
         lines += paper.wrap(f"to settle it: {text}", "  ")
     lines += _problems(report, paper)
@@ -114,39 +90,20 @@ def render_summary(
     return "\n".join(lines) + "\n"
 
 
-def render_comparison_text(comparison: Comparison, *, width: int = 100, color: bool = False) -> str:
-    """Return two runs side by side for a terminal."""
-    paper = Paper(width, color)
-    verdict, word = wording.outcome_of(comparison)
-    lines = paper.wrap(f"{_MARKS[verdict]} {word} · {comparison.headline}")
-    lines[0] = paper.paint(lines[0], verdict)
-    lines += _spaced(
-        [paper.clip(f"! not the same work: {text}") for text in comparison.work_differences]
-    )
-    lines += _spaced([line for change in comparison.culprits for line in _change(change, paper)])
-    rows = [
-        ("growth", comparison.growth),
-        ("peak", comparison.peaks),
-        ("component", comparison.components),
-    ]
-    for title, values in rows:
-        if values:
-            lines += ["", _row(title, "before", "after")]
-        for value in values:
-            unit = f" per {value.unit}" if value.unit else ""
-            lines.append(
-                _row(
-                    value.name + (f" on {value.device}" if value.device != "host" else "") + unit,
-                    humane_bytes(value.before_bytes),
-                    humane_bytes(value.after_bytes),
-                )
-            )
-    return "\n".join(lines) + "\n"
+def advice_lines(advice: Sequence[Advice], paper: Paper) -> list[str]:
+    """Return what to change, each with whether it would have helped and how that is known."""
+    lines = []
+    for item in advice:
+        mark = paper.paint("✓" if item.helps else "✗", "clean" if item.helps else "muted")
+        said = "" if item.helps else " (would not help)"
+        lines += [f"  {mark} {clipped(item.title + said, paper.width - 4)}"]
+        lines += paper.wrap(item.evidence, "      ")
+    return lines
 
 
 def _verdict(report: Report, paper: Paper) -> list[str]:
     verdict = report.verdict.value
-    label = f"{_MARKS[verdict]} {wording.VERDICTS[report.verdict]}"
+    label = f"{MARKS[verdict]} {wording.VERDICTS[report.verdict]}"
     lines = paper.wrap(f"{label} · {report.headline}")
     return [lines[0].replace(label, paper.paint(label, verdict), 1), *lines[1:]]
 
@@ -189,35 +146,32 @@ def _first_way(ended: OutOfMemory | None, paper: Paper) -> list[str]:
     return [paper.clip(f"to make it fit: {way.title}{enough}", "  ")]
 
 
-def advice_lines(advice: Sequence[Advice], paper: Paper) -> list[str]:
-    """Return what to change, each with whether it would have helped and how that is known."""
-    lines = []
-    for item in advice:
-        mark = paper.paint("✓" if item.helps else "✗", "clean" if item.helps else "muted")
-        said = "" if item.helps else " (would not help)"
-        lines += [f"  {mark} {clipped(item.title + said, paper.width - 4)}"]
-        lines += paper.wrap(item.evidence, "      ")
-    return lines
-
-
-def _culprit(culprit: Culprit, paper: Paper) -> list[str]:
-    severity = culprit.severity.value
-    name = paper.paint(clipped(culprit.name, paper.width - 16), "name")
-    device = f" on {culprit.device}" if culprit.device != "host" else ""
-    rate = wording.rate_words(culprit)
-    lines = [
-        f"{culprit.rank}. {name}  {paper.paint(severity, severity)}",
-        paper.clip(
-            f"{rate}{device}, 95 % interval {humane_interval(culprit.interval)}; "
-            f"{wording.share_words(culprit.share, culprit.growth)}",
-            "   ",
-        ),
-        paper.clip(_course(culprit, paper), "   "),
+def _leading(lead: Culprit | Finding | None, paper: Paper) -> list[str]:
+    """Return what makes the run a leak: how fast, where, until when, and how sure that is."""
+    if lead is None:
+        return []
+    if isinstance(lead, Finding):
+        place = wording.place_of(lead)
+        return [
+            _finding(lead, paper),
+            *paper.wrap(lead.text, "   ", SHOWN_TEXT_LINES),
+            *([paper.clip(f"at {place}", "   ")] if place else []),
+        ]
+    severity = lead.severity.value
+    name = paper.paint(clipped(lead.name, paper.width - 16), "name")
+    device = f" on {lead.device}" if lead.device != "host" else ""
+    told = (
+        f"{wording.rate_words(lead)}{device}, 95 % interval {humane_interval(lead.interval)}; "
+        f"{wording.share_words(lead.share, lead.growth)}"
+    )
+    return [
+        f"{lead.rank}. {name}  {paper.paint(severity, severity)}",
+        paper.clip(told, "   "),
+        paper.clip(_course(lead, paper), "   "),
+        *([_fed_at(lead, paper, "   ")] if wording.place_of(lead) else []),
+        *_known(lead, paper, "   "),
+        *([paper.clip(lead.forecast.text, "   ")] if lead.forecast else []),
     ]
-    place = wording.place_of(culprit)
-    lines += [paper.clip(f"fed at {place}", "   ")] if place else []
-    lines += _known(culprit, paper, "   ")
-    return lines + ([paper.clip(culprit.forecast.text, "   ")] if culprit.forecast else [])
 
 
 def _course(culprit: Culprit, paper: Paper) -> str:
@@ -227,15 +181,85 @@ def _course(culprit: Culprit, paper: Paper) -> str:
     return f"{curve}{humane_bytes(culprit.total_bytes)} at most, grows {grows}"
 
 
-def _remedy(suspect: Culprit | Finding, paper: Paper) -> list[str]:
+def _remedy(suspect: Culprit | Finding | None, paper: Paper) -> list[str]:
+    """Return what to change: the lines of the diff that change, else the remedy in words."""
+    if suspect is None or not suspect.remedy.title:
+        return []
     remedy = suspect.remedy
-    lines = [paper.clip(f"→ {remedy.title}"), *paper.wrap(remedy.text, "  ")]
-    diff = printable(remedy.diff or "").splitlines()
-    body = [line for line in diff if not line.startswith(("---", "+++", "@@"))]
-    for line in body[:SHOWN_DIFF_LINES]:
-        kind = {"+": "added", "-": "removed"}.get(line[:1], "muted")
+    changed = _changed_lines(remedy.diff or "")
+    lines = [paper.clip(f"→ {remedy.title}")]
+    if not changed:
+        return [*lines, *paper.wrap(remedy.text, "  ", SHOWN_TEXT_LINES)]
+    for line in changed[:SHOWN_DIFF_LINES]:
+        kind = {"+": "added", "-": "removed"}[line[:1]]
         lines.append("    " + paper.paint(clipped(line.expandtabs(4), paper.width - 4), kind))
-    return [*lines, *(["    …"] if len(body) > SHOWN_DIFF_LINES else [])]
+    return [*lines, *(["    …"] if len(changed) > SHOWN_DIFF_LINES else [])]
+
+
+def _changed_lines(diff: str) -> list[str]:
+    """Return what a diff takes away and adds; blank lines and the names of files aside."""
+    lines = (line for line in printable(diff).splitlines() if line[1:].strip())
+    return [line for line in lines if line[:1] in "+-" and line[:3] not in ("---", "+++")]
+
+
+def _what_next(suspect: Culprit | Finding, paper: Paper, indent: str) -> list[str]:
+    """Return when memory runs out, where that is near, and what to change, in a line each."""
+    is_near = suspect.severity is Severity.CRITICAL
+    told = getattr(suspect, "forecast", None) if is_near else None
+    lines = [paper.clip(told.text, indent)] if told else []
+    return [
+        *lines,
+        *([paper.clip(f"→ {suspect.remedy.title}", indent)] if suspect.remedy.title else []),
+    ]
+
+
+def _short(culprit: Culprit, paper: Paper, indent: str = "") -> list[str]:
+    """Return a culprit in two lines: name and rate, then its course, its share and its line."""
+    rate = wording.rate_words(culprit)
+    if culprit.device != "host":
+        rate += f" on {one_line(culprit.device)}"
+    head = f"{indent}{culprit.rank}. "
+    inner = " " * len(head)
+    points = [point.y for point in culprit.chart]
+    curve = f"{sparkline(points, _SHORT_CURVE)} " if len(points) > 1 else ""
+    share = f"{curve}{wording.share_words(culprit.share, culprit.growth)}"
+    place = wording.place_of(culprit)
+    whole = f"{share}, {_fed(culprit)}{one_line(place)}" if place else share
+    fits = len(inner) + len(whole) <= paper.width
+    told = [paper.clip(whole if fits else share, inner)]
+    told += [] if fits or not place else [_fed_at(culprit, paper, inner)]
+    room = paper.width - len(head) - len(rate) - 2
+    if room < _SHORTEST_NAME:
+        told, rate, room = [paper.clip(rate, inner), *told], "", paper.width - len(head)
+    name = paper.paint(clipped(culprit.name, room), culprit.severity.value)
+    first = f"{head}{name}  {rate}".rstrip()
+    return [first, *told, *_known(culprit, paper, inner)]
+
+
+def _fed(culprit: Culprit) -> str:
+    return "fed at " if culprit.fed_at else "at "
+
+
+def _fed_at(culprit: Culprit, paper: Paper, indent: str) -> str:
+    return paper.clip(f"{_fed(culprit)}{wording.place_of(culprit)}", indent)
+
+
+def _known(culprit: Culprit, paper: Paper, indent: str) -> list[str]:
+    """Return what is known of it; the address stands alone, to be clicked or copied whole."""
+    known = culprit.known
+    if known is None:
+        return []
+    return [
+        paper.clip(f"{wording.known_words(known)}: {known.title}", indent),
+        f"{indent}{one_line(known.link)}",
+    ]
+
+
+def _findings(report: Report, lead: Culprit | Finding | None, paper: Paper) -> list[str]:
+    others = [finding for finding in report.findings if finding is not lead]
+    lines = [_finding(finding, paper) for finding in others[:SHOWN_FINDINGS]]
+    left = len(others) - SHOWN_FINDINGS
+    return [*lines, *([f"and {plural(left, 'more finding')}: see report.html"] if left > 0 else [])]
 
 
 def _finding(finding: Finding, paper: Paper) -> str:
@@ -245,12 +269,24 @@ def _finding(finding: Finding, paper: Paper) -> str:
     )
 
 
+def _whereto(report: Report, paper: Paper) -> list[str]:
+    """Return where memory went: the ledgers, the rank that differs, the devices."""
+    lines = [line for ledger in report.ledgers[:2] for line in _ledger(ledger, paper)]
+    lines += paper.wrap(report.odd_rank.sentence) if report.odd_rank else []
+    return lines + [line for one in report.devices for line in paper.wrap(device_line(one))]
+
+
 def _ledger(ledger: Ledger, paper: Paper) -> list[str]:
-    largest = sorted(ledger.entries, key=lambda entry: -abs(entry.bytes))[:SHOWN_TERMS]
+    """Return the largest terms of a ledger, and what is unexplained however small."""
+    left = sum(entry.bytes for entry in ledger.entries if entry.kind in UNEXPLAINED)
+    known = [entry for entry in ledger.entries if entry.kind not in UNEXPLAINED and entry.bytes]
+    largest = sorted(known, key=lambda entry: -abs(entry.bytes))[:SHOWN_LEDGER_TERMS]
     terms = [f"{entry.label} {humane_bytes(entry.bytes, signed=True)}" for entry in largest]
+    whole = ledger.total_bytes
+    share = f" ({humane_share(abs(left) / whole)})" if whole > 0 else ""
+    terms.append(f"unexplained {humane_bytes(left, signed=True)}{share}")
     name = wording.metric_words(ledger.metric)
-    total = humane_bytes(ledger.total_bytes, signed=True)
-    return paper.wrap(f"{name} {total}: {', '.join(terms) or 'nothing'}")
+    return paper.wrap(f"{name} {humane_bytes(whole, signed=True)}: {', '.join(terms)}")
 
 
 def _cures(cures: Cures | None, paper: Paper) -> list[str]:
@@ -264,10 +300,20 @@ def _cures(cures: Cures | None, paper: Paper) -> list[str]:
     return [*lines, *(line for text in cures.remarks for line in paper.wrap(text, "    "))]
 
 
-def _cleared(report: Report, paper: Paper) -> list[str]:
+def _cleared(report: Report, lead: Culprit | Finding | None, paper: Paper) -> list[str]:
+    """Return what was looked at and is fine: with why where nothing else has to be told."""
     shown = report.cleared[:SHOWN_CLEARED]
-    lines = [paper.clip(f"✓ {cleared.name}: {cleared.reason}") for cleared in shown]
-    return [*lines, *_more(len(report.cleared), "cleared item")]
+    left = len(report.cleared) - len(shown)
+    if lead is None:
+        lines = [paper.clip(f"✓ {cleared.name}: {cleared.reason}") for cleared in shown]
+        return [*lines, *([f"✓ and {left:,} more"] if left > 0 else [])]
+    names = ", ".join(clipped(cleared.name, 40) for cleared in shown)
+    more = f" and {left:,} more" if left > 0 else ""
+    return [paper.clip(f"✓ looked at and fine: {names}{more}")] if shown else []
+
+
+def _settle(report: Report, paper: Paper) -> list[str]:
+    return [line for text in report.missing for line in paper.wrap(f"to settle it: {text}")]
 
 
 def _cost(report: Report, paper: Paper) -> list[str]:
@@ -287,29 +333,7 @@ def _cost(report: Report, paper: Paper) -> list[str]:
 
 def _problems(report: Report, paper: Paper) -> list[str]:
     told = dict.fromkeys(f"! {problem.where}: {problem.message}" for problem in report.errors)
-    return [line for text in list(told)[:2] for line in paper.wrap(text)]
-
-
-def _short(culprit: Culprit, paper: Paper) -> list[str]:
-    rate = wording.rate_words(culprit)
-    share = humane_share(culprit.share)
-    place = wording.place_of(culprit)
-    head = f"  {culprit.rank}. "
-    name = clipped(culprit.name, max(16, paper.width - len(head) - len(rate) - len(share) - 6))
-    lines = [f"{head}{paper.paint(name, culprit.severity.value)}  {rate}  {share}"]
-    lines += [paper.clip(place, "     ")] if place else []
-    return lines + _known(culprit, paper, "     ")
-
-
-def _known(culprit: Culprit, paper: Paper, indent: str) -> list[str]:
-    """Return what is known of it; the address stands alone, to be clicked or copied whole."""
-    known = culprit.known
-    if known is None:
-        return []
-    return [
-        paper.clip(f"{wording.known_words(known)}: {known.title}", indent),
-        f"{indent}{one_line(known.link)}",
-    ]
+    return [line for text in list(told)[:SHOWN_PROBLEMS] for line in paper.wrap(text)]
 
 
 def _next_command(report: Report, run_path: str) -> str:
@@ -320,29 +344,8 @@ def _next_command(report: Report, run_path: str) -> str:
     return f"leakscope report {run_path} --format text"
 
 
-def _change(change: CulpritChange, paper: Paper) -> list[str]:
-    name = clipped(change.name, paper.width - 14)
-    label = f"{wording.CHANGES[change.change].lower():<10}"
-    before, after = _rate(change.before_bytes_per_unit), _rate(change.after_bytes_per_unit)
-    certain = "" if change.significant else ", within the noise"
-    return [
-        f"{paper.paint(label, change.change.value)} {name}",
-        paper.clip(f"{before} → {after} per {change.unit}{certain}", " " * 11),
-    ]
-
-
-def _rate(bytes_per_unit: float | None) -> str:
-    return "none" if bytes_per_unit is None else humane_bytes(bytes_per_unit)
-
-
-def _row(name: str, before: str, after: str) -> str:
-    return f"{clipped(name, 44):<46}{before:>12}{after:>14}"
-
-
-def _more(count: int, noun: str) -> list[str]:
-    shown = SHOWN_CULPRITS
-    return [f"   and {plural(count - shown, f'more {noun}')}"] if count > shown else []
-
-
-def _spaced(lines: list[str]) -> list[str]:
-    return ["", *lines] if lines else []
+def _more(left: int, indent: str = "") -> list[str]:
+    """Return how many culprits are left to the report."""
+    if left < 1:
+        return []
+    return [f"{indent}   and {plural(left, 'more culprit')}: see report.html"]

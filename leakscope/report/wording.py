@@ -186,10 +186,10 @@ def headline_after(word: str, headline: str) -> str:
 def undecided(comparison: Comparison) -> list[str]:
     """Return a sentence for each thing that can't be told from noise, and why."""
     told = [f"{change.name}: {change.doubt}." for change in comparison.culprits if change.doubt]
-    return told + [_within_noise(value) for value in comparison.growth if _is_noise(value)]
+    return told + [_within_noise(value) for value in comparison.growth if is_noise(value)]
 
 
-def _is_noise(value: ValueChange) -> bool:
+def is_noise(value: ValueChange) -> bool:
     """Return whether a rate seems to have changed, but not by more than its intervals."""
     before, after = value.before_bytes, value.after_bytes
     if value.significant is not False or before is None or after is None:

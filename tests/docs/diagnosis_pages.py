@@ -108,6 +108,7 @@ def excerpt(report: Report) -> str:
 def without_figures(text: str) -> str:
     """Return an excerpt without what differs from machine to machine."""
     text = re.sub(r"(?<![\w:.\[])\d[\d,.]*( (B|[KMGT]iB)\b)?", "#", text)
+    text = re.sub("[▁▂▃▄▅▆▇█]+", "▁", text)
     return " ".join(text.split())
 
 

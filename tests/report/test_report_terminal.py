@@ -7,7 +7,8 @@ import pytest
 import report_samples as samples
 from hostile_text import ATTACKS, infested
 
-from leakscope.report import render_comparison_text, render_summary, render_text
+from leakscope.report import render_comparison_text, render_summary, render_text, wording
+from leakscope.report.plain import fitted
 from leakscope.report.sparkline import sparkline
 
 ESCAPE = "\x1b"
@@ -57,15 +58,25 @@ def test_with_colour_only_colours_differ() -> None:
     assert re.sub(f"{ESCAPE}\\[[0-9;]+m", "", painted) == plain
 
 
+def is_path_or_command(line: str) -> bool:
+    return line.startswith(("  report   ", "  next     "))
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_lines_fit_the_width(width: int) -> None:
-    for line in render_text(samples.leaking(), width=width).splitlines():
-        assert len(line) <= width, line
+    for text in all_texts(samples.leaking(), samples.comparison(), width=width):
+        for line in text.splitlines():
+            assert len(line) <= width or is_path_or_command(line), line
+
+
+def test_a_very_wide_terminal_is_not_filled() -> None:
+    for text in all_texts(samples.leaking(), samples.comparison(), width=300):
+        assert max(len(line) for line in text.splitlines()) <= 120
 
 
 def test_the_answer_comes_in_a_screenful() -> None:
     lines = render_text(samples.leaking()).splitlines()
-    assert len(lines) <= 42
+    assert len(lines) <= 30
     text = "\n".join(lines[:30])
     for answer in (
         "Leak · Trainer.all_pred_boxes",
@@ -88,6 +99,85 @@ def test_the_summary_names_three_culprits_the_report_and_the_next_command() -> N
     assert "runs/a/report.html" in text
     assert "leakscope compare runs/a NEW-RUN" in text
     assert len(text.splitlines()) <= 14
+
+
+def many_culprits(count: int):
+    first, second, _ = samples.leaking().culprits
+    others = [
+        msgspec.structs.replace(second, rank=n, name=f"Trainer.list_{n}")
+        for n in range(2, count + 1)
+    ]
+    return msgspec.structs.replace(samples.leaking(), culprits=[first, *others])
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 20, 200])
+def test_however_many_culprits_there_are_the_report_fits_thirty_lines(count: int) -> None:
+    text = render_text(many_culprits(count))
+    told = len(re.findall(r"^\d+\. ", text, re.MULTILINE))
+    left = count - told
+    assert len(text.splitlines()) <= 30
+    assert told >= min(count, 2)
+    assert ("see report.html" in text) == (left > 0)
+    if left > 0:
+        assert re.search(rf"and {left} more culprits?: see report\.html", text)
+
+
+def test_each_culprit_has_its_course_its_share_and_its_line() -> None:
+    text = render_text(samples.leaking())
+    assert "2. validate_episode.crops  44.9 MiB per batch" in text
+    assert re.search(
+        r"^ +[▁▂▃▄▅▆▇█]{8} 17 % of the phase's height, fed at src/training/trainer.py:584$",
+        text,
+        re.MULTILINE,
+    )
+
+
+def test_report_and_summary_give_one_answer_in_the_same_words() -> None:
+    report, said = render_text(samples.leaking(), width=80), summary(samples.leaking(), width=80)
+    lead = wording.lead_of(samples.leaking())
+    assert lead is not None
+    for told in (
+        samples.leaking().headline[:40],
+        wording.rate_words(lead),
+        wording.share_words(lead.share, lead.growth),
+        f"fed at {wording.place_of(lead)}",
+        lead.forecast.text,
+        f"→ {lead.remedy.title}",
+    ):
+        assert told in report
+        assert told in said
+    second = [line.strip() for line in report.splitlines() if "crops" in line]
+    assert set(second) <= {line.strip() for line in said.splitlines()}
+
+
+def test_only_the_lines_that_change_are_shown_of_a_diff() -> None:
+    text = render_text(samples.leaking())
+    assert "-        self.all_pred_boxes.extend" in text
+    assert "def validate" not in text
+    assert "@@" not in text
+
+
+def test_a_remedy_without_a_diff_is_told_in_words() -> None:
+    first = samples.boxes_culprit()
+    bare = msgspec.structs.replace(first, remedy=msgspec.structs.replace(first.remedy, diff=None))
+    text = render_text(msgspec.structs.replace(samples.leaking(), culprits=[bare]))
+    assert "validate() appends to a list that lives on the trainer" in " ".join(text.split())
+
+
+def test_a_finding_that_leads_is_told_with_its_remedy() -> None:
+    finding = msgspec.structs.replace(samples.slack_finding(), severity=samples.Severity.WARNING)
+    report = msgspec.structs.replace(samples.leaking(), culprits=[], findings=[finding])
+    for text in (render_text(report), summary(report)):
+        assert text.count("warning: glibc keeps 210 MiB") == 1
+        assert "→ Limit the arenas" in text
+
+
+def test_what_is_unexplained_is_told_however_little() -> None:
+    assert re.search(r"unexplained \+\d+ MiB \(\d+ %\)", render_text(samples.leaking()))
+
+
+def test_a_clean_report_tells_why_what_was_looked_at_is_fine() -> None:
+    assert "✓ FrameCache.frames: bounded: 500 entries since epoch 2" in render_text(samples.clean())
 
 
 def test_a_clean_summary_asks_for_no_change() -> None:
@@ -114,6 +204,44 @@ def test_a_comparison_tells_before_and_after() -> None:
     assert text.startswith("✓ Fixed")
     assert re.search(r"fixed +Trainer\.all_pred_boxes\n +298 MiB → none per validation", text)
     assert "not the same work: batch size of validation" in text
+    assert len(text.splitlines()) <= 30
+
+
+def test_a_comparison_says_its_word_once() -> None:
+    told = msgspec.structs.replace(samples.comparison(), headline="Fixed: a.xs no longer grows.")
+    assert render_comparison_text(told).startswith("✓ Fixed · a.xs no longer grows.\n")
+
+
+def test_curves_of_both_runs_have_one_scale() -> None:
+    lines = render_comparison_text(samples.comparison()).splitlines()
+    before, after = (next(x for x in lines if x.startswith(side)) for side in ("before ", "after "))
+    assert "█" in before
+    assert "█" not in after
+
+
+def test_a_comparison_of_many_culprits_fits_thirty_lines() -> None:
+    first, *others = samples.comparison().culprits
+    many = [msgspec.structs.replace(first, name=f"a.list_{n}") for n in range(40)]
+    text = render_comparison_text(
+        msgspec.structs.replace(samples.comparison(), culprits=many + others)
+    )
+    assert len(text.splitlines()) <= 30
+    assert "and 37 more changes" in text
+
+
+def test_a_comparison_tells_what_is_within_the_noise_and_what_the_runs_cost() -> None:
+    first, *others = samples.comparison().culprits
+    doubtful = msgspec.structs.replace(first, doubt="both intervals overlap")
+    told = msgspec.structs.replace(samples.comparison(), culprits=[doubtful, *others])
+    text = " ".join(render_comparison_text(told).split())
+    assert "~ within the noise: Trainer.all_pred_boxes: both intervals overlap" in text
+    assert "the runs took 3 min 31 s and 3 min 18 s; leakscope 3 % and 1 % of that" in text
+
+
+def test_amounts_that_hardly_differ_are_left_out() -> None:
+    text = render_comparison_text(samples.comparison())
+    assert "peak of accumulations" in text
+    assert "optimizer state" not in text
 
 
 def test_a_sparkline_keeps_peaks() -> None:
@@ -121,6 +249,29 @@ def test_a_sparkline_keeps_peaks() -> None:
     assert sparkline([5, 5], 10) == "▁▁"
     assert sparkline([], 10) == ""
     assert sparkline([float("nan"), 1.0], 10) == "▁"
+
+
+def test_sparklines_of_one_scale_can_be_compared() -> None:
+    assert sparkline([1, 2], 10, (0, 8)) == "▂▃"
+    assert sparkline([-1, 9], 10, (0, 8)) == "▁█"
+
+
+def test_an_encoding_without_our_signs_gets_plain_ones() -> None:
+    for text in all_texts(samples.leaking(), samples.comparison()):
+        plain = fitted(text, "ascii")
+        assert plain.isascii()
+        assert "\\u" not in plain
+    assert fitted("✗ Leak · a → b ▁▂▃▄▅▆▇█ −1 …", "ascii") == "x Leak - a -> b _.-:=+*# -1 ~"
+    assert fitted("✗ Leak", "utf-8") == "✗ Leak"
+    assert fitted("✗ Leak", None) == "✗ Leak"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+@pytest.mark.parametrize("attack", [*ATTACKS, "名前"])
+def test_any_name_can_be_written_in_any_encoding(attack: str, encoding: str) -> None:
+    report = infested(samples.leaking(), attack)
+    for text in all_texts(report, infested(samples.comparison(), attack)):
+        fitted(text, encoding).encode(encoding)
 
 
 def test_out_of_memory_comes_before_the_culprits() -> None:

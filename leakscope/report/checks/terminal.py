@@ -5,7 +5,7 @@ from __future__ import annotations
 from leakscope.model.check import Check, Checked, Outcome, Standing
 from leakscope.model.printable import clipped, one_line
 from leakscope.report.checks.telling import log_line, rate_of, why_of
-from leakscope.report.terminal import Paper
+from leakscope.report.paper import Paper
 from leakscope.report.wording import known_words
 
 _MARKS = {

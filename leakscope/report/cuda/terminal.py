@@ -18,9 +18,10 @@ from leakscope.model.explanation import (
 from leakscope.model.printable import clipped, one_line
 from leakscope.model.sizes import plural
 from leakscope.report.cuda import words
+from leakscope.report.paper import Paper
 from leakscope.report.sizes import humane_bytes, humane_duration, humane_share
 from leakscope.report.sparkline import sparkline
-from leakscope.report.terminal import Paper, advice_lines
+from leakscope.report.terminal import advice_lines
 
 SHOWN_SITES = 8
 SHOWN_GROWTH = 6
