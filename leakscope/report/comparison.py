@@ -134,7 +134,7 @@ def _data(
 ) -> dict[str, Any]:
     charts = {overlay.view.key: overlay_data(overlay) for overlay in drawn}
     charts |= {view.series.key: series_data(view.series) for view in changes if view.series}
-    copies = {f"{view.anchor}-markdown": view.markdown for view in changes}
+    copies = {f"{view.anchor}-markdown": view.markdown for view in cards(changes)}
     copies["comparison-markdown"] = comparison_markdown(comparison)
     encoded = render_comparison_json(
         msgspec.structs.replace(

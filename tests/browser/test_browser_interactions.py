@@ -55,7 +55,7 @@ def test_the_theme_is_switched_and_remembered(view: View, show: Show) -> None:
     assert background(view) == light
 
 
-@pytest.mark.parametrize("name", ["leaking", "hostile"])
+@pytest.mark.parametrize("name", ["leaking", "hostile", "comparison", "comparison-hostile"])
 def test_every_copy_button_copies_what_it_says(name: str, view: View, show: Show) -> None:
     show(view, name)
     copies: dict[str, str] = view.data()["copies"]
@@ -126,6 +126,23 @@ def test_charts_tell_their_values_under_the_pointer(
         view.page.mouse.move(0, 0)
         readout.wait_for(state="hidden")
     assert not view.too_wide()
+    view.assert_quiet()
+
+
+def test_both_runs_are_read_at_the_same_step(view: View, show: Show) -> None:
+    show(view, "comparison")
+    figure = view.page.locator("figure[data-chart='overlay-step-0']")
+    surface = figure.get_by_role("slider")
+    surface.press("End")
+    told = surface.get_attribute("aria-valuetext") or ""
+    assert told.startswith("step 3")
+    assert "before" in told
+    assert "after" in told
+    figure.get_by_role("button", name="Look closer").click()
+    assert figure.locator(".stretch").inner_text().startswith("step ")
+    figure.get_by_role("button", name="before").click()
+    surface.press("ArrowLeft")
+    assert "before" not in (surface.get_attribute("aria-valuetext") or "")
     view.assert_quiet()
 
 

@@ -118,7 +118,7 @@ def _row(fact: WorkFact) -> FactRow:
 def _summary(facts: Sequence[WorkFact], differing: Sequence[WorkFact]) -> str:
     compared = [fact for fact in facts if fact.before and fact.after]
     if not differing:
-        return f"all {len(compared)} alike" if compared else "neither run tells"
+        return f"all {len(compared)} alike" if compared else "not told by both"
     return f"{len(differing)} of {len(compared)} differ"
 
 
