@@ -89,7 +89,6 @@ def ledger_view(ledger: Ledger) -> LedgerView:
     ]
     before = ledger.before_bytes
     begins_late = before is not None and low > -before
-    unexplained = sum(entry.bytes for entry in ledger.entries if entry.kind == "unexplained")
     return LedgerView(
         metric=metric_words(ledger.metric),
         total=size_of(abs(ledger.total_bytes)),
@@ -108,8 +107,13 @@ def ledger_view(ledger: Ledger) -> LedgerView:
         if before is not None and begins_late
         else "",
         advice=ledger.advice,
-        unexplained=_part(unexplained, ledger.total_bytes),
+        unexplained=_part(unexplained_of(ledger), ledger.total_bytes),
     )
+
+
+def unexplained_of(ledger: Ledger) -> int:
+    """Return the bytes for which no term was found."""
+    return sum(entry.bytes for entry in ledger.entries if entry.kind == "unexplained")
 
 
 def _scale(ledger: Ledger, ends: Sequence[int]) -> tuple[float, float]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from leakscope.model.overhead import Overhead
 from leakscope.model.report import (
     Culprit,
     Finding,
@@ -19,6 +18,7 @@ from leakscope.model.report import (
 )
 from leakscope.model.sizes import plural
 from leakscope.report import wording
+from leakscope.report.assurance import AssuranceView, assurance_view
 from leakscope.report.culprit import CulpritView, Piece, SuspectView, culprit_views, finding_views
 from leakscope.report.cures import CuresView, cures_view
 from leakscope.report.devices import DeviceView, device_views
@@ -26,13 +26,11 @@ from leakscope.report.encoding import render_plain
 from leakscope.report.exploring import exploring_data
 from leakscope.report.icicle import IcicleView, icicle_view
 from leakscope.report.ledger import LedgerView, ledger_view
+from leakscope.report.measuring import MeasuringView, measuring_view
 from leakscope.report.ranks import AttemptRow, RanksView, attempt_rows, ranks_view
 from leakscope.report.shortage import ShortageView, shortage_view
 from leakscope.report.sizes import (
-    Size,
     humane_duration,
-    humane_number,
-    humane_share,
     size_of,
 )
 from leakscope.report.tables import (
@@ -58,14 +56,6 @@ MOST_PROBLEMS = 50
 
 
 @dataclass(frozen=True)
-class OverheadView:
-    """What leakscope cost."""
-
-    facts: list[Fact]
-    over_budget: bool
-
-
-@dataclass(frozen=True)
 class Page:
     """Everything the report template shows."""
 
@@ -76,6 +66,7 @@ class Page:
     names_lead: bool
     context: list[Fact]
     lead: SuspectView | None
+    assurance: AssuranceView
     others: list[SuspectView]
     timeline: TimelineView | None
     icicle: IcicleView | None
@@ -96,7 +87,7 @@ class Page:
     missing: list[str]
     notes: list[str]
     problems: list[Fact]
-    overhead: OverheadView
+    measuring: MeasuringView
     environment: list[Fact]
     command: str
     version: str
@@ -121,6 +112,7 @@ def report_page(report: Report) -> Page:
         names_lead=any(piece.code for piece in headline),
         context=run_context(report.run, report.work),
         lead=lead,
+        assurance=assurance_view(report, lead.anchor if lead else ""),
         others=[suspect for suspect in suspects if suspect is not lead][:OTHERS],
         timeline=timeline,
         icicle=icicle,
@@ -141,7 +133,7 @@ def report_page(report: Report) -> Page:
         missing=[*report.missing],
         notes=[*report.notes],
         problems=_problems(report.errors),
-        overhead=_overhead(report.overhead),
+        measuring=measuring_view(report.overhead, report.work.duration_s),
         environment=environment_facts(report.run),
         command=" ".join(report.run.command),
         version=report.run.leakscope_version,
@@ -195,30 +187,6 @@ def _problems(problems: list[Problem]) -> list[Fact]:
     ]
     left_out = [Fact("and more", f"{len(told) - MOST_PROBLEMS:,} others, all in report.json")]
     return told[:MOST_PROBLEMS] + left_out if len(told) > MOST_PROBLEMS else told
-
-
-def _overhead(overhead: Overhead) -> OverheadView:
-    peak: Size = size_of(overhead.peak_bytes)
-    facts = [
-        Fact("Share of wall time", _precise_share(overhead.wall_share)),
-        Fact("Budget", _precise_share(overhead.budget) if overhead.budget is not None else ""),
-        Fact("Own memory at most", peak.text, peak.exact),
-        Fact("Censuses", humane_number(overhead.censuses)),
-        Fact("Longest pause", humane_duration(overhead.longest_pause_s)),
-        Fact("Heap walker", overhead.walker),
-        Fact("Boundaries", humane_number(overhead.boundaries)),
-        Fact("of them recorded", humane_number(overhead.recorded_boundaries)),
-        *(
-            Fact(f"Time in {activity}", humane_duration(seconds))
-            for activity, seconds in sorted(overhead.seconds.items(), key=lambda item: -item[1])
-        ),
-    ]
-    over = overhead.budget is not None and overhead.wall_share > overhead.budget
-    return OverheadView([fact for fact in facts if fact.value], over)
-
-
-def _precise_share(share: float) -> str:
-    return f"{share:.1%}".replace("%", " %") if share == share else humane_share(share)
 
 
 def _data(

@@ -24,6 +24,7 @@ STYLES = (
     "colours",
     "page",
     "answer",
+    "assurance",
     "charts",
     "timeline",
     "cards",
@@ -35,6 +36,7 @@ STYLES = (
     "comparison",
     "cuda",
     "small-print",
+    "measuring",
     "widths",
     "print",
 )

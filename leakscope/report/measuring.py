@@ -1,0 +1,212 @@
+"""How a run was measured: what that cost, each census with its pause, each gauge."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from leakscope.model.overhead import Gauged, Overhead, Taken
+from leakscope.model.sizes import plural
+from leakscope.report.sizes import (
+    Size,
+    clock,
+    exact_bytes,
+    humane_bytes,
+    humane_duration,
+    humane_number,
+    humane_share,
+    size_of,
+)
+from leakscope.report.tables import Bar, Fact, bar_of
+
+MOST_ROWS = 300
+"""Censuses in the table; of more those that paused longest."""
+STRIP = (1000, 40)
+"""Width and height of the strip of censuses, in its own units."""
+_LEAST_HEIGHT = 6
+_LEVELS = {"full": "whole heap", "focused": "the program's own names"}
+_ACTIVITIES = {
+    "census": "censuses",
+    "gauges": "reading gauges",
+    "tracemalloc": "tracing allocations",
+    "recording": "writing the recording",
+    "boundary": "finding boundaries",
+}
+
+
+@dataclass(frozen=True)
+class SpentRow:
+    """What one activity of leakscope's took of the run."""
+
+    activity: str
+    time: str
+    share: str
+    bar: Bar
+
+
+@dataclass(frozen=True)
+class TakenRow:
+    """A census: when, where training stood, how much was walked, for how long all stood still."""
+
+    when: str
+    second: str
+    where: str
+    level: str
+    objects: str
+    rows: str
+    pause: str
+    pause_order: str
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Censuses along the run as upright lines, the longer the pause the higher."""
+
+    full: str
+    focused: str
+    width: int
+    height: int
+    first: str
+    last: str
+
+
+@dataclass(frozen=True)
+class GaugeRow:
+    """A gauge, how often it was read and between what it moved."""
+
+    metric: str
+    meaning: str
+    readings: str
+    lowest: Size
+    highest: Size
+    last: Size
+
+
+@dataclass(frozen=True)
+class MeasuringView:
+    """How the run was measured and what that cost."""
+
+    facts: list[Fact]
+    over_budget: bool
+    spent: list[SpentRow]
+    sentence: str
+    strip: Strip | None
+    taken: list[TakenRow]
+    taken_note: str
+    gauges: list[GaugeRow]
+
+
+def measuring_view(overhead: Overhead, duration_s: float) -> MeasuringView:
+    """Return all of it; ``duration_s`` is how long the run lasted."""
+    taken = [one for one in overhead.taken if math.isfinite(one.time_s + one.pause_s)]
+    longest = sorted(taken, key=lambda one: -one.pause_s)[:MOST_ROWS]
+    shown = sorted(longest, key=lambda one: (one.time_s, one.boundary))
+    return MeasuringView(
+        facts=_facts(overhead),
+        over_budget=is_over_budget(overhead),
+        spent=_spent(overhead, duration_s),
+        sentence=_sentence(taken, duration_s),
+        strip=_strip(taken, duration_s),
+        taken=[_taken_row(one) for one in shown],
+        taken_note=f"The {len(shown):,} that paused longest." if len(shown) < len(taken) else "",
+        gauges=[_gauge_row(one) for one in overhead.gauged],
+    )
+
+
+def is_over_budget(overhead: Overhead) -> bool:
+    """Return whether measuring cost more than it may."""
+    return overhead.budget is not None and overhead.wall_share > overhead.budget
+
+
+def precise_share(share: float) -> str:
+    """Return a small part of one with a decimal: ``1.4 %``."""
+    if 0 < share < 0.0005:
+        return "< 0.1 %"
+    return f"{share:.1%}".replace("%", " %") if share == share else humane_share(share)
+
+
+def _facts(overhead: Overhead) -> list[Fact]:
+    peak = size_of(overhead.peak_bytes)
+    facts = [
+        Fact("Share of wall time", precise_share(overhead.wall_share)),
+        Fact("Budget", precise_share(overhead.budget) if overhead.budget is not None else ""),
+        Fact("Own memory at most", peak.text, peak.exact),
+        Fact("Censuses", humane_number(overhead.censuses)),
+        Fact("Longest pause", humane_duration(overhead.longest_pause_s)),
+        Fact("Heap walker", overhead.walker),
+        Fact("Boundaries", humane_number(overhead.boundaries)),
+        Fact("of them recorded", humane_number(overhead.recorded_boundaries)),
+    ]
+    return [fact for fact in facts if fact.value]
+
+
+def _spent(overhead: Overhead, duration_s: float) -> list[SpentRow]:
+    most = max(overhead.seconds.values(), default=0.0)
+    return [
+        SpentRow(
+            activity=_ACTIVITIES.get(activity, activity),
+            time=humane_duration(seconds),
+            share=precise_share(seconds / duration_s) if duration_s > 0 else "",
+            bar=bar_of(seconds, most, "own"),
+        )
+        for activity, seconds in sorted(overhead.seconds.items(), key=lambda item: -item[1])
+    ]
+
+
+def _sentence(taken: Sequence[Taken], duration_s: float) -> str:
+    if not taken:
+        return "No census was taken: nothing could be told by name."
+    together = sum(one.pause_s for one in taken)
+    full = sum(one.scope == "full" for one in taken)
+    asked = sum(one.asked for one in taken)
+    of_run = f", {precise_share(together / duration_s)} of the run" if duration_s > 0 else ""
+    on_request = f", {asked:,} on request" if asked else ""
+    return (
+        f"{plural(len(taken), 'census')}, {full:,} of the whole heap{on_request}. "
+        f"The program stood still for {humane_duration(together)} altogether{of_run}."
+    )
+
+
+def _strip(taken: Sequence[Taken], duration_s: float) -> Strip | None:
+    ends = max([duration_s, *(one.time_s for one in taken)]) if taken else 0.0
+    longest = max((one.pause_s for one in taken), default=0.0)
+    if not ends > 0:
+        return None
+    width, height = STRIP
+    lines: dict[bool, list[str]] = {True: [], False: []}
+    for one in taken:
+        share = one.pause_s / longest if longest > 0 else 0.0
+        tall = _LEAST_HEIGHT + (height - _LEAST_HEIGHT) * share
+        lines[one.scope == "full"].append(f"M{one.time_s / ends * width:.1f} {height}v-{tall:.1f}")
+    return Strip("".join(lines[True]), "".join(lines[False]), width, height, "0:00", clock(ends))
+
+
+def _taken_row(taken: Taken) -> TakenRow:
+    where = f"{taken.phase}, step {taken.step:,}" if taken.phase else f"step {taken.step:,}"
+    return TakenRow(
+        when=clock(taken.time_s),
+        second=f"{taken.time_s:.3f}",
+        where=where,
+        level=_LEVELS.get(taken.scope, taken.scope) + (" (asked for)" if taken.asked else ""),
+        objects=f"{taken.objects:,}",
+        rows=f"{taken.rows:,}",
+        pause=humane_duration(taken.pause_s),
+        pause_order=f"{taken.pause_s:.6f}",
+    )
+
+
+def _gauge_row(gauged: Gauged) -> GaugeRow:
+    def amount(value: float) -> Size:
+        if gauged.unit == "bytes":
+            return Size(humane_bytes(value), exact_bytes(value))
+        return Size(humane_number(value), humane_number(value))
+
+    return GaugeRow(
+        metric=gauged.metric,
+        meaning=gauged.meaning,
+        readings=f"{gauged.readings:,}",
+        lowest=amount(gauged.lowest),
+        highest=amount(gauged.highest),
+        last=amount(gauged.last),
+    )

@@ -1,0 +1,122 @@
+"""How a run was measured, and how far its answer can be trusted."""
+
+from __future__ import annotations
+
+import msgspec
+import report_samples as samples
+from page_reader import read_page
+
+from leakscope.model.overhead import Gauged, Overhead, Taken
+from leakscope.model.report import Falsifier, Problem
+from leakscope.report import render_html
+from leakscope.report.assurance import assurance_view
+from leakscope.report.measuring import MOST_ROWS, measuring_view
+
+MIB = 1 << 20
+
+
+def taken(second: float, pause: float = 0.01, scope: str = "focused", asked: bool = False) -> Taken:
+    return Taken(
+        time_s=second, boundary=int(second), phase="train", step=int(10 * second), scope=scope,
+        objects=1234, rows=56, pause_s=pause, asked=asked,
+    )  # fmt: skip
+
+
+def overhead(*all_taken: Taken, **more: object) -> Overhead:
+    return msgspec.structs.replace(
+        Overhead(wall_share=0.01, peak_bytes=MIB, taken=[*all_taken]), **more
+    )
+
+
+def test_censuses_are_summed_up_in_a_sentence() -> None:
+    view = measuring_view(overhead(taken(1, 0.2, "full"), taken(2, 0.3), taken(3, asked=True)), 51)
+    assert view.sentence == (
+        "3 censuses, 1 of the whole heap, 1 on request. "
+        "The program stood still for 510 ms altogether, 1.0 % of the run."
+    )
+
+
+def test_each_census_has_a_row_and_a_line_along_the_run() -> None:
+    view = measuring_view(overhead(taken(10, 0.1, "full"), taken(20, 0.05)), 40)
+    assert [(row.when, row.where, row.level) for row in view.taken] == [
+        ("0:10", "train, step 100", "whole heap"),
+        ("0:20", "train, step 200", "the program's own names"),
+    ]
+    assert view.strip is not None
+    assert view.strip.full == "M250.0 40v-40.0"
+    assert view.strip.focused == "M500.0 40v-23.0"
+    assert view.strip.last == "0:40"
+
+
+def test_of_very_many_censuses_those_that_paused_longest_are_listed_and_that_is_said() -> None:
+    every = [taken(second, 0.001 * second) for second in range(MOST_ROWS + 50)]
+    view = measuring_view(overhead(*every), 1000)
+    assert len(view.taken) == MOST_ROWS
+    assert view.taken_note == f"The {MOST_ROWS} that paused longest."
+    assert view.taken[0].second == "50.000"
+
+
+def test_without_a_census_nothing_is_claimed() -> None:
+    view = measuring_view(overhead(), 0.0)
+    assert view.sentence == "No census was taken: nothing could be told by name."
+    assert (view.strip, view.taken) == (None, [])
+
+
+def test_gauges_of_bytes_and_of_things_are_written_apart() -> None:
+    told = [
+        Gauged(metric=name, unit=unit, meaning="m", readings=2, lowest=0, highest=2048, last=3)
+        for name, unit in (("rss", "bytes"), ("threads", "count"))
+    ]
+    rows = measuring_view(overhead(gauged=told), 1.0).gauges
+    assert [(row.highest.text, row.last.text) for row in rows] == [("2 KiB", "3 B"), ("2,048", "3")]
+
+
+def test_time_is_told_by_activity_the_longest_first() -> None:
+    spent = measuring_view(overhead(seconds={"gauges": 1.0, "census": 4.0, "odd": 0.0}), 100).spent
+    assert [(row.activity, row.time, row.share) for row in spent] == [
+        ("censuses", "4 s", "4.0 %"),
+        ("reading gauges", "1 s", "1.0 %"),
+        ("odd", "0 ms", "0.0 %"),
+    ]
+
+
+def test_the_first_screen_says_how_far_it_can_be_trusted() -> None:
+    view = assurance_view(samples.leaking(), "culprit-x")
+    assert [(part.label, part.value, part.link, part.worries) for part in view.parts] == [
+        ("How sure", "very sure (96 %)", "culprit-x", False),
+        ("95 % interval", "291 to 306 MiB per validation", "culprit-x", False),
+        ("Unexplained", "12 % of the growth", "ledger", False),
+        ("Measuring cost", "1.4 % of the time", "measuring", False),
+        ("Went wrong", "1 thing", "notices", True),
+    ]
+    text = read_page(render_html(samples.leaking())).text
+    hero = text[: text.index("Ranked by the growth")]
+    for part in view.parts:
+        assert part.value in hero
+    assert view.falsifier in hero
+    assert view.tried in hero
+
+
+def test_what_is_doubtful_is_marked() -> None:
+    report = samples.leaking()
+    unsure = msgspec.structs.replace(
+        report.culprits[0], confidence=0.5, falsifier=Falsifier(text="If it shrank.")
+    )
+    dear = msgspec.structs.replace(report.overhead, wall_share=0.2, budget=0.02)
+    report = msgspec.structs.replace(
+        report, culprits=[unsure], overhead=dear, errors=[Problem(where="a", message="b")] * 3
+    )
+    view = assurance_view(report, "x")
+    worries = {part.label: part.value for part in view.parts if part.worries}
+    assert worries == {
+        "How sure": "likely (50 %)",
+        "Measuring cost": "20.0 % of the time, over budget",
+        "Went wrong": "3 things",
+    }
+    assert view.tried == "not tried in this run"
+
+
+def test_a_clean_run_names_no_suspect_but_what_measuring_cost() -> None:
+    labels = {part.label for part in assurance_view(samples.clean(), "").parts}
+    assert "Measuring cost" in labels
+    assert not labels & {"How sure", "95 % interval"}
