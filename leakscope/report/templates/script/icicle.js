@@ -1,6 +1,6 @@
 /* The icicle: any census, growth between any two, zoom by click, search, arrow keys. */
 {
-  const leastShare = 0.003, mostRows = 12, faint = 14, deep = 46;
+  const leastShare = 0.004, mostRows = 12, faint = 14, deep = 46;
   const exactly = (amount) => `${amount < 0 ? "\u2212" : ""}${Math.abs(amount).toLocaleString("en-US")} bytes`;
   const signed = (amount) => (amount > 0 ? "+" : "") + bytes(amount);
   const percent = (share) => (share > 0 && share < 0.01 ? "< 1 %" : `${Math.round(share * 100)} %`);
@@ -147,7 +147,7 @@
     };
 
     const boxElement = (box, index) => {
-      const made = element("div", `box ${box.kind}`), mark = markOf(box);
+      const made = element("div", `box of-${box.kind}`), mark = markOf(box);
       if (view.mode === "growth") made.classList.add(box.bytes > 0 ? "up" : box.bytes < 0 ? "down" : "even");
       made.setAttribute("role", "treeitem");
       made.setAttribute("aria-level", String(box.row + 1));
@@ -157,7 +157,7 @@
       made.style.setProperty("--row", box.row);
       made.style.setProperty("--tint", `${faint + (deep - faint) * Math.abs(box.bytes) / Math.max(box.changed, 1)}%`);
       if (mark) {
-        made.classList.add("marked");
+        made.classList.add("accused");
         made.id = `${mark[0]}-box`;
         made.append(piece("span", "culprit ", "unseen"), piece("span", mark[1], "flag"), " ");
       }
@@ -170,7 +170,7 @@
       return made;
     };
     const drawTrail = () => {
-      if (!view.top) { trail.replaceChildren(piece("span", "A click zooms in, arrow keys move, Escape shows the whole again.", "hint")); return; }
+      if (!view.top) { trail.replaceChildren(piece("span", "Click a box to zoom in; arrow keys move, Escape shows the whole.", "hint")); return; }
       trail.replaceChildren(...wayTo(view.top).map((node) => {
         const step = piece("button", node ? tree.labels[node] : wholeName());
         step.type = "button";
@@ -188,6 +188,7 @@
       const hits = new Set(tree.parents.map((_, node) => node).filter((node) => node && weights.widths[node] && matches(node)));
       const outermost = [...hits].filter((node) => !wayTo(node).slice(0, -1).some((above) => hits.has(above)));
       boxes.forEach((box, index) => drawn[index].classList.toggle("match", box.kind === "smaller" ? box.small.some((node) => hits.has(node)) : box.kind !== "rest" && hits.has(box.node)));
+      if (!hits.size) { found.textContent = view.mode === "held" ? "Nothing found" : "Nothing found that changed"; return; }
       const total = outermost.reduce((sum, node) => sum + (weights.bytes[node] ?? 0), 0);
       const share = view.mode === "held" && weights.bytes[0] ? `, ${percent(total / weights.bytes[0])} of all` : "";
       found.replaceChildren(piece("b", amount(total)), ` in ${outermost.length} place${outermost.length === 1 ? "" : "s"}${share}`);
@@ -199,7 +200,7 @@
       current = 0;
       for (const [mode, figure] of Object.entries(figures)) figure.hidden = mode !== view.mode;
       for (const [name, select] of Object.entries(choices)) {
-        select.closest("label").hidden = name !== "device" && (name === "at") !== (view.mode === "held");
+        select.closest(".choice").hidden = name !== "device" && (name === "at") !== (view.mode === "held");
         select.value = String(name === "device" ? devices.indexOf(view.device) : view[name]);
       }
       root.dataset.showing = view.mode;
