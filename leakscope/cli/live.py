@@ -52,7 +52,9 @@ class LiveLine:
         """Return what is shown."""
         own = gauges.get(gauge.PSS, gauges.get(gauge.RSS, 0))
         children = gauges.get(gauge.CHILDREN_PSS, 0)
-        self._known.append((seconds / 60, float(own + children)))
+        # Pages of files are given back when there is need: they bring no limit nearer.
+        files = gauges.get(gauge.TREE_FILES, 0)
+        self._known.append((seconds / 60, float(own + children - files)))
         parts = [_clock(seconds), f"{human_bytes(own + children)}"]
         if gauges.get(gauge.CHILDREN):
             count = plural(gauges[gauge.CHILDREN], "child process")

@@ -15,6 +15,7 @@ PSS = "pss"
 PRIVATE = "private"
 SHARED = "shared"
 MAPPED = "mapped"
+TREE_FILES = "tree_files"
 CHILDREN_PSS = "children_pss"
 CHILDREN = "children"
 THREADS = "threads"
@@ -72,6 +73,10 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     PRIVATE: ("bytes", "resident memory that is the process's own"),
     SHARED: ("bytes", "resident memory shared with other processes or files"),
     MAPPED: ("bytes", "resident pages of files and of shared memory"),
+    TREE_FILES: (
+        "bytes",
+        "pages of files in a watched process and its children, shared pages divided",
+    ),
     CHILDREN_PSS: ("bytes", "proportional memory of all child processes"),
     CHILDREN: ("count", "child processes"),
     THREADS: ("count", "threads of the process"),

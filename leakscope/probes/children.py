@@ -27,11 +27,17 @@ class ChildrenProbe(GuardedProbe):
 
 def proportional_bytes(child: psutil.Process) -> int:
     """Return proportional memory, or resident where that is not told; 0 once it has ended."""
+    return divided_bytes(child)[0]
+
+
+def divided_bytes(child: psutil.Process) -> tuple[int, int]:
+    """Return the same, and how much of it are pages of files, as far as the kernel tells."""
     try:
-        return read_rollup(child.pid)["Pss"]
+        rollup = read_rollup(child.pid)
+        return rollup["Pss"], rollup.get("Pss_File", 0)
     except ours(OSError, KeyError, ValueError):
         pass
     try:
-        return int(child.memory_info().rss)
+        return int(child.memory_info().rss), 0
     except psutil.Error:
-        return 0
+        return 0, 0

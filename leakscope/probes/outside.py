@@ -10,7 +10,7 @@ import psutil
 from leakscope.model import gauge
 from leakscope.model.interrupts import ours
 from leakscope.probes.cgroup import MemoryEvents, MemoryGroup, limiting_group, memory_events
-from leakscope.probes.children import proportional_bytes
+from leakscope.probes.children import divided_bytes
 from leakscope.probes.process import read_rollup, shared_memory
 
 
@@ -62,12 +62,13 @@ class OutsideProcess:
         except psutil.Error:
             return {}
         children = self._children()
+        divided = [divided_bytes(child) for child in children]
         found = {
             gauge.RSS: resident,
             gauge.CHILDREN: len(children),
-            gauge.CHILDREN_PSS: sum(map(proportional_bytes, children)),
+            gauge.CHILDREN_PSS: sum(whole for whole, _ in divided),
             gauge.SYSTEM_AVAILABLE: int(psutil.virtual_memory().available),
-            **self._divided(),
+            **self._divided(sum(files for _, files in divided)),
             **self._counted(),
             **self._of_group(),
         }
@@ -81,11 +82,12 @@ class OutsideProcess:
         except psutil.Error:
             return []
 
-    def _divided(self) -> dict[str, int]:
+    def _divided(self, files_of_children: int) -> dict[str, int]:
         try:
             rollup = read_rollup(self._process.pid)
             return {
                 gauge.PSS: rollup["Pss"],
+                gauge.TREE_FILES: rollup.get("Pss_File", 0) + files_of_children,
                 gauge.PRIVATE: rollup["Private_Clean"] + rollup["Private_Dirty"],
                 gauge.SHARED: rollup["Shared_Clean"] + rollup["Shared_Dirty"],
             }

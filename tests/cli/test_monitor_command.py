@@ -87,6 +87,30 @@ def test_a_steady_process_is_clean(tmp_path):
     assert "steady" in done.stderr
 
 
+MAPPING = """
+import mmap, time
+with open("data.bin", "wb") as file:
+    for _ in range(30):
+        file.write(bytes(8 << 20))
+with open("data.bin", "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    for part in range(30):
+        sum(data[at] for at in range(part * (8 << 20), (part + 1) * (8 << 20), 4096))
+        time.sleep(0.15)
+"""
+
+
+def test_a_process_that_reads_mapped_files_is_no_alarm(tmp_path):
+    (tmp_path / "maps.py").write_text(MAPPING)
+    words = ("--interval", "0.1", "--out", "run", "--", sys.executable, "maps.py")
+    done = monitor(*words, folder=tmp_path)
+    assert done.returncode == 0
+    report = report_in(tmp_path / "run")
+    resident = next(g for g in report["growth"] if g["metric"] == "rss")
+    assert resident["bytes_per_unit"] > 100 << 20, "of which the test would say nothing otherwise"
+    assert report["verdict"] == "clean"
+    assert "reaches" not in done.stderr
+
+
 def test_too_few_readings_settle_nothing(tmp_path):
     words = ("--interval", "60", "--out", "run", "--", sys.executable, script(tmp_path, rounds=3))
     monitor(*words, folder=tmp_path)

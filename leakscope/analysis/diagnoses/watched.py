@@ -1,7 +1,8 @@
 """A process tree that was watched from outside grows: that it does, how fast, and which part of it.
 
 Nothing can be named from outside. May be confused with: a warm-up or data that is read into memory,
-both of which end; hence growth must go on through all thirds of what was watched.
+both of which end; hence growth must go on through all thirds of what was watched. Pages of files
+that are mapped and read don't count: the kernel takes them back when it needs room.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ FEWEST = 8
 """Readings below which growth may as well be a beginning."""
 MOSTLY = 0.6
 """Part of the growth from which on it is said to be of the process or of its children."""
+MORE_THAN_ALL = 1.2
 
 REMEDY = Remedy(
     title="Run it under leakscope to learn what grows",
@@ -73,9 +75,12 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
 
 
 def tree_series(case: Case) -> tuple[FloatArray, FloatArray]:
-    """Return minutes and the memory of the process with all its children at each reading."""
+    """Return minutes and the memory of the process with all its children at each reading, without
+    pages of files.
+    """
     own = gauge.PSS if case.track.has_gauge(gauge.PSS) else gauge.RSS
     values = case.track.gauge(own) + np.nan_to_num(case.track.gauge(gauge.CHILDREN_PSS))
+    values -= np.nan_to_num(case.track.gauge(gauge.TREE_FILES))
     values = values[case.comparable]
     known = np.isfinite(values)
     return case.unit.done[case.comparable][known], values[known]
@@ -84,6 +89,8 @@ def tree_series(case: Case) -> tuple[FloatArray, FloatArray]:
 def _part(case: Case, trend: Trend) -> str:
     """Return where it grows, where that is clear."""
     share = case.children_gain() / max(trend.net_bytes, 1.0)
+    if share > MORE_THAN_ALL:  # children read files, which don't count in the whole
+        return ""
     if share >= MOSTLY:
         return ", most of it in child processes"
     return ", most of it in the process itself" if share <= 1 - MOSTLY else ""

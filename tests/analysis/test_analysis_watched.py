@@ -1,0 +1,96 @@
+"""What is concluded of a process tree that was only watched from outside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from leakscope.analysis import analyse
+from leakscope.model import gauge
+from leakscope.model.boundary import Boundary, BoundaryKind
+from leakscope.model.record import EndRecord, HeaderRecord, RunManifest
+from leakscope.model.report import Report, RunVerdict
+from leakscope.model.run import Measurement, Recording, Run
+
+MIB = 1 << 20
+
+
+def watched(*readings: dict[str, int]) -> Report:
+    """Return the report of a run with these readings, one a second."""
+    measurements = [
+        Measurement(
+            boundary=Boundary(
+                index=n,
+                kind=BoundaryKind.MARK if n else BoundaryKind.RUN_BEGIN,
+                time_s=float(n),
+                label="reading" if n else "",
+            ),
+            gauges=gauges,
+        )
+        for n, gauges in enumerate(readings)
+    ]
+    recording = Recording(
+        HeaderRecord(role="monitor", pid=7),
+        measurements=measurements,
+        end=EndRecord(status="watched no longer", time_s=float(len(readings))),
+    )
+    manifest = RunManifest(
+        leakscope_version="0", run_id="r", created=0.0, command=[], script="train.py",
+        project_root="/", options={}, environment={}, memory_total=64 << 30,
+    )  # fmt: skip
+    return analyse(Run(Path("watched"), manifest, [recording]))
+
+
+def growing(files: int = 0, heap: int = 0, children: int = 0, count: int = 40) -> Report:
+    """Return the report of a tree that gains so many MiB with each reading."""
+    return watched(
+        *(
+            {
+                gauge.RSS: (200 + n * (files + heap)) * MIB,
+                gauge.PSS: (200 + n * (files + heap)) * MIB,
+                gauge.CHILDREN_PSS: n * children * MIB,
+                gauge.TREE_FILES: (50 + n * files) * MIB,
+            }
+            for n in range(count)
+        )
+    )
+
+
+def test_a_heap_that_grows_is_told() -> None:
+    report = growing(heap=8)
+    assert report.verdict is RunVerdict.LEAK
+    assert report.findings[0].kind == "tree_grows"
+
+
+def test_pages_of_files_are_no_growth() -> None:
+    report = growing(files=8)
+    assert (report.verdict, report.findings) == (RunVerdict.CLEAN, [])
+
+
+def test_beside_pages_of_files_the_heap_is_told_at_its_own_rate() -> None:
+    (finding,) = growing(files=20, heap=4).findings
+    assert 230 * MIB < finding.bytes_per_unit < 250 * MIB, "4 MiB a second"
+    assert "most of it in the process itself" in finding.text
+
+
+def test_children_that_grow_are_told_beside_pages_of_files() -> None:
+    (finding,) = growing(files=20, children=4).findings
+    assert "most of it in child processes" in finding.text
+
+
+def test_files_that_children_read_are_not_taken_for_what_grows_in_the_process() -> None:
+    readings = [
+        {
+            gauge.PSS: (200 + 4 * n) * MIB,
+            gauge.RSS: (200 + 4 * n) * MIB,
+            gauge.CHILDREN_PSS: 20 * n * MIB,
+            gauge.TREE_FILES: 20 * n * MIB,
+        }
+        for n in range(40)
+    ]
+    (finding,) = watched(*readings).findings
+    assert "in all." in finding.text
+
+
+def test_a_kernel_that_tells_nothing_of_files_leaves_all_growth() -> None:
+    readings = [{gauge.RSS: (200 + 8 * n) * MIB} for n in range(40)]
+    assert watched(*readings).findings[0].kind == "tree_grows"
