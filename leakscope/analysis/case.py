@@ -10,13 +10,15 @@ import numpy as np
 from leakscope.analysis.across import Comparables
 from leakscope.analysis.device_states import DeviceState, highest_states
 from leakscope.analysis.growers import Grower
-from leakscope.analysis.known import Catalogue, shipped
+from leakscope.analysis.known import Catalogue, Found, Sighting, find_known, shipped
 from leakscope.analysis.series import HOST, FloatArray, IntArray, RowTable, Track, tabulate
 from leakscope.analysis.source import SourceIndex
 from leakscope.analysis.trends import FEWEST_POINTS, judge, theil_sen, warm_up
 from leakscope.analysis.units import Places, Unit, epochs, is_training, unit_of_phase
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind, comparable_key
+from leakscope.model.census import CensusRow
+from leakscope.model.known import Recognised
 from leakscope.model.run import Recording, Run
 from leakscope.model.trend import Trend
 
@@ -54,6 +56,20 @@ class Case:
     def catalogue(self) -> Catalogue:
         """The known culprits that are asked; read when something grows."""
         return shipped() if self._catalogue is None else self._catalogue
+
+    def known_of(self, row: CensusRow, path: int, *, growth: str, device: str) -> Found | None:
+        """Return the entry of the catalogue that speaks of a row which grows so, if one does."""
+        above = [self.table.latest[one] for one in self.table.ancestors(path)]
+        sighting = Sighting(row, above, growth, device)
+        return find_known(sighting, self.catalogue, self.environment)
+
+    def known_by(self, library: str) -> Recognised | None:
+        """Return what a library is known to keep on the host that the last censuses showed."""
+        for path, row in enumerate(self.table.latest):
+            found = self.known_of(row, path, growth="across", device=HOST)
+            if found is not None and library in found.known.libraries:
+                return found.told
+        return None
 
     @property
     def environment(self) -> dict[str, str]:

@@ -14,7 +14,6 @@ from leakscope.analysis.ending import shortage_at_the_end
 from leakscope.analysis.forecast import forecast
 from leakscope.analysis.graphs import pinned_bytes
 from leakscope.analysis.growers import Grower
-from leakscope.analysis.known import Found, Sighting, find_known
 from leakscope.analysis.origins import find_origins
 from leakscope.analysis.series import HOST, FloatArray, RowTable
 from leakscope.analysis.source import SourceIndex
@@ -175,7 +174,7 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
     row = table.row_at(grower.path, column)
     holders = [table.latest[a].name for a in table.ancestors(grower.path)]
     others, freed = _other_holders(table, row), _freed(row, grower.device)
-    found = _known(case, grower, row)
+    found = case.known_of(row, grower.path, growth=grower.growth, device=grower.device)
     origins = find_origins(sources, table, grower, row, found.known if found else None)
     chart, chart_unit = _chart(case, grower)
     pinned = pinned_bytes(row)
@@ -219,12 +218,6 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
         chart_unit=chart_unit,
         known=found.told if found else None,
     )
-
-
-def _known(case: Case, grower: Grower, row: CensusRow) -> Found | None:
-    above = [case.table.latest[path] for path in case.table.ancestors(grower.path)]
-    sighting = Sighting(row, above, grower.growth, grower.device)
-    return find_known(sighting, case.catalogue, case.environment)
 
 
 def _other_holders(table: RowTable, row: CensusRow) -> list[str]:

@@ -6,6 +6,7 @@ from enum import Enum
 
 import msgspec
 
+from leakscope.model.known import Recognised
 from leakscope.model.overhead import Overhead
 from leakscope.model.rank import OddRank, RankCourse, RankMemory
 from leakscope.model.report import (
@@ -68,6 +69,8 @@ class CulpritChange(msgspec.Struct, frozen=True, kw_only=True):
     after_workers: int = 0
     before_rates_by_rank: dict[str, float] = {}
     after_rates_by_rank: dict[str, float] = {}
+    known: Recognised | None = None
+    """What a library is known for here, in the second run where it is still there."""
 
 
 class ValueChange(msgspec.Struct, frozen=True, kw_only=True):

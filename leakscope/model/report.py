@@ -194,6 +194,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     falsifier: Falsifier | None = None
     circles: list[Circle] = []
     """Of garbage: what keeps it from being freed at once, the heaviest first."""
+    known: Recognised | None = None
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):

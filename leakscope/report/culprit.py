@@ -131,6 +131,7 @@ class SuspectView:
     is_code: bool = False
     """Whether the name stands in the program."""
     forecast: str = ""
+    known: KnownView | None = None
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,6 @@ class CulpritView(SuspectView):
     chart: ChartView | None = None
     markdown: str = ""
     signature: str = ""
-    known: KnownView | None = None
 
 
 def culprit_views(
@@ -193,18 +193,22 @@ def _culprit_view(culprit: Culprit, anchor: str, spans: Sequence[PhaseSpan]) -> 
         chart=_chart(culprit, f"{anchor}-chart", spans),
         markdown=culprit_markdown(culprit),
         signature=culprit.signature,
-        known=_known(culprit.known) if culprit.known else None,
     )
 
 
-def _known(known: Recognised) -> KnownView:
-    return KnownView(
-        wording.known_words(known),
-        known.nature is Nature.FAULT,
-        known.title,
-        known.cause,
-        known.link if wording.is_address(known.link) else "",
-        "" if known.source == "leakscope" else known.source,
+def known_view(known: Recognised | None) -> KnownView | None:
+    """Return what a card says of a known culprit."""
+    return (
+        None
+        if known is None
+        else KnownView(
+            wording.known_words(known),
+            known.nature is Nature.FAULT,
+            known.title,
+            known.cause,
+            known.link if wording.is_address(known.link) else "",
+            "" if known.source == "leakscope" else known.source,
+        )
     )
 
 
@@ -245,6 +249,7 @@ def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
         "falsifier": suspect.falsifier.text if suspect.falsifier else "",
         "falsifier_result": _falsifier_result(suspect.falsifier),
         "remedy": remedy_view(suspect.remedy),
+        "known": known_view(suspect.known),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from leakscope.model.comparison import Comparison, CulpritChange, ValueChange
+from leakscope.model.known import Recognised
 from leakscope.model.printable import one_line, printable
 from leakscope.model.report import Culprit, Severity
 from leakscope.model.sizes import plural
@@ -26,7 +27,7 @@ def culprit_markdown(culprit: Culprit) -> str:
         ("rate", rate),
         ("share", share_words(culprit.share, culprit.growth)),
         ("retains at most", humane_bytes(culprit.total_bytes)),
-        ("known", _known(culprit)),
+        ("known", _known(culprit.known)),
         ("forecast", one_line(culprit.forecast.text) if culprit.forecast else ""),
         ("fed at", ", ".join(map(code_span, culprit.fed_at))),
         ("defined at", code_span(culprit.defined_at) if culprit.defined_at else ""),
@@ -62,6 +63,7 @@ def change_markdown(change: CulpritChange) -> str:
         ("before", _rate(change.before_bytes_per_unit, change.before_interval, change.unit)),
         ("after", _rate(change.after_bytes_per_unit, change.after_interval, change.unit)),
         ("line", code_span(change.place) if change.place else ""),
+        ("known", _known(change.known)),
         ("not certain", _running(change.doubt)),
         ("signature", code_span(change.signature)),
     ]
@@ -79,7 +81,7 @@ def _culprit_table(changes: list[CulpritChange]) -> list[str]:
             _rate(change.before_bytes_per_unit, change.before_interval, change.unit),
             _rate(change.after_bytes_per_unit, change.after_interval, change.unit),
         ]
-        name = code_span(change.name).replace("|", "\\|")
+        name = code_span(change.name).replace("|", "\\|") + _known_mark(change.known)
         label = wording.CHANGES[change.change].lower() + (" (not certain)" if change.doubt else "")
         rows.append(f"| {label} | {name} | {_running(rates[0])} | {_running(rates[1])} |")
     return [*rows, ""]
@@ -111,8 +113,14 @@ def _running(text: str) -> str:
     return _MARKUP.sub(r"\\\1", one_line(text))
 
 
-def _known(culprit: Culprit) -> str:
-    known = culprit.known
+def _known_mark(known: Recognised | None) -> str:
+    if known is None:
+        return ""
+    words = _running(known_words(known))
+    return f" ([{words}]({known.link}))" if is_address(known.link) else f" ({words})"
+
+
+def _known(known: Recognised | None) -> str:
     if known is None:
         return ""
     link = f", <{known.link}>" if is_address(known.link) else ""

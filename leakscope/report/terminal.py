@@ -11,6 +11,7 @@ from leakscope.model.shortage import Advice, OutOfMemory
 from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.device_words import device_line
+from leakscope.report.known import known_lines
 from leakscope.report.paper import Paper, paper_of, spaced
 from leakscope.report.sizes import humane_bytes, humane_duration, humane_interval, humane_share
 from leakscope.report.sparkline import sparkline
@@ -156,6 +157,7 @@ def _leading(lead: Culprit | Finding | None, paper: Paper) -> list[str]:
             _finding(lead, paper),
             *paper.wrap(lead.text, "   ", SHOWN_TEXT_LINES),
             *([paper.clip(f"at {place}", "   ")] if place else []),
+            *known_lines(lead.known, paper, "   "),
         ]
     severity = lead.severity.value
     name = paper.paint(clipped(lead.name, paper.width - 16), "name")
@@ -169,7 +171,7 @@ def _leading(lead: Culprit | Finding | None, paper: Paper) -> list[str]:
         paper.clip(told, "   "),
         paper.clip(_course(lead, paper), "   "),
         *([_fed_at(lead, paper, "   ")] if wording.place_of(lead) else []),
-        *_known(lead, paper, "   "),
+        *known_lines(lead.known, paper, "   "),
         *([paper.clip(lead.forecast.text, "   ")] if lead.forecast else []),
     ]
 
@@ -233,7 +235,7 @@ def _short(culprit: Culprit, paper: Paper, indent: str = "") -> list[str]:
         told, rate, room = [paper.clip(rate, inner), *told], "", paper.width - len(head)
     name = paper.paint(clipped(culprit.name, room), culprit.severity.value)
     first = f"{head}{name}  {rate}".rstrip()
-    return [first, *told, *_known(culprit, paper, inner)]
+    return [first, *told, *known_lines(culprit.known, paper, inner)]
 
 
 def _fed(culprit: Culprit) -> str:
@@ -244,20 +246,13 @@ def _fed_at(culprit: Culprit, paper: Paper, indent: str) -> str:
     return paper.clip(f"{_fed(culprit)}{wording.place_of(culprit)}", indent)
 
 
-def _known(culprit: Culprit, paper: Paper, indent: str) -> list[str]:
-    """Return what is known of it; the address stands alone, to be clicked or copied whole."""
-    known = culprit.known
-    if known is None:
-        return []
-    return [
-        paper.clip(f"{wording.known_words(known)}: {known.title}", indent),
-        f"{indent}{one_line(known.link)}",
-    ]
-
-
 def _findings(report: Report, lead: Culprit | Finding | None, paper: Paper) -> list[str]:
     others = [finding for finding in report.findings if finding is not lead]
-    lines = [_finding(finding, paper) for finding in others[:SHOWN_FINDINGS]]
+    lines = [
+        line
+        for finding in others[:SHOWN_FINDINGS]
+        for line in (_finding(finding, paper), *known_lines(finding.known, paper, "  "))
+    ]
     left = len(others) - SHOWN_FINDINGS
     return [*lines, *([f"and {plural(left, 'more finding')}: see report.html"] if left > 0 else [])]
 

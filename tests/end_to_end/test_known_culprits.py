@@ -53,6 +53,8 @@ SAMPLE = {
     "matplotlib-open-figures",
 }
 """What `make test` runs of the programs; `make zoo` runs all."""
+FINDINGS = {"matplotlib-open-figures": "open_figures"}
+"""Where a finding is about the same thing."""
 RUN = ("-m", "leakscope", "run", "--quiet", "--out", "run")
 JUDGED = ("lightning_metric_never_reset", "accelerate_folds")
 """Programs of the zoo's sample: all that is said of them is held against what is true."""
@@ -119,6 +121,8 @@ def test_what_a_library_is_known_for_is_told_of_its_culprit(
     assert known[0]["known"]["version"] == version(library)
     assert known[0]["known"]["link"] == entry.link
     assert known[0]["remedy"]["text"].endswith(entry.remedy.text)
+    findings = {one["kind"]: one["known"]["id"] for one in told["findings"] if one["known"]}
+    assert findings == ({FINDINGS[name]: name} if name in FINDINGS else {})
     if program.stem in JUDGED:
         case = next(case for case in cases() if case.program == program)
         one = score(case, Outcome(told, 0.0, kept=[{} for _ in case.leaks]))

@@ -8,14 +8,24 @@ from datetime import date
 
 import msgspec
 import pytest
-from report_samples import leaking
+from report_samples import comparison, leaking
 
+from leakscope.analysis import compare
 from leakscope.analysis.checking.judging import Allowed, check
+from leakscope.model.comparison import Change
 from leakscope.model.known import Nature, Recognised
 from leakscope.model.report import Report
-from leakscope.report import render_html, render_json, render_summary, render_text
+from leakscope.report import (
+    render_comparison_html,
+    render_comparison_json,
+    render_comparison_text,
+    render_html,
+    render_json,
+    render_summary,
+    render_text,
+)
 from leakscope.report.checks.forms import FORMS, render_check
-from leakscope.report.markdown import culprit_markdown
+from leakscope.report.markdown import change_markdown, comparison_markdown, culprit_markdown
 
 LINK = "https://github.com/huggingface/accelerate/pull/3391"
 FAULT = Recognised(
@@ -86,6 +96,45 @@ class TestEveryForm:
             r["properties"]["knownCulprit"] for r in results if "knownCulprit" in r["properties"]
         ]
         assert [(one["nature"], one["link"]) for one in told] == [(nature.value, LINK)]
+
+
+@pytest.mark.parametrize("known", [FAULT, None])
+def test_a_finding_says_so_too(known: Recognised | None) -> None:
+    sample = leaking()
+    findings = [msgspec.structs.replace(finding, known=known) for finding in sample.findings]
+    told = msgspec.structs.replace(sample, findings=findings)
+    words = f"Known fault of accelerate 1.3.0: {FAULT.title}"
+    texts = [
+        render_html(told).replace("</b>", "").replace("<b>", ""),
+        render_text(told, width=120),
+        json.loads(render_json(told))["findings"][0]["known"] and words,
+    ]
+    for text in texts:
+        assert (words in (text or "")) is (known is not None)
+
+
+@pytest.mark.parametrize("known", [FAULT, None])
+def test_a_row_of_a_comparison_says_so_too(known: Recognised | None) -> None:
+    sample = comparison()
+    changes = [msgspec.structs.replace(change, known=known) for change in sample.culprits]
+    told = msgspec.structs.replace(sample, culprits=changes)
+    words = "Known fault of accelerate 1.3.0"
+    assert (f"<b>{words}:</b>" in render_comparison_html(told)) is (known is not None)
+    assert (words in render_comparison_text(told, width=120)) is (known is not None)
+    assert (f"([{words}]({LINK}))" in comparison_markdown(told)) is (known is not None)
+    assert (f"- **known:** {words}" in change_markdown(changes[0])) is (known is not None)
+    assert json.loads(render_comparison_json(told))["culprits"][0]["known"] == (
+        None if known is None else msgspec.to_builtins(known)
+    )
+
+
+def test_a_comparison_takes_over_what_either_run_says() -> None:
+    before, after = report(), leaking()
+    (first, *_) = compare(before, msgspec.structs.replace(after, culprits=[])).culprits
+    assert (first.change, first.known) == (Change.FIXED, FAULT)
+    told = {change.name: change.known for change in compare(leaking(), before).culprits}
+    assert told[before.culprits[0].name] == FAULT
+    assert [name for name, known in told.items() if known] == [before.culprits[0].name]
 
 
 def test_who_says_so_is_told_where_it_is_a_project() -> None:

@@ -162,7 +162,7 @@ def _as_checked(suspect: Suspect) -> Checked:
         places=places,
         remedy=suspect.remedy.title,
         in_workers=isinstance(suspect, Culprit) and suspect.workers > 0,
-        recognised=suspect.known if isinstance(suspect, Culprit) else None,
+        recognised=suspect.known,
     )
 
 

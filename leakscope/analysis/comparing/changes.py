@@ -55,6 +55,7 @@ def change_of(
         after_workers=getattr(after, "workers", 0),
         before_rates_by_rank=getattr(before, "rates_by_rank", {}),
         after_rates_by_rank=getattr(after, "rates_by_rank", {}),
+        known=known.known,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+from leakscope.model.known import Recognised
 from leakscope.model.report import Falsifier, Finding, Remedy, Severity
 from leakscope.model.trend import Trend
 
@@ -24,6 +25,7 @@ def finding(
     falsifier: tuple[str, str | None] = ("", None),
     subject: str = "",
     growth: str = "across",
+    known: Recognised | None = None,
 ) -> Finding:
     """Return a finding, not ranked yet; ``subject`` tells two of one kind apart."""
     return Finding(
@@ -43,6 +45,7 @@ def finding(
         confidence=confidence,
         signature=finding_signature(kind, device, subject),
         remedy=remedy,
+        known=known,
         falsifier=Falsifier(text=falsifier[0], result=falsifier[1]) if falsifier[0] else None,
     )
 

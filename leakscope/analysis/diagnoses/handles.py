@@ -36,6 +36,8 @@ class Handle:
     remedy: Remedy
     made_by: frozenset[str] = frozenset()
     """Functions of pyplot that make them."""
+    library: str = ""
+    """The library that keeps them."""
 
 
 CLOSE_FIGURES = Remedy(
@@ -67,8 +69,11 @@ END_WORKERS = Remedy(
     ),
 )
 PYPLOT = frozenset({"figure", "subplots", "subplot_mosaic"})
+MATPLOTLIB = "matplotlib"
 HANDLES = (
-    Handle(gauge.FIGURES, "open_figures", "open figures", 5, True, CLOSE_FIGURES, PYPLOT),
+    Handle(
+        gauge.FIGURES, "open_figures", "open figures", 5, True, CLOSE_FIGURES, PYPLOT, MATPLOTLIB
+    ),
     Handle(gauge.OPEN_FILES, "open_files", "open files", 20, False, CLOSE_FILES),
     Handle(gauge.THREADS, "threads", "threads", 8, False, REUSE_THREADS),
     Handle(gauge.CHILDREN, "processes", "child processes", 8, False, END_WORKERS),
@@ -117,6 +122,7 @@ def _finding(case: Case, handle: Handle, trend: Trend, ledgers: list[Ledger]) ->
         total_bytes=imputed,
         fed_at=_lines(case, handle),
         confidence=0.6,
+        known=case.known_by(handle.library) if handle.library else None,
         falsifier=(f"If the {handle.noun} are closed and memory grows on, it was not them.", None),
     )
 

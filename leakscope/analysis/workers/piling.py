@@ -123,6 +123,7 @@ def _finding(case: Case, count: Trend, keeper: Keeper) -> Finding:
         ),
         total_bytes=most,
         device=HOST,
+        known=culprit.known,
         fed_at=culprit.fed_at,
         confidence=0.9,
         falsifier=(f"If {culprit.name} lets go of them, their processes end.", None),

@@ -10,7 +10,7 @@ from leakscope.model.report import Severity
 from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.comparing.overlays import SeriesView, series_view
-from leakscope.report.culprit import anchor_of
+from leakscope.report.culprit import KnownView, anchor_of, known_view
 from leakscope.report.markdown import change_markdown
 from leakscope.report.sizes import (
     Size,
@@ -63,6 +63,7 @@ class ChangeView:
     series: SeriesView | None
     signature: str
     markdown: str
+    known: KnownView | None
 
 
 def change_views(changes: Sequence[CulpritChange]) -> list[ChangeView]:
@@ -109,6 +110,7 @@ def _view(change: CulpritChange, place: int, taken: set[str]) -> ChangeView:
         series=series_view(change, f"change-series-{place}") if is_grave else None,
         signature=change.signature,
         markdown=change_markdown(change),
+        known=known_view(change.known),
     )
 
 

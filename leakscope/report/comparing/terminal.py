@@ -11,6 +11,7 @@ from leakscope.model.report import Point, Severity, Timeline
 from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.comparing.work import same_work_words
+from leakscope.report.known import known_lines
 from leakscope.report.paper import Paper, paper_of, spaced
 from leakscope.report.sizes import humane_bytes, humane_duration, humane_interval, humane_share
 from leakscope.report.sparkline import peaks_of, sparkline
@@ -111,6 +112,7 @@ def _change(change: CulpritChange, paper: Paper) -> list[str]:
     return [
         f"{paper.paint(label, change.change.value)} {name}",
         paper.clip(f"{told}{certain}{place}{curves}", " " * LABEL),
+        *known_lines(change.known, paper, " " * LABEL),
     ]
 
 
