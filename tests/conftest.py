@@ -20,7 +20,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-FIRST = ("instrument", "probes", "cleanup")
+FIRST = ("testing", "instrument", "probes", "cleanup")
 """Rooms whose tests look at the heap of their own process, while that is small."""
 LONG = ("end_to_end", "examples", "faults", "zoo", "cli", "frameworks", "browser")
 """Rooms whose tests start programs; quick ones come last, so that all workers end together."""
