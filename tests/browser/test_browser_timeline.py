@@ -1,0 +1,211 @@
+"""The timeline in a real browser: pan, zoom, lines switched, values read, links copied."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from browser_pages import page_of
+from browser_view import DESKTOP, View
+from playwright.sync_api import Locator
+
+WHOLE = (0.0, 211.0)
+"""Seconds of the sample's timeline, rounded down."""
+
+
+class Chart:
+    """The timeline of a page: what it shows and where to touch it."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.figure = view.page.locator("figure[data-chart=timeline]")
+        self.plot = self.figure.locator(".plot.live")
+        self.surface = view.page.locator("#timeline-surface")
+
+    @property
+    def shown(self) -> tuple[float, float]:
+        """First and last second that are shown, once all has been drawn."""
+        self.view.page.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
+        first, last = (self.figure.get_attribute(f"data-{end}") for end in ("from", "to"))
+        return float(first or "nan"), float(last or "nan")
+
+    @property
+    def length(self) -> float:
+        return self.shown[1] - self.shown[0]
+
+    @property
+    def is_whole(self) -> bool:
+        return self.shown == pytest.approx(WHOLE, abs=1)
+
+    def tool(self, name: str) -> Locator:
+        return self.figure.locator(f"[data-zoom={name}]")
+
+    def drag(self, start: float, stop: float) -> None:
+        """Drag from one share of the plot's width to another."""
+        self.surface.scroll_into_view_if_needed()
+        box = self.surface.bounding_box()
+        assert box is not None
+        height = box["y"] + box["height"] / 2
+        mouse = self.view.page.mouse
+        mouse.move(box["x"] + start * box["width"], height)
+        mouse.down()
+        mouse.move(box["x"] + stop * box["width"], height, steps=4)
+        mouse.up()
+
+
+@pytest.fixture
+def chart(view: View, tmp_path: Path) -> Chart:
+    file = tmp_path / "leaking.html"
+    file.write_bytes(page_of("leaking"))
+    view.wear(DESKTOP, "light")
+    view.open(file)
+    return Chart(view)
+
+
+def test_buttons_look_closer_move_along_and_show_all_again(chart: Chart) -> None:
+    assert chart.is_whole
+    for name in ("out", "earlier", "later", "all"):
+        assert chart.tool(name).is_disabled()
+    chart.tool("in").click()
+    whole = WHOLE[1] - WHOLE[0]
+    assert chart.length == pytest.approx(whole / 2, rel=0.02)
+    first = chart.shown[0]
+    chart.tool("later").click()
+    assert chart.shown[0] > first
+    chart.tool("earlier").click()
+    assert chart.shown[0] == pytest.approx(first, abs=0.5)
+    chart.tool("in").click()
+    chart.tool("out").click()
+    assert chart.length == pytest.approx(whole / 2, rel=0.02)
+    chart.tool("all").click()
+    assert chart.is_whole
+    assert chart.view.page.locator("#announce").text_content() == "The whole run is shown."
+    chart.view.assert_quiet()
+
+
+def test_a_drag_marks_a_stretch_and_the_next_one_moves_it(chart: Chart) -> None:
+    chart.drag(0.3, 0.5)
+    marked = chart.shown
+    assert 0 < marked[0] < marked[1] < WHOLE[1]
+    assert chart.length < 0.3 * WHOLE[1]
+    chart.drag(0.5, 0.7)
+    assert chart.shown[0] < marked[0]
+    assert chart.length == pytest.approx(marked[1] - marked[0], rel=0.01)
+
+
+def test_the_wheel_scrolls_past_a_chart_that_nobody_clicked(chart: Chart) -> None:
+    chart.surface.hover()
+    chart.view.page.mouse.wheel(0, -120)
+    assert chart.is_whole
+    chart.view.page.keyboard.down("Control")
+    chart.view.page.mouse.wheel(0, -120)
+    chart.view.page.keyboard.up("Control")
+    closer = chart.length
+    assert closer < WHOLE[1] * 0.9
+    chart.surface.click()
+    chart.view.page.mouse.wheel(0, -120)
+    assert chart.length < closer
+
+
+def test_keys_read_zoom_and_move(chart: Chart) -> None:
+    chart.surface.focus()
+    chart.surface.press("ArrowRight")
+    told = chart.surface.get_attribute("aria-valuetext") or ""
+    assert "step" in told
+    assert "epoch 0" in told
+    chart.surface.press("+")
+    chart.surface.press("+")
+    near = chart.shown
+    assert near[1] - near[0] == pytest.approx(WHOLE[1] / 4, rel=0.05)
+    chart.surface.press("Shift+ArrowRight")
+    assert chart.shown[0] > near[0]
+    chart.surface.press("End")
+    assert chart.shown[1] == pytest.approx(WHOLE[1], abs=1)
+    assert "epoch 11" in (chart.surface.get_attribute("aria-valuetext") or "")
+    chart.surface.press("0")
+    assert chart.is_whole
+
+
+def test_a_closer_look_has_closer_ticks_and_says_where_the_scale_begins(chart: Chart) -> None:
+    def ticks() -> list[str]:
+        return chart.plot.locator("text.moment").all_text_contents()
+
+    far = ticks()
+    assert far[:2] == ["0:00", "1:00"]
+    for _ in range(8):
+        chart.tool("in").click()
+    assert chart.length < 1.0
+    near = ticks()
+    assert len(near) >= 2
+    assert all("." in text for text in near)
+    stretch = chart.figure.locator(".stretch").inner_text()
+    assert "of 3:31" in stretch
+    assert "doesn't begin at zero" in stretch
+    assert chart.plot.locator("text.amount", has_text="0").first.text_content() != "0"
+    chart.tool("all").click()
+    assert chart.figure.locator(".stretch").inner_text() == ""
+    assert chart.plot.locator("text.amount").first.text_content() == "0"
+
+
+def test_the_legend_switches_lines_and_phases(chart: Chart) -> None:
+    def drawn() -> tuple[int, int]:
+        return (chart.plot.locator("path.line").count(), chart.plot.locator("rect.phase").count())
+
+    lines, phases = drawn()
+    assert (lines, phases) == (2, 24)
+    gauge = chart.figure.locator("[data-series=rss] button")
+    gauge.click()
+    assert gauge.get_attribute("aria-pressed") == "false"
+    assert drawn() == (1, 24)
+    chart.figure.locator("[data-phase='1'] button").click()
+    assert drawn() == (1, 12)
+    gauge.click()
+    assert drawn() == (2, 12)
+
+
+def test_a_culprit_is_laid_over_the_gauges_and_read_with_them(chart: Chart) -> None:
+    over = chart.figure.locator(".overlays button").filter(has_text="all_pred_boxes")
+    assert over.get_attribute("aria-pressed") == "false"
+    over.click()
+    assert chart.plot.locator("path.line.culprit").count() == 1
+    chart.surface.focus()
+    chart.surface.press("End")
+    assert "3.5 GiB Trainer.all_pred_boxes" in (chart.surface.get_attribute("aria-valuetext") or "")
+
+
+def test_all_lines_can_be_switched_off_and_on_again(chart: Chart) -> None:
+    for name in ("rss", "named", "rss"):
+        chart.figure.locator(f"[data-series={name}] button").click()
+    assert chart.plot.locator("path.line").count() == 1
+    chart.view.assert_quiet()
+
+
+def test_the_drawing_follows_the_width_of_the_window(chart: Chart) -> None:
+    chart.view.page.set_viewport_size({"width": 390, "height": 800})
+    chart.view.page.wait_for_function(
+        "() => document.querySelector('.plot.live svg').viewBox.baseVal.width < 360"
+    )
+    assert chart.view.too_wide() == ""
+    chart.view.assert_quiet()
+
+
+def test_a_link_to_a_culprit_is_copied(chart: Chart) -> None:
+    page = chart.view.page
+    button = page.locator("[data-copy-link]").first
+    button.click()
+    page.wait_for_function("(one) => one.textContent === 'Copied'", arg=button.element_handle())
+    copied = page.evaluate("navigator.clipboard.readText()")
+    address, _, anchor = copied.partition("#")
+    assert address == page.url.partition("#")[0]
+    assert page.locator(f"#{anchor}").count() == 1
+
+
+def test_the_answer_leads_to_its_evidence(chart: Chart) -> None:
+    page = chart.view.page
+    for link in page.locator(".assurance a").all():
+        target = (link.get_attribute("href") or "#")[1:]
+        assert page.locator(f"[id='{target}']").count() == 1
+        link.click()
+        assert page.url.endswith(f"#{target}")
