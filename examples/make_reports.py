@@ -14,8 +14,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from html import escape
 from pathlib import Path
+
+from leakscope.model.runs import RunLink, RunList
+from leakscope.report import render_runs_html
+from leakscope.report.runs.reading import read_listed
 
 EXAMPLES = {
     "detector": ("Few-shot detector", []),
@@ -58,29 +61,38 @@ def make(example: str, out: Path) -> list[Path]:
     return [folder / f"{name}.html" for name in ("leaking", "fixed", "comparison")]
 
 
-def headline(out: Path, example: str, name: str) -> str:
-    return str(json.loads((out / example / f"{name}.json").read_text())["headline"])
+def samples_of(out: Path, example: str) -> RunList:
+    """Return the two runs of an example, and the page that holds them side by side."""
+    folder = out / example
+    runs = [
+        read_listed(
+            folder / f"{name}.json",
+            name=label,
+            path=f"{example}/{name}",
+            page=str(folder / f"{name}.html"),
+        )
+        for name, label in (("leaking", "Leaking"), ("fixed", "Fixed"))
+    ]
+    compared = str(json.loads((folder / "comparison.json").read_text())["headline"])
+    link = RunLink(
+        label="Before and after", page=str(folder / "comparison.html"), sentence=compared
+    )
+    return RunList(directory=example, title=EXAMPLES[example][0], runs=runs, links=[link])
 
 
 def write_index(out: Path) -> Path:
     """Write the page that links all sample reports under `out`."""
-    sections = []
-    for example, (title, _) in EXAMPLES.items():
-        if not (out / example / "comparison.json").exists():
-            continue
-        items = "".join(
-            f'<li><a href="{example}/{name}.html">{label}</a><p>'
-            f"{escape(headline(out, example, name))}</p></li>"
-            for name, label in (
-                ("leaking", "Leaking"),
-                ("fixed", "Fixed"),
-                ("comparison", "Before and after"),
-            )
-        )
-        sections.append(f"<section><h2>{escape(title)}</h2><ul>{items}</ul></section>")
-    page = (HERE / "index.html.template").read_text().replace("<!-- reports -->", "".join(sections))
+    made = [name for name in EXAMPLES if (out / name / "comparison.json").exists()]
     index = out / "index.html"
-    index.write_text(page)
+    index.write_text(
+        render_runs_html(
+            [samples_of(out, example) for example in made],
+            beside=out,
+            title="Sample reports",
+            lead_in="Training programs from `examples/`, each with its leaks, with them mended, "
+            "and both held side by side. Made by `make reports`.",
+        )
+    )
     return index
 
 

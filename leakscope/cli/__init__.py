@@ -23,6 +23,7 @@ from leakscope.cli.merge import merge
 from leakscope.cli.monitor import monitor
 from leakscope.cli.report import report
 from leakscope.cli.run import run
+from leakscope.cli.runs import runs
 from leakscope.cli.show import show
 from leakscope.cli.snapshot import snapshot
 
@@ -31,6 +32,7 @@ __all__ = ["leakscope", "main"]
 _EPILOG = """\b
 Examples:
   leakscope run train.py --epochs 10
+  leakscope runs --sort verdict
   leakscope show leakscope-runs/20250101-120000-train --follow
   leakscope report leakscope-runs/20250101-120000-train --format text
   leakscope compare runs/before runs/after --fail-on new,worse
@@ -70,7 +72,8 @@ def leakscope() -> None:
     """Find out why a PyTorch training run's memory grows."""
 
 
-for _command in (run, show, snapshot, monitor, report, compare, check, merge, cuda, gpu, doctor):
+_COMMANDS = (run, runs, show, snapshot, monitor, report, compare, check, merge, cuda, gpu, doctor)
+for _command in _COMMANDS:
     leakscope.add_command(_command)
 
 

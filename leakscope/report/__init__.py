@@ -6,15 +6,20 @@ run costs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import PurePath
+
 from leakscope.model.comparison import Comparison
 from leakscope.model.explanation import Explanation, SnapshotComparison
 from leakscope.model.report import Report
+from leakscope.model.runs import RunList
 from leakscope.report.comparing.terminal import render_comparison_text
 from leakscope.report.cuda.terminal import render_explanation_text, render_snapshots_text
 from leakscope.report.encoding import (
     json_schema,
     render_comparison_json,
     render_json,
+    render_runs_json,
     render_snapshot_json,
 )
 from leakscope.report.terminal import render_summary, render_text
@@ -27,6 +32,9 @@ __all__ = [
     "render_comparison_text",
     "render_html",
     "render_json",
+    "render_runs_html",
+    "render_runs_json",
+    "render_runs_text",
     "render_snapshot_html",
     "render_snapshot_json",
     "render_snapshot_text",
@@ -54,6 +62,22 @@ def render_comparison_markdown(comparison: Comparison) -> str:
     from leakscope.report import markdown
 
     return markdown.comparison_markdown(comparison)
+
+
+def render_runs_html(
+    lists: Sequence[RunList], *, beside: PurePath, title: str = "Runs", lead_in: str = ""
+) -> str:
+    """Return lists of runs as one self-contained HTML file that will lie in a certain folder."""
+    from leakscope.report import html
+
+    return html.render_runs_html(lists, beside=beside, title=title, lead_in=lead_in)
+
+
+def render_runs_text(listed: RunList, *, width: int = 100, color: bool = False) -> str:
+    """Return a list of runs for a terminal."""
+    from leakscope.report.runs import terminal
+
+    return terminal.render_runs_text(listed, width=width, color=color)
 
 
 def render_snapshot_html(told: Explanation | SnapshotComparison) -> str:

@@ -12,6 +12,7 @@ from leakscope.model.comparison import Comparison
 from leakscope.model.explanation import Explanation, SnapshotComparison
 from leakscope.model.health import Health
 from leakscope.model.report import REPORT_SCHEMA_VERSION, Report
+from leakscope.model.runs import RunList
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -29,6 +30,11 @@ def render_comparison_json(comparison: Comparison) -> str:
 def render_snapshot_json(told: Explanation | SnapshotComparison) -> str:
     """Return explained or compared CUDA snapshots as JSON, under the same rules."""
     return _encoded(told)
+
+
+def render_runs_json(listed: RunList) -> str:
+    """Return a list of runs as JSON, under the same rules."""
+    return _encoded(listed)
 
 
 def render_check_json(check: Check) -> str:

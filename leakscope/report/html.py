@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import PurePath
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -13,6 +15,7 @@ from leakscope.model.explanation import Explanation, SnapshotComparison
 from leakscope.model.growth import GrowthReport
 from leakscope.model.printable import printable
 from leakscope.model.report import Report
+from leakscope.model.runs import RunList
 from leakscope.report import trusted
 from leakscope.report.comparison import comparison_page
 from leakscope.report.growth import growth_page
@@ -44,6 +47,16 @@ def render_snapshot_html(told: Explanation | SnapshotComparison) -> str:
 def render_growth_html(report: GrowthReport) -> str:
     """Return the page of what grows with every call of a scenario."""
     return _environment().get_template("growth.html.j2").render(page=growth_page(report))
+
+
+def render_runs_html(
+    lists: Sequence[RunList], *, beside: PurePath, title: str = "Runs", lead_in: str = ""
+) -> str:
+    """Return the page of lists of runs, whose links are relative to the folder it will lie in."""
+    from leakscope.report.runs.page import runs_page
+
+    page = runs_page(lists, title, lead_in, beside)
+    return _environment().get_template("runs.html.j2").render(page=page)
 
 
 def path_parts(place: str) -> list[str]:

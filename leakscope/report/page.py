@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import Any
 
 from leakscope.model.report import (
@@ -31,6 +30,7 @@ from leakscope.report.ranks import AttemptRow, RanksView, attempt_rows, ranks_vi
 from leakscope.report.shortage import ShortageView, shortage_view
 from leakscope.report.sizes import (
     humane_duration,
+    humane_moment,
     size_of,
 )
 from leakscope.report.tables import (
@@ -147,7 +147,7 @@ def run_context(run: RunFacts, work: Work | None = None) -> list[Fact]:
     """Return the line under the title: which run, when, how long, how it ended."""
     facts = [Fact("Run", run.script or run.run_id, run.path)]
     if run.created > 0:
-        facts.append(Fact("Started", _moment(run.created)))
+        facts.append(Fact("Started", humane_moment(run.created)))
     if work is not None:
         facts.append(Fact("Work", work_words(work)))
     facts.append(Fact("Ended", run.ended))
@@ -204,10 +204,3 @@ def _data(
     for suspect, told in zip(suspects, concluded, strict=True):
         copies[f"{suspect.anchor}-json"] = render_plain(told)
     return {"charts": charts, "copies": copies}
-
-
-def _moment(seconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    except (OverflowError, OSError, ValueError):
-        return ""

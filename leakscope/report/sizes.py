@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from leakscope.model.sizes import human_bytes
 
@@ -95,6 +96,14 @@ def humane_duration(seconds: float | None) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60:,} h {minutes % 60} min"
+
+
+def humane_moment(seconds: float, form: str = "%Y-%m-%d %H:%M UTC") -> str:
+    """Return a moment given in seconds since the epoch, in UTC; empty where there is none such."""
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).strftime(form)
+    except (OverflowError, OSError, ValueError):
+        return ""
 
 
 def clock(seconds: float) -> str:

@@ -35,6 +35,7 @@ STYLES = (
     "ledger",
     "comparison",
     "cuda",
+    "runs",
     "small-print",
     "measuring",
     "widths",

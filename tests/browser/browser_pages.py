@@ -15,9 +15,15 @@ from rank_samples import rank, report_of
 from leakscope.model.comparison import Comparison
 from leakscope.model.growth import Growth, GrowthReport
 from leakscope.model.rank import Attempt, OddRank, RankCourse
-from leakscope.model.report import Excerpt, Report
+from leakscope.model.report import Excerpt, Report, RunVerdict
+from leakscope.model.runs import Lead, ListedRun, RunLink, RunList, Standing
 from leakscope.model.worker import WorkerMemory
-from leakscope.report import render_comparison_html, render_html, render_snapshot_html
+from leakscope.report import (
+    render_comparison_html,
+    render_html,
+    render_runs_html,
+    render_snapshot_html,
+)
 from leakscope.report.html import render_growth_html
 
 REPORTS = Path(__file__).parents[2] / "reports"
@@ -93,6 +99,32 @@ def hostile_comparison() -> Comparison:
     return infested(samples.comparison(), "".join(ATTACKS))
 
 
+def many_runs() -> RunList:
+    """Runs of every standing and verdict."""
+    course = [float(MIB * (300 + 10 * i + 40 * (i % 3))) for i in range(40)]
+    judged = [
+        ListedRun(
+            name=f"2026-03-0{day}-train", path="", standing=Standing.REPORTED, verdict=verdict,
+            page=f"2026-03-0{day}-train/report.html", headline="Nothing grows.", created=1.7e9,
+            script="src/train.py", duration_s=3600.0, growth_bytes_per_unit=day * 4.0 * MIB,
+            growth_unit="epoch", peak_bytes=max(course), course=course,
+            lead=Lead(name="Trainer.boxes", bytes_per_unit=MIB, unit="step") if day < 3 else None,
+        )
+        for day, verdict in enumerate(RunVerdict, 1)
+    ]  # fmt: skip
+    rest = [
+        ListedRun(name=one.value, path="", standing=one, remark="`leakscope report runs/one`.")
+        for one in (Standing.RUNNING, Standing.UNREPORTED, Standing.UNREADABLE)
+    ]
+    link = RunLink(label="Before and after", page="comparison.html", sentence="The leak is fixed.")
+    return RunList(directory="runs", runs=judged + rest, others=["notes"], links=[link])
+
+
+def page_of_runs(*lists: RunList) -> str:
+    """Return the page of some lists."""
+    return render_runs_html(lists, beside=Path())
+
+
 MADE: dict[str, Callable[[], str]] = {
     "leaking": lambda: render_html(samples.leaking()),
     "clean": lambda: render_html(samples.clean()),
@@ -111,6 +143,9 @@ MADE: dict[str, Callable[[], str]] = {
     "growth-hostile": lambda: render_growth_html(infested(growth(), "".join(ATTACKS))),
     "snapshot": lambda: render_snapshot_html(cuda_samples.FAILED),
     "snapshot-empty": lambda: render_snapshot_html(cuda_samples.EMPTY),
+    "runs": lambda: page_of_runs(many_runs()),
+    "runs-hostile": lambda: page_of_runs(many_runs(), infested(many_runs(), "".join(ATTACKS))),
+    "runs-none": lambda: page_of_runs(RunList(directory="runs", runs=[])),
     "snapshots": lambda: render_snapshot_html(cuda_samples.COMPARISON),
 }
 """Pages of reports made by hand."""

@@ -14,7 +14,7 @@ import pytest
 from leakscope.model.record import EndRecord, HeaderRecord, RunManifest
 from leakscope.model.run import Recording
 from leakscope.recording import RecordingWriter, RunDirectory, open_run
-from leakscope.recording.liveness import goes_on
+from leakscope.recording.liveness import folder_goes_on, goes_on
 
 
 def of_this_process(**changes: object) -> HeaderRecord:
@@ -52,3 +52,23 @@ def test_of_another_machine_silence_alone_tells(hours_ago: float, expected: bool
     started = time.time() - hours_ago * 3600
     header = of_this_process(host="another-machine", started=started)
     assert goes_on(Recording(header)) is expected
+
+
+def test_of_a_folder_any_process_that_records_will_do(tmp_path):
+    folder = RunDirectory.create(tmp_path, RunManifest()).path
+    ended = RecordingWriter(folder, of_this_process(rank=0))
+    ended.write(EndRecord(status="completed"))
+    ended.close()
+    assert folder_goes_on(folder) is False
+    alive = RecordingWriter(folder, of_this_process(rank=1))
+    assert folder_goes_on(folder) is True
+    (folder / "outcome.json").write_text("{}")
+    assert folder_goes_on(folder) is False
+    alive.close()
+
+
+def test_a_folder_whose_journals_are_damaged_does_not_go_on(tmp_path):
+    folder = RunDirectory.create(tmp_path, RunManifest()).path
+    (folder / "noise.journal").write_bytes(bytes(range(256)))
+    (folder / "empty.journal").write_bytes(b"")
+    assert folder_goes_on(folder) is False

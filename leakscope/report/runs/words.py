@@ -1,0 +1,71 @@
+"""What is said of runs in a list, on a page and in the terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from leakscope.model.report import RunVerdict
+from leakscope.model.runs import ListedRun, RunList, Standing
+from leakscope.model.sizes import plural
+from leakscope.report import wording
+from leakscope.report.sizes import humane_rate
+
+STANDINGS = {
+    Standing.RUNNING: "Still running",
+    Standing.UNREPORTED: "No report yet",
+    Standing.UNREADABLE: "Report unreadable",
+}
+WORST_FIRST = (
+    RunVerdict.OUT_OF_MEMORY,
+    RunVerdict.LEAK,
+    RunVerdict.INCONCLUSIVE,
+    RunVerdict.CLEAN,
+)
+_LEAST_SPAN = 0.1
+"""A sparkline is at least this part of its peak high: the noise of a steady run stays flat."""
+_COUNTED: dict[RunVerdict | Standing, tuple[str, str]] = {
+    RunVerdict.OUT_OF_MEMORY: ("ran out of memory", "ran out of memory"),
+    RunVerdict.LEAK: ("leaks", "leak"),
+    RunVerdict.INCONCLUSIVE: ("has too little evidence", "have too little evidence"),
+    RunVerdict.CLEAN: ("is clean", "are clean"),
+    Standing.RUNNING: ("is still running", "are still running"),
+    Standing.UNREPORTED: ("has no report", "have no report"),
+    Standing.UNREADABLE: ("has a report that can't be read", "have reports that can't be read"),
+}
+
+
+def summary_of(runs: Sequence[ListedRun]) -> str:
+    """Return ``12 runs: 3 leak, 9 are clean.``."""
+    counted = Counter((run.verdict or run.standing).value for run in runs)
+    kinds = [(words, counted[kind.value]) for kind, words in _COUNTED.items()]
+    parts = [f"{count} {words[count > 1]}" for words, count in kinds if count]
+    return f"{plural(len(runs), 'run')}: {', '.join(parts)}." if parts else "There is no run yet."
+
+
+def others_words(listed: RunList) -> str:
+    """Return the sentence about folders that hold no run; empty where all do."""
+    if not listed.others:
+        return ""
+    some = ", ".join(listed.others[:3]) + (", …" if len(listed.others) > 3 else "")
+    if len(listed.others) == 1:
+        return f"{some} holds no run."
+    return f"{len(listed.others)} other folders hold no run: {some}."
+
+
+def bounds_of(course: Sequence[float]) -> tuple[float, float]:
+    """Return the values at the foot and at the top of a sparkline."""
+    low, high = min(course, default=0.0), max(course, default=0.0)
+    return low, max(high, low + _LEAST_SPAN * high)
+
+
+def label_of(run: ListedRun) -> str:
+    """Return a run's verdict, or how far it has come where there is none."""
+    return STANDINGS[run.standing] if run.verdict is None else wording.VERDICTS[run.verdict]
+
+
+def growth_words(run: ListedRun) -> str:
+    """Return how fast memory grew in all: ``412 MiB per epoch``."""
+    if run.growth_bytes_per_unit is None:
+        return "–"
+    return humane_rate(run.growth_bytes_per_unit, run.growth_unit)

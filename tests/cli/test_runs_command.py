@@ -1,0 +1,285 @@
+"""`leakscope runs`: every run in a directory in a line, whatever state it is in."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import time
+from pathlib import Path
+from urllib.parse import unquote
+
+import msgspec
+import pytest
+from cli_runs import MIB, record_run, report_with
+from click.testing import CliRunner, Result
+
+from leakscope.cli import leakscope
+from leakscope.model.errors import NoRunError
+from leakscope.model.record import EndRecord, HeaderRecord, RunManifest
+from leakscope.model.report import Line, Report, Severity, Timeline
+from leakscope.model.runs import RunList, Standing
+from leakscope.recording import RecordingWriter, RunDirectory
+from leakscope.report import render_html, render_json
+
+
+def invoke(*words: object) -> Result:
+    return CliRunner().invoke(leakscope, [str(word) for word in words], standalone_mode=False)
+
+
+def listed(*words: object) -> RunList:
+    result = invoke("runs", *words, "--format", "json")
+    assert result.exception is None
+    return msgspec.json.decode(result.stdout, type=RunList)
+
+
+def report_of(rate: float | None, *, created: float = 0.0, peak: float = 900 * MIB) -> Report:
+    report = report_with(rate)
+    course = [(float(second), peak / 2 + peak / 2 * second / 9) for second in range(10)]
+    return msgspec.structs.replace(
+        report,
+        run=msgspec.structs.replace(report.run, created=created),
+        timeline=Timeline(lines=[Line(label="RSS", metric="rss", points=course)], spans=[]),
+    )
+
+
+def put(folder: Path, report: Report, *, page: bool = True) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "report.json").write_text(render_json(report))
+    if page:
+        (folder / "report.html").write_text("<!doctype html>")
+    return folder
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Path:
+    """A directory with a leaking run, a clean one and a folder of something else."""
+    put(tmp_path / "leaking", report_of(4.0 * MIB, created=1_000_000.0, peak=900 * MIB))
+    put(tmp_path / "clean", report_of(None, created=2_000_000.0, peak=500 * MIB))
+    (tmp_path / "notes").mkdir()
+    return tmp_path
+
+
+def test_a_run_is_told_by_its_report(shelf: Path) -> None:
+    told = listed(shelf)
+    assert [run.name for run in told.runs] == ["clean", "leaking"]
+    leaking = told.runs[1]
+    assert leaking.standing is Standing.REPORTED
+    assert leaking.verdict == "leak"
+    assert leaking.lead is not None
+    assert (leaking.lead.name, leaking.lead.unit) == ("train.history", "epoch")
+    assert leaking.lead.bytes_per_unit == 4 * MIB
+    assert leaking.peak_bytes == 900 * MIB
+    assert leaking.duration_s == 10.0
+    assert leaking.course == sorted(leaking.course)
+    assert told.runs[0].lead is None
+    assert told.others == ["notes"]
+
+
+def test_notes_lead_no_run(tmp_path: Path) -> None:
+    put(tmp_path / "one", report_with(1024.0, severity=Severity.NOTE))
+    assert listed(tmp_path).runs[0].lead is None
+
+
+def test_the_terminal_has_a_line_for_each_and_a_sparkline(shelf: Path) -> None:
+    text = invoke("runs", shelf).stdout
+    assert text.startswith("2 runs: 1 leaks, 1 is clean.")
+    line = next(line for line in text.splitlines() if "leaking" in line)
+    assert line.startswith("Leak ")
+    assert "900 MiB" in line
+    assert line.endswith("▁▁▂▃▄▅▆▇██")
+    assert "train.history · 4 MiB per epoch" in text
+    assert "notes holds no run." in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_no_line_is_wider_than_the_terminal(
+    width: int, shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(shelf / ("long-" * 20), report_of(1.0 * MIB))
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert max(map(len, invoke("runs", shelf).stdout.splitlines())) <= width
+
+
+@pytest.mark.parametrize(
+    ("order", "first"),
+    [("newest", "clean"), ("name", "clean"), ("verdict", "leaking"), ("peak", "leaking")],
+)
+def test_runs_come_in_the_order_asked_for(order: str, first: str, shelf: Path) -> None:
+    assert listed(shelf, "--sort", order).runs[0].name == first
+
+
+def test_the_page_links_the_reports_from_where_it_lies(shelf: Path) -> None:
+    for out in (shelf / "index.html", shelf / "notes" / "all.html"):
+        result = invoke("runs", shelf, "--out", out)
+        assert result.exception is None
+        assert f"list in {out}" in result.stdout
+        links = re.findall(r'href="([^"#]*report\.html)"', out.read_text())
+        assert [(out.parent / unquote(link)).resolve() for link in links] == [
+            (shelf / name / "report.html").resolve() for name in ("clean", "leaking")
+        ]
+
+
+def test_a_run_without_a_report_says_how_to_make_one(shelf: Path) -> None:
+    record_run(shelf / "bare")
+    run = next(run for run in listed(shelf).runs if run.name == "bare")
+    assert run.standing is Standing.UNREPORTED
+    assert f"leakscope report {shelf / 'bare'}" in run.remark
+    assert run.script == "train.py"
+
+
+def open_recording(folder: Path, **header: object) -> RecordingWriter:
+    RunDirectory.create(folder, RunManifest(script="train.py", created=time.time()))
+    known = {"pid": os.getpid(), "host": socket.gethostname(), "started": time.time()}
+    return RecordingWriter(folder, HeaderRecord(**{**known, **header}))  # type: ignore[arg-type]
+
+
+def test_a_run_in_progress_is_still_running(tmp_path: Path) -> None:
+    writer = open_recording(tmp_path / "now")
+    run = listed(tmp_path).runs[0]
+    assert run.standing is Standing.RUNNING
+    assert "leakscope show" in run.remark
+    writer.write(EndRecord(status="completed"))
+    assert listed(tmp_path).runs[0].standing is Standing.UNREPORTED
+    writer.close()
+
+
+def test_a_report_made_in_between_does_not_end_a_run(tmp_path: Path) -> None:
+    writer = open_recording(tmp_path / "now")
+    report = tmp_path / "now" / "report.json"
+    report.write_text(render_json(report_of(None)))
+    os.utime(report, (time.time() - 60, time.time() - 60))
+    assert listed(tmp_path).runs[0].standing is Standing.RUNNING
+    writer.close()
+    os.utime(report, (time.time() + 60, time.time() + 60))
+    assert listed(tmp_path).runs[0].standing is Standing.REPORTED
+
+
+def test_of_another_machine_it_is_said_that_it_may_still_run(tmp_path: Path) -> None:
+    open_recording(tmp_path / "far", host="another-machine").close()
+    run = listed(tmp_path).runs[0]
+    assert run.standing is Standing.UNREPORTED
+    assert "may still be running on another machine" in run.remark
+
+
+DAMAGED = {
+    "empty": b"",
+    "cut off": b'{"schema_version": 1, "verdict": "le',
+    "no report": b'{"schema_version": 1}',
+    "another document": b"[1, 2, 3]",
+    "noise": bytes(range(256)) * 40,
+    "deep": b'{"schema_version":1,"x":' + b"[" * 100_000,
+    "other types": b'{"schema_version": 1, "verdict": 7, "headline": {}, "run": [], "work": 0}',
+    "another verdict": b'{"schema_version":1,"verdict":"fine","headline":"","run":{},"work":{}}',
+}
+
+
+@pytest.mark.parametrize("form", ["text", "html", "json"])
+@pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_report_is_said_to_be_so(damage: bytes, form: str, shelf: Path) -> None:
+    record_run(shelf / "damaged")
+    (shelf / "damaged" / "report.json").write_bytes(damage)
+    result = invoke("runs", shelf, "--format", form)
+    assert result.exception is None
+    assert "report.json is damaged" in result.stdout
+    run = next(run for run in listed(shelf).runs if run.name == "damaged")
+    assert run.standing is Standing.UNREADABLE
+    assert f"leakscope report {shelf / 'damaged'}" in run.remark
+
+
+def test_a_report_of_a_newer_leakscope_is_told_apart_from_damage(shelf: Path) -> None:
+    newer = json.dumps({"schema_version": 99})
+    (shelf / "notes" / "report.json").write_text(newer)
+    run = next(run for run in listed(shelf).runs if run.name == "notes")
+    assert "newer leakscope" in run.remark
+
+
+@pytest.mark.parametrize("amount", ["1e999", "-1e308", "1e308", "null"])
+def test_figures_that_mean_nothing_are_harmless(amount: str, shelf: Path) -> None:
+    path = shelf / "leaking" / "report.json"
+    text = re.sub(
+        r'("(?:created|duration_s|bytes_per_unit)":) [^,\n]+', rf"\1 {amount}", path.read_text()
+    )
+    path.write_text(text.replace("943718400.0", amount))
+    for form in ("text", "html", "json"):
+        result = invoke("runs", shelf, "--format", form)
+        assert result.exception is None
+        assert "nan" not in re.sub(r"<style>.*?</script>", "", result.stdout, flags=re.S).lower()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_folder_that_cannot_be_read_is_said(shelf: Path) -> None:
+    (shelf / "clean").chmod(0)
+    try:
+        assert "can't be read" in invoke("runs", shelf).stdout
+    finally:
+        (shelf / "clean").chmod(0o755)
+
+
+@pytest.mark.parametrize("what", ["missing", "file", "run"])
+def test_what_is_no_directory_of_runs_is_explained(what: str, tmp_path: Path) -> None:
+    place = tmp_path / what
+    if what == "file":
+        place.write_text("")
+    elif what == "run":
+        record_run(place)
+    result = invoke("runs", place)
+    assert isinstance(result.exception, NoRunError)
+    assert str(place) in str(result.exception)
+
+
+def test_a_directory_without_runs_is_no_fault(tmp_path: Path) -> None:
+    result = invoke("runs", tmp_path)
+    assert result.exception is None
+    assert result.stdout.strip() == "There is no run yet."
+
+
+def test_without_a_name_the_usual_directory_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "leakscope-runs" / "one", report_of(None))
+    monkeypatch.chdir(tmp_path)
+    assert [run.name for run in listed().runs] == ["one"]
+    put(tmp_path / "elsewhere" / "two", report_of(None))
+    (tmp_path / "pyproject.toml").write_text('[tool.leakscope]\nruns = "elsewhere"\n')
+    assert [run.name for run in listed().runs] == ["two"]
+
+
+NAMES = (
+    "javascript:alert(1)",
+    "<b>&\"'",
+    "\x1b[31mred",
+    "a\nb",
+    "\u202egnp",
+    "%2e%2e",
+    "half\udc80",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hostile_names_of_folders_are_harmless(name: str, tmp_path: Path) -> None:
+    put(tmp_path / name, report_of(1.0 * MIB))
+    text = invoke("runs", tmp_path).stdout
+    assert len(text.splitlines()) == 5
+    assert not re.search("[\x00-\x09\x0b-\x1f\u202e]", text)
+    page = invoke("runs", tmp_path, "--out", tmp_path / "index.html")
+    assert page.exception is None
+    html = (tmp_path / "index.html").read_text()
+    assert "<b>" not in re.sub(r"<script.*?</script>", "", html, flags=re.S)
+    (link,) = re.findall(r'href="([^"]*report\.html)"', html)
+    assert ":" not in link
+    target = tmp_path / os.fsdecode(
+        unquote(link, errors="surrogateescape").encode("utf-8", "surrogateescape")
+    )
+    assert target.exists()
+
+
+def test_a_page_of_runs_says_the_same_with_the_real_reports(tmp_path: Path) -> None:
+    report = report_of(4.0 * MIB)
+    folder = put(tmp_path / "one", report)
+    (folder / "report.html").write_text(render_html(report))
+    page = invoke("runs", tmp_path, "--format", "html").stdout
+    assert "train.history" in page
+    assert 'class="spark"' in page
