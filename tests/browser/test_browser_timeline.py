@@ -143,7 +143,7 @@ def test_a_closer_look_has_closer_ticks_and_says_where_the_scale_begins(chart: C
     stretch = chart.figure.locator(".stretch").inner_text()
     assert "of 3:31" in stretch
     assert "doesn't begin at zero" in stretch
-    assert chart.plot.locator("text.amount", has_text="0").first.text_content() != "0"
+    assert chart.plot.locator("text.amount").first.text_content() != "0"
     chart.tool("all").click()
     assert chart.figure.locator(".stretch").inner_text() == ""
     assert chart.plot.locator("text.amount").first.text_content() == "0"
