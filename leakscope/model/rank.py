@@ -58,5 +58,6 @@ class OddRank(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     """From which on it has so much more, or less, than the others."""
     bytes: int
-    """How much more than the median of the others at the end; negative if less."""
+    """How much more than the median of the others at the end, or where a rank ended early; negative
+    if less."""
     sentence: str

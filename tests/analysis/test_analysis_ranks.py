@@ -141,6 +141,58 @@ def test_a_rank_that_came_late_or_ended_early_hides_no_other():
     assert [row.late_s > 80 for row in report.ranks] == [False, False, False, True]
 
 
+def short(epochs: int, size: float = 0.0, seed: int = 0) -> Program:
+    program = Program(epochs=epochs, seed=seed)
+    return program.leak("Trainer.losses", size) if size else program
+
+
+def test_a_rank_that_ended_early_is_held_against_the_others_up_to_where_it_got():
+    odd = report_of(healthy(), healthy(1), short(3, 4 * MIB, seed=2), healthy(3)).odd_rank
+    assert odd is not None
+    assert odd.rank == 2
+    assert odd.step < 30
+    assert odd.bytes == pytest.approx(3 * 40 * 4 * MIB, rel=0.1)
+    assert "at step 120, where one of them ended, it has" in odd.sentence
+
+
+def test_of_two_ranks_the_one_that_has_more_is_odd_also_where_the_other_ended_early():
+    odd = report_of(healthy().leak("Trainer.losses", 4 * MIB), short(3, seed=1)).odd_rank
+    assert odd is not None
+    assert (odd.rank, odd.bytes > 400 * MIB) == (0, True)
+    odd = report_of(healthy(), short(3, 4 * MIB, seed=1)).odd_rank
+    assert odd is not None
+    assert (odd.rank, odd.bytes > 400 * MIB) == (1, True)
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 5])
+def test_a_rank_that_ended_early_and_kept_to_the_course_is_not_odd(epochs):
+    assert report_of(healthy(), healthy(1), short(epochs, seed=2)).odd_rank is None
+
+
+def course(first: float, last: float, rate: float, step_at: float = 1e9) -> Course:
+    """A course that rises by so many MiB a step, and by a GiB at one step."""
+    steps = np.linspace(first, last, 100)
+    return Course(steps, (rate * (steps - first) + 1024.0 * (steps >= step_at)) * MIB)
+
+
+def test_what_a_rank_does_just_before_it_ends_early_is_no_course():
+    courses = {n: course(1, 1000, 0.1) for n in range(3)}
+    assert odd_one_out(courses | {3: course(1, 500, 0.1, step_at=496)}) is None
+    odd = odd_one_out(courses | {3: course(1, 500, 0.1, step_at=400)})
+    assert odd is not None
+    assert odd.rank == 3
+
+
+def test_a_rank_that_began_late_is_let_off_for_its_warm_up():
+    courses = {n: course(1, 1000, 0.1) for n in range(3)}
+    assert odd_one_out(courses | {3: course(600, 1000, 0.1, step_at=610)}) is None
+
+
+def test_a_rank_of_few_steps_is_let_off():
+    courses = {n: course(1, 1000, 0.1) for n in range(3)}
+    assert odd_one_out(courses | {3: course(1, 100, 5.0)}) is None
+
+
 @pytest.mark.parametrize("count", [2, 3, 4, 7])
 def test_each_rank_is_held_against_the_median_of_the_others(count):
     random = np.random.default_rng(count)

@@ -20,8 +20,13 @@ gained at most too: ranks get other batches."""
 POINTS = 200
 """Steps at which the courses of ranks are compared."""
 COMPARABLE = 0.8
-"""A rank that came late or ended early, so that it has less than this part of the steps that most
-have, saw another part of the training: its course is not held against theirs."""
+"""A rank that has less than this part of the steps that most have saw another part of the training:
+the others aren't held against it, and it against them only up to where it got."""
+ENOUGH = 0.2
+"""Of less than this part of the steps, all may be warm-up."""
+LASTING = 0.05
+"""A rank that ended early must have been away for this part of its own steps: what it did to end
+is no course."""
 
 
 @dataclass(frozen=True)
@@ -51,39 +56,85 @@ def course_of(case: Case) -> Course | None:
     return Course(steps, memory)
 
 
+@dataclass(frozen=True)
+class _Left:
+    """A rank that left the others' course for good."""
+
+    step: float
+    rank: int
+    size: int
+    """How much more than the others it has at the end, or where one of them ended."""
+    ended: float | None = None
+    """The step up to which it was held against them, where that is not the end."""
+
+
 def odd_one_out(courses: Mapping[int, Course]) -> OddRank | None:
     """Return the rank that was the first to leave the others' course for good, if one did."""
     usual = float(np.median([course.span for course in courses.values()])) if courses else 0.0
     together = {r: course for r, course in courses.items() if course.span >= COMPARABLE * usual}
-    if len(together) < 2:
-        return None
-    begin = max(float(course.steps[0]) for course in together.values())
-    end = min(float(course.steps[-1]) for course in together.values())
-    if end <= begin:
-        return None
-    steps = np.linspace(begin, end, POINTS)
-    ranks = list(together)
-    risen = np.array([_risen(steps, together[rank]) for rank in ranks])
-    away = _away(risen)
-    least = max(DIFFERS_BYTES, DIFFERS_SHARE * float(risen[:, -1].max()))
-    found = [
-        (float(steps[left]), rank, int(course[-1]))
-        for rank, course in zip(ranks, away, strict=True)
-        if (left := _left_at(course, least)) is not None
-    ]
+    found = _among(together)
+    for rank, course in courses.items():
+        if together and rank not in together and course.span >= ENOUGH * usual:
+            left = _beside(rank, course, together)
+            found += [] if left is None else [left]
     if not found:
         return None
     # Of two ranks each is away from the other: the one that has more is the odd one.
-    return _told(*min(found, key=lambda one: (one[0], -one[2])))
+    return _told(min(found, key=lambda one: (one.step, -one.size)))
 
 
-def _told(step: float, rank: int, size: int) -> OddRank:
-    word = "more" if size > 0 else "less"
+def _among(together: Mapping[int, Course]) -> list[_Left]:
+    """Return those of ranks with the same steps that left the course of the others."""
+    if len(together) < 2:
+        return []
+    begin = max(float(course.steps[0]) for course in together.values())
+    end = min(float(course.steps[-1]) for course in together.values())
+    if end <= begin:
+        return []
+    steps = np.linspace(begin, end, POINTS)
+    risen = np.array([_risen(steps, course) for course in together.values()])
+    away = _away(risen)
+    least = max(DIFFERS_BYTES, DIFFERS_SHARE * float(risen[:, -1].max()))
+    return [
+        _Left(float(steps[left]), rank, int(course[-1]))
+        for rank, course in zip(together, away, strict=True)
+        if (left := _left_at(course, least)) is not None
+    ]
+
+
+def _beside(rank: int, course: Course, together: Mapping[int, Course]) -> _Left | None:
+    """Return where a rank that ended early left the others, as far as it got.
+
+    One that began late is let off: it warms up where the others have done so.
+    """
+    begin = max(float(other.steps[0]) for other in together.values())
+    end = float(course.steps[-1])
+    if course.steps[0] > begin + LASTING * course.span or end <= begin:
+        return None
+    steps = np.linspace(max(begin, float(course.steps[0])), end, POINTS)
+    risen = np.array([_risen(steps, other) for other in together.values()])
+    own = _risen(steps, course)
+    away = own - np.median(risen, axis=0)
+    least = max(DIFFERS_BYTES, DIFFERS_SHARE * max(float(risen[:, -1].max()), float(own[-1])))
+    left = _left_at(away, least)
+    if left is None or POINTS - left < LASTING * POINTS:
+        return None
+    size = int(away[-1])
+    if len(together) == 1 and size < 0:
+        return _Left(float(steps[left]), next(iter(together)), -size, ended=end)
+    return _Left(float(steps[left]), rank, size, ended=end)
+
+
+def _told(odd: _Left) -> OddRank:
+    word = "more" if odd.size > 0 else "less"
+    ended = f"at step {odd.ended:,.0f}, where one of them ended," if odd.ended else ""
+    when = ended or "at the end"
     sentence = (
-        f"Rank {rank} is the first that differs: from about step {step:,.0f} on its memory leaves "
-        f"the others' course, and at the end it has {human_bytes(abs(size))} {word} than they."
+        f"Rank {odd.rank} is the first that differs: from about step {odd.step:,.0f} on its memory "
+        f"leaves the others' course, and {when} it has {human_bytes(abs(odd.size))} {word} than "
+        "they."
     )
-    return OddRank(rank=rank, step=round(step), bytes=size, sentence=sentence)
+    return OddRank(rank=odd.rank, step=round(odd.step), bytes=odd.size, sentence=sentence)
 
 
 def _risen(steps: FloatArray, course: Course) -> FloatArray:
