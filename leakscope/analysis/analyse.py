@@ -100,7 +100,7 @@ def _report(case: Case, others: Iterable[RankSummary]) -> Report:
         rank_courses=ranks.courses,
         workers=workers.rows,
         timeline=find_timeline(case),
-        notes=_notes(case.recording),
+        notes=[*ranks.notes, *_notes(case.recording)],
         missing=missing,
         out_of_memory=shortage,
         cures=cures,

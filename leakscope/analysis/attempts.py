@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from leakscope.analysis.ending import how_it_ended
+from leakscope.analysis.ending import how_it_ended, seen_of
 from leakscope.model.rank import Attempt
 from leakscope.model.record import HeaderRecord
 from leakscope.model.run import Recording, Run
@@ -134,7 +134,9 @@ def _rounds(headers: list[HeaderRecord], places: list[int]) -> Iterator[list[int
 
 def _run_of(run: Run, recordings: list[Recording]) -> Run:
     recordings.sort(key=lambda r: (r.header.worker is not None, r.header.rank, r.header.started))
-    return Run(run.path, run.manifest, recordings, run.damage, unread=run.unread)
+    return Run(
+        run.path, run.manifest, recordings, run.damage, outcomes=run.outcomes, unread=run.unread
+    )
 
 
 def _give_outcome(run: Run, runs: list[Run]) -> None:
@@ -170,6 +172,5 @@ def _how_it_ended(run: Run) -> str:
     if not failed:
         return COMPLETED
     first = min(failed, key=_last_moment)
-    seen = run if first is run.main else Run(run.path, run.manifest, run.recordings)
-    how = how_it_ended(seen, first)
+    how = how_it_ended(seen_of(run, first), first)
     return f"rank {first.header.rank} first: {how}" if first.header.world_size > 1 else how

@@ -10,6 +10,7 @@ from leakscope.model.sizes import human_bytes
 
 STILL_RUNNING = "still running"
 EXCEPTION, KILLED, WORKER_KILLED = "exception", "killed", "worker_killed"
+OOM_KILLED = "killed by the kernel's out-of-memory killer"
 NEARLY_ALL = 0.9
 """From this part of the limit on, memory is worth a word where nobody knows who killed a run."""
 _WORKER = "is killed by signal: Killed"
@@ -36,11 +37,22 @@ def shortage_at_the_end(run: Run, recording: Recording) -> str | None:
     return None
 
 
+def seen_of(run: Run, recording: Recording) -> Run:
+    """Return the run with what a supervisor saw of one recording's process: that of the first rank
+    sees its own alone.
+    """
+    if recording is run.main:
+        return run
+    key = recording.header.attempt, recording.header.rank
+    outcome = run.outcomes.get(key, {}) if recording.header.worker is None else {}
+    return Run(run.path, run.manifest, run.recordings, run.damage, outcome)
+
+
 def how_it_ended(run: Run, recording: Recording) -> str:
     """Return how the program ended, in words."""
     outcome, end = run.outcome, recording.end
     if outcome.get("oom_killed"):
-        return "killed by the kernel's out-of-memory killer"
+        return OOM_KILLED
     if end is not None and end.status == "exception":
         return f"exception: {end.exception}" if end.exception else "exception"
     if end is not None:

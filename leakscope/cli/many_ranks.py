@@ -78,7 +78,7 @@ def judge_in_parallel(
     count = processes or max(1, min(_cores(), len(many.others) // RANKS_PER_JUDGE))
     main = find_attempts(many.run).run.main
     told_by = Recording(main.header, sources=main.sources, titles=main.titles)
-    told = Run(many.run.path, many.run.manifest, [told_by])
+    told = Run(many.run.path, many.run.manifest, [told_by], outcomes=many.run.outcomes)
     waiting = deque(many.others)
     judges = [_Judge(told, catalogue) for _ in range(count)]
     try:

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -22,13 +22,14 @@ from leakscope.cli.command_line import ProgramCommand
 from leakscope.cli.conclusion import conclude, print_summary, write_reports
 from leakscope.cli.destination import prepare
 from leakscope.cli.faults import explain, say
-from leakscope.cli.supervisor import end_as, supervise
+from leakscope.cli.supervisor import Ending, end_as, supervise
 from leakscope.instrument.configured import chosen_trackers, configured_options
 from leakscope.instrument.launch import Launch
 from leakscope.instrument.options import CudaHistory, SnapshotSignal, Tracemalloc, Workers
 from leakscope.instrument.program import Program, interpreter_options
 from leakscope.instrument.world import World, this_world
 from leakscope.model.errors import LeakscopeError
+from leakscope.recording import RunDirectory
 
 _OFF = {"off", "0", "false", "no"}
 _NO_PROGRAM = 2
@@ -180,9 +181,25 @@ def run(
     ending = supervise(launch.command(python))
     if world.leads:
         with _never_in_the_way(directory.path):
-            directory.write_outcome(ending.outcome() | _attempt_of(world))
+            leave_outcome(directory, world, ending)
             _finish(directory.path, report=options.report, quiet=options.quiet)
+    else:
+        with suppress(Exception):
+            leave_outcome(directory, world, ending)
     end_as(ending)
+
+
+def leave_outcome(directory: RunDirectory, world: World, ending: Ending) -> None:
+    """Write down how the program ended; of other ranks than the first only a kill for memory.
+
+    Nothing else would tell of that: the launcher ends the others by a signal, and a kill leaves no
+    closing record.
+    """
+    seen = ending.outcome() | _attempt_of(world)
+    if world.leads:
+        directory.write_outcome(seen)
+    elif ending.is_oom_killed:
+        directory.write_outcome(seen, rank=world.rank)
 
 
 def _attempt_of(world: World) -> dict[str, str | int]:

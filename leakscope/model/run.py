@@ -81,6 +81,8 @@ class Run:
     """What the supervisor saw: ``exit_code``, ``signal``, ``oom_killed`` (1 if the kernel killed
     the program for memory), ``oom_kills`` and ``limit_hits`` of the control group meanwhile; empty
     without a supervisor. ``attempt`` where it wasn't the first one."""
+    outcomes: dict[tuple[int, int], dict[str, str | int]] = field(default_factory=dict)
+    """The same of other ranks that the kernel killed for memory, by attempt and rank."""
     unread: int = 0
     """Recordings of it that are not in here: of many ranks each is read by itself."""
 

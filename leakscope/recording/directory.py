@@ -29,6 +29,7 @@ from leakscope.recording.writer import JOURNAL_SUFFIX
 
 MANIFEST = "run.json"
 OUTCOME = "outcome.json"
+OF_RANKS = "outcome-rank*.json"
 _REPORTS = ("report.html", "report.json")
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
@@ -77,10 +78,20 @@ class RunDirectory:
                 (self.path / MANIFEST).unlink(missing_ok=True)
                 self.path.rmdir()
 
-    def write_outcome(self, outcome: dict[str, str | int]) -> None:
-        """Write what a supervisor saw; a disk that refuses it costs only this."""
-        target = self.path / OUTCOME
-        temporary = target.with_name(f".{OUTCOME}.{os.getpid()}.tmp")
+    def write_outcome(self, outcome: dict[str, str | int], *, rank: int | None = None) -> None:
+        """Write what a supervisor saw; a disk that refuses it costs only this.
+
+        Args:
+            outcome: what it saw.
+            rank: whose it is, if not the first one's.
+
+        """
+        name = OUTCOME
+        if rank is not None:
+            outcome = {**outcome, "rank": rank}
+            name = f"outcome-rank{rank}-{outcome.get('attempt', 0)}.json"
+        target = self.path / name
+        temporary = target.with_name(f".{name}.{os.getpid()}.tmp")
         try:
             temporary.write_bytes(encode(outcome))
             temporary.replace(target)
@@ -123,6 +134,11 @@ def journals(folder: Path) -> list[Path]:
     return sorted(p for p in folder.glob(f"*{JOURNAL_SUFFIX}") if p.is_file())
 
 
+def rank_outcomes(folder: Path) -> list[Path]:
+    """Return the files of what supervisors of other ranks than the first one saw."""
+    return sorted(path for path in folder.glob(OF_RANKS) if path.is_file())
+
+
 def _journals(folder: Path) -> list[Path]:
     """The journals that are certainly ours."""
     return [path for path in journals(folder) if _begins_with(path, MAGIC)]
@@ -149,6 +165,7 @@ def _remove_run(folder: Path) -> None:
     if not holds_run(folder):
         return
     ours = _journals(folder) + [folder / name for name in (OUTCOME, *_REPORTS)]
+    ours += rank_outcomes(folder)
     # A foreign run.json beside journals of ours stays, and is refused when ours is written.
     manifest = folder / MANIFEST
     if _is_ours(manifest) or (_journals(folder) and not _is_json(manifest)):

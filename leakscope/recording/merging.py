@@ -10,7 +10,7 @@ from pathlib import Path
 
 from leakscope.model.errors import LeakscopeError, UnwritableError
 from leakscope.model.run import Run
-from leakscope.recording.directory import RunDirectory, find_run, journals
+from leakscope.recording.directory import RunDirectory, find_run, journals, rank_outcomes
 from leakscope.recording.reader import open_run
 
 
@@ -34,6 +34,8 @@ def merge_runs(paths: Sequence[Path], out: Path, *, force: bool = False) -> RunD
     for folder in folders:
         for journal in journals(folder):
             _copy(journal, _unused(target.path, journal.name))
+        for outcome in rank_outcomes(folder):
+            _copy(outcome, target.path / outcome.name)
     if first.outcome:
         target.write_outcome(first.outcome)
     return target

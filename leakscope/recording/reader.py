@@ -37,7 +37,7 @@ from leakscope.model.record import (
     SourceRecord,
 )
 from leakscope.model.run import Damage, Measurement, Recording, Run
-from leakscope.recording.directory import MANIFEST, OUTCOME, find_run, journals
+from leakscope.recording.directory import MANIFEST, OUTCOME, find_run, journals, rank_outcomes
 from leakscope.recording.frames import MAX_PAYLOAD, Frame, read_frames
 from leakscope.recording.liveness import goes_on
 from leakscope.recording.wire import (
@@ -49,6 +49,7 @@ from leakscope.recording.wire import (
     encode,
 )
 
+Outcome = dict[str, str | int]
 _RECURRING = ("path", "name", "parent", "owner", "type", "kind", "role")
 _MAX_DAMAGE = 100
 """Notes kept per file; a file of noise would otherwise fill the report."""
@@ -82,9 +83,12 @@ def open_run(path: str | Path, only: Sequence[Path] | None = None) -> Run:
         raise NoRunError(_nothing_readable(folder, damage), slug="no-run")
     recordings.sort(key=lambda r: (r.header.worker is not None, r.header.rank, r.header.started))
     outcome = _read_outcome(folder / OUTCOME, damage)
+    outcomes = _read_outcomes(folder, damage)
+    first = recordings[0].header
+    outcome = outcome or outcomes.get((first.attempt, first.rank), {})
     for recording in recordings if not outcome else ():
         recording.goes_on = goes_on(recording)
-    return Run(folder, manifest, recordings, damage, outcome)
+    return Run(folder, manifest, recordings, damage, outcome, outcomes)
 
 
 def _without_copies(drafts: list[_Draft], damage: list[Damage]) -> list[_Draft]:
@@ -127,14 +131,25 @@ def _read_manifest(path: Path, damage: list[Damage]) -> RunManifest:
     return RunManifest()
 
 
-def _read_outcome(path: Path, damage: list[Damage]) -> dict[str, str | int]:
+def _read_outcome(path: Path, damage: list[Damage]) -> Outcome:
     try:
-        return decode(_read_bounded(path), dict[str, str | int])
+        return decode(_read_bounded(path), Outcome)
     except FileNotFoundError:
         return {}
     except (OSError, *UNREADABLE) as fault:
         damage.append(Damage(path.name, 0, f"the outcome can't be read: {fault}"))
         return {}
+
+
+def _read_outcomes(folder: Path, damage: list[Damage]) -> dict[tuple[int, int], Outcome]:
+    """Return what supervisors of other ranks saw, by attempt and rank."""
+    found: dict[tuple[int, int], Outcome] = {}
+    for path in rank_outcomes(folder):
+        outcome = _read_outcome(path, damage)
+        attempt, rank = outcome.get("attempt", 0), outcome.get("rank")
+        if isinstance(attempt, int) and isinstance(rank, int):
+            found[attempt, rank] = outcome
+    return found
 
 
 def _read_bounded(path: Path) -> bytes:

@@ -112,6 +112,36 @@ def test_a_rank_that_vanished_is_said_to_have():
     assert "killed" in rows[1].ended
 
 
+def killed_for_memory(*ranks: int) -> Run:
+    """A run of four ranks, of which supervisors saw some killed for memory."""
+    run = together(*(healthy(n) for n in range(4)))
+    for rank in ranks:
+        run.recordings[rank].end = None
+        run.outcomes[0, rank] = {"exit_code": 137, "signal": 9, "oom_killed": 1, "rank": rank}
+    return run
+
+
+def test_another_rank_that_the_kernel_killed_for_memory_is_said_to_have_been():
+    report = analyse(killed_for_memory(2))
+    assert [row.ended for row in report.ranks] == [
+        "completed", "completed", "killed by the kernel's out-of-memory killer", "completed",
+    ]  # fmt: skip
+    assert report.run.ended == "completed"
+    assert report.notes == [
+        "Rank 2 was killed by the kernel's out-of-memory killer: memory ran out there."
+    ]
+    (note,) = analyse(killed_for_memory(1, 3)).notes
+    assert note.startswith("Rank 1 and rank 3 were killed")
+
+
+def test_what_a_supervisor_saw_of_a_rank_is_about_its_attempt():
+    run = killed_for_memory(2)
+    run.outcomes[1, 2] = run.outcomes.pop((0, 2))
+    report = analyse(run)
+    assert report.ranks[2].ended.startswith("killed (no closing record)")
+    assert report.notes == []
+
+
 def test_one_process_has_no_ranks():
     assert analyse(leaking().build()).ranks == []
 

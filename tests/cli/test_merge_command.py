@@ -50,6 +50,14 @@ def ranks(tmp_path):
     ]
 
 
+def test_what_supervisors_of_other_ranks_saw_is_merged_too(ranks, tmp_path):
+    RunDirectory(ranks[0]).write_outcome({"exit_code": 137, "oom_killed": 1}, rank=2)
+    leakscope("merge", *map(str, ranks), "--out", "all", folder=tmp_path)
+    run = open_run(tmp_path / "all")
+    assert run.outcome == {"exit_code": 3}
+    assert run.outcomes[0, 2]["oom_killed"] == 1
+
+
 def test_all_ranks_are_in_the_merged_run(ranks, tmp_path):
     done = leakscope("merge", *map(str, ranks), "--out", "all", folder=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -13,9 +13,11 @@ import click
 import pytest
 
 from leakscope.cli.command_line import split_command_line
-from leakscope.cli.run import to_share
+from leakscope.cli.run import leave_outcome, to_share
 from leakscope.cli.supervisor import Ending
 from leakscope.instrument.program import Program, interpreter_options
+from leakscope.instrument.world import World
+from leakscope.recording import RunDirectory
 
 ROOT = Path(__file__).parents[2]
 WITH_VALUE = {"--out", "--budget"}
@@ -117,6 +119,28 @@ def test_outcome_tells_signal_and_oom_kill() -> None:
     killed = Ending(137, signal=signal.SIGKILL, oom_kills=2, limit_hits=7)
     told = {"exit_code": 137, "signal": 9, "oom_killed": 1, "oom_kills": 2, "limit_hits": 7}
     assert killed.outcome() == told
+
+
+KILLED_FOR_MEMORY = Ending(137, signal=signal.SIGKILL, oom_kills=1)
+
+
+@pytest.mark.parametrize(
+    ("world", "ending", "files"),
+    [
+        (World(), Ending(0), ["outcome.json"]),
+        (World(size=4), KILLED_FOR_MEMORY, ["outcome.json"]),
+        (World(rank=3, size=4), KILLED_FOR_MEMORY, ["outcome-rank3-0.json"]),
+        (World(rank=3, size=4, attempt=2), KILLED_FOR_MEMORY, ["outcome-rank3-2.json"]),
+        (World(rank=3, size=4), Ending(143, signal=signal.SIGTERM, oom_kills=1), []),
+        (World(rank=3, size=4), Ending(137, signal=signal.SIGKILL), []),
+        (World(rank=3, size=4), Ending(0), []),
+    ],
+)
+def test_of_other_ranks_a_kill_for_memory_is_written_down(
+    world: World, ending: Ending, files: list[str], tmp_path: Path
+) -> None:
+    leave_outcome(RunDirectory(tmp_path), world, ending)
+    assert sorted(path.name for path in tmp_path.iterdir()) == files
 
 
 def test_only_sigkill_with_a_kill_counted_is_out_of_memory() -> None:

@@ -41,7 +41,7 @@ def test_journals_alone_are_a_run_too(tmp_path):
 
 def test_force_removes_a_former_run_and_nothing_else(tmp_path):
     write_run(tmp_path, [boundary(0)])
-    for name in ("report.html", "report.json", "outcome.json"):
+    for name in ("report.html", "report.json", "outcome.json", "outcome-rank3-0.json"):
         (tmp_path / name).write_text("{}")
     (tmp_path / "system.journal").write_bytes(b"LPKSHHRH")
     (tmp_path / "report.html.bak").write_text("mine")

@@ -252,6 +252,33 @@ def test_ranks_come_before_workers_and_the_main_recording_is_found(tmp_path):
     assert run.main.header.pid == 3
 
 
+def test_outcomes_of_other_ranks_are_read_by_attempt_and_rank(tmp_path):
+    write_run(tmp_path, [boundary(0)])
+    directory = RunDirectory(tmp_path)
+    killed = {"exit_code": 137, "signal": 9, "oom_killed": 1}
+    directory.write_outcome(killed, rank=3)
+    directory.write_outcome({**killed, "attempt": 2}, rank=3)
+    run = open_run(tmp_path)
+    assert run.outcome == {}
+    assert run.outcomes == {
+        (0, 3): {**killed, "rank": 3},
+        (2, 3): {**killed, "attempt": 2, "rank": 3},
+    }
+    (tmp_path / "outcome-rank5-0.json").write_text('{"rank": "five"}')
+    (tmp_path / "outcome-rank6-0.json").write_text("[]")
+    (tmp_path / "outcome-rank7-0.json").mkdir()
+    run = open_run(tmp_path)
+    assert set(run.outcomes) == {(0, 3), (2, 3)}
+    assert [damage.file for damage in run.damage] == ["outcome-rank6-0.json"]
+
+
+def test_a_directory_of_one_other_rank_takes_its_own_outcome(tmp_path):
+    write_run(tmp_path, [boundary(0)])
+    rank = open_run(tmp_path).main.header.rank
+    RunDirectory(tmp_path).write_outcome({"exit_code": 137, "oom_killed": 1}, rank=rank)
+    assert open_run(tmp_path).outcome["oom_killed"] == 1
+
+
 def test_the_outcome_is_read_and_a_garbled_one_noted(tmp_path):
     write_run(tmp_path, [boundary(0)])
     RunDirectory(tmp_path).write_outcome({"exit_code": 137, "signal": "SIGKILL"})

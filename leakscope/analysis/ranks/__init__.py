@@ -10,16 +10,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from leakscope.analysis.case import Case
+from leakscope.analysis.ending import OOM_KILLED
 from leakscope.analysis.ranks.courses import odd_one_out
 from leakscope.analysis.ranks.drawn import shown_courses
 from leakscope.analysis.ranks.merged import MergedCulprits
 from leakscope.analysis.ranks.rows import with_beginnings
 from leakscope.analysis.ranks.summary import RankSummary, summarise, summarise_rank
+from leakscope.analysis.wording import listed
 from leakscope.model.rank import OddRank, RankCourse, RankMemory
 from leakscope.model.report import Culprit, Problem
 from leakscope.model.run import Recording, Run
 
 MOST_PROBLEMS = 200
+MOST_NAMED = 8
 
 __all__ = ["RankSummary", "Ranks", "conclude_ranks", "summarise_rank"]
 
@@ -34,6 +37,8 @@ class Ranks:
     problems: tuple[Problem, ...] = ()
     """Of recordings that were read elsewhere."""
     courses: list[RankCourse] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
+    """What ranks have met with that the whole report should mention."""
 
 
 def conclude_ranks(
@@ -72,7 +77,20 @@ def conclude_ranks(
         odd,
         tuple(problems[:MOST_PROBLEMS]),
         shown_courses(courses, odd.rank if odd else None),
+        _killed(rows, own.rank),
     )
+
+
+def _killed(rows: list[RankMemory], own: int) -> tuple[str, ...]:
+    """Return that ranks besides the one that is told of were killed for memory, if some were."""
+    killed = [f"rank {row.rank}" for row in rows if row.ended == OOM_KILLED and row.rank != own]
+    if not killed:
+        return ()
+    left = len(killed) - MOST_NAMED
+    named = [*killed[:MOST_NAMED], *([f"{left:,} more"] if left > 0 else [])]
+    told = listed(named)
+    were = "was" if len(killed) == 1 else "were"
+    return (f"{told[:1].upper()}{told[1:]} {were} {OOM_KILLED}: memory ran out there.",)
 
 
 def _summaries(

@@ -9,7 +9,7 @@ import numpy as np
 
 from leakscope.analysis.alone import judge_alone
 from leakscope.analysis.case import Case
-from leakscope.analysis.ending import how_it_ended
+from leakscope.analysis.ending import how_it_ended, seen_of
 from leakscope.analysis.facts import problems_of
 from leakscope.analysis.known import Catalogue
 from leakscope.analysis.ranks.courses import Course, course_of
@@ -74,8 +74,6 @@ def _row(case: Case, culprits: list[Culprit]) -> RankMemory:
     readings = track.gauge(case.host_metric)
     known = readings[np.isfinite(readings)]
     trend = case.gauge_trend(case.host_metric)
-    # Who ended the process that was started is known; of another rank only what it says itself.
-    run = case.run if case.recording is case.run.main else _without_outcome(case.run)
     return RankMemory(
         rank=header.rank,
         host=header.host,
@@ -87,7 +85,7 @@ def _row(case: Case, culprits: list[Culprit]) -> RankMemory:
         bytes_per_unit=trend.bytes_per_unit,
         unit=trend.unit,
         grows=[c.name for c in culprits if c.severity is not Severity.NOTE],
-        ended=how_it_ended(run, case.recording),
+        ended=how_it_ended(seen_of(case.run, case.recording), case.recording),
         began=header.started + _first_work(case),
     )
 
@@ -97,8 +95,3 @@ def _first_work(case: Case) -> float:
     begun = (b for b in case.track.boundaries if b.kind is not BoundaryKind.RUN_BEGIN)
     first = next(begun, None)
     return 0.0 if first is None else first.time_s
-
-
-def _without_outcome(run: Run) -> Run:
-    """Return the run without what its supervisor saw, which is about the first rank alone."""
-    return Run(run.path, run.manifest, run.recordings, run.damage)
