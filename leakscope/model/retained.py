@@ -42,6 +42,8 @@ class RetainedNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The full pattern from the root; of a row only."""
     type: str = ""
     """Qualified type of the objects; of a row only."""
+    keeps_graph: bool = False
+    """Whether it is a tensor that keeps an autograd graph; of a row only."""
     count: Whole = 0
     """How many nodes were added up; of ``smaller`` only."""
 
@@ -75,4 +77,5 @@ class Retained(msgspec.Struct, frozen=True, kw_only=True):
     last: int
     """Place of the census to which it is told; of ``first``'s kind, where there is one."""
     shown: int
-    """Place of the census to look at first: the last one while the program was at work."""
+    """Place of the census to look at first: the last one before functions returned because the
+    program was ending."""

@@ -287,6 +287,22 @@ def test_the_moment_at_which_memory_ran_out_is_kept() -> None:
     assert sizes(retained)["/whole/train()/seen"] == 99 * MIB
 
 
+def test_what_functions_held_is_shown_though_they_have_returned_at_the_end() -> None:
+    """A phase may be ended by the end of the program, when its functions are gone."""
+    program = Program(epochs=8, validation=0, inner=5).leak("train()·seen", 40 * KIB)
+    run = program.build()
+    measured = run.main.measurements
+    end = next(m for m in reversed(measured) if m.boundary.kind is BoundaryKind.PHASE_END)
+    assert end.census is not None
+    end.census.rows.clear()
+    retained = analyse(run).retained
+    assert retained is not None
+    assert retained.censuses[-1].boundary == end.boundary
+    assert retained.shown == len(retained.censuses) - 2
+    held_at = sizes(retained, retained.shown)["/whole/train()/seen"]
+    assert held_at == 56 + 7 * 40 * (40 * KIB + 8)
+
+
 def test_a_run_without_a_census_has_no_tree() -> None:
     run = leaking().build()
     plain = [msgspec.structs.replace(m.boundary) for m in run.main.measurements]
@@ -390,6 +406,12 @@ def test_trees_survive_being_written_and_read(kind: type) -> None:
     report = analyse(leaking().build())
     value = report if kind is Report else report.retained
     assert msgspec.json.decode(msgspec.json.encode(value), type=kind) == value
+
+
+def test_a_tensor_that_keeps_a_graph_is_known_as_one() -> None:
+    graph = row("f()·total", MIB, type="torch.Tensor", kind="graph", graph_nodes=9)
+    nodes = retained_of(look(graph, row("f()·x", MIB))).nodes
+    assert [node.label for node in nodes if node.keeps_graph] == ["total"]
 
 
 def test_rows_in_a_circle_of_parents_end_somewhere() -> None:

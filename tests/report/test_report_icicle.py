@@ -249,3 +249,26 @@ def test_the_largest_tree_stays_small_on_the_page() -> None:
 def test_moments_are_told_in_words(kind: BoundaryKind, words: str) -> None:
     where = {"phase": "train", "epoch": 2, "step": 30, "batch": 4, "label": "after saving"}
     assert event_words(Boundary(index=1, kind=kind, time_s=1.0, **where)) == words
+
+
+def test_a_program_without_epochs_is_told_by_its_steps() -> None:
+    plain = retained_samples.retained()
+    flat = [
+        msgspec.structs.replace(census, boundary=msgspec.structs.replace(census.boundary, epoch=0))
+        for census in plain.censuses
+    ]
+    moments = view_of(msgspec.structs.replace(plain, censuses=flat)).moments
+    assert moments[1] == "1:00 end of validation, step 50"
+    assert len(set(moments)) == len(moments)
+
+
+def test_a_tensor_that_keeps_a_graph_says_so() -> None:
+    plain = retained_samples.retained()
+    nodes = [
+        msgspec.structs.replace(node, type="torch.Tensor", keeps_graph=True)
+        if node.label == "model"
+        else node
+        for node in plain.nodes
+    ]
+    boxes = figure("held", view_of(msgspec.structs.replace(plain, nodes=nodes))).boxes
+    assert "Tensor, keeps an autograd graph" in {box.type for box in boxes}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leakscope.analysis.case import Case
-from leakscope.analysis.retained.choosing import choose, like_pair, looks_of
+from leakscope.analysis.retained.choosing import choose, last_at_work, like_pair, looks_of
 from leakscope.analysis.retained.folding import fold
 from leakscope.analysis.retained.joining import join_retained
 from leakscope.analysis.retained.tree import grow
@@ -43,5 +43,5 @@ def find_retained(case: Case, culprits: Sequence[Culprit]) -> Retained | None:
         taken=len(looks),
         first=chosen.index(first),
         last=chosen.index(last),
-        shown=len(chosen) - 1,
+        shown=chosen.index(last_at_work(case, looks)),
     )

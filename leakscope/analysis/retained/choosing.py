@@ -74,6 +74,19 @@ def like_pair(case: Case, looks: Sequence[Look]) -> tuple[int, int]:
     return best[0], best[-1]
 
 
+def last_at_work(case: Case, looks: Sequence[Look]) -> int:
+    """Return the last census, or the one before the program was ending if more was held there:
+    functions that have returned hold nothing any more.
+    """
+    last = len(looks) - 1
+    if looks[last].boundary.label == RAN_OUT:
+        return last
+    work = case.track.index[case.track.last_work]
+    at_work = [p for p, look in enumerate(looks) if look.boundary.index <= work]
+    before = at_work[-1] if at_work else last
+    return max(last, before, key=lambda place: _named_bytes(looks[place].census))
+
+
 def kind_of(look: Look) -> tuple[CensusScope, tuple[str, str, str]]:
     """Return under what a census may be compared with others."""
     return look.census.scope, comparable_key(look.boundary)
@@ -92,6 +105,7 @@ def _wanted(case: Case, looks: Sequence[Look], culprits: Iterable[Culprit]) -> l
     largest = max(range(len(looks)), key=lambda p: _named_bytes(looks[p].census))
     full = [p for p, look in enumerate(looks) if look.census.scope is CensusScope.FULL]
     return [
+        last_at_work(case, looks),
         len(looks) - 1,
         0,
         *like_pair(case, looks),

@@ -86,7 +86,13 @@ def _add_row(tree: Tree, row: CensusRow, latest: dict[str, CensusRow]) -> None:
         start = tree.nodes[above].path
     step = row.path.removeprefix(start).lstrip(".·") or row.path
     node = RetainedNode(
-        kind=NodeKind.ROW, parent=above, label=step, name=row.name, path=row.path, type=row.type
+        kind=NodeKind.ROW,
+        parent=above,
+        label=step,
+        name=row.name,
+        path=row.path,
+        type=row.type,
+        keeps_graph=row.kind == "graph",
     )
     _add(tree, (NodeKind.ROW.value, row.path), above, node)
 

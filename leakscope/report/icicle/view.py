@@ -106,16 +106,14 @@ def icicle_view(
     """Return the icicle of a run, None where no census tells anything."""
     if retained is None:
         return None
-    moments = [words.moment_words(census) for census in retained.censuses]
-    return _view(retained, moments, culprits, HELD, words.notes(retained))
+    return _view(retained, words.moments(retained), culprits, HELD, words.notes(retained))
 
 
 def comparison_icicle(retained: Retained | None) -> IcicleView | None:
     """Return the icicle of what differs between two runs, None where either tells of none."""
     if retained is None:
         return None
-    sides = zip(retained.censuses, ("Before", "After"), strict=True)
-    moments = [words.moment_words(census, side) for census, side in sides]
+    moments = words.moments(retained, ("Before", "After"))
     return _view(retained, moments, (), GROWTH, words.doubts(retained))
 
 
@@ -263,7 +261,7 @@ def _data(subject: _Subject, mode: str) -> dict[str, Any]:
         "kinds": [node.kind.value for node in nodes],
         "labels": [words.node_label(node) for node in nodes],
         "names": [node.name for node in nodes],
-        "types": [node.type for node in nodes],
+        "types": [words.type_words(node) for node in nodes],
         "counts": [node.count for node in nodes],
         "marks": {str(p): [m.anchor, m.rank, m.name] for p, m in subject.marks.items()},
         "first": subject.retained.first,

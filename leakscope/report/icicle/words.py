@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import CensusScope
-from leakscope.model.retained import NodeKind, Retained, RetainedCensus, RetainedNode
+from leakscope.model.retained import NodeKind, Retained, RetainedNode
 from leakscope.model.sizes import plural
 from leakscope.report.sizes import clock, humane_bytes
 
@@ -26,21 +28,27 @@ _EVENTS = {
 }
 
 
-def event_words(boundary: Boundary) -> str:
-    """Return ``end of validation, epoch 4``."""
+def event_words(boundary: Boundary, *, by_epoch: bool = True) -> str:
+    """Return ``end of validation, epoch 4``; where there are no epochs, ``…, step 250``."""
     pattern = _EVENTS.get(boundary.kind, "")
     phase = boundary.phase or "the program"
     told = pattern.format(phase=phase, step=boundary.step, batch=boundary.batch)
     if not pattern:
         told = boundary.label or "mark"
-    return f"{told}, epoch {boundary.epoch}" if boundary.phase else told
+    if not by_epoch and boundary.kind is not BoundaryKind.STEP:
+        return f"{told}, step {boundary.step:,}"
+    return f"{told}, epoch {boundary.epoch}" if by_epoch and boundary.phase else told
 
 
-def moment_words(census: RetainedCensus, side: str = "") -> str:
-    """Return ``1:20 end of validation, epoch 4``; of two runs, which of them."""
-    begin = f"{side}: " if side else f"{clock(census.boundary.time_s)} "
-    seen = ", whole heap" if census.scope is CensusScope.FULL else ""
-    return f"{begin}{event_words(census.boundary)}{seen}"
+def moments(retained: Retained, sides: Sequence[str] = ()) -> list[str]:
+    """Return ``1:20 end of validation, epoch 4`` for each census; of two runs, which of them."""
+    by_epoch = any(census.boundary.epoch for census in retained.censuses)
+    names = sides or [clock(census.boundary.time_s) for census in retained.censuses]
+    return [
+        f"{name}{':' if sides else ''} {event_words(census.boundary, by_epoch=by_epoch)}"
+        f"{', whole heap' if census.scope is CensusScope.FULL else ''}"
+        for name, census in zip(names, retained.censuses, strict=True)
+    ]
 
 
 def node_label(node: RetainedNode) -> str:
@@ -50,9 +58,14 @@ def node_label(node: RetainedNode) -> str:
     return node.label
 
 
+def type_words(node: RetainedNode) -> str:
+    """Return the type of a row, and whether it keeps a graph."""
+    return f"{node.type}, keeps an autograd graph" if node.keeps_graph else node.type
+
+
 def short_type(node: RetainedNode) -> str:
     """Return the last part of a type's name: ``ndarray``."""
-    return node.type.rpartition(".")[2]
+    return type_words(node).rpartition(".")[2]
 
 
 def notes(retained: Retained) -> list[str]:

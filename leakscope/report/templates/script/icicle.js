@@ -156,6 +156,7 @@
       made.style.width = `${box.width * 100}%`;
       made.style.setProperty("--row", box.row);
       made.style.setProperty("--tint", `${faint + (deep - faint) * Math.abs(box.bytes) / Math.max(box.changed, 1)}%`);
+      if (box.row + 1 === mostRows && isOwn(box) && tree.children[box.node].length) made.classList.add("deeper");
       if (mark) {
         made.classList.add("accused");
         made.id = `${mark[0]}-box`;
