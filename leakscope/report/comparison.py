@@ -86,9 +86,9 @@ class ComparisonPage:
 def comparison_page(comparison: Comparison) -> ComparisonPage:
     """Return the whole page for a comparison."""
     drawn, by_time = overlays(comparison), overlays_by_time(comparison)
-    icicle = comparison_icicle(comparison.retained)
     outcome, label = wording.outcome_of(comparison)
     changes = change_views(comparison.culprits)
+    icicle = comparison_icicle(comparison.retained, changes)
     shown = cards(changes)
     return ComparisonPage(
         title=f"{label} · before and after",

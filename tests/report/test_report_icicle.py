@@ -180,6 +180,16 @@ def test_the_comparison_shows_what_differs_between_both_runs() -> None:
     assert "−398 MiB" in text
 
 
+def test_the_comparison_says_at_its_box_what_became_of_a_culprit() -> None:
+    page = render_comparison_html(samples.comparison())
+    link = re.search(r'href="#([^"]+)-box">Show in memory', page)
+    assert link
+    seen = read_page(page)
+    assert {link[1], f"{link[1]}-box"} <= {*seen.ids}
+    data = json.loads(seen.scripts[0][1])["icicles"]["memory"]
+    assert data["marks"]["3"] == [link[1], "Fixed", "Fixed: Trainer.all_pred_boxes", "fixed"]
+
+
 def test_reports_without_a_tree_have_no_such_section() -> None:
     report = msgspec.structs.replace(samples.leaking(), retained=None)
     page = read_page(render_html(report))

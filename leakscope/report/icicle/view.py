@@ -9,6 +9,7 @@ from typing import Any
 from leakscope.analysis.retained.weights import Weights, grown, held
 from leakscope.model.retained import NodeKind, Retained
 from leakscope.model.sizes import plural
+from leakscope.report.comparing.changes import ChangeView
 from leakscope.report.culprit import CulpritView
 from leakscope.report.icicle import words
 from leakscope.report.icicle.layout import REST, Box, lay_out
@@ -25,8 +26,12 @@ class Mark:
     """A culprit that a box is of."""
 
     anchor: str
-    rank: str
-    name: str
+    """Of its card."""
+    sign: str
+    """A few letters for the box: its rank, or what became of it."""
+    words: str
+    tone: str = ""
+    """What became of it, where two runs are compared."""
 
 
 @dataclass(frozen=True)
@@ -106,27 +111,33 @@ def icicle_view(
     """Return the icicle of a run, None where no census tells anything."""
     if retained is None:
         return None
-    return _view(retained, words.moments(retained), culprits, HELD, words.notes(retained))
+    signs = {c.path: Mark(c.anchor, c.rank, f"culprit {c.rank}: {c.name}") for c in culprits}
+    return _view(retained, words.moments(retained), signs, HELD, words.notes(retained))
 
 
-def comparison_icicle(retained: Retained | None) -> IcicleView | None:
+def comparison_icicle(
+    retained: Retained | None, changes: Sequence[ChangeView] = ()
+) -> IcicleView | None:
     """Return the icicle of what differs between two runs, None where either tells of none."""
     if retained is None:
         return None
     moments = words.moments(retained, ("Before", "After"))
-    return _view(retained, moments, (), GROWTH, words.doubts(retained))
+    signs = {
+        c.path: Mark(c.anchor, c.label, f"{c.label}: {c.name}", c.change) for c in changes if c.path
+    }
+    return _view(retained, moments, signs, GROWTH, words.doubts(retained))
 
 
 def _view(
     retained: Retained,
     moments: Sequence[str],
-    culprits: Sequence[CulpritView],
+    signs: Mapping[str, Mark],
     mode: str,
     notes: Sequence[str],
 ) -> IcicleView:
     devices = [*dict.fromkeys(d for census in retained.censuses for d in census.bytes)]
     device = max(devices, key=lambda d: grown(retained, d, *_ends(retained)).widths[0])
-    subject = _Subject(retained, device, moments, _marks(retained, culprits))
+    subject = _Subject(retained, device, moments, _marks(retained, signs))
     return IcicleView(
         key="memory",
         mode=mode,
@@ -151,12 +162,11 @@ def _ends(retained: Retained) -> tuple[int, int]:
     return retained.first, retained.last
 
 
-def _marks(retained: Retained, culprits: Sequence[CulpritView]) -> dict[int, Mark]:
-    by_path = {c.path: Mark(c.anchor, c.rank, c.name) for c in reversed(culprits)}
+def _marks(retained: Retained, signs: Mapping[str, Mark]) -> dict[int, Mark]:
     return {
-        place: by_path[node.path]
+        place: signs[node.path]
         for place, node in enumerate(retained.nodes)
-        if node.kind is NodeKind.ROW and node.path in by_path
+        if node.kind is NodeKind.ROW and node.path in signs
     }
 
 
@@ -263,7 +273,7 @@ def _data(subject: _Subject, mode: str) -> dict[str, Any]:
         "names": [node.name for node in nodes],
         "types": [words.type_words(node) for node in nodes],
         "counts": [node.count for node in nodes],
-        "marks": {str(p): [m.anchor, m.rank, m.name] for p, m in subject.marks.items()},
+        "marks": {str(p): [m.anchor, m.sign, m.words, m.tone] for p, m in subject.marks.items()},
         "first": subject.retained.first,
         "last": subject.retained.last,
         "shown": subject.retained.shown,

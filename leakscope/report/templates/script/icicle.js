@@ -116,7 +116,7 @@
       name.append(piece("code", isOwn(box) ? pathOf(box.node) || wholeName() : labelOf(box) + inside));
       if (isOwn(box) && tree.types[box.node]) name.append(" ", piece("span", tree.types[box.node], "of-type"));
       if (mark) {
-        const link = piece("a", `culprit ${mark[1]}: ${mark[2]}`);
+        const link = piece("a", mark[2]);
         link.href = `#${mark[0]}`;
         name.append(" ", link);
       }
@@ -158,13 +158,13 @@
       made.style.setProperty("--tint", `${faint + (deep - faint) * Math.abs(box.bytes) / Math.max(box.changed, 1)}%`);
       if (box.row + 1 === mostRows && isOwn(box) && tree.children[box.node].length) made.classList.add("deeper");
       if (mark) {
-        made.classList.add("accused");
+        made.className += ` accused ${mark[3]}`;
         made.id = `${mark[0]}-box`;
-        made.append(piece("span", "culprit ", "unseen"), piece("span", mark[1], "flag"), " ");
+        made.append(piece("span", mark[1], `flag ${mark[3]}`), " ");
       }
       made.append(piece("span", labelOf(box), "label"), " ");
       if (box.kind === "row") made.append(piece("span", tree.types[box.node].split(".").pop(), "type"), " ");
-      made.append(piece("span", amount(box.bytes), "size number"), piece("span", ` ${sharesOf(box)}`, "unseen"));
+      made.append(piece("span", amount(box.bytes), "size number"), piece("span", ` ${[sharesOf(box), mark?.[2]].filter(Boolean).join(", ")}`, "unseen"));
       made.addEventListener("pointerenter", () => read(box));
       made.addEventListener("focus", () => read(box));
       made.addEventListener("click", () => zoomAt(index, true));
