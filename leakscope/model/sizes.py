@@ -57,10 +57,10 @@ def human_share(value: float) -> str:
 
 
 def plural(count: float, noun: str) -> str:
-    """Return ``3 epochs``, ``1 batch``, ``2 batches``, ``4 boundaries``."""
+    """Return ``3 epochs``, ``1 batch``, ``2 batches``, ``4 boundaries``, ``5 days``."""
     if round(count) == 1:
         return f"1 {noun}"
-    if noun.endswith("y"):
+    if noun.endswith("y") and not noun.endswith(("ay", "ey", "oy", "uy")):
         noun, ending = noun[:-1], "ies"
     else:
         ending = "es" if noun.endswith(("s", "x", "tch", "sh")) else "s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,7 @@ from leakscope.report.shortage import ShortageView, shortage_view
 from leakscope.report.sizes import (
     humane_duration,
     humane_moment,
+    humane_wait,
     size_of,
 )
 from leakscope.report.tables import (
@@ -66,6 +68,7 @@ class Page:
     names_lead: bool
     context: list[Fact]
     lead: SuspectView | None
+    deadline: str
     assurance: AssuranceView
     others: list[SuspectView]
     timeline: TimelineView | None
@@ -112,6 +115,7 @@ def report_page(report: Report) -> Page:
         names_lead=any(piece.code for piece in headline),
         context=run_context(report.run, report.work),
         lead=lead,
+        deadline=deadline_words(report),
         assurance=assurance_view(report, lead.anchor if lead else ""),
         others=[suspect for suspect in suspects if suspect is not lead][:OTHERS],
         timeline=timeline,
@@ -161,6 +165,21 @@ def work_words(work: Work) -> str:
     if work.processes > 1:
         parts.append(plural(work.processes, "process"))
     return f"{', '.join(parts) or 'no steps'} in {humane_duration(work.duration_s)}"
+
+
+def deadline_words(report: Report) -> str:
+    """Return what the forecast of who leads reaches and how long that takes at the run's pace."""
+    lead = wording.lead_of(report)
+    forecast = lead.forecast if isinstance(lead, Culprit) else None
+    if forecast is None:
+        return ""
+    work = report.work
+    counts = {"step": work.steps, "epoch": work.epochs, "validation": work.validations}
+    done = counts.get(forecast.unit, 0)
+    left = forecast.units_left * work.duration_s / done if done else 0.0
+    if not 0 < left < math.inf:
+        return "That is the memory limit."
+    return f"That is the memory limit, some {humane_wait(left)} away at this pace."
 
 
 def environment_facts(run: RunFacts) -> list[Fact]:

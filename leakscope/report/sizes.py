@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from leakscope.model.sizes import human_bytes
+from leakscope.model.sizes import human_bytes, plural
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 """Each 1,024 times the one before; rounding is the analysis's, so that sentence and table agree."""
@@ -104,6 +104,14 @@ def humane_moment(seconds: float, form: str = "%Y-%m-%d %H:%M UTC") -> str:
         return datetime.fromtimestamp(seconds, timezone.utc).strftime(form)
     except (OverflowError, OSError, ValueError):
         return ""
+
+
+def humane_wait(seconds: float) -> str:
+    """Return a time to come as one number: ``40 minutes``, ``11 hours``, ``3 days``."""
+    for noun, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= 2 * length:
+            return plural(seconds / length, noun)
+    return plural(max(1.0, seconds), "second")
 
 
 def clock(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 import report_samples as samples
 from page_reader import read_page
 
@@ -11,6 +12,8 @@ from leakscope.model.report import Falsifier, Problem
 from leakscope.report import render_html
 from leakscope.report.assurance import assurance_view
 from leakscope.report.measuring import MOST_ROWS, measuring_view
+from leakscope.report.page import deadline_words
+from leakscope.report.sizes import humane_wait
 
 MIB = 1 << 20
 
@@ -120,3 +123,32 @@ def test_a_clean_run_names_no_suspect_but_what_measuring_cost() -> None:
     labels = {part.label for part in assurance_view(samples.clean(), "").parts}
     assert "Measuring cost" in labels
     assert not labels & {"How sure", "95 % interval"}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.2, "1 second"), (90, "90 seconds"), (150, "2 minutes"), (7300, "2 hours"), (4e5, "5 days")],
+)
+def test_a_time_to_come_is_one_number(seconds: float, words: str) -> None:
+    assert humane_wait(seconds) == words
+
+
+def test_the_forecast_says_how_long_the_limit_is_away_at_this_pace() -> None:
+    report = samples.leaking()
+    forecast = report.culprits[0].forecast
+    assert forecast is not None
+    assert forecast.unit == "epoch"
+    work = msgspec.structs.replace(report.work, epochs=12, duration_s=12 * 60.0)
+    near = msgspec.structs.replace(forecast, units_left=90.0)
+    lead = msgspec.structs.replace(report.culprits[0], forecast=near)
+    report = msgspec.structs.replace(report, culprits=[lead], work=work)
+    words = "That is the memory limit, some 90 minutes away at this pace."
+    assert deadline_words(report) == words
+    assert words in read_page(render_html(report)).text
+
+
+def test_without_a_pace_only_the_limit_is_named() -> None:
+    report = samples.leaking()
+    work = msgspec.structs.replace(report.work, epochs=0)
+    assert deadline_words(msgspec.structs.replace(report, work=work)) == "That is the memory limit."
+    assert deadline_words(samples.clean()) == ""
