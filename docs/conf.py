@@ -28,7 +28,7 @@ autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 # What the integrations are for is imported only to be looked at; stand-ins do for that.
-autodoc_mock_imports = ["accelerate", "ignite", "torch", "transformers"]
+autodoc_mock_imports = ["accelerate", "ignite", "keras", "torch", "transformers"]
 sys.modules["lightning.pytorch"] = ModuleType("lightning.pytorch")
 sys.modules["lightning.pytorch"].Callback = type("Callback", (), {})
 napoleon_numpy_docstring = False

@@ -117,7 +117,7 @@ def test_importing_leakscope_is_light() -> None:
 
 def test_importing_leakscope_imports_no_framework() -> None:
     loaded = modules_after("import leakscope; leakscope.profile")
-    frameworks = {"transformers", "lightning", "pytorch_lightning", "ignite", "accelerate"}
+    frameworks = {"transformers", "lightning", "pytorch_lightning", "ignite", "accelerate", "keras"}
     assert not loaded & frameworks
 
 
@@ -125,7 +125,7 @@ def test_importing_leakscope_imports_no_framework() -> None:
     "module", [*(PACKAGE / "instrument" / "frameworks").glob("*.py")], ids=lambda m: m.stem
 )
 def test_a_framework_is_imported_by_its_own_module_alone(module: Path) -> None:
-    frameworks = {"transformers", "lightning", "pytorch_lightning", "ignite", "accelerate"}
+    frameworks = {"transformers", "lightning", "pytorch_lightning", "ignite", "accelerate", "keras"}
     imported = {name.split(".")[0] for name in imported_names(module)}
     assert imported & frameworks <= {module.stem}
 

@@ -29,6 +29,7 @@ _FRAMEWORKS = (
     "accelerate",
     "torchmetrics",
     "pytorch-ignite",
+    "keras",
     "peft",
     "wandb",
     "numpy",

@@ -23,6 +23,7 @@ _LIBRARIES = (
     "accelerate",
     "torchmetrics",
     "pytorch-ignite",
+    "keras",
     "peft",
     "wandb",
     "pillow",

@@ -344,7 +344,7 @@ class TestTrainingIsUndisturbed:
         self, trainer_of: Callable[..., Any], course: Course, tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip
-        monkeypatch.setattr(door, "_hooks", type(door._hooks)())
+        monkeypatch.setattr(door, "_methods", type(door._methods)(door._wrapped))
         train, evaluation_loop = Trainer.train, Trainer.evaluation_loop
         callback = LeakScopeCallback(out=tmp_path / "run", report=False, quiet=True)
         assert Trainer.train.__wrapped__ is train
@@ -361,7 +361,7 @@ class TestTrainingIsUndisturbed:
         self, trainer_of: Callable[..., Any], course: Course, tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip
-        monkeypatch.setattr(door, "_hooks", type(door._hooks)())
+        monkeypatch.setattr(door, "_methods", type(door._methods)(door._wrapped))
         monkeypatch.delattr(Trainer, "evaluation_loop")
         callback = LeakScopeCallback(out=tmp_path / "run", report=False, quiet=True)
         trainer_of(callback, max_steps=2).train()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import Trainer, TrainerCallback
 
 from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
+from leakscope.instrument.frameworks.served import ServedMethods
 from leakscope.instrument.frameworks.training import (
     RecordingOptions,
     TellsTraining,
@@ -62,7 +63,7 @@ class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
         self.training = Training(options)
         self._upkeep = Upkeep(self.training, log_every=log_every, cleanup_every=cleanup_every)
         self._trainer: weakref.ref[Trainer] | None = None
-        _hooks.serve(self)
+        _methods.serve(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy in another process knows no trainer yet."""
@@ -70,7 +71,7 @@ class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        _hooks.serve(self)
+        _methods.serve(self)
 
     # What the two methods tell
 
@@ -181,34 +182,13 @@ class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
             self.training.leave(phase)
 
 
-class _TrainerHooks:
-    """The two wrapped methods, there as long as any callback of ours lives."""
-
-    def __init__(self) -> None:
-        self._served = 0
-        self._patches: list[PatchedMethod] = []
-
-    def serve(self, callback: LeakScopeCallback) -> None:
-        """Tell a callback until it is gone."""
-        if not self._patches:
-            wrapped = {"train": _telling_train, "evaluation_loop": _telling_evaluation}
-            self._patches = [
-                PatchedMethod(Trainer, name, wrap)
-                for name, wrap in wrapped.items()
-                if name in vars(Trainer)
-            ]
-        self._served += 1
-        weakref.finalize(callback, self._gone).atexit = False
-
-    def _gone(self) -> None:
-        self._served -= 1
-        if not self._served:
-            for patch in self._patches:
-                patch.remove()
-            self._patches = []
+def _wrapped() -> list[PatchedMethod]:
+    wrapped = {"train": _telling_train, "evaluation_loop": _telling_evaluation}
+    there = [(name, wrap) for name, wrap in wrapped.items() if name in vars(Trainer)]
+    return [PatchedMethod(Trainer, name, wrap) for name, wrap in there]
 
 
-_hooks = _TrainerHooks()
+_methods = ServedMethods(_wrapped)
 
 
 def _telling_train(original: Callable[..., Any]) -> Callable[..., Any]:

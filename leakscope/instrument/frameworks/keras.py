@@ -1,0 +1,255 @@
+"""Keras 3 on the torch backend: a callback, and ``fit``, which has no event where it raises.
+
+Keras steps optimizers of its own, so its iterations are counted from what the optimizer says when a
+training begins.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
+from leakscope.instrument.frameworks.optimizer_steps import OptimizerSteps
+from leakscope.instrument.frameworks.served import ServedMethods
+from leakscope.instrument.frameworks.training import (
+    RecordingOptions,
+    TellsTraining,
+    Training,
+    contained,
+)
+from leakscope.instrument.frameworks.upkeep import Upkeep
+from leakscope.model.errors import LeakscopeError
+from leakscope.model.interrupts import ours as faults
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+TRAIN, VALIDATION, TEST = "train", "validation", "test"
+_NAMES = ("x", "y", "batch_size", "epochs", "verbose", "callbacks")
+"""Of the first arguments of ``fit``."""
+
+
+class LeakScopeCallback(keras.callbacks.Callback, TellsTraining):  # type: ignore[misc]
+    """Records a training of Keras on torch: ``model.fit(..., callbacks=[LeakScopeCallback()])``.
+
+    Where something records already it joins. Nothing is recorded outside ``fit()`` otherwise.
+
+    Args:
+        log_every: put memory, in MiB, into the logs of a batch every so many steps, and into those
+            of each epoch, where the callbacks after this one find it.
+        cleanup_every: collect garbage and empty caches every so many steps, and tell at the end
+            what that gained.
+        options: as for :func:`leakscope.profile`.
+
+    Raises:
+        LeakscopeError: for options that make no sense, and for another backend than torch.
+        ValueError: for a number of steps below 1.
+
+    """
+
+    _is_new: bool
+
+    def __init__(
+        self,
+        *,
+        log_every: int | None = None,
+        cleanup_every: int | None = None,
+        **options: Unpack[RecordingOptions],
+    ) -> None:
+        super().__init__()
+        if keras.config.backend() != "torch":
+            raise LeakscopeError(
+                f"Keras runs on {keras.config.backend()} here, and leakscope looks at torch alone: "
+                "set KERAS_BACKEND=torch."
+            )
+        self.training = Training(options)
+        self._upkeep = Upkeep(self.training, log_every=log_every, cleanup_every=cleanup_every)
+        self._torch_steps = OptimizerSteps()
+        self._loaders: tuple[Any, ...] = ()
+        self._figures: dict[str, float] = {}
+        self._begin_counting()
+        _methods.serve(self)
+
+    # What fit() tells
+
+    @contained
+    def fit_is_called(self, given: dict[str, Any]) -> None:
+        """``fit()`` was called with these arguments: it looks at a batch before its first event."""
+        self._loaders = (given.get("x"), given.get("validation_data"))
+        self.training.begin()
+
+    @contained
+    def fit_has_failed(self, error: BaseException) -> None:
+        """``fit()`` raised."""
+        self._end(error)
+
+    # Events
+
+    @contained
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Begin to record, or join."""
+        loaders, self._loaders = self._loaders, ()
+        self._begin_counting()
+        if not self.training.leads:
+            self.training.begin()
+        self._torch_steps.listen()
+        self._upkeep.begin(*loaders)
+
+    @contained
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Begin a training phase; the first one goes on from where the optimizer is."""
+        if self._is_new:
+            self._is_new = False
+            self._batches = _iterations(self.model)
+            self._done = self._batches // self._accumulation()
+            self.training.resume(step=self._done, epoch=epoch)
+        self.training.enter(TRAIN, (self.params or {}).get("steps"))
+        self._torch_steps.since_last_asked()
+
+    @contained
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """A batch is over, and a step with it if the optimizer stepped: log where it is time."""
+        if not self._has_stepped():
+            self.training.batch()
+            return
+        self._done += 1
+        self.training.step()
+        figures = self._upkeep.step(self._done)
+        if figures:
+            self._figures = figures
+            _add(logs, figures)
+
+    @contained
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """The epoch is over, with the validation in it."""
+        self.training.leave(TRAIN)
+        self.training.end_epoch()
+        _add(logs, self._figures)
+
+    @contained
+    def on_test_begin(self, logs: Any = None) -> None:
+        """An evaluation begins, after the batches of the epoch or by itself."""
+        if not self.model.training:  # fit() has put it into evaluation mode
+            self.training.leave(TRAIN)
+        self.training.enter(VALIDATION)
+
+    @contained
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        """A batch of an evaluation is over."""
+        self.training.batch()
+
+    @contained
+    def on_test_end(self, logs: Any = None) -> None:
+        """The evaluation is over."""
+        self.training.leave(VALIDATION)
+
+    @contained
+    def on_predict_begin(self, logs: Any = None) -> None:
+        """Predictions begin."""
+        self.training.enter(TEST)
+
+    @contained
+    def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
+        """A batch of predictions is over."""
+        self.training.batch()
+
+    @contained
+    def on_predict_end(self, logs: Any = None) -> None:
+        """Predictions are over."""
+        self.training.leave(TEST)
+
+    @contained
+    def on_train_end(self, logs: Any = None) -> None:
+        """Tell what the cleanups gained; record no more, unless somebody else does."""
+        self._end()
+
+    def _begin_counting(self) -> None:
+        self._is_new = True
+        self._batches = self._done = 0
+        self._counts: bool | None = None
+
+    def _has_stepped(self) -> bool:
+        """Return whether the batch was a step: of Keras's optimizer, or of one of torch's."""
+        by_torch = self._torch_steps.since_last_asked()
+        if self._counts is None:
+            # Asked once: on a device each answer would wait for all that is under way.
+            self._counts = _iterations(self.model) > self._batches
+        self._batches += 1
+        return by_torch or (self._counts and self._batches % self._accumulation() == 0)
+
+    def _accumulation(self) -> int:
+        optimizer = getattr(self.model, "optimizer", None)
+        inner = getattr(optimizer, "inner_optimizer", optimizer)
+        return getattr(inner, "gradient_accumulation_steps", None) or 1
+
+    def _end(self, error: BaseException | None = None) -> None:
+        self._torch_steps.close()
+        self._loaders, self._figures = (), {}
+        self._model = None  # Keras leaves it with every callback
+        try:
+            self.training.leave_all()
+            self.training.end_epoch()
+            self._upkeep.end()
+        finally:
+            self.training.end(error)
+
+
+def _iterations(model: Any) -> int:
+    """Return the batches that the model's optimizer was given so far."""
+    optimizer = getattr(model, "optimizer", None)
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    counted = getattr(inner, "_iterations", None)
+    return 0 if counted is None else int(counted)
+
+
+def _add(logs: Any, figures: dict[str, float]) -> None:
+    if isinstance(logs, dict):
+        logs.update(figures)
+
+
+def _telling_fit(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
+        ours = _ours(args, kwargs)
+        try:
+            return original(model, *args, **kwargs)
+        except BaseException as error:
+            without_our_frame(error)
+            for callback in ours:
+                callback.fit_has_failed(error)
+            raise
+
+    return fit
+
+
+def _ours(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[LeakScopeCallback]:
+    """Tell the callbacks of ours that ``fit()`` was called with these arguments; return them."""
+    try:
+        given = {**dict(zip(_NAMES, args, strict=False)), **kwargs}
+        ours = [one for one in _several(given.get("callbacks")) if _is_ours(one)]
+    except faults(Exception):
+        return []
+    for callback in ours:
+        callback.fit_is_called(given)
+    return ours
+
+
+def _several(callbacks: Any) -> list[Any]:
+    inside = getattr(callbacks, "callbacks", callbacks)
+    return [*inside] if isinstance(inside, (list, tuple)) else [inside]
+
+
+def _is_ours(callback: Any) -> bool:
+    return isinstance(callback, LeakScopeCallback)
+
+
+def _wrapped() -> list[PatchedMethod]:
+    owner = next(kind for kind in keras.Model.__mro__ if "fit" in vars(kind))
+    return [PatchedMethod(owner, "fit", _telling_fit)]
+
+
+_methods = ServedMethods(_wrapped)
