@@ -82,8 +82,9 @@ docs: $(VENV)/.documenting
 	$(BIN)/python -m sphinx -W --keep-going -q -d build/doctrees docs build/docs
 	@echo "build/docs/index.html"
 
-reports: $(VENV)/.installed
+reports: $(VENV)/.browsing
 	$(BIN)/python examples/make_reports.py --out reports
+	-$(BIN)/python examples/make_screenshots.py --out reports
 
 $(VENV)/.benching: $(VENV)/.installed
 	@$(BIN)/pip install -q --disable-pip-version-check -e '.[bench]'
