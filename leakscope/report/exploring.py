@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,7 +58,9 @@ def exploring_data(
             "spans": [_span(span, number) for span in timeline.spans],
             "epochs": [[_moment(start), epoch] for start, epoch in epoch_starts(timeline.spans)],
             "moments": [
-                [_moment(m.time_s), m.step, m.epoch, number[m.phase]] for m in timeline.moments
+                [_moment(m.time_s), m.step, m.epoch, number[m.phase], m.boundary]
+                for m in timeline.moments
+                if math.isfinite(m.time_s)
             ],
             "censuses": [_moment(moment) for moment in finite_only(timeline.censuses_s)],
             "limit": timeline.limit_bytes,

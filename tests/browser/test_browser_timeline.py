@@ -42,6 +42,28 @@ class Chart:
     def tool(self, name: str) -> Locator:
         return self.figure.locator(f"[data-zoom={name}]")
 
+    def touch(self, *moves: tuple[float, ...]) -> None:
+        """Put fingers at shares of the plot's width, move them from each place to the next."""
+        self.surface.scroll_into_view_if_needed()
+        box = self.surface.bounding_box()
+        assert box is not None
+        height = box["y"] + box["height"] / 2
+        devices = self.view.page.context.new_cdp_session(self.view.page)
+
+        def send(kind: str, shares: tuple[float, ...]) -> None:
+            fingers = [
+                {"x": box["x"] + share * box["width"], "y": height, "id": number}
+                for number, share in enumerate(shares)
+            ]
+            devices.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": fingers})
+
+        for finger in range(len(moves[0])):
+            send("touchStart", moves[0][: finger + 1])
+        for shares in moves[1:]:
+            send("touchMove", shares)
+        send("touchEnd", ())
+        devices.detach()
+
     def drag(self, start: float, stop: float) -> None:
         """Drag from one share of the plot's width to another."""
         self.surface.scroll_into_view_if_needed()
@@ -93,6 +115,25 @@ def test_a_drag_marks_a_stretch_and_the_next_one_moves_it(chart: Chart) -> None:
     chart.drag(0.5, 0.7)
     assert chart.shown[0] < marked[0]
     assert chart.length == pytest.approx(marked[1] - marked[0], rel=0.01)
+
+
+def test_two_fingers_zoom_and_one_moves_along(chart: Chart) -> None:
+    chart.touch((0.45, 0.55), (0.4, 0.6), (0.3, 0.7), (0.2, 0.8))
+    near = chart.shown
+    assert near[1] - near[0] < WHOLE[1] / 3
+    assert near[0] < WHOLE[1] / 2 < near[1]
+    chart.touch((0.5,), (0.45,), (0.3,))
+    assert chart.shown[0] > near[0]
+    assert chart.length == pytest.approx(near[1] - near[0], rel=0.01)
+
+
+def test_a_tap_reads_until_one_taps_elsewhere(chart: Chart) -> None:
+    readout = chart.plot.locator(".readout")
+    chart.touch((0.5,))
+    readout.wait_for(state="visible")
+    assert "step" in readout.inner_text()
+    chart.view.page.locator("h1").click()
+    readout.wait_for(state="hidden")
 
 
 def test_the_wheel_scrolls_past_a_chart_that_nobody_clicked(chart: Chart) -> None:

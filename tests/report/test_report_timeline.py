@@ -51,8 +51,8 @@ def test_a_reading_can_tell_step_phase_and_epoch() -> None:
     chart = timeline_of(report)
     assert report.timeline is not None
     moment = report.timeline.moments[1000]
-    second, step, epoch, phase = chart["moments"][1000]
-    assert (step, epoch) == (moment.step, moment.epoch)
+    second, step, epoch, phase, boundary = chart["moments"][1000]
+    assert (step, epoch, boundary) == (moment.step, moment.epoch, moment.boundary)
     assert second == round(moment.time_s, 3)
     assert chart["phases"][phase]["label"] == moment.phase
     assert [epoch for _, epoch in chart["epochs"]] == list(range(12))
@@ -82,3 +82,13 @@ def test_phases_too_short_to_be_seen_are_left_to_a_closer_look() -> None:
     page = render_html(msgspec.structs.replace(samples.clean(), timeline=brief))
     told = f"looking closer shows them: the first {len(short)} of 500."
     assert told in read_page(page).text
+
+
+def test_moments_that_are_no_number_are_left_out() -> None:
+    report = samples.leaking()
+    assert report.timeline is not None
+    first = report.timeline.moments[0]
+    odd = msgspec.structs.replace(first, time_s=float("nan"))
+    timeline = msgspec.structs.replace(report.timeline, moments=[odd, first])
+    chart = timeline_of(msgspec.structs.replace(report, timeline=timeline))
+    assert [moment[4] for moment in chart["moments"]] == [first.boundary]

@@ -35,7 +35,8 @@ const reader = (plot, label) => {
     readout.style.left = `${Math.max(0, Math.min(room, share > 0.55 ? share * width - readout.offsetWidth - 12 : share * width + 12))}px`;
     surface.setAttribute("aria-valuetext", rows.map((row) => row.textContent.trim()).filter(Boolean).join(", "));
   };
-  surface.addEventListener("pointerleave", hide);
+  /* A finger that is lifted leaves its reading; a tap elsewhere takes it away. */
+  surface.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") hide(); });
   surface.addEventListener("blur", hide);
   return { surface, show, hide };
 };

@@ -50,13 +50,19 @@
 
     /* Reading: at the boundaries of the first line that is shown. */
     const lead = () => shownLines().reduce((best, line) => (best && best.points.length >= line.points.length ? best : line), null);
+    const hasSteps = chart.moments.some(([, step]) => step > 0);
     const whereAt = (x) => {
       if (!chart.moments.length) {
         const span = chart.spans.find(([, , start, end]) => start <= x && x <= end);
         return span ? `${chart.phases[span[0]].label}, epoch ${span[1]}` : "";
       }
       const [, step, epoch, phase] = chart.moments[nearest(chart.moments, x)];
-      return `step ${grouped(step, 0)}, ${chart.phases[phase].label}, epoch ${epoch}`;
+      const stood = hasSteps ? [`step ${grouped(step, 0)}`] : [];
+      return [...stood, ...(chart.spans.length ? [chart.phases[phase].label, `epoch ${epoch}`] : [])].join(", ");
+    };
+    const boundaryAt = (x) => {
+      const number = chart.moments.length ? chart.moments[nearest(chart.moments, x)][4] : undefined;
+      return number === undefined ? "" : `boundary ${grouped(number, 0)}`;
     };
     const valueAt = (line, x) => {
       const place = nearest(line.points, x);
@@ -73,7 +79,7 @@
       const decimals = stretch.shown[1] - stretch.shown[0] < 30 ? 2 : 0;
       const rows = shownLines().map((line) => [line, valueAt(line, at)]).filter(([, point]) => point);
       box.show(frame, at, [
-        readingRow("", momentAt(at, decimals)),
+        readingRow(boundaryAt(at), momentAt(at, decimals)),
         readingRow(whereAt(at), ""),
         ...rows.map(([line, point]) => readingRow(line.label, bytes(point[1]), line.shade)),
       ]);
@@ -90,7 +96,7 @@
     const placeOf = (clientX) => pointedAt(plot, frame, clientX);
     box.surface.addEventListener("pointermove", (event) => { if (frame && !event.buttons) read(placeOf(event.clientX)); });
     box.surface.addEventListener("pointerup", (event) => read(placeOf(event.clientX)));
-    box.surface.addEventListener("pointerleave", () => { at = null; });
+    box.surface.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") at = null; });
     box.surface.addEventListener("focus", () => { if (box.surface.matches(":focus-visible")) readNext(0); });
     const perPixel = () => (frame.x[1] - frame.x[0]) / ((frame.right - frame.left) * plot.clientWidth);
     gesturesOn(box.surface, stretch, placeOf, perPixel, (between) => {
