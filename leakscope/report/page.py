@@ -103,7 +103,7 @@ def report_page(report: Report) -> Page:
     spans = report.timeline.spans if report.timeline else []
     culprits, findings = culprit_views(report.culprits, spans), finding_views(report.findings)
     timeline = timeline_view(report.timeline)
-    icicle = icicle_view(report.retained, culprits)
+    icicle = icicle_view(report.retained, culprits, report.work.processes)
     suspects: list[SuspectView] = [*culprits, *findings]
     lead = next((s for s in suspects if s.severity != Severity.NOTE.value), None)
     headline = _headline(report.headline or wording.VERDICTS[report.verdict], lead)

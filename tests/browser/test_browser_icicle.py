@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from browser_pages import page_of
 from browser_view import DESKTOP, PHONE, THEMES, Theme, View
-from playwright.sync_api import Locator
+from playwright.sync_api import Locator, expect
 
 Open = Callable[..., None]
 STANDING = """(boxes) => boxes.map((box) => [
@@ -184,20 +184,28 @@ def test_a_culprits_card_leads_to_its_box_and_back(view: View, show: Open) -> No
     link = view.page.get_by_role("link", name="Show in memory").first
     anchor = (link.get_attribute("href") or "").removeprefix("#").removesuffix("-box")
     link.click()
-    view.page.wait_for_function("document.activeElement.getAttribute('role') === 'treeitem'")
-    assert focused(view) == "all_pred_boxes"
+    expect(view.page.locator(":focus .label")).to_have_text("all_pred_boxes")
     back = view.page.locator(".icicle-reading a")
     assert re.match("culprit 1: ", back.inner_text())
     back.click()
     assert view.page.url.endswith(f"#{anchor}")
 
 
+def test_the_same_link_leads_there_again(view: View, show: Open) -> None:
+    show(view)
+    link = view.page.get_by_role("link", name="Show in memory").first
+    for _ in range(2):
+        link.click()
+        expect(view.page.locator(":focus .label")).to_have_text("all_pred_boxes")
+        view.page.get_by_role("button", name="Held").click()
+        boxes(view).first.focus()
+
+
 def test_a_link_to_a_box_opens_it(view: View, show: Open) -> None:
     show(view)
     anchor = view.page.get_by_role("link", name="Show in memory").first.get_attribute("href")
     show(view, "leaking", anchor or "")
-    view.page.wait_for_function("document.activeElement.getAttribute('role') === 'treeitem'")
-    assert focused(view) == "all_pred_boxes"
+    expect(view.page.locator(":focus .label")).to_have_text("all_pred_boxes")
 
 
 def test_the_comparison_shows_what_differs(view: View, show: Open) -> None:

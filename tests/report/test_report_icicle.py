@@ -160,6 +160,13 @@ def test_kinds_of_census_are_told_apart() -> None:
     assert figure("growth", view_of(unlike)).boxes[0].label == "what both saw"
 
 
+def test_of_several_processes_it_says_whose_memory_is_drawn() -> None:
+    view = icicle_view(retained_samples.retained(), processes=3)
+    assert view is not None
+    assert view.notes[0].startswith("Of 3 processes this is the main one.")
+    assert not view_of(retained_samples.retained()).notes[0].startswith("Of ")
+
+
 def test_graphs_that_were_not_counted_whole_are_told() -> None:
     plain = retained_samples.retained()
     cut = [msgspec.structs.replace(census, truncated=True) for census in plain.censuses]

@@ -106,13 +106,13 @@ class _Subject:
 
 
 def icicle_view(
-    retained: Retained | None, culprits: Sequence[CulpritView] = ()
+    retained: Retained | None, culprits: Sequence[CulpritView] = (), processes: int = 1
 ) -> IcicleView | None:
-    """Return the icicle of a run, None where no census tells anything."""
+    """Return the icicle of a run of so many processes, None where no census tells anything."""
     if retained is None:
         return None
     signs = {c.path: Mark(c.anchor, c.rank, f"culprit {c.rank}: {c.name}") for c in culprits}
-    return _view(retained, words.moments(retained), signs, HELD, words.notes(retained))
+    return _view(retained, words.moments(retained), signs, HELD, words.notes(retained, processes))
 
 
 def comparison_icicle(

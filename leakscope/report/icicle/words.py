@@ -68,7 +68,7 @@ def short_type(node: RetainedNode) -> str:
     return type_words(node).rpartition(".")[2]
 
 
-def notes(retained: Retained) -> list[str]:
+def notes(retained: Retained, processes: int = 1) -> list[str]:
     """Return what a reader must know of the censuses that can be looked at."""
     count, taken = len(retained.censuses), f"{retained.taken:,}"
     kept = (
@@ -77,7 +77,8 @@ def notes(retained: Retained) -> list[str]:
         else ""
     )
     cutoff = humane_bytes(max(census.cutoff_bytes for census in retained.censuses))
-    return [f"{kept}What holds less than {cutoff} has no box of its own.", *doubts(retained)]
+    alone = "" if processes < 2 else f"Of {processes:,} processes this is the main one. "
+    return [f"{alone}{kept}What holds less than {cutoff} has no box of its own.", *doubts(retained)]
 
 
 def doubts(retained: Retained) -> list[str]:

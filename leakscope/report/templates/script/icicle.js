@@ -96,7 +96,7 @@
     const markOf = (box) => (isOwn(box) ? tree.marks[box.node] : undefined);
     const sharesOf = (box) => {
       const told = [], parent = isOwn(box) ? tree.parents[box.node] : box.node;
-      const share = (of, name) => { if (of && Math.sign(of) === Math.sign(box.bytes) && Math.abs(box.bytes) <= Math.abs(of)) told.push(`${percent(box.bytes / of)} of ${name}`); };
+      const share = (of, name) => { if (of && Math.sign(of) === Math.sign(box.bytes) && Math.abs(box.bytes) <= Math.abs(of)) told.push(`${percent(box.bytes / of)} of ${view.mode === "held" ? "" : "the change in "}${name}`); };
       if (parent > 0) share(weights.bytes[parent], tree.labels[parent]);
       if (parent >= 0) share(weights.bytes[0], wholeName());
       return told.join(", ");
@@ -267,7 +267,7 @@
     /* A culprit's card leads to its box: where it grew, else where it held most. */
     const reveal = (anchor) => {
       const node = Number(Object.keys(tree.marks).find((place) => `${tree.marks[place][0]}-box` === anchor) ?? -1);
-      if (node < 0) return;
+      if (node < 0) return false;
       search.value = "";
       const most = (device) => Math.max(...tree.censuses.map((census) => census.bytes[device]?.[node] ?? 0));
       view.device = devices.reduce((best, device) => (most(device) > most(best) ? device : best), view.device);
@@ -282,9 +282,13 @@
       if (!boxes.some((box) => box.node === node)) { view.top = tree.parents[node]; draw(); }
       focus(boxes.findIndex((box) => box.node === node));
       root.scrollIntoView({ block: "start" });
+      return true;
     };
     const follow = () => reveal(decodeURIComponent(location.hash.slice(1)));
     addEventListener("hashchange", follow);
+    addEventListener("click", (event) => {
+      if (event.target.closest("a")?.hash === location.hash && follow()) event.preventDefault();
+    });
 
     root.querySelector(".icicle-tools").hidden = path.hidden = reading.hidden = false;
     draw();
