@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from synthetic_runs import KIB, MIB, Program, State, Thing
+from synthetic_runs import KIB, MIB, Program, Size, State, Thing
 
 from leakscope.analysis.analyse import analyse
 from leakscope.model import gauge
@@ -377,3 +377,43 @@ def test_findings_are_ranked_by_severity() -> None:
     found = report_of(program).findings
     assert [f.rank for f in found] == list(range(1, len(found) + 1))
     assert found[0].severity is Severity.WARNING
+
+
+def cached(entries: Size, capacity: int | None) -> Program:
+    """A cached function of a library that two full censuses saw, beside all that it keeps."""
+    thing = Thing(
+        "detectors·Detector.anchors", lambda s: entries(s) * 4 * MIB, "lru_cache",
+        "functools._lru_cache_wrapper", user=False, root=RootKind.LIBRARY, length=entries,
+        capacity=capacity,
+    )  # fmt: skip
+    return Program(epochs=12, full_every=8).plant(thing)
+
+
+def test_growth_that_a_librarys_cached_function_explains_has_its_name() -> None:
+    report = report_of(cached(lambda s: s.epochs_done + 1, 32))
+    found = finding(report, "unexplained")
+    assert found.severity is Severity.NOTE
+    assert found.title.endswith("keeps more and more: detectors.Detector.anchors")
+    assert "of 1 calls when it was first looked at and of 9 at last" in found.text
+    assert "It keeps 32 at most." in found.text
+    assert report.verdict is RunVerdict.CLEAN
+
+
+@pytest.mark.parametrize("capacity", [None, 10_000])
+def test_one_without_a_bound_that_helps_is_told_once(capacity: int | None) -> None:
+    report = report_of(cached(lambda s: s.epochs_done + 1, capacity))
+    assert [c.name for c in report.culprits] == ["detectors.Detector.anchors"]
+    assert report.findings == []
+
+
+def test_a_librarys_cached_function_that_is_full_explains_nothing() -> None:
+    program = cached(lambda s: 2, 2).swell(lambda s: s.epochs_done * 4 * MIB)
+    found = finding(report_of(program), "unexplained")
+    assert found.title == "Memory grows outside everything that has a name"
+
+
+def test_nor_does_one_that_gathers_little() -> None:
+    program = cached(lambda s: s.epochs_done + 1, None)
+    program.swell(lambda s: s.epochs_done * 16 * MIB)
+    found = finding(report_of(program), "unexplained")
+    assert found.title == "Memory grows outside everything that has a name"

@@ -7,11 +7,13 @@ of a large array that are written for the first time: the C heap then hands out 
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.ledger import host_ledger
+from leakscope.analysis.library_caches import Gathering, most_gathering
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
 from leakscope.analysis.severity import MIB
@@ -29,6 +31,9 @@ EVEN_SHARE = 0.5
 """So much is enough where growth is as good as linear, which no warm-up is."""
 LONG_POINTS = 8
 
+MOSTLY = 0.5
+"""A cached function that gathers explains growth if it makes up this part of it."""
+
 _IN_USE = frozenset({"named", "graph", "garbage", "pinned", "own"})
 
 REMEDY = Remedy(
@@ -42,28 +47,47 @@ REMEDY = Remedy(
 )
 
 
+CACHED = Remedy(
+    title="Keep objects out of the cached function",
+    text=(
+        "functools.lru_cache on a method keeps self of every object that it was called on, and all "
+        "that belongs to it. Make the object once and reuse it, or call the function's "
+        "cache_clear() when an object is done with."
+    ),
+)
+
+
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
     """Return a finding when much steady growth has no name."""
     ledger = host_ledger(ledgers)
-    if ledger is None:
+    left = 0.0 if ledger is None else _without_a_name(case, ledger)
+    if ledger is None or not left:
         return []
+    cache, trend = most_gathering(case), case.gauge_trend(case.host_metric)
+    share = left / max(ledger.total_bytes, 1)
+    if cache is None or cache.gained < MOSTLY * left:
+        return [_finding(share, left, trend)]
+    is_told = any(case.table.paths[grower.path] == cache.row.path for grower in growth.growers)
+    return [] if is_told else [_of_a_cache(cache, share, left, trend)]
+
+
+def _without_a_name(case: Case, ledger: Ledger) -> float:
+    """Return the growth that has no name; 0 where it is little or may be something harmless."""
     left = sum(e.bytes for e in ledger.entries if e.kind == "unexplained") - unread_slack(case)
     in_use = unnamed_in_use(case, ledger)
     if in_use > max(left, 0.0):
-        return [_finding(case, ledger, in_use, case.gauge_trend(case.host_metric))]
-    trend = case.gauge_trend(case.host_metric)
+        return in_use
     x, y = case.gauge_series(case.host_metric)
-    if not is_steady(trend, y):
-        return []
+    if not is_steady(case.gauge_trend(case.host_metric), y):
+        return 0.0
     is_even = goes_on_evenly(x, y)
     least, part = (EVEN_GROWTH_BYTES, EVEN_SHARE) if is_even else (GROWTH_BYTES, SHARE)
     if left < least or left < part * ledger.total_bytes or may_be_touched_only(case, left):
-        return []
-    return [_finding(case, ledger, left, trend)]
+        return 0.0
+    return float(left)
 
 
-def _finding(case: Case, ledger: Ledger, left: float, trend: Trend) -> Finding:
-    share = left / max(ledger.total_bytes, 1)
+def _finding(share: float, left: float, trend: Trend) -> Finding:
     return finding(
         "unexplained",
         "Memory grows outside everything that has a name",
@@ -78,6 +102,27 @@ def _finding(case: Case, ledger: Ledger, left: float, trend: Trend) -> Finding:
         confidence=0.5,
         falsifier=("A warm-up would have ended within the run.", "It went on in each third."),
     )
+
+
+def _of_a_cache(cache: Gathering, share: float, left: float, trend: Trend) -> Finding:
+    name, row = cache.row.name, cache.row
+    bound = f" It keeps {row.capacity:,} at most." if row.capacity else ""
+    told = finding(
+        "unexplained",
+        f"A library's cached function keeps more and more: {name}",
+        f"{name} kept the results of {cache.first:,} calls when it was first looked at and of "
+        f"{cache.last:,} at last; at that rate it gained {human_bytes(cache.gained)} of the "
+        f"{human_bytes(left)} that nothing else explains.{bound}",
+        CACHED,
+        severity=Severity.NOTE if cache.is_harmless else Severity.WARNING,
+        trend=trend,
+        share=share,
+        total_bytes=left,
+        confidence=0.6,
+        falsifier=(f"With {name} cleared after each round memory would grow as before.", None),
+        subject=row.path,
+    )
+    return msgspec.structs.replace(told, defined_at=cache.place or None)
 
 
 def unnamed_in_use(case: Case, ledger: Ledger) -> float:
