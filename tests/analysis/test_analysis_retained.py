@@ -13,7 +13,7 @@ from leakscope.analysis.analyse import analyse
 from leakscope.analysis.retained import join_retained
 from leakscope.analysis.retained.choosing import MOST_CENSUSES, Look
 from leakscope.analysis.retained.folding import MOST_NODES, fold
-from leakscope.analysis.retained.tree import grow
+from leakscope.analysis.retained.tree import MOST_BYTES, grow
 from leakscope.analysis.retained.weights import grown, held
 from leakscope.model.boundary import Boundary, BoundaryKind, comparable_key
 from leakscope.model.census import Census, CensusRow, CensusScope, Content, RootKind
@@ -412,6 +412,15 @@ def test_a_tensor_that_keeps_a_graph_is_known_as_one() -> None:
     graph = row("f()·total", MIB, type="torch.Tensor", kind="graph", graph_nodes=9)
     nodes = retained_of(look(graph, row("f()·x", MIB))).nodes
     assert [node.label for node in nodes if node.keeps_graph] == ["total"]
+
+
+def test_sizes_made_to_overflow_are_cut_where_a_page_can_still_count_them() -> None:
+    most = (1 << 63) - 1
+    rows = [row(f"m·a{n}", most, shared_bytes={"host": most}) for n in range(40)]
+    retained = retained_of(look(*rows, row("m·b", -most), heap_bytes=most))
+    assert max(size or 0 for size in sizes(retained).values()) == MOST_BYTES
+    assert sizes(retained)["/whole/m/b"] == 0
+    assert msgspec.json.decode(msgspec.json.encode(retained), type=Retained) == retained
 
 
 def test_rows_in_a_circle_of_parents_end_somewhere() -> None:

@@ -11,6 +11,8 @@ from leakscope.model.retained import NodeKind, RetainedNode
 
 HOST = "host"
 MOST_DEVICES = 16
+MOST_BYTES = 1 << 52
+"""What a page's script can count to exactly; more is only told by a recording made to overflow."""
 Column = list[int | None]
 _Parts = dict[str, dict[str, list[RetainedNode]]]
 
@@ -172,12 +174,12 @@ def _column(tree: Tree, look: Look, device: str, parts: _Parts) -> Column:
     if census.scope is not CensusScope.FULL:
         groups = {p for p, node in enumerate(tree.nodes) if node.kind is NodeKind.GROUP}
         hidden |= groups | _below(tree, groups)
-    return [None if place in hidden else size for place, size in enumerate(column)]
+    return [None if place in hidden else min(size, MOST_BYTES) for place, size in enumerate(column)]
 
 
 def _size(row: CensusRow, device: str) -> int:
     own = row.host_bytes if device == HOST else row.device_bytes.get(device, 0)
-    return own + row.shared_bytes.get(device, 0)
+    return max(own + row.shared_bytes.get(device, 0), 0)
 
 
 def _contents(
@@ -199,7 +201,7 @@ def _contents(
     left: dict[tuple[str, ...], int] = {}
     for content in row.holds:
         alike = parts.get(content.type, [])
-        held = min(content.bytes, size)
+        held = max(min(content.bytes, size), 0)
         if len(alike) == 1 and alike[0].label.startswith("["):
             named[alike[0].path] = max(held, named[alike[0].path])
         else:
