@@ -1,4 +1,4 @@
-"""A culprit as Markdown for an issue, a comparison as Markdown for a pull request."""
+"""A culprit or finding as Markdown for an issue, a comparison as Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from leakscope.model.comparison import Comparison, CulpritChange, ValueChange
 from leakscope.model.known import Recognised
 from leakscope.model.printable import one_line, printable
-from leakscope.model.report import Culprit, Severity
+from leakscope.model.report import Culprit, Finding, Remedy, Severity
 from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.comparing.work import same_work_words
@@ -21,10 +21,8 @@ _MARKUP = re.compile(r"([\\`*\[\]<>|~])")
 
 def culprit_markdown(culprit: Culprit) -> str:
     """Return title, facts and remedy; names can't break out of their code spans."""
-    rate = rate_words(culprit)
-    rate += f" (95 % interval {humane_interval(culprit.interval)})"
     facts = [
-        ("rate", rate),
+        ("rate", _rate_with_interval(culprit)),
         ("share", share_words(culprit.share, culprit.growth)),
         ("retains at most", humane_bytes(culprit.total_bytes)),
         ("known", _known(culprit.known)),
@@ -35,10 +33,33 @@ def culprit_markdown(culprit: Culprit) -> str:
     ]  # fmt: skip
     lines = [f"### Memory leak: {code_span(culprit.name)}", "", one_line(culprit.sentence), ""]
     lines += [f"- **{label}:** {value}" for label, value in facts if value]
-    lines += ["", f"**{one_line(culprit.remedy.title)}** {one_line(culprit.remedy.text)}"]
-    if culprit.remedy.diff:
-        lines += ["", _fenced(printable(culprit.remedy.diff).rstrip("\n"))]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_remedy(culprit.remedy)]) + "\n"
+
+
+def finding_markdown(finding: Finding) -> str:
+    """Return title, text, facts and remedy of what is no container."""
+    share = share_words(finding.share, finding.growth) if finding.unit else ""
+    facts = [
+        ("rate", _rate_with_interval(finding) if finding.unit else ""),
+        ("share", share),
+        ("bytes at most", humane_bytes(finding.total_bytes) if finding.total_bytes else ""),
+        ("fed at", ", ".join(map(code_span, finding.fed_at))),
+        ("defined at", code_span(finding.defined_at) if finding.defined_at else ""),
+        ("allocated at", ", ".join(map(code_span, finding.allocated_at))),
+        ("signature", code_span(finding.signature)),
+    ]
+    lines = [f"### {_running(finding.title)}", "", _running(finding.text), ""]
+    lines += [f"- **{label}:** {value}" for label, value in facts if value]
+    return "\n".join([*lines, *_remedy(finding.remedy)]) + "\n"
+
+
+def _rate_with_interval(suspect: Culprit | Finding) -> str:
+    return f"{rate_words(suspect)} (95 % interval {humane_interval(suspect.interval)})"
+
+
+def _remedy(remedy: Remedy) -> list[str]:
+    lines = ["", f"**{one_line(remedy.title)}** {one_line(remedy.text)}"]
+    return lines + (["", _fenced(printable(remedy.diff).rstrip("\n"))] if remedy.diff else [])
 
 
 def comparison_markdown(comparison: Comparison) -> str:

@@ -26,6 +26,7 @@ from leakscope.report.encoding import render_plain
 from leakscope.report.exploring import exploring_data
 from leakscope.report.icicle import IcicleView, icicle_view
 from leakscope.report.ledger import LedgerView, ledger_view
+from leakscope.report.markdown import finding_markdown
 from leakscope.report.measuring import MeasuringView, measuring_view
 from leakscope.report.ranks import AttemptRow, RanksView, attempt_rows, ranks_view
 from leakscope.report.shortage import ShortageView, shortage_view
@@ -222,4 +223,6 @@ def _data(
     concluded: list[Culprit | Finding] = [*report.culprits, *report.findings]
     for suspect, told in zip(suspects, concluded, strict=True):
         copies[f"{suspect.anchor}-json"] = render_plain(told)
+    for view, finding in zip(findings, report.findings, strict=True):
+        copies[f"{view.anchor}-markdown"] = finding_markdown(finding)
     return {"charts": charts, "copies": copies}

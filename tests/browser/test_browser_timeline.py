@@ -216,6 +216,18 @@ def test_a_culprit_is_laid_over_the_gauges_and_read_with_them(chart: Chart) -> N
     assert "3.5 GiB Trainer.all_pred_boxes" in (chart.surface.get_attribute("aria-valuetext") or "")
 
 
+def test_a_culprits_card_lays_its_series_over_the_timeline(chart: Chart) -> None:
+    page = chart.view.page
+    button = page.locator("[data-overlay]").first
+    button.click()
+    button.click()
+    assert chart.plot.locator("path.line.culprit").count() == 1
+    assert page.evaluate("document.activeElement.textContent") == "Trainer.all_pred_boxes"
+    page.wait_for_function(
+        "() => document.querySelector('.plot.live').getBoundingClientRect().top > 0"
+    )
+
+
 def test_all_lines_can_be_switched_off_and_on_again(chart: Chart) -> None:
     for name in ("rss", "named", "rss"):
         chart.figure.locator(f"[data-series={name}] button").click()

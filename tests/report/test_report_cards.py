@@ -6,11 +6,13 @@ import json
 
 import msgspec
 import report_samples as samples
+from hostile_text import infested
 from page_reader import read_page
 
 from leakscope.model.report import Excerpt, Held
 from leakscope.report import render_html
 from leakscope.report.culprit import culprit_views
+from leakscope.report.markdown import finding_markdown
 from leakscope.report.source import coloured, excerpt_view
 from leakscope.report.way import MOST_STEPS, way_of
 
@@ -103,3 +105,30 @@ def test_the_buttons_hand_over_markdown_diff_and_json() -> None:
         assert f'data-copy="{anchor}-{name}" hidden' in page
     assert f'data-copy-link="{anchor}" hidden' in page
     assert f'id="{anchor}"' in page
+
+
+def test_a_finding_is_handed_over_as_markdown_too() -> None:
+    report = samples.leaking()
+    copies = json.loads(read_page(render_html(report)).scripts[0][1])["copies"]
+    (finding,) = report.findings
+    text = next(
+        text for key, text in copies.items() if key.startswith("finding-") and "###" in text
+    )
+    assert text == finding_markdown(finding)
+    assert text.startswith(f"### {finding.title}\n")
+    assert "per epoch (95 % interval" in text
+    assert f"**{finding.remedy.title}**" in text
+
+
+def test_no_name_breaks_out_of_a_findings_markdown() -> None:
+    finding = infested(samples.slack_finding(), "\n# `<b>`")
+    text = finding_markdown(finding)
+    headings = [line for line in text.splitlines() if line.startswith("#")]
+    assert len(headings) == 1
+    assert "\n# " not in text
+
+
+def test_a_card_leads_to_its_series_on_the_timeline() -> None:
+    report = samples.leaking()
+    anchor = culprit_views(report.culprits)[0].anchor
+    assert f'data-overlay="{anchor}" hidden' in render_html(report)

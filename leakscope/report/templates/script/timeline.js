@@ -152,6 +152,16 @@
       });
       entry.append(button);
     };
+    /* A culprit's card leads here with its series switched on. */
+    const offerOn = (button, switched) => {
+      if (!button) return;
+      button.hidden = false;
+      button.addEventListener("click", () => {
+        if (switched.getAttribute("aria-pressed") !== "true") switched.click();
+        figure.scrollIntoView({ block: "center" });
+        switched.focus({ preventScroll: true });
+      });
+    };
     const flipIn = (set, member) => (pressed) => { if (pressed) set.add(member); else set.delete(member); };
     for (const entry of figure.querySelectorAll("[data-series]")) {
       const line = chart.lines.find((one) => one.key === entry.dataset.series);
@@ -167,6 +177,7 @@
         entry.append(shaded(element("span", "key line"), line.shade), name);
         overlays.querySelector("ul").append(entry);
         switchFor(entry, false, flipIn(on, line));
+        offerOn(document.querySelector(`[data-overlay="${CSS.escape(line.key)}"]`), entry.querySelector("button"));
       }
       overlays.hidden = false;
     }
