@@ -45,7 +45,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="package")
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """Windows that may use the clipboard."""
-    made = browser.new_context()
+    made = browser.new_context(reduced_motion="reduce")
     made.grant_permissions(["clipboard-read", "clipboard-write"])
     yield made
     made.close()

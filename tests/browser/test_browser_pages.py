@@ -11,8 +11,8 @@ from browser_view import SIZES, THEMES, Pictures, View
 
 def assert_sound(view: View, pictures: Pictures, name: str) -> None:
     """Fail unless a page is quiet, loads nothing and fits, whatever its window is like."""
-    for theme in THEMES:
-        for size, window in SIZES.items():
+    for size, window in SIZES.items():
+        for theme in THEMES:
             view.wear(window, theme)
             too_wide = view.too_wide()
             pictures.keep(view, f"{name}-{size}-{theme}", too_wide)
@@ -33,6 +33,21 @@ def test_a_page_is_sound_and_open_to_everybody(
     assert not view.violations(axe)
     view.wear(SIZES["desktop"], "dark")
     assert not view.violations(axe, "color-contrast")
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_page_is_whole_without_javascript(name: str, plain_view: View, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_bytes(page_of(name))
+    plain_view.open(file)
+    assert plain_view.page.locator("h1").inner_text().strip()
+    for table in plain_view.page.locator("main > section > .scroll table").all():
+        assert table.is_visible()
+    for card in plain_view.page.locator(".culprit, .finding, .drawing.wide").all():
+        assert card.is_visible()
+    assert plain_view.page.locator("button:visible").count() == 0
+    assert not plain_view.too_wide()
+    plain_view.assert_quiet()
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: str(path.relative_to(REPORTS)))
