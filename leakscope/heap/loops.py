@@ -19,11 +19,11 @@ from weakref import WeakKeyDictionary
 
 from leakscope.heap.labels import is_generator
 
-_iterator_of: Callable[[FrameType, int, int, int], object] | None
+_iterators_of: Callable[[FrameType, list[Loop]], list[object]] | None
 try:
-    from leakscope.heap._native import looped_over as _iterator_of
+    from leakscope.heap._native import looped_over as _iterators_of
 except ImportError:  # nothing was compiled, or an interpreter whose stack isn't read
-    _iterator_of = None
+    _iterators_of = None
 
 _ENDS = frozenset({"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"})
 _GOES_ELSEWHERE = frozenset(
@@ -60,9 +60,10 @@ def looped_over(frame: FrameType) -> list[object]:
     on, it returns nothing.
     """
     found: list[object] = []
-    if _iterator_of is not None:
-        for loop in _loops_of(frame.f_code):
-            found += _held_generators([_iterator_of(frame, *loop)])
+    loops = _loops_of(frame.f_code) if _iterators_of is not None else []
+    iterators = _iterators_of(frame, loops) if _iterators_of is not None and loops else []
+    while iterators:
+        found += _held_generators([iterators.pop(0)])
     return found
 
 

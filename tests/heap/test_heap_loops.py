@@ -218,3 +218,62 @@ def test_what_an_exception_has_unwound_is_not_read() -> None:
         left = error.__traceback__.tb_next.tb_frame
         names = [row.name for row in taker.take(CensusScope.FOCUSED, [left]).rows]
     assert "gathering.buffer" not in names
+
+
+class Asking:
+    """An iterator that asks for the loops of a frame when it is let go of, as a finalizer may."""
+
+    def __init__(self, frame: FrameType, told: list[int]) -> None:
+        self.frame, self.told, self.payload = frame, told, bytearray(256)
+
+    def __iter__(self) -> Asking:
+        return self
+
+    def __next__(self) -> int:
+        return 1
+
+    def __del__(self) -> None:
+        others = [bytearray(256) for _ in range(20)]
+        self.told.append(len(looped_over(self.frame)) + len(others))
+
+
+def test_an_exception_may_unwind_loops_whose_iterators_ask_for_them() -> None:
+    for _ in range(50):
+        told: list[int] = []
+        here = caller()
+        try:
+            for _ in Asking(here, told):
+                for _ in Asking(here, told):
+                    for _ in Asking(here, told):
+                        raise ValueError("left by an exception")
+        except ValueError:
+            pass
+        assert told == [20, 20, 20]
+
+
+class Watched:
+    """An iterator that can be referred to weakly."""
+
+    def __iter__(self) -> Watched:
+        return self
+
+    def __next__(self) -> int:
+        return 1
+
+
+def test_an_exception_may_unwind_loops_whose_iterators_are_watched() -> None:
+    told: list[int] = []
+    watches = []
+    here = caller()
+
+    def watched() -> Watched:
+        made = Watched()
+        watches.append(weakref.ref(made, lambda _: told.append(len(looped_over(here)))))
+        return made
+
+    for _ in range(50):
+        with contextlib.suppress(ValueError):
+            for _ in watched():
+                for _ in watched():
+                    raise ValueError("left by an exception")
+    assert told == [0] * 100

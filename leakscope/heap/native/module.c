@@ -256,8 +256,8 @@ PyDoc_STRVAR(frame_locals_doc, "frame_locals(frame)\n--\n\n"
 #endif
 
 #if PY_VERSION_HEX < 0x030E0000
-PyDoc_STRVAR(looped_over_doc, "looped_over(frame, begin, end, depth)\n--\n\n"
-                              "Return the iterator of a loop that lies there on the stack.");
+PyDoc_STRVAR(looped_over_doc, "looped_over(frame, loops)\n--\n\n"
+                              "Return for each loop the iterator that lies on the stack, or None.");
 #endif
 
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000
