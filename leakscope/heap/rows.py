@@ -11,13 +11,15 @@ from typing import Any
 
 from leakscope.heap import anatomy, contents, kinds
 from leakscope.heap.definitions import Definitions
+from leakscope.heap.displayed import with_cells
 from leakscope.heap.graph import GARBAGE, NATIVE, Group, Nodes, WalkResult
 from leakscope.heap.labels import Stands
 from leakscope.heap.naming import Naming, Place, is_transparent
 from leakscope.heap.ownership import Ownership
 from leakscope.heap.roots import Roots
 from leakscope.heap.steps import steps_of
-from leakscope.model.census import CensusRow, Owner, RootKind
+from leakscope.model.census import CensusRow, Content, Owner, RootKind
+from leakscope.model.notebook import OUTPUT_HISTORY
 
 _LENGTH_FROM_INSIDE = frozenset({"queue", "dict", "list"})
 _OTHER_NAMES = 4
@@ -131,7 +133,7 @@ class RowMaker:
             capacity=self._capacity(draft),
             graph_nodes=graph_nodes,
             unused_bytes=_added(nodes.unused_bytes[n] for n in counted),
-            holds=contents.contents(self.groups(draft)),
+            holds=self._holds(draft),
             parent=self._parent(draft),
             also_named=self._also_named(draft, _name(place)),
             also_held_by=self._also_held_by(draft, _name(place)),
@@ -242,6 +244,18 @@ class RowMaker:
     def groups(self, draft: Draft) -> list[Group]:
         """Return what the objects of a row hold; of a wrapper, what its inner container holds."""
         return [group for n in draft.inner or draft.nodes for group in self._nodes.holds[n]]
+
+    def _holds(self, draft: Draft) -> list[Content]:
+        holds = contents.contents(self.groups(draft))
+        if _name(self.places[draft.first]) != OUTPUT_HISTORY:
+            return holds
+        nodes, history = self._nodes, draft.first
+        kept = [
+            (retained_on_host(nodes, node) + sum(nodes.device_bytes[node].values()), thing)
+            for node, thing in enumerate(nodes.objects)
+            if nodes.parent[node] == history
+        ]
+        return with_cells(holds, nodes.objects[history], kept)
 
     def root_kind(self, root: int) -> RootKind:
         """Return the kind of a root by its number in the walk."""

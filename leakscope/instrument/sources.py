@@ -6,11 +6,11 @@ The cells of a notebook are no files: all of them are kept, for any may feed wha
 from __future__ import annotations
 
 import linecache
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from leakscope.model.interrupts import ours
+from leakscope.model.notebook import cells_of_shell
 from leakscope.model.record import SourceRecord
 
 MOST_BYTES = 400_000
@@ -46,15 +46,6 @@ class Sources:
             text = _text_of_cell(path)
             if text and len(text) <= MOST_BYTES and not text.startswith(_WRAPPED):
                 yield SourceRecord(path=path, text=text, title=f"In [{number}]")
-
-
-def cells_of_shell() -> dict[str, int]:
-    """Return the cells that IPython has run, by what it calls their code: the number of each."""
-    shells = sys.modules.get("IPython.core.interactiveshell")
-    kind = getattr(shells, "InteractiveShell", None)
-    shell = getattr(kind, "_instance", None)
-    numbers = getattr(getattr(shell, "compile", None), "_filename_map", None)
-    return numbers if isinstance(numbers, dict) else {}
 
 
 def _text_of_cell(path: str) -> str:

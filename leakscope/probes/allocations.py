@@ -16,6 +16,7 @@ from pathlib import Path
 
 from leakscope.model.census import Site
 from leakscope.model.interrupts import real_path
+from leakscope.model.notebook import cells_of_shell
 
 _MOST_OVERHEAD = 512 << 20
 """Bytes of tracemalloc's own beyond which reading its traces would hurt more than it tells."""
@@ -115,6 +116,8 @@ class _Attribution:
         return known
 
     def _looks_user(self, file: str) -> bool:
+        if file in cells_of_shell():
+            return True
         if file.startswith("<"):
             return file == "<string>" or file.startswith(("<stdin", "<ipython"))
         if file == self._main:

@@ -14,6 +14,10 @@ from IPython.core.interactiveshell import InteractiveShell
 told, cells = Path(sys.argv[1]), json.loads(Path(sys.argv[1]).read_text())
 shell = InteractiveShell.instance(colors="NoColor")
 shell.history_manager.enabled = False
+if "as-files" in sys.argv[2:]:  # as a Jupyter kernel calls its cells
+    from ipykernel.compiler import XCachingCompiler
+
+    shell.compile = XCachingCompiler()
 answers = []
 for cell in cells:
     printed = io.StringIO()

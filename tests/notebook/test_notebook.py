@@ -28,14 +28,14 @@ LOAD, LEAK, RECORD, *_ = SNIPPETS
 CLEAN = LEAK.replace("        kept.append(outputs.detach().repeat(1, 8))", "")
 
 
-def run_cells(folder: Path, *cells: str) -> list[dict[str, Any]]:
+def run_cells(folder: Path, *cells: str, how: str = "") -> list[dict[str, Any]]:
     """Return what each cell displayed."""
     told = folder / "cells.json"
     told.write_text(json.dumps(cells))
     environment = os.environ | {"PYTHONPATH": str(ROOT), "IPYTHONDIR": str(folder / "ipython")}
     environment.pop("LEAKSCOPE_STRICT", None)
     ended = subprocess.run(
-        [sys.executable, str(SHELL), str(told)],
+        [sys.executable, str(SHELL), str(told), how],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -99,6 +99,27 @@ class TestThePage:
             "".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"
         ]
         assert code == [LOAD, LEAK, RECORD]
+
+
+@pytest.mark.slow
+def test_the_cells_that_displayed_most_are_named(tmp_path: Path) -> None:
+    cells = ["import numpy, leakscope", "numpy.ones(100_000)", "numpy.ones(300_000)", "[*'ab']"]
+    answers = run_cells(tmp_path, *cells, HISTORY.replace(".name", ".holds[0].detail"))
+    assert answers[-1]["text"].strip("'").endswith(", Out[3], Out[2]")
+
+
+@pytest.mark.slow
+def test_what_a_library_allocates_for_a_cell_of_a_kernel_is_the_cells(tmp_path: Path) -> None:
+    pytest.importorskip("ipykernel")
+    *_, told = run_cells(
+        tmp_path,
+        "import json\nfrom leakscope.probes import AllocationWindow\nwindow = AllocationWindow()",
+        "window.open();",
+        "number = 1000\nkept = [json.loads('[1.5, 2.5]') for _ in range(number)]",
+        "sites, _ = window.close(top=1)\n(sites[0].file.split('/')[-2], sites[0].line)",
+        how="as-files",
+    )
+    assert re.fullmatch(r"\('ipykernel_\d+', 2\)", told["text"]), told
 
 
 @pytest.mark.slow

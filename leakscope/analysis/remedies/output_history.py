@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from leakscope.analysis.remedies.case import Case
 from leakscope.model.notebook import OUTPUT_HISTORY, REMEDY
 from leakscope.model.report import Remedy
+
+_CELL = re.compile(r"\bOut\[\d+\]")
 
 
 def recognise(case: Case) -> Remedy | None:
     """Return how to have a notebook keep less of what it displays."""
     if not case.row.name.startswith(OUTPUT_HISTORY):
         return None
-    return case.remedy("Display less, or clear the output history", case.opening(), REMEDY)
+    cells = dict.fromkeys(cell for held in case.row.holds for cell in _CELL.findall(held.detail))
+    most = f" Most of it: {', '.join(cells)}." if cells else ""
+    opening = f"{case.opening()}{most}"
+    return case.remedy("Display less, or clear the output history", opening, REMEDY)
