@@ -189,6 +189,10 @@ def test_a_culprits_card_leads_to_its_box_and_back(view: View, show: Open) -> No
     assert re.match("culprit 1: ", back.inner_text())
     back.click()
     assert view.page.url.endswith(f"#{anchor}")
+    link.click()
+    box(view, "all_pred_boxes").locator(".flag").click()
+    assert view.page.url.endswith(f"#{anchor}")
+    assert boxes(view).first.locator(".label").inner_text() == "all that your names reach"
 
 
 def test_the_same_link_leads_there_again(view: View, show: Open) -> None:

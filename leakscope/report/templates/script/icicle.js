@@ -160,14 +160,18 @@
       if (mark) {
         made.className += ` accused ${mark[3]}`;
         made.id = `${mark[0]}-box`;
-        made.append(piece("span", mark[1], `flag ${mark[3]}`), " ");
+        const flag = piece("a", mark[1], `flag ${mark[3]}`);
+        flag.href = `#${mark[0]}`;
+        flag.title = mark[2];
+        flag.tabIndex = -1;
+        made.append(flag, " ");
       }
       made.append(piece("span", labelOf(box), "label"), " ");
       if (box.kind === "row") made.append(piece("span", tree.types[box.node].split(".").pop(), "type"), " ");
       made.append(piece("span", amount(box.bytes), "size number"), piece("span", ` ${[sharesOf(box), mark?.[2]].filter(Boolean).join(", ")}`, "unseen"));
       made.addEventListener("pointerenter", () => read(box));
       made.addEventListener("focus", () => read(box));
-      made.addEventListener("click", () => zoomAt(index, true));
+      made.addEventListener("click", (event) => { if (!event.target.closest("a")) zoomAt(index, true); });
       return made;
     };
     const drawTrail = () => {
