@@ -229,6 +229,15 @@ def test_a_comparison_of_many_culprits_fits_thirty_lines() -> None:
     assert "and 37 more changes" in text
 
 
+def test_a_comparison_of_many_amounts_fits_thirty_lines() -> None:
+    peak = samples.comparison().peaks[0]
+    many = [msgspec.structs.replace(peak, name=f"phase {n}") for n in range(40)]
+    for count in (1, 8, 12, 40):
+        told = msgspec.structs.replace(samples.comparison(), peaks=many[:count])
+        assert len(render_comparison_text(told).splitlines()) <= 30
+    assert re.search(r"and \d+ more amounts that differ", render_comparison_text(told))
+
+
 def test_a_comparison_tells_what_is_within_the_noise_and_what_the_runs_cost() -> None:
     first, *others = samples.comparison().culprits
     doubtful = msgspec.structs.replace(first, doubt="both intervals overlap")

@@ -36,7 +36,7 @@ def render_comparison_text(comparison: Comparison, *, width: int = 100, color: b
     lines += _work(comparison, paper)
     lines += spaced(_changes(comparison, paper))
     foot = spaced([*_doubts(comparison, paper), _cost(comparison, paper)])
-    room = LINES - len(lines) - len(foot) - 2
+    room = LINES - len(lines) - len(foot) - 3
     lines += _values(comparison, paper, max(3, min(MOST_VALUES, room)))
     return "\n".join([*lines, *foot]) + "\n"
 
