@@ -84,7 +84,7 @@ def test_every_copy_button_copies_what_it_says(name: str, view: View, show: Show
 
 
 @pytest.mark.parametrize(
-    "name", ["out-of-memory", "workers", "comparison", "on-a-device", "snapshot"]
+    "name", ["out-of-memory", "workers", "comparison", "on-a-device", "snapshot", "runs"]
 )
 def test_a_click_on_a_heading_sorts_by_its_column(name: str, view: View, show: Show) -> None:
     show(view, name)

@@ -30,6 +30,7 @@ def test_a_page_is_sound_and_open_to_everybody(
     view.open(file)
     assert_sound(view, pictures, name)
     view.wear(SIZES["desktop"], "light")
+    view.page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
     assert not view.violations(axe)
     view.wear(SIZES["desktop"], "dark")
     assert not view.violations(axe, "color-contrast")
