@@ -25,7 +25,13 @@ from leakscope.report.checks.rules import rule_of
 
 PACKAGE = DOCS.parent / "leakscope"
 EVERY = all_pages()
-EXECUTED = [page for page in EVERY if page.is_executed]
+ELSEWHERE = ("reference-cycles", "worker-leak")
+"""Pages like whose programs the sample of others runs too: only `make zoo` runs them here."""
+EXECUTED = [
+    pytest.param(page, marks=[pytest.mark.corpus] * (page.path.stem in ELSEWHERE))
+    for page in EVERY
+    if page.is_executed
+]
 
 
 def kind_of(one: Culprit | Finding) -> str:
