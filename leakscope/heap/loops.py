@@ -1,9 +1,15 @@
 """Generators that only a ``for`` loop refers to: they lie on the value stack of its frame.
 
 No variable names them, and ``tp_traverse`` of a running frame doesn't tell of its stack (CPython's
-``Objects/frameobject.c``: how deep it is stands in a register of the interpreter). How deep it is
-at a loop, the function's instructions say: each has a fixed effect on the stack (:mod:`dis`), and
-as long as a loop runs, its iterator stays where it was put.
+``Objects/frameobject.c``: how deep it is stands in a register of the interpreter). What lies where
+while an instruction runs, the function's instructions say: each has a fixed effect on the stack
+(:mod:`dis`), and a loop's iterator stays where it is until the loop is left.
+
+An exception that leaves a loop takes the iterator from the stack meanwhile, and what that calls
+when it dies may ask for a census: nothing may be read there any more. By then the interpreter has
+made a traceback that refers to the frame (``Python/ceval.c``: ``PyTraceBack_Here`` comes before the
+stack is unwound), or the instruction is one that raises anew. So only frames are read to which
+nobody but the interpreter refers, and not at such an instruction.
 """
 
 from __future__ import annotations
@@ -11,6 +17,7 @@ from __future__ import annotations
 import dis
 import gc
 import sys
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
@@ -19,16 +26,15 @@ from weakref import WeakKeyDictionary
 
 from leakscope.heap.labels import is_generator
 
-_iterators_of: Callable[[FrameType, list[Loop]], list[object]] | None
+_iterator_of: Callable[[FrameType, int], object] | None
 try:
-    from leakscope.heap._native import looped_over as _iterators_of
+    from leakscope.heap._native import stacked as _iterator_of
 except ImportError:  # nothing was compiled, or an interpreter whose stack isn't read
-    _iterators_of = None
+    _iterator_of = None
 
-_ENDS = frozenset({"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"})
-_GOES_ELSEWHERE = frozenset(
-    {"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_ABSOLUTE"}
-)
+_LEAVES = ("RETURN_VALUE", "RETURN_CONST", "RAISE", "RERAISE")
+_MAY_RAISE_ANEW = ("END_ASYNC_FOR", "CLEANUP_THROW")
+_GOES_ELSEWHERE = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_ABSOLUTE")
 _MOST_OBJECTS = 64
 """So many objects are looked at behind an iterator: wrappers such as ``enumerate`` are few."""
 _NEVER_A_WRAPPER = (type, ModuleType, FunctionType, BuiltinFunctionType)
@@ -38,33 +44,64 @@ _OURS = 2
 """References of our own to what is asked for its references: a dict's and an argument's."""
 
 
-class Loop(NamedTuple):
-    """A ``for`` loop of a function."""
+class Stack(NamedTuple):
+    """Where iterators of loops lie on the stack of a function, the outermost loop first."""
 
-    begin: int
-    """Offset of the instruction that fetches the next item."""
-    end: int
-    """Offset of what comes after the last one."""
-    depth: int
-    """Where on the stack its iterator lies."""
+    offsets: list[int]
+    """Of the instructions, ascending."""
+    iterators: list[tuple[int, ...]]
+    """For each instruction, the depths at which iterators lie until its end."""
+
+    def at(self, offset: int) -> tuple[int, ...]:
+        """Return those depths for the instruction there; an offset may be that of its cache."""
+        return self.iterators[bisect_right(self.offsets, offset) - 1] if offset >= 0 else ()
 
 
-_loops_by_code: WeakKeyDictionary[CodeType, list[Loop]] = WeakKeyDictionary()
+_stacks: WeakKeyDictionary[CodeType, Stack] = WeakKeyDictionary()
 
 
-def looped_over(frame: FrameType) -> list[object]:
-    """Return the generators that the running loops of a frame lead to, the outermost loop first.
+def looped_over(owns: Callable[[FrameType], bool]) -> dict[int, list[object]]:
+    """Return the generators that running loops of this thread lead to, by the id of the frame.
 
     A generator behind others' iterators (``enumerate``, ``zip``, ``itertools``, a loader's) is one
-    of them, as long as nothing else refers to it. Without the native module, and from Python 3.14
-    on, it returns nothing.
+    of them, as long as nothing else refers to it. Frames are left out to which anything refers,
+    such as a traceback. Without the native module, and from Python 3.14 on, it returns nothing.
+
+    Args:
+        owns: says which frames to look at.
+
     """
-    found: list[object] = []
-    loops = _loops_of(frame.f_code) if _iterators_of is not None else []
-    iterators = _iterators_of(frame, loops) if _iterators_of is not None and loops else []
-    while iterators:
-        found += _held_generators([iterators.pop(0)])
+    found: dict[int, list[object]] = {}
+    if _iterator_of is None:
+        return found
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if sys.getrefcount(frame) <= _ALONE and owns(frame):
+            iterators = [
+                _iterator_of(frame, depth) for depth in _stack_of(frame.f_code).at(frame.f_lasti)
+            ]
+            generators = []
+            while iterators:
+                generators += _held_generators([iterators.pop(0)])
+            if generators:
+                found[id(frame)] = generators
+        frame = frame.f_back
     return found
+
+
+def _references_to_a_frame() -> int:
+    """Return how many a frame has that the interpreter, a variable and an argument refer to."""
+
+    def of_the_caller() -> int:
+        frame = sys._getframe(0)
+        assert frame.f_back is not None
+        frame = frame.f_back
+        return sys.getrefcount(frame)
+
+    return of_the_caller()
+
+
+_ALONE = _references_to_a_frame()
 
 
 def _held_generators(iterators: list[object]) -> list[object]:
@@ -93,37 +130,38 @@ def _may_wrap(obj: object) -> bool:
     return not is_generator(obj) and not issubclass(type(obj), _NEVER_A_WRAPPER)
 
 
-def _loops_of(code: CodeType) -> list[Loop]:
-    found = _loops_by_code.get(code)
+def _stack_of(code: CodeType) -> Stack:
+    found = _stacks.get(code)
     if found is None:
-        found = _loops_by_code[code] = sorted(loops_in(code))
+        found = _stacks[code] = stack_in(code)
     return found
 
 
-def loops_in(code: CodeType) -> list[Loop]:
-    """Return the ``for`` loops of a function, those left out that only an exception leads to."""
+def stack_in(code: CodeType) -> Stack:
+    """Return where iterators lie on a function's stack; nowhere where only exceptions lead to."""
     instructions = list(dis.get_instructions(code))
     place = {instruction.offset: at for at, instruction in enumerate(instructions)}
-    met: set[int] = set()
-    ahead = [(0, 0)]
-    found = []
+    iterators: dict[int, tuple[int, ...]] = {}
+    ahead: list[tuple[int, int, tuple[int, ...]]] = [(0, 0, ())]
     while ahead:
-        start, depth = ahead.pop()
-        for instruction in instructions[start:]:
-            if instruction.offset in met:
+        at, depth, lying = ahead.pop()
+        while at < len(instructions) and at not in iterators:
+            name, operation = instructions[at].opname, instructions[at].opcode
+            argument = instructions[at].arg if operation >= dis.HAVE_ARGUMENT else None
+            if operation in _JUMPS:
+                there = depth + dis.stack_effect(operation, argument, jump=True)
+                left = tuple(d for d in lying if d < there)
+                ahead.append((place[instructions[at].argval], there, left))
+            if name == "FOR_ITER" and depth - 1 not in lying:
+                lying = (*lying, depth - 1)
+            depth += dis.stack_effect(operation, argument, jump=False)
+            lying = tuple(d for d in lying if d < depth)
+            iterators[at] = () if name.startswith((*_LEAVES, *_MAY_RAISE_ANEW)) else lying
+            if name.startswith((*_LEAVES, *_GOES_ELSEWHERE)):
                 break
-            met.add(instruction.offset)
-            name = instruction.opname
-            argument = instruction.arg if instruction.opcode >= dis.HAVE_ARGUMENT else None
-            if name == "FOR_ITER":
-                found.append(Loop(instruction.offset, instruction.argval, depth - 1))
-            if instruction.opcode in _JUMPS:
-                effect = dis.stack_effect(instruction.opcode, argument, jump=True)
-                ahead.append((place[instruction.argval], depth + effect))
-            if name in _ENDS or name in _GOES_ELSEWHERE:
-                break
-            depth += dis.stack_effect(instruction.opcode, argument, jump=False)
-    return found
+            at += 1
+    offsets = [instruction.offset for instruction in instructions]
+    return Stack(offsets, [iterators.get(at, ()) for at in range(len(instructions))])
 
 
 _JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)

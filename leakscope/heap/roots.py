@@ -104,6 +104,7 @@ def find_roots(
     ``unwound`` are frames, outermost first, that an exception has left and its traceback keeps:
     what they hold has the names that it had while they ran.
     """
+    generators = looped_over(lambda f: ownership.owns_code(f.f_code, f.f_globals))
     hidden: list[Any] = []
     stages: list[int] = []
     library: list[Root] = []
@@ -122,10 +123,9 @@ def find_roots(
         elif ownership.owns_code(frame.f_code, frame.f_globals):
             stages.append(len(user))
             user += _locals(frame, ownership, definitions, hidden)
-            generators = _generators(frame, definitions)
-            if generators:
+            if id(frame) in generators:
                 stages.append(len(user))
-                user += generators
+                user += _generators(generators[id(frame)], frame, definitions)
         elif full or frame in calls:
             library += _locals(frame, ownership, definitions, hidden, user=False)
     if not full:
@@ -251,10 +251,12 @@ def _locals(
     return roots
 
 
-def _generators(frame: types.FrameType, definitions: Definitions) -> list[Root]:
+def _generators(
+    generators: list[object], frame: types.FrameType, definitions: Definitions
+) -> list[Root]:
     """Return the roots for the generators that a function's loops run over and nobody else has."""
     roots = []
-    for generator in looped_over(frame):
+    for generator in generators:
         suspended = frame_of(generator)
         if suspended is not None:
             name = definitions.qualname(suspended.f_code)

@@ -7,7 +7,7 @@ import itertools
 import sys
 import weakref
 from collections.abc import Iterable, Iterator
-from types import FrameType, GeneratorType
+from types import GeneratorType
 from typing import Any
 
 import pytest
@@ -21,8 +21,16 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def caller() -> FrameType:
-    return sys._getframe(1)
+def found_in(frame: int) -> list[object]:
+    return looped_over(lambda _: True).get(frame, [])
+
+
+def found_here() -> list[object]:
+    return found_in(id(sys._getframe(1)))
+
+
+def caller() -> int:
+    return id(sys._getframe(1))
 
 
 def gathering(items: Iterable[int] = range(3)) -> Iterator[str]:
@@ -39,20 +47,20 @@ def names_of(found: list[object]) -> list[str]:
 
 def test_the_generator_of_a_running_loop_is_found() -> None:
     for _ in gathering():
-        assert names_of(looped_over(caller())) == ["gathering"]
+        assert names_of(found_here()) == ["gathering"]
 
 
 def test_nothing_is_found_before_a_loop_and_after_it() -> None:
-    assert looped_over(caller()) == []
+    assert found_here() == []
     for _ in gathering():
         break
     else:
         raise AssertionError
-    assert looped_over(caller()) == []
+    assert found_here() == []
     for _ in gathering():
         pass
     else:
-        assert looped_over(caller()) == []
+        assert found_here() == []
 
 
 def test_nested_loops_are_told_from_the_outermost_inwards() -> None:
@@ -64,13 +72,13 @@ def test_nested_loops_are_told_from_the_outermost_inwards() -> None:
             try:
                 for _ in (inner() for _ in range(1)):
                     for _ in inner():
-                        assert names_of(looped_over(caller())) == [
+                        assert names_of(found_here()) == [
                             "gathering",
                             "<genexpr>",
                             "inner",
                         ]
             finally:
-                assert names_of(looped_over(caller())) == ["gathering"]
+                assert names_of(found_here()) == ["gathering"]
 
 
 @pytest.mark.parametrize(
@@ -85,13 +93,13 @@ def test_nested_loops_are_told_from_the_outermost_inwards() -> None:
 )
 def test_a_wrapped_generator_is_found(wrap: Any) -> None:
     for _ in wrap(gathering()):
-        assert names_of(looped_over(caller())) == ["gathering"]
+        assert names_of(found_here()) == ["gathering"]
 
 
 def test_what_somebody_else_refers_to_has_a_name_there() -> None:
     named = gathering()
     for _ in named:
-        assert looped_over(caller()) == []
+        assert found_here() == []
 
 
 def test_one_whose_next_item_is_being_fetched_is_found() -> None:
@@ -103,27 +111,117 @@ def test_one_whose_next_item_is_being_fetched_is_found() -> None:
             return self
 
         def __next__(self) -> str:
-            found.append(names_of(looped_over(outer)))
+            found.append(names_of(found_in(outer)))
             return next(self.stream)
 
     found: list[list[str]] = []
-    outer = sys._getframe()
+    outer = caller()
     for _ in enumerate(Fetching()):
         assert found == [["gathering"]]
         break
+
+
+def test_a_frame_that_a_traceback_keeps_is_not_read() -> None:
+    for _ in gathering():
+        assert names_of(found_here()) == ["gathering"]
+        try:
+            int("no number")
+        except ValueError:
+            assert found_here() == []
+        assert names_of(found_here()) == ["gathering"]
+
+
+def test_nothing_is_read_where_an_exception_is_raised_anew() -> None:
+    def raising(told: list[int]) -> None:
+        for _ in Asking(caller(), told):
+            try:
+                raise ValueError
+            except ValueError as error:
+                error.__traceback__ = None
+                raise
+
+    told: list[int] = []
+    for _ in range(50):
+        with contextlib.suppress(ValueError):
+            raising(told)
+    assert told == [20] * 50
+
+
+class Leaving:
+    """A context that asks for the loops of a frame when it is left."""
+
+    def __init__(self, frame: int, told: list[object]) -> None:
+        self.frame, self.told = frame, told
+
+    def __enter__(self) -> Leaving:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        others = [bytearray(256) for _ in range(20)]
+        self.told.append(len(found_in(self.frame)) + len(others))
+
+
+def test_a_loop_that_was_left_by_a_return_or_a_break_is_not_read() -> None:
+    def returns(told: list[object], *, early: bool) -> object:
+        for _ in range(1):
+            with Leaving(caller(), told):
+                for value in gathering():
+                    if early:
+                        return value * 2
+                    break
+        return None
+
+    def ends(told: list[object]) -> None:
+        with Leaving(caller(), told):
+            for _ in gathering():
+                pass
+
+    told: list[object] = []
+    for _ in range(50):
+        returns(told, early=True)
+        returns(told, early=False)
+        ends(told)
+    assert told == [20] * 150
+
+
+def test_what_asks_when_a_loop_ends_may_ask() -> None:
+    def loops(told: list[int], *, until: int) -> int:
+        for number in Ending(caller(), told):
+            if number == until:
+                break
+        return 1
+
+    told: list[int] = []
+    watched: list[object] = []
+    for _ in range(50):
+        loops(told, until=2)
+        loops(told, until=9)
+    assert told == [20] * 100
+    here = caller()
+
+    def made() -> Ending:
+        one = Ending(0, told)
+        watched.append(weakref.ref(one, lambda _: told.append(len(found_in(here)))))
+        return one
+
+    told.clear()
+    for _ in range(50):
+        for _ in made():
+            pass
+    assert told == [20, 0] * 50 or told == [0, 20] * 50
 
 
 def test_other_iterators_are_left_alone() -> None:
     for _ in [1]:
         for _ in {"a": 1}.items():
             for _ in zip("a", "b", strict=True):
-                assert looped_over(caller()) == []
+                assert found_here() == []
 
 
 def test_what_a_large_container_holds_is_not_gone_through() -> None:
     many = [object() for _ in range(1000)]
     for _ in zip(many, gathering(), strict=False):
-        assert names_of(looped_over(caller())) == ["gathering"]
+        assert names_of(found_here()) == ["gathering"]
 
 
 def test_no_code_of_the_users_runs() -> None:
@@ -149,29 +247,29 @@ def test_no_code_of_the_users_runs() -> None:
     asked: list[str] = []
     for _ in Lying():
         asked.clear()
-        assert names_of(looped_over(caller())) == ["gathering"]
+        assert names_of(found_here()) == ["gathering"]
         assert asked == []
 
 
 def test_a_loop_of_a_module_and_of_a_class_is_seen() -> None:
-    names: dict[str, Any] = {"gathering": gathering, "look": looped_over, "caller": caller}
-    exec("for _ in gathering():\n    found = look(caller())\n    break\n", names)
+    names: dict[str, Any] = {"gathering": gathering, "look": found_here}
+    exec("for _ in gathering():\n    found = look()\n    break\n", names)
     assert names_of(names["found"]) == ["gathering"]
-    exec("class Body:\n    for _ in gathering():\n        found = look(caller())\n", names)
+    exec("class Body:\n    for _ in gathering():\n        found = look()\n", names)
     assert names_of(names["Body"].found) == ["gathering"]
 
 
 def test_loops_of_callers_are_seen_through_calls_of_every_kind() -> None:
     def outer() -> list[object]:
         for _ in gathering():
-            return inner(*[1], key=max([2], key=lambda _: called.append(looped_over(mine)) or 0))
+            return inner(*[1], key=max([2], key=lambda _: called.append(found_in(mine)) or 0))
         raise AssertionError
 
     def inner(*_: int, key: int) -> list[object]:
-        return looped_over(caller().f_back)  # type: ignore[arg-type]
+        return found_in(id(sys._getframe(1)))
 
     called: list[list[object]] = []
-    mine = sys._getframe()
+    mine = caller()
     assert names_of(outer()) == ["gathering"]
     assert called == [[]]
 
@@ -179,7 +277,7 @@ def test_loops_of_callers_are_seen_through_calls_of_every_kind() -> None:
 def test_the_generator_lives_no_longer() -> None:
     watched: list[weakref.ref[object]] = []
     for _ in gathering():
-        watched += [weakref.ref(found) for found in looped_over(caller())]
+        watched += [weakref.ref(found) for found in found_here()]
         break
     assert [watch() for watch in watched] == [None]
 
@@ -223,7 +321,7 @@ def test_what_an_exception_has_unwound_is_not_read() -> None:
 class Asking:
     """An iterator that asks for the loops of a frame when it is let go of, as a finalizer may."""
 
-    def __init__(self, frame: FrameType, told: list[int]) -> None:
+    def __init__(self, frame: int, told: list[int]) -> None:
         self.frame, self.told, self.payload = frame, told, bytearray(256)
 
     def __iter__(self) -> Asking:
@@ -234,7 +332,21 @@ class Asking:
 
     def __del__(self) -> None:
         others = [bytearray(256) for _ in range(20)]
-        self.told.append(len(looped_over(self.frame)) + len(others))
+        self.told.append(len(found_in(self.frame)) + len(others))
+
+
+class Ending(Asking):
+    """One that ends."""
+
+    def __iter__(self) -> Ending:
+        self.left = 3
+        return self
+
+    def __next__(self) -> int:
+        self.left -= 1
+        if self.left < 0:
+            raise StopIteration
+        return 3 - self.left
 
 
 def test_an_exception_may_unwind_loops_whose_iterators_ask_for_them() -> None:
@@ -268,7 +380,7 @@ def test_an_exception_may_unwind_loops_whose_iterators_are_watched() -> None:
 
     def watched() -> Watched:
         made = Watched()
-        watches.append(weakref.ref(made, lambda _: told.append(len(looped_over(here)))))
+        watches.append(weakref.ref(made, lambda _: told.append(len(found_in(here)))))
         return made
 
     for _ in range(50):

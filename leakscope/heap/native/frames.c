@@ -94,10 +94,6 @@ static int is_under_way(PyFrameObject *frame) {
     return frame->f_state == FRAME_EXECUTING || frame->f_state == FRAME_SUSPENDED;
 }
 
-static int PyFrame_GetLasti(PyFrameObject *frame) {
-    return frame->f_lasti < 0 ? -1 : frame->f_lasti * (int)sizeof(_Py_CODEUNIT);
-}
-
 static PyObject **value_stack(PyFrameObject *frame, PyCodeObject *code) {
     return frame->f_localsplus + code->co_nlocals + PyTuple_GET_SIZE(code->co_cellvars) +
            PyTuple_GET_SIZE(code->co_freevars);
@@ -107,60 +103,18 @@ static PyObject **value_stack(PyFrameObject *frame, PyCodeObject *code) {
 
 #if PY_VERSION_HEX < 0x030E0000
 
-#define MOST_LOOPS 64 /* of one function */
-
-typedef struct {
-    PyObject *values[MOST_LOOPS];
-    int is_alive[MOST_LOOPS];
-    Py_ssize_t count, left;
-} Candidates;
-
-static int find_candidate(PyObject *object, void *argument) {
-    Candidates *candidates = argument;
-    for (Py_ssize_t i = 0; i < candidates->count; i++)
-        if (candidates->values[i] == object && !candidates->is_alive[i]) {
-            candidates->is_alive[i] = 1;
-            candidates->left--;
-        }
-    return candidates->left > 0 ? 0 : -1;
-}
-
-/* Where the frame stands and what lies there in one call: its thread may go on between two. Nothing
-   tells how much of the stack is in use: while an exception unwinds it, and after a loop was left,
-   what lay there is gone, and what a dying iterator calls may ask for it. So an address counts only
-   if it is that of an object that the collector tracks, and is followed no sooner. */
-PyObject *looped_over(PyObject *Py_UNUSED(module), PyObject *arguments) {
+/* What is let go of while a loop ends may still lie there, with no reference left. */
+PyObject *stacked(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyFrameObject *frame;
-    PyObject *loops;
-    if (!PyArg_ParseTuple(arguments, "O!O!", &PyFrame_Type, &frame, &PyList_Type, &loops))
+    int index;
+    if (!PyArg_ParseTuple(arguments, "O!i", &PyFrame_Type, &frame, &index))
         return NULL;
-    Candidates candidates = {.count = Py_MIN(PyList_GET_SIZE(loops), MOST_LOOPS)};
-    PyObject *found = PyList_New(candidates.count); /* first: it may start a collection */
-    if (!found)
-        return NULL;
-    for (Py_ssize_t i = 0; i < candidates.count; i++)
-        PyList_SET_ITEM(found, i, Py_NewRef(Py_None));
     PyCodeObject *code = PyFrame_GetCode(frame);
-    int at = is_under_way(frame) ? PyFrame_GetLasti(frame) : -1;
-    for (Py_ssize_t i = 0; i < candidates.count; i++) {
-        int begin, end, depth;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(loops, i), "iii", &begin, &end, &depth)) {
-            Py_DECREF(code);
-            Py_DECREF(found);
-            return NULL;
-        }
-        if (begin <= at && at < end && depth >= 0 && depth < code->co_stacksize) {
-            candidates.values[i] = value_stack(frame, code)[depth];
-            candidates.left += candidates.values[i] != NULL;
-        }
-    }
+    PyObject *value = NULL;
+    if (is_under_way(frame) && index >= 0 && index < code->co_stacksize)
+        value = value_stack(frame, code)[index];
     Py_DECREF(code);
-    if (candidates.left > 0)
-        visit_tracked(find_candidate, &candidates);
-    for (Py_ssize_t i = 0; i < candidates.count; i++)
-        if (candidates.is_alive[i] && Py_REFCNT(candidates.values[i]) > 0)
-            PyList_SetItem(found, i, Py_NewRef(candidates.values[i]));
-    return found;
+    return Py_NewRef(value && Py_REFCNT(value) > 0 ? value : Py_None);
 }
 
 #endif

@@ -256,8 +256,8 @@ PyDoc_STRVAR(frame_locals_doc, "frame_locals(frame)\n--\n\n"
 #endif
 
 #if PY_VERSION_HEX < 0x030E0000
-PyDoc_STRVAR(looped_over_doc, "looped_over(frame, loops)\n--\n\n"
-                              "Return for each loop the iterator that lies on the stack, or None.");
+PyDoc_STRVAR(stacked_doc, "stacked(frame, index)\n--\n\n"
+                          "Return what lies there on the value stack; it must be in use.");
 #endif
 
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000
@@ -284,7 +284,7 @@ static PyMethodDef methods[] = {
     {"frame_locals", frame_locals, METH_O, frame_locals_doc},
 #endif
 #if PY_VERSION_HEX < 0x030E0000
-    {"looped_over", looped_over, METH_VARARGS, looped_over_doc},
+    {"stacked", stacked, METH_VARARGS, stacked_doc},
 #endif
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030D0000
     {"inline_attributes", inline_attributes, METH_O, inline_attributes_doc},

@@ -439,7 +439,7 @@ PyObject *classes_in(PyObject *module, PyObject *names);
 
 /* frames.c */
 PyObject *frame_locals(PyObject *module, PyObject *frame);
-PyObject *looped_over(PyObject *module, PyObject *arguments);
+PyObject *stacked(PyObject *module, PyObject *arguments);
 
 extern PyObject *name_sizeof, *name_dispatch, *name_data, *name_unpack;
 
