@@ -17,6 +17,7 @@ from __future__ import annotations
 import dis
 import gc
 import sys
+from array import array
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable
@@ -47,14 +48,15 @@ _OURS = 2
 class Stack(NamedTuple):
     """Where iterators of loops lie on the stack of a function, the outermost loop first."""
 
-    offsets: list[int]
-    """Of the instructions, ascending."""
+    offsets: array[int]
+    """Of the instructions from which on others lie there than before, ascending."""
     iterators: list[tuple[int, ...]]
-    """For each instruction, the depths at which iterators lie until its end."""
+    """From each on, the depths at which iterators lie until the instruction's end."""
 
     def at(self, offset: int) -> tuple[int, ...]:
         """Return those depths for the instruction there; an offset may be that of its cache."""
-        return self.iterators[bisect_right(self.offsets, offset) - 1] if offset >= 0 else ()
+        run = bisect_right(self.offsets, offset)
+        return self.iterators[run - 1] if run else ()
 
 
 _stacks: WeakKeyDictionary[CodeType, Stack] = WeakKeyDictionary()
@@ -160,8 +162,25 @@ def stack_in(code: CodeType) -> Stack:
             if name.startswith((*_LEAVES, *_GOES_ELSEWHERE)):
                 break
             at += 1
-    offsets = [instruction.offset for instruction in instructions]
-    return Stack(offsets, [iterators.get(at, ()) for at in range(len(instructions))])
+    return _by_runs([one.offset for one in instructions], iterators)
+
+
+def _by_runs(offsets: list[int], iterators: dict[int, tuple[int, ...]]) -> Stack:
+    """Keep only where it changes: one of these is kept for every function that ran a census."""
+    if not any(iterators.values()):
+        return _NOTHING
+    before: tuple[int, ...] = ()
+    stack = Stack(array("l"), [])
+    for at, offset in enumerate(offsets):
+        lying = iterators.get(at, ())
+        if lying != before:
+            stack.offsets.append(offset)
+            stack.iterators.append(lying)
+            before = lying
+    return stack
+
+
+_NOTHING = Stack(array("l"), [])
 
 
 _JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
