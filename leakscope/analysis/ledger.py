@@ -108,14 +108,14 @@ def _device(case: Case, window: Window, growers: list[Grower], device: str) -> L
 
 
 def _named(case: Case, window: Window, growers: list[Grower], device: str) -> list[LedgerEntry]:
-    """Return what each culprit gained over the window, and what all other names did."""
+    """Return what each culprit gained over the window, and what all other names of the user's."""
     entries, seen = [], 0
     for g in growers:
         if g.device != device:
             continue
         row = case.table.latest[g.path]
         gained = _gain_of(case, window, g)
-        seen += gained
+        seen += gained if row.user else 0
         holds_graph = row.kind == "graph" or row.graph_nodes > 0
         entries.append(_entry(row.name, gained, "graph" if holds_graph else "named"))
     everything = _gain_of_roots(case, window, device)

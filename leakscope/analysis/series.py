@@ -199,6 +199,12 @@ def _enter(stack: list[int], phase: int) -> None:
         stack.append(phase)
 
 
+def _call_of(path: str) -> str:
+    """Return the running function with whose variable a path begins; empty for other roots."""
+    called, variable, _ = path.partition("()·")
+    return called if variable else ""
+
+
 def _is_derived(name: str) -> bool:
     return name.rpartition(".")[2] in gauge.DERIVED
 
@@ -234,11 +240,28 @@ class RowTable:
     """Path to its place in ``paths``."""
     sites: dict[int, list[Site]] = field(default_factory=dict)
     """Where the contents of a path were allocated, from the last census that knew."""
+    _running_at: dict[str, BoolArray] = field(default_factory=dict)
 
     def covered(self, path: int) -> BoolArray:
-        """Return the censuses that would show the path if it were there, and all that it keeps."""
+        """Return the censuses that would show the path if it were there, and all that it keeps.
+
+        A census of the user's names also looks into the functions of libraries that they call just
+        now: what such a function holds is judged by these while there are more of them than of the
+        whole heap, which sees other holders too.
+        """
         shown = np.ones(len(self.at), dtype=bool) if self.latest[path].user else self.full
+        if not self.latest[path].user and (called := _call_of(self.paths[path])):
+            focused = self._running(called) & ~self.full
+            shown = focused if focused.sum() > self.full.sum() else self.full
         return shown & ~self.truncated if self.keeps_graphs[path] else shown
+
+    def _running(self, called: str) -> BoolArray:
+        """Return the censuses that show anything that a call of a library's function holds."""
+        if called not in self._running_at:
+            own = [n for n, path in enumerate(self.paths) if _call_of(path) == called]
+            shown = np.isfinite(self.count[own]).any(axis=0)
+            self._running_at[called] = np.asarray(shown, dtype=bool)
+        return self._running_at[called]
 
     @cached_property
     def keeps_graphs(self) -> BoolArray:

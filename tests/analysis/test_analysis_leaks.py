@@ -212,6 +212,21 @@ def test_what_a_running_function_of_a_library_gathers_climbs_within_it() -> None
     assert (culprit.growth, culprit.unit, culprit.phase) == ("within", "batch", "validation")
 
 
+def test_what_a_running_function_of_a_library_keeps_is_told_by_censuses_of_names() -> None:
+    history = Thing(
+        "trainers.Trainer.train()·self.history", lambda s: 50 * KIB + s.step * 100 * KIB,
+        root=RootKind.LIBRARY, user=False, of_a_call=True, length=lambda s: s.step,
+    )  # fmt: skip
+    report = report_of(Program(epochs=6, full_every=5).plant(history))
+    culprit = only(report)
+    assert culprit.name == "trainers.Trainer.train.self.history"
+    assert (culprit.growth, culprit.unit) == ("across", "step")
+    assert culprit.bytes_per_unit == pytest.approx(100 * KIB, rel=0.02)
+    host = next(x for x in report.ledgers if x.metric == "rss")
+    others = [e.bytes for e in host.entries if e.label == "all other named objects"]
+    assert all(abs(nbytes) < MIB for nbytes in others)
+
+
 def test_modules_that_are_added_under_names_of_their_own_are_growth_of_what_has_them() -> None:
     adapters = Thing(
         "main()·model.layer.adapters", lambda s: 50 * KIB + s.epochs_done * 2 * MIB,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from synthetic_runs import KIB, MIB, Program, State, Thing
+from synthetic_runs import KIB, MIB, Program, Size, State, Thing
 
 from leakscope.analysis.analyse import analyse
 from leakscope.model import gauge
@@ -266,6 +266,20 @@ def test_what_a_library_gathers_in_each_validation_is_no_news_while_it_is_little
     report = report_of(program)
     assert_clean(report)
     assert report.culprits == []
+
+
+@pytest.mark.parametrize(
+    "size",
+    [lambda s: min(s.step, 60) * 200 * KIB, lambda s: (s.step % 40) * 300 * KIB],
+    ids=["fills", "is emptied every epoch"],
+)
+def test_what_a_running_function_of_a_library_has_in_bounds(size: Size) -> None:
+    window = Thing(
+        "trainers.Trainer.train()·self.window", size,
+        root=RootKind.LIBRARY, user=False, of_a_call=True,
+    )  # fmt: skip
+    kept = Thing("trainers.Trainer.train()·self", lambda _: 40 * MIB, user=False, of_a_call=True)
+    assert_clean(report_of(Program(epochs=8, full_every=5).plant(kept).plant(window)))
 
 
 def test_locals_alive_at_the_end_of_validation_are_not_kept_by_it() -> None:

@@ -85,6 +85,10 @@ REAL: dict[str, Truth] = {
         (Leak(("main.trainer.state.log_history",), line="trainer.train()"),),
         needs=("transformers",),
     ),
+    "transformers_no_variable": Truth(
+        (Leak(("transformers.trainer.Trainer.train.self.state.log_history",), line=").train()"),),
+        needs=("transformers",),
+    ),
     "wandb_table": leak("main.table.data", needs=("wandb",)),
     "accelerate_own_tests": healthy("accelerate"),
     "ignite_engines": healthy("ignite"),
@@ -110,6 +114,7 @@ REAL: dict[str, Truth] = {
     "transformers_bert_stops_early": healthy("transformers"),
     "transformers_gpt2_recomputes": healthy("transformers"),
     "transformers_metrics_by_batch": healthy("transformers"),
+    "transformers_started_at_once": healthy("transformers"),
     "transformers_t5_generates": healthy("transformers"),
     "transformers_vit_averages": healthy("transformers"),
     "transformers_whisper_loop": healthy("transformers"),
