@@ -399,6 +399,8 @@ def told_by(report: Any) -> dict[str, Any]:
     told: dict[str, Any] = json.loads(render_json(report))
     told["notes"] = [note for note in told["notes"] if "on request" not in note]
     told["timeline"].pop("censuses_s")
+    taken = told["overhead"]["taken"]
+    told["overhead"]["taken"] = [one for one in taken if not one.get("asked")]
     return told
 
 
