@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from browser_pages import page_of
 from browser_view import DESKTOP, PHONE, THEMES, Theme, View
-from playwright.sync_api import Locator, expect
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator
+
+expect = pytest.importorskip("playwright.sync_api").expect
 
 Open = Callable[..., None]
 STANDING = """(boxes) => boxes.map((box) => [

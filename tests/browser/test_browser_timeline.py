@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from browser_pages import page_of
 from browser_view import DESKTOP, View
-from playwright.sync_api import Locator
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator
 
 WHOLE = (0.0, 211.0)
 """Seconds of the sample's timeline, rounded down."""
