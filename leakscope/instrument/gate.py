@@ -63,6 +63,8 @@ class Gate:
                 return self._timed(event, args)
             return event(*args)
         except Exception as error:
+            if self._guard.passes(error):
+                raise
             self._fault(error)
         finally:
             self._busy = False
@@ -75,14 +77,16 @@ class Gate:
         """Pass on an event that was found by itself, unless somebody leads."""
         return None if self.is_led else self.hear(event, *args)
 
-    def postpone(self, interrupt: BaseException) -> None:
+    def postpone(self, interrupt: BaseException) -> bool:
         """Have an interrupt leave when the event that it broke into is dealt with.
 
-        Else Ctrl-C during a census would leave a phase half opened or half closed for good.
+        Else Ctrl-C during a census would leave a phase half opened or half closed for good. False
+        is returned if no event is heard: then the interrupt is to leave at once.
         """
         if not self._busy:
-            raise interrupt
+            return False
         self._interrupt = interrupt
+        return True
 
     def is_training_thread(self) -> bool:
         """Return whether what the calling thread does would be found and heard."""

@@ -43,13 +43,22 @@ class Guard:
         try:
             return function(*args, **kwargs)
         except Exception as error:
+            if self.passes(error):
+                raise
             self.fault(part, error)
             return default
 
+    def passes(self, error: Exception) -> bool:
+        """Return whether to raise it again: what is not ours, in strict mode anything.
+
+        Whoever asks raises without naming it: a frame that names an exception which left it is
+        held by that exception's traceback, and the two live on with all that the program's own
+        frames keep until the collector runs.
+        """
+        return self.strict or is_interrupt(error)
+
     def fault(self, part: str, error: Exception) -> None:
-        """Count a fault and report it; raise again what is not ours, in strict mode anything."""
-        if self.strict or is_interrupt(error):
-            raise error
+        """Count a fault and report it."""
         count = self._faults[part] = self._faults.get(part, 0) + 1
         if self.report is None:
             return

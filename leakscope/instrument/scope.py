@@ -95,7 +95,10 @@ class Scope:
             gate.hear(_open, opened, tracker, tracker.phase_begin, name)
             yield
         finally:
-            _close(opened, gate, tracker.phase_end)
+            try:
+                _close(opened, gate, tracker.phase_end)
+            finally:
+                _close(opened, gate, tracker.phase_end)
 
     def step(self) -> None:
         """Say that a training iteration has ended; from now on nobody else says so."""
@@ -353,7 +356,10 @@ def _steps(session: Session, iterable: Iterable[T]) -> Iterator[T]:
             for phase in opened:
                 gate.hear(tracker.steps_next, phase)
     finally:
-        _close(opened, gate, tracker.steps_end)
+        try:
+            _close(opened, gate, tracker.steps_end)
+        finally:
+            _close(opened, gate, tracker.steps_end)
 
 
 def _open(
@@ -369,14 +375,13 @@ def _open(
 
 
 def _close(opened: list[Phase], gate: Gate, end: Callable[[Phase], None]) -> None:
-    """End a phase even if an interrupt strikes before that is heard."""
-    try:
-        for phase in opened:
-            gate.hear(end, phase)
-    except BaseException:
-        for phase in opened:
-            gate.hear(end, phase)
-        raise
+    """End the phases that are still open.
+
+    It is called twice: an interrupt may strike anywhere in the first call, its beginning included.
+    """
+    while opened:
+        gate.hear(end, opened[-1])
+        opened.pop()
 
 
 def _length(iterable: object) -> int | None:

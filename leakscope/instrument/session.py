@@ -330,9 +330,8 @@ class Session:
                 boundary = self._describe(index, kind, now, phase, label)
                 self._guard.call("measuring", None, self._measure, boundary, due)
         except BaseException as interrupt:
-            if not is_interrupt(interrupt):
+            if not is_interrupt(interrupt) or not self.gate.postpone(interrupt):
                 raise
-            self.gate.postpone(interrupt)
 
     def _measure(self, boundary: Boundary, due: Due) -> None:
         if self._writer.failed is not None:

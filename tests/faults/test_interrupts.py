@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import signal
+import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,6 +12,8 @@ from pathlib import Path
 import fault_runs
 import pytest
 
+from leakscope.instrument.costs import Costs
+from leakscope.instrument.gate import Gate
 from leakscope.instrument.guard import Guard
 from leakscope.model.interrupts import is_interrupt
 from leakscope.recording import open_run
@@ -120,23 +124,47 @@ def test_what_a_signals_handler_raises_is_the_programs_own(kind: str, tmp_path: 
 
 
 STRUCK_AT_EVERY_CALL = """
-import itertools, sys
+import contextlib, dis, inspect, sys
 
 import leakscope
 from leakscope.instrument.session import current_session
 
+struck = set()
+
+
+def stack_of(frame):
+    while frame.f_back is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def is_thrown_away(frame):
+    # A generator that is thrown away is resumed too, but what strikes there is lost.
+    if not frame.f_code.co_flags & inspect.CO_GENERATOR or frame.f_back.f_code in asking:
+        return False
+    instruction = frame.f_back.f_code.co_code[frame.f_back.f_lasti]
+    return dis.opname[instruction] not in ("FOR_ITER", "SEND")
+
+
+asking = {{
+    contextlib._GeneratorContextManager.__enter__.__code__,
+    contextlib._GeneratorContextManager.__exit__.__code__,
+}}
+
 
 class Strike:
-    def __init__(self, n):
-        self.left, self.where = n, ""
+    # At the first call that comes in a way in which none was struck yet.
+    def __init__(self):
+        self.where = ""
 
     def __call__(self, frame, event, arg):
-        # A generator that is thrown away is resumed too, but no signal is looked at there.
-        if event != "call" or frame.f_code.co_name == "<genexpr>":
+        caller = frame.f_back
+        if event != "call":
             return
-        self.left -= 1
-        if not self.left:
+        way = frame.f_code, caller.f_code, caller.f_lineno, caller.f_back and caller.f_back.f_lineno
+        if way not in struck and not any(map(is_thrown_away, stack_of(frame))):
             sys.settrace(None)
+            struck.add(way)
             self.where = f"{{frame.f_code.co_filename}}:{{frame.f_lineno}}"
             raise {kind}
 
@@ -148,11 +176,12 @@ def work():
         scope.mark("here")
 
 
-kept = []
+kept, times = [], 0
 with leakscope.profile(quiet=True) as scope:
     session = current_session()
-    for n in itertools.count(1):
-        strike, reached = Strike(n), False
+    while times < 10_000:
+        times += 1
+        strike, reached = Strike(), False
         try:
             sys.settrace(strike)
             work()
@@ -168,7 +197,8 @@ with leakscope.profile(quiet=True) as scope:
             print("in disorder after", strike.where)
             while session.tracker.phase is not None:
                 session.tracker.phase_end(session.tracker.phase)
-print("more than a hundred" if n > 100 else n)
+closing = [code for code, *_ in struck if code.co_name == "_close"]
+print("more than a hundred" if 100 < times < 10_000 else times, "closing", len(closing))
 """
 
 
@@ -177,7 +207,7 @@ print("more than a hundred" if n > 100 else n)
 def test_an_interrupt_at_any_call_of_ours_reaches_the_program(kind: str, tmp_path: Path) -> None:
     program = STRUCK_AT_EVERY_CALL.format(kind=kind)
     ended = fault_runs.recorded(program, tmp_path, "--budget", "100%", "--no-report")
-    assert (ended.code, ended.out) == (0, "more than a hundred\n"), ended.err
+    assert (ended.code, ended.out) == (0, "more than a hundred closing 4\n"), ended.err
     assert open_run(tmp_path / "run").main.errors == []
 
 
@@ -206,6 +236,30 @@ def test_any_handler_is_known_by_what_it_is_called_with(handler: Callable[..., o
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert is_interrupt(caught.value)
+
+
+def test_what_the_program_kept_goes_when_an_interrupt_has_passed() -> None:
+    class Batch:
+        pass
+
+    def interrupted() -> weakref.ref[Batch]:
+        batch = Batch()
+        try:
+            gate.hear(guard.call, "census", None, signal.raise_signal, signal.SIGUSR1)
+        except TimeoutError:
+            return weakref.ref(batch)
+        raise AssertionError("it did not pass")
+
+    guard = Guard()
+    gate = Gate(guard, Costs())
+    gate.open()
+    before = signal.signal(signal.SIGUSR1, nested)
+    gc.disable()
+    try:
+        assert interrupted()() is None
+    finally:
+        gc.enable()
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_a_fault_of_ours_is_no_interrupt() -> None:
