@@ -6,6 +6,9 @@ INTERPRETERS ?= python3.10 python3.11 python3.12 python3.13 python3.14
 
 BENCHMARKS := report recording memory workers ranks cuda heap clean overhead
 
+# Rooms whose tests walk the heap of their own process, as those under tests/heap do.
+OWN_HEAP := testing instrument probes cleanup
+
 .PHONY: help demo test quick gpu interpreters sanitize docs reports bench zoo robustness clean \
 	$(BENCHMARKS:%=bench-%)
 
@@ -49,17 +52,20 @@ $(VENV)/.browsing: $(VENV)/.testing tests/browser/axe_core.py
 demo: $(VENV)/.installed
 	@$(BIN)/python examples/make_reports.py --out demo detector
 
-# The heap's tests walk their own process, whose heap the other tests would fill: those that walk all
-# of it, file by file, mypy beside them. No worker takes the files with most tests first: tests/conftest.py
-# says in which order they come.
+# Tests that walk the heap of their own process come first, before the other tests and the libraries of
+# theirs fill it: those that walk all of it, file by file, mypy beside them. Of the others one more runs
+# than there are cores, for many wait for a program. No worker takes the files with most tests first:
+# tests/conftest.py says in which order they come.
 test: $(VENV)/.testing $(VENV)/.browsing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	{ echo mypy; grep -l mark.slow tests/heap/test_*.py | sed 's/^/pytest -q -m slow /'; } | \
 		xargs -P 2 -L 1 $(BIN)/python -m
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q --durations 25 -m "not slow" tests/heap
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q --durations 40 \
-		-m "not corpus" --ignore tests/heap
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q --durations 25 -m "not corpus" \
+		$(OWN_HEAP:%=tests/%)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -q --durations 40 \
+		-m "not corpus" $(patsubst %,--ignore tests/%,heap $(OWN_HEAP))
 
 quick: $(VENV)/.testing $(VENV)/.browsing
 	$(BIN)/python -m pytest -q -m "not slow"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from snippet_recorder import SnippetRecorder
 from warm import Warm
 
 # A shell that starts the tests in the background ignores Ctrl-C, and what they start inherits that.
@@ -55,4 +56,11 @@ def leakscope_commands() -> Iterator[Warm]:
 def torch_programs() -> Iterator[Warm]:
     """Return what runs plain programs without the time that importing torch takes."""
     with Warm("torch", "torch._dynamo") as it:
+        yield it
+
+
+@pytest.fixture(scope="session")
+def recorder() -> Iterator[SnippetRecorder]:
+    """Return what records programs without the seconds that importing torch takes."""
+    with SnippetRecorder() as it:
         yield it

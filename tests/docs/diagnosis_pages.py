@@ -12,6 +12,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[1]))
+
 from snippet_recorder import SnippetRecorder
 
 from leakscope.analysis import analyse

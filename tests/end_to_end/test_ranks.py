@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from sampling import sampled
 from warm import Warm
 
 from leakscope.recording import open_run
@@ -177,7 +178,7 @@ def test_ranks_that_were_started_again_are_told_apart(tmp_path, report):
     assert_leaks_alone(found, 1, ranks=2)
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", sampled(["before", "after"], ["before"]))
 def test_spawned_ranks_that_profile_themselves_record_into_one_directory(when, tmp_path, report):
     made = profiled(tmp_path, "spawned", when)
     run = open_run(made)

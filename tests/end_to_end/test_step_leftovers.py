@@ -92,7 +92,7 @@ def test_frozen_parameters_whose_gradients_were_dropped(
     ("clearing", "kind"),
     [
         ("optimizer.zero_grad(set_to_none=False)", "gradients_kept_as_zeros"),
-        ("pass", "gradients_never_cleared"),
+        pytest.param("pass", "gradients_never_cleared", marks=pytest.mark.corpus),
     ],
 )
 def test_gradients_that_stay_through_the_forward_pass(

@@ -81,6 +81,8 @@ HEALTHY = {
     "torchmetrics_healthy": Program(("torchmetrics",), Work(8, 800, 800, (*range(100, 801, 100),))),
     "accelerate_healthy": Program(("accelerate",), Work(8, 200, 800, (*range(25, 201, 25),))),
 }
+COMPARED = ("transformers_healthy", "accelerate_healthy")
+"""Those that also run without leakscope."""
 
 
 def bytes_of_kept_graphs(step: Callable[[], torch.Tensor], count: int = 40) -> float:
@@ -232,7 +234,7 @@ def assert_work(outcome: Outcome, expected: Work) -> None:
     assert work["validations"] == len(expected.validated_at)
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+@pytest.mark.parametrize("name", sampled(HEALTHY, COMPARED))
 def test_a_healthy_training_is_clean(name: str, outcome_of: Callable[[str], Outcome]) -> None:
     outcome, work = outcome_of(name), HEALTHY[name].work
     assert outcome.report["verdict"] == "clean", outcome.said
@@ -244,10 +246,7 @@ def test_a_healthy_training_is_clean(name: str, outcome_of: Callable[[str], Outc
 
 @pytest.mark.parametrize(
     "name",
-    sampled(
-        LEAKS,
-        ("transformers_kept_predictions", "lightning_kept_outputs", "torchmetrics_never_reset"),
-    ),
+    sampled(LEAKS, ("transformers_kept_predictions", "lightning_kept_outputs")),
 )
 def test_a_leak_beside_a_trainer_is_named_with_line_unit_and_rate(
     name: str, outcome_of: Callable[[str], Outcome]
@@ -267,7 +266,7 @@ def test_a_leak_beside_a_trainer_is_named_with_line_unit_and_rate(
     assert_work(outcome, LEAKS[name].work)
 
 
-@pytest.mark.parametrize("name", ["transformers_healthy", "accelerate_healthy"])
+@pytest.mark.parametrize("name", COMPARED)
 def test_a_trainer_computes_the_same_with_and_without(
     name: str, outcome_of: Callable[[str], Outcome], tmp_path: Path, torch_programs: Warm
 ) -> None:

@@ -69,7 +69,10 @@ def killed(folder: Path, after_s: float) -> int:
 
 
 MOMENTS = [
-    pytest.param(random.Random(seed).uniform(0.0, 0.5), marks=[pytest.mark.slow] * (seed > 1))
+    pytest.param(
+        random.Random(seed).uniform(0.0, 0.5),
+        marks=[pytest.mark.slow] * (seed > 1) + [pytest.mark.corpus] * (seed >= 15),
+    )
     for seed in range(50)
 ]
 

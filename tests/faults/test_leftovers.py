@@ -25,6 +25,7 @@ from typing import Any
 import fault_runs
 import psutil
 import pytest
+from sampling import sampled
 from warm import Warm
 
 pytestmark = [
@@ -202,9 +203,9 @@ def assert_reads_well(tree: Tree, commands: Warm) -> None:
 @pytest.mark.parametrize(
     ("method", "lives", "victim"),
     [
-        ("fork", "persistent", "supervisor"),
+        pytest.param("fork", "persistent", "supervisor", marks=pytest.mark.corpus),
         ("fork", "for an epoch", "program"),
-        ("spawn", "persistent", "program"),
+        pytest.param("spawn", "persistent", "program", marks=pytest.mark.corpus),
         ("spawn", "for an epoch", "supervisor"),
     ],
 )
@@ -223,7 +224,7 @@ def test_a_killed_training_with_workers_leaves_its_recording_alone(
     assert_reads_well(tree, leakscope_commands)
 
 
-@pytest.mark.parametrize("victim", ["supervisor", "program"])
+@pytest.mark.parametrize("victim", sampled(["supervisor", "program"], ["program"]))
 def test_a_killed_rank_leaves_its_recording_alone(
     victim: str, start: Callable[..., Tree], leakscope_commands: Warm
 ) -> None:

@@ -14,7 +14,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
+
+from leakscope.analysis import analyse
+from leakscope.recording import open_run
+from leakscope.report.encoding import render_json
 
 BOOT = "from snippet_recorder import serve; serve()"
 IMPORTED = (
@@ -33,7 +37,7 @@ class SnippetRecorder:
 
     def __init__(self) -> None:
         here = Path(__file__)
-        paths = [str(here.parents[2]), str(here.parent), os.environ.get("PYTHONPATH", "")]
+        paths = [str(here.parents[1]), str(here.parent), os.environ.get("PYTHONPATH", "")]
         self._process = subprocess.Popen(
             [sys.executable, "-c", BOOT],
             stdin=subprocess.PIPE,
@@ -55,6 +59,12 @@ class SnippetRecorder:
         if json.loads(self._process.stdout.readline()) < 0:
             raise TimeoutError((folder / "output").read_text())
         return folder / "run"
+
+    def report(self, folder: Path, script: str = "train.py") -> dict[str, Any]:
+        """Return what ``report.json`` holds once a script in ``folder`` has been recorded."""
+        report = analyse(open_run(self.record(folder, script)))
+        told: dict[str, Any] = json.loads(render_json(report))
+        return told
 
     def __enter__(self) -> SnippetRecorder:
         return self
