@@ -24,6 +24,8 @@ from leakscope.model.trend import Trend
 
 GAUGE_NOISE_BYTES = float(1 << 20)
 """Resident memory moves by pages, arenas and stacks without any leak."""
+ENDING_S, ENDING_SHARE = 10.0, 0.1
+"""A process that ends gives back what it held: seconds that this may take, and part of its time."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +105,20 @@ class Case:
         candidates = enough or list(groups.values())
         chosen = max(candidates, key=len, default=[])
         if self.is_watched and self._was_ending:
-            chosen = chosen[:-1]
+            chosen = self._before_the_end(chosen)
         return np.array(chosen, dtype=np.int64)
+
+    def _before_the_end(self, readings: list[int]) -> list[int]:
+        """Return readings without those at which the process may have given back what it held."""
+        times = self.track.time_s[readings]
+        if not len(times):
+            return []
+        spent = min(ENDING_S, ENDING_SHARE * float(times[-1] - times[0]))
+        return [one for one in readings[:-1] if self.track.time_s[one] <= times[-1] - spent]
 
     @property
     def _was_ending(self) -> bool:
-        """Whether the last reading from outside may be of a process that was already ending."""
+        """Whether the last readings from outside may be of a process that was already ending."""
         end = self.recording.end
         return end is None or end.status in {"ended", "exit"}
 

@@ -222,14 +222,21 @@ def plateau_start(y: FloatArray, tolerance: float) -> int:
     return int(off[-1]) + 1 if len(off) else 0
 
 
-def goes_on(y: FloatArray) -> bool:
-    """Return whether growth after warm-up goes on through each third of a series."""
+def goes_on(y: FloatArray, *, at_first: float = THIRD_SHARE) -> bool:
+    """Return whether growth after warm-up goes on through each third of a series.
+
+    Args:
+        y: Bytes at counts of work, or at moments.
+        at_first: The part of the growth that the first third must bring.
+
+    """
     y = y[warm_up(y) :]
     if len(y) < FEWEST_POINTS:
         return False
+    wanted = (at_first, THIRD_SHARE, THIRD_SHARE)
     edges = y[np.linspace(0, len(y) - 1, 4).round().astype(int)]
     net = float(edges[-1] - edges[0])
-    return bool(net > 0 and (np.diff(edges) >= THIRD_SHARE * net).all())
+    return bool(net > 0 and (np.diff(edges) >= np.array(wanted) * net).all())
 
 
 def goes_on_evenly(x: FloatArray, y: FloatArray) -> bool:

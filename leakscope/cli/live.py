@@ -16,6 +16,8 @@ from leakscope.model.sizes import human_bytes, plural
 REMEMBERED = 120
 """Readings over which the rate is taken."""
 FEWEST = 8
+FORECAST_AFTER_MINUTES = 1.0
+"""Importing libraries and reading data look like growth without an end."""
 WORTH_SAYING_BYTES = 1 << 20
 """A rate below this per minute is no growth to speak of."""
 
@@ -65,11 +67,12 @@ class LiveLine:
         if len(self._known) < FEWEST:
             return []
         minutes, sizes = np.array(self._known, dtype=np.float64).T
-        rate = theil_sen(minutes, sizes).rate
+        later = len(sizes) // 2  # what came before may have been a beginning
+        rate = theil_sen(minutes[later:], sizes[later:]).rate
         if abs(rate) < WORTH_SAYING_BYTES:
             return ["· steady"]
         told = [f"· {human_bytes(rate)} per minute"]
-        if not goes_on(sizes):
+        if minutes[-1] < FORECAST_AFTER_MINUTES or not goes_on(sizes):
             return told
         ahead = forecast(
             limit_bytes=self._limit,

@@ -14,7 +14,7 @@ from leakscope.model.run import Measurement, Recording, Run
 MIB = 1 << 20
 
 
-def watched(*readings: dict[str, int]) -> Report:
+def watched(*readings: dict[str, int], status: str = "watched no longer") -> Report:
     """Return the report of a run with these readings, one a second."""
     measurements = [
         Measurement(
@@ -31,7 +31,7 @@ def watched(*readings: dict[str, int]) -> Report:
     recording = Recording(
         HeaderRecord(role="monitor", pid=7),
         measurements=measurements,
-        end=EndRecord(status="watched no longer", time_s=float(len(readings))),
+        end=EndRecord(status=status, time_s=float(len(readings))),
     )
     manifest = RunManifest(
         leakscope_version="0", run_id="r", created=0.0, command=[], script="train.py",
@@ -59,6 +59,30 @@ def test_a_heap_that_grows_is_told() -> None:
     report = growing(heap=8)
     assert report.verdict is RunVerdict.LEAK
     assert report.findings[0].kind == "tree_grows"
+
+
+FALLING = [200 + 8 * n for n in range(40)] + [300, 250, 200]
+
+
+def test_what_a_process_gives_back_when_it_ends_is_no_fall() -> None:
+    readings = [{gauge.RSS: size * MIB} for size in FALLING]
+    report = watched(*readings, status="ended")
+    assert report.verdict is RunVerdict.LEAK
+    assert "480 MiB more per minute" in report.findings[0].text
+
+
+def test_what_is_given_back_while_it_runs_is_a_fall() -> None:
+    assert watched(*({gauge.RSS: size * MIB} for size in FALLING)).verdict is RunVerdict.CLEAN
+
+
+def test_growth_of_a_program_that_was_slow_at_first_is_told() -> None:
+    sizes = [200 + 3 * n for n in range(20)] + [260 + 10 * n for n in range(40)]
+    assert watched(*({gauge.RSS: size * MIB} for size in sizes)).verdict is RunVerdict.LEAK
+
+
+def test_what_is_read_into_memory_at_the_end_is_no_growth() -> None:
+    sizes = [200 + n // 20 for n in range(40)] + [202 + 30 * n for n in range(20)]
+    assert watched(*({gauge.RSS: size * MIB} for size in sizes)).verdict is RunVerdict.CLEAN
 
 
 def test_pages_of_files_are_no_growth() -> None:

@@ -6,7 +6,9 @@ reports say into their pages.
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -50,6 +52,11 @@ class Page:
         """Whether its snippets run here: those for a GPU or of a library are only shown."""
         return "Not executed by" not in self.path.read_text()
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether its snippets are watched from outside, and not recorded."""
+        return "Watched by `leakscope monitor" in self.path.read_text()
+
 
 def read_page(path: Path) -> Page:
     """Return a page's parts by its headings."""
@@ -80,10 +87,10 @@ def write_program(folder: Path, snippet: str) -> None:
     (folder / "train.py").write_text(f"{prelude()}\n\n{snippet}\n")
 
 
-def report_of(recorder: SnippetRecorder, folder: Path, snippet: str) -> Report:
-    """Return what leakscope concludes about a snippet that it has recorded."""
+def report_of(recorder: SnippetRecorder, folder: Path, page: Page, snippet: str) -> Report:
+    """Return what leakscope concludes about a page's snippet that it has recorded or watched."""
     write_program(folder, snippet)
-    return analyse(open_run(recorder.record(folder)))
+    return analyse(open_run(_watch(folder) if page.is_watched else recorder.record(folder)))
 
 
 def told(report: Report) -> list[Culprit | Finding]:
@@ -114,6 +121,20 @@ def without_figures(text: str) -> str:
     return " ".join(text.split())
 
 
+def _watch(folder: Path) -> Path:
+    watching = [sys.executable, "-m", "leakscope", "monitor", "--quiet", "--interval", "0.2"]
+    program = [sys.executable, "train.py"]
+    paths = os.pathsep.join(filter(None, [str(DOCS.parent), os.environ.get("PYTHONPATH")]))
+    subprocess.run(
+        [*watching, "--no-report", "--out", "run", "--", *program],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths},
+        timeout=120,
+        check=True,
+    )
+    return folder / "run"
+
+
 def _changed(line: str) -> bool:
     return line[:1] in "+-" and line[:3] not in ("+++", "---")
 
@@ -137,7 +158,7 @@ def _write_excerpts(names: list[str]) -> None:
             if not page.is_executed or (names and page.path.stem not in names):
                 continue
             with tempfile.TemporaryDirectory() as folder:
-                report = report_of(recorder, Path(folder), page.leaks)
+                report = report_of(recorder, Path(folder), page, page.leaks)
             text = page.path.read_text()
             new = f"## How it shows\n\n```text\n{excerpt(report)}\n```"
             pattern = r"## How it shows\n\n```text\n.*?\n?```"

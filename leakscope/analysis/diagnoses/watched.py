@@ -15,7 +15,7 @@ from leakscope.analysis.forecast import forecast
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
 from leakscope.analysis.severity import HORIZON, MIB
-from leakscope.analysis.trends import goes_on, is_growth
+from leakscope.analysis.trends import THIRD_SHARE, goes_on, is_growth
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes
@@ -24,6 +24,8 @@ from leakscope.model.trend import Trend
 GROWTH_BYTES = 32 * MIB
 FEWEST = 8
 """Readings below which growth may as well be a beginning."""
+FIRST_THIRD = THIRD_SHARE / 2
+"""Seconds are no work: a program may be slow at first, while others have the machine."""
 MOSTLY = 0.6
 """Part of the growth from which on it is said to be of the process or of its children."""
 MORE_THAN_ALL = 1.2
@@ -44,7 +46,9 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
         return []
     x, y = tree_series(case)
     trend = case.trend_of(x, y, noise_bytes=4.0 * MIB)
-    steady = is_growth(trend.verdict) and trend.points >= FEWEST and goes_on(y)
+    steady = (
+        is_growth(trend.verdict) and trend.points >= FEWEST and goes_on(y, at_first=FIRST_THIRD)
+    )
     if not steady or trend.net_bytes < GROWTH_BYTES:
         return []
     ahead = forecast(
