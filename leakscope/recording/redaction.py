@@ -2,7 +2,8 @@
 
 Names decide (``--api-key``, ``WANDB_API_KEY``, ``password``), then the shapes of well-known tokens
 and the user part of URLs. It errs towards hiding, except for words that training scripts are full
-of: keypoints, tokenizers, ``max_tokens``.
+of: keypoints, tokenizers, ``max_tokens``, and for names of files that begin as a token does:
+``hf_train.py``, ``sk-learn_baseline.py``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping, Sequence
 REDACTED = "<redacted>"
 
 _SENSITIVE = (
-    r"(?:key(?!point|frame|word|board)|token(?!i[sz]|s(?![a-z]))|secret|passw|passphrase|"
+    r"(?:key(?!point|frame|word|board|error)|token(?!i[sz]|s(?![a-z]))|secret|passw|passphrase|"
     r"credential|(?<![a-z])pwd(?![a-z]))"
 )
 _SENSITIVE_NAME = re.compile(_SENSITIVE, re.IGNORECASE)
@@ -21,9 +22,20 @@ _ASSIGNMENT = re.compile(
     rf"([\w.-]*{_SENSITIVE}[\w.-]*['\"\]]*\s*[=:]\s*)(['\"]?)([^\s'\"&;,]+)", re.IGNORECASE
 )
 _USERINFO = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s/@]+@", re.IGNORECASE)
-_TOKEN = re.compile(
-    r"\b(?:hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|eyJ)[A-Za-z0-9_.-]{12,}"
+_TOKENS = (
+    r"hf_[A-Za-z0-9]{20,}",
+    r"sk-[A-Za-z0-9]{20,}",
+    r"sk-(?:proj|svcacct|admin|ant-[a-z]+\d\d|or-v\d)-[\w-]{32,}",
+    r"gh[opsur]_[A-Za-z0-9]{20,}",
+    r"github_pat_[A-Za-z0-9]{20,}\w*",
+    r"glpat-[\w-]{20,}(?:\.\w+)*",
+    r"xox[abeoprs]-[A-Za-z0-9-]{12,}",
+    r"AKIA[A-Z0-9]{16,}",
+    r"eyJ[A-Za-z0-9]{16,}[\w.+/=-]*",
 )
+"""Tokens are long and drawn by chance: words, and the dots and underscores between the words of a
+name, soon break the run of letters and digits that tells them."""
+_TOKEN = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(_TOKENS)})")
 _PLAIN_SETTINGS = frozenset({"true", "false", "none", "null", "yes", "no", "on", "off"})
 
 

@@ -3,6 +3,9 @@ from __future__ import annotations
 import pytest
 
 from leakscope.recording import redact_command, redact_environment
+from leakscope.recording.redaction import redact_text
+
+DRAWN = "qW7eR2tY9uI4oP1aS6dF3gH8jK5lZ0xC2vB7nM"
 
 
 @pytest.mark.parametrize(
@@ -43,6 +46,65 @@ def test_secrets_are_replaced(argv):
 )
 def test_what_training_scripts_are_full_of_is_kept(argv):
     assert redact_command(argv) == argv
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        f"hf_{DRAWN[:34]}",
+        f"sk-{DRAWN}",
+        f"sk-proj-{DRAWN[:9]}_{DRAWN[:12]}-{DRAWN[:14]}",
+        f"sk-ant-api03-{DRAWN[:9]}_{DRAWN[:12]}-{DRAWN[:14]}",
+        f"sk-or-v1-{DRAWN}",
+        f"ghp_{DRAWN[:36]}",
+        f"ghs_{DRAWN[:36]}",
+        f"github_pat_{DRAWN[:22]}_{DRAWN}",
+        f"glpat-{DRAWN[:12]}_{DRAWN[:7]}",
+        f"glpat-{DRAWN[:27]}.01.{DRAWN[:9]}",
+        "xoxb-123456789012-abcdefABCDEF",
+        "AKIAIOSFODNN7EXAMPLE",
+        "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0-dXJl_",
+        "eyJhcGlfYWRkcmVzcyI6Imh0dHBzOi8v",
+    ],
+)
+@pytest.mark.parametrize(
+    "around", ["{}", "refused {}.", "/models/{}", "run_{}", "f('{}')", "{} and more"]
+)
+def test_whole_tokens_are_replaced_wherever_they_stand(token, around):
+    assert redact_text(around.format(token)) in {
+        around.format("<redacted>"),
+        around.format("<redacted>").removesuffix("."),
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hf_eval_peek.py",
+        "hf_finetune_token_classification.py",
+        "experiments/hf_summarization/train.py",
+        "sk-learn_baseline_of_the_paper.py",
+        "sk-learn-baseline-of-the-paper.py",
+        "sk-ant-colony-optimisation-of-the-learning-rate.py",
+        "ghp_statistics_by_month.py",
+        "gho_resampled_2024_10.csv",
+        "github_pat_rotation_of_all_repositories.py",
+        "AKIAHABARA_pedestrians.py",
+        "AKIA_street_scenes.py",
+        "eyJ_movement_tracking_run.py",
+        "disk-cache-of-the-whole-dataset.py",
+    ],
+)
+def test_names_of_files_that_begin_as_a_token_does_are_kept(name):
+    assert redact_command(["python", name, f"--config={name}"]) == [
+        "python",
+        name,
+        f"--config={name}",
+    ]
+
+
+def test_the_key_that_a_dictionary_misses_is_told():
+    assert redact_text("KeyError: 'layer1.weight'") == "KeyError: 'layer1.weight'"
 
 
 def test_environment_values_go_by_their_names():
