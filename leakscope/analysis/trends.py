@@ -25,6 +25,12 @@ GIVEN_BACK = 0.10
 """Share of the net growth that a leak may give back; healthy programs give back 22 to 33 %."""
 PLATEAU_SHARE = 1 / 3
 """A last stretch this long without growth means that growth has ended."""
+STEADY_PLATEAU_SHARE = 0.25
+STEADY_POINTS = 6
+STEADY_RESTS = 3.0
+"""Growth that so many boundaries showed without a rest to speak of has ended sooner: a stretch
+without any that is so many times as long as the longest rest before it. A buffer that fills up in
+the middle of a run is looked at twice after that, or once."""
 LEVELS_OFF = 0.34
 """A last third that grows slower than this part of the first half is levelling off."""
 THIRD_SHARE = 0.2
@@ -254,13 +260,16 @@ def goes_on_evenly(x: FloatArray, y: FloatArray) -> bool:
 
 
 def _is_plateau(x: FloatArray, y: FloatArray, start: int) -> bool:
-    length = len(y) - start
-    if length < (2 if len(y) < 6 else 3):
+    length, rest = len(y) - start, x[-1] - x[start]
+    before = _longest_rest(x[: start + 1], y[: start + 1])
+    if length < 2 or rest <= 1.5 * before:
         return False
-    share = max((length - 1) / (len(y) - 1), (x[-1] - x[start]) / (x[-1] - x[0]))
-    if share < PLATEAU_SHARE:
-        return False
-    return bool(x[-1] - x[start] > 1.5 * _longest_rest(x[: start + 1], y[: start + 1]))
+    share = rest / (x[-1] - x[0])
+    is_steady = start >= STEADY_POINTS and rest > STEADY_RESTS * before
+    if is_steady and share >= STEADY_PLATEAU_SHARE:
+        return True
+    share = max((length - 1) / (len(y) - 1), share)
+    return bool(share >= PLATEAU_SHARE and length >= (2 if len(y) < 6 else 3))
 
 
 def _longest_rest(x: FloatArray, y: FloatArray) -> float:

@@ -78,6 +78,9 @@ FULL_INSIDE_AFTER = 1.0
 """A first occurrence that lasts so many seconds may be all there is: full censuses inside it."""
 FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Where in a phase of known length censuses lie: the same places each time."""
+EARLY_MARKS = 100
+"""Batches of a phase without an end after which censuses lie closer, in proportion: its last part
+must be seen often enough to tell what goes on growing from what has filled up."""
 EARLY_RECORDS = 200
 RECORD_SHARE = 0.25
 INSIDE_SHARE = 0.5
@@ -425,9 +428,10 @@ def _marks(expected: int | None, *, dense: bool) -> Iterator[int]:
         yield from sorted(set(evenly))
         return
     mark = 1
-    factor = 1.5 if expected is None and dense else 2.0
+    is_endless = expected is None and dense
     while expected is None or mark <= expected:
         yield from sorted({at for at in evenly if at <= mark} | {mark})
         evenly = [at for at in evenly if at > mark]
+        factor = 2.0 if not is_endless else 1.5 if mark < EARLY_MARKS else 1.35
         mark = max(mark + 1, int(mark * factor))
     yield from evenly

@@ -122,3 +122,33 @@ def test_cut_by_hand_series_never_raise() -> None:
         assert trend_of(y).verdict in {TrendVerdict.INCONCLUSIVE, TrendVerdict.FLAT}
     same_x = judge(np.zeros(5), np.arange(5.0), unit="epoch", noise_bytes=0.0)
     assert same_x.verdict is TrendVerdict.INCONCLUSIVE
+
+
+def looked_at(steps: int) -> np.ndarray:
+    """Return the steps at which a phase without an end is looked at."""
+    marks = [1.0]
+    while marks[-1] * 1.35 <= steps:
+        marks.append(max(marks[-1] + 1, float(int(marks[-1] * 1.35))))
+    return np.array(marks)
+
+
+@given(st.integers(1_000, 10**6), st.floats(0.1, 0.6))
+@settings(max_examples=150, deadline=None)
+def test_a_buffer_that_fills_before_the_last_third_of_a_long_phase_is_bounded(
+    steps: int, full_at: float
+) -> None:
+    x = looked_at(steps)
+    y = 4000.0 * np.minimum(x, full_at * steps)
+    trend = judge(x, y, unit="step", noise_bytes=1 << 16)
+    assert trend.verdict is TrendVerdict.BOUNDED, trend.reason
+
+
+@given(st.integers(1_000, 10**6), st.integers(1, 12))
+@settings(max_examples=150, deadline=None)
+def test_what_grows_in_stairs_to_the_end_is_growth_however_seldom_it_is_looked_at(
+    steps: int, stairs: int
+) -> None:
+    x = looked_at(steps)
+    tread = steps // (8 * stairs)
+    y = 4000.0 * tread * np.floor(x / tread)
+    assert judge(x, y, unit="step", noise_bytes=1 << 16).verdict.value in {"growing", "stepwise"}
