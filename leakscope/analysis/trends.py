@@ -25,6 +25,8 @@ GIVEN_BACK = 0.10
 """Share of the net growth that a leak may give back; healthy programs give back 22 to 33 %."""
 PLATEAU_SHARE = 1 / 3
 """A last stretch this long without growth means that growth has ended."""
+LEAST_PLATEAU_SHARE = PLATEAU_SHARE / 2
+"""A third of the boundaries may do as well, but not of those that lie close together."""
 STEADY_PLATEAU_SHARE = 0.25
 STEADY_POINTS = 6
 STEADY_RESTS = 3.0
@@ -268,8 +270,9 @@ def _is_plateau(x: FloatArray, y: FloatArray, start: int) -> bool:
     is_steady = start >= STEADY_POINTS and rest > STEADY_RESTS * before
     if is_steady and share >= STEADY_PLATEAU_SHARE:
         return True
-    share = max((length - 1) / (len(y) - 1), share)
-    return bool(share >= PLATEAU_SHARE and length >= (2 if len(y) < 6 else 3))
+    if length < (2 if len(y) < 6 else 3) or share < LEAST_PLATEAU_SHARE:
+        return False
+    return bool(max((length - 1) / (len(y) - 1), share) >= PLATEAU_SHARE)
 
 
 def _longest_rest(x: FloatArray, y: FloatArray) -> float:
@@ -283,12 +286,15 @@ def _longest_rest(x: FloatArray, y: FloatArray) -> float:
 
 
 def levels_off(x: FloatArray, y: FloatArray) -> bool:
-    """Return whether the last third grows much slower than the first half did."""
+    """Return whether the last third grows much slower than the first half did.
+
+    Where boundaries lie so far apart that but one is in it, what it gained since the one before.
+    """
     if len(y) < 6:
         return False
     half, late = (x[0] + x[-1]) / 2, x[-1] - (x[-1] - x[0]) / 3
-    early, last = x <= half, x >= late
-    if early.sum() < 3 or last.sum() < 2:
+    early, last = x <= half, x >= min(late, x[-2])
+    if early.sum() < 3:
         return False
     before = theil_sen(x[early], y[early]).rate
     return bool(before > 0 and theil_sen(x[last], y[last]).rate < LEVELS_OFF * before)

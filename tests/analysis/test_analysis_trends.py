@@ -152,3 +152,22 @@ def test_what_grows_in_stairs_to_the_end_is_growth_however_seldom_it_is_looked_a
     tread = steps // (8 * stairs)
     y = 4000.0 * tread * np.floor(x / tread)
     assert judge(x, y, unit="step", noise_bytes=1 << 16).verdict.value in {"growing", "stepwise"}
+
+
+def test_two_looks_close_together_are_no_plateau() -> None:
+    x = np.array([211.0, 316, 474, 711, 712])
+    y = 14_000.0 * np.array([211.0, 316, 474, 711, 711])
+    assert judge(x, y, unit="step", noise_bytes=1 << 16).verdict is TrendVerdict.STEPWISE
+    ended = judge(np.array([*x[:4], 1100]), y, unit="step", noise_bytes=1 << 16)
+    assert ended.verdict is TrendVerdict.BOUNDED
+
+
+@given(st.integers(1_000, 10**6), st.floats(3.0, 12.0))
+@settings(max_examples=150, deadline=None)
+def test_a_cache_that_saturates_is_bounded_however_seldom_it_is_looked_at(
+    steps: int, lives: float
+) -> None:
+    x = looked_at(steps)
+    y = 14e6 * (1 - np.exp(-x * lives / steps))
+    trend = judge(x, y, unit="step", noise_bytes=1 << 16)
+    assert trend.verdict is TrendVerdict.BOUNDED, trend.reason
