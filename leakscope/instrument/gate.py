@@ -10,6 +10,7 @@ from typing import Any
 
 from leakscope.instrument.costs import Costs
 from leakscope.instrument.guard import Guard
+from leakscope.instrument.tracebacks import leave_event
 
 PART = "boundaries"
 LATE_KEPT = 64
@@ -59,19 +60,23 @@ class Gate:
         self._busy = True
         self._heard += 1
         try:
-            if not self._heard % SAMPLE_EVERY:
-                return self._timed(event, args)
-            return event(*args)
-        except Exception as error:
-            if self._guard.passes(error):
-                raise
-            self._fault(error)
-        finally:
-            self._busy = False
-            if self._late:
-                self._catch_up()
-            if self._interrupt is not None:
-                self._let_pass()
+            try:
+                if not self._heard % SAMPLE_EVERY:
+                    return self._timed(event, args)
+                return event(*args)
+            except Exception as error:
+                if self._guard.passes(error):
+                    raise
+                self._fault(error)
+            finally:
+                self._busy = False
+                if self._late:
+                    self._catch_up()
+                if self._interrupt is not None:
+                    self._let_pass()
+        except BaseException as interrupt:
+            leave_event(interrupt)
+            raise
 
     def hear_found(self, event: Callable[..., Any], *args: Any) -> Any:
         """Pass on an event that was found by itself, unless somebody leads."""

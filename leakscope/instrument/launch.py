@@ -131,7 +131,7 @@ def _run(program: Program, closing: Closing) -> None:
         raise
     except BaseException as error:
         closing.failed(error)
-        _show_traceback(error, _without_our_frames(error.__traceback__))
+        _show_traceback(error, _as_the_program_knows_it(error))
         if isinstance(error, KeyboardInterrupt):
             closing.arrange("interrupted", _INTERRUPTED, "KeyboardInterrupt")
         else:
@@ -286,7 +286,14 @@ def _die_with(supervisor: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _without_our_frames(traceback: TracebackType | None) -> TracebackType | None:
+def _as_the_program_knows_it(error: BaseException) -> TracebackType | None:
+    """Return a traceback without what started the program, or broke into it while ours ran."""
+    if isinstance(error, KeyboardInterrupt):
+        with contextlib.suppress(ImportError, KeyboardInterrupt):
+            from leakscope.instrument.tracebacks import without_our_frames
+
+            return without_our_frames(error.__traceback__)
+    traceback = error.__traceback__
     while traceback is not None and traceback.tb_frame.f_code.co_filename == __file__:
         traceback = traceback.tb_next
     return traceback

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import TypeVar
 
 E = TypeVar("E", bound=Exception)
@@ -37,20 +37,22 @@ def real_path(path: str) -> str:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return whether a handler of the program's raised an exception in the middle of our code.
+    """Return whether a handler of the program's raised an exception in the middle of our code."""
+    return not isinstance(error, Exception) or since_the_handler(error.__traceback__) is not None
+
+
+def since_the_handler(traceback: TracebackType | None) -> TracebackType | None:
+    """Return a traceback from the signal's handler on; None where no handler in Python ran.
 
     A handler is known by what the interpreter calls it with: the frame that was interrupted.
     """
-    if not isinstance(error, Exception):
-        return True
     interrupted: FrameType | None = None
-    traceback = error.__traceback__
     while traceback is not None:
         frame = traceback.tb_frame
         if interrupted is not None and _was_called_with(frame, interrupted):
-            return True
+            return traceback
         interrupted, traceback = frame, traceback.tb_next
-    return False
+    return None
 
 
 def _was_called_with(frame: FrameType, value: FrameType) -> bool:

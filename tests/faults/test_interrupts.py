@@ -211,6 +211,121 @@ def test_an_interrupt_at_any_call_of_ours_reaches_the_program(kind: str, tmp_pat
     assert open_run(tmp_path / "run").main.errors == []
 
 
+TRAINING = """
+import os, signal, sys, threading, time, traceback
+
+import torch
+
+
+def is_in_a_census(frame):
+    while frame is not None:
+        if "/leakscope/heap/" in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def strike_at_a_census(main=threading.get_ident()):
+    while not is_in_a_census(sys._current_frames()[main]):
+        time.sleep(0.0005)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def train():
+    objects = [[] for _ in range(400_000)]
+    layer = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    threading.Thread(target=strike_at_a_census, daemon=True).start()
+    while True:
+        layer(torch.ones(1, 4)).sum().backward()
+        optimizer.step()
+
+
+{start}
+"""
+
+STARTS = {
+    "printed by Python": "train()",
+    "printed by the program": (
+        "try:\n    train()\nexcept KeyboardInterrupt:\n    traceback.print_exc()\n    os._exit(1)"
+    ),
+    "struck at another exception": (
+        "try:\n    raise ValueError('the first')\nexcept ValueError:\n    train()"
+    ),
+    "raised by a handler": (
+        "def preempt(number, frame):\n    raise TimeoutError\n"
+        "signal.signal(signal.SIGINT, preempt)\ntrain()"
+    ),
+}
+
+
+@pytest.mark.parametrize("start", fault_runs.mostly_slow(STARTS, "printed by the program"))
+def test_the_traceback_of_an_interrupted_census_is_the_programs(start: str, tmp_path: Path) -> None:
+    program = TRAINING.format(start=STARTS[start])
+    words = fault_runs.run_words(program, tmp_path, "--quiet", "--no-report", "--budget", "100%")
+    ended = fault_runs.python(*words, folder=tmp_path)
+    assert ended.code, ended.out
+    assert "in train\n    optimizer.step()\n" in ended.err
+    assert "/leakscope/" not in ended.err
+    assert ended.err.count("Traceback (most recent call last)") == 1 + ("the first" in program)
+    assert ("in preempt" in ended.err) == ("preempt" in program)
+
+
+def test_a_hook_keeps_the_traceback_of_what_the_program_raises(tmp_path: Path) -> None:
+    program = """
+import torch
+from torch.utils.data import DataLoader
+
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        raise ValueError(index)
+
+
+for batch in DataLoader(Data()):
+    pass
+"""
+    plain = fault_runs.plainly(program, tmp_path)
+    words = fault_runs.run_words(program, tmp_path, "--quiet", "--no-report")
+    assert fault_runs.python(*words, folder=tmp_path) == plain
+    assert "in __getitem__" in plain.err
+
+
+def test_a_module_that_is_awaited_fails_with_the_traceback_that_it_has_alone(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "accelerate").mkdir()
+    (tmp_path / "accelerate/__init__.py").touch()
+    (tmp_path / "accelerate/data_loader.py").write_text("raise KeyError('no such backend')\n")
+    program = "import accelerate.data_loader"
+    plain = fault_runs.plainly(program, tmp_path)
+    words = fault_runs.run_words(program, tmp_path, "--quiet", "--no-report")
+    assert fault_runs.python(*words, folder=tmp_path) == plain
+    assert "in <module>\n    raise KeyError" in plain.err
+
+
+def test_an_interrupt_keeps_what_it_came_upon_unless_that_is_ours() -> None:
+    def event() -> None:
+        try:
+            raise LookupError("ours")
+        except LookupError:
+            signal.raise_signal(signal.SIGINT)
+
+    gate = Gate(Guard(), Costs())
+    gate.open()
+    try:
+        raise ValueError("the program's")
+    except ValueError as first:
+        with pytest.raises(KeyboardInterrupt) as caught:
+            gate.hear(event)
+        assert caught.value.__context__ is first
+    names = [entry.name for entry in caught.traceback]
+    assert names == ["test_an_interrupt_keeps_what_it_came_upon_unless_that_is_ours"]
+
+
 class Handler:
     def method(self, number, frame):
         raise TimeoutError

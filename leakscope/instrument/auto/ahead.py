@@ -14,6 +14,7 @@ from typing import Any
 from leakscope.instrument.auto.classes import PatchedMethod, opaque, without_our_frame
 from leakscope.instrument.auto.loaders import LoaderHooks
 from leakscope.instrument.gate import Gate
+from leakscope.instrument.tracebacks import leave_hook
 
 COUNTED, OTHERS = ("DataLoaderShard", "SkipDataLoader"), ("DataLoaderDispatcher",)
 """Those whose batches are those of the loader inside, and those that make others of them."""
@@ -69,7 +70,11 @@ class AheadHooks:
         @functools.wraps(original)
         def __iter__(loader: Any) -> Iterator[Any]:  # noqa: N807
             fetched = original(loader)
-            gate.hear_found(begin, loader, fetched)
+            try:
+                gate.hear_found(begin, loader, fetched)
+            except BaseException as interrupt:
+                leave_hook(interrupt)
+                raise
             return _handed_out(fetched, hooks)
 
         return __iter__

@@ -9,6 +9,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from leakscope.instrument.auto.classes import without_our_frame
 from leakscope.model.interrupts import ours
 
 Arrival = Callable[[ModuleType], None]
@@ -74,7 +75,11 @@ class _TellingLoader(Loader):
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
-        self._loader.exec_module(module)
+        try:
+            self._loader.exec_module(module)
+        except BaseException as error:
+            without_our_frame(error)
+            raise
         arrival = self._watch.arrived(module.__name__)
         if arrival is None:
             return

@@ -12,6 +12,7 @@ from leakscope.instrument.auto.classes import PatchedMethod, opaque, without_our
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.phases import PhaseTracker
 from leakscope.instrument.sites import Numbers, call_route
+from leakscope.instrument.tracebacks import leave_hook
 from leakscope.model.interrupts import ours
 
 
@@ -56,7 +57,11 @@ class LoaderHooks:
                 without_our_frame(error)
                 del loader  # whoever clears the traceback's frames doesn't find ours
                 raise
-            gate.hear_found(begin, loader, iterator)
+            try:
+                gate.hear_found(begin, loader, iterator)
+            except BaseException as interrupt:
+                leave_hook(interrupt)
+                raise
             return iterator
 
         return __iter__
@@ -67,11 +72,19 @@ class LoaderHooks:
         @opaque
         @functools.wraps(original)
         def __next__(iterator: Any) -> Any:  # noqa: N807
-            gate.hear_found(asked, iterator)
+            try:
+                gate.hear_found(asked, iterator)
+            except BaseException as interrupt:
+                leave_hook(interrupt)
+                raise
             try:
                 return original(iterator)
             except StopIteration:
-                gate.hear_found(ended, iterator)
+                try:
+                    gate.hear_found(ended, iterator)
+                except BaseException as interrupt:
+                    leave_hook(interrupt)
+                    raise
                 raise
             except BaseException as error:
                 without_our_frame(error)

@@ -16,6 +16,7 @@ from leakscope.instrument.auto.classes import PatchedMethod, opaque, without_our
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.phases import PhaseTracker
 from leakscope.instrument.sites import Numbers, call_site
+from leakscope.instrument.tracebacks import leave_hook
 
 MODULES_SEARCHED = 20_000
 MODULES_KEPT = 256
@@ -79,7 +80,11 @@ class ModeHooks:
                 raise
             finally:
                 self._inside = False
-            gate.hear(self._changed, module, bool(mode))
+            try:
+                gate.hear(self._changed, module, bool(mode))
+            except BaseException as interrupt:
+                leave_hook(interrupt)
+                raise
             return result
 
         return train
@@ -116,10 +121,14 @@ class ModeHooks:
 
         @opaque
         def before_forward(called: Any, args: Any) -> None:
-            if tracker.watched is None:
-                self._unlisten()
-            elif number(called) == tracker.watched:
-                gate.hear_found(tracker.forward, tracker.watched)
+            try:
+                if tracker.watched is None:
+                    self._unlisten()
+                elif number(called) == tracker.watched:
+                    gate.hear_found(tracker.forward, tracker.watched)
+            except BaseException as interrupt:
+                leave_hook(interrupt)
+                raise
 
         self._listening = self._torch.register_module_forward_pre_hook(before_forward)
 

@@ -11,6 +11,7 @@ from typing import Any
 from leakscope.instrument.auto.classes import opaque
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.phases import PhaseTracker
+from leakscope.instrument.tracebacks import leave_hook
 
 
 class OptimizerHooks:
@@ -31,13 +32,17 @@ class OptimizerHooks:
 
         @opaque
         def after_step(optimizer: object, args: object, kwargs: object) -> None:
-            if inside_compiled_code() is not None:
-                _uncompiled(self._from_any_thread, id(optimizer))
-            elif get_ident() == gate.thread:
-                self._leads = True
-                hear(stepped, id(optimizer))
-            else:
-                self._from_any_thread(id(optimizer))
+            try:
+                if inside_compiled_code() is not None:
+                    _uncompiled(self._from_any_thread, id(optimizer))
+                elif get_ident() == gate.thread:
+                    self._leads = True
+                    hear(stepped, id(optimizer))
+                else:
+                    self._from_any_thread(id(optimizer))
+            except BaseException as interrupt:
+                leave_hook(interrupt)
+                raise
 
         self._handle = module.register_optimizer_step_post_hook(after_step)
 

@@ -22,6 +22,7 @@ from leakscope.instrument.scope import Scope, is_off
 from leakscope.instrument.session import Session, current_session
 from leakscope.instrument.sites import call_site
 from leakscope.instrument.stack import TRAIN, Phase
+from leakscope.instrument.tracebacks import leave_hook
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.interrupts import is_interrupt
 
@@ -251,10 +252,11 @@ def contained(hook: F) -> F:
     def safe(self: TellsTraining, *args: Any, **kwargs: Any) -> Any:
         try:
             return hook(self, *args, **kwargs)
-        except Exception as error:
+        except BaseException as error:
             if is_interrupt(error):
+                leave_hook(error)
                 raise
-            _note(self.training, error)
+            _note(self.training, cast("Exception", error))
             return None
 
     return cast("F", safe)
