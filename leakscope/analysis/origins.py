@@ -56,6 +56,8 @@ def find_origins(
             feeding=feeding,
             sources=sources,
             known=known,
+            above=[table.latest[path] for path in table.ancestors(grower.path)],
+            inside=[table.latest[path] for path in table.descendants(grower.path)],
         ),
     )
 

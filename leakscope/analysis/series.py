@@ -291,6 +291,14 @@ class RowTable:
                 found[above].append(path)
         return found
 
+    def descendants(self, path: int) -> list[int]:
+        """Return the rows that are named through a path, the nearest first."""
+        children = self.children()
+        found = [path]
+        for above in found:
+            found += children.get(above, ())
+        return found[1:]
+
     def row_at(self, path: int, column: int) -> CensusRow:
         """Return the row of a path at one census, or the nearest known one."""
         wanted = self.paths[path]

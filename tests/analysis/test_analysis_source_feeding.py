@@ -70,7 +70,94 @@ def one(name, path, owner, text, **more) -> Program:
     return Program(name, path, tuple(owner.split(" ")), {"train.py": text}, **more)
 
 
+CALLBACKS = """
+        class Similarity(keras.callbacks.Callback):
+            def on_epoch_end(self, epoch, logs=None):
+                logs["similarity"] = matrix(self.model)  {here}
+
+        class Reader(keras.callbacks.Callback):
+            def on_epoch_end(self, epoch, logs=None):
+                shown = {{}}
+                shown["similarity"] = logs["similarity"].mean()
+                logs["mean"] = shown["similarity"]
+
+        class Table:
+            def fill(self, row):
+                row["similarity"] = 1
+
+        def main():
+            model = build()
+            for _ in range(3):
+                model.fit(x, y, callbacks=[Similarity(), Reader()])  {there}
+        """
 PROGRAMS = [
+    one(
+        "what a callback writes into the logs that a library gathers",
+        "main()·model.history.history['similarity']",
+        "function main model",
+        CALLBACKS.format(here="# feeds", there=""),
+    ),
+    one(
+        "what a library writes into its own logs",
+        "main()·model.history.history['loss']",
+        "function main model",
+        CALLBACKS.format(here="", there="# feeds"),
+    ),
+    one(
+        "a ring that overwrites its slots once it is full",
+        "main()·ring.items",
+        "class Ring items",
+        """
+        class Ring:
+            def __init__(self, capacity):
+                self.capacity, self.items, self.at = capacity, [], 0
+
+            def push(self, item):
+                if len(self.items) < self.capacity:
+                    self.items.append(item)  # feeds
+                else:
+                    self.items[self.at] = item
+                    self.at = (self.at + 1) % self.capacity
+
+        def main():
+            ring = Ring(1000)
+            for step in range(10):
+                ring.push(step)
+        """,
+    ),
+    one(
+        "a ring whose slots are filled after room was made",
+        "main()·ring.items",
+        "class Ring items",
+        """
+        class Ring:
+            def __init__(self, capacity):
+                self.capacity, self.items, self.at = capacity, [], 0
+
+            def push(self, item):
+                if len(self.items) < self.capacity:
+                    self.items.append(None)  # feeds
+                self.items[self.at] = item  # feeds
+                self.at = (self.at + 1) % self.capacity
+
+        def main():
+            ring = Ring(1000)
+            for step in range(10):
+                ring.push(step)
+        """,
+    ),
+    one(
+        "a list put together from slices",
+        "main()·kept",
+        "function main kept",
+        """
+        def main():
+            kept = []
+            for x in loader:
+                kept[len(kept):] = [x]  # feeds
+                kept.append(x)  # feeds
+        """,
+    ),
     one(
         "append to an attribute in validation",
         "main()·trainer.all_preds",

@@ -6,13 +6,14 @@ A diff is offered only where the change is safe as far as the sources show.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from leakscope.analysis.remedies import (
     class_attributes,
     concatenation,
     default_argument,
     dict_caches,
+    exit_stacks,
     figures,
     function_caches,
     gathered_rounds,
@@ -20,10 +21,12 @@ from leakscope.analysis.remedies import (
     generic,
     gradient_logs,
     growing_modules,
+    heaps,
     hidden_state,
     hooks,
     kept_tensors,
     known_culprits,
+    library_objects,
     library_registries,
     log_handlers,
     log_records,
@@ -36,6 +39,7 @@ from leakscope.analysis.remedies import (
     retained_graph,
     running_total,
     slices,
+    source_bounds,
     stored_activations,
     stored_exceptions,
     trainer_evaluation,
@@ -60,6 +64,7 @@ PATTERNS: tuple[Callable[[Case], Remedy | None], ...] = (
     stored_exceptions.recognise,
     growing_modules.recognise,
     slices.recognise,
+    exit_stacks.recognise,
     running_total.recognise,
     concatenation.recognise,
     hidden_state.recognise,
@@ -68,9 +73,12 @@ PATTERNS: tuple[Callable[[Case], Remedy | None], ...] = (
     model_copies.recognise,
     kept_tensors.recognise,
     retained_graph.recognise,
+    source_bounds.recognise,
     queues.recognise,
+    heaps.recognise,
     replay_buffers.recognise,
     metric_state.recognise,
+    library_objects.recognise,
     class_attributes.recognise,
     dict_caches.recognise,
     windows.recognise_tail,
@@ -91,6 +99,8 @@ def propose(
     sources: SourceIndex,
     items_per_unit: float | None = None,
     known: KnownCulprit | None = None,
+    above: Sequence[CensusRow] = (),
+    inside: Sequence[CensusRow] = (),
 ) -> Remedy:
     """Return the remedy for a culprit, with a diff where its pattern is recognised.
 
@@ -103,9 +113,11 @@ def propose(
         sources: The recorded sources.
         items_per_unit: Items added per unit, where known.
         known: The entry of the catalogue that describes it, whose remedy comes first.
+        above: The rows on the way from the root to it, outermost first.
+        inside: The rows that are named through it, the nearest first.
 
     """
-    case = Case(row, growth, unit, phase, feeding, sources, items_per_unit)
+    case = Case(row, growth, unit, phase, feeding, sources, items_per_unit, above, inside)
     return known_culprits.prefer(known, _general(case))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,6 +29,10 @@ class Case:
     feeding: list[FeedingLine]
     sources: SourceIndex
     items_per_unit: float | None = None
+    above: Sequence[CensusRow] = ()
+    """The rows on the way from the root to it, outermost first."""
+    inside: Sequence[CensusRow] = ()
+    """The rows that are named through it, the nearest first."""
 
     @property
     def name(self) -> str:

@@ -21,6 +21,7 @@ FEEDERS = frozenset(
         "register", "addHandler", "add_param_group", "heappush", "insort", "enqueue",
     }
 )  # fmt: skip
+_LENGTHENING = frozenset({"append", "extend", "insert"})
 _FED_ARGUMENT = {
     "heappush": 0, "heappushpop": 0, "insort": 0, "insort_left": 0, "insort_right": 0,
     "setattr": 0, "setitem": 0, "save": 1, "dump": 1,
@@ -91,7 +92,27 @@ def find_mutations(references: References, row: CensusRow) -> list[Mutation]:
     if finder.is_object:
         own = statements_that_name_parts(references.program, row)
         found += [Mutation(statement, node, "setattr", EXACT) for statement, node in own]
-    return found
+    return _without_overwriting(found) if row.kind == "list" else found
+
+
+def _without_overwriting(found: list[Mutation]) -> list[Mutation]:
+    """Return what makes a list longer; if nothing does, all.
+
+    Where room is made by ``append(None)``, it is the slots that are filled.
+    """
+    slots = [m for m in found if m.form == "setitem" and m.distance == EXACT and _is_slot(m.node)]
+    if not any(m.form in _LENGTHENING and m.distance == EXACT and _puts(m.node) for m in found):
+        return found
+    return [mutation for mutation in found if mutation not in slots]
+
+
+def _is_slot(target: ast.AST) -> bool:
+    return isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Slice)
+
+
+def _puts(call: ast.AST) -> bool:
+    """Whether a call puts in more than a placeholder."""
+    return isinstance(call, ast.Call) and not all(isinstance(a, ast.Constant) for a in call.args)
 
 
 class _Finder:

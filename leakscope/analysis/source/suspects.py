@@ -40,7 +40,39 @@ def suspect_mutations(references: References, row: CensusRow) -> list[Mutation]:
         return list(_calls(program, _named({"addHandler"}), SUSPECTED))
     if "param_groups" in row.path or row.kind == "optimizer":
         return list(_calls(program, _named({"add_param_group"}), SUSPECTED))
-    return _calls_into(program, row) if row.root is RootKind.LIBRARY else []
+    if row.root is RootKind.LIBRARY:
+        return list(_calls_into(program, row))
+    return list(_entries_of_callbacks(program, row))
+
+
+def _entries_of_callbacks(program: Program, row: CensusRow) -> Iterator[Mutation]:
+    """Yield where a callback writes under the row's key: ``logs["similarity"] = table``.
+
+    What is written to is an argument that the library hands to a method of a class derived from
+    another, and the library copies it into what it keeps, under the same key.
+    """
+    steps = list(parse_path(row.path).steps)
+    while steps and steps[-1].kind in {"any", "index"}:
+        steps.pop()
+    key = steps[-1].value.strip("'\"") if steps and steps[-1].kind == "key" else ""
+    for statement in program.mentioning(key):
+        node, method = statement.node, statement.scope
+        owner = method.parent.node if method.receiver and method.parent else None
+        if not isinstance(node, ast.Assign) or not getattr(owner, "bases", []):
+            continue
+        for target in node.targets:
+            if _is_entry(target, key, method.params[1:]):
+                yield Mutation(statement, target, "setitem", SUSPECTED)
+
+
+def _is_entry(target: ast.expr, key: str, given: list[str]) -> bool:
+    return (
+        isinstance(target, ast.Subscript)
+        and isinstance(target.slice, ast.Constant)
+        and target.slice.value == key
+        and isinstance(target.value, ast.Name)
+        and target.value.id in given
+    )
 
 
 def cached_function(references: References, row: CensusRow) -> Scope | None:
