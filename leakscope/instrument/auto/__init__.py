@@ -1,7 +1,7 @@
 """Boundaries that are found by themselves: torch tells of loaders, optimizers and modes.
 
-So do the loaders of Accelerate. Nothing here imports torch. What the program has imported is hooked
-at once, the rest when the program imports it.
+So do the loaders of Accelerate and the trainer of Keras. Nothing here imports torch. What the
+program has imported is hooked at once, the rest when the program imports it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Protocol
 
 from leakscope.instrument.auto.ahead import AheadHooks
 from leakscope.instrument.auto.imports import ImportWatch
+from leakscope.instrument.auto.keras import KerasHooks
 from leakscope.instrument.auto.loaders import LoaderHooks
 from leakscope.instrument.auto.modes import ModeHooks
 from leakscope.instrument.auto.optimizers import OptimizerHooks
@@ -39,7 +40,13 @@ class AutoBoundaries:
         optimizers = OptimizerHooks(tracker, gate)
         modes = ModeHooks(tracker, gate)
         loaders = LoaderHooks(tracker, gate, begun=modes.stop_listening)
-        self._sources: list[Source] = [optimizers, modes, loaders, AheadHooks(loaders, gate)]
+        self._sources: list[Source] = [
+            optimizers,
+            modes,
+            loaders,
+            AheadHooks(loaders, gate),
+            KerasHooks(gate),
+        ]
         self._watch = ImportWatch({source.module: source.install for source in self._sources})
         tracker.still_evaluating = modes.still_evaluating
         tracker.surroundings = lambda: (grad_enabled(), optimizers.any_made())

@@ -1,8 +1,4 @@
-"""Keras 3 on the torch backend: a callback, and ``fit``, which has no event where it raises.
-
-Keras steps optimizers of its own, so its iterations are counted from what the optimizer says when a
-training begins.
-"""
+"""Keras 3 on the torch backend: a callback, and ``fit``, which has no event where it raises."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
-from leakscope.instrument.frameworks.optimizer_steps import OptimizerSteps
+from leakscope.instrument.frameworks.keras_course import FitCourse
 from leakscope.instrument.frameworks.served import ServedMethods
 from leakscope.instrument.frameworks.training import (
     RecordingOptions,
@@ -28,7 +24,6 @@ from leakscope.model.interrupts import ours as faults
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-TRAIN, VALIDATION, TEST = "train", "validation", "test"
 _NAMES = ("x", "y", "batch_size", "epochs", "verbose", "callbacks")
 """Of the first arguments of ``fit``."""
 
@@ -51,8 +46,6 @@ class LeakScopeCallback(keras.callbacks.Callback, TellsTraining):  # type: ignor
 
     """
 
-    _is_new: bool
-
     def __init__(
         self,
         *,
@@ -67,11 +60,10 @@ class LeakScopeCallback(keras.callbacks.Callback, TellsTraining):  # type: ignor
                 "set KERAS_BACKEND=torch."
             )
         self.training = Training(options)
+        self._course = FitCourse(self.training)
         self._upkeep = Upkeep(self.training, log_every=log_every, cleanup_every=cleanup_every)
-        self._torch_steps = OptimizerSteps()
         self._loaders: tuple[Any, ...] = ()
         self._figures: dict[str, float] = {}
-        self._begin_counting()
         _methods.serve(self)
 
     # What fit() tells
@@ -93,32 +85,21 @@ class LeakScopeCallback(keras.callbacks.Callback, TellsTraining):  # type: ignor
     def on_train_begin(self, logs: Any = None) -> None:
         """Begin to record, or join."""
         loaders, self._loaders = self._loaders, ()
-        self._begin_counting()
         if not self.training.leads:
             self.training.begin()
-        self._torch_steps.listen()
+        self._course.begin()
         self._upkeep.begin(*loaders)
 
     @contained
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Begin a training phase; the first one goes on from where the optimizer is."""
-        if self._is_new:
-            self._is_new = False
-            self._batches = _iterations(self.model)
-            self._done = self._batches // self._accumulation()
-            self.training.resume(step=self._done, epoch=epoch)
-        self.training.enter(TRAIN, (self.params or {}).get("steps"))
-        self._torch_steps.since_last_asked()
+        self._course.begin_epoch(self.model, epoch, (self.params or {}).get("steps"))
 
     @contained
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """A batch is over, and a step with it if the optimizer stepped: log where it is time."""
-        if not self._has_stepped():
-            self.training.batch()
-            return
-        self._done += 1
-        self.training.step()
-        figures = self._upkeep.step(self._done)
+        step = self._course.end_batch(self.model)
+        figures = {} if step is None else self._upkeep.step(step)
         if figures:
             self._figures = figures
             _add(logs, figures)
@@ -126,84 +107,54 @@ class LeakScopeCallback(keras.callbacks.Callback, TellsTraining):  # type: ignor
     @contained
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """The epoch is over, with the validation in it."""
-        self.training.leave(TRAIN)
-        self.training.end_epoch()
+        self._course.end_epoch()
         _add(logs, self._figures)
 
     @contained
     def on_test_begin(self, logs: Any = None) -> None:
         """An evaluation begins, after the batches of the epoch or by itself."""
-        if not self.model.training:  # fit() has put it into evaluation mode
-            self.training.leave(TRAIN)
-        self.training.enter(VALIDATION)
+        # fit() has put the model into evaluation mode
+        self._course.begin_test(after_training=not self.model.training)
 
     @contained
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
         """A batch of an evaluation is over."""
-        self.training.batch()
+        self._course.end_batch_without_training()
 
     @contained
     def on_test_end(self, logs: Any = None) -> None:
         """The evaluation is over."""
-        self.training.leave(VALIDATION)
+        self._course.end_test()
 
     @contained
     def on_predict_begin(self, logs: Any = None) -> None:
         """Predictions begin."""
-        self.training.enter(TEST)
+        self._course.begin_predicting()
 
     @contained
     def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
         """A batch of predictions is over."""
-        self.training.batch()
+        self._course.end_batch_without_training()
 
     @contained
     def on_predict_end(self, logs: Any = None) -> None:
         """Predictions are over."""
-        self.training.leave(TEST)
+        self._course.end_predicting()
 
     @contained
     def on_train_end(self, logs: Any = None) -> None:
         """Tell what the cleanups gained; record no more, unless somebody else does."""
         self._end()
 
-    def _begin_counting(self) -> None:
-        self._is_new = True
-        self._batches = self._done = 0
-        self._counts: bool | None = None
-
-    def _has_stepped(self) -> bool:
-        """Return whether the batch was a step: of Keras's optimizer, or of one of torch's."""
-        by_torch = self._torch_steps.since_last_asked()
-        if self._counts is None:
-            # Asked once: on a device each answer would wait for all that is under way.
-            self._counts = _iterations(self.model) > self._batches
-        self._batches += 1
-        return by_torch or (self._counts and self._batches % self._accumulation() == 0)
-
-    def _accumulation(self) -> int:
-        optimizer = getattr(self.model, "optimizer", None)
-        inner = getattr(optimizer, "inner_optimizer", optimizer)
-        return getattr(inner, "gradient_accumulation_steps", None) or 1
-
     def _end(self, error: BaseException | None = None) -> None:
-        self._torch_steps.close()
+        self._course.close()
         self._loaders, self._figures = (), {}
         self._model = None  # Keras leaves it with every callback
         try:
-            self.training.leave_all()
-            self.training.end_epoch()
+            self._course.end()
             self._upkeep.end()
         finally:
             self.training.end(error)
-
-
-def _iterations(model: Any) -> int:
-    """Return the batches that the model's optimizer was given so far."""
-    optimizer = getattr(model, "optimizer", None)
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
-    counted = getattr(inner, "_iterations", None)
-    return 0 if counted is None else int(counted)
 
 
 def _add(logs: Any, figures: dict[str, float]) -> None:

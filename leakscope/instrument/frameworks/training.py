@@ -83,11 +83,14 @@ class Training:
 
     # A training's course
 
-    def begin(self, *, lead: bool = True, step: int = 0, epoch: int = 0) -> None:
+    def begin(
+        self, *, lead: bool = True, joins: bool = False, step: int = 0, epoch: int = 0
+    ) -> None:
         """Join the session that runs, or start one; a training that begins anew goes on in it.
 
         Args:
             lead: whether its events tell phases and steps, which are found otherwise.
+            joins: whether it starts none itself.
             step: steps done before, where it resumes from a checkpoint.
             epoch: epochs done before.
 
@@ -98,7 +101,7 @@ class Training:
         if self.leads:
             self.leave_all()
             return
-        if not self._join():
+        if not self._join() and not joins:
             self._start()
         session = self.session
         if session is not None and lead and session.take_lead():

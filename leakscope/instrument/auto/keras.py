@@ -1,0 +1,130 @@
+"""Trainings of Keras on torch, which steps optimizers of its own: ``fit()`` tells where it stands.
+
+Its lists of callbacks are listened to as they are: a callback more would have Keras call those of
+the program in another way.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from leakscope.instrument.auto.classes import PatchedMethod, opaque, without_our_frame
+from leakscope.instrument.gate import Gate
+from leakscope.model.interrupts import ours
+
+if TYPE_CHECKING:
+    from leakscope.instrument.frameworks.keras_joining import JoinedFits
+
+BEGINNINGS = ("on_train_begin", "on_epoch_begin", "on_test_begin", "on_predict_begin")
+ENDINGS = (
+    "on_train_batch_end",
+    "on_epoch_end",
+    "on_test_batch_end",
+    "on_test_end",
+    "on_predict_batch_end",
+    "on_predict_end",
+)
+CALLBACKS = 5
+"""The place of ``callbacks`` among the arguments of ``fit``."""
+
+
+class KerasHooks:
+    """Wraps ``fit`` of the trainer and what its lists of callbacks are told."""
+
+    module = "keras.src.backend.torch.trainer"
+    """Imported on the torch backend alone."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._fits: JoinedFits | None = None
+        self._is_joined = False
+        self._callbacks: type | None = None
+        self._patches: list[PatchedMethod] = []
+
+    def install(self, module: ModuleType) -> None:
+        """Wrap the methods, unless this version of Keras has others."""
+        trainer = getattr(module, "TorchTrainer", None)
+        callbacks = getattr(getattr(module, "callbacks_module", None), "CallbackList", None)
+        if not isinstance(trainer, type) or not isinstance(callbacks, type):
+            return
+        if "fit" not in vars(trainer) or not vars(callbacks).keys() >= {*BEGINNINGS, *ENDINGS}:
+            return
+        self._callbacks = callbacks
+        self._patches = [PatchedMethod(trainer, "fit", self._wrap_fit)]
+        for name in BEGINNINGS + ENDINGS:
+            self._patches.append(PatchedMethod(callbacks, name, self._wrapper_of(name)))
+
+    def uninstall(self) -> None:
+        """Put the methods back."""
+        for patch in self._patches:
+            patch.remove()
+        self._patches.clear()
+        self._fits = None
+
+    def _wrap_fit(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @opaque
+        @functools.wraps(original)
+        def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
+            fits = self._join(args, kwargs)
+            try:
+                return original(model, *args, **kwargs)
+            except BaseException as error:
+                without_our_frame(error)
+                raise
+            finally:
+                if fits is not None:
+                    self._is_joined = False
+                    fits.end()
+
+        return fit
+
+    def _wrapper_of(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        is_beginning = name in BEGINNINGS
+
+        def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(original)
+            def event(callbacks: Any, *args: Any, **kwargs: Any) -> Any:
+                if is_beginning:
+                    self._hear(name, callbacks, args)
+                try:
+                    result = original(callbacks, *args, **kwargs)
+                except BaseException as error:
+                    without_our_frame(error)
+                    raise
+                if not is_beginning:
+                    self._hear(name, callbacks, args)
+                return result
+
+            return event
+
+        return wrap
+
+    def _join(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> JoinedFits | None:
+        """Return who tells of a ``fit()`` that is called with these arguments, if anybody of ours.
+
+        A list of callbacks of a class of its own may keep events to itself.
+        """
+        try:
+            if self._is_joined or not self._gate.is_training_thread():
+                return None
+            from leakscope.instrument.frameworks.keras_joining import JoinedFits, is_told_of
+
+            given = args[CALLBACKS] if len(args) > CALLBACKS else kwargs.get("callbacks")
+            kind = self._callbacks
+            if kind and isinstance(given, kind) and type(given) is not kind:
+                return None
+            if is_told_of(given):
+                return None
+            if self._fits is None:
+                self._fits = JoinedFits()
+            self._is_joined = bool(self._fits.begin())
+            return self._fits if self._is_joined else None
+        except ours(Exception):
+            return None
+
+    def _hear(self, name: str, callbacks: Any, args: tuple[Any, ...]) -> None:
+        if self._is_joined and self._fits is not None:
+            self._fits.hear(name, callbacks, *args)
