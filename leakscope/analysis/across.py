@@ -216,7 +216,7 @@ def in_units(comparables: Comparables, places: Places, grower: Grower) -> Grower
     gained = grower.gained
     unit = unit_of_growth(track, places, values, grower.columns, table.at, gained)
     x = unit.done[table.at[grower.columns]]
-    slope = theil_sen(x, without_jump(grower.y))
+    slope = theil_sen(x, without_jump(grower.y, x))
     trend = Trend(
         verdict=grower.trend.verdict,
         bytes_per_unit=slope.rate if slope.rate > 0 else gained / max(x[-1] - x[0], 1.0),

@@ -24,6 +24,8 @@ from leakscope.model.trend import Trend
 
 GAUGE_NOISE_BYTES = float(1 << 20)
 """Resident memory moves by pages, arenas and stacks without any leak."""
+READ_SHARE = 0.5
+"""What is read seldom must have been read over so much of the work."""
 ENDING_S, ENDING_SHARE = 10.0, 0.1
 """A process that ends gives back what it held: seconds that this may take, and part of its time."""
 
@@ -155,6 +157,16 @@ class Case:
         values = self.track.gauge(name)[self.comparable]
         known = np.isfinite(values)
         return self.unit.done[self.comparable][known], values[known]
+
+    def is_read_throughout(self, name: str) -> bool:
+        """Return whether readings of a gauge suffice for a verdict, and reach through most of the
+        work that is compared: what grew in the first tenth may have rested ever since.
+        """
+        x, _ = self.gauge_series(name)
+        if len(x) < FEWEST_POINTS:
+            return False
+        done = self.unit.done[self.comparable]
+        return bool(x[-1] - x[0] >= READ_SHARE * (done[-1] - done[0]))
 
     def gauge_trend(self, name: str, noise_bytes: float = GAUGE_NOISE_BYTES) -> Trend:
         """Return rate and shape of a gauge over comparable boundaries."""

@@ -8,6 +8,7 @@ from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.severity import MIB
 from leakscope.analysis.touching import may_be_touched_only
 from leakscope.analysis.trends import FEWEST_POINTS, goes_on, is_growth
+from leakscope.analysis.unread_children import unread_children
 from leakscope.model.printable import clipped
 from leakscope.model.report import Culprit, Finding, Ledger, RunVerdict, Severity, Work
 from leakscope.model.shortage import OutOfMemory
@@ -32,7 +33,7 @@ def verdict_of(
     grades = [c.severity for c in culprits] + [f.severity for f in findings if _is_growth(f)]
     if any(grade is not Severity.NOTE for grade in grades):
         return RunVerdict.LEAK, []
-    missing = _too_little(case) or _unsettled(case, ledgers)
+    missing = _too_little(case) or _unsettled(case, ledgers) or unread_children(case)
     return (RunVerdict.INCONCLUSIVE if missing else RunVerdict.CLEAN), missing
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.series import HOST
+from leakscope.analysis.trends import FEWEST_POINTS
 from leakscope.model import gauge
 from leakscope.model.report import Growth, Ledger
 
@@ -27,7 +28,18 @@ def find_growth(case: Case, growers: list[Grower], ledgers: list[Ledger]) -> lis
     ]
     outside = [f"{device}.{gauge.DEVICE_OUTSIDE}" for device in case.track.devices]
     metrics = [gauge.RSS, gauge.PSS, gauge.CHILDREN_PSS, *devices, *outside, gauge.PINNED_HOST]
-    return [_growth(case, m, growers, ledgers) for m in metrics if case.track.has_gauge(m)]
+    return [_growth(case, m, growers, ledgers) for m in metrics if _can_be_judged(case, m)]
+
+
+def _can_be_judged(case: Case, metric: str) -> bool:
+    """Return whether a gauge was read at so many places that a rate of it says something.
+
+    Where even memory of the process itself was read at few, all rates are given as they are.
+    """
+    if not case.track.has_gauge(metric):
+        return False
+    read, places = (len(case.gauge_series(name)[1]) for name in (metric, case.host_metric))
+    return read >= min(places, FEWEST_POINTS)
 
 
 def _growth(case: Case, metric: str, growers: list[Grower], ledgers: list[Ledger]) -> Growth:

@@ -141,7 +141,7 @@ def judge(
     if len(y) < FEWEST_POINTS or x[-1] <= x[0]:
         return _trend(TrendVerdict.INCONCLUSIVE, x, y, unit, "too few comparable boundaries")
     verdict, reason = _shape(x, y, noise_bytes)
-    return _trend(verdict, x, without_jump(y) if is_growth(verdict) else y, unit, reason)
+    return _trend(verdict, x, without_jump(y, x) if is_growth(verdict) else y, unit, reason)
 
 
 def steady_from(y: FloatArray) -> int:
@@ -190,7 +190,7 @@ def _shape(x: FloatArray, y: FloatArray, noise: float) -> tuple[TrendVerdict, st
 
 
 def _shape_of_rise(x: FloatArray, y: FloatArray, noise: float) -> tuple[TrendVerdict, str]:
-    level = without_jump(y)
+    level = without_jump(y, x)
     if level is not y:
         verdict, reason = _shape(x, level, noise)
         stepped = (TrendVerdict.BOUNDED, "stepped up once")
@@ -207,10 +207,16 @@ def _shape_of_rise(x: FloatArray, y: FloatArray, noise: float) -> tuple[TrendVer
     return verdict, f"higher at {int(rises.sum())} of {len(rises)} boundaries"
 
 
-def without_jump(y: FloatArray) -> FloatArray:
+def without_jump(y: FloatArray, x: FloatArray | None = None) -> FloatArray:
     """Return the series with its one outstanding jump taken out, itself when there is none.
 
-    A model moved to memory in mid-run is no leak, and must not hide one either.
+    A model moved to memory in mid-run is no leak, and must not hide one either. A rise that so much
+    more work explains is no jump.
+
+    Args:
+        y: Bytes at counts of work.
+        x: Those counts, where they may lie unevenly.
+
     """
     rises = np.diff(y)
     if len(rises) < 2:
@@ -219,8 +225,15 @@ def without_jump(y: FloatArray) -> FloatArray:
     others = np.delete(rises, at)
     if rises[at] < 0.5 * float(y[-1] - y[0]) or rises[at] < 4 * float(others.max()):
         return y
+    usual = float(np.median(others))
+    if x is not None:
+        work, elsewhere = np.diff(x), np.delete(np.diff(x), at)
+        rates = others[elsewhere > 0] / elsewhere[elsewhere > 0]
+        usual = float(np.median(rates)) * float(work[at]) if len(rates) else usual
+        if rises[at] < 2 * usual:
+            return y
     level = y.copy()
-    level[at + 1 :] -= rises[at] - float(np.median(others))
+    level[at + 1 :] -= rises[at] - usual
     return level
 
 

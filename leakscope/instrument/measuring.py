@@ -13,6 +13,7 @@ from leakscope.instrument.guard import Guard
 from leakscope.instrument.headroom import Headroom
 from leakscope.instrument.history import HistoryWindows
 from leakscope.instrument.own_memory import OwnMemory
+from leakscope.instrument.slow_gauges import Reader, SlowGauges
 from leakscope.instrument.sources import Sources
 from leakscope.instrument.windows import AllocationWindows
 from leakscope.model import gauge
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SLOW_SHARE = 0.05
-"""Part of the budget for each source of gauges that is slow to read."""
 BYTES_PER_OBJECT = 120
 """What a walk needs for each object meanwhile, by `benchmarks/heap`, rounded up."""
 SPARE_MEMORY = 3
@@ -72,21 +71,6 @@ class Taker(Protocol):
     @property
     def own_bytes(self) -> int:
         """What the taker itself keeps."""
-
-
-class Reader(Protocol):
-    """What :class:`leakscope.probes.Probe` offers."""
-
-    @property
-    def name(self) -> str:
-        """What the source is called in faults."""
-
-    @property
-    def slow(self) -> bool:
-        """Whether it is read only now and then."""
-
-    def gauges(self) -> dict[str, int]:
-        """Return gauges; may raise."""
 
 
 class Devices(Protocol):
@@ -133,14 +117,14 @@ class Measuring:
         self.windows = windows
         self._history = history
         self._fast = [probe for probe in readers if not probe.slow]
-        self._slow = [_SlowReader(probe, clock, guard) for probe in readers if probe.slow]
+        slow = (probe for probe in readers if probe.slow)
+        self._slow = SlowGauges(slow, clock, guard, budget)
         self._clock = clock
         self._writer = writer
         self._taker = taker
         self._devices = devices
         self._costs = costs
         self._guard = guard
-        self._budget = budget
         self._sources = Sources()
         self._objects: dict[CensusScope, int] = {}
         self.resident = 0
@@ -191,6 +175,13 @@ class Measuring:
                 self._guard.call("own memory", None, self._own_memory.charge, gauges)
         return Due.RECORD if census is None else due
 
+    def beside(self, done: Due) -> float:
+        """Return the seconds of what was just done that say nothing of the next time it is done.
+
+        Slow gauges are read at few of the boundaries that are only recorded, and are paid for.
+        """
+        return self._slow.last_seconds if done is Due.RECORD else 0.0
+
     def note(self, slug: str, message: str, boundary: int) -> None:
         """Write something that the report should mention."""
         self._writer.write(NoteRecord(slug=slug, message=message, boundary=boundary))
@@ -220,7 +211,7 @@ class Measuring:
         """Take a census that the user asked for: beside all series, and not out of the budget."""
         began = self._clock()
         gauges: dict[str, int] = {}
-        for probe in (*self._fast, *(reader.probe for reader in self._slow)):
+        for probe in (*self._fast, *self._slow.probes):
             gauges.update(self._guard.call(f"probe {probe.name}", {}, probe.gauges))
         headroom = Headroom()
         headroom.learn(gauges, gauges.get(gauge.RSS, 0))
@@ -284,9 +275,7 @@ class Measuring:
                 gauges.update(self._guard.call(f"probe {probe.name}", {}, probe.gauges))
             self.resident = gauges.get(gauge.RSS, self.resident)
             everything = everything or self._headroom.is_running_out(self.resident)
-            for reader in self._slow:
-                if everything or boundary.time_s >= reader.not_before:
-                    gauges.update(reader.read(boundary.time_s, self._budget * SLOW_SHARE))
+            gauges.update(self._slow.read(boundary.time_s, everything=everything))
         self._headroom.learn(gauges, self.resident)
         self.gauges = gauges
         return gauges
@@ -427,19 +416,3 @@ _FIXED_BYTES = 200_000
 
 def _mib(size: int | None) -> str:
     return f"{(size or 0) >> 20} MiB"
-
-
-class _SlowReader:
-    """A source that is read again only when its last reading has been paid for."""
-
-    def __init__(self, probe: Reader, clock: Callable[[], float], guard: Guard) -> None:
-        self.not_before = 0.0
-        self.probe = probe
-        self._clock = clock
-        self._guard = guard
-
-    def read(self, now: float, share: float) -> dict[str, int]:
-        began = self._clock()
-        gauges = self._guard.call(f"probe {self.probe.name}", {}, self.probe.gauges)
-        self.not_before = now + (self._clock() - began) / share
-        return gauges

@@ -18,13 +18,14 @@ from leakscope.instrument.gate import Gate
 from leakscope.instrument.growth import GrowthWatch
 from leakscope.instrument.guard import Guard
 from leakscope.instrument.history import HistoryWindows, Recorder
-from leakscope.instrument.measuring import Devices, Measuring, Reader, Taker, Writer
+from leakscope.instrument.measuring import Devices, Measuring, Taker, Writer
 from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.phases import PhaseTracker
 from leakscope.instrument.requests import Requests
 from leakscope.instrument.rundirectory import make_run_directory, project_root_of
 from leakscope.instrument.schedule import Floor, Schedule
 from leakscope.instrument.shortages import Shortages
+from leakscope.instrument.slow_gauges import Reader
 from leakscope.instrument.stack import Phase
 from leakscope.instrument.trackers import Trackers
 from leakscope.instrument.trials import Trials
@@ -350,7 +351,8 @@ class Session:
         done = self._measuring.at(boundary, due)
         self._write_endings()
         now = self._now()
-        self._schedule.recorded(done, now - boundary.time_s, now, self._measuring.resident)
+        seconds = now - boundary.time_s - self._measuring.beside(done)
+        self._schedule.recorded(done, seconds, now, self._measuring.resident)
         if self._trials is not None and not self._closed:
             tried = self._guard.call("cleanup", None, self._trials.at, boundary)
             if tried is not None:

@@ -64,6 +64,8 @@ METRICS = {
     "children_pss": "Child processes (PSS)",
     "private": "Process's own memory",
     "tree": "Process and children",
+    "rss+children_pss": "Process (RSS) and children (PSS)",
+    "pss+children_pss": "Process and children (PSS)",
     "allocated": "in live tensors",
     "reserved": "held by torch's allocator",
     "peak_allocated": "peak in tensors",

@@ -293,6 +293,63 @@ def test_children_that_start_anew_in_each_epoch() -> None:
     assert report_of(program).verdict is RunVerdict.CLEAN
 
 
+def endless(held: Callable[[State], float | None]) -> Program:
+    """One pass without an end, in which child processes are read at some steps only."""
+    program = Program(endless=True, steps=600, validation=0).gauge(gauge.CHILDREN_PSS, held)
+    return program.gauge(gauge.CHILDREN, lambda s: None if held(s) is None else 2)
+
+
+def at_steps(*steps: int) -> Callable[[State], bool]:
+    return lambda s: s.kind is BoundaryKind.PHASE_BEGIN or s.step in steps
+
+
+SEEN_SELDOM = at_steps(400)
+SEEN_AT_FIRST = at_steps(5, 10, 20, 30, 40, 50, 60, 70)
+SEEN_EVER_FURTHER_APART = at_steps(10, 20, 40, 60, 80, 110, 150, 200, 270, 360, 480)
+
+
+def test_children_that_grow_and_are_read_too_seldom_are_not_called_clean() -> None:
+    report = report_of(endless(lambda s: 170 * MIB + s.step * MIB if SEEN_SELDOM(s) else None))
+    assert report.verdict is RunVerdict.INCONCLUSIVE
+    assert "400 MiB more than at first" in report.missing[0]
+    assert "only 1 comparable boundary" in report.missing[0]
+    assert gauge.CHILDREN_PSS not in {g.metric for g in report.growth}, "no rate is known"
+    assert gauge.RSS in {g.metric for g in report.growth}
+
+
+def test_children_that_grew_where_they_were_read_may_have_rested_since() -> None:
+    report = report_of(
+        endless(lambda s: 170 * MIB + 3 * s.step * MIB if SEEN_AT_FIRST(s) else None)
+    )
+    assert report.verdict is RunVerdict.INCONCLUSIVE
+    assert "at the beginning only" in report.missing[0]
+
+
+def test_children_that_are_read_too_seldom_and_hold_little_are_no_reason_to_doubt() -> None:
+    report = report_of(endless(lambda s: 170 * MIB + s.step * KIB if SEEN_SELDOM(s) else None))
+    assert report.verdict is RunVerdict.CLEAN
+
+
+def test_children_that_grow_throughout_one_long_pass() -> None:
+    seen = SEEN_EVER_FURTHER_APART
+    report = report_of(endless(lambda s: 170 * MIB + s.step * MIB if seen(s) else None))
+    found = finding(report, "children")
+    assert found.bytes_per_unit == pytest.approx(MIB)
+    assert "gained 460 MiB" in found.text, "from the end of the warm-up to the last reading"
+
+
+def test_children_that_load_data_at_first() -> None:
+    seen = SEEN_EVER_FURTHER_APART
+    loads = endless(lambda s: (170 + 3 * min(s.step, 120)) * MIB if seen(s) else None)
+    assert report_of(loads).verdict is RunVerdict.CLEAN
+
+
+def test_children_that_start_anew_within_one_long_pass() -> None:
+    seen = SEEN_EVER_FURTHER_APART
+    anew = endless(lambda s: (170 + 3 * (s.step % 90)) * MIB if seen(s) else None)
+    assert report_of(anew).verdict is RunVerdict.CLEAN
+
+
 def test_open_figures_are_blamed_for_what_nothing_else_explains() -> None:
     program = Program(epochs=12).gauge(gauge.FIGURES, lambda s: s.epochs_done * 3)
     program.swell(lambda s: s.epochs_done * 9 * MIB)

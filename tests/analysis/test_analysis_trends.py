@@ -117,6 +117,13 @@ def test_a_jump_neither_makes_nor_hides_a_leak() -> None:
     assert without_jump(np.arange(8.0)).tolist() == list(range(8))
 
 
+def test_a_rise_over_much_work_is_no_jump() -> None:
+    seldom = np.array([0.0, 10, 20, 30, 40, 400])
+    assert without_jump(2 * seldom, seldom).tolist() == (2 * seldom).tolist()
+    jump = 2 * seldom + np.array([0, 0, 0, 0, 0, 5000])
+    assert without_jump(jump, seldom).tolist() == (2 * seldom).tolist()
+
+
 def test_cut_by_hand_series_never_raise() -> None:
     for y in ([], [1.0], [1.0, 2.0], [1.0] * 4):
         assert trend_of(y).verdict in {TrendVerdict.INCONCLUSIVE, TrendVerdict.FLAT}

@@ -76,3 +76,11 @@ def test_how_well_the_growth_is_known_is_told_in_parts() -> None:
 
 def test_next_to_nothing_has_no_parts() -> None:
     assert view_of(0, ("named", 100)).parts == []
+
+
+@pytest.mark.parametrize("metric", ["rss+children_pss", "pss+children_pss", "tree"])
+def test_what_a_ledger_of_several_processes_is_of_is_said_in_words(metric: str) -> None:
+    ledger = Ledger(metric=metric, from_boundary=1, to_boundary=2, total_bytes=9, entries=[])
+    view = ledger_view(ledger)
+    assert "children" in view.metric
+    assert not {"_", "+"} & set(view.metric)

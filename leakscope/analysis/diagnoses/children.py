@@ -51,6 +51,8 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     least_gain = EVEN_GROWTH_BYTES if is_even else GROWTH_BYTES
     if not is_growth(trend.verdict) or trend.net_bytes < least_gain:
         return []
+    if not case.is_read_throughout(gauge.CHILDREN_PSS):
+        return []
     least = 0.0 if trend.points >= LONG_POINTS else EVEN * trend.bytes_per_unit
     if trend.interval[0] <= least:
         return []
