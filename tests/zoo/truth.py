@@ -191,6 +191,150 @@ TRUTHS: dict[str, Truth] = {
     "healthy_vocabulary": healthy(),
     "healthy_weak_registry": healthy(),
     "healthy_worker_lru": healthy(),
+    "async_actors": Truth(
+        (Leak(("learner.store", "TrajectoryStore", "Learner.store"), kept={"step": 36900}),)
+    ),
+    "denoise_writer": Truth(
+        (Leak(("BackgroundWriter.pictures",), kept={"validation": 4424100, "epoch": 4424100}),)
+    ),
+    "dino_center": Truth(
+        (Leak(("Centering.mean", "SelfDistillation.centering.mean"), kept={"step": 69200}),)
+    ),
+    "weak_keys_held_by_values": Truth((Leak(("_propagations",), kept={"step": 152300}),)),
+    "population_search": Truth(
+        (
+            Leak(
+                ("note_confidence._traces",),
+                key="traces",
+                kept={"step": 16450, "epoch": 6320000.0, "validation": 6320000.0},
+            ),
+            Leak(
+                ("Study.lineage",),
+                key="lineage",
+                kept={"epoch": 2990000.0, "validation": 2990000.0},
+            ),
+        )
+    ),
+    "review_ngrams": Truth((Leak(("Featurizer.vectors", "NgramVectors"), kept={"step": 43100}),)),
+    "seg_mixins": Truth(
+        (
+            Leak(
+                ("DiceMixin.masks", "SegTrainer.masks"),
+                key="masks",
+                kept={"validation": 5898300, "epoch": 5898300},
+            ),
+            Leak(
+                ("SegTrainer.net.bottleneck._forward_hooks", "hooks"),
+                key="hooks",
+                kept={"validation": 884900, "epoch": 884900},
+            ),
+        )
+    ),
+    "tee_of_statistics": Truth((Leak(("stats_stream",), kept={"step": 135340}),)),
+    "gradient_debug_log": Truth(
+        (
+            Leak(
+                ("grad_log.handlers[*].buffer", "details.buffer", "MemoryHandler.buffer"),
+                kept={"step": 42100},
+            ),
+        )
+    ),
+    "skipped_with_tracebacks": Truth(
+        (
+            Leak(
+                ("Skipped.by_kind", "Skipped.by_kind['AssignmentError']"),
+                kept={"step": 42600, "epoch": 9000000.0},
+            ),
+        )
+    ),
+    "vae_gallery": Truth(
+        (Leak(("Gallery.pages",), kept={"validation": 4021100, "epoch": 4021100}),)
+    ),
+    "vit_events": Truth(
+        (
+            Leak(
+                (
+                    "EventBus.listeners",
+                    "EventBus.listeners['run_end']",
+                    "EventBus.listeners['run_end'][*]",
+                ),
+                kept={"validation": 1327800, "epoch": 1327800},
+            ),
+        )
+    ),
+    "audited_penalty": Truth((Leak(("audited.journal", "journal"), kept={"step": 99900}),)),
+    "healthy_active_learning": healthy(),
+    "healthy_five_best_heap": healthy(),
+    "healthy_clip_frames": healthy("PIL"),
+    "healthy_longer_texts": healthy(),
+    "healthy_averaged_weights": healthy(),
+    "healthy_value_replay": healthy(),
+    "healthy_bank_of_epochs": healthy(),
+    "healthy_ring_fills_late": healthy(),
+    "child_actor": Truth((Leak(("children", "Actor.episodes"), kept={"step": 33280}),)),
+    "tracker_of_tuples": Truth(
+        (Leak(("Buffered.rows", "rows"), kept={"step": 28800}),), needs=("accelerate",)
+    ),
+    "exit_callbacks": Truth(
+        (
+            Leak(
+                ("train.at_end._exit_callbacks", "at_end._exit_callbacks", "train.at_end"),
+                kept={"validation": 960000, "epoch": 960000},
+            ),
+        ),
+        needs=("click",),
+    ),
+    "peek_at_logits": Truth(
+        (Leak(("TagMetrics.card",), kept={"validation": 1327104, "epoch": 1327104}),),
+        needs=("transformers",),
+    ),
+    "hard_examples_heap": Truth(
+        (Leak(("HardTrainer.hard",), kept={"step": 33024}),), needs=("transformers",)
+    ),
+    "handlers_added_again": Truth(
+        (
+            Leak(
+                (
+                    "trainer._event_handlers",
+                    "trainer._event_handlers[*]",
+                    "main.trainer._event_handlers[*]",
+                ),
+                kept={"epoch": 960000},
+            ),
+        ),
+        needs=("ignite",),
+    ),
+    "keras_history_of_tables": Truth(
+        (
+            Leak(
+                (
+                    "History.history['similarity']",
+                    "main.model.history.history['similarity']",
+                    "History.history",
+                ),
+                kept={"epoch": 1440000},
+            ),
+        ),
+        needs=("keras",),
+    ),
+    "histogram_logger": Truth(
+        (
+            Leak(
+                ("HistLogger.values['val/residual']", "HistLogger.values"),
+                kept={"validation": 1048576, "epoch": 1048576},
+            ),
+        ),
+        needs=("lightning",),
+    ),
+    "worker_shuffle_pool": Truth(
+        (Leak(("Shuffled.__iter__.pool", "pool"), kept={"step": 32768, "batch": 32768}),)
+    ),
+    "metric_plain_attribute": Truth(
+        (Leak(("HardNegatives.hard",), kept={"validation": 655360, "epoch": 655360}),),
+        needs=("torchmetrics",),
+    ),
+    "healthy_metrics_reset": healthy("torchmetrics"),
+    "healthy_lazy_cache": healthy("lightning"),
 }
 
 VALIDATED = ("validation", "epoch")
@@ -245,16 +389,24 @@ TRAINERS: dict[str, Truth] = {
 
 UNSEEN = frozenset(
     {
-        "async_evaluator", "bpe_cache", "cached_method", "context_trace", "curriculum_sampler",
-        "deferred_plots", "early_stopping_improvements", "epoch_outputs", "finalizers",
-        "frames_of_predictions", "gan_image_list", "graph_neighbourhoods", "healthy_actor_critic",
-        "healthy_async_metrics", "healthy_best_of_epoch", "healthy_distillation_cache",
-        "healthy_gan", "healthy_meta_learning", "healthy_optimizer_restarts",
-        "healthy_sliding_window", "healthy_touched_buffer", "healthy_vocabulary",
-        "healthy_weak_registry", "healthy_worker_lru", "json_lines", "landcover_tiles",
-        "maml_meta_losses", "multi_task_losses", "optimizer_restarts", "prioritized_replay",
-        "recurrent_transitions", "report_text", "run_history", "skipped_batches",
-        "statistics_hooks", "transform_registry",
+        "async_actors", "async_evaluator", "audited_penalty", "bpe_cache", "cached_method",
+        "child_actor", "context_trace", "curriculum_sampler", "deferred_plots", "denoise_writer",
+        "dino_center", "early_stopping_improvements", "epoch_outputs", "exit_callbacks",
+        "finalizers", "frames_of_predictions", "gan_image_list", "gradient_debug_log",
+        "graph_neighbourhoods", "handlers_added_again", "hard_examples_heap",
+        "healthy_active_learning", "healthy_actor_critic", "healthy_async_metrics",
+        "healthy_averaged_weights", "healthy_bank_of_epochs", "healthy_best_of_epoch",
+        "healthy_clip_frames", "healthy_distillation_cache", "healthy_five_best_heap",
+        "healthy_gan", "healthy_lazy_cache", "healthy_longer_texts", "healthy_meta_learning",
+        "healthy_metrics_reset", "healthy_optimizer_restarts", "healthy_ring_fills_late",
+        "healthy_sliding_window", "healthy_touched_buffer", "healthy_value_replay",
+        "healthy_vocabulary", "healthy_weak_registry", "healthy_worker_lru", "histogram_logger",
+        "json_lines", "keras_history_of_tables", "landcover_tiles", "maml_meta_losses",
+        "metric_plain_attribute", "multi_task_losses", "optimizer_restarts", "peek_at_logits",
+        "population_search", "prioritized_replay", "recurrent_transitions", "report_text",
+        "review_ngrams", "run_history", "seg_mixins", "skipped_batches", "skipped_with_tracebacks",
+        "statistics_hooks", "tee_of_statistics", "tracker_of_tuples", "transform_registry",
+        "vae_gallery", "vit_events", "weak_keys_held_by_values", "worker_shuffle_pool",
     }
 )  # fmt: skip
 """Programs that were written without a look at how verdicts are made, and scored before anything
