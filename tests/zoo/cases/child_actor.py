@@ -22,7 +22,7 @@ class Actor:
             np.float32
         )
         reward = -np.square(action - obs[:, :1]).astype(np.float32)
-        self.episodes.append((obs, reward))
+        self.episodes.append((obs, reward))  # feeds
         return obs, action, reward
 
     def mean_return(self):
