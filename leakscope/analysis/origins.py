@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.remedies import propose
 from leakscope.analysis.series import RowTable
@@ -37,11 +39,12 @@ def find_origins(
     """Return where a culprit was defined, fed and filled, and what to change there."""
     feeding: list[FeedingLine] = []
     defined = None
+    sites = sorted(table.sites.get(grower.path, []), key=lambda s: -s.bytes)
     if row.owner is not None:
-        feeding = sources.feeding(row.owner, row, grower.phase)
+        witnessed = msgspec.structs.replace(row, allocated_at=sites)
+        feeding = sources.feeding(row.owner, witnessed, grower.phase)
         defined = sources.defined_at(row.owner, row)
     shown = feeding[:MOST_LINES]
-    sites = sorted(table.sites.get(grower.path, []), key=lambda s: -s.bytes)
     return Origins(
         defined_at=defined,
         fed_at=list(dict.fromkeys(sources.location(f.file, f.line) for f in shown)),

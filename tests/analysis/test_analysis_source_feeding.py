@@ -208,6 +208,34 @@ PROGRAMS = [
         kind="dict",
     ),
     one(
+        "one list made under two names",
+        "worker()·dataset.pool",
+        "class Shuffled pool",
+        """
+        class Shuffled:
+            def __init__(self):
+                self.pool = []  # defines
+            def __iter__(self):
+                self.pool = pool = [next(source) for _ in range(self.warm)]
+                for record in source:
+                    pool.append(record)  # feeds
+                    yield pool[0]
+        """,
+    ),
+    one(
+        "two numbers that begin alike",
+        "main()·total",
+        "function main total",
+        """
+        def main():
+            total = best = 0.0  # defines
+            for x in loader:
+                best += 1
+                total += f(x)  # feeds
+        """,
+        kind="graph",
+    ),
+    one(
         "only the named list among several",
         "Trainer.validate()·scores",
         "function Trainer.validate scores",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from leakscope.analysis.source.own_methods import own_methods
 from leakscope.analysis.source.path import PathPattern, Step, Steps, parse_path
 from leakscope.analysis.source.program import Program, Scope, own_nodes
 from leakscope.analysis.source.references import Place, References
@@ -27,6 +28,9 @@ def anchor(program: Program, types: Types, owner: Owner | None, row: CensusRow) 
         if not references.chain:
             _start_at_any_attribute(references, path)
         _trace_back(references)
+    references.spread()
+    for method in own_methods(references, row):
+        references.add(Place("name", method, method.receiver), (), level=0)
     references.spread()
     return references
 

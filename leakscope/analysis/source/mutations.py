@@ -39,6 +39,9 @@ _STORES = {
     "_hooks": {"register_hook"},
 }
 """Attributes of library objects, and the methods of their owner that fill them."""
+_UNBOUND = frozenset({"list", "dict", "set", "deque", "collections.deque", "OrderedDict"})
+"""Classes whose methods are called with the container as the first argument: ``list.append``."""
+_REARRANGERS = frozenset({"sorted", "list", "reversed", "random.sample"})
 _PASSIVE = frozenset(
     {
         "to", "eval", "train", "parameters", "named_parameters", "zero_grad", "compute", "reset",
@@ -157,6 +160,8 @@ class _Finder:
             return
         scope = statement.scope
         if isinstance(target, ast.Subscript):
+            if self.only_rearranges(target, value, scope):
+                return
             for distance in self.distances(target.value, scope):
                 yield Mutation(statement, target, "setitem", distance)
         elif self.is_object and isinstance(target, ast.Attribute):
@@ -164,6 +169,22 @@ class _Finder:
             yield from [Mutation(statement, target, "setattr", EXACT)] * (() in found)
         for form, distance in self.rebinding(target, value, statement):
             yield Mutation(statement, target, form, distance, _is_comprehension(value))
+
+    def only_rearranges(self, target: ast.Subscript, value: ast.expr, scope: Scope) -> bool:
+        """``rows[:] = sorted(rows)``, ``rows[:] = rows[-9:]``: nothing is there that was not."""
+        is_whole = ast.unparse(target.slice) == ":"
+        if isinstance(value, ast.ListComp):
+            taken = value.generators[0]
+            if ast.unparse(taken.target) != ast.unparse(value.elt) or len(value.generators) > 1:
+                return False
+            value = taken.iter
+        elif isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
+            value = value.value
+        elif isinstance(value, ast.Call) and dotted(value.func) in _REARRANGERS and value.args:
+            value = value.args[0]
+        else:
+            return False
+        return is_whole and () in self.references.steps_from(value, scope)
 
     def rebinding(
         self, target: ast.expr, value: ast.expr, statement: Statement
@@ -227,6 +248,8 @@ class _Finder:
         self, function: ast.Attribute, call: ast.Call, scope: Scope
     ) -> Iterator[tuple[str, float]]:
         name = function.attr
+        if name in FEEDERS and dotted(function.value) in _UNBOUND and len(call.args) > 1:
+            yield from [(name, EXACT)] * (() in self.references.steps_from(call.args[0], scope))
         if name in FEEDERS and (call.args or call.keywords):
             for distance in self.distances(function.value, scope):
                 yield name, distance

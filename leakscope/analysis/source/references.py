@@ -9,15 +9,19 @@ along assignments, loops, arguments and returns until nothing new is found.
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leakscope.analysis.source.path import Step, Steps
 from leakscope.analysis.source.program import Program, Scope, Statement, own_nodes
-from leakscope.analysis.source.types import FOREIGN, Types
+from leakscope.analysis.source.types import FOREIGN, Types, dotted
 
 _MAX_LEVEL = 6
 _ITEM_GETTERS = frozenset({"setdefault", "get", "pop", "__getitem__", "popleft", "popitem"})
 _WRAPPERS = frozenset({"iter", "reversed", "sorted", "list", "tuple", "tqdm", "next", "enumerate"})
+CONTAINER_MAKERS = frozenset(
+    {"list", "dict", "set", "deque", "OrderedDict", "Counter", "Queue", "defaultdict"}
+)
 _STARTERS = frozenset({"Thread", "Process", "submit", "partial", "apply_async", "Timer"})
 
 
@@ -46,7 +50,9 @@ class References:
     @property
     def names(self) -> set[str]:
         """The identifiers under which the container may be met."""
-        return {place.name for place in (*self.places, *self.methods)}
+        names = {place.name for place in (*self.places, *self.methods)}
+        is_receiver = any(p.scope is not None and p.scope.receiver == p.name for p in self.places)
+        return names | {"super"} if is_receiver else names
 
     def start(self, place: Place, steps: Steps) -> None:
         """Declare that the container is ``steps`` away from ``place``."""
@@ -163,6 +169,8 @@ class References:
         return set(self.types.binders(attribute)) <= family
 
     def _from_call(self, expr: ast.Call, scope: Scope) -> set[Steps]:
+        if is_super(expr):
+            return self._from_name(scope.receiver, scope)
         function = expr.func
         found: set[Steps] = set()
         if isinstance(function, ast.Attribute) and function.attr in _ITEM_GETTERS:
@@ -206,6 +214,8 @@ class _Follower:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:
                 self.assigned(target, node.value)
+            if len(targets) > 1 and makes_container(node.value):
+                self.made_together(targets)
         elif isinstance(node, (ast.For, ast.AsyncFor)):
             self.looped(node.target, node.iter)
         elif isinstance(node, ast.Return):
@@ -237,6 +247,13 @@ class _Follower:
         if isinstance(target, ast.Name) and isinstance(value, ast.Attribute):
             self.method_kept(target.id, value)
         self.bind(target, self.references.steps_from(value, self.scope))
+
+    def made_together(self, targets: Sequence[ast.expr]) -> None:
+        """``self.pool = pool = []``: one list under two names."""
+        for target in targets:
+            for other in targets:
+                if other is not target:
+                    self.assigned(target, other)
 
     def imported(self, node: ast.ImportFrom) -> None:
         for alias in node.names:
@@ -329,6 +346,20 @@ class _Follower:
             for steps in self.references.steps_from(value, self.scope):
                 place = Place("name", function, name)
                 self.references.add(place, steps, level=self.level + 1)
+
+
+def is_super(expr: ast.expr) -> bool:
+    """Whether an expression is ``super()``, which stands for the method's own object."""
+    function = expr.func if isinstance(expr, ast.Call) else None
+    return isinstance(function, ast.Name) and function.id == "super"
+
+
+def makes_container(value: ast.expr) -> bool:
+    """Whether a value is a new container for sure: a display, a comprehension, ``deque()``."""
+    if isinstance(value, ast.Call):
+        return dotted(value.func).rpartition(".")[2] in CONTAINER_MAKERS
+    displays = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
+    return isinstance(value, displays)
 
 
 def _after_attribute(found: set[Steps], attribute: str) -> set[Steps]:

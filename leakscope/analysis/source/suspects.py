@@ -9,11 +9,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
+from leakscope.analysis.source.handlers import Handler
 from leakscope.analysis.source.mutations import EXACT, SUSPECTED, Mutation
 from leakscope.analysis.source.path import parse_path
 from leakscope.analysis.source.program import Program, Scope, own_nodes
 from leakscope.analysis.source.references import References
-from leakscope.analysis.source.types import dotted
+from leakscope.analysis.source.types import dotted, imported_name
 from leakscope.model.census import CensusRow, RootKind
 
 _CACHES = frozenset({"lru_cache", "cache", "memoize", "cached"})
@@ -31,7 +32,7 @@ def suspect_mutations(references: References, row: CensusRow) -> list[Mutation]:
     if cached is not None:
         return list(_calls(program, lambda call: _calls_function(call, cached), EXACT))
     if any(held.type == _LOG_RECORD for held in row.holds):
-        return list(_calls(program, _writes_log, SUSPECTED))
+        return _logging_calls(references, row)
     if row.kind == "figure" or "Gcf" in row.path:
         return list(_calls(program, _makes_figure, SUSPECTED))
     if "hooks" in row.path or "Hook" in row.type or "RemovableHandle" in row.type:
@@ -113,18 +114,23 @@ def _calls_into(program: Program, row: CensusRow) -> list[Mutation]:
     for statement in program.statements:
         for node in own_nodes(statement.node):
             if isinstance(node, ast.Call):
-                called = _imported_name(node, statement.scope)
+                called = imported_name(node.func, statement.scope)
                 if called == named or called.startswith(f"{named}."):
                     found.append(Mutation(statement, node, "call", SUSPECTED))
     return found
 
 
-def _imported_name(call: ast.Call, scope: Scope) -> str:
-    """Return the full name of what is called, ``weakref.finalize``, where it was imported."""
-    head, dot, rest = dotted(call.func).partition(".")
-    module, attribute = scope.module.imports.get(head, ("", ""))
-    name = f"{module}.{attribute}" if attribute else module
-    return f"{name}{dot}{rest}" if name else ""
+def _logging_calls(references: References, row: CensusRow) -> list[Mutation]:
+    """Return the calls whose records come to the handler that keeps the row's; else all."""
+    handler = Handler(references, row)
+    written = list(_calls(references.program, _writes_log, SUSPECTED))
+    return [
+        mutation
+        for mutation in written
+        if isinstance(mutation.node, ast.Call)
+        and isinstance(mutation.node.func, ast.Attribute)
+        and handler.may_hear(mutation.node.func.value, mutation.statement.scope)
+    ] or written
 
 
 def _writes_log(call: ast.Call) -> bool:

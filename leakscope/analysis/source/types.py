@@ -257,5 +257,13 @@ def dotted(expr: ast.expr | None) -> str:
     return ""
 
 
+def imported_name(expr: ast.expr, scope: Scope) -> str:
+    """Return the full name of what was imported, ``weakref.finalize``, else an empty text."""
+    head, dot, rest = dotted(expr).partition(".")
+    module, attribute = scope.module.imports.get(head, ("", ""))
+    name = f"{module}.{attribute}" if attribute else module
+    return f"{name}{dot}{rest}" if name else ""
+
+
 def _is_none(expr: ast.expr) -> bool:
     return isinstance(expr, ast.Constant) and expr.value is None
