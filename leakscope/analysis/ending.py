@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 
 from leakscope.model import gauge
+from leakscope.model.printable import clipped
 from leakscope.model.run import Recording, Run
 from leakscope.model.sizes import human_bytes
 
@@ -13,6 +14,8 @@ EXCEPTION, KILLED, WORKER_KILLED = "exception", "killed", "worker_killed"
 OOM_KILLED = "killed by the kernel's out-of-memory killer"
 NEARLY_ALL = 0.9
 """From this part of the limit on, memory is worth a word where nobody knows who killed a run."""
+LONGEST = 160
+"""Characters of an exception's message in a sentence."""
 _WORKER = "is killed by signal: Killed"
 """What torch's DataLoader says of a worker that was killed."""
 
@@ -57,22 +60,40 @@ def how_it_ended(run: Run, recording: Recording) -> str:
         return f"exception: {end.exception}" if end.exception else "exception"
     if end is not None:
         return f"exit code {end.exit_code}" if end.status == "exit" else end.status
+    stood = _stood(run, recording) if is_nearly_full(run, recording) else ""
+    stood = f"; memory stood at {stood}" if stood else ""
     if outcome.get("signal") == signal.SIGKILL:
-        stood = _stood(run, recording)
-        return "killed by SIGKILL; the kernel's out-of-memory killer does that" + (
-            f", memory stood at {stood} then" if stood else ""
-        )
+        return f"killed by SIGKILL{stood}"
     if outcome.get("signal"):
         return f"killed by signal {outcome['signal']}"
     if "exit_code" in outcome:
         return f"ended with exit code {outcome['exit_code']} (no closing record)"
     if recording.goes_on:
         return STILL_RUNNING
-    stood = _stood(run, recording) if is_nearly_full(run, recording) else ""
     if recording.goes_on is None:
-        where = f"killed, or still running on {recording.header.host} (no closing record)"
-        return where + (f"; memory stood at {stood}" if stood else "")
-    return "killed (no closing record)" + (f"; memory stood at {stood}" if stood else "")
+        return f"killed, or still running on {recording.header.host} (no closing record){stood}"
+    return f"killed (no closing record){stood}"
+
+
+def in_a_sentence(ended: str) -> str:
+    """Return ``the program ended by ValueError: no such batch``; empty where it just ended.
+
+    Args:
+        ended: What :func:`how_it_ended` says.
+
+    """
+    ended = clipped(ended, LONGEST)
+    if ended.startswith(f"{EXCEPTION}: "):
+        return f"the program ended by {ended.removeprefix(f'{EXCEPTION}: ')}"
+    if ended == EXCEPTION:
+        return "the program ended by an exception"
+    if ended.startswith("exit code ") and ended != "exit code 0":
+        return f"the program ended with {ended}"
+    if ended.startswith("ended with exit code "):
+        return f"the program {ended}"
+    if ended == "interrupted":
+        return "the program was interrupted"
+    return f"the run was {ended}" if ended.startswith(KILLED) else ""
 
 
 def is_killed(run: Run, recording: Recording) -> bool:

@@ -78,5 +78,5 @@ def problems_of(recording: Recording) -> list[Problem]:
 
 
 def _of_damage(damage: Damage) -> Problem:
-    where = f"{damage.file}@{damage.offset}"
+    where = f"{damage.file}@{damage.offset}" if damage.offset else damage.file
     return Problem(where=where, message=damage.reason[:LONGEST_MESSAGE])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
-from leakscope.analysis.ending import ENDINGS
+from leakscope.analysis.ending import ENDINGS, STILL_RUNNING, how_it_ended, in_a_sentence
 from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.severity import MIB
 from leakscope.analysis.touching import may_be_touched_only
 from leakscope.analysis.trends import FEWEST_POINTS, goes_on, is_growth
 from leakscope.analysis.unread_children import unread_children
+from leakscope.model.boundary import BoundaryKind
 from leakscope.model.printable import clipped
 from leakscope.model.report import Culprit, Finding, Ledger, RunVerdict, Severity, Work
 from leakscope.model.shortage import OutOfMemory
@@ -43,6 +44,8 @@ def _too_little(case: Case) -> list[str]:
         return ["Nothing was recorded: did the program train at all?"]
     if case.is_watched:
         return _too_few_readings(case)
+    if _never_trained(case):
+        return [_no_training(how_it_ended(case.run, case.recording))]
     if not case.table.censuses:
         if case.recording.errors:
             return ["No census of the heap could be taken; the report's errors say why."]
@@ -62,6 +65,24 @@ def _too_little(case: Case) -> list[str]:
         f"warm-up before there are four: {wanted}."
     )
     return [text]
+
+
+def _never_trained(case: Case) -> bool:
+    """Whether the program began and ended with nothing between, as far as can be read."""
+    kinds = {boundary.kind for boundary in case.track.boundaries}
+    is_whole = not (case.recording.damage or case.recording.errors)
+    return is_whole and kinds <= {BoundaryKind.RUN_BEGIN, BoundaryKind.RUN_END}
+
+
+def _no_training(ended: str) -> str:
+    if ended == STILL_RUNNING:
+        return "No training loop was seen yet."
+    if how := in_a_sentence(ended):
+        return f"No training loop was seen before {how}{'' if how.endswith('.') else '.'}"
+    return (
+        "No training loop was seen: no optimizer made a step and no DataLoader was gone through. "
+        "leakscope.profile() tells of a loop of your own."
+    )
 
 
 def _too_few_readings(case: Case) -> list[str]:

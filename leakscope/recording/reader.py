@@ -37,6 +37,7 @@ from leakscope.model.record import (
     SourceRecord,
 )
 from leakscope.model.run import Damage, Measurement, Recording, Run
+from leakscope.model.sizes import plural
 from leakscope.recording.directory import MANIFEST, OUTCOME, find_run, journals, rank_outcomes
 from leakscope.recording.frames import MAX_PAYLOAD, Frame, read_frames
 from leakscope.recording.liveness import goes_on
@@ -175,7 +176,9 @@ def _read_journal(path: Path) -> _Draft:
                 if isinstance(piece, Frame):
                     draft.add(piece)
                 else:
-                    draft.lose(piece.offset, f"{piece.reason}; {piece.length} bytes skipped")
+                    draft.lose(
+                        piece.offset, f"{piece.reason}; {plural(piece.length, 'byte')} skipped"
+                    )
     except NewerSchemaError as fault:
         raise NewerSchemaError(f"{path.parent}: {fault}", slug=fault.slug) from fault
     except OSError as fault:
@@ -255,7 +258,7 @@ class _Draft:
             for record in self._boundaries
         ]
         for index in self._censuses:
-            self.lose(0, f"the census at boundary {index} is of no use: its boundary is missing")
+            self.lose(0, f"the census at boundary {index} can't be used: its boundary is missing")
         if self._lost > _MAX_DAMAGE:
             self.damage.append(Damage(self.file, 0, f"and {self._lost - _MAX_DAMAGE} more"))
         return self._recording

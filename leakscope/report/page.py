@@ -10,7 +10,6 @@ from typing import Any
 from leakscope.model.report import (
     Culprit,
     Finding,
-    Problem,
     Report,
     RunFacts,
     Severity,
@@ -137,7 +136,7 @@ def report_page(report: Report) -> Page:
         cleared=cleared_rows(report.cleared),
         missing=[*report.missing],
         notes=[*report.notes],
-        problems=_problems(report.errors),
+        problems=_problems(report),
         measuring=measuring_view(report.overhead, report.work.duration_s),
         environment=environment_facts(report.run),
         command=" ".join(report.run.command),
@@ -199,14 +198,15 @@ def _headline(text: str, lead: SuspectView | None) -> list[Piece]:
     return [piece for piece in pieces if piece.text]
 
 
-def _problems(problems: list[Problem]) -> list[Fact]:
-    counted = Counter((problem.where, problem.message) for problem in problems)
+def _problems(report: Report) -> list[Fact]:
+    counted = Counter((problem.where, problem.message) for problem in report.errors)
     told = [
         Fact(where, message if count == 1 else f"{message} ({count:,} times)")
         for (where, message), count in counted.items()
     ]
     left_out = [Fact("and more", f"{len(told) - MOST_PROBLEMS:,} others, all in report.json")]
-    return told[:MOST_PROBLEMS] + left_out if len(told) > MOST_PROBLEMS else told
+    gaps = [Fact("so", f"{wording.GAPS}.")] if wording.has_gaps(report) else []
+    return [*told[:MOST_PROBLEMS], *(left_out if len(told) > MOST_PROBLEMS else []), *gaps]
 
 
 def _data(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from leakscope.analysis.ending import in_a_sentence
 from leakscope.model.cure import Cures, Effect
 from leakscope.model.printable import clipped, one_line, printable
 from leakscope.model.report import Culprit, Finding, Ledger, Report, Severity
@@ -82,7 +83,7 @@ def render_summary(
     for finding in (serious if report.culprits else report.findings)[:SHOWN_FINDINGS]:
         lines.append(_finding(finding, paper))
         lines += _what_next(finding, paper, "  ") if finding is lead else []
-    for text in report.missing[:2]:
+    for text in wording.unsaid(report)[:2]:
         lines += paper.wrap(f"to settle it: {text}", "  ")
     lines += _problems(report, paper)
     if report_path:
@@ -134,9 +135,11 @@ def _shortage(ended: OutOfMemory | None, paper: Paper) -> list[str]:
 
 
 def _ending(report: Report, paper: Paper) -> list[str]:
-    """Return that the run was killed, unless that is told as a shortage of memory."""
-    was_killed = report.run.ended.startswith("killed") and report.out_of_memory is None
-    return paper.wrap(f"The run was {report.run.ended}.", "  ") if was_killed else []
+    """Return how the program ended if not by itself, unless the headline tells that already."""
+    how = in_a_sentence(report.run.ended)
+    if not how or report.out_of_memory is not None or how in report.headline:
+        return []
+    return paper.wrap(f"{how[0].upper()}{how[1:]}{'' if how.endswith('.') else '.'}", "  ")
 
 
 def _first_way(ended: OutOfMemory | None, paper: Paper) -> list[str]:
@@ -308,7 +311,7 @@ def _cleared(report: Report, lead: Culprit | Finding | None, paper: Paper) -> li
 
 
 def _settle(report: Report, paper: Paper) -> list[str]:
-    return [line for text in report.missing for line in paper.wrap(f"to settle it: {text}")]
+    return [line for text in wording.unsaid(report) for line in paper.wrap(f"to settle it: {text}")]
 
 
 def _cost(report: Report, paper: Paper) -> list[str]:
@@ -327,8 +330,12 @@ def _cost(report: Report, paper: Paper) -> list[str]:
 
 
 def _problems(report: Report, paper: Paper) -> list[str]:
-    told = dict.fromkeys(f"! {problem.where}: {problem.message}" for problem in report.errors)
-    return [line for text in list(told)[:SHOWN_PROBLEMS] for line in paper.wrap(text)]
+    told = list(dict.fromkeys(f"! {one.where}: {one.message}" for one in report.errors))
+    more = len(told) - SHOWN_PROBLEMS
+    shown = told[:SHOWN_PROBLEMS] + ([f"! and {more:,} more: see report.html"] if more > 0 else [])
+    if wording.has_gaps(report):
+        shown.append(f"! {wording.GAPS}.")
+    return [line for text in shown for line in paper.wrap(text)]
 
 
 def _next_command(report: Report, run_path: str) -> str:

@@ -12,6 +12,7 @@ from leakscope.report.sizes import humane_interval, humane_rate, humane_share
 
 NOTICEABLE = 0.05
 """A difference of less than this part is none that a reader would ask about."""
+GAPS = "parts of the recording are lost; amounts and shares are of what could be read"
 VERDICTS = {
     RunVerdict.LEAK: "Leak",
     RunVerdict.CLEAN: "No leak",
@@ -132,6 +133,17 @@ def lead_of(report: Report) -> Culprit | Finding | None:
     """Return what makes the run a leak: the first grave culprit, else the first grave finding."""
     suspects: list[Culprit | Finding] = [*report.culprits, *report.findings]
     return next((s for s in suspects if s.severity is not Severity.NOTE), None)
+
+
+def unsaid(report: Report) -> list[str]:
+    """Return what would settle the run and does not stand in its headline."""
+    return [text for text in report.missing if text not in report.headline]
+
+
+def has_gaps(report: Report) -> bool:
+    """Return whether parts of a recording are lost: more than the end that a kill cuts off."""
+    lost = [one.message for one in report.errors if ".journal" in one.where]
+    return any(not message.startswith("the last record was cut off") for message in lost)
 
 
 def outcome_of(comparison: Comparison) -> tuple[str, str]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from leakscope.analysis import analyse
 from leakscope.analysis.headline import headline
-from leakscope.model.report import Culprit, Finding, Remedy, RunVerdict, Severity, Work
+from leakscope.model.boundary import Boundary, BoundaryKind
+from leakscope.model.record import EndRecord, HeaderRecord, RunManifest
+from leakscope.model.report import Culprit, Finding, Remedy, Report, RunVerdict, Severity, Work
+from leakscope.model.run import Measurement, Recording, Run
 
 WORK = Work(epochs=3, steps=30, validations=3, duration_s=9.0)
 REMEDY = Remedy(title="", text="")
@@ -65,3 +71,49 @@ def test_of_a_leak_it_names_all_that_matters(
     found = [*map(culprit, culprits), culprit("small", Severity.NOTE)]
     diagnosed = [*map(finding, findings), finding("Slack", Severity.NOTE)]
     assert headline(RunVerdict.LEAK, found, diagnosed, [], WORK) == text
+
+
+def untrained(end: EndRecord | None, **outcome: str | int) -> Report:
+    run = Run(
+        Path("run"),
+        RunManifest(),
+        [
+            Recording(
+                HeaderRecord(role="main"),
+                measurements=[
+                    Measurement(Boundary(index=0, kind=BoundaryKind.RUN_BEGIN, time_s=0.0), {})
+                ],
+                end=end,
+            )
+        ],
+    )
+    run.outcome = dict(outcome)
+    return analyse(run)
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome", "words"),
+    [
+        (
+            EndRecord(status="exception", exception="SyntaxError: invalid syntax (a.py, line 1)"),
+            {},
+            "before the program ended by SyntaxError: invalid syntax (a.py, line 1).",
+        ),
+        (EndRecord(status="exit", exit_code=3), {}, "before the program ended with exit code 3."),
+        (EndRecord(status="interrupted"), {}, "before the program was interrupted."),
+        (None, {"signal": 9, "exit_code": 137}, "before the run was killed by SIGKILL."),
+    ],
+)
+def test_a_program_that_never_trained_is_told_by_its_end(
+    end: EndRecord | None, outcome: dict[str, str | int], words: str
+) -> None:
+    report = untrained(end, **outcome)
+    assert report.verdict is RunVerdict.INCONCLUSIVE
+    assert report.missing == [f"No training loop was seen {words}"]
+    assert report.headline.endswith(report.missing[0])
+
+
+def test_a_program_without_a_loop_is_told_what_would_be_seen() -> None:
+    (missing,) = untrained(EndRecord(status="completed")).missing
+    assert "no optimizer made a step" in missing
+    assert "leakscope.profile()" in missing

@@ -174,9 +174,8 @@ def test_a_kill_by_a_user_is_none_of_the_kernels(tmp_path: Path) -> None:
     done, report = record(tmp_path, kills)
     assert done.returncode == -signal.SIGKILL
     assert report.get("out_of_memory") is None
-    assert report["run"]["ended"].startswith(
-        "killed by SIGKILL; the kernel's out-of-memory killer does that, memory stood at "
-    )
+    assert report["run"]["ended"].startswith("killed by SIGKILL")
+    assert "out-of-memory" not in report["run"]["ended"]
     assert report["verdict"] != "out_of_memory"
 
 

@@ -7,6 +7,7 @@ import pytest
 import report_samples as samples
 from hostile_text import ATTACKS, infested
 
+from leakscope.model.report import Problem
 from leakscope.report import render_comparison_text, render_summary, render_text, wording
 from leakscope.report.plain import fitted
 from leakscope.report.sparkline import sparkline
@@ -309,3 +310,56 @@ def test_a_device_is_told_in_a_line() -> None:
         "cuda:0: 600 MiB live of 900 MiB reserved after step 40 of train: parameters 50 %" in text
     )
     assert "10 % unexplained; 100 MiB cached, 200 MiB stuck in holes" in text
+
+
+@pytest.mark.parametrize(
+    ("ended", "words"),
+    [
+        ("exception: RuntimeError: lost", "  The program ended by RuntimeError: lost."),
+        ("exception: ValueError: No.", "  The program ended by ValueError: No."),
+        ("exception", "  The program ended by an exception."),
+        ("exit code 3", "  The program ended with exit code 3."),
+        (
+            "ended with exit code 3 (no closing record)",
+            "  The program ended with exit code 3 (no closing record).",
+        ),
+        ("interrupted", "  The program was interrupted."),
+        ("killed by SIGKILL", "  The run was killed by SIGKILL."),
+    ],
+)
+def test_how_the_program_ended_stands_below_the_verdict(ended: str, words: str) -> None:
+    report = samples.leaking()
+    ended_so = msgspec.structs.replace(report, run=samples.run_facts(ended=ended))
+    for text in (render_text(ended_so), render_summary(ended_so, report_path="report.html")):
+        assert words in text.splitlines()[1:4]
+
+
+@pytest.mark.parametrize("ended", ["completed", "exit code 0", "still running", "ended", ""])
+def test_of_a_program_that_just_ended_nothing_is_said(ended: str) -> None:
+    report = samples.leaking()
+    ended_so = msgspec.structs.replace(report, run=samples.run_facts(ended=ended))
+    assert "The program" not in render_text(ended_so)
+    assert "The run was" not in render_text(ended_so)
+
+
+def test_what_would_settle_a_run_is_told_once() -> None:
+    report = samples.inconclusive()
+    first, second = "Only 1 boundary: go on.", "Another thing."
+    told = msgspec.structs.replace(
+        report, headline=f"Inconclusive after 1 s. {first}", missing=[first, second]
+    )
+    for text in (render_text(told), render_summary(told, report_path="report.html")):
+        assert text.count("Only 1 boundary") == 1
+        assert "to settle it: Another thing." in text
+
+
+def test_faults_that_are_not_shown_are_counted() -> None:
+    lost = [Problem(where=f"main.journal@{n}", message="a record is damaged") for n in range(38)]
+    damaged = msgspec.structs.replace(samples.leaking(), errors=lost)
+    for text in (render_text(damaged), render_summary(damaged, report_path="report.html")):
+        assert "! and 36 more: see report.html" in text
+        assert "amounts and shares are of what could be read" in text
+    cut_off = Problem(where="main.journal@9", message="the last record was cut off while …")
+    killed = msgspec.structs.replace(samples.leaking(), errors=[cut_off])
+    assert "could be read" not in render_text(killed)
+    assert "more: see report.html" not in render_summary(killed, report_path="")
