@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import msgspec
+import numpy as np
 
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.remedies import propose
-from leakscope.analysis.series import RowTable
+from leakscope.analysis.series import FloatArray, RowTable
 from leakscope.analysis.source import FeedingLine, SourceIndex
 from leakscope.model.census import CensusRow
 from leakscope.model.known import KnownCulprit
@@ -61,8 +62,16 @@ def find_origins(
             known=known,
             above=[table.latest[path] for path in table.ancestors(grower.path)],
             inside=[table.latest[path] for path in table.descendants(grower.path)],
+            shrank=_shrank(table.length[grower.path]),
         ),
     )
+
+
+def _shrank(lengths: FloatArray) -> bool:
+    """Whether a container was seen shorter than before, and not only as the program ended."""
+    seen = lengths[np.isfinite(lengths)]
+    fell = np.flatnonzero(np.diff(seen) < 0)
+    return len(fell) > 0 and bool((seen[fell[0] + 2 :] > seen[fell[0] + 1]).any())
 
 
 def _excerpts(sources: SourceIndex, feeding: list[FeedingLine]) -> list[Excerpt]:

@@ -32,6 +32,7 @@ from leakscope.analysis.remedies import (
     log_records,
     metric_state,
     model_copies,
+    moving_average,
     output_history,
     param_groups,
     queues,
@@ -42,7 +43,9 @@ from leakscope.analysis.remedies import (
     source_bounds,
     stored_activations,
     stored_exceptions,
+    subscribers,
     trainer_evaluation,
+    weak_keys,
     windows,
 )
 from leakscope.analysis.remedies.case import Case
@@ -55,7 +58,9 @@ PATTERNS: tuple[Callable[[Case], Remedy | None], ...] = (
     output_history.recognise,
     trainer_evaluation.recognise,
     function_caches.recognise,
+    weak_keys.recognise,
     hooks.recognise,
+    subscribers.recognise,
     log_handlers.recognise,
     log_records.recognise,
     param_groups.recognise,
@@ -66,6 +71,7 @@ PATTERNS: tuple[Callable[[Case], Remedy | None], ...] = (
     slices.recognise,
     exit_stacks.recognise,
     running_total.recognise,
+    moving_average.recognise,
     concatenation.recognise,
     hidden_state.recognise,
     gradient_logs.recognise,
@@ -101,6 +107,7 @@ def propose(
     known: KnownCulprit | None = None,
     above: Sequence[CensusRow] = (),
     inside: Sequence[CensusRow] = (),
+    shrank: bool = False,
 ) -> Remedy:
     """Return the remedy for a culprit, with a diff where its pattern is recognised.
 
@@ -115,9 +122,10 @@ def propose(
         known: The entry of the catalogue that describes it, whose remedy comes first.
         above: The rows on the way from the root to it, outermost first.
         inside: The rows that are named through it, the nearest first.
+        shrank: Whether it was seen shorter than before, and then to grow again.
 
     """
-    case = Case(row, growth, unit, phase, feeding, sources, items_per_unit, above, inside)
+    case = Case(row, growth, unit, phase, feeding, sources, items_per_unit, above, inside, shrank)
     return known_culprits.prefer(known, _general(case))
 
 

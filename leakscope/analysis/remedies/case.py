@@ -33,6 +33,8 @@ class Case:
     """The rows on the way from the root to it, outermost first."""
     inside: Sequence[CensusRow] = ()
     """The rows that are named through it, the nearest first."""
+    shrank: bool = False
+    """Whether it was seen shorter than before, and then to grow again."""
 
     @property
     def name(self) -> str:
@@ -132,6 +134,14 @@ class Case:
         """Whether the census saw tensors of a single number in it."""
         details = [content.detail for content in self.row.holds if "ensor" in content.type]
         return bool(details) and all("()" in detail for detail in details)
+
+    def may_hold_tensors(self) -> bool:
+        """Whether the census saw tensors in it, or nothing at all that is larger than a number."""
+        held = [c for c in self.row.holds if c.type.rpartition(".")[2] not in _SMALL]
+        return not held or any(
+            content.type.endswith(("Tensor", "Parameter")) or " on " in content.detail
+            for content in held
+        )
 
     def has_payload(self) -> bool:
         """Whether it holds more than numbers and short texts."""

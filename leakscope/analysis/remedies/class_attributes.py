@@ -1,7 +1,8 @@
 """A container in a class body, shared by all instances: ``class Batch: items = []``.
 
 Recognises a list, dict or set bound in the class body and fed through ``self``. Offers a diff where
-the class has an ``__init__`` and nobody uses the container through the class itself. Silent for
+the class has an ``__init__`` and nobody uses the container through the class itself; where a single
+instance is made, its own container would grow too, and is to be emptied. Silent for
 registries, which are fed through the class or a class method.
 """
 
@@ -11,7 +12,7 @@ import ast
 
 from leakscope.analysis.remedies.case import Case
 from leakscope.analysis.remedies.usage import uses
-from leakscope.analysis.source.program import FunctionNode, Scope
+from leakscope.analysis.source.program import FunctionNode, Scope, own_nodes
 from leakscope.model.report import Remedy
 
 
@@ -24,6 +25,17 @@ def recognise(case: Case) -> Remedy | None:
     if not _used_through_instances_only(case, owner):
         return None
     where = case.sources.location(owner.module.file, line)
+    made_once = _made_once(case, owner)
+    if made_once and case.growth == "across":
+        return case.remedy(
+            f"Empty {case.name} after each {case.unit or 'round'}",
+            f"{case.opening()} `{name}` at {where} stands in the body of class {owner.name}.",
+            f"{made_once} makes the only instance that the source shows, once, and one of its own "
+            "would grow just the same: empty it once its contents were used, where the next round "
+            "begins.",
+            f"Bind it in __init__ as well: self.{name} = {ast.unparse(value)}.",
+            case.still_reachable(),
+        )
     return case.remedy(
         f"Give each {owner.name} its own {name}",
         f"`{name}` at {where} stands in the body of class {owner.name}: all instances share one "
@@ -57,6 +69,21 @@ def _used_through_instances_only(case: Case, owner: Scope) -> bool:
         if not isinstance(value, ast.Name) or value.id in {"cls", owner.name}:
             return False
     return True
+
+
+def _made_once(case: Case, owner: Scope) -> str:
+    """Return where the only instance is made, empty where there may be several."""
+    types = case.sources.types
+    found: dict[str, bool] = {}
+    for cls in types.family(owner):
+        if owner not in types.ancestors(cls):
+            continue
+        for statement in case.sources.program.mentioning(cls.name):
+            for node in own_nodes(statement.node):
+                if isinstance(node, ast.Call) and cls in types.of(node, statement.scope):
+                    where = case.sources.location(statement.scope.module.file, node.lineno)
+                    found[where] = case.sources.heat.of(statement)
+    return next(iter(found)) if len(found) == 1 and not any(found.values()) else ""
 
 
 def _diff(case: Case, owner: Scope, name: str, value: ast.expr) -> str | None:

@@ -37,14 +37,25 @@ def recognise(case: Case) -> Remedy | None:
     return case.remedy(
         f"Empty {case.name} in each {case.unit or 'round'}",
         case.opening(),
-        f"Nothing in the source empties it, so it keeps those of every earlier {round_name}, and "
-        "what is computed from it mixes them. Empty it where the round begins, or keep only the "
-        "figures computed from it.",
+        f"Nothing in the source empties it, so it keeps those of every earlier {round_name}"
+        f"{', and what is computed from it mixes them' if _computed_from(case) else ''}. Empty it "
+        "where the round begins, or keep only the figures computed from it.",
         _unread(case),
         case.about_views(),
         case.still_reachable(),
         diff=diff,
     )
+
+
+def _computed_from(case: Case) -> bool:
+    """Whether something is computed from all of its contents together."""
+    for use in reads(case.references):
+        looped = isinstance(use.parent, (ast.For, ast.AsyncFor, ast.comprehension))
+        computed = bool(use.passed_to) and use.passed_to not in {"len", "print"}
+        whole = isinstance(use.parent, ast.Subscript) and isinstance(use.parent.slice, ast.Slice)
+        if looped or computed or whole or use.method in {"values", "items", "copy"}:
+            return True
+    return False
 
 
 def _unread(case: Case) -> str:

@@ -51,7 +51,11 @@ def recognise(case: Case) -> Remedy:
         span = f" during one {case.unit}" if case.unit else ""
         when = f"It climbs{span} and is given back afterwards: it sets the peak, it doesn't leak."
     else:
-        title = f"Bound or empty {case.name}"
+        title = (
+            f"Cut the graph that {case.name} carries"
+            if kind == "graph"
+            else f"Bound or empty {case.name}"
+        )
         when = "Nothing in the recording shows it being emptied for good."
     return case.remedy(
         title, case.opening(), when, advice, case.about_views(), case.still_reachable()

@@ -55,9 +55,9 @@ def _tensors(case: Case, value: ast.expr | None) -> list[ast.expr]:
     if value is None or case.scope is None:
         return []
     if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)):
-        return [value]
+        return [value] if case.may_hold_tensors() else []
     if isinstance(value, ast.Call):
-        return [value] if not _makes_container(value) else []
+        return [value] if case.may_hold_tensors() and not _makes_container(value) else []
     if isinstance(value, ast.Dict):
         elements = list(value.values)
     elif isinstance(value, (ast.Tuple, ast.List)):

@@ -11,6 +11,7 @@ from leakscope.analysis.source.program import Program, Scope, Statement, own_nod
 from leakscope.analysis.source.references import References
 from leakscope.analysis.source.types import dotted
 
+_REFERRING = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
 _RELEASING = frozenset({"clear", "pop", "popleft", "popitem", "remove", "reset", "get"})
 
 
@@ -64,11 +65,17 @@ def uses(references: References) -> list[Use]:
     found = []
     for statement in sorted(seen.values(), key=lambda s: (s.scope.module.file, s.line)):
         for node, parents in _with_parents(statement.node, ()):
-            if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            if not isinstance(node, _REFERRING) or _is_method(node, parents):
                 continue
             if () in references.steps_from(node, statement.scope):
                 found.append(Use(statement, node, parents))
     return found
+
+
+def _is_method(node: ast.expr, parents: tuple[ast.AST, ...]) -> bool:
+    """Whether an attribute is called: ``outputs.mean(0)`` is no use of what is called ``mean``."""
+    called = parents[0].func if parents and isinstance(parents[0], ast.Call) else None
+    return isinstance(node, ast.Attribute) and called is node
 
 
 def reads(references: References) -> list[Use]:
