@@ -141,7 +141,7 @@ def _accusation(culprits: list[Culprit], findings: list[Finding]) -> str:
     serious = [c for c in culprits if c.severity is not Severity.NOTE]
     diagnosed = [f for f in findings if f.severity is not Severity.NOTE and _is_growth(f)]
     if not serious:
-        return f"Memory grows: {_inner(diagnosed[0].title)}. {diagnosed[0].text}"
+        return f"{_leading(diagnosed[0].title)}. {diagnosed[0].text}"
     text = _says(serious[0])
     if diagnosed:
         text += f" Also: {', '.join(_inner(f.title) for f in diagnosed)}."
@@ -160,6 +160,11 @@ def _blame(ended: OutOfMemory) -> str:
         return "What was live, no census shows."
     most = ended.names[0]
     return f"Most was held by {clipped(most.name, LONGEST_NAME)}: {human_bytes(most.bytes)}."
+
+
+def _leading(title: str) -> str:
+    """Return a title as the first words of the answer."""
+    return title if "memory grows" in title.lower() else f"Memory grows: {_inner(title)}"
 
 
 def _inner(title: str) -> str:

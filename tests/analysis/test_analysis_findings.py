@@ -393,6 +393,35 @@ def test_objects_that_only_native_code_holds() -> None:
     assert report.culprits == []
 
 
+def registered(text: str) -> Finding:
+    """Return what is found in a program that keeps tuples in native code."""
+    held = Thing(
+        "<held by native code>·tuple", lambda s: s.epochs_done * 4 * MIB, "tuple", "tuple",
+        root=RootKind.NATIVE, user=False, count=lambda s: s.epochs_done,
+    )  # fmt: skip
+    run = Program(epochs=10, full_every=1).plant(held).build()
+    run.main.sources["/project/train.py"] = text
+    return finding(analyse(run), "native_held")
+
+
+def test_what_atexit_is_given_again_and_again_is_told_before_the_path() -> None:
+    found = registered(
+        "import atexit\nfor epoch in range(9):\n    atexit.register(save, epoch, model)\n"
+    )
+    assert found.text.startswith(
+        "What atexit.register is given at train.py:3 stays until the program ends: "
+    )
+    assert found.text.endswith("no Python name reaches them (<held by native code>.tuple).")
+    assert found.title == "Calls pile up that are to be made when the program ends"
+    assert found.remedy.title.startswith("Register one function before the loop")
+
+
+def test_what_is_registered_once_is_not_what_grows() -> None:
+    found = registered("import atexit\natexit.register(save)\nfor epoch in range(9):\n    pass\n")
+    assert found.title == "tuple objects that only native code holds"
+    assert "atexit.register" not in found.text
+
+
 def seen_twice(grown: Callable[[State], float], **more: object) -> Program:
     """Eight epochs, the whole heap walked at the first and the fifth of them."""
     program = Program(epochs=8, full_every=4, validation=0)

@@ -63,6 +63,7 @@ def finding(title: str, severity: Severity = Severity.WARNING) -> Finding:
             ),
         ),
         ([], ["Open files"], "Memory grows: open files. All."),
+        ([], ["Memory grows outside all names"], "Memory grows outside all names. All."),
     ],
 )
 def test_of_a_leak_it_names_all_that_matters(

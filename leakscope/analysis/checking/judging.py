@@ -184,11 +184,8 @@ def _outcome(report: Report, failed: Sequence[Checked]) -> Outcome:
 def _headline(report: Report, growths: Sequence[Checked], outcome: Outcome, *, strict: bool) -> str:
     failed = [one for one in growths if one.standing is Standing.FAILED]
     if failed:
-        first = failed[0]
-        name = clipped(first.name, LONGEST_NAME)
         more = f" And {len(failed) - 1} more." if len(failed) > 1 else ""
-        place = f" ({first.place})" if first.place else ""
-        return f"Not allowed: {name}{_rate(first)}{place}.{more}"
+        return f"Not allowed: {_told(failed[0])}.{more}"
     if outcome is Outcome.INCONCLUSIVE:
         end = "fails" if strict else "passes; --strict would fail it"
         return f"The run is inconclusive and {end}."
@@ -197,7 +194,14 @@ def _headline(report: Report, growths: Sequence[Checked], outcome: Outcome, *, s
     return "Nothing grows that isn't allowed" + (f" ({', '.join(excused)})." if excused else ".")
 
 
-def _rate(one: Checked) -> str:
-    if one.bytes_per_unit <= 0 or not one.unit:
-        return ""
-    return f" grows by {human_bytes(one.bytes_per_unit)} per {one.unit}"
+def _told(one: Checked) -> str:
+    """Return what grows by how much and where; a finding's title is no name that could grow."""
+    name = clipped(one.name, LONGEST_NAME)
+    has_rate = one.bytes_per_unit > 0 and bool(one.unit)
+    rate = f"{human_bytes(one.bytes_per_unit)} per {one.unit}" if has_rate else ""
+    if one.path:
+        return (
+            name + (f" grows by {rate}" if rate else "") + (f" ({one.place})" if one.place else "")
+        )
+    details = ", ".join(part for part in (rate, one.place) if part)
+    return f"{name} ({details})" if details else name

@@ -203,23 +203,51 @@ def _sentence(
     second: Report,
 ) -> str:
     if before is None and after is not None:
-        return f"{name_of(after)} is new: it grows by {rate_text(after)}."
+        return _new(after)
     assert before is not None
-    was = f"was {rate_text(before)}"
+    was = f" (was {rate_text(before)})" if _has_rate(before) else ""
     if after is None:
         if doubt:
-            return f"{name_of(before)} was not seen again ({was}), but {doubt}."
-        return f"{name_of(before)} no longer grows ({was}){_cleared(before, second)}."
+            return f"{_called(before)} was not seen again{was}, but {doubt}."
+        gone = "no longer grows" if isinstance(before, Culprit) else "is gone"
+        return f"{_called(before)} {gone}{was}{_cleared(before, second)}."
     moved = "" if name_of(before) == name_of(after) else f" (was called {name_of(before)})"
-    now = f"{name_of(after)}{moved} "
-    if change is Change.FIXED:
-        return f"{now}grows by a harmless {rate_text(after)} ({was})."
-    verb = {
-        Change.REDUCED: "still grows, but more slowly: by",
-        Change.UNCHANGED: "still grows by",
-        Change.WORSE: "grows faster: by",
-    }[change]
-    return f"{now}{verb} {rate_text(after)} ({was})."
+    now = f": {rate_text(after)}" if _has_rate(after) else ""
+    if isinstance(after, Culprit):
+        return f"{_called(after)}{moved} {_GROWS[change]} {rate_text(after)}{was}."
+    return f"{_called(after)} {_STANDS[change]}{now}{was}."
+
+
+_GROWS = {
+    Change.FIXED: "grows by a harmless",
+    Change.REDUCED: "still grows, but more slowly: by",
+    Change.UNCHANGED: "still grows by",
+    Change.WORSE: "grows faster: by",
+}
+_STANDS = {
+    Change.FIXED: "does no harm any more",
+    Change.REDUCED: "is less than it was",
+    Change.UNCHANGED: "is still so",
+    Change.WORSE: "is more than it was",
+}
+"""What is said of findings: their titles are sentences or parts of them, which can't grow."""
+
+
+def _new(suspect: Suspect) -> str:
+    rate = rate_text(suspect)
+    if isinstance(suspect, Culprit):
+        return f"{_called(suspect)} is new: it grows by {rate}."
+    return f"{_called(suspect)} is new" + (f": {rate}." if _has_rate(suspect) else ".")
+
+
+def _called(suspect: Suspect) -> str:
+    """Return what stands first in a sentence on a culprit or, in quotes, a finding."""
+    name = name_of(suspect)
+    return name if isinstance(suspect, Culprit) else f'"{name}"'
+
+
+def _has_rate(suspect: Suspect) -> bool:
+    return isinstance(suspect, Culprit) or suspect.bytes_per_unit > 0
 
 
 def _cleared(suspect: Suspect, report: Report) -> str:

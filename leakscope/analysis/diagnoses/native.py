@@ -35,6 +35,15 @@ REMEDY = Remedy(
     ),
 )
 
+REGISTER_ONCE = Remedy(
+    title="Register one function before the loop, or give it nothing large",
+    text=(
+        "atexit keeps each function that it is given, and its arguments, until it has called it. "
+        "Register one that goes over what is to be done at the end, and hand it names or paths "
+        "instead of the objects; atexit.unregister(function) takes back all calls of a function."
+    ),
+)
+
 
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
     """Return a finding for each kind of object that grows with no Python name on it."""
@@ -67,17 +76,12 @@ def _grows(case: Case, path: int, device: str) -> Finding | None:
     registered = [] if cycle else _given_to_atexit(case, row)
     serious = HORIZON * trend.net_bytes >= STEADY_BYTES
     gain = case.device_gain(device) or 0.0
-    sites = [f"{s.file}:{s.line}" for s in row.allocated_at[:3]]
-    where = f" They were allocated at {', '.join(sites)}." if sites else ""
-    if registered:
-        where += f" What atexit.register is given at {registered[0]} stays until the program ends."
+    title, text, remedy = _words(row, trend, float(y[-1]), registered)
     return finding(
         cycle.kind if cycle else "native_held",
-        cycle.title if cycle else f"{row.type} objects that only native code holds",
-        f"{row.name}: {human_bytes(y[-1])} in {row.count} objects, growing by "
-        f"{human_bytes(trend.bytes_per_unit)} per {trend.unit}; no Python name reaches them."
-        f"{where}{' ' + cycle.text if cycle else ''}",
-        cycle.remedy if cycle else REMEDY,
+        cycle.title if cycle else title,
+        f"{text}{' ' + cycle.text if cycle else ''}",
+        cycle.remedy if cycle else remedy,
         severity=Severity.WARNING if serious else Severity.NOTE,
         trend=trend,
         share=trend.net_bytes / gain if device == HOST and gain > trend.net_bytes else 0.0,
@@ -88,6 +92,26 @@ def _grows(case: Case, path: int, device: str) -> Finding | None:
         falsifier=("gc.collect() would free them if they were garbage.", "They are referenced."),
         subject=row.path,
     )
+
+
+def _words(
+    row: CensusRow, trend: Trend, held: float, registered: list[str]
+) -> tuple[str, str, Remedy]:
+    """Return title, text and remedy; of what is known to be given to atexit, that comes first."""
+    measured = (
+        f"{human_bytes(held)} in {row.count} objects, growing by "
+        f"{human_bytes(trend.bytes_per_unit)} per {trend.unit}"
+    )
+    sites = [f"{s.file}:{s.line}" for s in row.allocated_at[:3]]
+    where = f" They were allocated at {', '.join(sites)}." if sites else ""
+    if registered:
+        text = (
+            f"What atexit.register is given at {registered[0]} stays until the program ends: "
+            f"{measured}; no Python name reaches them ({row.name}).{where}"
+        )
+        return "Calls pile up that are to be made when the program ends", text, REGISTER_ONCE
+    text = f"{row.name}: {measured}; no Python name reaches them.{where}"
+    return f"{row.type} objects that only native code holds", text, REMEDY
 
 
 def _given_to_atexit(case: Case, row: CensusRow) -> list[str]:

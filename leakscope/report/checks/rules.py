@@ -231,6 +231,8 @@ _RULES = (
     ),
 )
 _BY_ID = {rule.id: rule for rule in _RULES}
+KINDS = tuple(_BY_ID)
+"""Every kind of diagnosis that has a rule."""
 
 
 def rule_of(kind: str) -> Rule:
