@@ -15,7 +15,6 @@ from leakscope.analysis.remedies.case import Case
 from leakscope.analysis.remedies.usage import releases
 from leakscope.analysis.source.program import Scope, Statement
 from leakscope.model.report import Remedy
-from leakscope.model.sizes import human_count
 
 _LEAVING = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 _BELOW, _ABOVE = (ast.Lt, ast.LtE, ast.NotEq), (ast.Gt, ast.GtE, ast.Eq)
@@ -41,12 +40,11 @@ def recognise(case: Case) -> Remedy | None:
     if bound is None:
         return None
     where = case.sources.location(bound.scope.module.file, bound.test.lineno)
-    seen = f" ({human_count(case.row.length)} when last seen)" if case.row.length else ""
     return case.remedy(
         f"Lower {bound.text} if {case.name} takes too much",
         case.opening(),
         f"The source bounds it: `{ast.unparse(bound.test)}` at {where} lets it grow to "
-        f"{bound.text}{seen} and no further.",
+        f"{bound.text} and no further.",
         "Until then it grows, as a buffer that fills; only where memory doesn't suffice for so "
         f"many is there something to change: {bound.text}, or what each item takes.",
         case.still_reachable(),
