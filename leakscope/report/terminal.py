@@ -57,9 +57,10 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
     foot += spaced([*_cleared(report, lead, paper), *_settle(report, paper)])
     foot += [*_cost(report, paper), *_problems(report, paper)]
     others = [culprit for culprit in report.culprits if culprit is not lead]
-    room = LINES - len(head) - len(foot) - 2
+    noted = _noted(report, paper)
+    room = LINES - len(head) - len(foot) - len(noted) - 2
     shown = others[: min(MOST_OTHERS, max(1, room // 2))]
-    told = [line for culprit in shown for line in _short(culprit, paper)]
+    told = [*noted, *(line for culprit in shown for line in _short(culprit, paper))]
     told += _more(len(others) - len(shown))
     return "\n".join([*head, *spaced(told), *foot]) + "\n"
 
@@ -75,6 +76,7 @@ def render_summary(
     lead = wording.lead_of(report)
     lines = [*_verdict(report, paper), *_ending(report, paper)]
     lines += _first_way(report.out_of_memory, paper)
+    lines += _noted(report, paper, "  ")
     for culprit in report.culprits[:SHOWN_IN_SUMMARY]:
         lines += _short(culprit, paper, "  ")
         lines += _what_next(culprit, paper, "     ") if culprit is lead else []
@@ -218,11 +220,18 @@ def _what_next(suspect: Culprit | Finding, paper: Paper, indent: str) -> list[st
     ]
 
 
+def _noted(report: Report, paper: Paper, indent: str = "") -> list[str]:
+    """Return what stands above culprits where none is accused: that they are mere notes."""
+    is_accused = any(culprit.severity is not Severity.NOTE for culprit in report.culprits)
+    return paper.wrap(wording.NOTED, indent) if report.culprits and not is_accused else []
+
+
 def _short(culprit: Culprit, paper: Paper, indent: str = "") -> list[str]:
     """Return a culprit in two lines: name and rate, then its course, its share and its line."""
     rate = wording.rate_words(culprit)
     if culprit.device != "host":
         rate += f" on {one_line(culprit.device)}"
+    rate += " (note)" if culprit.severity is Severity.NOTE else ""
     head = f"{indent}{culprit.rank}. "
     inner = " " * len(head)
     points = [point.y for point in culprit.chart]

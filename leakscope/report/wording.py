@@ -29,6 +29,8 @@ SEVERITY_MEANINGS = {
     Severity.WARNING: "Steady growth that is worth stopping.",
     Severity.NOTE: "Worth knowing; it doesn't make the run a leak.",
 }
+NOTED = "Noted, but too little in this run to be called a leak:"
+"""Stands above culprits that are all notes."""
 GROWTHS = {"across": "Across phases", "within": "Within a phase", "constant": "None"}
 SHARES = {
     "across": "Share of the growth",

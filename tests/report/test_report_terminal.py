@@ -102,6 +102,29 @@ def test_the_summary_names_three_culprits_the_report_and_the_next_command() -> N
     assert len(text.splitlines()) <= 14
 
 
+@pytest.mark.parametrize("render", [render_text, summary], ids=["report", "summary"])
+def test_where_nothing_leaks_what_is_listed_is_said_to_be_noted_only(render) -> None:
+    note = samples.loss_culprit()
+    text = render(msgspec.structs.replace(samples.clean(), culprits=[note]))
+    verdict, _, listed = text.partition("Noted, but too little in this run to be called a leak:\n")
+    assert verdict.startswith("✓ No leak")
+    assert listed.lstrip().startswith("3. train_epoch.total_loss  ")
+    assert listed.splitlines()[0].endswith(" per step (note)")
+
+
+@pytest.mark.parametrize("render", [render_text, summary], ids=["report", "summary"])
+def test_a_note_beside_a_leak_is_marked_and_the_leak_is_not(render) -> None:
+    told = render(samples.leaking()).splitlines()
+    assert not [line for line in told if line.strip().startswith("Noted, but too little")]
+    marked = [line.strip() for line in told if line.endswith("(note)")]
+    assert [line[:26] for line in marked] == ["3. train_epoch.total_loss "]
+
+
+@pytest.mark.parametrize("render", [render_text, summary], ids=["report", "summary"])
+def test_where_nothing_is_listed_nothing_is_noted(render) -> None:
+    assert "Noted" not in render(msgspec.structs.replace(samples.clean(), culprits=[]))
+
+
 def many_culprits(count: int):
     first, second, _ = samples.leaking().culprits
     others = [
