@@ -15,8 +15,9 @@ from leakscope import __version__
 from leakscope.cli.compare import read_report
 from leakscope.cli.conclusion import conclude, terminal_width, write_text
 from leakscope.cli.faults import say
-from leakscope.cli.output import deliver, is_stdout, out_option, shows_color
+from leakscope.cli.output import deliver, format_of, is_stdout, out_option, shows_color
 from leakscope.cli.repository import Repository, find_repository, localised
+from leakscope.cli.unread import why_unread
 from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, LeakscopeError, NewerSchemaError
 
 if TYPE_CHECKING:
@@ -79,6 +80,18 @@ def to_tolerance(
         raise click.BadParameter(f"{text!r} is no part of a rate; write {fault}.") from fault
 
 
+def to_limit(_: click.Context | None, __: click.Parameter | None, text: str | None) -> str | None:
+    """Return a rate of growth as it was written, once it is known to be one."""
+    from leakscope.analysis.checking.limits import to_growth_limit
+
+    try:
+        if text:
+            to_growth_limit(text)
+    except LeakscopeError as fault:
+        raise click.BadParameter(str(fault)) from fault
+    return text
+
+
 def to_forms(
     _: click.Context | None, __: click.Parameter | None, paths: tuple[Path, ...]
 ) -> tuple[Path, ...]:
@@ -92,15 +105,19 @@ def to_forms(
 
 @click.command(epilog=_EPILOG)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--max-growth", metavar="RATE", help="What may grow: 1 MB/epoch, 64 KiB/step, ….")
+@click.option(
+    "--max-growth",
+    callback=to_limit,
+    metavar="RATE",
+    help="What may grow: 1 MB/epoch, 64 KiB/step, ….",
+)
 @click.option("--baseline", type=click.Path(path_type=Path), metavar="FILE", help="What is known.")
 @click.option(
     "--tolerance",
     callback=to_tolerance,
     default=None,
-    show_default="20%",
     metavar="SHARE",
-    help="How much faster than the baseline something known may grow.",
+    help="How much faster than the baseline something known may grow [default: 20%].",
 )
 @click.option(
     "--write-baseline",
@@ -157,6 +174,7 @@ def check(
         "check.ignore": ignored or None,
         "check.strict": strict,
     }
+    form = form or format_of(out, "text", _FORMS, _SUFFIXES)
     allowed = _allowed(asked, written)
     report, project_root = _read(run)
     repository = find_repository(Path.cwd(), project_root)
@@ -165,8 +183,7 @@ def check(
     if written is not None:
         _write_baseline(checked, report, allowed, written)
         return EXIT_OK
-    named = _SUFFIXES.get(out.suffix.lower(), "text") if out is not None else "text"
-    _tell(checked, _Sinks(form or named, out, also, job_summary), repository)
+    _tell(checked, _Sinks(form, out, also, job_summary), repository)
     return EXIT_OK if checked.passes else EXIT_THRESHOLD
 
 
@@ -222,8 +239,8 @@ def read_baseline(path: Path) -> Baseline:
         return msgspec.json.decode(data, type=Baseline)
     except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as fault:
         raise LeakscopeError(
-            f"{path} is no baseline ({fault}); leakscope check RUN --write-baseline {path} "
-            "writes one.",
+            f"{path} is no baseline: {why_unread(fault)}. leakscope check RUN --write-baseline "
+            f"{path} writes one.",
             slug="no-baseline",
         ) from fault
 

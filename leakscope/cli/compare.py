@@ -19,6 +19,7 @@ from leakscope.cli.output import (
     shows_color,
     tell,
 )
+from leakscope.cli.unread import why_unread
 from leakscope.model.comparison import Change, Comparison, CulpritChange
 from leakscope.model.errors import (
     EXIT_OK,
@@ -27,6 +28,7 @@ from leakscope.model.errors import (
     NoRunError,
 )
 from leakscope.model.report import REPORT_SCHEMA_VERSION, Report, Severity
+from leakscope.recording.directory import is_file_of_run
 
 _FORMS = (*FORMS, "markdown")
 _REMAINING = frozenset(Change) - {Change.FIXED}
@@ -80,8 +82,8 @@ def compare(
     """
     from leakscope.analysis import compare as compare_reports
 
-    comparison = compare_reports(read_report(before), read_report(after))
     form = form or format_of(out, "text", _FORMS)
+    comparison = compare_reports(read_report(before), read_report(after))
     deliver(_rendered(comparison, form, out), out, form)
     if not is_stdout(out):
         tell(f"leakscope: {comparison.headline}\nleakscope: comparison in {out}")
@@ -104,7 +106,7 @@ def read_report(path: Path) -> Report:
         NewerSchemaError: a newer leakscope wrote it.
 
     """
-    if path.suffix == ".json" and path.is_file() and path.name not in ("run.json", "outcome.json"):
+    if path.suffix == ".json" and path.is_file() and not is_file_of_run(path):
         return _decode_report(path)
     return conclude(path)
 
@@ -123,8 +125,10 @@ def _decode_report(path: Path) -> Report:
                 f"{path} was written by a newer leakscope; update this one.", slug="newer-schema"
             )
         return msgspec.json.decode(data, type=Report)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as fault:
-        raise NoRunError(f"{path} is no report of leakscope ({fault}).", slug="no-run") from fault
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
+        raise NoRunError(
+            f"{path} is no report of leakscope: {why_unread(fault)}.", slug="no-run"
+        ) from fault
 
 
 def _rendered(comparison: Comparison, form: str, out: Path | None) -> str:

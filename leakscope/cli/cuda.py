@@ -58,12 +58,12 @@ def cuda(
     """
     from leakscope.analysis.cuda import compare_snapshots, explain, read_snapshot
 
+    form = form or format_of(out, "text")
     read = [read_snapshot(path) for path in snapshots]
     check_device(read, device)
     told: Explanation | SnapshotComparison = (
         explain(read[0], device) if len(read) == 1 else compare_snapshots(read, device)
     )
-    form = form or format_of(out, "text")
     deliver(_rendered(told, form, out), out, form)
     if not is_stdout(out):
         tell(f"leakscope: {told.headline}\nleakscope: explanation in {out}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 import traceback
@@ -10,6 +11,8 @@ import click
 
 from leakscope.model.errors import EXIT_ERROR, LeakscopeError
 
+ALIKE = 0.7
+"""From this likeness on a word is taken for another one mistyped."""
 _INTERRUPTED = 130
 
 
@@ -26,6 +29,9 @@ def exit_code_of(fault: BaseException) -> int:
     """Explain what ended a command and return the exit code that says so."""
     if isinstance(fault, SystemExit):
         raise fault
+    if isinstance(fault, click.NoSuchOption):
+        meant = [one for one in fault.possibilities or () if _is_meant(fault, one)]
+        fault = click.NoSuchOption(fault.option_name, possibilities=meant, ctx=fault.ctx)
     if isinstance(fault, click.ClickException):
         fault.show()
         return fault.exit_code
@@ -38,6 +44,12 @@ def exit_code_of(fault: BaseException) -> int:
         return EXIT_ERROR
     say(explain(fault))
     return EXIT_ERROR
+
+
+def _is_meant(fault: click.NoSuchOption, option: str) -> bool:
+    """Whether an option may be what was meant: its dashes alone make it look alike to click."""
+    typed, known = fault.option_name.lstrip("-"), option.lstrip("-")
+    return difflib.SequenceMatcher(None, typed, known).ratio() >= ALIKE
 
 
 def explain(fault: BaseException) -> str:

@@ -11,6 +11,7 @@ from leakscope.model.errors import NoRunError
 from leakscope.model.runs import ListedRun, RunList, Standing
 from leakscope.recording.directory import OUTCOME, holds_run, journals, read_manifest
 from leakscope.recording.liveness import folder_goes_on
+from leakscope.recording.sketching import is_readable
 from leakscope.report.runs.reading import UnreadableReportError, read_listed
 from leakscope.report.runs.words import WORST_FIRST
 
@@ -82,7 +83,7 @@ def _listed(folder: Path) -> ListedRun | None:
             return read_listed(report, name=folder.name, path=str(folder), page=page)
         return _without_report(folder, page) if is_run else None
     except UnreadableReportError as fault:
-        mended = f" `leakscope report {folder}` makes it anew." if is_run else ""
+        mended = f" {_what_to_do(folder, 'makes it anew')}" if is_run else ""
         return _bare(folder, page, Standing.UNREADABLE, f"{JSON} {fault}.{mended}")
     except OSError as fault:
         reason = fault.strerror or fault
@@ -103,10 +104,16 @@ def _without_report(folder: Path, page: str) -> ListedRun:
     if goes_on:
         remark = f"`leakscope show {folder}` tells where it stands."
         return _bare(folder, page, Standing.RUNNING, remark)
-    remark = f"`leakscope report {folder}` makes its report."
+    remark = _what_to_do(folder, "makes its report")
     if goes_on is None:
         remark = f"It may still be running on another machine. {remark}"
     return _bare(folder, page, Standing.UNREPORTED, remark)
+
+
+def _what_to_do(folder: Path, report_does: str) -> str:
+    if not is_readable(folder):
+        return "Nothing in it can be read: record again."
+    return f"`leakscope report {folder}` {report_does}."
 
 
 def _bare(folder: Path, page: str, standing: Standing, remark: str) -> ListedRun:

@@ -16,6 +16,7 @@ import click
 
 from leakscope.cli.conclusion import conclude, print_summary, write_reports
 from leakscope.cli.faults import say
+from leakscope.cli.process_number import to_process_number
 from leakscope.cli.supervisor import Ending, end_as
 from leakscope.model.errors import EXIT_ERROR, LeakscopeError
 
@@ -45,7 +46,12 @@ _SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 @click.command(epilog=_EPILOG, context_settings=_SETTINGS)
-@click.option("--pid", type=click.IntRange(min=1), help="The process to watch, with its children.")
+@click.option(
+    "--pid",
+    metavar="PID",
+    callback=to_process_number,
+    help="The process to watch, with its children.",
+)
 @click.option("--name", metavar="PATTERN", help="The process whose command line has this in it.")
 @click.option(
     "--interval",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +38,28 @@ def out_option(text: str = "Where to write; - or nothing is stdout.") -> Decorat
     return click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help=text)
 
 
-def format_of(out: Path | None, otherwise: str, forms: Sequence[str] = FORMS) -> str:
-    """Return the format that a file's suffix asks for, where there is that form."""
-    asked = _SUFFIXES.get(out.suffix.lower(), otherwise) if out is not None else otherwise
-    return asked if asked in forms else otherwise
+def format_of(
+    out: Path | None,
+    otherwise: str,
+    forms: Sequence[str] = FORMS,
+    suffixes: Mapping[str, str] = _SUFFIXES,
+) -> str:
+    """Return the format that a file's suffix asks for; without a suffix the usual one.
+
+    Raises:
+        click.BadParameter: the suffix is none of a form that there is.
+
+    """
+    if out is None or is_stdout(out) or not out.suffix:
+        return otherwise
+    form = suffixes.get(out.suffix.lower(), "")
+    if form not in forms:
+        known = ", ".join(suffix for suffix, name in suffixes.items() if name in forms)
+        raise click.BadParameter(
+            f"{out} names no form; use one of {known}, or say which with --format.",
+            param_hint="'--out'",
+        )
+    return form
 
 
 def is_stdout(out: Path | None) -> bool:

@@ -43,7 +43,7 @@ Options of leakscope come before the program; all that follows belongs to the pr
 
 \b
 What isn't given is taken from LEAKSCOPE_* and from [tool.leakscope] in pyproject.toml;
-`leakscope doctor` tells what is in force.
+`leakscope doctor` tells what is in force. Only there: `boundaries` (auto or manual).
 
 \b
 LEAKSCOPE=off runs the program plainly, as if leakscope weren't there.
@@ -82,29 +82,26 @@ def to_share(_: click.Context | None, __: click.Parameter | None, text: str | No
     callback=to_share,
     metavar="SHARE",
     default=None,
-    show_default="2%",
-    help="Share of wall time that measuring may cost.",
+    help="Share of wall time that measuring may cost [default: 2%].",
 )
 @click.option(
     "--tracemalloc",
     type=click.Choice(["off", "window", "always"]),
     default=None,
-    show_default="window",
-    help="When to learn which lines allocate.",
+    help="When to learn which lines allocate [default: window].",
 )
 @click.option(
     "--cuda-history",
     type=click.Choice(["off", "window"]),
     default=None,
-    show_default="off",
-    help="When to learn which lines allocate on CUDA; a recording of the program's goes on.",
+    help="When to learn which lines allocate on CUDA; a recording of the program's goes "
+    "on [default: off].",
 )
 @click.option(
     "--workers",
     type=click.Choice(["on", "off"]),
     default=None,
-    show_default="on",
-    help="Whether workers of DataLoaders record themselves.",
+    help="Whether workers of DataLoaders record themselves [default: on].",
 )
 @click.option(
     "--probe-cleanup",
@@ -117,18 +114,16 @@ def to_share(_: click.Context | None, __: click.Parameter | None, text: str | No
     "--snapshot-signal",
     type=click.Choice(["off", "USR1", "USR2"]),
     default=None,
-    show_default="off",
     help="Signal on which a census is taken now, as `leakscope snapshot PID` sends it. Choose one "
-    "that the program doesn't use.",
+    "that the program doesn't use [default: off].",
 )
 @click.option(
     "--tracker",
     "trackers",
     multiple=True,
     type=click.Choice(["auto", "off", "tensorboard", "wandb", "mlflow"]),
-    show_default="auto",
     help="Tracker of the program's in which memory is drawn, more than once for several; auto "
-    "takes those whose run stays on this machine.",
+    "takes those whose run stays on this machine [default: auto].",
 )
 @click.option("--report/--no-report", default=None, help="Whether to write the report at the end.")
 @click.option("--quiet", "-q", is_flag=True, default=None, help="Print no summary.")
@@ -156,7 +151,7 @@ def run(
     """
     _require_program(program)
     python = [sys.executable, *interpreter_options()]
-    if os.environ.get("LEAKSCOPE", "").lower() in _OFF:
+    if os.environ.get("LEAKSCOPE", "").lower() in _OFF or _is_missing_module(program):
         os.execv(sys.executable, [*python, *program.arguments])  # noqa: S606
     world = this_world()
     options = configured_options(
@@ -219,6 +214,26 @@ def _require_program(program: Program) -> None:
     if Path(name).is_dir() and not Path(name, "__main__.py").exists():
         say(f"can't find '__main__' module in {name!r}")
         sys.exit(1)
+
+
+def _is_missing_module(program: Program) -> bool:
+    """Whether ``-m`` names what Python will not find; its own words on it are the best.
+
+    Of a module in a package only the package is looked for: to find more, it would have to run.
+    """
+    if program.kind != "module":
+        return False
+    import importlib.util
+
+    before = [*sys.path]
+    if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.util.find_spec(program.target.partition(".")[0]) is None
+    except (ImportError, ValueError, AttributeError):
+        return False
+    finally:
+        sys.path[:] = before
 
 
 def _finish(path: Path, *, report: bool, quiet: bool) -> None:

@@ -55,20 +55,25 @@ def runs(directory: Path | None, *, form: str | None, out: Path | None, order: s
 
     Without DIRECTORY it is the folder in which `leakscope run` makes runs.
     """
-    listed = list_runs(directory or _usual_directory(), order)
-    deliver(_rendered(listed, form or format_of(out, "text"), out), out)
+    form = form or format_of(out, "text")
+    listed = list_runs(directory, order) if directory else _in_usual_directory(order)
+    deliver(_rendered(listed, form, out), out)
     if not is_stdout(out):
         from leakscope.report.runs.words import summary_of
 
         click.echo(f"leakscope: {summary_of(listed.runs)}\nleakscope: list in {out}")
 
 
-def _usual_directory() -> Path:
+def _in_usual_directory(order: str) -> RunList:
+    """List what ``leakscope run`` has made so far: where it made nothing, there is no run yet."""
     from leakscope.configuration.reading import read_configuration
+    from leakscope.model.runs import RunList
 
     directory = read_configuration().value("runs")
     assert isinstance(directory, Path)
-    return directory
+    if not directory.exists():
+        return RunList(directory=str(directory), runs=[])
+    return list_runs(directory, order)
 
 
 def _rendered(listed: RunList, form: str, out: Path | None) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from leakscope.cli.faults import say
+from leakscope.cli.process_number import to_process_number
 from leakscope.model.errors import LeakscopeError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class _Told:
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("pid", type=click.IntRange(min=1))
+@click.argument("pid", callback=to_process_number)
 @click.option(
     "--wait",
     type=click.FloatRange(min=0.1),

@@ -116,6 +116,11 @@ def find_run(path: Path) -> Path:
         raise NoRunError(f"{path} can't be read: {fault}.", slug="no-run") from fault
 
 
+def is_file_of_run(path: Path) -> bool:
+    """Return whether a file is one that a run keeps beside its journals: no report of its own."""
+    return path.name in {MANIFEST, OUTCOME} or path.match(OF_RANKS)
+
+
 def read_manifest(folder: Path) -> RunManifest | None:
     """Return what a folder's manifest says; None where there is none, or it can't be read."""
     try:

@@ -12,7 +12,7 @@ from leakscope.model.errors import NewerSchemaError
 from leakscope.model.record import HeaderRecord
 from leakscope.model.run import Recording
 from leakscope.recording.directory import journals
-from leakscope.recording.frames import Frame, read_frames
+from leakscope.recording.frames import Frame, Gap, read_frames
 from leakscope.recording.reader import open_run
 from leakscope.recording.wire import UNREADABLE, UnknownRecordError, decode_record, encode
 
@@ -47,6 +47,31 @@ def sketch(folder: Path) -> list[Sketch]:
 def open_recording(journal: Path) -> Recording:
     """Return the recording in a journal, whatever of it can be read; raises as open_run does."""
     return open_run(journal.parent, [journal]).recordings[0]
+
+
+def is_readable(folder: Path) -> bool:
+    """Return whether anything in a run can be read; looks no further than the first record."""
+    return any(map(_has_record, journals(folder)))
+
+
+def _has_record(journal: Path) -> bool:
+    try:
+        with journal.open("rb", buffering=0) as stream:
+            return any(map(_is_record, read_frames(stream)))
+    except OSError:
+        return False
+
+
+def _is_record(piece: Frame | Gap) -> bool:
+    if not isinstance(piece, Frame):
+        return False
+    try:
+        decode_record(piece.payload)
+    except (UnknownRecordError, *UNREADABLE):
+        return False
+    except NewerSchemaError:
+        return True  # of another leakscope's: the report says so
+    return True
 
 
 def _headers(path: Path) -> list[HeaderRecord]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -15,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from leakscope.cli import leakscope
 from leakscope.cli.check import _FORMS, _SUFFIXES, to_tolerance
+from leakscope.cli.faults import exit_code_of
 from leakscope.cli.repository import find_repository, localised
 from leakscope.model.errors import LeakscopeError, NewerSchemaError, NoRunError
 from leakscope.model.report import Severity
@@ -91,14 +93,16 @@ def test_a_note_passes(folder: Path) -> None:
 
 def test_bad_input_is_one_sentence(folder: Path, leaking: Path) -> None:
     assert isinstance(check(folder / "nowhere").exception, NoRunError)
-    fault = check(leaking, "--max-growth", "much").exception
-    assert isinstance(fault, LeakscopeError)
     for text in ("{", "", "[]", '{"schema_version": 1}', "\xff", "[" * 100_000):
         (folder / "broken.json").write_text(text)
         fault = check(leaking, "--baseline", "broken.json").exception
         assert isinstance(fault, LeakscopeError)
         assert "--write-baseline" in str(fault)
-    assert isinstance(check(leaking, "--baseline", "missing.json").exception, LeakscopeError)
+        assert re.search("it is not JSON|but not as leakscope writes it", str(fault))
+        assert not re.search("Object|Errno|\\$", str(fault)), "a library's words"
+    missing = check(leaking, "--baseline", "missing.json").exception
+    assert isinstance(missing, LeakscopeError)
+    assert "it does not exist" in str(missing)
 
 
 def test_a_baseline_accepts_what_grows_until_it_grows_faster(folder: Path, leaking: Path) -> None:
@@ -203,7 +207,27 @@ def test_form_follows_the_suffix_of_the_file(
 
 
 def test_a_command_line_that_makes_no_sense_is_refused(leaking: Path) -> None:
-    assert isinstance(check(leaking, "--also", "a.pdf").exception, click.BadParameter)
+    for option, text in (
+        ("--also", "a.pdf"),
+        ("--out", "a.pdf"),
+        ("--max-growth", "10 bananas"),
+        ("--max-growth", "much"),
+    ):
+        fault = check(leaking, option, text).exception
+        assert isinstance(fault, click.BadParameter)
+        assert exit_code_of(fault) == 2
+
+
+def test_a_limit_of_the_project_that_is_none_is_a_fault(
+    leaking: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEAKSCOPE_CHECK_MAX_GROWTH", "10 bananas")
+    fault = check(leaking).exception
+    assert isinstance(fault, LeakscopeError)
+    assert exit_code_of(fault) == 1
+
+
+def test_wrong_words_for_a_tolerance_are_refused() -> None:
     for text in ("-1", "x", "inf", "nan", "-5%"):
         with pytest.raises(click.BadParameter):
             to_tolerance(None, None, text)

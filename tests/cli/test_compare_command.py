@@ -11,7 +11,7 @@ from cli_runs import MIB, record_run, report_with
 from click.testing import CliRunner, Result
 
 from leakscope.cli import leakscope
-from leakscope.cli.compare import to_changes
+from leakscope.cli.compare import read_report, to_changes
 from leakscope.model.comparison import Change
 from leakscope.model.errors import NewerSchemaError, NoRunError
 from leakscope.model.report import Severity
@@ -125,3 +125,30 @@ def test_changes_are_read_from_a_list() -> None:
     assert to_changes(None, None, "") == frozenset()
     with pytest.raises(click.BadParameter):
         to_changes(None, None, "newer")
+
+
+def test_a_file_of_a_run_is_no_report_and_stands_for_its_run(tmp_path: Path) -> None:
+    run = record_run(tmp_path / "run")
+    (run / "outcome-rank1.json").write_text("{}")
+    assert read_report(run / "outcome-rank1.json").run.script == "train.py"
+    lone = tmp_path / "outcome-rank1.json"
+    lone.write_text("{}")
+    with pytest.raises(NoRunError, match="belongs to no run"):
+        read_report(lone)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "it is not JSON, or was cut off"),
+        ('{"schema_version": 1', "it is not JSON, or was cut off"),
+        ('{"schema_version": 1, "x": ' + "[" * 100_000, "it is not JSON, or was cut off"),
+        ('{"schema_version": 1, "culprits": [{}]}', "it is JSON, but not as leakscope writes it"),
+    ],
+)
+def test_why_a_report_is_none_is_told_in_plain_words(text: str, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    path.write_text(text)
+    with pytest.raises(NoRunError) as caught:
+        read_report(path)
+    assert str(caught.value) == f"{path} is no report of leakscope: {why}."

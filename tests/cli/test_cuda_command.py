@@ -119,3 +119,18 @@ def test_neither_torch_nor_matplotlib_is_loaded_for_the_terminal(tmp_path: Path)
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.stdout.rstrip().endswith("[]")
+
+
+@pytest.mark.parametrize("text", ["import sys\nsys.exit(3)\n", "words", "größer\n" * 2000])
+def test_text_is_told_as_text(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "exit.py"
+    path.write_text(text)
+    result = invoke("cuda", path)
+    assert str(result.exception) == f"{path} is no snapshot of torch's: it is text, not a pickle."
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pickle_that_runs_code_is_told_as_one(protocol: int, tmp_path: Path) -> None:
+    path = tmp_path / "other.pickle"
+    path.write_bytes(pickle.dumps(os.system, protocol))
+    assert "it asks for" in str(invoke("cuda", path).exception)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import jsonschema
 import pytest
 from cli_runs import record_run
@@ -170,3 +171,25 @@ def test_version_and_help_are_told() -> None:
         told = invoke(command, "--help").stdout
         assert "Exit codes:" in told
         assert f"leakscope {command}" in told
+
+
+@pytest.mark.parametrize("name", ["page.foo", "page.md", "report.v2"])
+def test_a_suffix_of_no_form_is_refused(name: str, run_path: Path, tmp_path: Path) -> None:
+    before = sorted(tmp_path.iterdir())
+    result = invoke("report", str(run_path), "--out", str(tmp_path / name))
+    assert isinstance(result.exception, click.BadParameter)
+    assert ".html" in str(result.exception)
+    assert sorted(tmp_path.iterdir()) == before
+    named = invoke("report", str(run_path), "--out", str(tmp_path / name), "--format", "text")
+    assert named.exception is None
+    assert (tmp_path / name).read_text().startswith("✗ Leak")
+
+
+def test_defaults_stand_in_the_help_without_a_second_pair_of_brackets() -> None:
+    for command in leakscope.commands.values():
+        text = " ".join(command.get_help(click.Context(command)).split())
+        assert "[default: (" not in text
+    told = " ".join(leakscope.commands["run"].get_help(click.Context(leakscope)).split())
+    assert "[default: 2%]" in told
+    assert "[default: auto]" in told
+    assert "`boundaries`" in told

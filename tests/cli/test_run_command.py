@@ -11,8 +11,11 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from leakscope.cli import leakscope as commands
 from leakscope.cli.command_line import split_command_line
+from leakscope.cli.faults import exit_code_of
 from leakscope.cli.run import leave_outcome, to_share
 from leakscope.cli.supervisor import Ending
 from leakscope.instrument.program import Program, interpreter_options
@@ -178,6 +181,51 @@ def test_refusal_is_one_clear_sentence(
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
     assert not (tmp_path / "leakscope-runs").exists()
+
+
+@pytest.mark.parametrize("name", ["nosuchmodule", "nosuch.module", "nosuchmodule.py"])
+def test_a_module_that_is_missing_is_told_by_python_and_leaves_no_run(
+    name: str, tmp_path: Path
+) -> None:
+    done = leakscope("run", "-m", name, folder=tmp_path)
+    plain = subprocess.run(
+        [sys.executable, "-m", name], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (plain.returncode, plain.stderr)
+    assert done.returncode == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_module_of_the_working_directory_is_found_and_recorded(tmp_path: Path) -> None:
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training/step.py").write_text("print('ran')")
+    done = leakscope("run", "--out", "run", "-m", "training.step", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+    assert (tmp_path / "run/run.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("--bogus", ""), ("--budgit", "--budget"), ("--snapshotsignal", "--snap")]
+)
+def test_an_option_is_guessed_only_where_it_is_like_one(
+    typed: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = CliRunner().invoke(commands, ["run", typed, "x.py"], standalone_mode=False)
+    assert result.exception is not None
+    assert exit_code_of(result.exception) == 2
+    told = capsys.readouterr().err
+    assert f"No such option '{typed}'" in told
+    assert ("Did you mean" in told) == bool(meant)
+    assert meant in told
+
+
+@pytest.mark.parametrize(
+    "words", [["snapshot", "abc"], ["snapshot", "0"], ["monitor", "--pid", "x"]]
+)
+def test_what_is_no_process_number_is_told_so(words: list[str]) -> None:
+    fault = CliRunner().invoke(commands, words, standalone_mode=False).exception
+    assert isinstance(fault, click.BadParameter)
+    assert "is not a process number" in str(fault)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")

@@ -236,6 +236,28 @@ def test_a_directory_without_runs_is_no_fault(tmp_path: Path) -> None:
     assert result.stdout.strip() == "There is no run yet."
 
 
+def test_before_the_first_run_there_is_none_and_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = invoke("runs")
+    assert result.exception is None
+    assert result.stdout.strip() == "There is no run yet."
+    assert isinstance(invoke("runs", "leakscope-runs").exception, NoRunError)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 5000, None], ids=["empty", "noise", "gone"])
+def test_what_no_report_can_be_made_of_is_not_sent_there(
+    content: bytes | None, tmp_path: Path
+) -> None:
+    run = record_run(tmp_path / "shelf" / "one")
+    for journal in run.glob("*.journal"):
+        journal.unlink() if content is None else journal.write_bytes(content)
+    (only,) = listed(tmp_path / "shelf").runs
+    assert only.remark == "Nothing in it can be read: record again."
+    assert isinstance(invoke("report", run).exception, NoRunError)
+
+
 def test_without_a_name_the_usual_directory_is_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

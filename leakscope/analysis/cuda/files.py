@@ -17,6 +17,7 @@ MOST_BYTES = 2 << 30
 """A file that is larger, or unpacks to more, is refused: the largest seen had 100 MB."""
 _GZIP = b"\x1f\x8b"
 _ARCHIVE = b"PK\x03\x04"
+_LOOKED_AT = 4096
 _JSON_BEGINS = (b"{", b"[")
 
 
@@ -35,6 +36,8 @@ def read_plain(path: Path) -> Any:
     try:
         return load_plain(data)
     except UntrustedPickleError as fault:
+        if _is_text(data):
+            raise _refusal(path, "it is text, not a pickle") from fault
         raise _refusal(path, str(fault)) from fault
 
 
@@ -65,6 +68,14 @@ def _unpacked(path: Path, data: bytes) -> bytes:
 def _reads_as_text(data: bytes) -> bool:
     # A pickle of protocol 0 or 1 may begin with a brace or a bracket too.
     return not data.endswith(b".")
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        text = data[:_LOOKED_AT].decode(errors="strict" if len(data) <= _LOOKED_AT else "ignore")
+    except UnicodeDecodeError:
+        return False
+    return bool(text) and _reads_as_text(data) and "".join(text.split()).isprintable()
 
 
 def _from_json(path: Path, data: bytes) -> Any:
