@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
+from leakscope.analysis.diagnoses.unexplained import UNTOLD, in_use
 from leakscope.analysis.ending import ENDINGS, STILL_RUNNING, how_it_ended, in_a_sentence
 from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.severity import MIB
+from leakscope.analysis.shapes import Company, company_of
 from leakscope.analysis.touching import may_be_touched_only
 from leakscope.analysis.trends import FEWEST_POINTS, goes_on, is_growth
 from leakscope.analysis.unread_children import unread_children
@@ -34,7 +36,8 @@ def verdict_of(
     grades = [c.severity for c in culprits] + [f.severity for f in findings if _is_growth(f)]
     if any(grade is not Severity.NOTE for grade in grades):
         return RunVerdict.LEAK, []
-    missing = _too_little(case) or _unsettled(case, ledgers) or unread_children(case)
+    missing = _too_little(case) or _unsettled(case, ledgers) or _untold(findings)
+    missing = missing or unread_children(case)
     return (RunVerdict.INCONCLUSIVE if missing else RunVerdict.CLEAN), missing
 
 
@@ -109,10 +112,25 @@ def _unsettled(case: Case, ledgers: list[Ledger]) -> list[str]:
         return []
     if may_be_touched_only(case, left):
         return []
+    if company_of(case, left, in_use(host)) is Company.SHAPES:
+        return []
     has = "has no name or is free in the C heap" if even else "has no name"
     text = (
         f"Memory grew by {human_bytes(host.total_bytes)}, of which {human_bytes(left)} {has}, "
         f"and the run is too short to tell a warm-up: profile twice as many {trend.unit}s."
+    )
+    return [text]
+
+
+def _untold(findings: list[Finding]) -> list[str]:
+    """Return what is missing when growth may as well be a library's cache by shape."""
+    found = next((f for f in findings if f.title == UNTOLD), None)
+    if found is None:
+        return []
+    text = (
+        f"Memory grew by {human_bytes(found.total_bytes)} without a name while new shapes of "
+        "tensors were met all along, for each of which libraries keep something: run it again with "
+        "ONEDNN_PRIMITIVE_CACHE_CAPACITY=1 and batches of one shape; what grows then is a leak."
     )
     return [text]
 

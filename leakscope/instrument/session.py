@@ -135,6 +135,7 @@ class Session:
 
         """
         from leakscope.heap import CensusTaker
+        from leakscope.instrument.shapes import ShapesReader
         from leakscope.probes import (
             AllocationHistory,
             AllocationWindow,
@@ -154,7 +155,7 @@ class Session:
             path,
             writer=writer,
             taker=CensusTaker(project_root=root),
-            probes=default_probes(),
+            probes=[*default_probes(), ShapesReader()],
             window=AllocationWindow,
             devices=device_memory,
             history=AllocationHistory(),

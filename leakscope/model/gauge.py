@@ -39,6 +39,7 @@ CGROUP_LIMIT = "cgroup_limit"
 SYSTEM_AVAILABLE = "system_available"
 FIGURES = "open_figures"
 BATCH = "batch"
+SHAPES = "shapes"
 PINNED_HOST = "pinned_host"
 OWN = "leakscope_own"
 OWN_RESIDENT = "leakscope_resident"
@@ -100,6 +101,7 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     SYSTEM_AVAILABLE: ("bytes", "memory the system could still give out"),
     FIGURES: ("count", "matplotlib figures that pyplot keeps open"),
     BATCH: ("bytes", "largest batch that a DataLoader's worker was seen to make"),
+    SHAPES: ("count", "shapes of tensors that running functions were seen to hold so far"),
     PINNED_HOST: ("bytes", "page-locked host memory held by torch"),
     OWN: ("bytes", "memory of leakscope itself"),
     OWN_RESIDENT: (

@@ -171,6 +171,7 @@ TRUTHS: dict[str, Truth] = {
     "healthy_gradual_unfreezing": healthy(),
     "healthy_local_lists": healthy(),
     "healthy_logging": healthy(),
+    "healthy_longer_every_epoch": healthy(),
     "healthy_loss_window": healthy(),
     "healthy_lru_frames": healthy(),
     "healthy_memory_mapped": healthy(),

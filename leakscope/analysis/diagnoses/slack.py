@@ -1,7 +1,8 @@
 """Allocator slack: the C heap keeps freed memory, so that resident memory stays high.
 
 May be confused with: a leak, by anyone who looks at resident memory alone. Slack that has settled
-is no more than a note, nor is what lies in holes between the contents of a container that grows.
+is no more than a note, nor is what lies in holes between the contents of a container that grows, or
+came with new shapes of tensors alone.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from leakscope.analysis.growers import Grower
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import HOST
 from leakscope.analysis.severity import MIB
+from leakscope.analysis.shapes import Company, company_of
 from leakscope.analysis.trends import is_growth
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
@@ -67,6 +69,8 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     if not steady and not large:
         return []
     is_beside = any(case.gain_of(g) >= BESIDE * resident for g in _growing(growth))
+    # Larger batches leave larger holes, until they are no larger.
+    is_beside = is_beside or company_of(case, gained, resident - gained) is Company.SHAPES
     # A short run of a program that keeps something leaves more holes than it will.
     is_beside = is_beside or bool(_growing(growth) and _is_short(case, trend))
     return [

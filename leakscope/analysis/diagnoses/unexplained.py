@@ -1,8 +1,9 @@
 """Growth of resident memory that nothing explains, when it is steady and large.
 
 May be confused with: warm-up of libraries (imports, oneDNN's primitive cache, arenas), which slows
-down. Hence it must go on through all thirds of the run, and be most of what grows. And with pages
-of a large array that are written for the first time: the C heap then hands out nothing more.
+down. Hence it must go on through all thirds of the run, and be most of what grows. With what is
+kept for each shape of tensors: hence it must go on between new shapes. And with pages of a large
+array that are written for the first time: the C heap then hands out nothing more.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from leakscope.analysis.library_caches import Gathering, most_gathering
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
 from leakscope.analysis.severity import MIB
+from leakscope.analysis.shapes import Company, company_of, new_shapes
 from leakscope.analysis.touching import may_be_touched_only
 from leakscope.analysis.trends import goes_on, goes_on_evenly, is_growth
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
-from leakscope.model.sizes import human_bytes, human_share
+from leakscope.model.sizes import human_bytes, human_share, plural
 from leakscope.model.trend import Trend
 
 GROWTH_BYTES = 32 * MIB
@@ -30,6 +32,11 @@ EVEN_GROWTH_BYTES = 8 * MIB
 EVEN_SHARE = 0.5
 """So much is enough where growth is as good as linear, which no warm-up is."""
 LONG_POINTS = 8
+
+FALSIFIER = (
+    "With ONEDNN_PRIMITIVE_CACHE_CAPACITY=1 and batches of one shape it would grow as before."
+)
+UNTOLD = "Memory grows with new shapes of tensors, or leaks"
 
 MOSTLY = 0.5
 """A cached function that gathers explains growth if it makes up this part of it."""
@@ -46,6 +53,13 @@ REMEDY = Remedy(
     ),
 )
 
+FEWER_SHAPES = Remedy(
+    title="Meet fewer shapes",
+    text=(
+        "Pad batches to a few lengths (buckets). ONEDNN_PRIMITIVE_CACHE_CAPACITY=64 in the "
+        "environment bounds the cache of oneDNN, which has room for 1,024 kernels by default."
+    ),
+)
 
 CACHED = Remedy(
     title="Keep objects out of the cached function",
@@ -66,7 +80,10 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     cache, trend = most_gathering(case), case.gauge_trend(case.host_metric)
     share = left / max(ledger.total_bytes, 1)
     if cache is None or cache.gained < MOSTLY * left:
-        return [_finding(share, left, trend)]
+        company = company_of(case, left, in_use(ledger))
+        if company is Company.WORK:
+            return [_finding(share, left, trend)]
+        return [_of_shapes(case, company, share, left, trend)]
     is_told = any(case.table.paths[grower.path] == cache.row.path for grower in growth.growers)
     return [] if is_told else [_of_a_cache(cache, share, left, trend)]
 
@@ -74,9 +91,9 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
 def _without_a_name(case: Case, ledger: Ledger) -> float:
     """Return the growth that has no name; 0 where it is little or may be something harmless."""
     left = sum(e.bytes for e in ledger.entries if e.kind == "unexplained") - unread_slack(case)
-    in_use = unnamed_in_use(case, ledger)
-    if in_use > max(left, 0.0):
-        return in_use
+    unnamed = unnamed_in_use(case, ledger)
+    if unnamed > max(left, 0.0):
+        return unnamed
     x, y = case.gauge_series(case.host_metric)
     if not is_steady(case.gauge_trend(case.host_metric), y):
         return 0.0
@@ -104,6 +121,30 @@ def _finding(share: float, left: float, trend: Trend) -> Finding:
     )
 
 
+def _of_shapes(case: Case, company: Company, share: float, left: float, trend: Trend) -> Finding:
+    amount = f"{human_bytes(left)} of growth ({human_share(share)})"
+    met = f"tensors of {plural(new_shapes(case), 'new shape')}"
+    kept = (
+        "Libraries keep something for each shape, as oneDNN does a kernel in a cache that ends to "
+        "grow when it is full, and larger batches need more at once."
+    )
+    is_told = company is Company.SHAPES
+    return finding(
+        "unexplained",
+        "Memory grows with new shapes of tensors" if is_told else UNTOLD,
+        f"{amount} came with {met}, and hardly any while shapes stayed as they were. {kept}"
+        if is_told
+        else f"{amount} has no name, and nearly every look met {met}. {kept} It may be a leak too.",
+        FEWER_SHAPES,
+        severity=Severity.NOTE,
+        trend=trend,
+        share=share,
+        total_bytes=left,
+        confidence=0.7 if is_told else 0.5,
+        falsifier=(FALSIFIER, None),
+    )
+
+
 def _of_a_cache(cache: Gathering, share: float, left: float, trend: Trend) -> Finding:
     name, row = cache.row.name, cache.row
     bound = f" It keeps {row.capacity:,} at most." if row.capacity else ""
@@ -125,6 +166,11 @@ def _of_a_cache(cache: Gathering, share: float, left: float, trend: Trend) -> Fi
     return msgspec.structs.replace(told, defined_at=cache.place or None)
 
 
+def in_use(ledger: Ledger) -> int:
+    """Return by how much all that has a name, or is known otherwise, grew in use."""
+    return sum(max(entry.bytes, 0) for entry in ledger.entries if entry.kind in _IN_USE)
+
+
 def unnamed_in_use(case: Case, ledger: Ledger) -> float:
     """Return by how much more than all names the C heap had in use when last read, if evenly so.
 
@@ -132,13 +178,13 @@ def unnamed_in_use(case: Case, ledger: Ledger) -> float:
     """
     if case.window is None:
         return 0.0
-    in_use, done = case.track.gauge(gauge.MALLOC_IN_USE), case.unit.done
-    known = np.flatnonzero(np.isfinite(in_use))
+    used, done = case.track.gauge(gauge.MALLOC_IN_USE), case.unit.done
+    known = np.flatnonzero(np.isfinite(used))
     known = known[(known >= case.window.first) & (known <= case.window.last)]
-    if len(known) < 2 or not goes_on_evenly(done[known], in_use[known]):
+    if len(known) < 2 or not goes_on_evenly(done[known], used[known]):
         return 0.0
-    gained = float(in_use[known[-1]] - in_use[known[0]])
-    gained -= sum(max(e.bytes, 0) for e in ledger.entries if e.kind in _IN_USE)
+    gained = float(used[known[-1]] - used[known[0]])
+    gained -= in_use(ledger)
     is_much = gained >= max(GROWTH_BYTES, SHARE * ledger.total_bytes)
     return gained if is_much else 0.0
 

@@ -1,0 +1,83 @@
+"""Growth that comes with tensors of new shapes: a library's cache by shape, larger activations.
+
+oneDNN compiles a kernel for each shape that it meets and caches it; larger batches need more at
+once. Both end by themselves. A leak goes on between new shapes as well: what memory did there tells
+them apart, if enough work was done there.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import numpy as np
+
+from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
+from leakscope.analysis.series import BoolArray, IntArray
+from leakscope.analysis.trends import FEWEST_POINTS
+from leakscope.model import gauge
+
+GOES_ON = 1 / 3
+"""A leak brings between new shapes this part of what falls to the work there, or more."""
+REST_SHARE = 0.1
+"""Less of all work than this, done between new shapes, tells nothing; nor does any to which less
+growth falls than resident memory moves by itself."""
+CACHE_ENTRIES = 1024
+"""The entries of oneDNN's cache, unless its user says otherwise: more shapes than these fill it."""
+CACHE_BYTES = 1 << 30
+"""So many entries of a MiB each: growth beyond is more than such a cache may hold."""
+
+
+class Company(Enum):
+    """What growth without a name came with."""
+
+    WORK = "work"
+    """With work, whether shapes were new or not; or the shapes aren't known."""
+    SHAPES = "shapes"
+    """With new shapes alone."""
+    EITHER = "either"
+    """New shapes were met so often that nothing tells."""
+
+
+def company_of(case: Case, left: float, beside: float) -> Company:
+    """Return what growth of host memory came with.
+
+    Args:
+        case: The run.
+        left: The bytes of it that are asked about.
+        beside: The bytes beside these that grow with work, such as those of culprits.
+
+    """
+    at = _looked_at(case)
+    seen = case.track.gauge(gauge.SHAPES)[at]
+    if len(at) < FEWEST_POINTS or seen[-1] - seen[0] < FEWEST_POINTS or left <= 0:
+        return Company.WORK
+    is_rest = np.diff(seen) == 0
+    share = _work_at(case, at, is_rest)
+    rises = np.diff(case.track.gauge(case.host_metric)[at])
+    at_rest, due = float(rises[is_rest].sum()) - beside * share, left * share
+    is_full = seen[len(seen) * 2 // 3] > CACHE_ENTRIES
+    if share >= REST_SHARE and due >= GAUGE_NOISE_BYTES:
+        if at_rest >= GOES_ON * due:
+            return Company.WORK
+        return Company.EITHER if is_full or left > CACHE_BYTES else Company.SHAPES
+    return Company.WORK if is_full or at_rest >= GOES_ON * left else Company.EITHER
+
+
+def new_shapes(case: Case) -> int:
+    """Return how many shapes were met for the first time while growth was accounted for."""
+    seen = case.track.gauge(gauge.SHAPES)[_looked_at(case)]
+    return int(seen[-1] - seen[0]) if len(seen) else 0
+
+
+def _looked_at(case: Case) -> IntArray:
+    """Return the measurements of the window that know both memory and shapes."""
+    if case.window is None:
+        return np.empty(0, dtype=np.int64)
+    known = np.intersect1d(case.track.known(gauge.SHAPES), case.track.known(case.host_metric))
+    return known[(known >= case.window.first) & (known <= case.window.last)]
+
+
+def _work_at(case: Case, at: IntArray, where: BoolArray) -> float:
+    """Return the part of all steps and batches, of measured ones or not, that lies there."""
+    work = np.diff(case.track.index[at])
+    return float(work[where].sum() / max(work.sum(), 1))
