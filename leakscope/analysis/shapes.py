@@ -12,12 +12,15 @@ from enum import Enum
 import numpy as np
 
 from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
-from leakscope.analysis.series import BoolArray, IntArray
+from leakscope.analysis.series import INNER, FloatArray, IntArray
 from leakscope.analysis.trends import FEWEST_POINTS
 from leakscope.model import gauge
 
-GOES_ON = 1 / 3
+GOES_ON = 0.5
 """A leak brings between new shapes this part of what falls to the work there, or more."""
+PARTS = 9
+"""Work between new shapes is divided so; half of the parts must show a leak. One jump, as when the
+C heap is enlarged, is in one of them."""
 REST_SHARE = 0.1
 """Less of all work than this, done between new shapes, tells nothing; nor does any to which less
 growth falls than resident memory moves by itself."""
@@ -52,9 +55,10 @@ def company_of(case: Case, left: float, beside: float) -> Company:
     if len(at) < FEWEST_POINTS or seen[-1] - seen[0] < FEWEST_POINTS or left <= 0:
         return Company.WORK
     is_rest = np.diff(seen) == 0
-    share = _work_at(case, at, is_rest)
+    work = np.diff(case.track.index[at])
+    share = float(work[is_rest].sum() / max(work.sum(), 1))
     rises = np.diff(case.track.gauge(case.host_metric)[at])
-    at_rest, due = float(rises[is_rest].sum()) - beside * share, left * share
+    at_rest, due = _usual(work[is_rest], rises[is_rest]) - beside * share, left * share
     is_full = seen[len(seen) * 2 // 3] > CACHE_ENTRIES
     if share >= REST_SHARE and due >= GAUGE_NOISE_BYTES:
         if at_rest >= GOES_ON * due:
@@ -70,14 +74,21 @@ def new_shapes(case: Case) -> int:
 
 
 def _looked_at(case: Case) -> IntArray:
-    """Return the measurements of the window that know both memory and shapes."""
+    """Return the measurements of the window that know both memory and shapes.
+
+    Only in the midst of work: between phases the function that holds the batches may have returned.
+    """
     if case.window is None:
         return np.empty(0, dtype=np.int64)
     known = np.intersect1d(case.track.known(gauge.SHAPES), case.track.known(case.host_metric))
+    known = known[np.isin(case.track.kind[known], INNER)]
     return known[(known >= case.window.first) & (known <= case.window.last)]
 
 
-def _work_at(case: Case, at: IntArray, where: BoolArray) -> float:
-    """Return the part of all steps and batches, of measured ones or not, that lies there."""
-    work = np.diff(case.track.index[at])
-    return float(work[where].sum() / max(work.sum(), 1))
+def _usual(work: IntArray, rises: FloatArray) -> float:
+    """Return the growth of some stretches together, if all had grown at the usual rate."""
+    if not len(work):
+        return 0.0
+    done, grown = (np.concatenate([[0.0], np.cumsum(each)]) for each in (work, rises))
+    edges = np.interp(np.linspace(0.0, done[-1], PARTS + 1), done, grown)
+    return float(np.median(np.diff(edges)) * PARTS)
