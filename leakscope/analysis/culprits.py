@@ -27,6 +27,8 @@ TIGHT = 0.1
 ROOM = 0.9
 """A passage has room for what climbed in it when it rises by this part of it: gauges and censuses
 are read at different batches."""
+SHARED_FROM = 0.1
+"""Others are told to hold the same from this part of what is reached through a container on."""
 MOST_NOTES = 12
 MOST_POINTS = 200
 ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}
@@ -221,10 +223,30 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
 
 
 def _other_holders(table: RowTable, row: CensusRow) -> list[str]:
-    """Return the names of others that hold the same, those that grow too among them."""
+    """Return the names of others that hold the same, those that grow too among them.
+
+    Small objects in common, such as numbers, make nobody a holder of what is large.
+    """
+    if _shared(row) < SHARED_FROM * (_shared(row) + _alone(row)):
+        return []
     names = {latest.path: latest.name for latest in table.latest}
     together = [names[path] for path in row.shared_with if path in names]
     return list(dict.fromkeys([*row.also_held_by, *together]))
+
+
+def _alone(row: CensusRow) -> int:
+    """Return what a container alone keeps alive, on all devices."""
+    if row.exclusive_bytes is not None:
+        return row.exclusive_bytes
+    return row.host_bytes + sum(row.device_bytes.values())
+
+
+def _shared(row: CensusRow) -> int:
+    """Return what others keep alive too, on all devices, from its even part where that is known."""
+    if row.leak_share_bytes is not None and row.exclusive_bytes is not None:
+        part = max(0, row.leak_share_bytes - row.exclusive_bytes)
+        return part * (1 + len(row.shared_with))
+    return sum(row.shared_bytes.values())
 
 
 def _freed(row: CensusRow, device: str) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from leakscope.heap import anatomy, contents, kinds
+from leakscope.heap import anatomy, contents, kinds, links
 from leakscope.heap.definitions import Definitions
 from leakscope.heap.displayed import with_cells
 from leakscope.heap.graph import GARBAGE, NATIVE, Group, Nodes, WalkResult
@@ -243,7 +243,7 @@ class RowMaker:
 
     def groups(self, draft: Draft) -> list[Group]:
         """Return what the objects of a row hold; of a wrapper, what its inner container holds."""
-        return [group for n in draft.inner or draft.nodes for group in self._nodes.holds[n]]
+        return links.held_by(self._nodes, draft.inner or draft.nodes)
 
     def _holds(self, draft: Draft) -> list[Content]:
         holds = contents.contents(self.groups(draft))
