@@ -17,6 +17,8 @@ from leakscope.model.report import Excerpt, Remedy
 
 MOST_LINES = 5
 MOST_EXCERPTS = 3
+FEWEST_READINGS = 3
+"""Of a container's length: fewer don't tell that it stays the same."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ def find_origins(
     sites = sorted(table.sites.get(grower.path, []), key=lambda s: -s.bytes)
     if row.owner is not None:
         witnessed = msgspec.structs.replace(row, allocated_at=sites)
-        feeding = sources.feeding(row.owner, witnessed, grower.phase)
+        inside = _grows_inside(table, grower)
+        feeding = sources.feeding(row.owner, witnessed, grower.phase, grows_inside=inside)
         defined = sources.defined_at(row.owner, row)
     shown = feeding[:MOST_LINES]
     return Origins(
@@ -72,6 +75,14 @@ def _shrank(lengths: FloatArray) -> bool:
     seen = lengths[np.isfinite(lengths)]
     fell = np.flatnonzero(np.diff(seen) < 0)
     return len(fell) > 0 and bool((seen[fell[0] + 2 :] > seen[fell[0] + 1]).any())
+
+
+def _grows_inside(table: RowTable, grower: Grower) -> bool:
+    """Whether it went on growing when it got no more items: what it held became larger."""
+    late = slice(len(grower.columns) // 2, None)
+    lengths, sizes = table.length[grower.path, grower.columns[late]], grower.y[late]
+    is_same = len(lengths) >= FEWEST_READINGS and bool(np.all(lengths == lengths[0]))
+    return is_same and bool(sizes[-1] > sizes[0])
 
 
 def _excerpts(sources: SourceIndex, feeding: list[FeedingLine]) -> list[Excerpt]:

@@ -357,6 +357,177 @@ PROGRAMS = [
         kind="dict",
     ),
     one(
+        "a list made in the container under a name of its own",
+        "main()·results",
+        "function main results",
+        """
+        def main():
+            results = {"all": []}  # defines
+            rows = results["kept"] = []  # feeds
+            for batch in loader:
+                rows.append(batch)  # feeds first
+        """,
+        kind="dict",
+    ),
+    one(
+        "what a method gives out of the container is filled by its caller",
+        "main()·gallery.pages",
+        "class Gallery pages",
+        """
+        from collections import defaultdict
+        class Gallery:
+            def __init__(self):
+                self.pages = defaultdict(dict)  # defines
+            def page(self, epoch, kind):
+                return self.pages[epoch].setdefault(kind, [])  # feeds
+        def main():
+            gallery = Gallery()
+            for epoch in range(9):
+                page = gallery.page(epoch, "recon")
+                for batch in loader:
+                    page.append(batch)  # feeds first
+        """,
+        kind="dict",
+        type="collections.defaultdict",
+    ),
+    one(
+        "what a method gives out is filled without a name",
+        "main()·gallery.pages",
+        "class Gallery pages",
+        """
+        class Gallery:
+            def __init__(self):
+                self.pages = {"a": [], "b": []}  # defines
+            def page(self, kind):
+                if kind == "all":
+                    return self.pages["a"]
+                return self._same(kind)
+            def _same(self, kind):
+                return self.pages[kind]
+        def main():
+            gallery = Gallery()
+            for batch in loader:
+                gallery.page("b").append(batch)  # feeds
+        """,
+        kind="dict",
+    ),
+    one(
+        "a property that gives an item",
+        "main()·gallery.pages",
+        "class Gallery pages",
+        """
+        class Gallery:
+            def __init__(self):
+                self.pages = {"a": [], "b": []}  # defines
+            @property
+            def current(self):
+                return self.pages["a"]
+        def main():
+            gallery = Gallery()
+            for batch in loader:
+                gallery.current.append(batch)  # feeds
+        """,
+        kind="dict",
+    ),
+    one(
+        "what a method may give from elsewhere does not fill the container",
+        "main()·gallery.pages",
+        "class Gallery pages",
+        """
+        class Gallery:
+            def __init__(self):
+                self.pages = {}  # defines
+            def page(self, kind):
+                if kind in self.pages:
+                    return self.pages[kind]
+                return []
+            def found(self, kind):
+                return self.pages.get(kind, [])
+            def either(self, kind):
+                rows = self.pages[kind]
+                if not rows:
+                    rows = []
+                return rows
+            def each(self, kind):
+                yield self.pages[kind]
+                return self.pages[kind]
+        def main():
+            gallery = Gallery()
+            for batch in loader:
+                gallery.pages[batch.name] = batch  # feeds
+                page = gallery.page("b")
+                page.append(batch)
+                gallery.found("b").append(batch)
+                gallery.either("b").append(batch)
+                gallery.each("b").append(batch)
+        """,
+        kind="dict",
+    ),
+    one(
+        "a method of another class that gives out of another container",
+        "main()·gallery.pages",
+        "class Gallery pages",
+        """
+        class Gallery:
+            def __init__(self):
+                self.pages = {"a": []}  # defines
+            def page(self, kind):
+                return self.pages[kind]
+        class Album:
+            def __init__(self):
+                self.leaves = {"a": []}
+            def page(self, kind):
+                return self.leaves[kind]
+        def main():
+            gallery, album = Gallery(), Album()
+            for batch in loader:
+                gallery.page("a").append(batch)  # feeds
+                album.page("a").append(batch)
+        """,
+        kind="dict",
+    ),
+    one(
+        "counters do not feed what the lists beside them do",
+        "__main__·note(traces=)",
+        "function note traces",
+        """
+        def note(member, probs, traces={}):
+            trace = traces.setdefault(member, {"count": 0, "sum": 0.0, "probs": []})  # feeds
+            trace["count"] += 1
+            trace["sum"] += probs.max().item()
+            trace["probs"].append(probs)  # feeds first
+        for x in loader:
+            note(1, x)
+        """,
+        kind="dict",
+    ),
+    one(
+        "counters under ever new names feed",
+        "main()·seen",
+        "function main seen",
+        """
+        def main():
+            seen = Counter()  # defines
+            for word in words:
+                seen["all"] += 1
+                seen[word] += 1  # feeds
+        """,
+        kind="dict",
+    ),
+    one(
+        "a sum that is no number feeds under a fixed name",
+        "main()·sums",
+        "function main sums",
+        """
+        def main():
+            sums = {"loss": 0.0, "count": 0}  # defines
+            for x in loader:
+                sums["loss"] += model(x)  # feeds
+                sums["count"] += 1
+        """,
+        kind="dict",
+    ),
+    one(
         "the lists of a dict, filled in a loop over them",
         "main()·results",
         "function main results",
@@ -1411,3 +1582,45 @@ def test_of_two_calls_into_a_library_the_one_called_like_the_container_comes_fir
     )
     feeding = program.index().feeding(program.row().owner, program.row(), "")
     assert [line.line for line in feeding] == [5, 4]
+
+
+PER_KEY = """
+    def main():
+        pools = {{}}
+        for step in range(9000):
+            name = names[step % 3]
+            if name not in pools:
+                {made}  # makes
+            {fed}  # fills
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "fed"),
+    [
+        ("pools[name] = []", "pools[name].append(step)"),
+        ("pools[name] = Pool(name)", "pools[name].items.append(step)"),
+    ],
+)
+def test_what_has_no_more_items_is_fed_by_what_fills_them(made: str, fed: str) -> None:
+    text = PER_KEY.format(made=made, fed=fed)
+    program = one("pools", "main()·pools", "function main pools", text, kind="dict")
+    row, index = program.row(), program.index()
+    more_items = [line.text for line in index.feeding(row.owner, row)]
+    larger_items = [line.text for line in index.feeding(row.owner, row, grows_inside=True)]
+    assert more_items[0] == f"{made}  # makes"
+    assert larger_items == [f"{fed}  # fills", f"{made}  # makes"]
+
+
+def test_what_is_put_larger_in_its_place_comes_before_what_fills_others() -> None:
+    text = """
+    def main():
+        sums = {"loss": 0.0, "log": []}
+        for x in loader:
+            sums["log"].append(1)
+            sums["loss"] = sums["loss"] + model(x)
+    """
+    program = one("sums", "main()·sums", "function main sums", text, kind="dict")
+    row, index = program.row(), program.index()
+    found = [line.line for line in index.feeding(row.owner, row, grows_inside=True)]
+    assert found == [6, 5]

@@ -61,17 +61,26 @@ class SourceIndex:
             self._found[key] = anchor(self.program, self.types, owner, row)
         return self._found[key]
 
-    def mutations(self, owner: Owner | None, row: CensusRow, phase: str = "") -> list[Mutation]:
+    def mutations(
+        self, owner: Owner | None, row: CensusRow, phase: str = "", *, grows_inside: bool = False
+    ) -> list[Mutation]:
         """Return the statements behind ``feeding``, best first."""
         references = self.references(owner, row)
         found = find_mutations(references, row)
         if all(mutation.distance >= CALLED for mutation in found):
             found = suspect_mutations(references, row) or found
-        return rank(found, row, self.heat, phase)[:_MOST_LINES]
+        ranked = rank(found, row, self.heat, phase, grows_inside=grows_inside)
+        return ranked[:_MOST_LINES]
 
-    def feeding(self, owner: Owner | None, row: CensusRow, phase: str = "") -> list[FeedingLine]:
-        """Return the lines that put something into the row's container, likeliest first."""
-        return [self._line(mutation) for mutation in self.mutations(owner, row, phase)]
+    def feeding(
+        self, owner: Owner | None, row: CensusRow, phase: str = "", *, grows_inside: bool = False
+    ) -> list[FeedingLine]:
+        """Return the lines that put something into the row's container, likeliest first.
+
+        ``grows_inside`` says that it has no more items than before, and that those become larger.
+        """
+        found = self.mutations(owner, row, phase, grows_inside=grows_inside)
+        return [self._line(mutation) for mutation in found]
 
     def _line(self, mutation: Mutation) -> FeedingLine:
         file, line = mutation.statement.scope.module.file, mutation.statement.line

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from leakscope.analysis.source.inside import Names, names_inside
+from leakscope.analysis.source.inside import Inside
 from leakscope.analysis.source.named_parts import statements_that_name_parts
 from leakscope.analysis.source.path import Steps
 from leakscope.analysis.source.program import COMPREHENSIONS, Scope, Statement, own_nodes
@@ -84,11 +84,15 @@ def find_mutations(references: References, row: CensusRow) -> list[Mutation]:
         if place.kind == "return" and place.scope is not None:
             for statement in references.program.mentioning(place.scope.name):
                 seen[id(statement)] = statement
-    inside = names_inside(references, seen.values())
-    for home, name in inside:
+    inside = Inside(references, seen.values())
+    for home, name in inside.names:
         for statement in references.program.mentioning(name):
             if statement.scope.resolve(name) is home:
                 seen[id(statement)] = statement
+    for function in inside.functions:
+        seen |= {
+            id(statement): statement for statement in references.program.mentioning(function.name)
+        }
     ordered = sorted(seen.values(), key=lambda s: (s.scope.module.file, s.line))
     finder = _Finder(references, row, inside)
     found = [mutation for statement in ordered for mutation in finder.in_statement(statement)]
@@ -119,7 +123,7 @@ def _puts(call: ast.AST) -> bool:
 
 
 class _Finder:
-    def __init__(self, references: References, row: CensusRow, inside: Names) -> None:
+    def __init__(self, references: References, row: CensusRow, inside: Inside) -> None:
         self.references = references
         self.inside = inside
         self.grows_by_reading = "defaultdict" in row.type
@@ -285,8 +289,10 @@ class _Finder:
     def is_inside(self, expr: ast.expr, scope: Scope) -> bool:
         """Whether the expression goes from the container to something in it."""
         while True:
+            if self.inside.gives(expr, scope):
+                return True
             if isinstance(expr, ast.Name):
-                return (scope.resolve(expr.id), expr.id) in self.inside
+                return (scope.resolve(expr.id), expr.id) in self.inside.names
             if isinstance(expr, (ast.Subscript, ast.Attribute)):
                 expr = expr.value
             elif isinstance(expr, ast.Call):
@@ -309,6 +315,51 @@ def opens_once(mutation: Mutation) -> bool:
     call = mutation.node
     made = call.args[1:] if isinstance(call, ast.Call) and mutation.form == "setdefault" else []
     return bool(made) and _is_empty(made[0])
+
+
+def makes_room(mutation: Mutation) -> bool:
+    """Whether it puts only what is still to be filled into the container, or into what is there."""
+    is_read = mutation.form == "setitem" and mutation.distance == ASIDE
+    is_inner = mutation.distance > EXACT and opens_empty(mutation)
+    return opens_once(mutation) or is_read or is_inner
+
+
+def counts(mutation: Mutation) -> bool:
+    """Whether it puts a number in the place of another: ``trace["count"] += 1``."""
+    node, target = mutation.statement.node, mutation.node
+    is_fixed = isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant)
+    if isinstance(node, ast.AugAssign):
+        return is_fixed and target is node.target and _is_number(node.value)
+    is_alone = isinstance(node, ast.Assign) and mutation.distance == EXACT
+    return is_alone and is_fixed and _is_number(getattr(node, "value", None))
+
+
+def grows_in_place(mutation: Mutation) -> bool:
+    """Whether it puts something larger in the place of what was there: ``sums[name] += loss``."""
+    node = mutation.statement.node
+    if isinstance(node, ast.AugAssign) or mutation.form == "assign":
+        return not counts(mutation)
+    value = getattr(node, "value", None)
+    written = ast.unparse(mutation.node)
+    return (
+        mutation.form == "setitem"
+        and isinstance(value, ast.expr)
+        and any(ast.unparse(part) == written for part in ast.walk(value))
+    )
+
+
+def _is_number(value: ast.expr | None) -> bool:
+    if isinstance(value, ast.Constant):
+        return True
+    if isinstance(value, ast.UnaryOp):
+        return _is_number(value.operand)
+    if isinstance(value, ast.BinOp):
+        return _is_number(value.left) and _is_number(value.right)
+    if isinstance(value, ast.Call):
+        if isinstance(value.func, ast.Attribute):
+            return value.func.attr == "item"
+        return dotted(value.func) in {"int", "float", "len", "round", "bool"}
+    return False
 
 
 def _sounds_feeding(method: str) -> bool:

@@ -14,7 +14,11 @@ import re
 from leakscope.analysis.source.mutations import (
     CALLED,
     EXACT,
+    INNER,
     Mutation,
+    counts,
+    grows_in_place,
+    makes_room,
     opens_empty,
     opens_once,
 )
@@ -90,24 +94,42 @@ def _starts_hot(scope: Scope, uncalled: bool, repeated: bool) -> bool:
     return repeated or bool(_CALLBACK.search(scope.name)) or (uncalled and not once)
 
 
-def rank(mutations: list[Mutation], row: CensusRow, heat: Heat, phase: str = "") -> list[Mutation]:
+def rank(
+    mutations: list[Mutation],
+    row: CensusRow,
+    heat: Heat,
+    phase: str = "",
+    *,
+    grows_inside: bool = False,
+) -> list[Mutation]:
     """Return the best tier of candidates, best first, one per statement.
 
     Where that only makes room in the container, the lines that fill the room follow; they come
-    before those that make it once.
+    before those that make it once. They also come first where it ``grows_inside``: it has no more
+    items than before, and those become larger.
     """
+    mutations = [m for m in mutations if not counts(m)] or mutations
     if not mutations:
         return []
     tier = _tier(min(m.distance for m in mutations))
     best = [m for m in mutations if _tier(m.distance) == tier]
     hot = [m for m in best if m.repeated or heat.of(m.statement)]
     candidates = _one_per_statement(hot or best)
-    ranked = sorted(candidates, key=lambda m: _weakness(m, row, heat, phase))
-    if tier == EXACT and all(opens_empty(m) for m in ranked):
-        fill = rank([m for m in mutations if m.distance > EXACT], row, heat, phase)
-        is_made_once = all(opens_once(m) for m in ranked)
-        ranked = _one_per_statement([*fill, *ranked] if is_made_once else [*ranked, *fill])
-    return ranked
+    filling = {id(m.statement) for m in mutations if not makes_room(m)}
+    ranked = sorted(
+        candidates,
+        key=lambda m: (id(m.statement) not in filling, _weakness(m, row, heat, phase)),
+    )
+    is_opened = all(opens_empty(m) for m in ranked)
+    if tier > EXACT or not (is_opened or grows_inside):
+        return ranked
+    rest = [m for m in mutations if m.distance > EXACT]
+    if not is_opened:
+        rest = [m for m in rest if m.distance == INNER and not makes_room(m)]
+    fill = rank(rest, row, heat, phase)
+    fills_first = grows_inside and not any(grows_in_place(m) for m in ranked)
+    fills_first = fills_first or all(opens_once(m) or m not in hot for m in ranked)
+    return _one_per_statement([*fill, *ranked] if fills_first else [*ranked, *fill])
 
 
 def _tier(distance: float) -> float:
