@@ -26,6 +26,7 @@ GAUGE_NOISE_BYTES = float(1 << 20)
 """Resident memory moves by pages, arenas and stacks without any leak."""
 READ_SHARE = 0.5
 """What is read seldom must have been read over so much of the work."""
+_BY_TIME = frozenset({gauge.CHILDREN, gauge.CHILDREN_PSS})
 ENDING_S, ENDING_SHARE = 10.0, 0.1
 """A process that ends gives back what it held: seconds that this may take, and part of its time."""
 
@@ -96,15 +97,20 @@ class Case:
         return self.run.manifest.memory_limit or self.run.manifest.memory_total
 
     @cached_property
-    def comparable(self) -> IntArray:
-        """Positions of the comparable boundaries that were measured most often and evenly."""
+    def _alike(self) -> dict[tuple[str, str, str], list[int]]:
+        """Positions of the boundaries inside the run by what makes them comparable."""
         groups: dict[tuple[str, str, str], list[int]] = {}
         for position, boundary in enumerate(self.track.boundaries):
             if boundary.kind not in {BoundaryKind.RUN_BEGIN, BoundaryKind.RUN_END}:
                 groups.setdefault(comparable_key(boundary), []).append(position)
-        whole = [g for key, g in groups.items() if key[0] not in {"step", "batch"}]
+        return groups
+
+    @cached_property
+    def comparable(self) -> IntArray:
+        """Positions of the comparable boundaries that were measured most often and evenly."""
+        whole = [g for key, g in self._alike.items() if key[0] not in {"step", "batch"}]
         enough = [g for g in whole if len(g) >= FEWEST_POINTS]
-        candidates = enough or list(groups.values())
+        candidates = enough or list(self._alike.values())
         chosen = max(candidates, key=len, default=[])
         if self.is_watched and self._was_ending:
             chosen = self._before_the_end(chosen)
@@ -154,19 +160,34 @@ class Case:
 
     def gauge_series(self, name: str) -> tuple[FloatArray, FloatArray]:
         """Return units done and readings of a gauge at comparable boundaries where it was read."""
-        values = self.track.gauge(name)[self.comparable]
-        known = np.isfinite(values)
-        return self.unit.done[self.comparable][known], values[known]
+        read = self._read_at(name)
+        return self.unit.done[read], self.track.gauge(name)[read]
+
+    def _read_at(self, name: str) -> IntArray:
+        """Return the comparable boundaries at which a gauge was read.
+
+        Child processes are read by time. Where that was elsewhere, others that are alike serve.
+        """
+        values = self.track.gauge(name)
+        read = self.comparable[np.isfinite(values[self.comparable])]
+        if name not in _BY_TIME or self._reach_through(read):
+            return read
+        alike = [np.array(group, dtype=np.int64) for group in self._alike.values()]
+        others = [group[np.isfinite(values[group])] for group in alike]
+        return max((o for o in others if self._reach_through(o)), key=len, default=read)
+
+    def _reach_through(self, positions: IntArray) -> bool:
+        """Return whether places suffice for a verdict and reach through most of the work."""
+        if len(positions) < FEWEST_POINTS:
+            return False
+        done, all_done = self.unit.done[positions], self.unit.done[self.comparable]
+        return bool(done[-1] - done[0] >= READ_SHARE * (all_done[-1] - all_done[0]))
 
     def is_read_throughout(self, name: str) -> bool:
         """Return whether readings of a gauge suffice for a verdict, and reach through most of the
         work that is compared: what grew in the first tenth may have rested ever since.
         """
-        x, _ = self.gauge_series(name)
-        if len(x) < FEWEST_POINTS:
-            return False
-        done = self.unit.done[self.comparable]
-        return bool(x[-1] - x[0] >= READ_SHARE * (done[-1] - done[0]))
+        return self._reach_through(self._read_at(name))
 
     def gauge_trend(self, name: str, noise_bytes: float = GAUGE_NOISE_BYTES) -> Trend:
         """Return rate and shape of a gauge over comparable boundaries."""

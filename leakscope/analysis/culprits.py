@@ -187,6 +187,7 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
         kind=row.kind,
         type=row.type,
         growth=grower.growth,
+        falls_back=grower.falls_back,
         unit=grower.unit,
         phase=grower.phase,
         bytes_per_unit=grower.trend.bytes_per_unit,

@@ -40,3 +40,5 @@ class Grower:
     items_per_unit: float | None = None
     repeats: int = 1
     """Occurrences of the phase in which growth within was seen."""
+    falls_back: bool = True
+    """Within: whether it was seen to be given back; an only passage may last to the end."""

@@ -195,10 +195,10 @@ def _says(culprit: Culprit) -> str:
     place = f" ({culprit.fed_at[0]})" if culprit.fed_at else ""
     rate = f"{human_bytes(culprit.bytes_per_unit)} per {culprit.unit}"
     if culprit.growth == "within":
-        return (
-            f"Memory peaks in {culprit.phase}: {name} climbs by {rate}{place} to "
-            f"{human_bytes(culprit.total_bytes)} and is freed only when it ends."
-        )
+        climb = f"{name} climbs by {rate}{place} to {human_bytes(culprit.total_bytes)}"
+        if not culprit.falls_back:
+            return f"Memory grows through {culprit.phase}: {climb}, and nothing shows it freed."
+        return f"Memory peaks in {culprit.phase}: {climb} and is freed only when it ends."
     ends = f"; {culprit.forecast.text}" if _is_near(culprit) and culprit.forecast else ""
     return f"Memory leaks: {name} grows by {rate}{_in_workers(culprit)}{place}{ends}."
 

@@ -57,6 +57,7 @@ def find_origins(
         remedy=propose(
             row,
             growth=grower.growth,
+            falls_back=grower.falls_back,
             unit=grower.unit,
             phase=grower.phase,
             items_per_unit=grower.items_per_unit,

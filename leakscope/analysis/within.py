@@ -140,6 +140,8 @@ def _climb(table: RowTable, through: Passages, path: int, device: str) -> Grower
     slope = theil_sen(x, level)
     climbed = [o for o in through.occurrences if o.rise(values) > ROW_NOISE_BYTES]
     rise = max(o.rise(values) for o in climbed)
+    falls = any(o.falls(values) is not None for o in climbed)
+    after = " and fell back after it" if falls else ""
     return Grower(
         path=path,
         device=device,
@@ -153,7 +155,7 @@ def _climb(table: RowTable, through: Passages, path: int, device: str) -> Grower
             unit=through.unit,
             points=len(x),
             net_bytes=rise,
-            reason=f"climbed in {plural(len(climbed), 'passage')} and fell back after it",
+            reason=f"climbed in {plural(len(climbed), 'passage')}{after}",
         ),
         gained=rise,
         units=float(x[-1] - x[0]),
@@ -163,6 +165,7 @@ def _climb(table: RowTable, through: Passages, path: int, device: str) -> Grower
         spread=spread_of(table.count[path, columns], values[columns]),
         items_per_unit=items_per_unit(table, path, columns, x),
         repeats=len(climbed),
+        falls_back=falls,
     )
 
 

@@ -41,8 +41,9 @@ def _growth(row: CensusRow, grower: Grower, share: float, total: float, peak: fl
         )
     text = (
         f"{row.name} ({row.type}) climbs by {per_unit(grower)}{_items(grower)} during "
-        f"{grower.phase} to {human_bytes(total)} and falls back when it ends"
+        f"{grower.phase} to {human_bytes(total)}"
     )
+    text += " and falls back when it ends" if grower.falls_back else ", which lasted to the end"
     if peak > 1.1 * total:
         text += f"; by its last batch that comes to about {human_bytes(peak)}"
     return f"{text}. That is {human_share(share)} of the height of the phase."

@@ -56,7 +56,8 @@ class CensusTaker:
             project_root: the folder whose files are the user's own code.
             cutoff_bytes: what retains less has no row.
             max_rows: rows of one census.
-            given: for a worker, what it works on, by name. It must live as long as the process.
+            given: for a worker, what it works on at the time of a census, by name. What is in it
+                must live until it is taken out.
 
         """
         self._ownership = ownership_under(project_root)

@@ -18,7 +18,7 @@ from typing import Any
 from leakscope.heap import anatomy
 from leakscope.heap.definitions import Definitions
 from leakscope.heap.frames import locals_of, running_frames
-from leakscope.heap.labels import Stands, frame_of
+from leakscope.heap.labels import Stands, frame_of, is_generator
 from leakscope.heap.loops import looped_over
 from leakscope.heap.ownership import Ownership, all_modules, is_own_file, module_of
 from leakscope.model.census import Owner, RootKind
@@ -108,10 +108,7 @@ def find_roots(
     hidden: list[Any] = []
     stages: list[int] = []
     library: list[Root] = []
-    user = [
-        Root(value, RootKind.LOCAL, f"{WORKER}()·{name}", name, None)
-        for name, value in (given or {}).items()
-    ]
+    user = _given(given or {}, definitions)
     user += _globals(ownership, definitions, hidden)
     if any(_is_history(root) for root in user):
         user.sort(key=_is_history)
@@ -125,7 +122,8 @@ def find_roots(
             user += _locals(frame, ownership, definitions, hidden)
             if id(frame) in generators:
                 stages.append(len(user))
-                user += _generators(generators[id(frame)], frame, definitions)
+                function = definitions.qualname(frame.f_code)
+                user += _generators(generators[id(frame)], function, definitions)
         elif full or frame in calls:
             library += _locals(frame, ownership, definitions, hidden, user=False)
     if not full:
@@ -251,16 +249,25 @@ def _locals(
     return roots
 
 
-def _generators(
-    generators: list[object], frame: types.FrameType, definitions: Definitions
-) -> list[Root]:
+def _given(given: Mapping[str, Any], definitions: Definitions) -> list[Root]:
+    """Return the roots for what a worker works on; a generator has its function's name."""
+    roots = []
+    for name, value in given.items():
+        if is_generator(value):
+            roots += _generators([value], WORKER, definitions)
+        else:
+            roots.append(Root(value, RootKind.LOCAL, f"{WORKER}()·{name}", name, None))
+    return roots
+
+
+def _generators(generators: list[object], function: str, definitions: Definitions) -> list[Root]:
     """Return the roots for the generators that a function's loops run over and nobody else has."""
     roots = []
     for generator in generators:
         suspended = frame_of(generator)
         if suspended is not None:
             name = definitions.qualname(suspended.f_code)
-            path = f"{definitions.qualname(frame.f_code)}()·{name}()"
+            path = f"{function}()·{name}()"
             spoken = name.replace("<locals>.", "")
             roots.append(Root(generator, RootKind.GENERATOR, path, spoken, None))
     return roots

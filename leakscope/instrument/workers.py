@@ -33,6 +33,8 @@ _STARTED_BY_PARENT = ("fork", "spawn")
 """Start methods by which the process that made the loader is the worker's parent."""
 GIVEN = ("dataset", "collate_fn", "init_fn")
 """Arguments of torch's loop that lead to objects of the user's, by their names there."""
+ITERATOR = "iterator"
+"""What a pass over an iterable dataset is called where no generator has a better name."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,10 @@ class WorkerLoop:
 class WorkerSession:
     """Records one worker: a pass begins with each new fetcher, a batch ends with each fetch."""
 
-    def __init__(self, session: Session, batches: BatchProbe) -> None:
+    def __init__(self, session: Session, batches: BatchProbe, given: dict[str, object]) -> None:
         self._session = session
         self._batches = batches
+        self._given = given
         self._fetcher: object = None
         self._phase: Any = None
         self._depth = 0
@@ -138,8 +141,18 @@ class WorkerSession:
         if self._phase is not None:
             tracker.phase_end(self._phase)
         self._fetcher = fetcher  # torch's loop keeps it as long
+        self._follow(getattr(fetcher, "dataset_iter", None))
         self._phase = tracker.phase_begin(A_PASS)
         tracker.steps_begin()
+
+    def _follow(self, iterator: object) -> None:
+        """Begin censuses at what an iterable dataset runs over, too: torch's fetcher alone has it.
+
+        A dataset that is its own iterator has a better name already.
+        """
+        self._given.pop(ITERATOR, None)
+        if iterator is not None and iterator is not self._given.get("dataset"):
+            self._given[ITERATOR] = iterator
 
     def _fetched(self, batch: object) -> None:
         self._batches.see(batch)
@@ -184,7 +197,7 @@ def _started(
         if session is None:
             return None
         session.begin()
-        worker = WorkerSession(session, batches)
+        worker = WorkerSession(session, batches, given)
         worker.listen()
         return worker
     except ours(Exception):

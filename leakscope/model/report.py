@@ -103,6 +103,8 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     growth: str
     """``across`` or ``within``."""
+    falls_back: bool = True
+    """Within: whether it was seen to be given back; the only passage may have lasted to the end."""
     unit: str
     """``step``, ``batch``, ``validation``, ``epoch`` or the user's own phase or mark."""
     phase: str

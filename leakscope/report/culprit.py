@@ -234,7 +234,12 @@ def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
         "growth": suspect.growth,
         "growth_label": wording.GROWTHS.get(suspect.growth, suspect.growth),
         "growth_term": wording.TERMS.get(suspect.growth, ""),
-        "growth_text": wording.growth_words(suspect.growth, suspect.phase, suspect.unit),
+        "growth_text": wording.growth_words(
+            suspect.growth,
+            suspect.phase,
+            suspect.unit,
+            falls_back=not isinstance(suspect, Culprit) or suspect.falls_back,
+        ),
         "rate": _rate(suspect),
         "share": humane_share(suspect.share),
         "share_label": wording.SHARES.get(suspect.growth, "Share"),

@@ -84,9 +84,11 @@ def metric_words(metric: str) -> str:
     return f"{device} {METRICS.get(gauge, gauge)}".strip()
 
 
-def growth_words(growth: str, phase: str, unit: str) -> str:
+def growth_words(growth: str, phase: str, unit: str, *, falls_back: bool = True) -> str:
     """Return what growth across or within means for this phase, as a sentence."""
     stretch = phase or unit or "phase"
+    if growth == "within" and not falls_back:
+        return f"Climbs through the {stretch} phase; nothing shows it falling back."
     if growth == "within":
         return f"Climbs through each {stretch} phase and falls back when it ends."
     if growth == "constant":

@@ -338,6 +338,20 @@ def test_children_that_grow_throughout_one_long_pass() -> None:
     assert "gained 460 MiB" in found.text, "from the end of the warm-up to the last reading"
 
 
+def test_children_that_are_read_by_time_between_the_boundaries_that_are_compared() -> None:
+    program = endless(
+        lambda s: (
+            None
+            if s.phase == "validation" and s.step > 100
+            else 170 * MIB + s.step * MIB
+            if s.phase == "validation" or SEEN_EVER_FURTHER_APART(s)
+            else None
+        )
+    )
+    program.validation, program.validate_every = 4, 25
+    assert finding(report_of(program), "children").bytes_per_unit == pytest.approx(MIB)
+
+
 def test_children_that_load_data_at_first() -> None:
     seen = SEEN_EVER_FURTHER_APART
     loads = endless(lambda s: (170 + 3 * min(s.step, 120)) * MIB if seen(s) else None)

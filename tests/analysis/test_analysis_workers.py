@@ -383,3 +383,21 @@ def test_descriptors_of_batches_on_their_way_are_no_finding():
 def test_other_open_files_are_still_told_as_such():
     report = with_descriptors(lambda s: 3, files=lambda s: 10 + 40 * s.epochs_done)
     assert {f.kind for f in report.findings} == {"open_files"}
+
+
+def test_what_climbs_through_the_only_pass_of_a_worker_is_not_said_to_be_freed():
+    passing = Program(epochs=1, steps=200, validation=0, inner=10)
+    passing.local("worker()·Stream.__iter__()·pool", 400 * KIB, phase="train")
+    report = analyse(run_of(Program(epochs=8), worker(passing)))
+    found = culprit(report)
+    assert (found.growth, found.phase, found.falls_back) == ("within", "pass", False)
+    assert report.headline.startswith("Memory grows through pass:")
+    told = f"{report.headline} {found.sentence} {found.remedy.text}"
+    assert not any(words in told for words in ("freed only", "falls back", "it sets the peak"))
+
+
+def test_what_climbs_through_each_pass_of_a_worker_is_said_to_fall_back():
+    passing = loading().local("worker()·Stream.__iter__()·pool", 800 * KIB, phase="train")
+    found = culprit(analyse(run_of(Program(epochs=8), worker(passing))))
+    assert (found.growth, found.falls_back) == ("within", True)
+    assert "falls back when it ends" in found.sentence

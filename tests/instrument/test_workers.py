@@ -46,6 +46,39 @@ class Counted(IterableDataset):
         yield from range(info.id, 20, info.num_workers)
 
 
+class Pooled(IterableDataset):
+    """Mixes a stream through a pool, which only the running generator refers to."""
+
+    def __iter__(self):
+        pool = []
+        for _ in range(40):
+            pool.append(bytes(100_000))
+            yield len(pool)
+
+
+class Mixed(Pooled):
+    """The same behind an iterator of the standard library's."""
+
+    def __iter__(self):
+        return enumerate(super().__iter__())
+
+
+class OwnIterator(IterableDataset):
+    """Is what it runs over."""
+
+    def __init__(self):
+        self.pool = []
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if len(self.pool) == 40:
+            raise StopIteration
+        self.pool.append(bytes(100_000))
+        return len(self.pool)
+
+
 class Failing(Augmented):
     def __getitem__(self, index):
         if index == 13:
@@ -98,6 +131,36 @@ def recordings(out) -> list[Recording]:
 
 def fetched(recording: Recording) -> int:
     return sum(m.boundary.kind is BoundaryKind.BATCH for m in recording.measurements)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "name"),
+    [
+        (Pooled(), "Pooled.__iter__.pool"),
+        (Mixed(), "Pooled.__iter__.pool"),
+        (OwnIterator(), "OwnIterator.pool"),
+    ],
+)
+def test_what_an_iterable_dataset_gathers_while_it_runs_has_a_name(out, dataset, name):
+    with leakscope.profile(out, report=False, quiet=True):
+        batches(dataset, passes=1, num_workers=1)
+    (recording,) = recordings(out)
+    censuses = [m.census for m in recording.measurements if m.census is not None]
+    held = {row.name: row.host_bytes for census in censuses for row in census.rows}
+    assert held.get(name, 0) > 4 * 100_000, sorted(held)
+
+
+def test_an_iterator_lives_no_longer_than_its_pass(out):
+    with leakscope.profile(out, report=False, quiet=True):
+        batches(Pooled(), passes=3, num_workers=1, persistent_workers=True)
+    (recording,) = recordings(out)
+    pools = [
+        [row.host_bytes for row in m.census.rows if row.name == "Pooled.__iter__.pool"]
+        for m in recording.measurements
+        if m.census is not None
+    ]
+    assert max(len(found) for found in pools) == 1, "never that of two passes"
+    assert max(size for found in pools for size in found) < 41 * 100_100
 
 
 @pytest.mark.parametrize("persistent", [False, True])

@@ -28,7 +28,8 @@ Pages that are copied on first touch come ever more slowly."""
 REMEDY = Remedy(
     title="Look into the workers",
     text=(
-        "What a Dataset appends to itself in __getitem__ grows in every worker. Hold large "
+        "What a Dataset appends to itself in __getitem__, or an IterableDataset to a buffer in "
+        "__iter__, grows in every worker. Hold large "
         "tables as one numpy array or tensor instead of many Python objects, so that "
         "reference counts don't copy their pages."
     ),

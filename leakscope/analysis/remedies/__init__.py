@@ -108,6 +108,7 @@ def propose(
     above: Sequence[CensusRow] = (),
     inside: Sequence[CensusRow] = (),
     shrank: bool = False,
+    falls_back: bool = True,
 ) -> Remedy:
     """Return the remedy for a culprit, with a diff where its pattern is recognised.
 
@@ -123,9 +124,11 @@ def propose(
         above: The rows on the way from the root to it, outermost first.
         inside: The rows that are named through it, the nearest first.
         shrank: Whether it was seen shorter than before, and then to grow again.
+        falls_back: Where it grows within a phase: whether it was seen to be given back.
 
     """
-    case = Case(row, growth, unit, phase, feeding, sources, items_per_unit, above, inside, shrank)
+    how = row, growth, unit, phase
+    case = Case(*how, feeding, sources, items_per_unit, above, inside, shrank, falls_back)
     return known_culprits.prefer(known, _general(case))
 
 

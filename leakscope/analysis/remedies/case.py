@@ -35,6 +35,8 @@ class Case:
     """The rows that are named through it, the nearest first."""
     shrank: bool = False
     """Whether it was seen shorter than before, and then to grow again."""
+    falls_back: bool = True
+    """Of growth within a phase: whether it was seen to be given back."""
 
     @property
     def name(self) -> str:

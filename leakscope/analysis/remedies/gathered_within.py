@@ -17,10 +17,11 @@ def recognise(case: Case) -> Remedy | None:
     """Return how to gather less at a time."""
     if case.growth != "within" or case.row.kind not in _KINDS or case.statement is None:
         return None
+    given_back = "and is given back afterwards: it sets the peak."
+    ends = given_back if case.falls_back else "and nothing shows it given back."
     return case.remedy(
         f"Reduce {case.name} batch by batch",
-        f"{case.opening()} It holds the whole {case.phase or 'phase'} at once and is given back "
-        "afterwards: it sets the peak.",
+        f"{case.opening()} It holds the whole {case.phase or 'phase'} at once {ends}",
         _consumer(case),
         "If all of it is needed, keep the smallest form (numbers, half precision, only what the "
         "metric reads) or write it to disk.",

@@ -50,6 +50,7 @@ def recognise(case: Case) -> Remedy:
         title = f"Gather less in {case.name} at a time"
         span = f" during one {case.unit}" if case.unit else ""
         when = f"It climbs{span} and is given back afterwards: it sets the peak, it doesn't leak."
+        when = when if case.falls_back else f"It climbs{span}, and nothing shows it given back."
     else:
         title = (
             f"Cut the graph that {case.name} carries"
