@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -85,7 +85,10 @@ class Sites:
     """
 
     def __init__(self) -> None:
-        self._learned: dict[tuple[object, ...], Verdict] = {}
+        self.is_alive: Callable[[int], bool] = lambda loader: False
+        """Tells whether a loader still exists."""
+        self._learned: dict[tuple[object, ...], tuple[Verdict | None, int]] = {}
+        """What a key stands for, None for several things, and the last loader that told."""
         self._validations: dict[tuple[Site, int], int] = {}
         self._loaders: dict[Site, dict[int, int | None]] = {}
 
@@ -93,24 +96,27 @@ class Sites:
         """Return what a pass is for, or None while only its first step or batch can tell."""
         exact, *general = _keys(run)
         if exact in self._learned:
-            return self._learned[exact]
+            return self._learned[exact][0]
         if not run.grad:
             return Verdict.VALIDATION
         for key in general:
-            if key in self._learned:
-                return self._learned[key]
-        if stepped:
-            return Verdict.VALIDATION if run.evaluating else None
-        if not optimizers:
-            return Verdict.VALIDATION
-        return None if run.evaluating else Verdict.TRAINING
+            verdict, loader = self._learned.get(key, (None, 0))
+            if verdict is Verdict.TRAINING and loader != run.loader and self.is_alive(loader):
+                break  # a loader beside that one may be for something else, none in its place
+            if verdict is not None:
+                return verdict
+        if run.evaluating:
+            return Verdict.VALIDATION if stepped or not optimizers else None
+        return Verdict.TRAINING if optimizers and not stepped else None
 
     def learn(self, run: Pass, verdict: Verdict) -> None:
         """Remember what a pass turned out to be."""
         if len(self._learned) >= SITES_KEPT:
             self._learned.clear()
         for key in _keys(run):
-            self._learned[key] = verdict
+            before, loader = self._learned.get(key, (verdict, run.loader))
+            agree = before is verdict or (before is not None and loader == run.loader)
+            self._learned[key] = (verdict if agree else None, run.loader)
 
     def validation_name(self, site: Site, loader: int = 0) -> str:
         """Return ``validation`` for the first place that validates, then ``validation:2``…

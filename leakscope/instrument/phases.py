@@ -35,13 +35,13 @@ class PhaseTracker:
         self._stack = PhaseStack(emit, self._iterations.flush)
         self.led = LedPhases(self._stack, self._iterations)
         self.open_phases = self._stack.inwards  # innermost first
-        self._sites = Sites()
-        self._watch = ForwardWatch(self._stack, self._iterations, self._sites)
+        self.sites = Sites()
+        self._watch = ForwardWatch(self._stack, self._iterations, self.sites)
         self._passes: dict[int, Pass] = {}
         self._entered = 0
         self._undecided: list[Pass] = []
         self._last_training: Pass | None = None
-        self._evaluated = Evaluated()
+        self.evaluated = Evaluated()
         self._optimizers: set[int] = set()
         self._stepped = False
         self._steady: Phase | None = None
@@ -115,7 +115,7 @@ class PhaseTracker:
     # Optimizers
 
     def optimizer_step(self, key: int) -> None:
-        """An optimizer has stepped; ``key`` tells optimizers apart."""
+        """An optimizer has stepped; ``key`` tells optimizers apart, 0 those that nobody knows."""
         phase = self._steady
         if phase is not None and key in self._optimizers and phase.pending < STALE_AFTER_STEPS:
             phase.pending += 1
@@ -133,7 +133,7 @@ class PhaseTracker:
 
     def evaluate(self, key: int, site: Site) -> None:
         """A module was put into evaluation mode."""
-        self._evaluated.add(key)
+        self.evaluated.add(key)
         top = self._stack.top
         if top is None or top.training:
             self._watch.begin(key, site)
@@ -141,10 +141,10 @@ class PhaseTracker:
 
     def train(self, keys: set[int]) -> None:
         """A module, and the modules inside it named by ``keys``, went back to training mode."""
-        self._evaluated.remove(keys, between_phases=self._stack.top is None)
+        self.evaluated.remove(keys, between_phases=self._stack.top is None)
         if self._watch.module in keys:
             self._watch.end()
-        if not self._evaluated and not self._stepped:
+        if not self.evaluated and not self._stepped:
             for run in [r for r in self._undecided if r.asked and r.evaluating]:
                 run.evaluating = False  # its batches were asked for ahead of the training
                 self._decide(run, Verdict.TRAINING)
@@ -231,13 +231,13 @@ class PhaseTracker:
         self._entered += 1
         run.first = self._entered
         run.grad, optimizers = self.surroundings()
-        self._evaluated.keys = self.still_evaluating(self._evaluated.keys)
-        run.evaluating = bool(self._evaluated)
-        run.verdict = self._sites.judge(run, optimizers=optimizers, stepped=self._stepped)
+        self.evaluated.keys = self.still_evaluating(self.evaluated.keys)
+        run.evaluating = bool(self.evaluated)
+        run.verdict = self.sites.judge(run, optimizers=optimizers, stepped=self._stepped)
         self._watch.end()
         if not self._inherit(run):
             if run.verdict is None:  # an earlier pass over the loader may have ended only now
-                run.verdict = self._sites.judge(run, optimizers=optimizers, stepped=self._stepped)
+                run.verdict = self.sites.judge(run, optimizers=optimizers, stepped=self._stepped)
             self._place(run)
         self._settle()
 
@@ -249,14 +249,14 @@ class PhaseTracker:
         if run in self._undecided:
             self._undecided.remove(run)
             if run.asked > 1:
-                self._sites.learn(run, Verdict.VALIDATION)
+                self.sites.learn(run, Verdict.VALIDATION)
         elif phase is not None and phase.owner is run and phase in self._stack:
             self._iterations.left(run, phase, dropped=dropped)
             self._learn_from(run, phase)
             if not phase.explicit:
                 self._stack.end(phase)
             if not phase.training:
-                self._evaluated.validation_ends()
+                self.evaluated.validation_ends()
         del self._passes[token]
         self._settle()
 
@@ -298,7 +298,7 @@ class PhaseTracker:
         self._stack.begin(TRAIN, training=True, owner=run)
 
     def _begin_validation(self, run: Pass) -> None:
-        name = self._sites.validation_name(run.site, run.loader)
+        name = self.sites.validation_name(run.site, run.loader)
         top = self._stack.top
         if top is not None and not top.training and not top.explicit:
             if self._is_fed(top) and top.owner is not None and run.born < top.owner.first:
@@ -345,8 +345,8 @@ class PhaseTracker:
         if taken is None:
             return False
         phase, site = taken
-        self._sites.name_alike(run.site, run.loader, site)
-        self._sites.learn(run, Verdict.VALIDATION)
+        self.sites.name_alike(run.site, run.loader, site)
+        self.sites.learn(run, Verdict.VALIDATION)
         run.verdict, run.seen = Verdict.VALIDATION, phase.batch
         self._feed(run, phase)
         return True
@@ -354,7 +354,7 @@ class PhaseTracker:
     def _decide(self, run: Pass, verdict: Verdict) -> None:
         self._undecided.remove(run)
         run.verdict = verdict
-        self._sites.learn(run, verdict)
+        self.sites.learn(run, verdict)
         self._place(run)
         phase = run.phase
         if phase is not None and phase.owner is run and not phase.batch:
@@ -363,7 +363,7 @@ class PhaseTracker:
     def _learn_from(self, run: Pass, phase: Phase) -> None:
         if phase.training and not phase.explicit and run.asked > 1:
             self._last_training = run
-            self._sites.learn(run, Verdict.TRAINING if phase.steps else Verdict.VALIDATION)
+            self.sites.learn(run, Verdict.TRAINING if phase.steps else Verdict.VALIDATION)
 
     # Where a step belongs
 
@@ -378,7 +378,7 @@ class PhaseTracker:
         if len(self._optimizers) >= KEYS_KEPT:
             self._optimizers.clear()
         self._optimizers.add(key)
-        self._evaluated.clear()
+        self.evaluated.clear()
         self._watch.forget()
         self._stepped = True
         self._count_step(key)
@@ -387,7 +387,7 @@ class PhaseTracker:
     def _tunes_at_test_time(self, key: int, phase: Phase) -> bool:
         if not self._stepped or key in self._optimizers:
             return False
-        return bool(self._evaluated) or (phase.owner is not None and not phase.owner.grad)
+        return bool(self.evaluated) or (phase.owner is not None and not phase.owner.grad)
 
     def _leave_validation(self, top: Phase) -> None:
         """An optimizer of the training steps: validation is over, or never was one."""
@@ -395,7 +395,7 @@ class PhaseTracker:
         self._stack.leave_validation()
         if run is not None and not len(self._stack):
             run.verdict = Verdict.TRAINING
-            self._sites.learn(run, Verdict.TRAINING)
+            self.sites.learn(run, Verdict.TRAINING)
             self._begin_training(run)
 
     def _count_step(self, key: int) -> None:
@@ -416,7 +416,7 @@ class PhaseTracker:
         run, self._last_training = self._last_training, None
         if run is None:
             return False
-        self._sites.learn(run, Verdict.TRAINING)
+        self.sites.learn(run, Verdict.TRAINING)
         self._iterations.steps += 1
         return True
 
@@ -447,4 +447,4 @@ class PhaseTracker:
         top = self._stack.top
         plain = top is not None and top.training and (top.manual or self._is_fed(top))
         waits = self._undecided and self._waiting()
-        self._steady = top if plain and not self._evaluated and not waits else None
+        self._steady = top if plain and not self.evaluated and not waits else None

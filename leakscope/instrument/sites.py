@@ -86,6 +86,10 @@ class Numbers:
         alive = ((number, reference()) for number, reference in list(self._known.values()))
         return [(number, thing) for number, thing in alive if thing is not None]
 
+    def is_alive(self, number: int) -> bool:
+        """Return whether the object of a number still exists."""
+        return any(known == number for known, _ in list(self._known.values()))
+
     def find(self, thing: object) -> int | None:
         """Return the number of an object that has one."""
         known = self._known.get(id(thing))

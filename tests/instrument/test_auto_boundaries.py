@@ -12,8 +12,10 @@ import pytest
 import torch
 from fake_session import FakeSession
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
+from leakscope.instrument.auto.optimizers import OptimizerHooks
 from leakscope.model.boundary import BoundaryKind as Kind
 
 SHORT = {
@@ -303,6 +305,101 @@ class TestPrograms:
         for (batch,) in _steps(run.session, loader()):
             task.step(batch)
         assert told(run) == TRAIN
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """The optimizers of this test alone: torch marks the classes of those of others for good."""
+    made = []
+    monkeypatch.setattr(OptimizerHooks, "any_made", lambda _: bool(made))
+    return made
+
+
+class ByHand(Task):
+    """Changes its weights without an optimizer of torch's."""
+
+    def __init__(self) -> None:
+        self.model = nn.Sequential(nn.Linear(1, 2), nn.Linear(2, 1))
+
+    def step(self, batch: torch.Tensor) -> None:
+        self.backward(batch)
+        with torch.no_grad():
+            for weight in self.model.parameters():
+                weight -= 1e-6 * weight.grad
+                weight.grad = None
+
+
+class TestProgramsWithoutAnOptimizer:
+    @pytest.fixture
+    def run(self, made, run):
+        return run
+
+    def test_a_backward_pass_tells_training(self, run):
+        task, training, validation = ByHand(), loader(), loader()
+        for _ in range(2):
+            task.train(training)
+            task.validate(validation)
+        assert told(run) == ", ".join([TRAIN, VALIDATION] * 2)
+
+    def test_and_does_so_without_a_change_of_mode(self, run):
+        task = ByHand()
+        for _ in range(2):
+            for (batch,) in loader():
+                task.step(batch)
+        assert told(run) == ", ".join([TRAIN] * 2)
+
+    def test_and_without_a_loader(self, run):
+        task = ByHand()
+        for _ in range(2):
+            task.step(torch.ones(2, 1))
+        assert told(run) == "begin train, step, step"
+
+    def test_nothing_but_forward_passes_is_none(self, run):
+        model = ByHand().model
+        for (batch,) in loader():
+            model(batch)
+        assert told(run) == VALIDATION
+
+    @pytest.mark.parametrize("by", ["backward", "grad"])
+    def test_gradients_of_what_a_model_is_given_are_none(self, run, by):
+        model = ByHand().model.eval()
+        for (batch,) in loader():
+            given = batch.requires_grad_()
+            if by == "grad":
+                torch.autograd.grad(model(given).sum(), given)
+            else:
+                model(given).sum().backward()
+        assert told(run) == VALIDATION
+
+    def test_what_a_checkpoint_recomputes_is_no_further_step(self, run):
+        task = ByHand()
+        for (batch,) in loader():
+            inner = checkpoint(task.model, batch.requires_grad_(), use_reentrant=True)
+            inner.sum().backward()
+        assert told(run) == TRAIN
+
+    def test_an_error_in_a_backward_pass_shows_none_of_our_frames(self, run):
+        loss = ByHand().model(torch.ones(2, 1)).sum()
+        loss.backward()
+        with pytest.raises(RuntimeError) as caught:
+            loss.backward()
+        assert "leakscope" not in "".join(traceback.format_tb(caught.value.__traceback__))
+
+    def test_torch_is_as_it_was_afterwards(self, run):
+        ours = torch.autograd._engine_run_backward
+        run.close()
+        assert torch.autograd._engine_run_backward is not ours
+        assert torch.autograd._engine_run_backward.__module__ == "torch.autograd.graph"
+        assert not hasattr(torch.autograd._engine_run_backward, "__wrapped__")
+
+    def test_an_optimizer_of_torchs_is_relied_on_as_soon_as_there_is_one(self, run, made):
+        task = Task()
+        made.append(task.optimizer)
+        for number, (batch,) in enumerate(loader(4)):
+            task.backward(batch)
+            if number % 2:
+                task.optimizer.step()
+        assert told(run) == "begin train, batch, step, batch, step, end train"
 
 
 class TestTorchAsItWas:

@@ -438,6 +438,36 @@ class TestValidation:
             *("begin train#0", "begin validation#0", "begin train#1", "begin validation#1")
         ]
 
+    def test_one_line_that_validates_without_a_change_of_mode(self, program):
+        def run_epoch(loader: Loader, training: bool) -> None:
+            for _ in program.over(loader):
+                if training:
+                    program.step()
+
+        training, validation = Loader(2, line=7), Loader(2, line=7)
+        program.tracker.sites.is_alive = {training.number, validation.number}.__contains__
+        for _ in range(2):
+            run_epoch(training, True)
+            run_epoch(validation, False)
+        one = ["batch validation 1", "batch validation 2"]
+        assert program.take() == [
+            *("begin train#0", "step train 1", "step train 2", "end train#0"),
+            *("begin validation#0", *one, "end validation#0"),
+            *("begin train#1", "step train 1", "step train 2", "end train#1"),
+            *("begin validation#1", *one, "end validation#1"),
+        ]
+
+    def test_one_line_that_validates_without_a_change_of_mode_with_rebuilt_loaders(self, program):
+        for epoch in range(3):
+            for _ in program.over(Loader(2, line=7)):
+                program.step()
+            for _ in program.over(Loader(2, line=7)):
+                pass
+            if epoch == 1:
+                program.take()  # only now is it known that the line serves both
+        begins = [line for line in program.take() if line.startswith("begin")]
+        assert [begin.partition("#")[0] for begin in begins] == ["begin train", "begin validation"]
+
     def test_optimizing_the_input_at_test_time_stays_validation(self, program):
         train_epoch(program, TRAIN)
         program.take()
@@ -870,8 +900,8 @@ def test_nothing_is_kept_of_a_hundred_thousand_places(program):
         program.tracker.phase_end(phase)
         program.step(optimizer=line)
     tracker = program.tracker
-    kept = [tracker._passes, tracker._undecided, tracker._evaluated, tracker._optimizers]
-    kept += [tracker._sites._learned, tracker._sites._validations, tracker._stack._occurrences]
+    kept = [tracker._passes, tracker._undecided, tracker.evaluated, tracker._optimizers]
+    kept += [tracker.sites._learned, tracker.sites._validations, tracker._stack._occurrences]
     assert max(map(len, kept)) <= 1024
 
 

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Protocol
 
 from leakscope.instrument.auto.ahead import AheadHooks
+from leakscope.instrument.auto.backward import BackwardHooks
 from leakscope.instrument.auto.imports import ImportWatch
 from leakscope.instrument.auto.keras import KerasHooks
 from leakscope.instrument.auto.loaders import LoaderHooks
@@ -45,6 +46,7 @@ class AutoBoundaries:
             modes,
             loaders,
             AheadHooks(loaders, gate),
+            BackwardHooks(tracker, gate, any_optimizer=optimizers.any_made),
             KerasHooks(gate),
         ]
         self._watch = ImportWatch({source.module: source.install for source in self._sources})

@@ -27,6 +27,7 @@ class LoaderHooks:
         self._begun = begun
         self._loaders = Numbers()
         self._iterators = Numbers(self._dropped)
+        tracker.sites.is_alive = self._loaders.is_alive
         self._fetching = 0
         self._patches: list[PatchedMethod] = []
 

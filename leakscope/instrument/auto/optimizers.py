@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from threading import get_ident
 from types import ModuleType
 from typing import Any
 
 from leakscope.instrument.auto.classes import opaque
+from leakscope.instrument.auto.compiler import compiler_callback, uncompiled
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.phases import PhaseTracker
 from leakscope.instrument.tracebacks import leave_hook
@@ -28,13 +28,13 @@ class OptimizerHooks:
     def install(self, module: ModuleType) -> None:
         """Register the hook."""
         gate, hear, stepped = self._gate, self._gate.hear_found, self._tracker.optimizer_step
-        inside_compiled_code = _compiler_callback(module)
+        inside_compiled_code = compiler_callback(module)
 
         @opaque
         def after_step(optimizer: object, args: object, kwargs: object) -> None:
             try:
                 if inside_compiled_code() is not None:
-                    _uncompiled(self._from_any_thread, id(optimizer))
+                    uncompiled(self._from_any_thread, id(optimizer))
                 elif get_ident() == gate.thread:
                     self._leads = True
                     hear(stepped, id(optimizer))
@@ -75,20 +75,3 @@ class OptimizerHooks:
                 return True
             waiting += type.__subclasses__(kind)
         return False
-
-
-def _compiler_callback(module: ModuleType) -> Callable[[], object]:
-    """Return what tells whether torch would compile the Python functions called just now."""
-    try:
-        callback: Callable[[], object] = module.torch._C._dynamo.eval_frame.get_eval_frame_callback
-        callback()
-    except (AttributeError, TypeError):
-        return lambda: None
-    return callback
-
-
-def _uncompiled(function: Callable[[int], None], key: int) -> None:
-    """Call a function so that torch compiles neither it nor what it calls."""
-    dynamo = sys.modules.get("torch._dynamo")
-    if dynamo is not None:
-        dynamo.disable(function)(key)
