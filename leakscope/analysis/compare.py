@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from math import isfinite
 
+import msgspec
+
 from leakscope.analysis.comparing.changes import change_of
 from leakscope.analysis.comparing.facts import work_facts
 from leakscope.analysis.comparing.headline import headline
 from leakscope.analysis.comparing.matching import pair
 from leakscope.analysis.comparing.processes import rank_pairs, worker_pairs
 from leakscope.analysis.comparing.values import component_changes, growth_changes, peak_changes
-from leakscope.analysis.comparing.work import work_differences
+from leakscope.analysis.comparing.work import is_another_program, work_differences
 from leakscope.analysis.retained import join_retained
-from leakscope.model.comparison import Change, Comparison, RunCost
+from leakscope.model.comparison import Change, Comparison, CulpritChange, RunCost
 from leakscope.model.report import Report, Severity
 
 _ORDER = [Change.FIXED, Change.REDUCED, Change.UNCHANGED, Change.WORSE, Change.NEW]
@@ -21,6 +23,8 @@ _ORDER = [Change.FIXED, Change.REDUCED, Change.UNCHANGED, Change.WORSE, Change.N
 def compare(before: Report, after: Report) -> Comparison:
     """Return what changed from one run to the other."""
     changes = [change_of(b, a, before, after) for b, a in pair(before, after)]
+    if is_another_program(before, after):
+        changes = [_not_seen(change) for change in changes]
     changes.sort(key=lambda c: (c.severity is Severity.NOTE, _ORDER.index(c.change)))
     peaks = peak_changes(before, after)
     return Comparison(
@@ -34,6 +38,7 @@ def compare(before: Report, after: Report) -> Comparison:
         components=component_changes(before, after),
         peaks=peaks,
         work_differences=work_differences(before, after),
+        is_another_program=is_another_program(before, after),
         before_timeline=before.timeline,
         after_timeline=after.timeline,
         work=work_facts(before, after),
@@ -46,6 +51,14 @@ def compare(before: Report, after: Report) -> Comparison:
         after_rank_courses=after.rank_courses,
         workers=worker_pairs(before.workers, after.workers),
         retained=join_retained(before.retained, after.retained),
+    )
+
+
+def _not_seen(change: CulpritChange) -> CulpritChange:
+    if change.change is not Change.FIXED:
+        return change
+    return msgspec.structs.replace(
+        change, text=f"{change.name} was not seen in the other script, which did other work."
     )
 
 

@@ -138,6 +138,10 @@ class WorkerPair(msgspec.Struct, frozen=True, kw_only=True):
     after: WorkerMemory | None = None
 
 
+ANOTHER_SCRIPT = "Another script"
+"""So begins the headline where another script did other work."""
+
+
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Two runs held side by side."""
 
@@ -155,6 +159,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Peak per phase."""
     work_differences: list[str]
     """Why the two runs may not be comparable; empty when they did the same work."""
+    is_another_program: bool = False
+    """Whether another script did other work: then nothing that is missing there is fixed."""
     before_timeline: Timeline | None = None
     after_timeline: Timeline | None = None
     work: list[WorkFact] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from leakscope.model.comparison import Change, Comparison, ValueChange
+from leakscope.model.comparison import ANOTHER_SCRIPT, Change, Comparison, ValueChange
 from leakscope.model.known import Nature, Recognised
 from leakscope.model.printable import one_line
 from leakscope.model.report import Culprit, Finding, Report, RunVerdict, Severity
@@ -153,6 +153,8 @@ def has_gaps(report: Report) -> bool:
 def outcome_of(comparison: Comparison) -> tuple[str, str]:
     """Return how the change went: the verdict whose colours it wears, and a word."""
     verdicts = (comparison.before_verdict, comparison.after_verdict)
+    if comparison.is_another_program:
+        return RunVerdict.INCONCLUSIVE.value, ANOTHER_SCRIPT
     if verdicts == (RunVerdict.LEAK, RunVerdict.CLEAN):
         return RunVerdict.CLEAN.value, "Fixed"
     changes = {c.change for c in comparison.culprits if c.severity is not Severity.NOTE}

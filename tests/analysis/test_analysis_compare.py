@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,6 +24,8 @@ from leakscope.model.report import (
     Severity,
     Work,
 )
+from leakscope.report import render_comparison_text
+from leakscope.report.wording import outcome_of
 
 MB = 1_048_576
 REMEDY = Remedy(title="", text="")
@@ -282,6 +285,47 @@ def test_has_nothing_to_warn_of_for_the_same_work() -> None:
 def test_scripts_in_other_folders_are_the_same_script() -> None:
     after = report(run={"script": "/elsewhere/train.py"})
     assert compare(report(), after).work_differences == []
+
+
+def test_the_mended_copy_of_a_script_is_said_to_be_another_one() -> None:
+    compared = compare(report(culprit()), report(run={"script": "train_fixed.py"}))
+    assert compared.headline.startswith("Fixed: ")
+    assert compared.headline.endswith(" The scripts differ: train.py, then train_fixed.py.")
+    assert compared.work_differences == []
+    assert not compared.is_another_program
+    assert outcome_of(compared)[1] == "Fixed"
+    calm = compare(report(), report(run={"script": "train_fixed.py"})).headline
+    assert calm == "No culprit in either run. The scripts differ: train.py, then train_fixed.py."
+
+
+@pytest.mark.parametrize(
+    "work", [{"steps": 900}, {"epochs": 1}, {"batches": {"train": 100}}, {"validations": 9}]
+)
+def test_another_script_that_did_other_work_fixes_nothing(work: dict[str, Any]) -> None:
+    compared = compare(report(culprit()), report(run={"script": "other.py"}, work=work))
+    assert compared.is_another_program
+    assert compared.headline.startswith(
+        "Another script: other.py ran instead of train.py and did other work. Not seen there: "
+    )
+    assert "ixed" not in compared.headline
+    assert "no longer grows" not in compared.culprits[0].text
+    assert compared.work_differences[0] == (
+        "The first run was of train.py, the second of other.py."
+    )
+    assert outcome_of(compared) == ("inconclusive", "Another script")
+    text = render_comparison_text(compared)
+    assert text.startswith("? Another script · other.py ran instead of train.py")
+
+
+def test_a_quicker_copy_is_no_other_program() -> None:
+    slow = report(culprit(), work={"duration_s": 600.0})
+    assert not compare(slow, report(run={"script": "quick.py"})).is_another_program
+
+
+def test_the_same_script_that_did_other_work_may_have_fixed_something() -> None:
+    compared = compare(report(culprit()), report(work={"steps": 900}))
+    assert compared.headline.startswith("Fixed: ")
+    assert "script" not in compared.headline
 
 
 def test_empty_and_momentary_runs_compare_without_complaint() -> None:

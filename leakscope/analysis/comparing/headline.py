@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leakscope.analysis.comparing.changes import WORTH_A_WORD
-from leakscope.model.comparison import Change, CulpritChange, ValueChange
+from leakscope.analysis.comparing.work import is_another_program, scripts_apart
+from leakscope.model.comparison import ANOTHER_SCRIPT, Change, CulpritChange, ValueChange
 from leakscope.model.report import Report, RunVerdict, Severity
 from leakscope.model.sizes import human_bytes
 
@@ -13,10 +14,14 @@ from leakscope.model.sizes import human_bytes
 def headline(
     changes: Sequence[CulpritChange], peaks: Sequence[ValueChange], before: Report, after: Report
 ) -> str:
-    """Return the verdict on a change in a sentence or two: what is new or worse comes first."""
+    """Return the verdict on a change in a sentence or two: what is new or worse comes first.
+
+    That another script ran is told beside it; before it, where that one did other work.
+    """
+    is_other = is_another_program(before, after)
     grave = [change for change in changes if change.severity is not Severity.NOTE]
     parts = [
-        _headline_part(label, [c for c in grave if c.change is change])
+        _headline_part(label, [c for c in grave if c.change is change], is_other=is_other)
         for change, label in (
             (Change.NEW, "New"),
             (Change.WORSE, "Worse"),
@@ -27,10 +32,19 @@ def headline(
     ]
     told = [part for part in parts if part]
     ended = _ends(before, after)
+    if is_other:
+        return f"{_another_script(before, after)} {ended}{' '.join(told) or _nothing_grave(after)}"
+    scripts = scripts_apart(before, after)
+    beside = f" The scripts differ: {scripts[0]}, then {scripts[1]}." if scripts else ""
     if not told:
-        return ended + _nothing_grave(after)
+        return ended + _nothing_grave(after) + beside
     fell = _peak_clause(grave, peaks, before)
-    return ended + " ".join(told).removesuffix(".") + (f"; {fell}." if fell else ".")
+    return ended + " ".join(told).removesuffix(".") + (f"; {fell}." if fell else ".") + beside
+
+
+def _another_script(before: Report, after: Report) -> str:
+    first, second = scripts_apart(before, after) or ("", "")
+    return f"{ANOTHER_SCRIPT}: {second} ran instead of {first} and did other work."
 
 
 def _ends(before: Report, after: Report) -> str:
@@ -42,10 +56,12 @@ def _ends(before: Report, after: Report) -> str:
     return "Both runs ran out of memory. "
 
 
-def _headline_part(label: str, changes: Sequence[CulpritChange]) -> str:
+def _headline_part(label: str, changes: Sequence[CulpritChange], *, is_other: bool) -> str:
     if not changes:
         return ""
     first = changes[0]
+    if is_other and label == "Fixed":
+        return f"Not seen there: {', '.join(change.name for change in changes)}."
     doubtful = label == "Fixed" and "was not seen again" in first.text
     more = len(changes) - 1
     others = f" And {more} more." if more else ""

@@ -30,12 +30,38 @@ _LONGER = 3.0
 def work_differences(before: Report, after: Report) -> list[str]:
     """Return a sentence for each reason why the two runs may not compare; usually none."""
     return [
+        *_scripts(before, after),
         *_counts(before.work, after.work),
+        *_durations(before.work, after.work),
         *_batches(before.work, after.work),
         *_arguments(before.run.command, after.run.command),
         *_environment(before.run.environment, after.run.environment),
         *_conditions(before, after),
     ]
+
+
+def scripts_apart(before: Report, after: Report) -> tuple[str, str] | None:
+    """Return the names of both scripts where they differ; None where it is the same one.
+
+    The folder doesn't count: a script is copied to another machine.
+    """
+    names = PurePath(before.run.script).name, PurePath(after.run.script).name
+    return names if all(names) and names[0] != names[1] else None
+
+
+def is_another_program(before: Report, after: Report) -> bool:
+    """Return whether another script did other work: what it lacks need not have been mended.
+
+    The copy of a script that has the fix in it does the same work under another name.
+    """
+    did_other = any(_counts(before.work, after.work)) or any(_batches(before.work, after.work))
+    return did_other and scripts_apart(before, after) is not None
+
+
+def _scripts(before: Report, after: Report) -> Iterator[str]:
+    scripts = scripts_apart(before, after)
+    if scripts is not None and is_another_program(before, after):
+        yield f"The first run was of {scripts[0]}, the second of {scripts[1]}."
 
 
 def _counts(before: Work, after: Work) -> Iterator[str]:
@@ -47,6 +73,9 @@ def _counts(before: Work, after: Work) -> Iterator[str]:
     ):
         if one != other:
             yield f"The first run did {one:,} {noun}, the second {other:,}."
+
+
+def _durations(before: Work, after: Work) -> Iterator[str]:
     short, long = sorted((before.duration_s, after.duration_s))
     same_steps = before.steps == after.steps
     if short > 0 and long / short >= _LONGER and same_steps:
