@@ -18,7 +18,7 @@ KEYS_KEPT = 48
 ROWS_KEPT = 400
 CALM_AFTER = 12
 """Censuses in a row in which nothing was seen to grow."""
-_RSS = ""
+_HELD = ""
 _IN_USE = (gauge.MALLOC_IN_USE, gauge.RSS)
 """What is in use, as near as a boundary tells."""
 _INSIDE = (BoundaryKind.STEP, BoundaryKind.BATCH)
@@ -31,6 +31,7 @@ class GrowthWatch:
         self._known: dict[tuple[str, str, str], dict[str, tuple[int, int]]] = {}
         self._unnamed: dict[tuple[str, str, str, str], _Unnamed] = {}
         self._calm = 0
+        self._free = 0
 
     @property
     def own_bytes(self) -> int:
@@ -55,13 +56,19 @@ class GrowthWatch:
         return place, grown
 
     def learn(self, boundary: Boundary, census: Census, gauges: Mapping[str, int]) -> bool:
-        """Take note of a census; return whether something has risen each time of late."""
+        """Take note of a census; return whether something has risen each time of late.
+
+        What the C heap keeps though it is free is left out of resident memory: no closer look can
+        name it, and blocks of ours that lie between the program's would spread its holes.
+        """
         key = comparable_key(boundary)
         self._learn_unnamed(key, census, gauges)
         before = self._known.pop(key, {})
         if len(self._known) >= KEYS_KEPT:
             del self._known[next(iter(self._known))]
-        now = {_RSS: _rise(before.get(_RSS), gauges.get(gauge.RSS, 0), LEAST_RSS_RISE)}
+        self._free = gauges.get(gauge.MALLOC_FREE, self._free)
+        held = gauges.get(gauge.RSS, 0) - self._free
+        now = {_HELD: _rise(before.get(_HELD), held, LEAST_RSS_RISE)}
         for row in census.rows[:ROWS_KEPT]:
             if row.user:
                 others = (*row.device_bytes.values(), *row.shared_bytes.values())

@@ -194,6 +194,39 @@ def test_slack_of_few_steps_beside_a_small_container_is_a_note(
     assert [culprit.name for culprit in report.culprits] == ["main.replay"]
 
 
+@pytest.mark.parametrize(
+    ("in_use", "mapped", "severity", "verdict"),
+    [
+        (300 * MIB, 0, Severity.NOTE, RunVerdict.CLEAN),
+        (100 * MIB, 0, Severity.WARNING, RunVerdict.LEAK),
+        (300 * MIB, 200 * MIB, Severity.WARNING, RunVerdict.LEAK),  # mappings have no holes
+    ],
+)
+def test_slack_no_larger_than_blocks_of_ours_can_make_it_is_a_note_that_says_so(
+    in_use: int, mapped: int, severity: Severity, verdict: RunVerdict
+) -> None:
+    program = Program(epochs=14).swell(lambda s: 0.5 * s.step * MIB)
+    program.gauge(gauge.MALLOC_FREE, lambda s: 0.45 * s.step * MIB)
+    program.gauge(gauge.MALLOC_IN_USE, lambda s: in_use)
+    program.gauge(gauge.MALLOC_MAPPED, lambda s: mapped)
+    report = report_of(program)
+    found = finding(report, "allocator_slack")
+    assert (found.severity, report.verdict) == (severity, verdict)
+    is_ours = severity is Severity.NOTE
+    assert ("leakscope's own" in found.text) is is_ours
+    assert ("leakscope monitor" in found.remedy.text) is is_ours
+
+
+def test_slack_that_was_given_back_only_as_the_program_ended_is_a_note() -> None:
+    def free(state: State) -> float:
+        return 0 if state.kind is BoundaryKind.RUN_END else min(state.step, 60) * 4 * MIB
+
+    program = Program(epochs=14).swell(free).gauge(gauge.MALLOC_FREE, free)
+    found = finding(report_of(program), "allocator_slack")
+    assert found.severity is Severity.NOTE
+    assert found.total_bytes == 240 * MIB
+
+
 def test_slack_that_has_settled_is_a_note() -> None:
     program = Program(epochs=14).swell(lambda s: min(s.step, 60) * 4 * MIB)
     program.gauge(gauge.MALLOC_FREE, lambda s: min(s.step, 60) * 4 * MIB)

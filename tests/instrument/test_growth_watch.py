@@ -43,6 +43,22 @@ def test_memory_that_rises_under_no_name_is_noticed_at_the_third_rise(name: str)
     assert [epochs.begin(100 + n) for n in range(5)] == [False, False, False, True, True]
 
 
+@pytest.mark.parametrize(("free_grows", "wanted"), [(True, False), (False, True)])
+def test_a_closer_look_is_not_wanted_at_what_the_c_heap_keeps_free(
+    free_grows: bool, wanted: bool
+) -> None:
+    """Tracing names nothing there, and its blocks would spread the holes."""
+    watch, seen = GrowthWatch(), []
+    for n in range(8):
+        boundary = Boundary(index=n, kind=BoundaryKind.PHASE_BEGIN, time_s=n, phase="train")
+        census = Census(scope=CensusScope.FOCUSED, rows=[], cutoff_bytes=1, objects=1, heap_bytes=0)
+        gauges = {gauge.RSS: (500 + 20 * n) * MIB}
+        if n % 2 == 0:  # it is read now and then
+            gauges[gauge.MALLOC_FREE] = (100 + 20 * n * free_grows) * MIB
+        seen.append(watch.learn(boundary, census, gauges))
+    assert any(seen) is wanted
+
+
 def test_what_the_users_names_reach_is_no_such_growth() -> None:
     epochs = Epochs()
     assert not any(epochs.begin(100 + n, reached=n) for n in range(8))
