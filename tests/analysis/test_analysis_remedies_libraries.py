@@ -132,6 +132,17 @@ def test_what_a_library_gathers_of_a_call_that_registers_nothing_is_to_be_given_
         ),
         (
             ENGINE,
+            REARMED.path,
+            """
+            def main():
+                trainer = Engine(step)
+                setattr(trainer, "_event_handlers", {})
+                for epoch in range(9):
+                    trainer.add_event_handler("started", make(epoch))
+            """,
+        ),
+        (
+            ENGINE,
             "main()·trainer.losses",
             """
             def main():
@@ -144,7 +155,7 @@ def test_what_a_library_gathers_of_a_call_that_registers_nothing_is_to_be_given_
         ),
         ("list", "main()·trainer[*]", REARMED.text),
     ],
-    ids=["the user's class", "a class of the user's module", "bound", "public", "no object"],
+    ids=["the user's class", "the user's module", "bound", "set", "public", "no object"],
 )
 def test_what_the_user_may_bound_is_no_librarys(holder: str, path: str, text: str) -> None:
     remedy = Program(text, path, holder=holder).remedy()
@@ -274,11 +285,28 @@ LOOPED = (
         "if len(self.items) > 1000:\n                print(1)\n            self.items.append(item)",
         "if len(self.items) < 10 * len(item):\n                self.items.append(item)",
         LOOPED,
+        "self.capacity *= 2\n            " + GUARDED["below"],
     ],
-    ids=["none", "another's length", "above", "always", "shown", "computed", "a loop's"],
+    ids=["none", "another's length", "above", "always", "shown", "computed", "a loop's", "raised"],
 )
 def test_what_does_not_bound_is_no_bound(body: str) -> None:
     assert not ring(body).title.startswith("Lower")
+
+
+def test_a_look_up_takes_nothing_out() -> None:
+    text = """
+        def main():
+            cache = {}
+            for key in keys:
+                if len(cache) > 500:
+                    found = cache.get(key)
+                cache[key] = compute(key)
+        """
+    title = Program(text, "main()·cache", kind="dict").remedy().title
+    assert not title.startswith("Lower")
+    emptied = text.replace("found = cache.get(key)", "cache.popitem()")
+    remedy = Program(emptied, "main()·cache", kind="dict").remedy()
+    assert remedy.title == "Lower 500 if cache takes too much"
 
 
 CARD = """

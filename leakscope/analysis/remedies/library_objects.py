@@ -73,10 +73,16 @@ def _is_library_own(case: Case, name: str) -> bool:
     if not name.startswith("_"):
         return not mentions
     return not any(
-        isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store)
-        for statement in mentions
-        for node in own_nodes(statement.node)
+        _binds(node, name) for statement in mentions for node in own_nodes(statement.node)
     )
+
+
+def _binds(node: ast.AST, name: str) -> bool:
+    """Whether an attribute is bound, or its name is written out, as ``setattr`` wants it."""
+    if isinstance(node, ast.Constant):
+        return node.value == name
+    is_stored = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    return is_stored and isinstance(node, ast.Attribute) and node.attr == name
 
 
 def _registering(case: Case) -> ast.Attribute | None:

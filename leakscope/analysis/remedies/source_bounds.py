@@ -17,6 +17,7 @@ from leakscope.analysis.source.program import Scope, Statement
 from leakscope.model.report import Remedy
 
 _LEAVING = (ast.Return, ast.Continue, ast.Break, ast.Raise)
+_TAKERS = frozenset({"clear", "pop", "popleft", "popitem", "remove"})
 _BELOW, _ABOVE = (ast.Lt, ast.LtE, ast.NotEq), (ast.Gt, ast.GtE, ast.Eq)
 _MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE,
@@ -61,12 +62,20 @@ def _bound(case: Case) -> Bound | None:
         bound = _compared(case, test, statement.scope, _BELOW if passes else _ABOVE)
         if bound is not None:
             return bound
-    for emptying in releases(case.references):
+    for emptying in filter(_takes_out, releases(case.references)):
         for test, passes in _gates(emptying):
             bound = _compared(case, test, emptying.scope, _ABOVE if passes else _BELOW)
             if bound is not None:
                 return bound
     return None
+
+
+def _takes_out(statement: Statement) -> bool:
+    """Whether a statement takes something out, and doesn't only look it up by ``get``."""
+    node = statement.node
+    called = {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+    is_reset = isinstance(node, ast.Assign) and "get" not in called
+    return is_reset or isinstance(node, ast.Delete) or bool(called & _TAKERS)
 
 
 def _gates(statement: Statement) -> Iterator[tuple[ast.expr, bool]]:
@@ -93,7 +102,9 @@ def _compared(
     left, operator, right = test.left, type(test.ops[0]), test.comparators[0]
     if _is_length(case, right, scope):
         left, operator, right = right, _MIRRORED.get(operator, operator), left
-    if operator not in wanted or not _is_length(case, left, scope) or not _stays(right, scope):
+    if operator not in wanted or not _is_length(case, left, scope):
+        return None
+    if not _stays(right, scope) or _is_raised(case, right):
         return None
     return Bound(ast.unparse(right), test, scope)
 
@@ -113,6 +124,18 @@ def _is_length(case: Case, node: ast.expr, scope: Scope) -> bool:
         for method in owner.children
         if method.name == "__len__"
         for part in ast.walk(method.node)
+    )
+
+
+def _is_raised(case: Case, bound: ast.expr) -> bool:
+    """Whether an attribute in the bound is changed in place somewhere: ``self.capacity *= 2``."""
+    names = {part.attr for part in ast.walk(bound) if isinstance(part, ast.Attribute)}
+    return any(
+        isinstance(statement.node, ast.AugAssign)
+        and isinstance(statement.node.target, ast.Attribute)
+        and statement.node.target.attr == name
+        for name in names
+        for statement in case.sources.program.mentioning(name)
     )
 
 
