@@ -43,10 +43,10 @@ def verdict_of(
 
 def _too_little(case: Case) -> list[str]:
     track = case.track
-    if not len(track):
-        return ["Nothing was recorded: did the program train at all?"]
     if case.is_watched:
         return _too_few_readings(case)
+    if not len(track):
+        return ["Nothing was recorded: did the program train at all?"]
     if _never_trained(case):
         return [_no_training(how_it_ended(case.run, case.recording))]
     if not case.table.censuses:
@@ -92,7 +92,13 @@ def _too_few_readings(case: Case) -> list[str]:
     known = len(case.gauge_series(case.host_metric)[1])
     if known >= SHORT_POINTS:
         return []
-    return [f"Only {plural(known, 'reading')}: watch longer, or read more often (--interval)."]
+    taken = len(case.track.known(case.host_metric))
+    if not taken:
+        return ["The process ended before its memory could be read."]
+    few = f"Only {plural(taken, 'reading')}"
+    if 0 < known < taken:
+        few += f", of which {known} count: it was beginning or ending at the others"
+    return [f"{few}; watch longer, or read more often (--interval)."]
 
 
 def _unsettled(case: Case, ledgers: list[Ledger]) -> list[str]:

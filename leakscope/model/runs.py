@@ -53,7 +53,7 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float | None = None
     lead: Lead | None = None
     growth_bytes_per_unit: float | None = None
-    """Of the first gauge that was judged."""
+    """Of the first gauge that was judged, and of child processes where they were."""
     growth_unit: str = ""
     peak_bytes: float | None = None
     course: list[float] = []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from leakscope.analysis import analyse
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
@@ -118,3 +120,18 @@ def test_files_that_children_read_are_not_taken_for_what_grows_in_the_process() 
 def test_a_kernel_that_tells_nothing_of_files_leaves_all_growth() -> None:
     readings = [{gauge.RSS: (200 + 8 * n) * MIB} for n in range(40)]
     assert watched(*readings).findings[0].kind == "tree_grows"
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        (0, "The process ended before its memory could be read."),
+        (1, "Only 1 reading; watch longer"),
+        (4, "Only 4 readings, of which 2 count"),
+    ],
+)
+def test_too_few_readings_are_all_counted(count: int, told: str) -> None:
+    report = watched(*[{gauge.RSS: 40 * MIB}] * count, status="ended")
+    assert report.verdict is RunVerdict.INCONCLUSIVE
+    assert report.missing[0].startswith(told)
+    assert "train" not in report.missing[0]

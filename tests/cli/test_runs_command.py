@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from leakscope.cli import leakscope
 from leakscope.model.errors import NoRunError
 from leakscope.model.record import EndRecord, HeaderRecord, RunManifest
-from leakscope.model.report import Line, Report, Severity, Timeline
+from leakscope.model.report import Growth, Line, Report, Severity, Timeline
 from leakscope.model.runs import RunList, Standing
 from leakscope.recording import RecordingWriter, RunDirectory
 from leakscope.report import render_html, render_json
@@ -75,6 +75,43 @@ def test_a_run_is_told_by_its_report(shelf: Path) -> None:
     assert leaking.course == sorted(leaking.course)
     assert told.runs[0].lead is None
     assert told.others == ["notes"]
+
+
+def with_children(report: Report, *, rate: float, shares: bool) -> Report:
+    """The same with child processes that grow from 100 to 300 MiB; 90 are shared with them."""
+    assert report.timeline is not None
+    (resident,) = report.timeline.lines
+    children = [(4.0, 100.0 * MIB), (9.0, 300.0 * MIB)]
+    lines = [resident, Line(label="children", metric="children_pss", points=children)]
+    if shares:
+        held = dict(resident.points)
+        points = [(at, (held[at] or 0) - 90 * MIB) for at, _ in children]
+        lines.append(Line(label="divided", metric="pss", points=points))
+    own, tree = (
+        Growth(
+            metric=metric,
+            unit="epoch",
+            bytes_per_unit=per_epoch,
+            interval=(0.0, 9.0 * MIB),
+            explained_share=None,
+        )
+        for metric, per_epoch in (("rss", MIB), ("children_pss", rate))
+    )
+    return msgspec.structs.replace(
+        report, growth=[own, tree], timeline=Timeline(lines=lines, spans=[])
+    )
+
+
+@pytest.mark.parametrize(("shares", "beyond"), [(False, 300), (True, 210)])
+def test_memory_of_child_processes_counts(shares: bool, beyond: int, tmp_path: Path) -> None:
+    alone = report_of(4.0 * MIB, peak=900 * MIB)
+    put(tmp_path / "alone", alone)
+    put(tmp_path / "tree", with_children(alone, rate=3.0 * MIB, shares=shares))
+    one, tree = sorted(listed(tmp_path).runs, key=lambda run: run.name)
+    assert (tree.growth_bytes_per_unit, tree.growth_unit) == (4 * MIB, "epoch")
+    assert tree.peak_bytes == (900 + beyond) * MIB
+    assert tree.course[:4] == one.course[:4], "there were none yet"
+    assert tree.course[-1] == tree.peak_bytes
 
 
 def test_notes_lead_no_run(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from leakscope.analysis.severity import HORIZON, MIB
 from leakscope.analysis.trends import goes_on_evenly, is_growth
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
-from leakscope.model.sizes import human_bytes
+from leakscope.model.sizes import human_bytes, human_count
 
 GROWTH_BYTES = 32 * MIB
 EVEN_GROWTH_BYTES = 8 * MIB
@@ -24,6 +24,9 @@ LONG_POINTS = 6
 EVEN = 0.8
 """In fewer epochs growth must be so even that the rate's interval reaches no lower than this part.
 Pages that are copied on first touch come ever more slowly."""
+
+READ_TO_THE_END = 0.9
+"""Where readings cover less of the work than this, figures of other readings differ."""
 
 REMEDY = Remedy(
     title="Look into the workers",
@@ -67,7 +70,8 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             "children",
             "Child processes grow",
             f"Together they gained {human_bytes(trend.net_bytes)} and held up to "
-            f"{human_bytes(most)}; {human_bytes(trend.bytes_per_unit)} more per {trend.unit}.",
+            f"{human_bytes(most)}; {human_bytes(trend.bytes_per_unit)} more per {trend.unit}."
+            f"{_where_read(case)}",
             REMEDY if has_workers else OTHERS,
             severity=Severity.CRITICAL if fatal else Severity.WARNING,
             trend=trend,
@@ -82,3 +86,13 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             ),
         )
     ]
+
+
+def _where_read(case: Case) -> str:
+    """Return over which part of the work they were read, where that was not to the end."""
+    x, _ = case.gauge_series(gauge.CHILDREN_PSS)
+    whole = case.unit.done[case.comparable]
+    if x[-1] - x[0] >= READ_TO_THE_END * (whole[-1] - whole[0]):
+        return ""
+    first, last, end = (human_count(count) for count in (x[0], x[-1], whole[-1]))
+    return f" They were read from {case.unit.name} {first} to {last} of {end} only."

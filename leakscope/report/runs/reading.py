@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from leakscope.model.gauge import CHILDREN_PSS, PSS
 from leakscope.model.report import REPORT_SCHEMA_VERSION, RunVerdict, Severity
 from leakscope.model.runs import COURSE_POINTS, Lead, ListedRun, Standing
 from leakscope.report.sparkline import peaks_of
 
 _PLAUSIBLE = 1e18
 """No machine has so many bytes; what says so is no reading."""
+
+
+_Points = list[tuple[float, float]]
+"""Seconds and bytes."""
 
 
 class UnreadableReportError(Exception):
@@ -28,11 +34,13 @@ class _Suspect(msgspec.Struct):
 
 
 class _Growth(msgspec.Struct):
+    metric: str = ""
     bytes_per_unit: float | None = None
     unit: str = ""
 
 
 class _Line(msgspec.Struct):
+    metric: str = ""
     points: list[tuple[float | None, float | None]] = []
 
 
@@ -75,7 +83,8 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
 
     """
     seen = _glance(report)
-    points = _leading_points(seen.timeline)
+    points = _memory(seen.timeline.lines) if seen.timeline else []
+    growth, unit = _growth(seen.growth)
     return ListedRun(
         name=name,
         path=path,
@@ -87,8 +96,8 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
         created=seen.run.created or 0.0,
         duration_s=seen.work.duration_s,
         lead=_lead(seen),
-        growth_bytes_per_unit=seen.growth[0].bytes_per_unit if seen.growth else None,
-        growth_unit=seen.growth[0].unit if seen.growth else "",
+        growth_bytes_per_unit=growth,
+        growth_unit=unit,
         peak_bytes=max(points, default=None),
         course=peaks_of(points, COURSE_POINTS),
     )
@@ -126,9 +135,44 @@ def _lead(seen: _Glance) -> Lead | None:
     return None
 
 
-def _leading_points(timeline: _Timeline | None) -> list[float]:
-    for line in timeline.lines if timeline else []:
-        known = [y for _, y in line.points if y is not None and 0 <= y < _PLAUSIBLE]
-        if any(y > 0 for y in known):
-            return known
-    return []
+def _growth(growth: list[_Growth]) -> tuple[float | None, str]:
+    """Return the rate of the first gauge that was judged, with children's added, and its unit."""
+    if not growth:
+        return None, ""
+    first = growth[0]
+    children = next((g for g in growth if g.metric == CHILDREN_PSS and g.unit == first.unit), None)
+    if children is None or first.bytes_per_unit is None:
+        return first.bytes_per_unit, first.unit
+    return first.bytes_per_unit + (children.bytes_per_unit or 0.0), first.unit
+
+
+def _memory(lines: list[_Line]) -> list[float]:
+    """Return memory over the run by the first line that has any, with that of child processes."""
+    known = [(line.metric, _plausible(line.points)) for line in lines]
+    first = next((points for _, points in known if any(y > 0 for _, y in points)), [])
+    by_metric = dict(known)
+    beyond = _children_beyond(by_metric.get(CHILDREN_PSS, []), by_metric.get(PSS, []), first)
+    times = [at for at, _ in beyond]
+    added = [0.0, *(size for _, size in beyond)]
+    return [size + added[bisect_right(times, at)] for at, size in first]
+
+
+def _children_beyond(children: _Points, shares: _Points, own: _Points) -> _Points:
+    """Return what child processes add from each moment on at which they were read.
+
+    Pages that they share with this process lie in its own memory already: where its proportional
+    memory was read together with theirs, only what both come to beyond that is added.
+    """
+    shared, times = dict(shares), [at for at, _ in own]
+    found = []
+    for at, size in children:
+        place = bisect_right(times, at) - 1
+        is_told = at in shared and place >= 0
+        together = shared[at] + size - own[place][1] if is_told else size
+        found.append((at, min(max(together, 0.0), size)))
+    return found
+
+
+def _plausible(points: list[tuple[float | None, float | None]]) -> _Points:
+    known = [(x, y) for x, y in points if x is not None and y is not None and 0 <= y < _PLAUSIBLE]
+    return sorted(known)
