@@ -22,9 +22,13 @@ _ORDER = [Change.FIXED, Change.REDUCED, Change.UNCHANGED, Change.WORSE, Change.N
 
 def compare(before: Report, after: Report) -> Comparison:
     """Return what changed from one run to the other."""
-    changes = [change_of(b, a, before, after) for b, a in pair(before, after)]
-    if is_another_program(before, after):
-        changes = [_not_seen(change) for change in changes]
+    is_other = is_another_program(before, after)
+    changes = [
+        _elsewhere(change_of(b, a, before, after))
+        if is_other and a is None
+        else change_of(b, a, before, after)
+        for b, a in pair(before, after)
+    ]
     changes.sort(key=lambda c: (c.severity is Severity.NOTE, _ORDER.index(c.change)))
     peaks = peak_changes(before, after)
     return Comparison(
@@ -38,7 +42,7 @@ def compare(before: Report, after: Report) -> Comparison:
         components=component_changes(before, after),
         peaks=peaks,
         work_differences=work_differences(before, after),
-        is_another_program=is_another_program(before, after),
+        is_another_program=is_other,
         before_timeline=before.timeline,
         after_timeline=after.timeline,
         work=work_facts(before, after),
@@ -54,12 +58,9 @@ def compare(before: Report, after: Report) -> Comparison:
     )
 
 
-def _not_seen(change: CulpritChange) -> CulpritChange:
-    if change.change is not Change.FIXED:
-        return change
-    return msgspec.structs.replace(
-        change, text=f"{change.name} was not seen in the other script, which did other work."
-    )
+def _elsewhere(change: CulpritChange) -> CulpritChange:
+    text = f"{change.name} was not seen in the other script, which did other work."
+    return msgspec.structs.replace(change, text=text, is_elsewhere=True)
 
 
 def _cost(report: Report) -> RunCost:

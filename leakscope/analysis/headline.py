@@ -48,7 +48,7 @@ def _too_little(case: Case) -> list[str]:
     if not len(track):
         return ["Nothing was recorded: did the program train at all?"]
     if _never_trained(case):
-        return [_no_training(how_it_ended(case.run, case.recording))]
+        return _no_training(how_it_ended(case.run, case.recording))
     if not case.table.censuses:
         if case.recording.errors:
             return ["No census of the heap could be taken; the report's errors say why."]
@@ -77,15 +77,16 @@ def _never_trained(case: Case) -> bool:
     return is_whole and kinds <= {BoundaryKind.RUN_BEGIN, BoundaryKind.RUN_END}
 
 
-def _no_training(ended: str) -> str:
+def _no_training(ended: str) -> list[str]:
     if ended == STILL_RUNNING:
-        return "No training loop was seen yet."
+        return ["No training loop was seen yet."]
     if how := in_a_sentence(ended):
-        return f"No training loop was seen before {how}{'' if how.endswith('.') else '.'}"
-    return (
-        "No training loop was seen: no optimizer made a step and no DataLoader was gone through. "
-        "leakscope.profile() tells of a loop of your own."
-    )
+        seen = f"No training loop was seen before {how}{'' if how.endswith('.') else '.'}"
+        return [seen, "A run that gets to its training loop."]
+    return [
+        "No training loop was seen: no optimizer made a step and no DataLoader was gone through.",
+        "leakscope.profile() tells of a loop of your own.",
+    ]
 
 
 def _too_few_readings(case: Case) -> list[str]:

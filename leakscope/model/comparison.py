@@ -51,6 +51,8 @@ class CulpritChange(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     doubt: str = ""
     """Why nothing certain can be said of it; empty where it can."""
+    is_elsewhere: bool = False
+    """Whether it is missing only where another script did other work, which mends nothing."""
     place: str = ""
     """The line to look at: of the second run where it is still there, else of the first."""
     growth: str = "across"

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from leakscope.model.comparison import Comparison
+from leakscope.model.comparison import Change, Comparison
 from leakscope.model.report import Severity
 from leakscope.report import wording
 from leakscope.report.comparing.changes import ChangeView, cards, change_views
@@ -120,11 +120,16 @@ def comparison_page(comparison: Comparison) -> ComparisonPage:
     )
 
 
+def _word(change: Change, comparison: Comparison) -> str:
+    words = {wording.change_word(row) for row in comparison.culprits if row.change is change}
+    return words.pop() if len(words) == 1 else wording.CHANGES[change]
+
+
 def _counts(comparison: Comparison) -> list[Fact]:
     """Return how many culprits changed how; ``exact`` is the style, calm where all are notes."""
     grave = {c.change for c in comparison.culprits if c.severity is not Severity.NOTE}
     return [
-        Fact(wording.CHANGES[c], str(count), c.value if c in grave else f"{c.value} note")
+        Fact(_word(c, comparison), str(count), c.value if c in grave else f"{c.value} note")
         for c, count in wording.change_counts(comparison)
     ]
 

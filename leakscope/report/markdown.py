@@ -88,7 +88,7 @@ def change_markdown(change: CulpritChange) -> str:
         ("not certain", _running(change.doubt)),
         ("signature", code_span(change.signature)),
     ]
-    lines = [f"### {wording.CHANGES[change.change]}: {code_span(change.name)}", ""]
+    lines = [f"### {wording.change_word(change)}: {code_span(change.name)}", ""]
     lines += [_running(change.text), ""] if change.text else []
     return "\n".join([*lines, *(f"- **{name}:** {told}" for name, told in facts if told)]) + "\n"
 
@@ -103,7 +103,7 @@ def _culprit_table(changes: list[CulpritChange]) -> list[str]:
             _rate(change.after_bytes_per_unit, change.after_interval, change.unit),
         ]
         name = code_span(change.name).replace("|", "\\|") + _known_mark(change.known)
-        label = wording.CHANGES[change.change].lower() + (" (not certain)" if change.doubt else "")
+        label = wording.change_word(change).lower() + (" (not certain)" if change.doubt else "")
         rows.append(f"| {label} | {name} | {_running(rates[0])} | {_running(rates[1])} |")
     return [*rows, ""]
 

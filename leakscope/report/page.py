@@ -134,7 +134,7 @@ def report_page(report: Report) -> Page:
         components=component_rows(report.components),
         component_phases=component_phases(report.components),
         cleared=cleared_rows(report.cleared),
-        missing=[*report.missing],
+        missing=wording.unsaid(report) or [*report.missing],
         notes=[*report.notes],
         problems=_problems(report),
         measuring=measuring_view(report.overhead, report.work.duration_s),

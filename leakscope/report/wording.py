@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import re
 
-from leakscope.model.comparison import ANOTHER_SCRIPT, Change, Comparison, ValueChange
+from leakscope.model.comparison import (
+    ANOTHER_SCRIPT,
+    Change,
+    Comparison,
+    CulpritChange,
+    ValueChange,
+)
 from leakscope.model.known import Nature, Recognised
 from leakscope.model.printable import one_line
 from leakscope.model.report import Culprit, Finding, Report, RunVerdict, Severity
@@ -44,6 +50,7 @@ CHANGES = {
     Change.WORSE: "Worse",
     Change.NEW: "New",
 }
+NOT_SEEN = "Not seen"
 WORST_FIRST = [Change.NEW, Change.WORSE, Change.UNCHANGED, Change.REDUCED, Change.FIXED]
 TERMS = {
     "retained": "What would be freed if this object went: itself and everything only it keeps.",
@@ -171,6 +178,11 @@ def outcome_of(comparison: Comparison) -> tuple[str, str]:
     if Change.FIXED in changes:
         return RunVerdict.CLEAN.value, "Fixed"
     return RunVerdict.INCONCLUSIVE.value, "No difference"
+
+
+def change_word(change: CulpritChange) -> str:
+    """Return what became of a culprit in a word."""
+    return NOT_SEEN if change.is_elsewhere else CHANGES[change.change]
 
 
 def change_counts(comparison: Comparison) -> list[tuple[Change, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
 import msgspec
@@ -24,7 +25,11 @@ from leakscope.model.report import (
     Severity,
     Work,
 )
-from leakscope.report import render_comparison_text
+from leakscope.report import (
+    render_comparison_html,
+    render_comparison_markdown,
+    render_comparison_text,
+)
 from leakscope.report.wording import outcome_of
 
 MB = 1_048_576
@@ -309,6 +314,14 @@ def test_another_script_that_did_other_work_fixes_nothing(work: dict[str, Any]) 
     )
     assert "ixed" not in compared.headline
     assert "no longer grows" not in compared.culprits[0].text
+    assert compared.culprits[0].is_elsewhere
+    for page in (
+        render_comparison_text(compared),
+        render_comparison_markdown(compared),
+        render_comparison_html(compared),
+    ):
+        assert "ot seen" in page
+        assert not re.search(r">Fixed<|Fixed:|^fixed ", page, re.MULTILINE)
     assert compared.work_differences[0] == (
         "The first run was of train.py, the second of other.py."
     )

@@ -21,7 +21,7 @@ def headline(
     is_other = is_another_program(before, after)
     grave = [change for change in changes if change.severity is not Severity.NOTE]
     parts = [
-        _headline_part(label, [c for c in grave if c.change is change], is_other=is_other)
+        _headline_part(label, [c for c in grave if c.change is change and not c.is_elsewhere])
         for change, label in (
             (Change.NEW, "New"),
             (Change.WORSE, "Worse"),
@@ -30,7 +30,7 @@ def headline(
             (Change.UNCHANGED, "Unchanged"),
         )
     ]
-    told = [part for part in parts if part]
+    told = [part for part in [*parts, _elsewhere(grave)] if part]
     ended = _ends(before, after)
     if is_other:
         return f"{_another_script(before, after)} {ended}{' '.join(told) or _nothing_grave(after)}"
@@ -56,12 +56,15 @@ def _ends(before: Report, after: Report) -> str:
     return "Both runs ran out of memory. "
 
 
-def _headline_part(label: str, changes: Sequence[CulpritChange], *, is_other: bool) -> str:
+def _elsewhere(changes: Sequence[CulpritChange]) -> str:
+    names = [change.name for change in changes if change.is_elsewhere]
+    return f"Not seen there: {', '.join(names)}." if names else ""
+
+
+def _headline_part(label: str, changes: Sequence[CulpritChange]) -> str:
     if not changes:
         return ""
     first = changes[0]
-    if is_other and label == "Fixed":
-        return f"Not seen there: {', '.join(change.name for change in changes)}."
     doubtful = label == "Fixed" and "was not seen again" in first.text
     more = len(changes) - 1
     others = f" And {more} more." if more else ""

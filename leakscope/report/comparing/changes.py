@@ -93,7 +93,7 @@ def _view(change: CulpritChange, place: int, taken: set[str]) -> ChangeView:
     return ChangeView(
         anchor=anchor_of("change", change.signature, taken),
         change=change.change.value,
-        label=wording.CHANGES[change.change],
+        label=wording.change_word(change),
         name=change.name,
         path=change.path,
         unit=change.unit,

@@ -100,7 +100,7 @@ def _changes(comparison: Comparison, paper: Paper) -> list[str]:
 
 
 def _change(change: CulpritChange, paper: Paper) -> list[str]:
-    label = f"{wording.CHANGES[change.change].lower():<{LABEL - 1}}"
+    label = f"{wording.change_word(change).lower():<{LABEL - 1}}"
     name = clipped(change.name, paper.width - LABEL)
     curves = _both(change.before_chart, change.after_chart)
     rates = f"{_rate(change.before_bytes_per_unit)} → {_rate(change.after_bytes_per_unit)}"
