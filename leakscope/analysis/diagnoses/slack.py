@@ -3,8 +3,8 @@
 May be confused with: a leak, by anyone who looks at resident memory alone. Slack that has settled
 is no more than a note, nor is what lies in holes between the contents of a container that grows, or
 came with new shapes of tensors alone. And a heap that leakscope itself may have disturbed: where
-sizes mix, some hundred small blocks between the program's own can move it to a layout with more and
-more holes, with no more tracing or census since. It settles with about as much free as in use.
+sizes mix, some hundred small blocks between the program's own can move it to a layout whose holes
+spread for epochs, long after those were made. It settles with about as much free as in use.
 """
 
 from __future__ import annotations
