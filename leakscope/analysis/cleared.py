@@ -117,7 +117,7 @@ def _since(case: Case, path: int, values: np.ndarray[tuple[int], np.dtype[np.flo
     if start == 0:
         return " throughout"
     epoch, step = int(case.track.epoch[where]), int(case.track.step[where])
-    return f" since epoch {epoch}" if epoch else f" since step {step}"
+    return f" since epoch {epoch + 1}" if epoch else f" since step {step}"
 
 
 def _entry(case: Case, path: int, row: CensusRow, reason: str, kind: str) -> Cleared:

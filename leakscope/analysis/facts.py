@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.ending import how_it_ended
-from leakscope.analysis.units import epochs, is_training, steps_done
+from leakscope.analysis.units import epochs, is_training, steps_done, tells_epochs
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.report import Problem, RunFacts, Work
 from leakscope.model.run import Damage, Recording, Run
@@ -31,13 +31,14 @@ def find_work(run: Run, case: Case) -> Work:
     track = case.track
     announced = any(b.kind is BoundaryKind.EPOCH_END for b in track.boundaries)
     trained = sum(track.begun(p) for p in track.phases if p == "train")
+    seen = trained if tells_epochs(track.boundaries) else 0
     validations = [track.begun(p) for p in track.phases if p.partition(":")[0] == "validation"]
     end = case.recording.end
     times = track.time_s
     return Work(
         duration_s=max(float(times[-1]) if len(times) else 0.0, end.time_s if end else 0.0),
         steps=steps_done(track),
-        epochs=int(epochs(track).total) if announced else trained,
+        epochs=int(epochs(track).total) if announced else seen,
         validations=max(validations, default=0),
         batches={p: _batches(case, p) for p in track.phases},
         processes=max(len(run.recordings) + run.unread, 1),

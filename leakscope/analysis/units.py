@@ -6,6 +6,7 @@ unit is the step, because that is where most of its growth happens.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -20,7 +21,7 @@ from leakscope.analysis.series import (
     Track,
     code_of,
 )
-from leakscope.model.boundary import BoundaryKind
+from leakscope.model.boundary import Boundary, BoundaryKind
 
 DECIDES = 0.7
 """The place that carries this part of the growth gives the unit."""
@@ -68,6 +69,18 @@ def unit_within(track: Track, phase: str) -> Unit:
     if is_training(phase) and track.step.any():
         return unit_of_phase(track, phase)
     return Unit("batch", phase, batches_done(track, phase))
+
+
+def tells_epochs(boundaries: Iterable[Boundary]) -> bool:
+    """Return whether epochs can be seen: the program says them, or a loader or phase ends them.
+
+    Without these a single phase holds the whole training, however many epochs it has.
+    """
+    return any(
+        b.kind is BoundaryKind.EPOCH_END
+        or (is_training(b.phase) and (b.occurrence > 0 or b.expected_batches is not None))
+        for b in boundaries
+    )
 
 
 def epochs(track: Track) -> Unit:

@@ -340,6 +340,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float = 0.0
     steps: int = 0
     epochs: int = 0
+    """0 also where nothing tells where one ends: a training without a loader."""
     validations: int = 0
     batches: dict[str, int] = {}
     """Batches by phase."""

@@ -158,11 +158,11 @@ def can_shade(spans: Sequence[PhaseSpan], shown: tuple[float, float]) -> bool:
 
 
 def epoch_starts(spans: Sequence[PhaseSpan]) -> list[tuple[float, int]]:
-    """Return when each epoch began: with the first of its phases."""
+    """Return when each epoch began, with the first of its phases, and its number, from 1 on."""
     starts: dict[int, float] = {}
     for span in spans:
         starts.setdefault(span.epoch, span.start_s)
-    return [(start, epoch) for epoch, start in starts.items()] if len(starts) > 1 else []
+    return [(start, epoch + 1) for epoch, start in starts.items()] if len(starts) > 1 else []
 
 
 def is_fitted(culprit: Culprit) -> bool:

@@ -58,7 +58,7 @@ def exploring_data(
             "spans": [_span(span, number) for span in timeline.spans],
             "epochs": [[_moment(start), epoch] for start, epoch in epoch_starts(timeline.spans)],
             "moments": [
-                [_moment(m.time_s), m.step, m.epoch, number[m.phase], m.boundary]
+                [_moment(m.time_s), m.step, m.epoch + 1, number[m.phase], m.boundary]
                 for m in timeline.moments
                 if math.isfinite(m.time_s)
             ],
@@ -98,7 +98,7 @@ def _phase(name: str, shades: dict[str, str]) -> dict[str, str]:
 
 
 def _span(span: PhaseSpan, number: dict[str, int]) -> list[float]:
-    return [number[span.phase], span.epoch, _moment(span.start_s), _moment(span.end_s)]
+    return [number[span.phase], span.epoch + 1, _moment(span.start_s), _moment(span.end_s)]
 
 
 def _moment(seconds: float) -> float:

@@ -112,7 +112,7 @@ def _readout(
             {"label": label, "points": _compact(line.points)}
             for label, line in zip(labels, lines, strict=True)
         ],
-        "spans": [[s.phase, s.epoch, round(s.start_s, 2), round(s.end_s, 2)] for s in spans],
+        "spans": [[s.phase, s.epoch + 1, round(s.start_s, 2), round(s.end_s, 2)] for s in spans],
     }
 
 

@@ -82,13 +82,13 @@ def test_any_moment_is_shown_and_the_growth_between_any_two(view: View, show: Op
     show(view)
     page = view.page
     assert box(view, "all_pred_boxes").locator(".size").inner_text() == "400 MiB"
-    page.get_by_label("at", exact=True).select_option(label="0:00 end of validation, epoch 0")
+    page.get_by_label("at", exact=True).select_option(label="0:00 end of validation, epoch 1")
     assert box(view, "all_pred_boxes").locator(".size").inner_text() == "10 MiB"
     page.get_by_role("button", name="Growth").click()
     assert box(view, "all_pred_boxes").locator(".size").inner_text() == "+300 MiB"
     assert box(view, "model").locator(".size").text_content() == "−10 MiB"
-    page.get_by_label("from", exact=True).select_option(label="4:00 end of validation, epoch 4")
-    page.get_by_label("to", exact=True).select_option(label="0:00 end of validation, epoch 0")
+    page.get_by_label("from", exact=True).select_option(label="4:00 end of validation, epoch 5")
+    page.get_by_label("to", exact=True).select_option(label="0:00 end of validation, epoch 1")
     assert box(view, "all_pred_boxes").locator(".size").inner_text() == "−390 MiB"
     assert "down" in (box(view, "all_pred_boxes").get_attribute("class") or "")
     view.assert_quiet()
@@ -98,7 +98,7 @@ def test_unlike_censuses_are_compared_in_what_both_saw(view: View, show: Open) -
     show(view)
     view.page.get_by_role("button", name="Growth").click()
     whole = view.page.get_by_label("to", exact=True)
-    whole.select_option(label="2:00 end of validation, epoch 2, whole heap")
+    whole.select_option(label="2:00 end of validation, epoch 3, whole heap")
     assert boxes(view).first.locator(".label").inner_text() == "what both saw"
     assert boxes(view).first.locator(".size").inner_text() == "+100 MiB"
     assert box(view, "libraries").count() == 0
@@ -107,7 +107,7 @@ def test_unlike_censuses_are_compared_in_what_both_saw(view: View, show: Open) -
 def test_the_same_moment_twice_has_nothing_to_show(view: View, show: Open) -> None:
     show(view)
     view.page.get_by_role("button", name="Growth").click()
-    moment = "4:00 end of validation, epoch 4"
+    moment = "4:00 end of validation, epoch 5"
     view.page.get_by_label("from", exact=True).select_option(label=moment)
     assert boxes(view).count() == 0
     assert view.page.get_by_text("Nothing changed between these two.").is_visible()
@@ -163,7 +163,7 @@ def test_the_pointer_tells_path_bytes_shares_and_growth(view: View, show: Open) 
     assert "main()·trainer.all_pred_boxes" in told
     assert "400 MiB (419,430,400 bytes)" in told
     assert "80 % of trainer, 78 % of all that your names reach" in told
-    assert "100 MiB (1:00 end of validation, epoch 1) → 400 MiB" in told
+    assert "100 MiB (1:00 end of validation, epoch 2) → 400 MiB" in told
     assert "+300 MiB" in told
     view.page.mouse.move(0, 0)
     assert "510 MiB" in reading(view)

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cli_runs import record_run
 
 from leakscope.analysis import analyse
+from leakscope.cli.show import state_of
 from leakscope.recording import open_run
 
 pytestmark = pytest.mark.slow
@@ -73,7 +75,7 @@ def test_a_run_is_shown_while_it_goes_on(running):
     process, run = running
     done = show(str(run))
     assert done.returncode == 0, done.stderr
-    assert "train.py is running: epoch" in done.stdout
+    assert "train.py is running: step" in done.stdout  # no loader tells where an epoch ends
     assert "history" in done.stdout
     assert "train.py:11" in done.stdout
     assert analyse(open_run(run)).run.ended == "still running"
@@ -121,3 +123,10 @@ def test_a_path_that_is_no_run_is_said_to_be_none(tmp_path):
     assert done.returncode == 1
     assert "does not exist" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_epochs_are_counted_from_one(tmp_path: Path) -> None:
+    run = open_run(record_run(tmp_path / "run"))
+    assert state_of(run, goes_on=False) == (
+        "train.py ended after 46 s (epoch 12, step 230, train)."
+    )

@@ -146,8 +146,8 @@ def test_a_culprits_card_leads_to_its_box_and_the_box_to_the_card() -> None:
 
 def test_without_the_script_the_last_census_and_the_growth_are_read_as_text() -> None:
     text = read_page(render_html(samples.leaking())).text
-    assert "4:00 end of validation, epoch 4" in text
-    assert "1:00 end of validation, epoch 1 → 4:00 end of validation, epoch 4" in text
+    assert "4:00 end of validation, epoch 5" in text
+    assert "1:00 end of validation, epoch 2 → 4:00 end of validation, epoch 5" in text
     assert "+300 MiB" in text
     assert "4 of 40 censuses are kept" in text
 
@@ -178,8 +178,8 @@ def test_the_comparison_shows_what_differs_between_both_runs() -> None:
     view = comparison_icicle(retained_samples.compared())
     assert view is not None
     assert view.moments == [
-        "Before: end of validation, epoch 4",
-        "After: end of validation, epoch 4",
+        "Before: end of validation, epoch 5",
+        "After: end of validation, epoch 5",
     ]
     assert figure("growth", view).total.text == "−400 MiB"
     text = read_page(render_comparison_html(samples.comparison())).text
@@ -256,11 +256,11 @@ def test_the_largest_tree_stays_small_on_the_page() -> None:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        (BoundaryKind.PHASE_BEGIN, "start of train, epoch 2"),
-        (BoundaryKind.STEP, "train, step 30, epoch 2"),
-        (BoundaryKind.BATCH, "train, batch 4, epoch 2"),
-        (BoundaryKind.PHASE_END, "end of train, epoch 2"),
-        (BoundaryKind.MARK, "after saving, epoch 2"),
+        (BoundaryKind.PHASE_BEGIN, "start of train, epoch 3"),
+        (BoundaryKind.STEP, "train, step 30, epoch 3"),
+        (BoundaryKind.BATCH, "train, batch 4, epoch 3"),
+        (BoundaryKind.PHASE_END, "end of train, epoch 3"),
+        (BoundaryKind.MARK, "after saving, epoch 3"),
     ],
 )
 def test_moments_are_told_in_words(kind: BoundaryKind, words: str) -> None:

@@ -52,10 +52,10 @@ def test_a_reading_can_tell_step_phase_and_epoch() -> None:
     assert report.timeline is not None
     moment = report.timeline.moments[1000]
     second, step, epoch, phase, boundary = chart["moments"][1000]
-    assert (step, epoch, boundary) == (moment.step, moment.epoch, moment.boundary)
+    assert (step, epoch, boundary) == (moment.step, moment.epoch + 1, moment.boundary)
     assert second == round(moment.time_s, 3)
     assert chart["phases"][phase]["label"] == moment.phase
-    assert [epoch for _, epoch in chart["epochs"]] == list(range(12))
+    assert [epoch for _, epoch in chart["epochs"]] == list(range(1, 13))
 
 
 def test_what_the_script_switches_is_marked_in_the_legend() -> None:

@@ -115,6 +115,6 @@ def _moment(boundary: Boundary | None) -> str:
         phase=boundary.phase or "the run",
         step=boundary.step,
         batch=boundary.batch,
-        epoch=boundary.epoch,
+        epoch=boundary.epoch + 1,
         label=boundary.label,
     )

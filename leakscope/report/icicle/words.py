@@ -37,7 +37,7 @@ def event_words(boundary: Boundary, *, by_epoch: bool = True) -> str:
         told = boundary.label or "mark"
     if not by_epoch and boundary.kind is not BoundaryKind.STEP:
         return f"{told}, step {boundary.step:,}"
-    return f"{told}, epoch {boundary.epoch}" if by_epoch and boundary.phase else told
+    return f"{told}, epoch {boundary.epoch + 1}" if by_epoch and boundary.phase else told
 
 
 def moments(retained: Retained, sides: Sequence[str] = ()) -> list[str]:
