@@ -72,9 +72,26 @@ def test_a_leak_beside_a_cache_by_shape_is_accused() -> None:
     assert unexplained(both) == LEAK
 
 
-def test_a_jump_of_the_heap_between_new_shapes_is_no_leak() -> None:
-    report = report_of(lambda s: by_epoch(s) * MIB + 16 * MIB * (s.step > 7 * STEPS + 9), by_epoch)
+def test_some_jumps_of_the_heap_between_new_shapes_are_no_leak() -> None:
+    def jumps(state: State) -> int:
+        return sum(state.step > epoch * STEPS + 9 for epoch in (4, 7, 11))
+
+    report = report_of(lambda s: by_epoch(s) * MIB + jumps(s) * 8 * MIB, by_epoch)
     assert report.verdict is RunVerdict.CLEAN
+    assert unexplained(report) == SHAPES
+
+
+def test_looks_between_phases_tell_nothing_of_epochs_that_had_none_inside() -> None:
+    """On a busy machine few steps are measured: there no function holds the batches any more."""
+
+    def seen(state: State) -> int | None:
+        is_inside = state.kind is BoundaryKind.STEP
+        if state.epoch % 3:
+            return None if is_inside else state.epoch // 3 + 1
+        return state.epoch // 3 + (is_inside or state.kind is BoundaryKind.PHASE_END)
+
+    report = report_of(lambda s: (s.epochs_done + (s.batch > 0)) * 4 * MIB, seen, epochs=18)
+    assert unexplained(report) == SHAPES
 
 
 def test_a_leak_between_epochs_is_accused_though_each_epoch_has_new_shapes() -> None:
