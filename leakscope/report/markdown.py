@@ -24,7 +24,7 @@ def culprit_markdown(culprit: Culprit) -> str:
     facts = [
         ("rate", _rate_with_interval(culprit)),
         ("share", share_words(culprit.share, culprit.growth)),
-        ("retains at most", humane_bytes(culprit.total_bytes)),
+        ("retained at most when looked at", humane_bytes(culprit.total_bytes)),
         ("known", _known(culprit.known)),
         ("forecast", one_line(culprit.forecast.text) if culprit.forecast else ""),
         ("fed at", ", ".join(map(code_span, culprit.fed_at))),

@@ -185,7 +185,7 @@ def _course(culprit: Culprit, paper: Paper) -> str:
     points = [point.y for point in culprit.chart]
     curve = f"{sparkline(points, min(30, paper.width // 3))} " if len(points) > 1 else ""
     grows = wording.GROWTHS.get(culprit.growth, culprit.growth).lower()
-    return f"{curve}{humane_bytes(culprit.total_bytes)} at most, grows {grows}"
+    return f"{curve}{humane_bytes(culprit.total_bytes)} at most when looked at, grows {grows}"
 
 
 def _remedy(suspect: Culprit | Finding | None, paper: Paper) -> list[str]:
