@@ -25,8 +25,8 @@ EVEN = 0.8
 """In fewer epochs growth must be so even that the rate's interval reaches no lower than this part.
 Pages that are copied on first touch come ever more slowly."""
 
-READ_TO_THE_END = 0.9
-"""Where readings cover less of the work than this, figures of other readings differ."""
+UNREAD_AT_THE_END = 0.15
+"""Where the last reading lies further before the end of the work, other figures say more."""
 
 REMEDY = Remedy(
     title="Look into the workers",
@@ -92,7 +92,7 @@ def _where_read(case: Case) -> str:
     """Return over which part of the work they were read, where that was not to the end."""
     x, _ = case.gauge_series(gauge.CHILDREN_PSS)
     whole = case.unit.done[case.comparable]
-    if x[-1] - x[0] >= READ_TO_THE_END * (whole[-1] - whole[0]):
+    if whole[-1] - x[-1] <= UNREAD_AT_THE_END * (whole[-1] - whole[0]):
         return ""
     first, last, end = (human_count(count) for count in (x[0], x[-1], whole[-1]))
     return f" They were read from {case.unit.name} {first} to {last} of {end} only."
