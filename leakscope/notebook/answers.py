@@ -11,7 +11,7 @@ import msgspec
 from leakscope.cli.conclusion import JSON, conclude
 from leakscope.heap.snapshots.printing import Cell, Column, Page, Printed, Table
 from leakscope.model.report import Culprit, Excerpt, Finding, Report, RunVerdict
-from leakscope.report.wording import place_of, rate_words, share_words
+from leakscope.report.wording import place_of, rate_words, share_words, unsaid
 
 _VERDICTS = {RunVerdict.LEAK: "✗ Leak", RunVerdict.CLEAN: "✓ No leak"}
 _SHOWN = 5
@@ -70,7 +70,7 @@ class RunAnswer(Printed):
         if report.culprits:
             first = report.culprits[0]
             tables += [_source(one) for one in first.excerpts]
-        notes = [*report.missing, *(f"fault: {one.where}: {one.message}" for one in report.errors)]
+        notes = [*unsaid(report), *(f"fault: {one.where}: {one.message}" for one in report.errors)]
         if report.culprits:
             notes += [first.remedy.title, first.remedy.text]
         page = self.path / "report.html"
