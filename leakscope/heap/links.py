@@ -18,13 +18,14 @@ def held_by(nodes: Nodes, members: list[int]) -> list[Group]:
     """
     inside = set(members)
     tops = {member for member in members if not _is_retained_by(nodes, member, inside)}
-    kinds = {type(nodes.objects[top]) for top in tops}
+    # By number: a metaclass of the program's may have a __hash__ of its own.
+    kinds = {id(type(nodes.objects[top])) for top in tops}
     opened: dict[int, list[Group]] = {}
     for member in sorted(members):
         above = nodes.dominator[member]
         if member in tops:
             opened[member] = list(nodes.holds[member])
-        elif above in opened and type(nodes.objects[member]) in kinds:
+        elif above in opened and id(type(nodes.objects[member])) in kinds:
             rest = _without(opened[above], nodes, member)
             if rest is not None:
                 opened[above] = rest
