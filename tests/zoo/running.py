@@ -14,6 +14,8 @@ from typing import Any
 
 from corpus import HERE, PAIRS, Case
 
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+"""Threads of torch's that wait for each other on the cores of another program burn minutes."""
 TIMEOUT_S = 300
 
 
@@ -54,7 +56,7 @@ def start(arguments: list[str], folder: Path, more: dict[str, str]) -> tuple[str
         done = subprocess.run(
             [sys.executable, *arguments],
             cwd=folder,
-            env={**os.environ, **more},
+            env={**ONE_THREAD, **os.environ, **more},
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
