@@ -244,7 +244,7 @@ TRUTHS: dict[str, Truth] = {
         (
             Leak(
                 ("Skipped.by_kind", "Skipped.by_kind['AssignmentError']"),
-                kept={"step": 42600, "epoch": 9000000.0},
+                kept={"step": 42600, "epoch": 9000000.0, "validation": 9000000.0},
             ),
         )
     ),
@@ -328,7 +328,13 @@ TRUTHS: dict[str, Truth] = {
         needs=("lightning",),
     ),
     "worker_shuffle_pool": Truth(
-        (Leak(("Shuffled.__iter__.pool", "pool"), kept={"step": 32768, "batch": 32768}),)
+        (
+            Leak(
+                ("Shuffled.__iter__.pool", "pool"),
+                growth="within",
+                kept={"step": 32768, "batch": 32768},
+            ),
+        )
     ),
     "metric_plain_attribute": Truth(
         (Leak(("HardNegatives.hard",), kept={"validation": 655360, "epoch": 655360}),),
