@@ -21,6 +21,7 @@ from leakscope.analysis.series import (
     Track,
     code_of,
 )
+from leakscope.analysis.trends import theil_sen
 from leakscope.model.boundary import Boundary, BoundaryKind
 
 DECIDES = 0.7
@@ -193,9 +194,15 @@ def unit_of_growth(
     if not track.phases:
         return _unit_of_marks(track)
     shares = places.growth_by_phase(values, int(columns[0]), int(columns[-1]))
-    phase, most = max(shares.items(), key=lambda item: item[1])
-    if gained <= 0 or most >= DECIDES * gained:
-        return unit_of_phase(track, phase)
+    if gained <= 0:
+        return unit_of_phase(track, max(shares, key=lambda phase: shares[phase]))
+    rivals = [phase for phase, share in shares.items() if share >= DECIDES * gained]
+    if rivals:
+        # A share is scaled up from the stretches that were measured: far too great for a phase of
+        # which they saw a moment only. Where two phases claim the growth, its course decides.
+        all_along = slice(int(columns[0]), int(columns[-1]) + 1)
+        units = [unit_of_phase(track, phase) for phase in rivals]
+        return min(units, key=lambda u: _usual_error(u.done[at][all_along], values[all_along]))
     return _unit_between(track, at[columns], values[columns])
 
 
@@ -224,6 +231,13 @@ def _misfit(x: FloatArray, y: FloatArray) -> float:
     if len(y) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return 1.0
     return 1.0 - float(np.corrcoef(x, y)[0, 1] ** 2)
+
+
+def _usual_error(x: FloatArray, y: FloatArray) -> float:
+    """Return the median distance of y from its line over x, whatever single values stand out."""
+    known = np.isfinite(y)
+    rest = y[known] - theil_sen(x[known], y[known]).rate * x[known]
+    return float(np.median(np.abs(rest - np.median(rest))))
 
 
 def _progress(track: Track, phase: str) -> FloatArray:

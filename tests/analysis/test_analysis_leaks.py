@@ -61,6 +61,17 @@ def test_rates_stay_true_under_noise(seed: int) -> None:
     assert culprit.items_per_unit == pytest.approx(1, rel=0.02)
 
 
+def test_what_two_phases_claim_belongs_to_the_one_whose_work_it_follows() -> None:
+    def size(state: State) -> float:
+        borrowed = state.phase == "train" and state.occurrence == 3 and state.batch > 8
+        return state.validation_batches * 200 * KIB + (9 * MIB if borrowed else 0)
+
+    predictions = Thing("Trainer.predictions", size, length=lambda s: s.validation_batches)
+    culprit = only(report_of(Program(epochs=8).plant(predictions)))
+    assert (culprit.unit, culprit.phase) == ("validation", "validation")
+    assert culprit.bytes_per_unit == pytest.approx(2000 * KIB, rel=0.05)
+
+
 def test_an_endless_loop_counts_in_steps() -> None:
     report = report_of(Program(endless=True, steps=300).leak("main()·losses", 40 * KIB))
     culprit = only(report)
