@@ -9,6 +9,10 @@ from leakscope.model.boundary import BoundaryKind
 MOST_ACCUMULATION = 32
 LEAD_LOST_AFTER = 32
 """Another optimizer takes the lead after so many steps without the first one."""
+ALONE_FOR = 64
+"""One that comes when another has led for so many steps alone is that of a next training."""
+NEXT_TRAINING_AFTER = 4
+"""It takes the lead after so many steps without the first one: fewer are a game of two."""
 
 
 class Iterations:
@@ -24,6 +28,8 @@ class Iterations:
         self._emit = emit
         self._lead: int | None = None
         self._since_lead = 0
+        self._led = 0
+        self._companions: set[int] = set()
 
     def silent(self, phase: Phase) -> bool:
         """Return whether the user alone says where this phase's steps end."""
@@ -46,9 +52,19 @@ class Iterations:
     def leads(self, optimizer: int) -> bool:
         """Return whether this optimizer's steps are the ones that count, without a loader."""
         self._since_lead += 1
-        if self._lead in (None, optimizer) or self._since_lead > LEAD_LOST_AFTER:
+        if self._lead in (None, optimizer) or self._since_lead > self._patience_with(optimizer):
+            if self._lead != optimizer:
+                self._led = 0
+                self._companions.clear()
             self._lead, self._since_lead = optimizer, 0
+            self._led += 1
         return self._since_lead == 0
+
+    def _patience_with(self, optimizer: int) -> int:
+        """Return after how many steps without the leading one another takes the lead."""
+        if self._led < ALONE_FOR and len(self._companions) < ALONE_FOR:
+            self._companions.add(optimizer)
+        return LEAD_LOST_AFTER if optimizer in self._companions else NEXT_TRAINING_AFTER
 
     def patience(self, run: Pass, *, stepped: bool) -> int:
         """Return after how many batches without a step a pass is none of training.

@@ -31,6 +31,8 @@ class PhaseTracker:
         """Tells whether gradients are recorded, and whether any optimizer was made so far."""
         self.still_evaluating: Callable[[set[int]], set[int]] = lambda keys: keys
         """Tells which of these modules are in evaluation mode just now: not all are told back."""
+        self.tunes: Callable[[set[int]], bool] = lambda keys: True
+        """Tells whether the optimizer that steps just now has parameters of these modules."""
         self._iterations = Iterations(emit)
         self._stack = PhaseStack(emit, self._iterations.flush)
         self.led = LedPhases(self._stack, self._iterations)
@@ -387,6 +389,8 @@ class PhaseTracker:
     def _tunes_at_test_time(self, key: int, phase: Phase) -> bool:
         if not self._stepped or key in self._optimizers:
             return False
+        if phase.owner is None and not self.tunes(self.evaluated.keys):
+            return False  # a teacher's forward passes beside the training of a student
         return bool(self.evaluated) or (phase.owner is not None and not phase.owner.grad)
 
     def _leave_validation(self, top: Phase) -> None:

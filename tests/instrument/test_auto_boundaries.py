@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from leakscope.instrument.auto.optimizers import OptimizerHooks
+from leakscope.instrument.iterations import NEXT_TRAINING_AFTER
 from leakscope.model.boundary import BoundaryKind as Kind
 
 SHORT = {
@@ -245,6 +246,36 @@ class TestPrograms:
             teacher(batch)
             task.step(batch)
         assert told(run) == TRAIN
+
+    def test_students_after_students_of_a_teacher_trained_before(self, run):
+        teacher = Task()
+        for _ in range(100):
+            teacher.step(torch.ones(2, 1))
+        teacher.model.eval().requires_grad_(False)
+        students = []
+        for _ in range(2):
+            students.append(Task())  # each with an optimizer of its own
+            for _ in range(100):
+                batch = torch.ones(2, 1)
+                teacher.model(batch)
+                students[-1].step(batch)
+        run.close()
+        assert run.writer.boundaries[-1].step == 300 - 2 * NEXT_TRAINING_AFTER
+        assert "batch" not in told(run)
+
+    def test_what_is_tuned_on_each_batch_of_a_test_is_no_training(self, run):
+        task = Task()
+        for _ in range(3):
+            task.step(torch.ones(2, 1))
+        for _ in range(2):
+            task.model.eval()
+            tuned = torch.optim.SGD(task.model.parameters(), lr=1e-9)
+            for _ in range(2):
+                task.model(torch.ones(2, 1)).sum().backward()
+                tuned.step()
+            task.model.train()
+        assert told(run).count("step") == 3
+        assert told(run).count("begin validation") == 2
 
     def test_a_frozen_backbone_inside_the_model(self, run):
         class Frozen(nn.Module):

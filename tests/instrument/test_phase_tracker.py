@@ -714,6 +714,26 @@ class TestWithoutLoader:
             program.step(101)
         assert len(program.take()) > 60
 
+    def test_the_optimizer_of_a_next_training_takes_the_lead_soon(self, program):
+        for optimizer in (100, 101, 102):
+            for _ in range(100):
+                program.step(optimizer)
+        assert len([line for line in program.take() if line.startswith("step")]) == 292
+
+    def test_a_critic_that_steps_more_often_never_takes_the_lead(self, program):
+        for _ in range(200):
+            program.step(100)
+            for _ in range(5):
+                program.step(101)
+        assert len([line for line in program.take() if line.startswith("step")]) == 200
+
+    def test_nor_does_one_that_comes_late_and_steps_as_often(self, program):
+        for iteration in range(200):
+            program.step(100)
+            if iteration >= 100:
+                program.step(101)
+        assert len([line for line in program.take() if line.startswith("step")]) == 200
+
     def test_validation_by_mode_lies_inside_the_training(self, program):
         for _ in range(2):
             program.train()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -62,6 +62,16 @@ class ModeHooks:
             return keys
         modules = dict(self._modules.known())
         return {key for key in keys if key in modules and not _is_training(modules[key])}
+
+    def parameters(self, keys: set[int]) -> set[int]:
+        """Return the addresses of all parameters of modules."""
+        modules = [module for key, module in self._modules.known() if key in keys]
+        return {
+            id(parameter)
+            for module in modules
+            for part in _parts(module)
+            for parameter in _held(part, "_parameters").values()
+        }
 
     def _wrap_train(self, original: Callable[..., Any]) -> Callable[..., Any]:
         gate = self._gate
@@ -174,8 +184,12 @@ def _unwrapped(wrapper: Any, module: Any) -> bool:
 
 
 def _children(module: Any) -> list[Any]:
-    children = object.__getattribute__(module, "__dict__").get("_modules")
-    return list(children.values()) if type(children) in _MAPPINGS else []
+    return list(_held(module, "_modules").values())
+
+
+def _held(module: Any, name: str) -> Mapping[str, Any]:
+    found = object.__getattribute__(module, "__dict__").get(name)
+    return found if type(found) in _MAPPINGS else {}
 
 
 def _is_training(module: Any) -> bool:

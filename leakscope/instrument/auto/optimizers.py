@@ -24,6 +24,7 @@ class OptimizerHooks:
         self._gate = gate
         self._handle: Any = None
         self._leads = False
+        self._stepping: object = None
 
     def install(self, module: ModuleType) -> None:
         """Register the hook."""
@@ -36,13 +37,15 @@ class OptimizerHooks:
                 if inside_compiled_code() is not None:
                     uncompiled(self._from_any_thread, id(optimizer))
                 elif get_ident() == gate.thread:
-                    self._leads = True
+                    self._leads, self._stepping = True, optimizer
                     hear(stepped, id(optimizer))
                 else:
                     self._from_any_thread(id(optimizer))
             except BaseException as interrupt:
                 leave_hook(interrupt)
                 raise
+            finally:
+                self._stepping = None
 
         self._handle = module.register_optimizer_step_post_hook(after_step)
 
@@ -64,6 +67,13 @@ class OptimizerHooks:
         handle, self._handle = self._handle, None
         if handle is not None:
             handle.remove()
+
+    def steps_any(self, parameters: set[int]) -> bool:
+        """Return whether the optimizer that steps just now has any of these, told by address."""
+        groups = getattr(self._stepping, "param_groups", None)
+        if not isinstance(groups, list):
+            return True  # not known
+        return any(id(one) in parameters for group in groups for one in group["params"])
 
     def any_made(self) -> bool:
         """Return whether the program has made an optimizer: torch marks its class then."""
