@@ -30,7 +30,7 @@ from leakscope.heap.adapters.buffer import (
     exported_memory,
     text_buffer_bytes,
 )
-from leakscope.heap.adapters.image import image_bytes, is_image_core
+from leakscope.heap.adapters.image import canvas_bytes, image_bytes, is_image_core
 from leakscope.heap.adapters.keys import lone_texts
 from leakscope.heap.adapters.known_types import KnownTypes
 from leakscope.heap.adapters.mapping import mapped_memory
@@ -78,6 +78,7 @@ class Payload(Enum):
     IMAGE = 9
     STORAGE = 10
     """torch's, held by itself."""
+    CANVAS = 11
 
 
 class TypeFacts(NamedTuple):
@@ -157,6 +158,7 @@ class EdgeReader:
             (Payload.C_DATA, (known.c_data,)),
             (Payload.TEXT_BUFFER, (known.text_buffer,)),
             (Payload.BYTES_BUFFER, (known.bytes_buffer,)),
+            (Payload.CANVAS, (known.canvas,)),
             (Payload.EXPORTER, (bytes, bytearray, known.numbers)),
         ):
             if any(one is not None and _has(mro, one) for one in types):
@@ -183,6 +185,8 @@ class EdgeReader:
                 return shallow, text_buffer_bytes(value)
             case Payload.IMAGE:
                 return shallow, image_bytes(value)
+            case Payload.CANVAS:
+                return shallow, canvas_bytes(value)
             case Payload.BYTES_BUFFER:
                 return object.__sizeof__(value) + header_bytes(type(value)), 0
         return shallow, 0

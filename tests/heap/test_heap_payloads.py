@@ -310,6 +310,13 @@ class TestArrays:
         result = seen(engine, images)
         assert result.payload_bytes == {"host": 5000 * (4 + 1 + 2)}
 
+    def test_the_pixels_that_matplotlib_draws_on_are_counted(self, engine: str) -> None:
+        agg = pytest.importorskip("matplotlib.backends.backend_agg")
+        figures = pytest.importorskip("matplotlib.figure")
+        canvas = agg.FigureCanvasAgg(figures.Figure(figsize=(4, 3), dpi=100))
+        pixels = canvas.get_renderer()._renderer
+        assert host_bytes(seen(engine, pixels), pixels) >= 400 * 300 * 4
+
 
 def test_a_gradient_of_a_leaf_found_by_name_is_not_weighed_twice(engine: str) -> None:
     weight = torch.ones(KB, requires_grad=True)

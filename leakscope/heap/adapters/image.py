@@ -1,4 +1,4 @@
-"""Pillow's images: pixels in C memory."""
+"""Pillow's images and what matplotlib draws on: pixels in C memory."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ def is_image_core(kind: type) -> bool:
     """Return whether a type is Pillow's pixel storage, which is no class made at run time."""
     made_at_run_time = type.__dict__["__flags__"].__get__(kind) & _HEAP_TYPE_FLAG
     return not made_at_run_time and type.__dict__["__name__"].__get__(kind) == "ImagingCore"
+
+
+def canvas_bytes(renderer: Any) -> int:
+    """Return the bytes of the pixels of matplotlib's ``_backend_agg.RendererAgg``."""
+    with memoryview(renderer) as pixels:
+        return pixels.nbytes
 
 
 def image_bytes(core: Any) -> int:

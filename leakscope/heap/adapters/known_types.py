@@ -32,6 +32,8 @@ class KnownTypes(NamedTuple):
     arrow_batch: type | None
     arrow_extension: type | None
     """Types of data that Python code defines."""
+    canvas: type | None
+    """What matplotlib draws on: pixels in C++ memory, which it lends as a buffer."""
 
 
 def known_types() -> KnownTypes:
@@ -52,6 +54,7 @@ def known_types() -> KnownTypes:
         arrow_table=_found("pyarrow.lib", "Table"),
         arrow_batch=_found("pyarrow.lib", "RecordBatch"),
         arrow_extension=_found("pyarrow.lib", "BaseExtensionType"),
+        canvas=_found("matplotlib.backends._backend_agg", "RendererAgg"),
     )
 
 

@@ -46,6 +46,18 @@ static uint64_t text_buffer_bytes(PyObject *object) {
     return buffer->text ? sizeof(Py_UCS4) * (uint64_t)buffer->capacity : 0;
 }
 
+/* Borrowed for a moment: nothing else tells of the pixels that matplotlib's C++ code draws on. */
+static uint64_t canvas_bytes(PyObject *object) {
+    Py_buffer pixels;
+    uint64_t bytes = 0;
+    if (PyObject_GetBuffer(object, &pixels, PyBUF_STRIDED_RO) == 0) {
+        bytes = (uint64_t)pixels.len;
+        PyBuffer_Release(&pixels);
+    }
+    PyErr_Clear();
+    return bytes;
+}
+
 uint64_t payload_bytes(Walk *w, PyObject *object, const TypeFacts *facts) {
     if (facts->flags & TYPE_ARRAY)
         return array_bytes(w, object);
@@ -57,6 +69,8 @@ uint64_t payload_bytes(Walk *w, PyObject *object, const TypeFacts *facts) {
         return c_data_bytes(object);
     if (facts->flags & TYPE_TEXT_BUFFER)
         return text_buffer_bytes(object);
+    if (facts->flags & TYPE_CANVAS)
+        return canvas_bytes(object);
     return 0;
 }
 

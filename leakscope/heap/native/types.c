@@ -158,6 +158,8 @@ static void study_payload(Walk *w, TypeFacts *facts) {
         facts->flags |= TYPE_C_DATA;
     else if (is_subtype(type, known->text_buffer))
         facts->flags |= TYPE_TEXT_BUFFER;
+    else if (is_subtype(type, known->canvas))
+        facts->flags |= TYPE_CANVAS;
     else if (is_subtype(type, known->bytes_buffer))
         facts->sizer = NULL; /* it would count the bytes, which have a node */
     else if (PyType_FastSubclass(type, Py_TPFLAGS_BYTES_SUBCLASS) ||

@@ -37,7 +37,7 @@ enum {
     TYPE_FUNCTION = 32, TYPE_FRAME = 64, TYPE_INLINE_VALUES = 128, TYPE_MAY_LACK_HEADER = 256,
     TYPE_SAVED = 512, TYPE_STORAGE_OBJECT = 1 << 10, TYPE_MAPPING = 1 << 11,
     TYPE_EXPORTER = 1 << 12, TYPE_ARROW = 1 << 13, TYPE_DICT = 1 << 14, TYPE_C_DATA = 1 << 15,
-    TYPE_RECORD = 1 << 16, TYPE_TEXT_BUFFER = 1 << 17,
+    TYPE_RECORD = 1 << 16, TYPE_TEXT_BUFFER = 1 << 17, TYPE_CANVAS = 1 << 18,
 };
 
 /* Of these, adapters tell references that traversal does not. */
@@ -112,7 +112,7 @@ typedef struct {
 typedef struct {
     PyObject *array, *record, *mapping, *numbers, *c_data, *text_buffer, *bytes_buffer, *arrow_buffer,
         *arrow_array, *arrow_dictionary, *arrow_chunked, *arrow_table, *arrow_batch,
-        *arrow_extension;
+        *arrow_extension, *canvas;
 } Known;
 
 typedef struct {
