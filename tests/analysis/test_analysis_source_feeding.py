@@ -555,6 +555,21 @@ PROGRAMS = [
         """,
     ),
     one(
+        "a context variable that is set to what it had and more",
+        "__main__·TRACE[*]",
+        "module __main__ TRACE",
+        """
+        from contextvars import ContextVar
+        TRACE = ContextVar("trace", default=())  # defines
+        class Traced:
+            def forward(self, x):
+                TRACE.set((*TRACE.get(), x))  # feeds
+            def reset(self):
+                TRACE.set(())
+        """,
+        kind="tuple",
+    ),
+    one(
         "append on setdefault feeds the inner list",
         "main()·history[*]",
         "function main history",

@@ -257,12 +257,23 @@ class _Finder:
         if name in FEEDERS and (call.args or call.keywords):
             for distance in self.distances(function.value, scope):
                 yield name, distance
+        if name == "set" and call.args and self.puts_back(function.value, call.args[0], scope):
+            yield "assign", EXACT
         may_feed = bool(call.args or call.keywords) and name not in _PASSIVE
         for steps in self.references.steps_from(function.value, scope):
             if self.fills_store(name, steps):
                 yield name, ASIDE if name == "step" else EXACT
             elif may_feed and (steps[0].kind == "attr" if steps else name not in FEEDERS):
                 yield "call", CALLED + len(steps) + (not _sounds_feeding(name))
+
+    def puts_back(self, variable: ast.expr, value: ast.expr, scope: Scope) -> bool:
+        """Whether a context variable is set to what it held and more: ``v.set((*v.get(), x))``."""
+        found = self.references.steps_from(variable, scope)
+        before = f"{ast.unparse(variable)}.get("
+        parts = (ast.unparse(part) for part in ast.walk(value) if isinstance(part, ast.Call))
+        return any(len(steps) == 1 and steps[0].is_item for steps in found) and any(
+            part.startswith(before) for part in parts
+        )
 
     def fills_store(self, method: str, steps: Steps) -> bool:
         """Whether a library object's method fills the attribute that the path goes on with."""
