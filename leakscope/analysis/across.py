@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -33,6 +34,11 @@ from leakscope.model.trend import Trend, TrendVerdict
 
 MOVED = 0.7
 """A path that gains what another loses at the same time has not grown: its objects have moved."""
+
+FREED = 0.9
+"""A path of which so much is gone has been given back."""
+FEWEST_FALLS = 3
+"""Passages in which that has to be seen."""
 
 STOPPED = "stopped growing after the last census: memory in use stood still"
 
@@ -106,10 +112,12 @@ def judge_across(comparables: Comparables, path: int, device: str) -> tuple[Tren
     y = np.nan_to_num(table.retained[device][path, columns])
     x = comparables.track.index[table.at[columns]].astype(np.float64)
     trend = judge(x, y, unit="boundary", noise_bytes=ROW_NOISE_BYTES)
-    certain = alike or is_growth(trend.verdict)
-    if certain and not (
-        is_growth(trend.verdict) and falls_later(comparables, path, device, columns)
-    ):
+    grows = is_growth(trend.verdict)
+    freed = grows and (
+        falls_later(comparables, path, device, columns)
+        or falls_each_time(table, path, device, columns)
+    )
+    if (alike or grows) and not freed:
         return trend, columns
     return msgspec.structs.replace(trend, verdict=TrendVerdict.INCONCLUSIVE), columns
 
@@ -124,6 +132,42 @@ def falls_later(comparables: Comparables, path: int, device: str, columns: IntAr
     values = np.nan_to_num(table.retained[device][path])
     left, grown = values[later], values[columns[-1]] - values[columns[0]]
     return bool(len(left) and left.max() < 0.5 * grown)
+
+
+def falls_each_time(table: RowTable, path: int, device: str, columns: IntArray) -> bool:
+    """Return whether what is higher at each of the censuses is gone in between, every time.
+
+    A list that an epoch's function makes anew is no leak because each epoch is longer.
+    """
+    values = np.nan_to_num(table.retained[device])
+    covered = table.covered(path)
+    ends = np.append(columns, len(table.at))
+    seen = 0
+    for first, last in pairwise(ends.tolist()):
+        between = np.arange(first + 1, last)[covered[first + 1 : last]]
+        if not len(between):
+            continue
+        lowest = between[np.argmin(values[path, between])]
+        lost = values[path, first] - values[path, lowest]
+        if lost < FREED * values[path, first] or _held_elsewhere(
+            table, values, path, first, lowest
+        ):
+            return False
+        seen += 1
+    return seen >= FEWEST_FALLS
+
+
+def _held_elsewhere(
+    table: RowTable, values: FloatArray, path: int, before: int, after: int
+) -> bool:
+    """Return whether another path holds at one census what a path held at another."""
+    gained = values[:, after] - values[:, before]
+    lost = values[path, before] - values[path, after]
+    kin = {*table.ancestors(path), path}
+    return any(
+        other not in kin and path not in table.ancestors(other)
+        for other in np.flatnonzero(gained >= MOVED * lost).tolist()
+    )
 
 
 def find_across(comparables: Comparables) -> tuple[dict[tuple[int, str], Grower], dict[int, Trend]]:
@@ -141,7 +185,38 @@ def find_across(comparables: Comparables) -> tuple[dict[tuple[int, str], Grower]
                 trends[path] = trend
             if is_growth(trend.verdict):
                 growers[path, device] = _grower(comparables, path, device, trend, columns)
+    growers |= _seen_later(table, growers)
     return {k: g for k, g in growers.items() if not has_moved(table, g)}, trends
+
+
+def _seen_later(
+    table: RowTable, growers: dict[tuple[int, str], Grower]
+) -> dict[tuple[int, str], Grower]:
+    """Return what grows inside a grower, and was too small for a row when that was first seen.
+
+    Alone it has too few readings for a verdict; together with those at which its owner was as good
+    as empty it has as many as the owner.
+    """
+    found: dict[tuple[int, str], Grower] = {}
+    children = table.children()
+    waiting = list(growers.values())
+    while waiting:
+        above = waiting.pop()
+        for path in children[above.path]:
+            values = table.retained[above.device][path, above.columns]
+            seen = np.flatnonzero(np.isfinite(values))
+            if (path, above.device) in growers or not len(seen) or not seen[0]:
+                continue
+            y = np.nan_to_num(values)
+            gained = float(y[-1])
+            if gained < MOVED * above.gained or y[seen[0]] > 0.5 * gained or (np.diff(y) < 0).any():
+                continue
+            count = table.count[path, above.columns]
+            spread = spread_of(count, y) if count[-1] > 1 else 0.0
+            inner = replace(above, path=path, y=y, gained=min(gained, above.gained), spread=spread)
+            found[path, above.device] = inner
+            waiting.append(inner)
+    return found
 
 
 def _varying(table: RowTable, device: str) -> list[int]:

@@ -72,6 +72,16 @@ def test_what_two_phases_claim_belongs_to_the_one_whose_work_it_follows() -> Non
     assert culprit.bytes_per_unit == pytest.approx(2000 * KIB, rel=0.05)
 
 
+def test_a_list_that_came_in_sight_late_is_named_and_not_its_owner() -> None:
+    def owner(state: State) -> float:
+        return 40 * KIB + max(state.step - 180, 0) * 100 * KIB
+
+    path = "main()·fitter"
+    program = Program(epochs=7, validation=0, inner=1).plant(Thing(path, owner, "object", "Fitter"))
+    program.leak(f"{path}.incidents", 100 * KIB, start=180, parent=path)
+    assert only(report_of(program)).name == "main.fitter.incidents"
+
+
 def test_an_endless_loop_counts_in_steps() -> None:
     report = report_of(Program(endless=True, steps=300).leak("main()·losses", 40 * KIB))
     culprit = only(report)

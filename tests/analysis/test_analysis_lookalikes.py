@@ -43,6 +43,16 @@ def test_a_run_that_only_computes() -> None:
     assert reason_for(report, "model").startswith("constant")
 
 
+def test_a_list_made_anew_in_each_epoch_of_more_steps() -> None:
+    def size(state: State) -> float | None:
+        begins = state.kind is BoundaryKind.PHASE_BEGIN
+        is_there = state.phase == "train" and not begins
+        return (state.epoch + 1) * state.batch * 40 * KIB if is_there else None
+
+    maps = Thing("maps", size, length=lambda s: (s.epoch + 1) * s.batch)
+    assert_clean(report_of(Program(epochs=8).plant(maps)))
+
+
 @pytest.mark.parametrize("fills_at", [20, 60, 130, 180])
 def test_a_cache_that_fills_and_stays(fills_at: int) -> None:
     report = report_of(Program(epochs=8).plant(bounded("cache", 100 * KIB, fills_at * 100 * KIB)))
