@@ -262,9 +262,12 @@ def _mark_epochs(view: Canvas, starts: Sequence[tuple[float, int]]) -> None:
     view.axes.vlines(
         [start for start, _ in inside], 0, top, color=shade("grid"), linewidth=0.8, zorder=0.2
     )
-    wanted = 12 if view.figure.get_figwidth() > 6 else 6
-    for start, epoch in inside[:: math.ceil(len(inside) / wanted)]:
-        view.axes.text(start, top, f"{epoch}", color=shade("muted"), va="bottom", fontsize=9.5)
+    room = (right - left) / (16 if view.figure.get_figwidth() > 6 else 8)
+    free_from = left
+    for start, epoch in inside:
+        if start >= free_from:
+            view.axes.text(start, top, f"{epoch}", color=shade("muted"), va="bottom", fontsize=9.5)
+            free_from = start + room
 
 
 def _blocks(view: Canvas, stretches: Points) -> Outline | None:

@@ -33,6 +33,12 @@ WIDER_THAN_THE_WINDOW = """() => {
   for (const details of closed) details.open = false;
   return culprits;
 }"""
+CROWDED = """() => [...document.querySelectorAll('svg:has(.epoch-name)')].flatMap((svg) => {
+  const names = [...svg.querySelectorAll('.epoch-name')];
+  const boxes = names.map((name) => name.getBoundingClientRect());
+  return names.slice(1).filter((_, place) => boxes[place].right > boxes[place + 1].left)
+    .map((name) => `${name.textContent} covers the name before it`);
+})"""
 VIOLATIONS = """(rules) => axe.run(document, {
   resultTypes: ['violations'], preload: false,
   ...(rules.length ? {runOnly: {type: 'rule', values: rules}} : {}),
@@ -65,6 +71,10 @@ class View:
         A line each; empty where the page fits.
         """
         return "\n".join(self.page.evaluate(WIDER_THAN_THE_WINDOW))
+
+    def crowded(self) -> str:
+        """Return which epochs' names cover each other in a timeline, a line each."""
+        return "\n".join(self.page.evaluate(CROWDED))
 
     def violations(self, axe: str, *rules: str) -> str:
         """Return what axe-core finds, by all of its rules or by some, a line each."""

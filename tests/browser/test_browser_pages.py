@@ -17,6 +17,7 @@ def assert_sound(view: View, pictures: Pictures, name: str) -> None:
             too_wide = view.too_wide()
             pictures.keep(view, f"{name}-{size}-{theme}", too_wide)
             assert not too_wide, f"{size}: {too_wide}"
+            assert not view.crowded(), f"{size}: {view.crowded()}"
     view.assert_quiet()
 
 

@@ -26,6 +26,11 @@ for _ in range({rounds}):
     time.sleep(0.15)
 sys.exit({code})
 """
+UNTIL_WATCHED = """
+import os, time
+while not os.path.exists("run/run.json"):
+    time.sleep(0.05)
+"""
 PARENT = """
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", {child!r}])
@@ -154,7 +159,8 @@ def test_a_process_of_others_is_watched_and_not_touched(tmp_path):
 
 def test_the_end_of_a_process_of_others_ends_the_watching(tmp_path):
     mark = f"grows-{time.time_ns()}"
-    watched = subprocess.Popen([sys.executable, script(tmp_path, rounds=10), mark], cwd=tmp_path)
+    (tmp_path / "other.py").write_text(UNTIL_WATCHED + GROWING.format(rounds=10, code=0))
+    watched = subprocess.Popen([sys.executable, "other.py", mark], cwd=tmp_path)
     try:
         done = monitor("--name", mark, "--interval", "0.1", "--out", "run", "-q", folder=tmp_path)
     finally:

@@ -64,10 +64,14 @@ const drawChart = (svg, chart, lines, coloured, stretch, width, height) => {
   }
   const begun = chart.epochs.filter(([start]) => start >= from && start <= to);
   if (begun.length <= 80) {
-    const every = Math.ceil(begun.length / Math.max(1, inner.width / 46));
+    let freeFrom = 0;
     begun.forEach(([start, epoch], place) => {
-      plane.append(svgElement("line", { class: "epoch", x1: round(xOf(start)), x2: round(xOf(start)), y1: 0, y2: inner.height }));
-      if (place % every === 0) frame.append(svgElement("text", { class: "epoch-name", x: round(xOf(start)), y: -5 }, place === 0 && inner.width > 320 ? `epoch ${epoch}` : epoch));
+      const x = round(xOf(start));
+      plane.append(svgElement("line", { class: "epoch", x1: x, x2: x, y1: 0, y2: inner.height }));
+      if (x < freeFrom) return;
+      const spelled = place === 0 && inner.width > 320;
+      frame.append(svgElement("text", { class: "epoch-name", x, y: -5 }, spelled ? `epoch ${epoch}` : epoch));
+      freeFrom = x + (spelled ? 58 : 34);
     });
   }
   for (const { at, text } of byteTicks(low, high, Math.max(2, Math.round(inner.height / 62))).ticks) {
