@@ -201,6 +201,72 @@ TRUTHS: dict[str, Truth] = {
     "dino_center": Truth(
         (Leak(("Centering.mean", "SelfDistillation.centering.mean"), kept={"step": 69200}),)
     ),
+    "attention_rollout": Truth((Leak(("TRACE",), kept={"step": 591700, "epoch": 37869100}),)),
+    "bucket_reducer": Truth(
+        (
+            Leak(
+                (
+                    "Reducer.layout[*][0]._post_accumulate_grad_hooks",
+                    "model.table.weight._post_accumulate_grad_hooks",
+                ),
+                kept={"step": 40930},
+            ),
+        )
+    ),
+    "churn_ignite": Truth(
+        (
+            Leak(
+                ("trainer._event_handlers", "trainer._event_handlers[*]"),
+                kept={"step": 20050, "epoch": 1584200.0, "validation": 1584200.0},
+            ),
+        ),
+        needs=("ignite",),
+    ),
+    "curriculum_tee": Truth(
+        (Leak(("Feed.ahead", "Feed.stream", "feed.ahead"), kept={"step": 131640}),)
+    ),
+    "detect_anchors": Truth(
+        (
+            Leak(
+                ("open_figures", "matplotlib._pylab_helpers.Gcf.figs", "Gcf.figs"),
+                key="figures",
+                kept={"step": 91200, "epoch": 7296000.0, "validation": 7296000.0},
+            ),
+            Leak(
+                ("assign.overlaps",),
+                key="overlaps",
+                kept={"step": 65620, "epoch": 5250000.0, "validation": 5250000.0},
+            ),
+        ),
+        needs=("matplotlib",),
+    ),
+    "distill_search": Truth((Leak(("Study.trials", "study.trials"), kept={"step": 45590}),)),
+    "fedavg_async": Truth((Leak(("Server.inbox",), kept={"step": 43900}),)),
+    "retry_fit": Truth((Leak(("Fitter.incidents",), kept={"step": 205260, "epoch": 30789000.0}),)),
+    "segment_evaluator": Truth(
+        (Leak(("SegmentationEvaluator.outputs",), growth="within", kept={"batch": 2377600}),)
+    ),
+    "tagger_torchmetrics": Truth(
+        (
+            Leak(
+                ("Stage.scores.map.target",),
+                also=("Stage.scores.map.preds",),
+                kept={"step": 30840},
+            ),
+        ),
+        needs=("torchmetrics",),
+    ),
+    "traced_ranker": Truth(
+        (
+            Leak(("whole", "Span.parent", "whole.parent"), key="SPANS", kept={"step": 64390}),
+            Leak(
+                ("weakref.finalize._registry", "finalize._registry"),
+                key="BUFFERS",
+                kept={"step": 13720, "validation": 960480.0},
+            ),
+        )
+    ),
+    "healthy_speech_curriculum": healthy(),
     "weak_keys_held_by_values": Truth((Leak(("_propagations",), kept={"step": 152300}),)),
     "population_search": Truth(
         (
@@ -396,7 +462,10 @@ TRAINERS: dict[str, Truth] = {
 
 UNSEEN = frozenset(
     {
-        "async_actors", "async_evaluator", "audited_penalty", "bpe_cache", "cached_method",
+        "async_actors", "async_evaluator", "attention_rollout", "audited_penalty", "bucket_reducer",
+        "churn_ignite", "curriculum_tee", "detect_anchors", "distill_search", "fedavg_async",
+        "healthy_speech_curriculum", "retry_fit", "segment_evaluator", "tagger_torchmetrics",
+        "traced_ranker", "bpe_cache", "cached_method",
         "child_actor", "context_trace", "curriculum_sampler", "deferred_plots", "denoise_writer",
         "dino_center", "early_stopping_improvements", "epoch_outputs", "exit_callbacks",
         "finalizers", "frames_of_predictions", "gan_image_list", "gradient_debug_log",
