@@ -60,7 +60,7 @@ class ReplayMemory:
 
 class Agent:
     def __init__(self):
-        make = lambda: nn.Sequential(nn.Linear(2 * GRID * GRID, 128), nn.ReLU(), nn.Linear(128, 4))  # noqa: E731
+        make = lambda: nn.Sequential(nn.Linear(2 * GRID * GRID, 128), nn.ReLU(), nn.Linear(128, 4))
         self.online, self.target = make(), make()
         self.target.load_state_dict(self.online.state_dict())
         self.optimizer = torch.optim.Adam(self.online.parameters(), 5e-4)
