@@ -11,12 +11,13 @@ import functools
 import re
 import sys
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, NamedTuple
 
 from leakscope.heap import anatomy
+from leakscope.heap.adapters.tensor import no_overrides, tensor_access
 from leakscope.heap.frames import locals_of
 from leakscope.model.interrupts import ours
 
@@ -25,6 +26,7 @@ NAMED_KEYS = 32
 NAMED_ITEMS = 8
 """A tuple with more items than this is data and not a record."""
 _ATTEMPTS = 5
+_TENSOR_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z_ ./@:-]{0,39}")
 
 
@@ -112,7 +114,24 @@ def _from_object(obj: Any, child: object) -> Label:
             found = find(obj, child)
             if found is not None:
                 return found
-    return _attribute_of(obj, child) or INSIDE
+    return _attribute_of(obj, child) or _hooks_of_tensor(obj, child) or INSIDE
+
+
+def _hooks_of_tensor(obj: Any, child: object) -> Label | None:
+    """A tensor keeps its hooks in C++; torch's own accessors tell which dict is which."""
+    access = tensor_access()
+    if (
+        access is None
+        or type(child) is not OrderedDict
+        or not anatomy.is_instance(obj, access.tensor)
+    ):
+        return None
+    with no_overrides(access):
+        for name in _TENSOR_HOOKS:
+            accessor = anatomy.class_dict(access.tensor).get(name)
+            if accessor is not None and accessor.__get__(obj) is child:
+                return attribute(name)
+    return None
 
 
 def _attribute_of(obj: Any, child: object) -> Label | None:

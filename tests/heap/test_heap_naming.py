@@ -602,6 +602,29 @@ look()
     assert taken.row("Meter.values").path == "__main__·trainer.meters['loss'].values"
 
 
+@pytest.mark.parametrize(
+    ("register", "kept"),
+    [
+        ("register_hook", "_backward_hooks"),
+        ("register_post_accumulate_grad_hook", "_post_accumulate_grad_hooks"),
+    ],
+)
+def test_a_tensors_hooks_have_their_name(run_program: RunProgram, register: str, kept: str) -> None:
+    pytest.importorskip("torch")
+    taken = run_program(
+        HEAD
+        + f"""
+import torch
+from functools import partial
+weight = torch.nn.Parameter(torch.rand(3))
+for _ in range(5):
+    weight.{register}(partial(print, item()))
+look()
+"""
+    )
+    assert taken.row(f"weight.{kept}").kind == "dict"
+
+
 def test_globals_of_the_users_modules_carry_the_modules_name(
     run_program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
