@@ -570,6 +570,18 @@ PROGRAMS = [
         kind="tuple",
     ),
     one(
+        "a handler that adds another to the engine that it is given",
+        "__main__·trainer._event_handlers[*]",
+        "module __main__ trainer",
+        """
+        from ignite.engine import Engine, Events
+        trainer = Engine(update)  # defines
+        @trainer.on(Events.EPOCH_COMPLETED)
+        def follow(engine):
+            engine.add_event_handler(Events.ITERATION_COMPLETED, report, embed())  # feeds
+        """,
+    ),
+    one(
         "append on setdefault feeds the inner list",
         "main()·history[*]",
         "function main history",

@@ -37,6 +37,8 @@ def suspect_mutations(references: References, row: CensusRow) -> list[Mutation]:
         return list(_calls(program, _makes_figure, SUSPECTED))
     if "hooks" in row.path or "Hook" in row.type or "RemovableHandle" in row.type:
         return list(_calls(program, _registers_hook, SUSPECTED))
+    if "_event_handlers" in row.path:
+        return list(_calls(program, _named({"add_event_handler"}), SUSPECTED))
     if "handlers" in row.path or row.type.endswith("Handler"):
         return list(_calls(program, _named({"addHandler"}), SUSPECTED))
     if "param_groups" in row.path or row.kind == "optimizer":
