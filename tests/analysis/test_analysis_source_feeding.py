@@ -582,6 +582,26 @@ PROGRAMS = [
         """,
     ),
     one(
+        "a metric that is called in the training and updated in the validation",
+        "__main__·stages['train'].scores.preds",
+        "module __main__ stages",
+        """
+        from torchmetrics import AUROC
+        class Stage:
+            def __init__(self):
+                self.scores = AUROC()
+        stages = {"train": Stage(), "val": Stage()}
+        def train(loader):
+            stage = stages["train"]
+            for x, y in loader:
+                stage.scores(model(x), y)  # feeds first
+        def validate(loader):
+            stage = stages["val"]
+            for x, y in loader:
+                stage.scores.update(model(x), y)  # feeds
+        """,
+    ),
+    one(
         "append on setdefault feeds the inner list",
         "main()·history[*]",
         "function main history",

@@ -265,6 +265,9 @@ class _Finder:
                 yield name, ASIDE if name == "step" else EXACT
             elif may_feed and (steps[0].kind == "attr" if steps else name not in FEEDERS):
                 yield "call", CALLED + len(steps) + (not _sounds_feeding(name))
+        for steps in self.references.steps_from(function, scope):
+            if call.args and steps and steps[0].kind == "attr":
+                yield "call", CALLED + len(steps)  # an object that is called, as metrics are
 
     def puts_back(self, variable: ast.expr, value: ast.expr, scope: Scope) -> bool:
         """Whether a context variable is set to what it held and more: ``v.set((*v.get(), x))``."""
