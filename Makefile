@@ -56,6 +56,8 @@ demo: $(VENV)/.installed
 # theirs fill it: those that walk all of it, file by file, mypy beside them. Of the others one more runs
 # than there are cores, for many wait for a program. No worker takes the files with most tests first:
 # tests/conftest.py says in which order they come.
+# Threads of torch's that wait for each other on cores where other programs run burn minutes.
+test: export OMP_NUM_THREADS = 1
 test: $(VENV)/.testing $(VENV)/.browsing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
