@@ -25,7 +25,9 @@ STOOD_STILL = 0.25
 
 
 def stood_still(track: Track, table: RowTable, grower: Grower, done: FloatArray) -> bool:
-    """Return whether memory hardly grew in a last part of the run without a census.
+    """Return whether it hardly grew in the last part of the run, which no like census looked at.
+
+    A later census of another kind tells, such as that at the end of the run, or memory in use.
 
     Args:
         track: The recording.
@@ -34,6 +36,8 @@ def stood_still(track: Track, table: RowTable, grower: Grower, done: FloatArray)
         done: Units of work done at each measurement, in the grower's unit.
 
     """
+    if _seen_at_rest(table, grower, done):
+        return True
     if grower.device != HOST:
         return False
     begin, last = table.at[grower.columns[0]], table.at[grower.columns[-1]]
@@ -53,6 +57,19 @@ def stood_still(track: Track, table: RowTable, grower: Grower, done: FloatArray)
         if (is_long & (due >= LEAST_DUE) & (gained < STOOD_STILL * due)).any():
             return True
     return False
+
+
+def _seen_at_rest(table: RowTable, grower: Grower, done: FloatArray) -> bool:
+    """Return whether a later census, of whatever kind, shows the path about as large."""
+    values = table.retained[grower.device][grower.path]
+    later = np.flatnonzero(table.covered(grower.path) & np.isfinite(values))
+    if not len(later) or later[-1] <= grower.columns[-1]:
+        return False
+    first, last, end = table.at[grower.columns[0]], table.at[grower.columns[-1]], later[-1]
+    units = done[table.at[end]] - done[last]
+    gained = values[end] - values[grower.columns[-1]]
+    is_long = units >= PLATEAU_SHARE * (done[last] - done[first])
+    return bool(is_long and gained < STOOD_STILL * grower.trend.bytes_per_unit * units)
 
 
 def _free_at_most(track: Track) -> FloatArray:

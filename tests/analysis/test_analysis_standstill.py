@@ -60,6 +60,19 @@ def test_without_the_heaps_own_account_nothing_is_withdrawn() -> None:
     assert [culprit.name for culprit in report.culprits] == ["state"]
 
 
+@pytest.mark.parametrize(
+    ("until", "verdict"), [(LOOKED_UNTIL, RunVerdict.CLEAN), (16, RunVerdict.LEAK)]
+)
+def test_a_census_at_the_end_of_the_run_tells_too(until: int, verdict: RunVerdict) -> None:
+    thing = grown(until)
+    run = run_of(thing, reads_slack=False)
+    whole = Program(epochs=16, steps=20, validation=0).plant(thing).build()
+    last = [m.census for m in whole.recordings[0].measurements if m.census is not None][-1]
+    measurements = run.recordings[0].measurements
+    measurements[-1] = replace(measurements[-1], census=last)
+    assert analyse(run).verdict is verdict
+
+
 def test_what_slows_down_and_stops_later_is_no_leak() -> None:
     run = run_of(grown(until=9))
     assert analyse(run).verdict is RunVerdict.CLEAN, analyse(run).headline
