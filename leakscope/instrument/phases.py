@@ -377,9 +377,7 @@ class PhaseTracker:
             if self._tunes_at_test_time(key, top):
                 return
             self._leave_validation(top)
-        if len(self._optimizers) >= KEYS_KEPT:
-            self._optimizers.clear()
-        self._optimizers.add(key)
+        self._optimizers = {*self._optimizers, key} if len(self._optimizers) < KEYS_KEPT else {key}
         self.evaluated.clear()
         self._watch.forget()
         self._stepped = True
@@ -387,10 +385,9 @@ class PhaseTracker:
         self._settle()
 
     def _tunes_at_test_time(self, key: int, phase: Phase) -> bool:
-        if not self._stepped or key in self._optimizers:
-            return False
-        if phase.owner is None and not self.tunes(self.evaluated.keys):
-            return False  # a teacher's forward passes beside the training of a student
+        trains = not self._stepped or key in self._optimizers
+        if trains or (phase.owner is None and not self.tunes(self.evaluated.keys)):
+            return False  # the last: a student trains beside a teacher's forward passes
         return bool(self.evaluated) or (phase.owner is not None and not phase.owner.grad)
 
     def _leave_validation(self, top: Phase) -> None:
@@ -432,8 +429,7 @@ class PhaseTracker:
         return top if top is not None and top.explicit else None
 
     def _live_training(self) -> Phase | None:
-        phases = self._stack.inwards()
-        live = (p for p in phases if p.training and (p.explicit or self._is_fed(p)))
+        live = (p for p in self._stack.inwards() if p.training and (p.explicit or self._is_fed(p)))
         return next(live, None)
 
     def _waiting(self) -> Pass | None:
@@ -450,5 +446,5 @@ class PhaseTracker:
         """Find the phase to which every further optimizer step plainly belongs, if there is one."""
         top = self._stack.top
         plain = top is not None and top.training and (top.manual or self._is_fed(top))
-        waits = self._undecided and self._waiting()
-        self._steady = top if plain and not self.evaluated and not waits else None
+        odd = self.evaluated or (self._undecided and self._waiting())
+        self._steady = top if plain and not odd else None
