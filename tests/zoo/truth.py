@@ -243,9 +243,7 @@ TRUTHS: dict[str, Truth] = {
     "distill_search": Truth((Leak(("Study.trials", "study.trials"), kept={"step": 45590}),)),
     "fedavg_async": Truth((Leak(("Server.inbox",), kept={"step": 43900}),)),
     "retry_fit": Truth((Leak(("Fitter.incidents",), kept={"step": 205260, "epoch": 30789000.0}),)),
-    "segment_evaluator": Truth(
-        (Leak(("SegmentationEvaluator.outputs",), growth="within", kept={"batch": 2377600}),)
-    ),
+    "segment_evaluator": healthy(),
     "tagger_torchmetrics": Truth(
         (
             Leak(
@@ -258,7 +256,11 @@ TRUTHS: dict[str, Truth] = {
     ),
     "traced_ranker": Truth(
         (
-            Leak(("whole", "Span.parent", "whole.parent"), key="SPANS", kept={"step": 64390}),
+            Leak(
+                ("current_span", "Span.parent", "span.opened", "opened.parent"),
+                key="SPANS",
+                kept={"step": 64390},
+            ),
             Leak(
                 ("weakref.finalize._registry", "finalize._registry"),
                 key="BUFFERS",

@@ -48,9 +48,7 @@ class SegmentationEvaluator:
 
     def process(self, indices, probabilities, masks):
         for index, p, mask in zip(indices, probabilities, masks):
-            self.outputs.append(
-                {"index": int(index), "p": p.numpy().copy(), "mask": mask.numpy()}
-            )  # feeds
+            self.outputs.append({"index": int(index), "p": p.numpy().copy(), "mask": mask.numpy()})
 
     def evaluate(self):
         p = np.stack([row["p"] for row in self.outputs])
