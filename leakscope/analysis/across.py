@@ -233,9 +233,9 @@ def _grower(
 ) -> Grower:
     table, track = comparables.table, comparables.track
     y = np.nan_to_num(table.retained[device][path, columns])
-    begin = steady_from(y)
-    columns, y = columns[begin:], y[begin:]
     x = track.index[table.at[columns]].astype(np.float64)
+    begin = steady_from(y, x)
+    columns, x, y = columns[begin:], x[begin:], y[begin:]
     units = float(x[-1] - x[0])
     gained = max(trend.bytes_per_unit * units, 0.0) or max(trend.net_bytes, 0.0)
     return Grower(

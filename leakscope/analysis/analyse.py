@@ -34,6 +34,7 @@ from leakscope.analysis.retained import find_retained
 from leakscope.analysis.search import search_growth
 from leakscope.analysis.snapshots import snapshot_notes
 from leakscope.analysis.timeline import find_timeline
+from leakscope.analysis.undecided import find_undecided
 from leakscope.analysis.workers import conclude_workers
 from leakscope.model.record import HeaderRecord
 from leakscope.model.report import Problem, Report, RunVerdict
@@ -76,7 +77,8 @@ def _report(case: Case, others: Iterable[RankSummary]) -> Report:
     workers = conclude_workers(case, ranks.culprits, findings)
     culprits, findings = workers.culprits, workers.findings
     ledgers = with_imputed(case, ledgers, findings)
-    verdict, missing = verdict_of(case, culprits, findings, ledgers)
+    undecided = find_undecided(case, growth)
+    verdict, missing = verdict_of(case, culprits, findings, ledgers, undecided)
     if shortage is not None and verdict is not RunVerdict.LEAK:
         verdict = RunVerdict.OUT_OF_MEMORY
     work = find_work(run, case)
@@ -86,7 +88,7 @@ def _report(case: Case, others: Iterable[RankSummary]) -> Report:
         growth=find_growth(case, growth.growers, ledgers),
         culprits=[with_results(culprit, cures) for culprit in culprits],
         findings=[with_result(finding, cures) for finding in findings],
-        cleared=with_cleared(find_cleared(case, growth), workers.cleared),
+        cleared=with_cleared(find_cleared(case, growth, undecided), workers.cleared),
         overhead=find_overhead(case),
         errors=[*find_problems(run), *ranks.problems],
         run=find_facts(run, case.recording),

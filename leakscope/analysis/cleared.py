@@ -10,6 +10,7 @@ from leakscope.analysis.growers import Grower
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import HOST, RowTable
 from leakscope.analysis.trends import plateau_start
+from leakscope.analysis.undecided import Undecided, only_rose
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Cleared
 from leakscope.model.sizes import human_bytes, human_count
@@ -22,9 +23,9 @@ _HOLDERS = {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue"}
 _HOLDERS |= {"tensor", "array", "bytes", "image"}
 
 
-def find_cleared(case: Case, growth: Growth) -> list[Cleared]:
+def find_cleared(case: Case, growth: Growth, undecided: list[Undecided]) -> list[Cleared]:
     """Return what was looked at and is fine, the largest first."""
-    accused = {g.path for g in growth.growers}
+    accused = {g.path for g in growth.growers} | {one.path for one in undecided}
     kin = accused | {a for path in accused for a in case.table.ancestors(path)}
     found = [_filling(case, g) for g in growth.filling]
     done = {g.path for g in growth.filling}
@@ -37,7 +38,9 @@ def find_cleared(case: Case, growth: Growth) -> list[Cleared]:
         if done.intersection(case.table.ancestors(path)):
             continue
         done.add(path)
-        found.append(_cleared(case, path, growth.trends.get(path)))
+        trend = growth.trends.get(path)
+        if not _is_open(case, path, trend):
+            found.append(_cleared(case, path, trend))
     named = {c.name: c for c in sorted(found, key=lambda c: c.total_bytes)}
     return sorted(named.values(), key=lambda c: -c.total_bytes)[:MOST]
 
@@ -45,6 +48,13 @@ def find_cleared(case: Case, growth: Growth) -> list[Cleared]:
 def with_cleared(found: list[Cleared], others: list[Cleared]) -> list[Cleared]:
     """Return both, the largest first."""
     return sorted([*found, *others], key=lambda c: -c.total_bytes)
+
+
+def _is_open(case: Case, path: int, trend: Trend | None) -> bool:
+    """Return whether nothing was concluded of a path that may grow."""
+    if trend is None or trend.verdict is not TrendVerdict.INCONCLUSIVE:
+        return False
+    return only_rose(case.comparables, path, HOST)
 
 
 def _worth_a_word(table: RowTable) -> list[int]:

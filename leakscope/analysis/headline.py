@@ -10,6 +10,7 @@ from leakscope.analysis.severity import MIB
 from leakscope.analysis.shapes import Company, company_of
 from leakscope.analysis.touching import may_be_touched_only
 from leakscope.analysis.trends import FEWEST_POINTS, goes_on, is_growth
+from leakscope.analysis.undecided import Undecided
 from leakscope.analysis.unread_children import unread_children
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.printable import clipped
@@ -30,13 +31,18 @@ LOOP_STEPS = 50
 
 
 def verdict_of(
-    case: Case, culprits: list[Culprit], findings: list[Finding], ledgers: list[Ledger]
+    case: Case,
+    culprits: list[Culprit],
+    findings: list[Finding],
+    ledgers: list[Ledger],
+    undecided: list[Undecided],
 ) -> tuple[RunVerdict, list[str]]:
     """Return the verdict and, when it is inconclusive, what would settle it."""
     grades = [c.severity for c in culprits] + [f.severity for f in findings if _is_growth(f)]
     if any(grade is not Severity.NOTE for grade in grades):
         return RunVerdict.LEAK, []
-    missing = _too_little(case) or _unsettled(case, ledgers) or _untold(findings)
+    missing = _too_little(case) or _seen_too_seldom(undecided)
+    missing = missing or _unsettled(case, ledgers) or _untold(findings)
     missing = missing or unread_children(case)
     return (RunVerdict.INCONCLUSIVE if missing else RunVerdict.CLEAN), missing
 
@@ -68,6 +74,15 @@ def _too_little(case: Case) -> list[str]:
         f"warm-up before there are four: {wanted}."
     )
     return [text]
+
+
+def _seen_too_seldom(undecided: list[Undecided]) -> list[str]:
+    return [
+        f"{clipped(one.name, LONGEST_NAME)} grew by {human_bytes(one.bytes)} and was larger at "
+        "each look, but no boundary was looked at often enough to tell a leak from a warm-up: "
+        "profile longer, or raise --budget."
+        for one in undecided[:1]
+    ]
 
 
 def _never_trained(case: Case) -> bool:

@@ -136,7 +136,7 @@ def judge(
 
     """
     if not warm:
-        begin = steady_from(y)
+        begin = steady_from(y, x)
         x, y = x[begin:], y[begin:]
     if len(y) < FEWEST_POINTS or x[-1] <= x[0]:
         return _trend(TrendVerdict.INCONCLUSIVE, x, y, unit, "too few comparable boundaries")
@@ -144,13 +144,19 @@ def judge(
     return _trend(verdict, x, without_jump(y, x) if is_growth(verdict) else y, unit, reason)
 
 
-def steady_from(y: FloatArray) -> int:
-    """Return the first point after warm-up and after a long rest before growth began."""
-    begin = warm_up(y)
+def steady_from(y: FloatArray, x: FloatArray | None = None) -> int:
+    """Return the first point after warm-up and after a long rest before growth began.
+
+    Args:
+        y: Bytes at counts of work.
+        x: Those counts, where they may lie unevenly.
+
+    """
+    begin = warm_up(y, x)
     return begin + late_start(y[begin:])
 
 
-def warm_up(y: FloatArray) -> int:
+def warm_up(y: FloatArray, x: FloatArray | None = None) -> int:
     """Return how many first points are warm-up.
 
     One of few, up to a tenth of many. Of exactly four points the first stays when its growth is
@@ -161,7 +167,7 @@ def warm_up(y: FloatArray) -> int:
         return max(1, min(n // 10, n - FEWEST_POINTS))
     if n < FEWEST_POINTS:
         return 0
-    rises = np.diff(y)
+    rises = np.diff(y) if x is None else np.diff(y) / np.maximum(np.diff(x), 1e-9)
     return 0 if rises[0] <= 1.5 * max(float(rises[1:].min()), 0.0) else 1
 
 
@@ -255,7 +261,7 @@ def goes_on(y: FloatArray, *, at_first: float = THIRD_SHARE) -> bool:
     if len(y) < FEWEST_POINTS:
         return False
     wanted = (at_first, THIRD_SHARE, THIRD_SHARE)
-    edges = y[np.linspace(0, len(y) - 1, 4).round().astype(int)]
+    edges = np.interp(np.linspace(0, len(y) - 1, 4), np.arange(len(y)), y)
     net = float(edges[-1] - edges[0])
     return bool(net > 0 and (np.diff(edges) >= np.array(wanted) * net).all())
 

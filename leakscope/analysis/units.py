@@ -137,27 +137,39 @@ class Places:
 
         What it gained from batch to batch is taken, scaled to all batches of the phase: what comes
         and goes with the phase itself (a batch, an activation) is no growth inside it. Where no two
-        censuses lie so close, what it gained to and from single ones is.
+        censuses lie so close, what it gained to and from single ones is. A phase that no census saw
+        between the two is taken to have gone on as it had been seen at other times.
         """
-        gains = np.diff(values)
-        known = np.isfinite(gains)
-        inside = np.zeros(len(gains), dtype=bool)
-        inside[first:last] = True
+        whole = (0, len(values) - 1)
         found = {}
-        for phase, progress in self._progress.items():
-            here = known & inside & (self.phase == self._track.phase_code(phase))
-            for mine in (here & self.inner, here & self.partly_inner):
-                work = np.diff(progress[self._at])[mine].sum()
-                if work > 0:
-                    done = progress[self._at[last]] - progress[self._at[first]]
-                    found[phase] = float(gains[mine].sum() / work * done)
-                    break
-            else:
-                found[phase] = self._begin_to_end(values, phase, first, last)
+        for phase in self._progress:
+            gained = self._gained(values, phase, first, last, (first, last))
+            if gained is None:
+                gained = self._gained(values, phase, first, last, whole)
+            found[phase] = gained or 0.0
         return found
 
-    def _begin_to_end(self, values: FloatArray, phase: str, first: int, last: int) -> float:
-        """Return the gain from begin to end of a phase that has no census inside."""
+    def _gained(
+        self, values: FloatArray, phase: str, first: int, last: int, seen: tuple[int, int]
+    ) -> float | None:
+        """Return what a phase gained between two censuses, by those that are ``seen``."""
+        gains = np.diff(values)
+        inside = np.zeros(len(gains), dtype=bool)
+        inside[slice(*seen)] = True
+        here = np.isfinite(gains) & inside & (self.phase == self._track.phase_code(phase))
+        progress = self._progress[phase][self._at]
+        for mine in (here & self.inner, here & self.partly_inner):
+            work = np.diff(progress)[mine].sum()
+            if work > 0:
+                return float(gains[mine].sum() / work * (progress[last] - progress[first]))
+        per_pass = self._begin_to_end(values, phase, *seen)
+        if per_pass is None:
+            return None
+        done = passes_done(self._track, phase)[self._at]
+        return per_pass * float(done[last] - done[first])
+
+    def _begin_to_end(self, values: FloatArray, phase: str, first: int, last: int) -> float | None:
+        """Return the usual gain from begin to end of a phase that has no census inside."""
         track, at = self._track, self._at
         columns = [
             c for c in range(first, last + 1) if track.phase[at[c]] == track.phase_code(phase)
@@ -169,12 +181,7 @@ class Places:
             and np.isfinite(values[a])
             and np.isfinite(values[b])
         ]
-        begun = (
-            track.occurrence[at[columns]].max() - track.occurrence[at[columns]].min() + 1
-            if gains
-            else 0
-        )
-        return float(np.median(gains) * begun) if gains else 0.0
+        return float(np.median(gains)) if gains else None
 
 
 def unit_of_growth(
@@ -194,6 +201,9 @@ def unit_of_growth(
     if not track.phases:
         return _unit_of_marks(track)
     shares = places.growth_by_phase(values, int(columns[0]), int(columns[-1]))
+    net = float(values[columns[-1]] - values[columns[0]])
+    if 0 < net < gained:
+        gained = net  # a line through censuses that lie close in one phase only goes beyond it
     if gained <= 0:
         return unit_of_phase(track, max(shares, key=lambda phase: shares[phase]))
     rivals = [phase for phase, share in shares.items() if share >= DECIDES * gained]

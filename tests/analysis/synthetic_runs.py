@@ -124,6 +124,9 @@ class Program:
     truncated_from: float = inf
     """The step from which on censuses meet more autograd nodes than they count."""
     killed_at: int | None = None
+    skipped: float = 0.0
+    """Part of the censuses after the second occurrence of a phase that are left out, as a busy
+    machine's are."""
 
     def plant(self, *things: Thing) -> Program:
         self.things += things
@@ -233,7 +236,8 @@ class Program:
         yield replace(now, kind=BoundaryKind.RUN_END, phase="")
 
     def _measure(self, index: int, state: State, chance: random.Random) -> Measurement:
-        census = self._census(state) if self._is_due(state) else None
+        due = self._is_due(state) and not self._is_skipped(index, state)
+        census = self._census(state) if due else None
         boundary = Boundary(
             index=index,
             kind=state.kind,
@@ -277,6 +281,10 @@ class Program:
         total = self.steps if state.phase == "train" else self.validation
         every = max(total // self.inner, 1)
         return state.occurrence < 4 and state.batch % every == 0
+
+    def _is_skipped(self, index: int, state: State) -> bool:
+        chance = random.Random(f"{self.seed} {index}").random()
+        return state.occurrence > 1 and chance < self.skipped
 
     def _census(self, state: State) -> Census:
         begins = state.kind is BoundaryKind.PHASE_BEGIN and state.phase == "train"

@@ -1,0 +1,72 @@
+"""On a busy machine censuses lie now at one boundary, now at another: units stay right."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic_runs import KIB, MIB, Program, State, Thing
+
+from leakscope.analysis.analyse import analyse
+from leakscope.model.report import Report, RunVerdict, Severity
+
+SEEDS = range(12)
+SKIPPED = pytest.mark.parametrize("skipped", [0.3, 0.6, 0.8, 0.9])
+LENGTHS = pytest.mark.parametrize(("epochs", "steps"), [(6, 10), (10, 40)])
+
+
+def reports(program: Program, skipped: float) -> list[Report]:
+    program.skipped = skipped
+    made = []
+    for program.seed in SEEDS:
+        made.append(analyse(program.build()))
+    return made
+
+
+@SKIPPED
+@LENGTHS
+@pytest.mark.parametrize(
+    ("per", "size", "unit", "rate"),
+    [
+        ("step", 40 * KIB, "step", 40 * KIB),
+        ("validation batch", 200 * KIB, "validation", 2000 * KIB),
+        ("epoch", 3 * MIB, "epoch", 3 * MIB),
+    ],
+)
+def test_a_leak_has_its_own_unit_and_rate_or_is_left_open(
+    per: str, size: float, unit: str, rate: float, epochs: int, steps: int, skipped: float
+) -> None:
+    program = Program(epochs=epochs, steps=steps).leak("Trainer.history", size, per)
+    for report in reports(program, skipped):
+        if report.verdict is RunVerdict.INCONCLUSIVE:
+            assert "Trainer.history" in report.headline or "comparable" in report.headline
+            assert not [c for c in report.cleared if c.name.startswith("Trainer.history")]
+            continue
+        serious = [c for c in report.culprits if c.severity is not Severity.NOTE]
+        assert [(c.name, c.unit) for c in serious] == [("Trainer.history", unit)], report.headline
+        assert serious[0].bytes_per_unit == pytest.approx(rate, rel=0.1)
+
+
+@LENGTHS
+@pytest.mark.parametrize("skipped", [0.3, 0.6])
+def test_most_leaks_are_decided_all_the_same(epochs: int, steps: int, skipped: float) -> None:
+    program = Program(epochs=epochs, steps=steps).leak("Trainer.history", 3 * MIB, "epoch")
+    assert all(r.verdict is RunVerdict.LEAK for r in reports(program, skipped))
+
+
+def emptied_each_epoch(state: State) -> float:
+    return (state.batch if state.phase == "train" else 0) * 300 * KIB + 20 * KIB
+
+
+def filled_in_the_second_epoch(state: State) -> float:
+    return min(state.step, 15) * 300 * KIB
+
+
+@SKIPPED
+@LENGTHS
+@pytest.mark.parametrize("size", [emptied_each_epoch, filled_in_the_second_epoch])
+def test_what_comes_and_goes_or_has_filled_up_is_neither_accused_nor_left_open(
+    size: object, epochs: int, steps: int, skipped: float
+) -> None:
+    program = Program(epochs=epochs, steps=steps).plant(Thing("Trainer.cache", size))
+    for report in reports(program, skipped):
+        assert report.verdict is not RunVerdict.LEAK, report.headline
+        assert "Trainer.cache" not in report.headline
