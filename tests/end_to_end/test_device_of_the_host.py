@@ -78,7 +78,9 @@ def recorded(device: PlayedDevice, folder: Path) -> Report:
         for _ in scope.epochs(range(6)):
             history.append(device.tensor(MIB))
         del model
-    return analyse(open_run(folder / "run"))
+    report = analyse(open_run(folder / "run"))
+    assert (report.errors, len(report.devices)) == ([], 1), report.run.notes
+    return report
 
 
 def test_blocks_find_their_holders_through_a_recording(
@@ -87,13 +89,13 @@ def test_blocks_find_their_holders_through_a_recording(
     report = recorded(played, tmp_path)
     (device,) = report.devices
     owners = {row.name: row for row in device.owners}
+    assert {name.rpartition(".")[2] for name in owners} == {"model[*]", "history[*]", ""}
     (history,) = [row for name, row in owners.items() if name.endswith("history[*]")]
     assert history.role in {"accumulation", "batch"}
     assert history.bytes == history.count * MIB
     (model,) = [row for name, row in owners.items() if name.endswith("model[*]")]
     assert model.bytes == 3 * (2 * MIB + ROUNDING)
     assert sum(row.bytes for row in device.roles) == device.figures.active
-    assert report.errors == []
 
 
 def test_what_no_tensor_has_is_unexplained(played: PlayedDevice, tmp_path: Path) -> None:
