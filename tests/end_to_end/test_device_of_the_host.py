@@ -79,7 +79,7 @@ def recorded(device: PlayedDevice, folder: Path) -> Report:
             history.append(device.tensor(MIB))
         del model
     report = analyse(open_run(folder / "run"))
-    assert (report.errors, len(report.devices)) == ([], 1), report.run.notes
+    assert (report.errors, len(report.devices)) == ([], 1), report.notes
     return report
 
 
