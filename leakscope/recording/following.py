@@ -14,13 +14,23 @@ _TAG = 64
 """Bytes at the head of a record that name its kind."""
 
 
+def tags_of(*kinds: type[Record]) -> tuple[bytes, ...]:
+    """Return what stands at the head of records of these kinds."""
+    return tuple(f'"type":"{kind.__struct_config__.tag}"'.encode() for kind in kinds)
+
+
+def is_tagged(payload: bytes, tags: tuple[bytes, ...]) -> bool:
+    """Return whether a record is of one of the kinds with these tags, without decoding it."""
+    return any(tag in payload[:_TAG] for tag in tags)
+
+
 class Following:
     """The records of a journal, a few kinds of them, as they come."""
 
     def __init__(self, journal: Path, kinds: tuple[type[Record], ...]) -> None:
         """Follow a journal from its beginning; only records of these kinds are decoded."""
         self.journal = journal
-        self._tags = tuple(f'"type":"{kind.__struct_config__.tag}"'.encode() for kind in kinds)
+        self._tags = tags_of(*kinds)
         self._last = -1
 
     def new(self) -> Iterator[Record]:
@@ -37,7 +47,7 @@ class Following:
                 if not isinstance(piece, Frame) or begin + piece.offset <= self._last:
                     continue  # a record may be half written; what was the last then comes again
                 self._last = begin + piece.offset
-                if any(tag in piece.payload[:_TAG] for tag in self._tags):
+                if is_tagged(piece.payload, self._tags):
                     try:
                         yield decode_record(piece.payload)
                     except (UnknownRecordError, *UNREADABLE):

@@ -11,7 +11,7 @@ from pathlib import Path
 from leakscope.model.errors import LeakscopeError, UnwritableError
 from leakscope.model.run import Run
 from leakscope.recording.directory import RunDirectory, find_run, journals, rank_outcomes
-from leakscope.recording.reader import open_run
+from leakscope.recording.reader import open_headers
 
 
 def merge_runs(paths: Sequence[Path], out: Path, *, force: bool = False) -> RunDirectory:
@@ -27,7 +27,7 @@ def merge_runs(paths: Sequence[Path], out: Path, *, force: bool = False) -> RunD
 
     """
     folders = [find_run(path) for path in paths]
-    runs = [open_run(folder) for folder in folders]
+    runs = [open_headers(folder) for folder in folders]
     _refuse_two_of_a_rank(runs)
     first = min(runs, key=lambda run: run.main.header.rank)
     target = RunDirectory.create(out, first.manifest, force=force)

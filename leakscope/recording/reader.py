@@ -7,6 +7,7 @@ readable and a newer format are refused. Nothing in a recording is executed, ope
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,7 @@ from leakscope.model.record import (
 from leakscope.model.run import Damage, Measurement, Recording, Run
 from leakscope.model.sizes import plural
 from leakscope.recording.directory import MANIFEST, OUTCOME, find_run, journals, rank_outcomes
+from leakscope.recording.following import is_tagged, tags_of
 from leakscope.recording.frames import MAX_PAYLOAD, Frame, read_frames
 from leakscope.recording.liveness import goes_on
 from leakscope.recording.wire import (
@@ -52,6 +54,7 @@ from leakscope.recording.wire import (
 
 Outcome = dict[str, str | int]
 _RECURRING = ("path", "name", "parent", "owner", "type", "kind", "role")
+_HEADER = tags_of(HeaderRecord)
 _MAX_DAMAGE = 100
 """Notes kept per file; a file of noise would otherwise fill the report."""
 
@@ -68,13 +71,27 @@ def open_run(path: str | Path, only: Sequence[Path] | None = None) -> Run:
         NewerSchemaError: it was written by a newer leakscope.
 
     """
-    folder = find_run(Path(path))
+    return _opened(find_run(Path(path)), only, headers_only=False)
+
+
+def open_headers(path: str | Path) -> Run:
+    """Return a run without what was measured: who wrote each recording, in little memory.
+
+    Raises:
+        NoRunError: there is no run, or nothing of it can be read.
+        NewerSchemaError: it was written by a newer leakscope.
+
+    """
+    return _opened(find_run(Path(path)), None, headers_only=True)
+
+
+def _opened(folder: Path, only: Sequence[Path] | None, *, headers_only: bool) -> Run:
     damage: list[Damage] = []
     manifest = _read_manifest(folder / MANIFEST, damage)
     drafts = []
     with _collector_paused():
         for journal in journals(folder) if only is None else only:
-            draft = _read_journal(journal)
+            draft = _read_journal(journal, headers_only=headers_only)
             if draft.is_readable:
                 drafts.append(draft)
             else:
@@ -155,7 +172,8 @@ def _read_outcomes(folder: Path, damage: list[Damage]) -> dict[tuple[int, int], 
 
 def _read_bounded(path: Path) -> bytes:
     with path.open("rb") as stream:
-        return stream.read(MAX_PAYLOAD)
+        # A buffer of all that may be asked for would be made first, however little there is.
+        return stream.read(min(MAX_PAYLOAD, os.fstat(stream.fileno()).st_size))
 
 
 def _nothing_readable(folder: Path, damage: list[Damage]) -> str:
@@ -168,12 +186,18 @@ def _nothing_readable(folder: Path, damage: list[Damage]) -> str:
     return f"Nothing in {folder} can be read ({causes}). Record again."
 
 
-def _read_journal(path: Path) -> _Draft:
+def _read_journal(path: Path, *, headers_only: bool) -> _Draft:
     draft = _Draft(path.name)
     try:
         with path.open("rb", buffering=0) as stream:
             for piece in read_frames(stream):
-                if isinstance(piece, Frame):
+                if (
+                    isinstance(piece, Frame)
+                    and headers_only
+                    and not is_tagged(piece.payload, _HEADER)
+                ):
+                    draft.is_readable = True
+                elif isinstance(piece, Frame):
                     draft.add(piece)
                 else:
                     draft.lose(
