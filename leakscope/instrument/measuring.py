@@ -330,8 +330,11 @@ class Measuring:
         return census
 
     def _record_devices(self, boundary: Boundary) -> None:
-        """Write down the devices' blocks; one by one, with their storages, now and then only."""
-        is_due = boundary.time_s >= self._next_blocks
+        """Write down the devices' blocks; one by one, with their storages, now and then only.
+
+        At the end always: the last may lie at the very beginning, where memory was short there.
+        """
+        is_due = boundary.time_s >= self._next_blocks or boundary.kind is BoundaryKind.RUN_END
         with self._charged("gauges"):
             records = list(self._devices(with_blocks=is_due))
             if is_due and records:

@@ -77,7 +77,7 @@ def recorded(device: PlayedDevice, folder: Path) -> Report:
         history = []
         for _ in scope.epochs(range(6)):
             history.append(device.tensor(MIB))
-        del model
+    assert len(model) == 3
     report = analyse(open_run(folder / "run"))
     assert (report.errors, len(report.devices)) == ([], 1), report.notes
     return report
