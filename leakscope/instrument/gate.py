@@ -27,7 +27,9 @@ class Gate:
     thread, unless another one takes over.
     """
 
-    def __init__(self, guard: Guard, costs: Costs) -> None:
+    def __init__(
+        self, guard: Guard, costs: Costs, clock: Callable[[], float] = perf_counter
+    ) -> None:
         self.is_open = False
         self.is_led = False
         """Whether a framework says where training stands, so that nothing is to be found."""
@@ -35,6 +37,7 @@ class Gate:
         self.thread = 0
         self._guard = guard
         self._costs = costs
+        self._clock = clock
         self._busy = False
         self._is_muted = False
         self._heard = 0
@@ -139,11 +142,11 @@ class Gate:
     def _timed(self, event: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Charge the time that the other events took, judging by this one."""
         spent = self._costs.total
-        began = perf_counter()
+        began = self._clock()
         try:
             return event(*args)
         finally:
-            own = perf_counter() - began - (self._costs.total - spent)
+            own = self._clock() - began - (self._costs.total - spent)
             self._costs.spend("boundary", min(max(0.0, own), MOST_OF_A_SAMPLE) * SAMPLE_EVERY)
 
     def _let_pass(self) -> None:

@@ -89,7 +89,7 @@ class Session:
         self._begun = clock()
         self._costs = Costs()
         self._guard = Guard(self._write_fault)
-        self.gate = Gate(self._guard, self._costs)
+        self.gate = Gate(self._guard, self._costs, clock)
         self.tracker = PhaseTracker(self._reach)
         growth = GrowthWatch()
         self._schedule = Schedule(
