@@ -14,7 +14,7 @@ from leakscope.analysis.known import Catalogue, Found, Sighting, find_known, shi
 from leakscope.analysis.series import HOST, FloatArray, IntArray, RowTable, Track, tabulate
 from leakscope.analysis.source import SourceIndex
 from leakscope.analysis.trends import FEWEST_POINTS, judge, theil_sen, warm_up
-from leakscope.analysis.units import Places, Unit, epochs, is_training, unit_of_phase
+from leakscope.analysis.units import Places, Unit, epochs, in_part, is_training, unit_of_phase
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind, comparable_key
 from leakscope.model.census import CensusRow
@@ -157,6 +157,13 @@ class Case:
             return counted if counted.total else Unit("step", "", self.track.step.astype(float))
         training = [p for p in self.track.phases if is_training(p)]
         return unit_of_phase(self.track, (training or self.track.phases)[0])
+
+    @cached_property
+    def work_done(self) -> FloatArray:
+        """Units done at each measurement, a running epoch in part: for what is read at censuses
+        of the whole heap, which lie anywhere.
+        """
+        return in_part(self.track, self.unit)
 
     def gauge_series(self, name: str) -> tuple[FloatArray, FloatArray]:
         """Return units done and readings of a gauge at comparable boundaries where it was read."""

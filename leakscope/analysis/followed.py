@@ -69,7 +69,7 @@ def find_followed(case: Case) -> dict[int, Grower]:
         y = table.retained[HOST][path, columns]
         if not 2 <= len(y) < FEWEST_POINTS or np.ptp(y) <= ROW_NOISE_BYTES:
             continue
-        x = case.unit.done[table.at[columns]]
+        x = case.work_done[table.at[columns]]
         trend = followed(case, x, y)
         if trend is None:
             continue

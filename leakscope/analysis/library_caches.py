@@ -52,10 +52,10 @@ def _gathering(case: Case, path: int) -> Gathering | None:
     seen = np.flatnonzero(np.isfinite(values) & np.isfinite(lengths) & table.full)
     if window is None or len(seen) < 2:
         return None
-    y, entries, done = values[seen], lengths[seen], case.unit.done[table.at[seen]]
+    y, entries, done = values[seen], lengths[seen], case.work_done[table.at[seen]]
     if not (np.diff(y) > 0).all() or not (np.diff(entries) > 0).all() or done[-1] <= done[0]:
         return None
-    worked = case.unit.done[window.last] - case.unit.done[window.first]
+    worked = case.work_done[window.last] - case.work_done[window.first]
     gained = float((y[-1] - y[0]) / (done[-1] - done[0]) * worked)
     full = y[-1] / entries[-1] * row.capacity if row.capacity else float("inf")
     if row.capacity:

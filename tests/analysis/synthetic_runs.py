@@ -110,6 +110,8 @@ class Program:
     inner: int = 5
     """Censuses inside each of the first four occurrences of a phase; in an endless one: in all."""
     full_every: int = 2
+    full_at: tuple[int, ...] = ()
+    """Steps at whose end the whole heap is walked; where there are any, nowhere else."""
     rss: bool = True
     rss_noise: float = 0.2 * MIB
     baseline: float = 400 * MIB
@@ -276,6 +278,8 @@ class Program:
             return True
         if not state.inner:
             return False
+        if state.kind is BoundaryKind.STEP and state.step in self.full_at:
+            return True
         if self.endless and state.phase == "train":
             return state.batch % max(self.steps // 30, 1) == 0
         total = self.steps if state.phase == "train" else self.validation
@@ -286,9 +290,14 @@ class Program:
         chance = random.Random(f"{self.seed} {index}").random()
         return state.occurrence > 1 and chance < self.skipped
 
-    def _census(self, state: State) -> Census:
+    def _is_full(self, state: State) -> bool:
+        if self.full_at:
+            return state.kind is BoundaryKind.STEP and state.step in self.full_at
         begins = state.kind is BoundaryKind.PHASE_BEGIN and state.phase == "train"
-        full = begins and state.occurrence % self.full_every == 0
+        return begins and state.occurrence % self.full_every == 0
+
+    def _census(self, state: State) -> Census:
+        full = self._is_full(state)
         seen = [t for t in self.things if full or t.user or t.of_a_call]
         rows = [row for t in seen if (row := t.row(state))]
         garbage = int(self.garbage(state) or 0) if self.garbage and full else (0 if full else None)

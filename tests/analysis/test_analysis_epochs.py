@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from leakscope.analysis.units import tells_epochs
+from leakscope.analysis.series import Track
+from leakscope.analysis.units import Unit, epochs, in_part, tells_epochs
 from leakscope.model.boundary import Boundary, BoundaryKind
+from leakscope.model.record import HeaderRecord
+from leakscope.model.run import Measurement, Recording
 
 
 def boundary(kind: BoundaryKind = BoundaryKind.STEP, phase: str = "train", **at: Any) -> Boundary:
@@ -31,3 +37,32 @@ def test_validations_within_one_training_without_a_loader_tell_nothing() -> None
     steps = [boundary(step=step) for step in range(9)]
     validated = [boundary(phase="validation", occurrence=n, expected_batches=4) for n in range(3)]
     assert not tells_epochs([*steps, *validated])
+
+
+LENGTHS = st.lists(st.integers(1, 30), min_size=3, max_size=6)
+
+
+@given(LENGTHS, st.integers(0, 500), st.booleans())
+def test_a_running_epoch_counts_by_its_steps(lengths: list[int], begin: int, said: bool) -> None:
+    steps, told = begin, []
+    for epoch, length in enumerate(lengths):
+        begins = BoundaryKind.PHASE_BEGIN
+        told.append(boundary(begins, step=steps, epoch=epoch, occurrence=epoch))
+        for batch in range(1, length + 1):
+            steps += 1
+            told.append(boundary(step=steps, batch=batch, epoch=epoch, occurrence=epoch))
+        kind = BoundaryKind.EPOCH_END if said else BoundaryKind.PHASE_END
+        told.append(boundary(kind, phase="" if said else "train", step=steps, epoch=epoch))
+    track = Track(Recording(HeaderRecord(pid=1), [Measurement(one, {}) for one in told]))
+    counted = epochs(track)
+    part = in_part(track, counted)
+    assert (np.diff(part) >= 0).all()
+    assert ((part >= counted.done) & (part <= counted.done + 1)).all()
+    halfway = (lengths[1] + 1) // 2
+    assert part[lengths[0] + 2 + halfway] == pytest.approx(1 + halfway / lengths[1])
+
+
+def test_other_units_are_counted_as_they_are() -> None:
+    track = Track(Recording(HeaderRecord(pid=1), [Measurement(boundary(step=3), {})]))
+    minutes = Unit("minute", "", np.array([2.5]))
+    assert in_part(track, minutes) is minutes.done

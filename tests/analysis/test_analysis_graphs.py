@@ -91,15 +91,22 @@ def test_a_module_that_has_all_its_items_after_some_epochs_does_not_grow() -> No
     assert analyse(module_list(MIB, 4).build()).culprits == []
 
 
-def leaking_learners(epochs: int, full_every: int, graph_nodes: int, rss: bool = True) -> Report:
+def leaking_learners(
+    epochs: int,
+    graph_nodes: int,
+    full_every: int = 1,
+    full_at: tuple[int, ...] = (),
+    rss: bool = True,
+) -> Report:
     def size(state: State) -> float:
-        return max(state.epoch * 8 * MIB, 64 * KIB)
+        kept = state.step / 40 if full_at else state.epoch
+        return max(kept * 8 * MIB, 64 * KIB)
 
     held = Thing(
         "native·torch.nn.parameter.Parameter", size, "tensor", "torch.nn.parameter.Parameter",
         root=RootKind.NATIVE, user=False, graph_nodes=graph_nodes,
     )  # fmt: skip
-    program = Program(epochs=epochs, full_every=full_every).plant(held)
+    program = Program(epochs=epochs, full_every=full_every, full_at=full_at).plant(held)
     if not rss:
         program.swell(lambda s: -size(s))
     return analyse(program.build())
@@ -130,6 +137,15 @@ def test_one_look_at_a_circle_is_enough_because_training_begins_without() -> Non
     assert found.kind == "gradient_cycle"
     assert found.bytes_per_unit == pytest.approx(8 * MIB, rel=0.02)
     assert leaking_learners(epochs=10, full_every=9, graph_nodes=0).findings[0].kind != found.kind
+
+
+@pytest.mark.parametrize("full_at", [(36,), (4, 396), (28, 316, 360), (60,), (2, 30, 50, 90)])
+def test_a_look_in_the_middle_of_an_epoch_has_seen_a_part_of_what_the_epoch_adds(
+    full_at: tuple[int, ...],
+) -> None:
+    found = leaking_learners(epochs=10, full_at=full_at, graph_nodes=40).findings[0]
+    assert found.kind == "gradient_cycle"
+    assert found.bytes_per_unit == pytest.approx(8 * MIB, rel=0.03)
 
 
 def test_two_looks_are_too_few_where_resident_memory_does_not_grow() -> None:

@@ -56,7 +56,7 @@ def garbage_series(case: Case) -> tuple[FloatArray, FloatArray]:
     ]
     at = np.array([position for position, _ in chosen], dtype=np.int64)
     sizes = np.array([size for _, size in chosen], dtype=np.float64)
-    return case.unit.done[at] if len(at) else sizes, sizes
+    return case.work_done[at] if len(at) else sizes, sizes
 
 
 def garbage_trend(case: Case) -> Trend:
@@ -70,7 +70,7 @@ def garbage_rate(case: Case) -> float:
     x, y = garbage_series(case)
     if len(y) > 1:
         return max(theil_sen(x, y).rate, 0.0)
-    worked = float(x[0] - case.unit.done[0]) if len(y) else 0.0
+    worked = float(x[0] - case.work_done[0]) if len(y) else 0.0
     return float(y[0]) / worked if worked > 0 else 0.0
 
 

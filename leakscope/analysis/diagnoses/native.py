@@ -65,10 +65,10 @@ def _grows(case: Case, path: int, device: str) -> Finding | None:
         return None
     columns = columns[present[0] :]
     y = np.nan_to_num(table.retained[device][path, columns])
-    x = case.unit.done[table.at[columns]]
+    x = case.work_done[table.at[columns]]
     is_circle = is_gradient_cycle(row)
     if is_circle:  # there was none before the first step
-        x, y = np.insert(x, 0, case.unit.done[0]), np.insert(y, 0, 0.0)
+        x, y = np.insert(x, 0, case.work_done[0]), np.insert(y, 0, 0.0)
     trend = _trend(case, x, y, device)
     if trend is None:
         return None
