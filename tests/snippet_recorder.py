@@ -25,7 +25,7 @@ IMPORTED = (
     "torch",
     "torch.utils.data",
     "torch._dynamo",
-    "leakscope.cli",
+    "leakscope.cli.destination",
     "leakscope.heap",
     "leakscope.instrument.launch",
     "leakscope.instrument.session",

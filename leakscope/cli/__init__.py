@@ -8,24 +8,13 @@ sentence on stderr explains, 2 a command line that makes no sense or a threshold
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import NoReturn
 
 import click
 
 from leakscope import __version__
-from leakscope.cli.check import check
-from leakscope.cli.compare import compare
-from leakscope.cli.cuda import cuda
-from leakscope.cli.doctor import doctor
 from leakscope.cli.faults import exit_code_of
-from leakscope.cli.gpu import gpu
-from leakscope.cli.merge import merge
-from leakscope.cli.monitor import monitor
-from leakscope.cli.report import report
-from leakscope.cli.run import run
-from leakscope.cli.runs import runs
-from leakscope.cli.show import show
-from leakscope.cli.snapshot import snapshot
 
 __all__ = ["leakscope", "main"]
 
@@ -53,13 +42,37 @@ Exit codes: `run` ends as the program does; otherwise
 """
 
 
+_COMMANDS = (
+    "run", "runs", "show", "snapshot", "monitor", "report", "compare", "check", "merge", "cuda",
+    "gpu", "doctor",
+)  # fmt: skip
+
+
+class _Commands(click.Group):
+    """Imports a command when it is asked for: ``run`` stays beside a training, as small as it can.
+
+    The module of a command has its name.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"leakscope.cli.{cmd_name}"), cmd_name)
+        return command
+
+
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
         click.echo(f"leakscope {__version__}")
         context.exit()
 
 
-@click.group(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.option(
     "--version",
     is_flag=True,
@@ -70,11 +83,6 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 )
 def leakscope() -> None:
     """Find out why a PyTorch training run's memory grows."""
-
-
-_COMMANDS = (run, runs, show, snapshot, monitor, report, compare, check, merge, cuda, gpu, doctor)
-for _command in _COMMANDS:
-    leakscope.add_command(_command)
 
 
 def main() -> NoReturn:

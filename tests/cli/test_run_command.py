@@ -268,6 +268,16 @@ def test_run_directory_is_named_after_time_and_script(tmp_path: Path) -> None:
     assert manifest(path)["project_root"] == str(tmp_path)
 
 
+def test_the_parent_is_small_while_it_waits(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import os\n"
+        "mapped = open(f'/proc/{os.getppid()}/maps').read()\n"
+        "print('msgspec' in mapped, 'numpy' in mapped, 'torch' in mapped)\n"
+    )
+    done = leakscope("run", "-q", "train.py", folder=tmp_path)
+    assert done.stdout == "True False False\n", done.stderr
+
+
 def test_next_command_is_told_without_a_report(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     done = leakscope("run", "--no-report", "--out", "run", "train.py", folder=tmp_path)
