@@ -28,7 +28,7 @@ from leakscope.analysis.trends import (
     theil_sen,
     without_jump,
 )
-from leakscope.analysis.units import Places, is_training, unit_of_growth
+from leakscope.analysis.units import Places, is_training, unit_of_growth, work_of
 from leakscope.model.boundary import Boundary, BoundaryKind, comparable_key
 from leakscope.model.trend import Trend, TrendVerdict
 
@@ -61,6 +61,7 @@ class Comparables:
                 strict[comparable_key(boundary)].append(column)
         self.strict = [np.array(c) for c in sorted(strict.values(), key=len, reverse=True)]
         self.pooled = [np.array(c) for c in sorted(pooled.values(), key=len, reverse=True)]
+        self._work = {phase: work_of(track, phase) for phase in pooled}
 
     @property
     def most(self) -> int:
@@ -80,6 +81,15 @@ class Comparables:
             return alike, True
         moving = max(self.pooled, key=lambda g: len(np.unique(np.nan_to_num(values[g]))))
         return self._longest([moving], values, covered), False
+
+    def counter(self, columns: IntArray, alike: bool) -> FloatArray:
+        """Return what growth is judged over: boundaries between censuses that are alike, else the
+        work of the one phase in which all of them lie, for what it feeds rests meanwhile.
+        """
+        at = self.table.at[columns]
+        if alike or not len(at):
+            return self.track.index[at].astype(np.float64)
+        return self._work[self.track.boundaries[at[0]].phase][at]
 
     @staticmethod
     def _longest(groups: list[IntArray], values: FloatArray, covered: BoolArray) -> IntArray:
@@ -110,8 +120,9 @@ def judge_across(comparables: Comparables, path: int, device: str) -> tuple[Tren
     columns, alike = comparables.series(path, device)
     table = comparables.table
     y = np.nan_to_num(table.retained[device][path, columns])
-    x = comparables.track.index[table.at[columns]].astype(np.float64)
+    x = comparables.counter(columns, alike)
     trend = judge(x, y, unit="boundary", noise_bytes=ROW_NOISE_BYTES)
+    trend = _per_boundary(trend, x, comparables.counter(columns, alike=True))
     grows = is_growth(trend.verdict)
     freed = grows and (
         falls_later(comparables, path, device, columns)
@@ -120,6 +131,16 @@ def judge_across(comparables: Comparables, path: int, device: str) -> tuple[Tren
     if (alike or grows) and not freed:
         return trend, columns
     return msgspec.structs.replace(trend, verdict=TrendVerdict.INCONCLUSIVE), columns
+
+
+def _per_boundary(trend: Trend, work: FloatArray, index: FloatArray) -> Trend:
+    """Return a trend over some work as one over the boundaries between the same censuses."""
+    if trend.points == 0 or index[-1] <= index[0]:
+        return trend
+    share = float((work[-1] - work[0]) / (index[-1] - index[0]))
+    low, high = trend.interval
+    rate = trend.bytes_per_unit * share
+    return msgspec.structs.replace(trend, bytes_per_unit=rate, interval=(low * share, high * share))
 
 
 def falls_later(comparables: Comparables, path: int, device: str, columns: IntArray) -> bool:

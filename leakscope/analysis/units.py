@@ -129,6 +129,13 @@ def batches_done(track: Track, phase: str) -> FloatArray:
     return np.cumsum(done)
 
 
+def work_of(track: Track, phase: str) -> FloatArray:
+    """Return the work done in a phase at each measurement: steps of training, batches else."""
+    if is_training(phase) and track.step.any():
+        return track.step.astype(np.float64)
+    return batches_done(track, phase)
+
+
 def passes_done(track: Track, phase: str) -> FloatArray:
     """Return the occurrences of a phase done at each measurement, the running one in part."""
     completed = track.completed(phase).astype(np.float64)
@@ -151,7 +158,7 @@ class Places:
         same = track.occurrence[at][1:] == track.occurrence[at][:-1]
         self.inner = inner[1:] & inner[:-1] & same & (self.phase >= 0)
         self.partly_inner = (inner[1:] | inner[:-1]) & (self.phase >= 0)
-        self._progress = {p: _progress(track, p) for p in track.phases}
+        self._progress = {p: work_of(track, p) for p in track.phases}
 
     def growth_by_phase(self, values: FloatArray, first: int, last: int) -> dict[str, float]:
         """Return how much a path gained inside each phase, between two censuses.
@@ -269,12 +276,6 @@ def _usual_error(x: FloatArray, y: FloatArray) -> float:
     known = np.isfinite(y)
     rest = y[known] - theil_sen(x[known], y[known]).rate * x[known]
     return float(np.median(np.abs(rest - np.median(rest))))
-
-
-def _progress(track: Track, phase: str) -> FloatArray:
-    if is_training(phase) and track.step.any():
-        return track.step.astype(np.float64)
-    return batches_done(track, phase)
 
 
 def _only(codes: IntArray) -> int:

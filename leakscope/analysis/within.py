@@ -88,7 +88,10 @@ def passages(track: Track, table: RowTable, phase: str) -> Passages:
         done[inside] -= unit.done[passage][0]
         later = np.arange(inside[-1] + 1, len(table.at))
         again = later[mine[later]]
-        after = np.arange(inside[-1] + 1, again[0] + 1 if len(again) else len(table.at))
+        end = len(table.at)
+        if len(again):  # inside the next passage it may have climbed anew
+            end = int(again[0]) + int(begins[again[0]])
+        after = np.arange(inside[-1] + 1, end)
         after = after[table.at[after] <= track.last_work]
         found.append(Occurrence(inside, after, int(begin[0]) if len(begin) else None))
     return Passages(phase, unit.name, done, found, track.begun(phase))

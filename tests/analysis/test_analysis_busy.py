@@ -6,6 +6,7 @@ import pytest
 from synthetic_runs import KIB, MIB, Program, State, Thing
 
 from leakscope.analysis.analyse import analyse
+from leakscope.model import gauge
 from leakscope.model.report import Report, RunVerdict, Severity
 
 SEEDS = range(12)
@@ -52,12 +53,41 @@ def test_most_leaks_are_decided_all_the_same(epochs: int, steps: int, skipped: f
     assert all(r.verdict is RunVerdict.LEAK for r in reports(program, skipped))
 
 
+@pytest.mark.parametrize("skipped", [0.3, 0.6, 0.8, 1.0])
+def test_what_validations_feed_is_judged_by_the_work_of_validations(skipped: float) -> None:
+    program = Program(epochs=6, steps=40).leak("Trainer.history", 200 * KIB, "validation batch")
+    for report in reports(program, skipped):
+        assert report.verdict is RunVerdict.LEAK, report.headline
+        assert report.culprits[0].name == "Trainer.history"
+
+
+@pytest.mark.parametrize("skipped", [0.3, 0.6, 0.8, 0.9, 1.0])
+def test_what_climbs_in_each_epoch_is_named_wherever_the_censuses_lie(skipped: float) -> None:
+    program = Program(epochs=8, steps=20).local("train_epoch()·losses", 2 * MIB, "train")
+    for report in reports(program, skipped):
+        (found,) = report.culprits
+        assert (found.name, found.growth) == ("train_epoch.losses", "within")
+        assert found.severity is Severity.WARNING
+
+
 def emptied_each_epoch(state: State) -> float:
     return (state.batch if state.phase == "train" else 0) * 300 * KIB + 20 * KIB
 
 
 def filled_in_the_second_epoch(state: State) -> float:
     return min(state.step, 15) * 300 * KIB
+
+
+def filled_by_two_validations(state: State) -> float:
+    return min(state.validation_batches, 20) * 300 * KIB
+
+
+@pytest.mark.parametrize("skipped", [0.3, 0.6, 0.8, 0.9, 1.0])
+def test_what_validations_fill_is_not_accused_though_no_census_came_after(skipped: float) -> None:
+    program = Program(epochs=8, steps=20).plant(Thing("Trainer.cache", filled_by_two_validations))
+    program.gauge(gauge.MALLOC_FREE, lambda s: 0)
+    for report in reports(program, skipped):
+        assert report.verdict is not RunVerdict.LEAK, report.headline
 
 
 @SKIPPED
