@@ -18,6 +18,9 @@ from leakscope.analysis.trends import is_growth
 from leakscope.analysis.within import find_within
 from leakscope.model.trend import Trend
 
+PART_OF = 0.5
+"""What climbs within a phase may be growth of an owner that gains so much of it across phases."""
+
 
 @dataclass(frozen=True)
 class Growth:
@@ -51,23 +54,41 @@ def search_growth(case: Case) -> Growth:
     across = [share_named(table, g) for g in across if not follows_the_model(table, g)]
     filling += [g for g in across if nears_capacity(case, g)]
     across = [g for g in across if not nears_capacity(case, g)]
-    within = _within(case, {path for path, _ in grown})
+    within = _within(case, {path for path, _ in grown}, [*across, *filling])
     return Growth(across + within, filling, trends)
 
 
-def _within(case: Case, across: set[int]) -> list[Grower]:
-    """Return growth within phases, without what grows across them or lies inside of that."""
+def _within(case: Case, grown: set[int], across: list[Grower]) -> list[Grower]:
+    """Return growth within phases, without what grows across them or lies inside of that.
+
+    Args:
+        case: The run.
+        grown: All paths that grow across phases.
+        across: Those of them that are told.
+
+    """
+    table = case.table
     found: list[Grower] = []
-    for device in case.table.retained:
-        for climbing in find_within(case.track, case.table, device).values():
+    for device in table.retained:
+        told = {g.path: g.gained for g in across if g.device == device}
+        for climbing in find_within(case.track, table, device).values():
             kept = {
                 path: g
                 for path, g in climbing.items()
-                if path not in across and not across.intersection(case.table.ancestors(path))
+                if path not in grown and not _is_part_of_another(table, g, told)
             }
             found += [kept[path] for path in accumulation_points(case.table, kept)]
     found = [made_anew(case.table, g) for g in _one_device_each(found)]
     return [g for g in found if is_growth(g.trend.verdict) and not nears_capacity(case, g)]
+
+
+def _is_part_of_another(table: RowTable, g: Grower, told: dict[int, float]) -> bool:
+    """Return whether an owner that grows across phases gains enough to be what climbs here.
+
+    A trainer that gains some kilobytes an epoch is not why its predictions climb to megabytes.
+    """
+    owners = table.ancestors(g.path)
+    return any(told.get(owner, 0.0) >= PART_OF * g.gained for owner in owners)
 
 
 def _one_device_each(growers: list[Grower]) -> list[Grower]:

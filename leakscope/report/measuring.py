@@ -97,13 +97,13 @@ class MeasuringView:
     gauges: list[GaugeRow]
 
 
-def measuring_view(overhead: Overhead, duration_s: float) -> MeasuringView:
-    """Return all of it; ``duration_s`` is how long the run lasted."""
+def measuring_view(overhead: Overhead, duration_s: float, errors: int = 0) -> MeasuringView:
+    """Return all of it; ``duration_s`` is how long the run lasted, ``errors`` what went wrong."""
     taken = [one for one in overhead.taken if math.isfinite(one.time_s + one.pause_s)]
     longest = sorted(taken, key=lambda one: -one.pause_s)[:MOST_ROWS]
     shown = sorted(longest, key=lambda one: (one.time_s, one.boundary))
     return MeasuringView(
-        facts=_facts(overhead),
+        facts=_facts(overhead, errors),
         over_budget=is_over_budget(overhead),
         spent=_spent(overhead, duration_s),
         sentence=_sentence(taken, duration_s),
@@ -126,7 +126,7 @@ def precise_share(share: float) -> str:
     return f"{share:.1%}".replace("%", " %") if share == share else humane_share(share)
 
 
-def _facts(overhead: Overhead) -> list[Fact]:
+def _facts(overhead: Overhead, errors: int) -> list[Fact]:
     peak = size_of(overhead.peak_bytes)
     facts = [
         Fact("Share of wall time", precise_share(overhead.wall_share)),
@@ -137,6 +137,7 @@ def _facts(overhead: Overhead) -> list[Fact]:
         Fact("Heap walker", overhead.walker),
         Fact("Boundaries", humane_number(overhead.boundaries)),
         Fact("of them recorded", humane_number(overhead.recorded_boundaries)),
+        Fact("Errors suppressed", humane_number(errors)),
     ]
     return [fact for fact in facts if fact.value]
 

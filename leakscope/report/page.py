@@ -95,6 +95,8 @@ class Page:
     command: str
     version: str
     terms: dict[str, str]
+    words: dict[str, str]
+    """Those of the terms that this page is in need of."""
     data: dict[str, Any]
 
 
@@ -137,11 +139,12 @@ def report_page(report: Report) -> Page:
         missing=wording.unsaid(report) or [*report.missing],
         notes=[*report.notes],
         problems=_problems(report),
-        measuring=measuring_view(report.overhead, report.work.duration_s),
+        measuring=measuring_view(report.overhead, report.work.duration_s, len(report.errors)),
         environment=environment_facts(report.run),
         command=" ".join(report.run.command),
         version=report.run.leakscope_version,
         terms=wording.TERMS,
+        words=wording.words_for(report),
         data=_data(culprits, findings, timeline, report)
         | {"icicles": {icicle.key: icicle.data} if icicle else {}},
     )

@@ -64,12 +64,16 @@ def humane_rate(bytes_per_unit: float | None, unit: str) -> str:
 
 
 def humane_share(share: float | None) -> str:
-    """Return a part of one as per cent: ``83 %``, ``< 1 %``."""
+    """Return a part of one as per cent: ``83 %``, ``< 1 %``; of nearly all gone ``< −99 %``."""
     if not _known(share):
         return UNKNOWN
     assert share is not None
     if 0 < share < 0.01:
         return "< 1 %"
+    if -0.01 < share < 0:
+        return f"> {MINUS}1 %"
+    if -1 < share < -0.99:
+        return f"< {MINUS}99 %"
     return f"{share:.0%}".replace("%", " %").replace("-", MINUS)
 
 

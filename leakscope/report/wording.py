@@ -66,8 +66,19 @@ TERMS = {
     "stuck": "Holes in segments that are in use: nothing returns them while a neighbour lives.",
     "pool": "A free block serves requests of its own stream, pool and size alone.",
     "PSS": "Memory in use, pages that several processes share divided among them: it adds up.",
+    "RSS": "Resident set size: what of the process's memory lies in RAM, shared pages included.",
+    "boundary": "A moment that comes again: the end of a step, of a batch, of a validation, of an "
+    "epoch. Memory at one is held against memory at the next of the same kind.",
+    "baseline": "What the process held before training began: the interpreter and its libraries.",
+    "accumulations": "Lists, dicts and other containers of your program that gather things.",
+    "code and libraries": "Functions, modules and classes, and what libraries keep for themselves.",
+    "allocator slack": "Memory the program gave back that the C library has not: it is free for "
+    "the program's next objects. malloc_trim(0) would return some of it.",
+    "severity": "Critical: memory runs out in this training, or in one ten times as long. Warning: "
+    "it grows steadily. Note: too little to matter.",
     "signature": "The culprit's identity, which survives moved lines and later runs.",
 }
+_OF_DEVICES = {"segment", "stuck", "pool"}
 METRICS = {
     "rss": "Process memory (RSS)",
     "pss": "Process memory (PSS)",
@@ -83,6 +94,11 @@ METRICS = {
     "outside": "beyond torch's allocator",
     "pinned_host": "Page-locked host memory",
 }
+
+
+def words_for(report: Report) -> dict[str, str]:
+    """Return the terms to explain at the end of a report: not those of devices if it has none."""
+    return {w: m for w, m in TERMS.items() if report.devices or w not in _OF_DEVICES}
 
 
 def metric_words(metric: str) -> str:

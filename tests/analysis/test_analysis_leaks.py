@@ -223,6 +223,29 @@ def test_lists_local_to_validation_climb_within_it() -> None:
     assert report.verdict is RunVerdict.LEAK
 
 
+@pytest.mark.parametrize("gains", [2 * KIB, 20 * MIB])
+def test_a_climb_is_told_though_its_owner_gains_something_else_across_epochs(gains: float) -> None:
+    def held(state: State) -> float:
+        climbed = 10 * MIB * state.batch if state.phase == "validation" else 0
+        return climbed + 100 * KIB + gains * state.epochs_done
+
+    owner = Thing("__main__·trainer", held, "object", "lightning.Trainer")
+    records = Thing(
+        "__main__·trainer.history", lambda s: 40 * KIB + gains * s.epochs_done, parent=owner.path
+    )
+    outputs = Program(epochs=8).local("__main__·trainer.outputs", 10 * MIB, parent=owner.path)
+    found = {c.name: c for c in report_of(outputs.plant(owner, records)).culprits}
+    climbing, kept = found["__main__.trainer.outputs"], found["__main__.trainer.history"]
+    assert (climbing.growth, climbing.severity) == ("within", Severity.WARNING)
+    assert kept.growth == "across"
+    assert (kept.severity is Severity.WARNING) == (gains > MIB)
+
+
+def test_a_climb_is_not_told_beside_what_it_is_a_part_of() -> None:
+    program = Program(epochs=8).leak("Trainer.history", 200 * KIB, "validation batch")
+    assert [c.name for c in report_of(program).culprits] == ["Trainer.history"]
+
+
 def test_what_a_running_function_of_a_library_gathers_climbs_within_it() -> None:
     program = Program(epochs=5).local(
         "trainers.Trainer.evaluate()·predictions", 10 * MIB,

@@ -31,6 +31,12 @@ def overhead(*all_taken: Taken, **more: object) -> Overhead:
     )
 
 
+@pytest.mark.parametrize(("errors", "told"), [(0, "0"), (3, "3")])
+def test_how_many_errors_were_suppressed_is_always_told(errors: int, told: str) -> None:
+    facts = measuring_view(overhead(taken(1)), 51, errors).facts
+    assert [fact.value for fact in facts if fact.label == "Errors suppressed"] == [told]
+
+
 def test_censuses_are_summed_up_in_a_sentence() -> None:
     view = measuring_view(overhead(taken(1, 0.2, "full"), taken(2, 0.3), taken(3, asked=True)), 51)
     assert view.sentence == (

@@ -36,7 +36,9 @@ _COUNTED: dict[RunVerdict | Standing, tuple[str, str]] = {
 
 
 def summary_of(runs: Sequence[ListedRun]) -> str:
-    """Return ``12 runs: 3 leak, 9 are clean.``."""
+    """Return ``12 runs: 3 leak, 9 are clean.``, of a single one ``1 run: it leaks.``."""
+    if len(runs) == 1:
+        return f"1 run: it {_COUNTED[runs[0].verdict or runs[0].standing][0]}."
     counted = Counter((run.verdict or run.standing).value for run in runs)
     kinds = [(words, counted[kind.value]) for kind, words in _COUNTED.items()]
     parts = [f"{count} {words[count > 1]}" for words, count in kinds if count]

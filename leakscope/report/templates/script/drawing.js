@@ -63,6 +63,8 @@ const drawChart = (svg, chart, lines, coloured, stretch, width, height) => {
     }
   }
   const begun = chart.epochs.filter(([start]) => start >= from && start <= to);
+  const running = chart.epochs.filter(([start]) => start < from).at(-1);
+  if (running) begun.unshift([from, running[1]]);
   if (begun.length <= 80) {
     let freeFrom = 0;
     begun.forEach(([start, epoch], place) => {
