@@ -551,3 +551,40 @@ def test_nor_does_one_that_gathers_little() -> None:
     program.swell(lambda s: s.epochs_done * 16 * MIB)
     found = finding(report_of(program), "unexplained")
     assert found.title == "Memory grows outside everything that has a name"
+
+
+def loaders(started: Size, *, counted_until: int) -> Report:
+    """Eight epochs; the loaders' workers were counted in the first of them, and at the end."""
+
+    def held(state: State) -> float:
+        return 2 * started(state)
+
+    def counted(state: State) -> float | None:
+        at_the_end = state.kind is BoundaryKind.RUN_END
+        return held(state) if state.epoch < counted_until or at_the_end else None
+
+    kept = Thing("main()·loaders", lambda s: held(s) * 20 * KIB, length=started)
+    iterators = Thing(
+        "main()·loaders[*]", lambda s: held(s) * 20 * KIB, "object",
+        "torch.utils.data.dataloader._MultiProcessingDataLoaderIter", kept.path, count=started,
+    )  # fmt: skip
+    program = Program(epochs=8).plant(kept, iterators).gauge(gauge.CHILDREN, counted)
+    program.gauge(gauge.CHILDREN_PSS, lambda s: (counted(s) or 0) * 30 * MIB)
+    return report_of(program)
+
+
+@pytest.mark.parametrize("counted_until", [4, 6, 8])
+def test_workers_that_pile_up_are_told_though_they_were_counted_at_first_only(
+    counted_until: int,
+) -> None:
+    report = loaders(lambda s: s.epoch + 1, counted_until=counted_until)
+    (found,) = [f for f in report.findings if f.kind == "worker_processes"]
+    assert "16 child processes at last, 2 more per epoch" in found.text
+
+
+@pytest.mark.parametrize("counted_until", [4, 6, 8])
+def test_loaders_that_start_their_workers_one_after_another_do_not_pile_up(
+    counted_until: int,
+) -> None:
+    report = loaders(lambda s: min(s.epoch + 1, 3), counted_until=counted_until)
+    assert "worker_processes" not in {f.kind for f in report.findings}

@@ -9,7 +9,7 @@ spread for epochs, long after those were made. It settles with about as much fre
 
 from __future__ import annotations
 
-from leakscope.analysis.case import Case, Window
+from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.diagnoses.unexplained import is_steady
 from leakscope.analysis.growers import Grower
@@ -94,7 +94,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     # A short run of a program that keeps something leaves more holes than it will.
     is_beside = is_beside or bool(_growing(growth) and _is_short(case, trend))
     is_alone = steady and not is_beside
-    is_disturbed = is_alone and _may_be_ours(case, case.window)
+    is_disturbed = is_alone and _may_be_ours(case)
     return [
         finding(
             "allocator_slack",
@@ -119,10 +119,11 @@ _OURS = (
 )
 
 
-def _may_be_ours(case: Case, window: Window) -> bool:
-    """Return whether so little is free that our blocks may have spread the holes."""
+def _may_be_ours(case: Case) -> bool:
+    """Return whether so little is free at last that our blocks may have spread the holes."""
+    last = int(case.comparable[-1])
     free, in_use, mapped = (
-        case.nearest(name, window.last) or 0.0
+        case.nearest(name, last) or 0.0
         for name in (gauge.MALLOC_FREE, gauge.MALLOC_IN_USE, gauge.MALLOC_MAPPED)
     )
     return free <= DISTURBED_FREE * (in_use - mapped)
