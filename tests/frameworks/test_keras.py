@@ -15,8 +15,10 @@ import pytest
 import torch
 from course import Course, raiser, run_snippet
 from torch.utils.data import DataLoader, Dataset
+from warm import Warm
 
 import leakscope
+from examples import alarms, line_at, report_of
 from leakscope.instrument.session import current_session
 from leakscope.model.errors import LeakscopeError
 from leakscope.recording import open_run
@@ -284,3 +286,33 @@ def test_the_snippet_of_the_page_works(course: Course) -> None:
     run_snippet("Keras 3", model=model_of(), x=x, y=y, validation=rows(4))
     assert str(course).count("epoch") == 2
     assert "validation[" in str(course)
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("keras")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KERAS_BACKEND", "torch")
+        patch.setenv("KERAS_HOME", str(folder / "home"))
+        with Warm("torch", "keras") as programs:
+            return {
+                form: report_of("with_keras", form, programs, folder)
+                for form in ("train", "train_fixed")
+            }
+
+
+def test_a_planted_leak_is_named_with_line_and_rate(reports: dict[str, dict[str, Any]]) -> None:
+    report = reports["train"]
+    assert report["verdict"] == "leak"
+    first = report["culprits"][0]
+    assert first["name"] == "Confusions.outputs"
+    assert "self.outputs.append(" in line_at("with_keras", first["fed_at"][0])
+    assert first["unit"] in ("epoch", "validation")
+    assert first["bytes_per_unit"] == pytest.approx(512 * 1000 * 4, rel=0.1)
+    assert (report["work"]["steps"], report["work"]["epochs"]) == (320, 8)
+
+
+def test_its_healthy_form_is_clean(reports: dict[str, dict[str, Any]]) -> None:
+    report = reports["train_fixed"]
+    assert report["verdict"] == "clean", alarms(report)
+    assert (report["work"]["steps"], report["work"]["epochs"]) == (320, 8)

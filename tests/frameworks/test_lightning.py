@@ -20,6 +20,7 @@ from warm import Warm
 
 import leakscope
 from examples import alarms, line_at, report_of
+from leakscope.analysis import analyse
 from leakscope.instrument.session import current_session
 from leakscope.recording import open_run
 
@@ -365,3 +366,57 @@ def test_its_healthy_form_is_clean(reports: dict[str, dict[str, Any]]) -> None:
     report = reports["train_fixed"]
     assert report["verdict"] == "clean", alarms(report)
     assert report["work"]["epochs"] == 8
+
+
+SPAWNED = """\
+import lightning.pytorch as pl
+import torch
+from torch.utils.data import DataLoader
+
+from leakscope.lightning import LeakScopeCallback
+
+
+class Model(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 64)
+        self.kept = []
+
+    def training_step(self, batch, index):
+        output = self.layer(batch)
+        self.kept.append(output.detach().repeat(1, 32))
+        return output.square().mean()
+
+    def validation_step(self, batch, index):
+        self.layer(batch)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+if __name__ == "__main__":
+    trainer = pl.Trainer(
+        max_epochs=6, accelerator="cpu", devices=2, strategy="ddp_spawn", logger=False,
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+        callbacks=[LeakScopeCallback(out="run", report=False)],
+    )
+    trainer.fit(
+        Model(), DataLoader(torch.rand(640, 64), 16), DataLoader(torch.rand(128, 64), 16)
+    )
+"""
+
+
+def test_ranks_that_lightning_spawns_record_into_one_run(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SPAWNED)
+    done = subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    run = open_run(tmp_path / "run")
+    assert sorted(recording.header.rank for recording in run.recordings) == [0, 1]
+    report = analyse(run)
+    assert (report.work.epochs, report.work.steps, report.work.validations) == (6, 120, 6)
+    first = report.culprits[0]
+    assert (first.name, first.unit) == ("Model.kept", "step")
+    assert first.bytes_per_unit == pytest.approx(16 * 64 * 32 * FLOAT, rel=0.1)
+    assert "self.kept.append(" in SPAWNED.splitlines()[int(first.fed_at[0].rpartition(":")[2]) - 1]
