@@ -77,8 +77,8 @@ def _within(case: Case, grown: set[int], across: list[Grower]) -> list[Grower]:
                 for path, g in climbing.items()
                 if path not in grown and not _is_part_of_another(table, g, told)
             }
-            found += [kept[path] for path in accumulation_points(case.table, kept)]
-    found = [made_anew(case.table, g) for g in _one_device_each(found)]
+            found += [kept[path] for path in accumulation_points(table, kept)]
+    found = [made_anew(table, g) for g in _one_device_each(found)]
     return [g for g in found if is_growth(g.trend.verdict) and not nears_capacity(case, g)]
 
 

@@ -96,7 +96,7 @@ class Page:
     version: str
     terms: dict[str, str]
     words: dict[str, str]
-    """Those of the terms that this page is in need of."""
+    """Those of the terms that this page uses."""
     data: dict[str, Any]
 
 

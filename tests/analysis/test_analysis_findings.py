@@ -217,6 +217,18 @@ def test_slack_no_larger_than_blocks_of_ours_can_make_it_is_a_note_that_says_so(
     assert ("leakscope monitor" in found.remedy.text) is is_ours
 
 
+@pytest.mark.parametrize(
+    ("in_use", "severity"), [(200 * MIB, Severity.WARNING), (600 * MIB, Severity.NOTE)]
+)
+def test_slack_is_weighed_as_it_was_at_last_though_no_census_came_after_two_epochs(
+    in_use: int, severity: Severity
+) -> None:
+    program = Program(epochs=14, skipped=1.0).swell(lambda s: s.step * MIB)
+    program.gauge(gauge.MALLOC_FREE, lambda s: s.step * 0.9 * MIB)
+    program.gauge(gauge.MALLOC_IN_USE, lambda s: in_use)
+    assert finding(report_of(program), "allocator_slack").severity is severity
+
+
 def test_slack_that_was_given_back_only_as_the_program_ended_is_a_note() -> None:
     def free(state: State) -> float:
         return 0 if state.kind is BoundaryKind.RUN_END else min(state.step, 60) * 4 * MIB

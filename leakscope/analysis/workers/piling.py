@@ -67,25 +67,26 @@ class Keeper:
 
 def find_piling(case: Case, culprits: list[Culprit]) -> list[Finding]:
     """Return a finding when the number of processes grows, with what keeps them if it is known."""
-    x, y = _counts(case)
+    x, y, fewest = _counts(case)
     trend = judge(x, y, unit=case.unit.name, noise_bytes=0.5)
-    if not is_growth(trend.verdict) or len(y) < FEWEST_POINTS or trend.net_bytes < FEWEST:
+    if not is_growth(trend.verdict) or trend.points < fewest or trend.net_bytes < FEWEST:
         return []
     keeper = _keeper(case, culprits)
     return [] if keeper is None else [_finding(case, trend, keeper)]
 
 
-def _counts(case: Case) -> tuple[FloatArray, FloatArray]:
-    """Return units done and the number of child processes at comparable boundaries; also at the
-    end, where they were counted in the first part of the work only: what has piled up by the last
-    of the comparable boundaries is there still.
+def _counts(case: Case) -> tuple[FloatArray, FloatArray, int]:
+    """Return units done and numbers of child processes, and how many of these a verdict takes.
+
+    They are counted at comparable boundaries. Where that ended in the first part of the work, the
+    number at the end stands for all that was not: what has piled up meanwhile is there still.
     """
     x, y = case.gauge_series(gauge.CHILDREN)
-    if case.is_read_throughout(gauge.CHILDREN) or len(y) < FEWEST_POINTS - 1:
-        return x, y
+    if case.is_read_throughout(gauge.CHILDREN) or not len(y):
+        return x, y, FEWEST_POINTS
     last = case.unit.done[case.comparable[-1]]
     counted = case.track.gauge(gauge.CHILDREN)[case.track.known(gauge.CHILDREN)[-1]]
-    return np.append(x, last), np.append(y, counted)
+    return np.append(x, last), np.append(y, counted), FEWEST_POINTS - 1
 
 
 def _keeper(case: Case, culprits: list[Culprit]) -> Keeper | None:
