@@ -53,7 +53,9 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float | None = None
     lead: Lead | None = None
     growth_bytes_per_unit: float | None = None
-    """Of the first gauge that was judged, and of child processes where they were."""
+    """Of the first gauge that was judged, and of child processes where they were; 0 where its
+    interval has both signs.
+    """
     growth_unit: str = ""
     peak_bytes: float | None = None
     course: list[float] = []

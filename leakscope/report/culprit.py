@@ -26,6 +26,9 @@ from leakscope.report.svg import Drawing
 from leakscope.report.tables import Bar
 from leakscope.report.way import Box, way_of
 
+BRIEF = 240
+"""Characters of what to change that stand beside the diff on the first screen."""
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -43,6 +46,13 @@ class RemedyView:
     text: list[Piece]
     diff: list[DiffLine]
     raw_diff: str
+    brief: list[Piece]
+    """Its first sentences."""
+
+    @property
+    def is_shortened(self) -> bool:
+        """Whether the first sentences are not all of it."""
+        return self.brief != self.text
 
 
 @dataclass(frozen=True)
@@ -261,8 +271,19 @@ def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
 def remedy_view(remedy: Remedy) -> RemedyView:
     """Return what to change, its code set apart and its diff in colours."""
     return RemedyView(
-        remedy.title, pieces_of(remedy.text), diff_lines(remedy.diff), remedy.diff or ""
+        title=remedy.title,
+        text=pieces_of(remedy.text),
+        diff=diff_lines(remedy.diff),
+        raw_diff=remedy.diff or "",
+        brief=pieces_of(first_sentences(remedy.text, BRIEF)),
     )
+
+
+def first_sentences(text: str, most: int) -> str:
+    """Return as many whole sentences as fit into so many characters; the first in any case."""
+    ends = [m.start() for m in re.finditer(r"(?<=[.!?]) (?=[A-Z`])", text)]
+    whole = [end for end in ends if text.count("`", 0, end) % 2 == 0] + [len(text)]
+    return text[: max([end for end in whole if end <= most], default=whole[0])]
 
 
 def pieces_of(text: str) -> list[Piece]:

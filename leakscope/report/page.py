@@ -77,6 +77,8 @@ class Page:
     devices: list[DeviceView]
     cures: CuresView | None
     culprits: list[CulpritView]
+    culprits_count: str
+    """``5`` or ``5 and 1 note``: the headline counts those alone that are no notes."""
     findings: list[SuspectView]
     growth: list[GrowthRow]
     ledgers: list[LedgerView]
@@ -126,6 +128,7 @@ def report_page(report: Report) -> Page:
         devices=device_views(report.devices),
         cures=cures_view(report.cures),
         culprits=culprits,
+        culprits_count=wording.count_words(report.culprits),
         findings=findings,
         growth=growth_rows(report.growth),
         ledgers=[ledger_view(ledger) for ledger in report.ledgers],

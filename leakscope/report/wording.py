@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from leakscope.model.comparison import (
     ANOTHER_SCRIPT,
@@ -14,6 +15,7 @@ from leakscope.model.comparison import (
 from leakscope.model.known import Nature, Recognised
 from leakscope.model.printable import one_line
 from leakscope.model.report import Culprit, Finding, Report, RunVerdict, Severity
+from leakscope.model.sizes import plural
 from leakscope.report.sizes import humane_interval, humane_rate, humane_share
 
 NOTICEABLE = 0.05
@@ -99,6 +101,14 @@ METRICS = {
 def words_for(report: Report) -> dict[str, str]:
     """Return the terms to explain at the end of a report: not those of devices if it has none."""
     return {w: m for w, m in TERMS.items() if report.devices or w not in _OF_DEVICES}
+
+
+def count_words(culprits: Sequence[Culprit]) -> str:
+    """Return how many culprits there are, and of what grows too little to matter: ``5, 1 note``."""
+    notes = sum(one.severity is Severity.NOTE for one in culprits)
+    serious = len(culprits) - notes
+    told = [str(serious) if serious else "", plural(notes, "note") if notes else ""]
+    return ", ".join(filter(None, told))
 
 
 def metric_words(metric: str) -> str:

@@ -22,6 +22,7 @@ from leakscope.model.report import Growth, Line, Report, Severity, Timeline
 from leakscope.model.runs import RunList, Standing
 from leakscope.recording import RecordingWriter, RunDirectory
 from leakscope.report import render_html, render_json
+from leakscope.report.runs.words import growth_words
 
 
 def invoke(*words: object) -> Result:
@@ -112,6 +113,29 @@ def test_memory_of_child_processes_counts(shares: bool, beyond: int, tmp_path: P
     assert tree.peak_bytes == (900 + beyond) * MIB
     assert tree.course[:4] == one.course[:4], "there were none yet"
     assert tree.course[-1] == tree.peak_bytes
+
+
+@pytest.mark.parametrize(
+    ("interval", "told"),
+    [
+        ((-28.0 * MIB, 17.0 * MIB), "not steady"),
+        ((1.0 * MIB, 3.0 * MIB), "2 MiB per epoch"),
+        ((0.0, 0.0), "2 MiB per epoch"),
+    ],
+)
+def test_growth_that_may_as_well_be_none_is_not_told_as_a_rate(
+    interval: tuple[float, float], told: str, tmp_path: Path
+) -> None:
+    grown = Growth(
+        metric="rss",
+        unit="epoch",
+        bytes_per_unit=2.0 * MIB,
+        interval=interval,
+        explained_share=None,
+    )
+    put(tmp_path / "one", msgspec.structs.replace(report_of(4.0 * MIB), growth=[grown]))
+    (run,) = listed(tmp_path).runs
+    assert growth_words(run) == told
 
 
 def test_notes_lead_no_run(tmp_path: Path) -> None:

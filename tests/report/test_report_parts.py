@@ -12,7 +12,7 @@ from leakscope.model.report import Excerpt, Line, RunVerdict, Severity
 from leakscope.report import sizes, wording
 from leakscope.report.charts import SMALL, WIDE, draw_series, draw_timeline
 from leakscope.report.comparison import comparison_page
-from leakscope.report.culprit import pieces_of
+from leakscope.report.culprit import first_sentences, pieces_of
 from leakscope.report.ledger import ledger_view
 from leakscope.report.markdown import culprit_markdown
 from leakscope.report.page import report_page
@@ -58,6 +58,29 @@ def test_backticks_set_code_apart() -> None:
     pieces = [(piece.text, piece.code) for piece in pieces_of("use `.item()` here")]
     assert pieces == [("use ", False), (".item()", True), (" here", False)]
     assert [piece.code for piece in pieces_of("a lone ` tick")] == [False]
+
+
+@pytest.mark.parametrize(
+    ("most", "told"),
+    [
+        (1, "It keeps all."),
+        (30, "It keeps all. See train.py:3."),
+        (45, "It keeps all. See train.py:3."),
+        (60, "It keeps all. See train.py:3. Use `x. Y` instead."),
+        (80, "It keeps all. See train.py:3. Use `x. Y` instead. Or nothing."),
+    ],
+)
+def test_the_first_sentences_end_where_a_sentence_does(most: int, told: str) -> None:
+    text = "It keeps all. See train.py:3. Use `x. Y` instead. Or nothing."
+    assert first_sentences(text, most) == told
+
+
+def test_culprits_and_notes_are_counted_apart() -> None:
+    leak = samples.boxes_culprit()
+    note = msgspec.structs.replace(leak, severity=Severity.NOTE)
+    assert wording.count_words([leak, leak, note]) == "2, 1 note"
+    assert wording.count_words([leak]) == "1"
+    assert wording.count_words([note, note]) == "2 notes"
 
 
 @pytest.mark.parametrize(

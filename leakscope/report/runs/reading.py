@@ -37,6 +37,13 @@ class _Growth(msgspec.Struct):
     metric: str = ""
     bytes_per_unit: float | None = None
     unit: str = ""
+    interval: tuple[float | None, float | None] | None = None
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether it surely rises, or surely falls."""
+        low, high = self.interval or (None, None)
+        return low is None or high is None or not low < 0 < high
 
 
 class _Line(msgspec.Struct):
@@ -136,11 +143,15 @@ def _lead(seen: _Glance) -> Lead | None:
 
 
 def _growth(growth: list[_Growth]) -> tuple[float | None, str]:
-    """Return the rate of the first gauge that was judged, with children's added, and its unit."""
+    """Return the rate of the first gauge that was judged, with children's added, and its unit: 0
+    where it may as well have fallen as risen.
+    """
     if not growth:
         return None, ""
     first = growth[0]
     children = next((g for g in growth if g.metric == CHILDREN_PSS and g.unit == first.unit), None)
+    if not first.is_steady and (children is None or not children.is_steady):
+        return 0.0, first.unit
     if children is None or first.bytes_per_unit is None:
         return first.bytes_per_unit, first.unit
     return first.bytes_per_unit + (children.bytes_per_unit or 0.0), first.unit

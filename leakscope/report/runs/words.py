@@ -67,7 +67,9 @@ def label_of(run: ListedRun) -> str:
 
 
 def growth_words(run: ListedRun) -> str:
-    """Return how fast memory grew in all: ``412 MiB per epoch``."""
+    """Return how fast memory grew in all: ``412 MiB per epoch``, or that it was not steady."""
     if run.growth_bytes_per_unit is None:
         return "–"
+    if not run.growth_bytes_per_unit:
+        return "not steady"
     return humane_rate(run.growth_bytes_per_unit, run.growth_unit)
