@@ -133,7 +133,10 @@ def test_growth_that_may_as_well_be_none_is_not_told_as_a_rate(
         interval=interval,
         explained_share=None,
     )
-    put(tmp_path / "one", msgspec.structs.replace(report_of(4.0 * MIB), growth=[grown]))
+    resting = msgspec.structs.replace(
+        grown, metric="children_pss", bytes_per_unit=0.0, interval=(0.0, 0.0)
+    )
+    put(tmp_path / "one", msgspec.structs.replace(report_of(4.0 * MIB), growth=[grown, resting]))
     (run,) = listed(tmp_path).runs
     assert growth_words(run) == told
 

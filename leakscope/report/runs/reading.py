@@ -150,11 +150,12 @@ def _growth(growth: list[_Growth]) -> tuple[float | None, str]:
         return None, ""
     first = growth[0]
     children = next((g for g in growth if g.metric == CHILDREN_PSS and g.unit == first.unit), None)
-    if not first.is_steady and (children is None or not children.is_steady):
+    added = children.bytes_per_unit if children is not None and children.is_steady else None
+    if not first.is_steady and not added:
         return 0.0, first.unit
-    if children is None or first.bytes_per_unit is None:
-        return first.bytes_per_unit, first.unit
-    return first.bytes_per_unit + (children.bytes_per_unit or 0.0), first.unit
+    if first.bytes_per_unit is None:
+        return None, first.unit
+    return first.bytes_per_unit + (added or 0.0), first.unit
 
 
 def _memory(lines: list[_Line]) -> list[float]:
