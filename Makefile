@@ -58,7 +58,7 @@ demo: $(VENV)/.installed
 # tests/conftest.py says in which order they come.
 # Threads of torch's that wait for each other on cores where other programs run burn minutes.
 test: export OMP_NUM_THREADS = 1
-test: export LEAKSCOPE_SCREENSHOTS ?= $(CURDIR)/build/screenshots
+test: export BROWSER_SCREENSHOTS ?= $(CURDIR)/build/screenshots
 test: $(VENV)/.testing $(VENV)/.browsing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

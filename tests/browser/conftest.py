@@ -1,7 +1,7 @@
 """One browser for all tests of this room, gone when they are done.
 
 What is missing for it is said by the reason of a skipped test. Pictures of whole pages are kept in
-the folder that ``LEAKSCOPE_SCREENSHOTS`` names; without it only of a page that fails, in pytest's
+the folder that ``BROWSER_SCREENSHOTS`` names; without it only of a page that fails, in pytest's
 own temporary folder.
 """
 
@@ -79,7 +79,7 @@ def axe() -> str:
 @pytest.fixture(scope="package")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Pictures:
     """Where pictures of pages go."""
-    named = os.environ.get("LEAKSCOPE_SCREENSHOTS")
+    named = os.environ.get("BROWSER_SCREENSHOTS")
     folder = Path(named) if named else tmp_path_factory.mktemp("screenshots")
     folder.mkdir(parents=True, exist_ok=True)
     return Pictures(folder, wants_all=bool(named))
