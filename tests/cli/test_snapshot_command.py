@@ -329,7 +329,7 @@ class TestNothingIsSent:
     def test_to_another_users_process(self, tmp_path: Path) -> None:
         with started(TRAINING + "\nwait_for('enough')\n", tmp_path, *ALLOWED) as running:
             code = (
-                "import os, sys; from leakscope.cli import main; "
+                "import os, sys; from leakscope.cli import main, snapshot; "
                 f"os.setuid(65534); sys.argv = ['leakscope', 'snapshot', '{running.pid}']; main()"
             )
             done = subprocess.run(
