@@ -56,8 +56,6 @@ class Program:
     libraries: tuple[str, ...]
     work: Work
     leak: Leak | None = None
-    keeps: tuple[str, ...] = ()
-    """What a library keeps by itself, a kilobyte a time: a note where it was seen enough."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +76,7 @@ HUGGING_FACE = ("transformers", "accelerate")
 LIGHTNING = ("lightning",)
 
 HEALTHY = {
-    "transformers_healthy": Program(
-        HUGGING_FACE,
-        Work(6, 120, 240, (*range(10, 121, 10),)),
-        keeps=("main.trainer.accelerator", "main.trainer.accelerator._dataloaders"),
-    ),
+    "transformers_healthy": Program(HUGGING_FACE, Work(6, 120, 240, (*range(10, 121, 10),))),
     "lightning_healthy": Program(LIGHTNING, Work(8, 240, 480, (0, *range(15, 241, 15)))),
     "torchmetrics_healthy": Program(("torchmetrics",), Work(8, 800, 800, (*range(100, 801, 100),))),
     "accelerate_healthy": Program(("accelerate",), Work(8, 200, 800, (*range(25, 201, 25),))),
@@ -244,8 +238,7 @@ def assert_work(outcome: Outcome, expected: Work) -> None:
 def test_a_healthy_training_is_clean(name: str, outcome_of: Callable[[str], Outcome]) -> None:
     outcome, work = outcome_of(name), HEALTHY[name].work
     assert outcome.report["verdict"] == "clean", outcome.said
-    told = [(c["name"], c["severity"]) for c in outcome.report["culprits"]]
-    assert set(told) <= {(name, "note") for name in HEALTHY[name].keeps}, outcome.said
+    assert not outcome.report["culprits"], outcome.said
     assert not outcome.report["errors"]
     assert_work(outcome, work)
     assert f"{work.epochs} epochs, {work.steps:,} steps" in outcome.report["headline"]

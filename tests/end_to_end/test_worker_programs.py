@@ -31,17 +31,7 @@ def report_of(
     @functools.cache
     def report(program: str, method: str, *words: str) -> dict[str, Any]:
         folder = tmp_path_factory.mktemp(program)
-        budget = "10%" if "anew" in words else "2%"  # those workers live for a second
-        command = [
-            "-m",
-            "leakscope",
-            "run",
-            "--quiet",
-            "--budget",
-            budget,
-            "--out",
-            f"{folder}/run",
-        ]
+        command = ["-m", "leakscope", "run", "--quiet", "--out", f"{folder}/run"]
         script = str(PROGRAMS / f"{program}.py")
         leakscope_commands.run([*command, script, method, *words], Path.cwd()).well()
         return json.loads((folder / "run" / "report.json").read_text())
