@@ -24,6 +24,7 @@ from leakscope.heap.roots import Roots, find_roots
 from leakscope.heap.rows import Draft, RowMaker
 from leakscope.heap.sharing import with_shares
 from leakscope.heap.storages import device_storages
+from leakscope.heap.untraced import without_tracing
 from leakscope.model.blocks import DeviceStorages
 from leakscope.model.census import Census, CensusRow, CensusScope
 
@@ -74,7 +75,7 @@ class CensusTaker:
         ``unwound`` are frames that a traceback keeps alive, outermost first: they count as running.
         """
         began = perf_counter()
-        census = without_collector(self._census, scope, unwound)
+        census = without_collector(lambda: without_tracing(self._census, scope, unwound))
         return msgspec.structs.replace(census, pause_s=perf_counter() - began)
 
     def take_aside(self, scope: CensusScope) -> Census:

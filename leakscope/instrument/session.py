@@ -7,6 +7,7 @@ import socket
 import time
 import weakref
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,6 +136,7 @@ class Session:
 
         """
         from leakscope.heap import CensusTaker
+        from leakscope.heap.untraced import remember_allocators
         from leakscope.instrument.shapes import ShapesReader
         from leakscope.probes import (
             AllocationHistory,
@@ -156,7 +158,7 @@ class Session:
             writer=writer,
             taker=CensusTaker(project_root=root),
             probes=[*default_probes(), ShapesReader()],
-            window=AllocationWindow,
+            window=partial(AllocationWindow, before=remember_allocators),
             devices=device_memory,
             history=AllocationHistory(),
             project_root=root,

@@ -39,8 +39,10 @@ class AllocationWindow:
 
     is_open: bool
 
-    def __init__(self, frames: int = 8) -> None:
+    def __init__(self, frames: int = 8, before: Callable[[], None] = lambda: None) -> None:
+        """Prepare to trace ``frames`` of each stack; ``before`` is called right before that."""
         self.is_open = False
+        self._begins = before
         self._frames = frames
         self._is_ours = False
         self._before: _Totals | None = {}
@@ -52,6 +54,7 @@ class AllocationWindow:
             self._is_ours = not tracemalloc.is_tracing()
             self._before = {} if self._is_ours else _summed(_traces())
             if self._is_ours:
+                self._begins()
                 _start(self._frames)
         return self._is_ours
 

@@ -275,10 +275,22 @@ PyDoc_STRVAR(referent_addresses_doc,
              "referent_addresses(object, most)\n--\n\n"
              "Return where objects lie to which it refers, evenly chosen, touching none of them.");
 
+PyDoc_STRVAR(remember_allocators_doc, "remember_allocators()\n--\n\n"
+                                      "Take note of Python's allocators, before tracing begins.");
+
+PyDoc_STRVAR(trace_no_more_doc, "trace_no_more()\n--\n\n"
+                                "Have tracemalloc trace no new block until trace_again().");
+
+PyDoc_STRVAR(trace_again_doc, "trace_again()\n--\n\n"
+                              "Have tracemalloc trace new blocks again.");
+
 static PyMethodDef methods[] = {
     {"walk", native_walk, METH_VARARGS, walk_doc},
     {"leak_shares", leak_shares, METH_VARARGS, leak_shares_doc},
     {"classes_in", classes_in, METH_O, classes_in_doc},
+    {"remember_allocators", remember_allocators, METH_NOARGS, remember_allocators_doc},
+    {"trace_no_more", trace_no_more, METH_NOARGS, trace_no_more_doc},
+    {"trace_again", trace_again, METH_NOARGS, trace_again_doc},
     {"referent_addresses", referent_addresses, METH_VARARGS, referent_addresses_doc},
 #if PY_VERSION_HEX < 0x030D0000
     {"frame_locals", frame_locals, METH_O, frame_locals_doc},

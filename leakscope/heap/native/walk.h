@@ -437,6 +437,11 @@ PyObject *inline_attributes(PyObject *module, PyObject *object);
 /* classes.c */
 PyObject *classes_in(PyObject *module, PyObject *names);
 
+/* untraced.c */
+PyObject *remember_allocators(PyObject *module, PyObject *nothing);
+PyObject *trace_no_more(PyObject *module, PyObject *nothing);
+PyObject *trace_again(PyObject *module, PyObject *nothing);
+
 /* frames.c */
 PyObject *frame_locals(PyObject *module, PyObject *frame);
 PyObject *stacked(PyObject *module, PyObject *arguments);
