@@ -125,11 +125,20 @@ def _named(case: Case, window: Window, growers: list[Grower], device: str) -> li
 
 
 def _gain_of(case: Case, window: Window, g: Grower) -> int:
-    """Return what a culprit gained over the window, interpolated where no census shows it."""
+    """Return what a culprit gained over the window, interpolated where no census shows it.
+
+    What only walks of the whole heap see grew before the first of them and after the last, too.
+    """
     values = case.table.retained[g.device][g.path]
     known = case.table.covered(g.path)
     at, sizes = case.table.at[known].astype(np.float64), np.nan_to_num(values[known])
-    return round(float(np.interp(window.last, at, sizes) - np.interp(window.first, at, sizes)))
+    first, last = (float(np.interp(p, at, sizes)) for p in (window.first, window.last))
+    if not case.table.latest[g.path].user and len(at):
+        index = case.track.index
+        ends = index[[int(at[0]), int(at[-1])]]
+        first -= g.per_boundary * max(float(ends[0] - index[window.first]), 0.0)
+        last += g.per_boundary * max(float(index[window.last] - ends[1]), 0.0)
+    return round(last - max(first, 0.0))
 
 
 def _gain_of_roots(case: Case, window: Window, device: str) -> int | None:

@@ -22,7 +22,7 @@ from leakscope.model.record import (
     OverheadRecord,
     SnapshotRecord,
 )
-from leakscope.model.report import Ledger, PhaseMemory, Report
+from leakscope.model.report import Ledger, PhaseMemory, Report, Severity
 from leakscope.model.run import Damage, Measurement
 
 
@@ -375,6 +375,20 @@ def test_open_figures_have_a_term_of_the_ledger() -> None:
     terms = terms_of(program.swell(lambda s: s.epochs_done * 9 * MIB))
     assert terms["imputed"] == pytest.approx(10 * 9 * MIB, rel=0.1)
     assert terms["unexplained"] == pytest.approx(0, abs=MIB)
+
+
+def test_what_few_walks_of_the_whole_heap_saw_grew_before_and_after_them_too() -> None:
+    registry = Thing(
+        "plots·Registry.figures", lambda s: s.epochs_done * 5 * MIB, "dict", "dict", user=False,
+        root=RootKind.LIBRARY,
+    )  # fmt: skip
+    program = Program(epochs=12, full_at=(150, 300)).plant(registry)
+    report = report_of(program.gauge(gauge.FIGURES, lambda s: s.epochs_done))
+    assert [c.name for c in report.culprits] == ["plots.Registry.figures"]
+    terms = {entry.kind: entry.bytes for entry in report.ledgers[0].entries}
+    assert terms["named"] == pytest.approx(report.ledgers[0].total_bytes, rel=0.15)
+    assert "imputed" not in terms
+    assert [finding.severity for finding in report.findings] == [Severity.NOTE]
 
 
 def test_garbage_that_was_weighed_once_has_a_term_of_the_ledger() -> None:
