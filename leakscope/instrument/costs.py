@@ -18,22 +18,30 @@ class Due(IntEnum):
 
 _RECENT = 0.4
 """Weight of the newest sample in an estimate."""
+_LASTING = 0.8
+"""Weight that censuses keep with each that follows when it is told how busy the machine is."""
 _RECORD_SECONDS = 80e-6
 _FOCUSED_SECONDS = 0.010
 _SECONDS_PER_BLOCK = 0.4e-6
 """What a walk takes per block that Python has allocated, by `benchmarks/heap`, rounded up."""
 _LIBRARY_BLOCKS = 1_500_000
 """More than libraries make: what is beyond is taken for the user's, which a focused walk meets."""
+MOST_SLOWED = 4.0
+"""Whatever a census has waited for, its program is held up no longer than that."""
 
 
 class Costs:
     """Seconds spent so far by activity, and what a boundary of each kind is expected to cost."""
+
+    slowed: float = 1.0
+    """How many times longer measuring takes than it works: others use the processors meanwhile."""
 
     def __init__(self, blocks: Callable[[], int] = sys.getallocatedblocks) -> None:
         self.seconds: dict[str, float] = {}
         self.total = 0.0
         self._blocks = blocks
         self._expected: dict[Due, float] = {}
+        self._taken = self._worked = 0.0
 
     def spend(self, activity: str, seconds: float) -> None:
         """Charge time to an activity."""
@@ -48,6 +56,12 @@ class Costs:
         """Learn what a boundary of this kind has just cost as a whole."""
         before = self._expected.get(due, seconds)
         self._expected[due] = before + _RECENT * (seconds - before)
+
+    def learn_pace(self, seconds: float, worked: float) -> None:
+        """Learn from a census that took ``seconds``, in which the processor ``worked`` for it."""
+        self._taken = _LASTING * self._taken + seconds
+        self._worked = _LASTING * self._worked + worked
+        self.slowed = min(max(self._taken / max(self._worked, 1e-6), 1.0), MOST_SLOWED)
 
     def expect(self, due: Due) -> float:
         """Return the seconds that the next boundary of this kind will probably cost."""

@@ -24,7 +24,11 @@ FLOOR_AT_KEY = 6
 
 @dataclass(frozen=True)
 class Floor:
-    """What a run gets at once, whatever the budget says."""
+    """What a run gets at once, whatever the budget says.
+
+    Seconds are those of a machine that has nothing else to do: on a busy one all takes longer, the
+    program too, and a run of the same work gets as many censuses.
+    """
 
     share: float = 0.08
     seconds: float = 1.5
@@ -265,7 +269,7 @@ class Schedule:
         """Return whether a phase of training begins whose kind was last looked at long ago."""
         if kind is not BoundaryKind.PHASE_BEGIN or phase is None or not phase.training:
             return False
-        cheap = self._costs.expect(Due.FOCUSED) <= CHEAP_SECONDS
+        cheap = self._costs.expect(Due.FOCUSED) <= CHEAP_SECONDS * self._costs.slowed
         rises = self._resident - key.resident >= LATE_RISE_BYTES
         stride: int = 2 ** (1 + (key.censuses - FLOOR_AT_KEY) // LATE_AT_KEY)
         return (cheap or rises) and key.seen % stride == 0
@@ -337,7 +341,7 @@ class Schedule:
     # Grants
 
     def _grant_floor(self, key: _Key, tier: Due, now: float, *, inside: bool) -> Due:
-        allowed = self._floor.share * now + self._floor.seconds
+        allowed = self._floor.share * now + self._floor.seconds * self._costs.slowed
         if tier is Due.FULL and self._may_look_at_all(key, allowed, now):
             self._granted = (key, True, inside)
             return tier
@@ -355,9 +359,10 @@ class Schedule:
 
     def _exempt_at(self, key: _Key, expected: float, *, inside: bool) -> int:
         """Return how many censuses a kind gets beyond the limit, given what one will cost."""
-        if expected <= CHEAP_SECONDS and not inside:
+        slowed = self._costs.slowed
+        if expected <= CHEAP_SECONDS * slowed and not inside:
             return self._floor.cheap_exempt
-        first = key.begins_training and expected <= BEGINNING_SECONDS
+        first = key.begins_training and expected <= BEGINNING_SECONDS * slowed
         return EXEMPT_BEGINNINGS if first else self._floor.exempt
 
     def _may_look_at_all(self, key: _Key, allowed: float, now: float) -> bool:
@@ -367,7 +372,8 @@ class Schedule:
             return True
         if not self._growth.is_unnamed or key.fulls >= FULL_UNNAMED:
             return False
-        return expected <= min(max(self._floor.seconds, UNNAMED_SHARE * now), UNNAMED_SECONDS)
+        most = max(self._floor.seconds * self._costs.slowed, UNNAMED_SHARE * now)
+        return expected <= min(most, UNNAMED_SECONDS)
 
     def _grant_paid(self, name: _Name, key: _Key, tier: Due, now: float) -> Due:
         for cheaper in (tier, Due.FOCUSED):

@@ -78,6 +78,7 @@ class Session:
         devices: Devices = _no_devices,
         history: Recorder | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        work_clock: Callable[[], float] = time.thread_time,
         project_root: str = "",
         floor: Floor | None = None,
     ) -> None:
@@ -85,6 +86,7 @@ class Session:
         self.run_path = run_path
         self._writer = writer
         self._clock = clock
+        self._work_clock = work_clock
         self._pid = os.getpid()
         self._index, self._reached = 0, 0.0
         self._begun = clock()
@@ -351,9 +353,12 @@ class Session:
     def _record(self, boundary: Boundary, due: Due) -> None:
         if self.world.size < 2 and not self._is_of_a_worker:
             self._guard.call("ranks", None, self._look_for_ranks)
+        began = self._work_clock()
         done = self._measuring.at(boundary, due)
         self._write_endings()
         now = self._now()
+        if done >= Due.FOCUSED:
+            self._costs.learn_pace(now - boundary.time_s, self._work_clock() - began)
         seconds = now - boundary.time_s - self._measuring.beside(done)
         self._schedule.recorded(done, seconds, now, self._measuring.resident)
         if self._trials is not None and not self._closed:

@@ -20,16 +20,18 @@ from leakscope.model.record import (
 
 
 class FakeClock:
-    """Stands still until it is told."""
+    """Stands still until it is told; what takes a second of work may take several."""
 
-    def __init__(self) -> None:
-        self.now = 1000.0
+    def __init__(self, slowed: float = 1.0) -> None:
+        self.now = self.worked = 1000.0
+        self.slowed = slowed
 
     def __call__(self) -> float:
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        self.now += seconds
+        self.now += seconds * self.slowed
+        self.worked += seconds
 
 
 class FakeWriter:
@@ -183,8 +185,16 @@ class FakeSession:
 
     begun: ClassVar[list[FakeSession]] = []
 
-    def __init__(self, *, keep: bool = True, focused: float = 0.01, full: float = 0.2, **options):
-        self.clock = FakeClock()
+    def __init__(
+        self,
+        *,
+        keep: bool = True,
+        focused: float = 0.01,
+        full: float = 0.2,
+        slowed: float = 1.0,
+        **options,
+    ):
+        self.clock = FakeClock(slowed)
         self.writer = FakeWriter(keep)
         self.taker = FakeTaker(self.clock, focused, full)
         self.fast = FakeProbe(self.clock)
@@ -203,6 +213,7 @@ class FakeSession:
             devices=self.devices,
             history=self.history,
             clock=self.clock,
+            work_clock=lambda: self.clock.worked,
         )
         self.session._costs._blocks = lambda: BLOCKS
         self.session.begin()

@@ -1,6 +1,8 @@
 """What measuring is expected to cost, before and after it was measured."""
 
-from leakscope.instrument.costs import Costs, Due
+import pytest
+
+from leakscope.instrument.costs import MOST_SLOWED, Costs, Due
 
 
 def test_a_walk_that_was_never_measured_is_guessed_from_the_size_of_the_heap():
@@ -20,3 +22,25 @@ def test_what_was_measured_counts_more_than_the_guess():
     assert costs.expect(Due.FULL) == 0.5
     costs.sample(Due.FULL, 1.0)
     assert 0.5 < costs.expect(Due.FULL) < 1.0
+
+
+def test_how_busy_the_machine_is_shows_in_what_censuses_wait_for():
+    costs = Costs()
+    assert costs.slowed == 1.0
+    costs.learn_pace(0.02, 0.02)
+    assert costs.slowed == pytest.approx(1.0)
+    for _ in range(20):
+        costs.learn_pace(0.06, 0.02)
+    assert costs.slowed == pytest.approx(3.0, rel=0.02)
+    for _ in range(20):
+        costs.learn_pace(0.02, 0.02)
+    assert costs.slowed == pytest.approx(1.0, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "worked", "slowed"), [(9.0, 0.0, MOST_SLOWED), (0.0, 0.1, 1.0)]
+)
+def test_clocks_that_disagree_slow_nothing_down_beyond_reason(seconds, worked, slowed):
+    costs = Costs()
+    costs.learn_pace(seconds, worked)
+    assert costs.slowed == slowed

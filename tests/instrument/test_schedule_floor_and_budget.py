@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_session import FakeSession
 
+from leakscope.instrument.costs import MOST_SLOWED
 from leakscope.model.boundary import BoundaryKind as Kind
 from leakscope.model.census import CensusScope
 from leakscope.model.record import NoteRecord, OverheadRecord
@@ -93,6 +94,27 @@ def test_growth_that_begins_late_is_looked_at_even_where_censuses_are_dear(rise,
     late = [b for b in run.censuses(Kind.PHASE_BEGIN, "train") if b.occurrence > 10]
     assert len(late) >= looks
     assert bool(late) == bool(looks)
+
+
+@pytest.mark.parametrize("focused", [0.01, 0.025, 0.08])
+def test_a_busy_machine_costs_a_short_run_few_of_its_censuses(focused):
+    seen = []
+    for slowed in (1.0, 4.0):
+        run = FakeSession(focused=focused, slowed=slowed)
+        for _ in range(8):
+            run.train_pass(20, 0.01)
+        run.close()
+        assert run.spent <= 0.08 * run.elapsed + (1.5 + 0.2) * slowed
+        seen.append(len(run.censuses(Kind.PHASE_BEGIN, "train")))
+    quiet, busy = seen
+    assert busy >= 0.8 * quiet
+
+
+def test_a_census_that_only_waited_holds_nothing_up_for_long():
+    run = FakeSession(focused=0.01, slowed=100.0)
+    for _ in range(40):
+        run.train_pass(20, 0.0001)
+    assert run.spent <= 0.08 * run.elapsed + MOST_SLOWED * 1.5 + 100 * 0.2
 
 
 def test_a_hundred_steps_without_a_loader_get_full_censuses():
