@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,11 @@ CLICKED = """(table) => [...table.tHead.rows[0].cells].flatMap((heading, column)
     };
   }))"""
 """Clicks twice on every heading of a table and tells what came of it."""
+
+SCROLLED = """(table, part) => new Promise((done) => {
+  table.scrollLeft = part * (table.scrollWidth - table.clientWidth);
+  requestAnimationFrame(() => requestAnimationFrame(done));
+})"""
 
 
 @pytest.fixture
@@ -105,6 +111,24 @@ def assert_in_order(values: list[Any], words: list[str] | None, *, falling: bool
         assert values == (words[::-1] if falling else words)
     elif all(isinstance(value, (int, float)) for value in values):
         assert values == sorted(values, reverse=falling)
+
+
+def test_a_table_that_goes_on_beyond_an_edge_casts_a_shadow_there(view: View, show: Show) -> None:
+    show(view, "leaking")
+    table = view.page.get_by_role("group", name="Memory per phase").first
+
+    def shadows() -> set[str]:
+        told = str(table.evaluate("(table) => getComputedStyle(table).boxShadow"))
+        sides = re.findall(r"(-?[\d.]+)px 0px [\d.]+px -?[\d.]+px inset", told)
+        return {"right" if float(side) < 0 else "left" for side in sides if float(side)}
+
+    assert shadows() == set()
+    view.wear(PHONE, "light")
+    found = []
+    for part in (0, 0.5, 1):
+        table.evaluate(SCROLLED, part)
+        found.append(shadows())
+    assert found == [{"right"}, {"left", "right"}, {"left"}]
 
 
 def test_headings_are_buttons_for_mouse_and_keyboard(view: View, show: Show) -> None:
