@@ -131,6 +131,16 @@ def test_a_table_that_goes_on_beyond_an_edge_casts_a_shadow_there(view: View, sh
     assert found == [{"right"}, {"left", "right"}, {"left"}]
 
 
+def test_a_list_of_runs_tells_on_a_phone_too_what_leaks(view: View, show: Show) -> None:
+    show(view, "runs")
+    wide = view.page.get_by_role("columnheader", name="Lead culprit").first
+    narrow = view.page.locator(".leads-here").first
+    assert (wide.is_visible(), narrow.is_visible()) == (True, False)
+    view.wear(PHONE, "light")
+    assert (wide.is_visible(), narrow.is_visible()) == (False, True)
+    assert narrow.evaluate(ENDS)[1] <= PHONE["width"]
+
+
 def test_headings_are_buttons_for_mouse_and_keyboard(view: View, show: Show) -> None:
     show(view, "comparison")
     heading = view.page.locator("table.sortable th").first
