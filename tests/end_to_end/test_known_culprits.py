@@ -140,6 +140,16 @@ def test_look_alikes_of_the_users_own_are_not_told(
 
 
 @pytest.mark.slow
+def test_what_wandb_was_known_for_it_keeps_no_more(
+    report_of: Callable[..., dict[str, Any]],
+) -> None:
+    if find_spec("wandb") is None:
+        pytest.skip("wandb is not installed")
+    told = report_of(HERE / "wandb_watch.py")
+    assert (told["verdict"], told["culprits"]) == ("clean", [])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("installed", "is_told"), [("1.4.0", True), ("2.0.0", False)])
 def test_an_entry_of_the_projects_own_is_told_of_the_versions_that_it_names(
     installed: str, is_told: bool, tmp_path: Path
