@@ -17,6 +17,7 @@ from corpus import cases
 from running import Outcome
 from sampling import sampled
 from scoring import score
+from test_old_libraries import OLD
 from warm import Warm
 
 from leakscope.analysis.known import shipped
@@ -39,13 +40,7 @@ PROGRAMS = {
     "ignite-epoch-metric": (HERE / "ignite_metric.py", "pytorch-ignite"),
     "ignite-output-store": (HERE / "ignite_store.py", "pytorch-ignite"),
 }
-ELSEWHERE = {
-    "transformers-evaluation-gathered-on-device": "needs a device",
-    "lightning-epoch-end-outputs": "Lightning 2.0 has no such hooks",
-    "lightning-csv-logger": "mended in Lightning 2.1",
-    "accelerate-dataloader-references": "mended in accelerate 1.4",
-}
-"""What the libraries that are installed here can't show."""
+ELSEWHERE = {"transformers-evaluation-gathered-on-device": "needs a device"}
 SAMPLE = {
     "transformers-evaluation-gathered",
     "torchmetrics-never-reset",
@@ -101,7 +96,7 @@ def report_of(leakscope_commands: Warm, tmp_path: Path) -> Callable[..., dict[st
 
 
 def test_every_entry_has_a_program_or_a_reason_why_not() -> None:
-    assert {entry.known.id for entry in shipped().entries} == {*PROGRAMS, *ELSEWHERE}
+    assert {entry.known.id for entry in shipped().entries} == {*PROGRAMS, *OLD, *ELSEWHERE}
 
 
 @pytest.mark.slow
