@@ -114,6 +114,38 @@ class TestPhasesAndSteps:
         assert end is not None
         assert end.status == "completed"
 
+    def test_an_evaluation_every_few_steps_lies_within_the_training(
+        self, tracker: LeakScopeTracker, course: Course
+    ) -> None:
+        accelerator = Accelerator(cpu=True, log_with=[tracker])
+        accelerator.init_trackers("test")
+        model = nn.Linear(8, 4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        rows = TensorDataset(torch.rand(8, 8))
+        model, optimizer, loader, val_loader = accelerator.prepare(
+            model, optimizer, DataLoader(rows, 2), DataLoader(rows, 4)
+        )
+        steps = 0
+        for _ in range(2):
+            model.train()
+            for (batch,) in loader:
+                accelerator.backward(model(batch).square().mean())
+                optimizer.step()
+                optimizer.zero_grad()
+                steps += 1
+                if steps % 3 == 0:
+                    model.eval()
+                    with torch.no_grad():
+                        for (held,) in val_loader:
+                            model(held)
+                    model.train()
+        accelerator.end_training()
+        assert str(course) == (
+            "train[ 1 2 3 validation[ b b validation] 4 train] "
+            "train[ 5 6 validation[ b b validation] 7 8 train]"
+        )
+        assert course.epochs == [0, 1]
+
     def test_it_joins_who_records(
         self, tracker: LeakScopeTracker, course: Course, tmp_path: Path
     ) -> None:
