@@ -23,10 +23,7 @@ _is_remembered = False
 
 
 def remember_allocators() -> None:
-    """Take note of Python's allocators, to be called right before tracing begins.
-
-    A program that traces by itself goes on tracing all.
-    """
+    """Take note of Python's allocators, to be called right before tracing begins."""
     global _is_remembered
     if _allocators is not None:
         _allocators.remember_allocators()
