@@ -61,7 +61,7 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
     room = LINES - len(head) - len(foot) - len(noted) - 2
     shown = others[: min(MOST_OTHERS, max(1, room // 2))]
     told = [*noted, *(line for culprit in shown for line in _short(culprit, paper))]
-    told += _more(len(others) - len(shown))
+    told += _more(others[len(shown) :])
     return "\n".join([*head, *spaced(told), *foot]) + "\n"
 
 
@@ -80,7 +80,7 @@ def render_summary(
     for culprit in report.culprits[:SHOWN_IN_SUMMARY]:
         lines += _short(culprit, paper, "  ")
         lines += _what_next(culprit, paper, "     ") if culprit is lead else []
-    lines += _more(len(report.culprits) - SHOWN_IN_SUMMARY, "  ")
+    lines += _more(report.culprits[SHOWN_IN_SUMMARY:], "  ")
     serious = [f for f in report.findings if f.severity is not Severity.NOTE]
     for finding in (serious if report.culprits else report.findings)[:SHOWN_FINDINGS]:
         lines.append(_finding(finding, paper))
@@ -355,8 +355,10 @@ def _next_command(report: Report, run_path: str) -> str:
     return f"leakscope report {run_path} --format text"
 
 
-def _more(left: int, indent: str = "") -> list[str]:
-    """Return how many culprits are left to the report."""
-    if left < 1:
-        return []
-    return [f"{indent}   and {plural(left, 'more culprit')}: see report.html"]
+def _more(left: Sequence[Culprit], indent: str = "") -> list[str]:
+    """Return how many culprits, and how many that hardly matter, are left to the report."""
+    notes = sum(one.severity is Severity.NOTE for one in left)
+    serious = len(left) - notes
+    told = [plural(serious, "more culprit")] if serious else []
+    told += [plural(notes, "note" if serious else "more note")] if notes else []
+    return [f"{indent}   and {', '.join(told)}: see report.html"] if told else []

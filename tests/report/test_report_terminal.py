@@ -125,6 +125,24 @@ def test_where_nothing_is_listed_nothing_is_noted(render) -> None:
     assert "Noted" not in render(msgspec.structs.replace(samples.clean(), culprits=[]))
 
 
+@pytest.mark.parametrize(
+    ("notes", "said"),
+    [(0, "and 2 more culprits: see"), (1, "and 1 more culprit, 1 note: see"),
+     (2, "and 2 more notes: see")],
+)  # fmt: skip
+def test_what_is_left_to_the_report_is_counted_as_the_headline_counts(
+    notes: int, said: str
+) -> None:
+    many = many_culprits(5)
+    left = [
+        msgspec.structs.replace(culprit, severity=samples.Severity.NOTE)
+        if 5 - number <= notes
+        else culprit
+        for number, culprit in enumerate(many.culprits)
+    ]
+    assert said in summary(msgspec.structs.replace(many, culprits=left))
+
+
 def many_culprits(count: int):
     first, second, _ = samples.leaking().culprits
     others = [
