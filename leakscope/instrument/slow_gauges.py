@@ -7,6 +7,7 @@ seconds shows whether they grow and for how long; then as often as their part of
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from math import inf
 from typing import Protocol
@@ -16,6 +17,9 @@ from leakscope.model import gauge
 
 SLOW_SHARE = 0.05
 """Part of the budget for each source of gauges that is slow to read."""
+RECENT = 3
+"""A reading is taken to cost what the cheapest of so many did: one may have waited by chance for a
+processor, and would put off the next one for long."""
 TREE_SHARE = 0.15
 """The same for those that tell of child processes together, while there are any."""
 TREE_FIRST_SECONDS = 0.25
@@ -102,6 +106,7 @@ class _SlowReader:
         """Whether it tells of child processes, or of memory that is shared with them."""
         self.seconds = 0.0
         """What the last reading took."""
+        self._recent: deque[float] = deque(maxlen=RECENT)
         self._clock = clock
         self._guard = guard
 
@@ -110,5 +115,6 @@ class _SlowReader:
         gauges = self._guard.call(f"probe {self.probe.name}", {}, self.probe.gauges)
         self.seconds = self._clock() - began
         self.is_of_tree = self.is_of_tree or not _TREE.isdisjoint(gauges)
-        self.not_before = now + self.seconds / share
+        self._recent.append(self.seconds)
+        self.not_before = now + min(self._recent) / share
         return gauges

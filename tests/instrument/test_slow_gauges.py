@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from fake_session import FakeClock, FakeProbe, FakeSession
 
 from leakscope.instrument.guard import Guard
@@ -100,3 +102,26 @@ def test_reading_children_does_not_spread_out_the_boundaries_that_are_recorded()
         run.close()
         recorded.append(len(run.writer.boundaries))
     assert recorded[1] > 0.8 * recorded[0]
+
+
+def test_a_reading_that_waited_by_chance_does_not_put_off_the_next():
+    probe = FakeProbe(FakeClock(), slow=True)
+    slow = SlowGauges([probe], probe.clock, Guard(), BUDGET)
+    read_at = []
+    for number in range(2000):
+        now = 0.005 * number
+        probe.seconds = 0.5 if len(read_at) == 10 else 1e-4
+        before = probe.reads
+        slow.read(now, everything=False)
+        read_at += [now] * (probe.reads - before)
+    gaps = [later - earlier for earlier, later in pairwise(read_at)]
+    assert max(gaps) < 0.2
+
+
+def test_readings_that_become_dear_are_soon_spaced_by_what_they_cost():
+    probe = FakeProbe(FakeClock(), slow=True)
+    slow = SlowGauges([probe], probe.clock, Guard(), BUDGET)
+    for number in range(4000):
+        probe.seconds = 1e-4 if number < 1000 else 0.01
+        slow.read(0.005 * number, everything=False)
+    assert probe.reads < 70
