@@ -17,6 +17,7 @@ from leakscope.analysis.growers import Grower
 from leakscope.analysis.origins import find_origins
 from leakscope.analysis.series import HOST, FloatArray, RowTable
 from leakscope.analysis.source import SourceIndex
+from leakscope.analysis.source.path import parse_steps
 from leakscope.analysis.wording import falsifier, sentence, with_other_holders
 from leakscope.model import gauge
 from leakscope.model.census import CensusRow
@@ -66,7 +67,21 @@ def _is_bookkeeping(case: Case, sources: SourceIndex, g: Grower) -> bool:
     if row.owner is None:
         return not row.user
     feeding = sources.feeding(row.owner, row, g.phase)
+    if not feeding and case.recording.sources:
+        return _is_a_librarys_own(case.table, sources, g.path)
     return bool(feeding) and not any(line.is_direct for line in feeding)
+
+
+def _is_a_librarys_own(table: RowTable, sources: SourceIndex, path: int) -> bool:
+    """Return whether it hangs on an object of a library by attributes that no statement names."""
+    holder = table.parent(path)
+    if holder is None:
+        return False
+    above = table.latest[holder]
+    way = parse_steps(table.latest[path].path.removeprefix(above.path))
+    names = [step.value for step in way if step.kind == "attr"]
+    is_of_library = "." in above.type and not sources.defines(above.type)
+    return is_of_library and bool(names) and not any(map(sources.program.mentioning, names))
 
 
 def _place(table: RowTable, g: Grower, growers: list[Grower]) -> tuple[float, bool, int]:

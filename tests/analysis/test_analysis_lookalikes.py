@@ -313,6 +313,28 @@ def test_little_is_noted_only_where_the_user_feeds_it(feeding: str, noted: list[
     assert [c.severity.value for c in analyse(run).culprits] == noted
 
 
+@pytest.mark.parametrize(
+    ("source", "of", "noted"),
+    [
+        ("trainer = Trainer()\ntrainer.train()\n", "trainers.Trainer", []),
+        ("trainer = Trainer()\nuse(trainer.loaders)\n", "trainers.Trainer", ["note"]),
+        ("class Trainer: ...\ntrainer = Trainer()\n", "train.Trainer", ["note"]),
+        ("trainer = Trainer()\ntrainer.train()\n", "__main__.Trainer", ["note"]),
+    ],
+)
+def test_little_that_a_librarys_object_gathers_in_itself_is_not_noted(
+    source: str, of: str, noted: list[str]
+) -> None:
+    trainer = Thing("__main__·trainer", lambda s: 60 * KIB + 2 * KIB * s.epochs_done, "object", of)
+    loaders = Thing(
+        "__main__·trainer.loaders", lambda s: 20 * KIB + 2 * KIB * s.epochs_done,
+        parent=trainer.path,
+    )  # fmt: skip
+    run = Program(epochs=12).plant(trainer, loaders).build()
+    run.main.sources["/project/train.py"] = source
+    assert [c.severity.value for c in analyse(run).culprits] == noted
+
+
 def touched(in_use_rate: float, payload: float) -> Report:
     """Resident memory rises steadily; beside it what the C heap hands out, and what arrays hold."""
     program = Program(epochs=14).swell(lambda s: s.step * MIB)

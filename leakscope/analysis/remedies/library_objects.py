@@ -62,9 +62,8 @@ def _holder(case: Case) -> CensusRow | None:
 
 
 def _is_of_library(case: Case, row: CensusRow) -> bool:
-    module, dot, name = row.type.rpartition(".")
-    is_ours = module.startswith("__main__") or name in case.sources.program.classes
-    return bool(dot) and not is_ours and row.role != "optimizer_state"
+    is_ours = case.sources.defines(row.type)
+    return "." in row.type and not is_ours and row.role != "optimizer_state"
 
 
 def _is_library_own(case: Case, name: str) -> bool:

@@ -54,6 +54,11 @@ class SourceIndex:
         """Which functions run repeatedly."""
         return Heat(self.program)
 
+    def defines(self, type_name: str) -> bool:
+        """Return whether a class, by its qualified name, is one of the program's own."""
+        module, _, name = type_name.rpartition(".")
+        return module.startswith("__main__") or name in self.program.classes
+
     def references(self, owner: Owner | None, row: CensusRow) -> References:
         """Return every expression that refers to the row's container."""
         key = (row.path, row.name, owner)
