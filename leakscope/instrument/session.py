@@ -82,11 +82,9 @@ class Session:
         project_root: str = "",
         floor: Floor | None = None,
     ) -> None:
-        self.options = options
-        self.run_path = run_path
+        self.options, self.run_path = options, run_path
         self._writer = writer
-        self._clock = clock
-        self._work_clock = work_clock
+        self._clock, self._work_clock = clock, work_clock
         self._pid = os.getpid()
         self._index, self._reached = 0, 0.0
         self._begun = clock()
