@@ -173,6 +173,26 @@ def test_what_was_the_workers_own_from_the_beginning_is_not_copied():
     assert report.findings == []
 
 
+@pytest.mark.parametrize(("held", "told"), [(200, True), (260, False), (0, False)])
+def test_what_was_copied_before_the_first_look_is_told_where_the_parent_holds_it_too(
+    held: int, told: bool
+) -> None:
+    parent = Program(epochs=8).constant("worker()·dataset.samples", held * MIB)
+    report = analyse(run_of(parent, copying([1.0, 1.0])))
+    assert [f.kind for f in report.findings] == ["copy_on_write"] * told
+    for found in report.findings:
+        assert found.total_bytes == 200 * MIB
+        assert "by looking at it, or the garbage collector did, which looks at all" in found.text
+        assert "100 % lay in the worker's own pages at the first look" in str(found.falsifier)
+
+
+def test_growing_children_stay_a_finding_beside_what_was_copied_at_once() -> None:
+    parent = Program(epochs=8).constant("worker()·dataset.samples", 200 * MIB)
+    parent.gauge(gauge.CHILDREN_PSS, lambda s: s.step * 500 * KIB)
+    report = analyse(run_of(parent, copying([1.0, 1.0])))
+    assert {f.kind for f in report.findings} == {"copy_on_write", "children"}
+
+
 def test_what_grows_by_itself_is_not_said_to_be_copied():
     growing = loading().leak("worker()·dataset.cache", 400 * KIB)
     recording = worker(growing)

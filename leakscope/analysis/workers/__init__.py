@@ -48,7 +48,7 @@ def conclude_workers(case: Case, culprits: list[Culprit], findings: list[Finding
     workers = judge_workers(case.run, case.catalogue)
     if not workers:
         return Workers(culprits, _ranked(findings), [], [])
-    theirs, copied = culprits_of(case, workers), find_copied(workers)
+    theirs, copied = culprits_of(case, workers), find_copied(case, workers)
     told = gained_by_culprits(workers) + sum(one.bytes for one in copied)
     gained = case.gauge_trend(gauge.CHILDREN_PSS).net_bytes
     kept = [f for f in findings if f.kind != "children" or told < COVERS * gained]

@@ -6,8 +6,10 @@ by piece into every worker (https://github.com/pytorch/pytorch/issues/13246). Th
 it is copied: it is no leak, but may be what memory runs out by.
 
 Told by what the kernel says of the pages in which sampled objects lie
-(:mod:`leakscope.heap.pages`), and only where the structure itself doesn't grow. May be confused
-with: a cache of the worker's own, whose pages were never shared and which grows.
+(:mod:`leakscope.heap.pages`), and only where the structure itself doesn't grow. The collector looks
+at all objects too: when it runs in either process after the fork, all is copied before the first
+look. May be confused with: a cache of the worker's own, whose pages were never shared and which
+grows; with what a worker made for itself, which its parent doesn't hold.
 """
 
 from __future__ import annotations
@@ -65,6 +67,8 @@ class Copied:
     first: float
     last: float
     """Parts of it that lay in the worker's own memory."""
+    at_once: bool = False
+    """Whether that was done before the first look."""
 
     @property
     def bytes(self) -> float:
@@ -72,18 +76,27 @@ class Copied:
         return (self.last - self.first) * self.row.host_bytes
 
     @property
+    def in_all(self) -> float:
+        """How much was copied, as far as it is known."""
+        return self.last * self.row.host_bytes if self.at_once else self.bytes
+
+    @property
     def left(self) -> float:
         """How much is still shared."""
         return (1.0 - self.last) * self.row.host_bytes
 
 
-def find_copied(workers: list[Worker]) -> list[Copied]:
-    """Return what forked workers copied, of each worker the structures and not their owners."""
+def find_copied(case: Case, workers: list[Worker]) -> list[Copied]:
+    """Return what forked workers copied, of each worker the structures and not their owners.
+
+    ``case`` is that of their parent.
+    """
+    held = {row.name: row.host_bytes for row in case.table.latest}
     return [
         copied
         for worker in workers
         if worker.recording.header.start_method == FORK
-        for copied in _of_worker(worker)
+        for copied in _of_worker(worker, held)
     ]
 
 
@@ -135,14 +148,25 @@ def _sent_along(worker: Worker) -> list[CensusRow]:
     return [row for row in found if not any(_is_inside(row.path, path) for path in paths)]
 
 
-def _of_worker(worker: Worker) -> list[Copied]:
-    found = [
-        Copied(worker, row, first, last)
+def _of_worker(worker: Worker, held: dict[str, int]) -> list[Copied]:
+    """Return what a worker copied of what it inherited; ``held`` are its parent's rows by name."""
+    looked_at = [
+        Copied(worker, row, first, last, at_once=first > INHERITED)
         for row, first, last in _looked_at(worker)
-        if first <= INHERITED and (last - first) * row.host_bytes >= WORTH_BYTES
+    ]
+    found = [
+        one
+        for one in looked_at
+        if one.in_all >= WORTH_BYTES and (not one.at_once or _is_as_in(held, one.row))
     ]
     paths = {one.row.path for one in found}
     return [one for one in found if not any(_is_inside(p, one.row.path) for p in paths)]
+
+
+def _is_as_in(held: dict[str, int], row: CensusRow) -> bool:
+    """Return whether the parent holds the same, under the same name."""
+    bytes_there = held.get(row.name, 0)
+    return row.host_bytes <= STEADY * bytes_there and bytes_there <= STEADY * row.host_bytes
 
 
 def _is_inside(path: str, owner: str) -> bool:
@@ -164,7 +188,7 @@ def _looked_at(worker: Worker) -> list[tuple[CensusRow, float, float]]:
 
 
 def _finding(case: Case, found: list[Copied]) -> Finding:
-    most = max(found, key=lambda one: one.bytes)
+    most = max(found, key=lambda one: one.in_all)
     row, count = most.row, len({one.worker.recording.header.worker for one in found})
     to_come = count * most.left
     limit = case.limit_bytes
@@ -172,9 +196,11 @@ def _finding(case: Case, found: list[Copied]) -> Finding:
     items = f" of {human_count(row.length or 0)} items" if row.length else ""
     text = (
         f"{row.name} ({row.type}{items}) holds {human_bytes(row.host_bytes)} in the parent. "
-        f"{plural(count, 'forked worker')} copied up to {human_bytes(most.bytes)} of it "
+        f"{plural(count, 'forked worker')} copied up to {human_bytes(most.in_all)} of it "
         f"({human_share(most.last)}) by looking at it"
     )
+    if most.at_once:
+        text += ", or the garbage collector did, which looks at all objects"
     text += f"; {human_bytes(to_come)} more may follow." if to_come >= MIB else ", all there is."
     seen = (
         f"Of sampled items {human_share(most.first)} lay in the worker's own pages at the first "
@@ -186,7 +212,7 @@ def _finding(case: Case, found: list[Copied]) -> Finding:
         text,
         REMEDY,
         severity=Severity.WARNING if threatens else Severity.NOTE,
-        total_bytes=sum(one.bytes for one in found),
+        total_bytes=sum(one.in_all for one in found),
         confidence=0.9,
         falsifier=("If it were a leak, it would go on when all is copied.", seen),
         subject=row.path,
