@@ -130,7 +130,7 @@ def test_without_the_native_part_all_is_traced(monkeypatch: pytest.MonkeyPatch) 
 
 
 FORK = """
-import json, os, tracemalloc, threading
+import json, os, tracemalloc
 from leakscope.heap.untraced import remember_allocators, without_tracing
 remember_allocators()
 tracemalloc.start()
