@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from leakscope.model.comparison import Comparison
 from leakscope.model.explanation import Explanation, SnapshotComparison
@@ -20,6 +21,9 @@ from leakscope.report import trusted
 from leakscope.report.comparison import comparison_page
 from leakscope.report.growth import growth_page
 from leakscope.report.page import report_page
+
+AMOUNT = re.compile(r"(?<=\d) (?=(?:[KMGTP]i)?B\b|%|m?s\b|min\b)")
+"""The space between a number and its unit, where no line may end."""
 
 
 def render_html(report: Report) -> str:
@@ -64,6 +68,11 @@ def path_parts(place: str) -> list[str]:
     return re.findall(r"[^/]*/|[^/]+$", place)
 
 
+def verbatim(code: str) -> Markup:
+    """Return code as it was written, for people copy it from the page."""
+    return escape(printable(code))
+
+
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     environment = Environment(
@@ -76,6 +85,7 @@ def _environment() -> Environment:
     )
     environment.globals.update(
         path_parts=path_parts,
+        verbatim=verbatim,
         inline_svg=trusted.inline_svg,
         stylesheet=trusted.stylesheet,
         script=trusted.script,
@@ -87,4 +97,4 @@ def _environment() -> Environment:
 
 def _visible(value: Any) -> Any:
     # Markup is a str too, but ours alone: spelling out its characters would change nothing.
-    return printable(value) if type(value) is str else value
+    return AMOUNT.sub("\N{NO-BREAK SPACE}", printable(value)) if type(value) is str else value

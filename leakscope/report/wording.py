@@ -39,6 +39,7 @@ SEVERITY_MEANINGS = {
 }
 NOTED = "Noted, but too little in this run to be called a leak:"
 """Stands above culprits that are all notes."""
+UNSTEADY = "no steady rate"
 GROWTHS = {"across": "Across phases", "within": "Within a phase", "constant": "None"}
 SHARES = {
     "across": "Share of the growth",
@@ -219,7 +220,14 @@ def change_counts(comparison: Comparison) -> list[tuple[Change, int]]:
 
 
 def rate_words(suspect: Culprit | Finding) -> str:
-    """Return ``7.4 MiB per pass``, and in how many workers at once."""
+    """Return ``7.4 MiB per pass``, and in how many workers at once.
+
+    A finding may tell of memory that goes up and down: where its interval reaches to both sides of
+    zero, no number is its rate.
+    """
+    low, high = suspect.interval
+    if isinstance(suspect, Finding) and low < 0 < high:
+        return UNSTEADY
     rate = humane_rate(suspect.bytes_per_unit, one_line(suspect.unit))
     workers = suspect.workers if isinstance(suspect, Culprit) else 0
     if workers < 2:

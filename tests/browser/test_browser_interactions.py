@@ -279,3 +279,14 @@ def test_print_shows_everything_and_nothing_to_click(
         assert words.is_visible()
     for tool in printed.page.locator("button:not(th button, .legend button), .bar").all():
         assert not tool.is_visible()
+
+
+def test_what_a_term_means_is_shown_to_who_cannot_hover(view: View, show: Show) -> None:
+    show(view, "leaking")
+    term = view.page.locator("abbr", has_text="Falsifier").first
+    told = "(node) => getComputedStyle(node, '::after').content"
+    assert term.evaluate(told) == "none"
+    term.focus()
+    assert term.get_attribute("title") in term.evaluate(told)
+    view.page.keyboard.press("Tab")
+    assert term.evaluate(told) == "none"

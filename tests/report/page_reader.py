@@ -59,7 +59,7 @@ class _Reader(HTMLParser):
             attributes, text = self.seen.scripts[-1]
             self.seen.scripts[-1] = (attributes, text + data)
         elif not self.open or self.open[-1] != "style":
-            self.seen.text += data
+            self.seen.text += data.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def read_page(page: str) -> Seen:

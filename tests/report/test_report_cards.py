@@ -10,11 +10,13 @@ from hostile_text import infested
 from page_reader import read_page
 
 from leakscope.model.report import Excerpt, Held
-from leakscope.report import render_html
-from leakscope.report.culprit import culprit_views
+from leakscope.report import render_html, wording
+from leakscope.report.culprit import culprit_views, finding_views
 from leakscope.report.markdown import finding_markdown
 from leakscope.report.source import coloured, excerpt_view
 from leakscope.report.way import MOST_STEPS, way_of
+
+MIB = 1 << 20
 
 
 def boxes_of(path: str, **more: object) -> list[tuple[str, str]]:
@@ -105,6 +107,16 @@ def test_the_buttons_hand_over_markdown_diff_and_json() -> None:
         assert f'data-copy="{anchor}-{name}" hidden' in page
     assert f'data-copy-link="{anchor}" hidden' in page
     assert f'id="{anchor}"' in page
+
+
+def test_where_a_finding_goes_up_and_down_no_number_is_its_rate() -> None:
+    finding = samples.slack_finding()
+    assert wording.rate_words(finding) == "17.5 MiB per epoch"
+    unsure = msgspec.structs.replace(finding, interval=(-77.0 * MIB, 80.0 * MIB))
+    (card,) = finding_views([unsure])
+    assert card.rate is not None
+    assert card.rate.text == "no steady rate"
+    assert card.rate.interval == "−77 to 80 MiB"
 
 
 def test_a_finding_is_handed_over_as_markdown_too() -> None:

@@ -49,7 +49,7 @@ def test_each_grave_culprit_has_a_card_with_both_series(page: str) -> None:
     reduced = page[page.index('id="change-b77e01d3c4"') :].partition("</article>")[0]
     assert "var(--before)" in reduced
     assert "var(--after)" in reduced
-    assert "40.2 to 48.8 MiB" in reduced
+    assert "40.2 to 48.8\N{NO-BREAK SPACE}MiB" in reduced
     assert "4 before, 2 after" in reduced
 
 

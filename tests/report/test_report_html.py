@@ -14,7 +14,7 @@ import report_samples as samples
 from hostile_text import ATTACKS, infested
 from page_reader import Seen, read_page
 
-from leakscope.model.report import Line, PhaseSpan, Point, Remedy, Timeline
+from leakscope.model.report import Excerpt, Line, PhaseSpan, Point, Remedy, Timeline
 from leakscope.report import render_comparison_html, render_html
 from leakscope.report.trusted import TEMPLATES, embed_json
 
@@ -159,6 +159,21 @@ def test_the_first_screen_answers(pages: dict[str, str]) -> None:
         "all_pred_boxes.extend(self.predict(batch))",
     ):
         assert answer in hero
+
+
+def test_no_line_ends_between_a_number_and_its_unit(pages: dict[str, str]) -> None:
+    shown = re.sub(r"<(script|style|code|svg).*?</\1>|<[^>]+>", "", pages["leaking"], flags=re.S)
+    assert "298\N{NO-BREAK SPACE}MiB per validation" in shown
+    assert not re.search(r"\d (?:[KMG]i)?B\b|\d %", shown)
+
+
+def test_code_is_copied_from_the_page_as_it_was_written() -> None:
+    line = "kept[step % 5 % 3] = x  # 5 B each"
+    shown = Excerpt(file="a.py", first_line=1, lines=[line], marked=[1])
+    culprit = msgspec.structs.replace(samples.boxes_culprit(), excerpts=[shown])
+    report = msgspec.structs.replace(samples.leaking(), culprits=[culprit])
+    page = re.sub(r"<script.*?</script>|<[^>]+>", "", render_html(report), flags=re.S)
+    assert line in page
 
 
 def test_a_clean_run_says_so_and_accuses_nobody(pages: dict[str, str]) -> None:

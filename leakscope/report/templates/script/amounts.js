@@ -4,7 +4,7 @@ const bytes = (amount) => {
   let rest = Math.abs(amount), unit = 0;
   while (rest >= 999.5 && unit < units.length - 1) { rest /= 1024; unit += 1; }
   const digits = rest.toFixed(unit === 0 || rest >= 99.95 ? 0 : 1).replace(/\.0$/, "");
-  return `${amount < 0 ? "\u2212" : ""}${digits} ${units[unit]}`;
+  return `${amount < 0 ? "\u2212" : ""}${digits}\u00a0${units[unit]}`;
 };
 const clock = (seconds) => {
   const whole = Math.max(0, Math.round(seconds)), minutes = Math.floor(whole / 60);

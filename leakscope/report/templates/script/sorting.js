@@ -12,6 +12,7 @@
       const button = document.createElement("button");
       button.type = "button";
       button.append(...heading.childNodes);
+      for (const term of button.querySelectorAll("abbr")) term.removeAttribute("tabindex");
       heading.append(button);
       heading.setAttribute("aria-sort", "none");
       button.addEventListener("click", () => {
