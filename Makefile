@@ -9,12 +9,13 @@ BENCHMARKS := report recording memory workers ranks cuda heap clean overhead
 # Rooms whose tests walk the heap of their own process, as those under tests/heap do.
 OWN_HEAP := testing instrument probes cleanup
 
-.PHONY: help demo test quick gpu interpreters sanitize docs reports bench zoo robustness clean \
+.PHONY: help demo test thorough quick gpu interpreters sanitize docs reports bench zoo robustness clean \
 	$(BENCHMARKS:%=bench-%)
 
 help:
 	@echo "make demo          profile a leaking program and its fixed form, compare them, print the reports"
 	@echo "make test          lint, types, tests"
+	@echo "make thorough      the same with all slow tests, of which make test runs a sample"
 	@echo "make quick         the tests that take seconds"
 	@echo "make gpu           the tests that need a CUDA device; without one they say why they are skipped"
 	@echo "make interpreters  the heap's tests on each of INTERPRETERS, the walker built anew, no torch"
@@ -55,20 +56,22 @@ demo: $(VENV)/.installed
 # Tests that walk the heap of their own process come first, before the other tests and the libraries of
 # theirs fill it: those that walk all of it, file by file, mypy beside them. Of the others one more runs
 # than there are cores, for many wait for a program. No worker takes the files with most tests first:
-# tests/conftest.py says in which order they come.
+# tests/conftest.py says in which order they come, and tests/sampling.py which slow ones `test` runs.
 # Threads of torch's that wait for each other on cores where other programs run burn minutes.
-test: export OMP_NUM_THREADS = 1
-test: export BROWSER_SCREENSHOTS ?= $(CURDIR)/build/screenshots
-test: $(VENV)/.testing $(VENV)/.browsing
+test thorough: export OMP_NUM_THREADS = 1
+test thorough: export BROWSER_SCREENSHOTS ?= $(CURDIR)/build/screenshots
+test: SELECTED := not corpus and (not slow or sample)
+thorough: SELECTED := not corpus
+thorough: HEAP_ALONE := $(shell grep -l mark.slow tests/heap/test_*.py)
+test thorough: $(VENV)/.testing $(VENV)/.browsing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	{ echo mypy; grep -l mark.slow tests/heap/test_*.py | sed 's/^/pytest -q -m slow /'; } | \
-		xargs -P 2 -L 1 $(BIN)/python -m
+	printf '%s\n' mypy $(HEAP_ALONE:%="pytest -q -m slow %") | xargs -P 2 -L 1 $(BIN)/python -m
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q --durations 25 -m "not slow" tests/heap
-	$(BIN)/python -m pytest -n 2 --dist loadfile -q --durations 25 -m "not corpus" \
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q --durations 25 -m "$(SELECTED)" \
 		$(OWN_HEAP:%=tests/%)
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -q --durations 40 \
-		-m "not corpus" $(patsubst %,--ignore tests/%,heap $(OWN_HEAP))
+		-m "$(SELECTED)" $(patsubst %,--ignore tests/%,heap $(OWN_HEAP))
 
 quick: $(VENV)/.testing $(VENV)/.browsing
 	$(BIN)/python -m pytest -q -m "not slow"

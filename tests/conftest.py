@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sampling import is_of_the_sample
 from snippet_recorder import SnippetRecorder
 from warm import Warm
 
@@ -32,6 +33,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     tests = Path(__file__).parent
     rooms = {item: item.path.relative_to(tests).parts[0] for item in items}
     items.sort(key=lambda item: places.get(rooms[item], len(places)))
+    for item in items:
+        if is_of_the_sample(item.nodeid.removeprefix("tests/")):
+            item.add_marker("sample")
 
 
 @pytest.fixture(autouse=True)

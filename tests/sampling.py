@@ -1,4 +1,4 @@
-"""Which of many programs `make test` runs; `make zoo` runs all."""
+"""Which of many programs `make test` runs; `make thorough` and `make zoo` run all."""
 
 from __future__ import annotations
 
@@ -7,9 +7,111 @@ from typing import Any
 
 import pytest
 
+SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
+    "browser/test_browser_pages.py": (
+        "test_a_page_is_sound_and_open_to_everybody[comparison]",
+        "test_a_page_is_sound_and_open_to_everybody[detector/leaking]",
+        "test_a_page_is_sound_and_open_to_everybody[growth]",
+        "test_a_page_is_sound_and_open_to_everybody[hostile]",
+        "test_a_page_is_sound_and_open_to_everybody[ranks]",
+        "test_a_page_is_sound_and_open_to_everybody[runs]",
+        "test_a_page_is_sound_and_open_to_everybody[snapshot]",
+    ),
+    "cli/test_monitor_command.py": ("test_a_command_is_watched_to_its_end_and_ends_as_it_would",),
+    "cli/test_out_of_memory_runs.py": (
+        "test_the_kernels_kill_is_told_with_the_last_census_before_it",
+    ),
+    "cli/test_show_command.py": ("test_a_run_is_shown_while_it_goes_on",),
+    "cli/test_snapshot_command.py": ("TestACensusIsTaken::test_it_reads_well_and_names_the_run",),
+    "docs/test_diagnosis_pages.py": (
+        "test_the_leaking_snippet_is_told_as_its_page_shows[gradient-cycle]",
+        "test_the_leaking_snippet_is_told_as_its_page_shows[growing-container]",
+        "test_the_leaking_snippet_is_told_as_its_page_shows[running-total]",
+        "test_the_leaking_snippet_is_told_as_its_page_shows[unbounded-cache]",
+    ),
+    "docs/test_guide.py": (),
+    "docs/test_site.py": (),
+    "end_to_end/test_patterns.py": (
+        "test_leak_is_named_with_its_line_and_rate[closure]",
+        "test_leak_is_named_with_its_line_and_rate[list local to validation]",
+        "test_leak_is_named_with_its_line_and_rate[outputs kept by every validation]",
+        "test_leak_is_named_with_its_line_and_rate[scalar that keeps every graph]",
+        "test_look_alike_is_clean",
+    ),
+    "end_to_end/test_ranks.py": ("test_a_rank_that_leaks_alone_is_told_from_the_others",),
+    "end_to_end/test_torch_leaks.py": ("test_look_alike_is_clean",),
+    "end_to_end/test_trainers.py": (
+        "test_a_healthy_training_is_clean[transformers_healthy]",
+        "test_a_leak_beside_a_trainer_is_named_with_line_unit_and_rate[lightning_kept_outputs]",
+    ),
+    "end_to_end/test_worker_programs.py": (
+        "test_a_cache_in_the_workers_is_named_with_its_line[fork]",
+        "test_the_same_as_arrays_is_not_copied[fork]",
+        "test_what_workers_copy_of_a_list_of_dicts_is_named_and_no_leak[persistent]",
+    ),
+    "examples/test_examples.py": (
+        "test_fixed_form_is_clean_and_compare_says_fixed[detector]",
+        "test_planted_leaks_are_the_top_culprits[detector]",
+    ),
+    "faults/test_disks.py": ("test_a_training_on_a_full_disk_learns_the_same",),
+    "faults/test_endings.py": ("test_without_one_sigterm_ends_both_and_the_report_says_so",),
+    "faults/test_forks.py": (
+        "test_workers_of_a_loader_neither_hang_nor_disturb_the_recording[fork]",
+    ),
+    "faults/test_interrupts.py": (
+        "test_an_interrupt_at_any_call_of_ours_reaches_the_program[KeyboardInterrupt]",
+    ),
+    "faults/test_kills.py": ("test_a_killed_training_has_its_report",),
+    "faults/test_leftovers.py": (
+        "test_a_killed_training_with_workers_leaves_its_recording_alone[fork-for an epoch-program]",
+    ),
+    "faults/test_probes_that_fail.py": (
+        "test_where_everything_fails_the_training_learns_the_same[an exception]",
+    ),
+    "frameworks/test_accelerate.py": (
+        "TestPhasesAndSteps",
+        "TestTrainingIsUndisturbed::test_no_fault_of_ours_changes_it",
+    ),
+    "frameworks/test_ignite.py": (
+        "TestPhasesAndSteps",
+        "TestTrainingIsUndisturbed::test_no_fault_of_ours_changes_it",
+    ),
+    "frameworks/test_keras.py": (
+        "TestPhasesAndSteps",
+        "TestTrainingIsUndisturbed::test_no_fault_of_ours_changes_it",
+    ),
+    "frameworks/test_keras_found.py": ("TestPhasesAndSteps",),
+    "frameworks/test_lightning.py": (
+        "TestPhasesAndSteps",
+        "TestTrainingIsUndisturbed::test_no_fault_of_ours_changes_it",
+        "TestTrainingIsUndisturbed::test_the_result_is_the_same_bit_by_bit",
+    ),
+    "frameworks/test_transformers.py": (
+        "TestPhasesAndSteps",
+        "TestTrainingIsUndisturbed::test_the_result_is_the_same_bit_by_bit",
+    ),
+    "instrument/test_own_memory.py": (),
+    "notebook/test_notebook.py": ("TestThePage::test_the_leak_is_shown_below_its_cell",),
+    "testing/test_pytest_plugin.py": ("test_only_what_leaks_or_is_wrong_fails",),
+    "zoo/test_zoo_sample.py": (
+        "test_a_program_of_the_zoo_is_judged_rightly[healthy_gradual_unfreezing]",
+        "test_a_program_of_the_zoo_is_judged_rightly[two_at_once]",
+    ),
+}
+"""Slow tests that stand for the others of their kind: parts of a file, or all of it."""
+
 
 def sampled(names: Iterable[str], sample: Collection[str]) -> list[Any]:
     """Return the names as parameters of a test, those outside the sample marked ``corpus``."""
     every = list(names)
     assert set(sample) <= set(every), f"unknown: {set(sample) - set(every)}"
     return [pytest.param(n, marks=[pytest.mark.corpus] * (n not in sample)) for n in every]
+
+
+def is_of_the_sample(test: str) -> bool:
+    """Return whether `make test` runs a slow test, named as pytest does, from the tests' folder."""
+    file, _, name = test.partition("::")
+    parts = SLOW_SAMPLE.get(file)
+    if parts is None:
+        return False
+    return not parts or any(name == p or name.startswith((f"{p}::", f"{p}[")) for p in parts)

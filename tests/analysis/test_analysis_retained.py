@@ -219,6 +219,7 @@ def test_growth_adds_up_to_the_difference_and_widths_to_all_that_changed(
         assert width >= max(inside, abs(net or 0))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(censuses(), censuses())
 def test_two_runs_joined_hold_what_each_held(first: list[Look], second: list[Look]) -> None:
@@ -317,6 +318,7 @@ def test_equal_recordings_give_equal_trees() -> None:
     assert told(leaking()) == told(leaking())
 
 
+@pytest.mark.slow
 def test_thousands_of_names_stay_small_and_nothing_of_them_is_lost() -> None:
     sides = [
         look(

@@ -54,6 +54,7 @@ def test_missing_gauges_leave_the_culprits() -> None:
     assert within.verdict is RunVerdict.CLEAN
 
 
+@pytest.mark.slow
 @given(cut=st.integers(0, 330))
 @settings(max_examples=60, deadline=None)
 def test_a_recording_cut_anywhere(cut: int) -> None:
@@ -113,6 +114,7 @@ measurements = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(measurements, max_size=14))
 @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 def test_nonsense_gives_a_report_that_can_be_written(given_measurements: list[Measurement]) -> None:

@@ -111,6 +111,7 @@ def terminated(handling: str, folder: Path) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+@pytest.mark.slow
 def test_a_handler_of_the_programs_takes_sigterm(tmp_path: Path, expected: str) -> None:
     code, out, err = terminated("signal.signal(signal.SIGTERM, save)", tmp_path)
     assert (code, err) == (9, "")

@@ -232,6 +232,7 @@ assert not ran, ran
     assert {"Touchy.data", "main.mapping['a']", "main.items[*]"} <= taken.names()
 
 
+@pytest.mark.slow
 def test_the_taker_stays_small_over_many_censuses() -> None:
     taker = CensusTaker(project_root=str(Path(__file__).parent))
     held: dict[str, list[bytes]] = {}

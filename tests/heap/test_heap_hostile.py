@@ -183,6 +183,7 @@ class TestHostileObjects:
         assert row.type.endswith(".Hostilelist")
         assert row.length == list.__len__(hostile_local) == 1
 
+    @pytest.mark.slow
     def test_lines_that_allocate_are_looked_for_without_a_call(self) -> None:
         tracemalloc.start(4)
         try:
@@ -290,6 +291,7 @@ CHURNING = [
 class TestAwkwardMoments:
     """The process is in the middle of something."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("scope", "times"), CHURNING)
     def test_threads_make_and_drop_objects_all_the_time(
         self, scope: CensusScope, times: int
@@ -369,6 +371,7 @@ class TestAwkwardMoments:
         assert len(taken) == 2
         assert reference() is None
 
+    @pytest.mark.slow
     def test_from_a_signals_handler_while_another_is_being_taken(self) -> None:
         taker, other, taken = new_taker(), new_taker(), list[int]()
         taker.take(FOCUSED)
@@ -390,6 +393,7 @@ class TestAwkwardMoments:
         assert taken
         assert gc.isenabled()
 
+    @pytest.mark.slow
     def test_from_several_threads_at_once(self) -> None:
         takers = [new_taker() for _ in range(2)]
         errors, taken = list[BaseException](), list[int]()
