@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from leakscope.model.report import Culprit, Finding, Report
+from leakscope.model import gauge
+from leakscope.model.report import Culprit, Falsifier, Finding, Report, RunVerdict
 from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.ledger import ledger_view, unexplained_of
 from leakscope.report.measuring import is_over_budget, precise_share
-from leakscope.report.sizes import humane_interval, humane_share
+from leakscope.report.sizes import exact_interval, humane_interval, humane_rate, humane_share
 
+RESIDENT = {gauge.RSS, gauge.PSS}
 RATHER_SURE = 0.7
 """A verdict less sure than this is marked."""
 MUCH_UNEXPLAINED = 0.25
@@ -24,11 +27,12 @@ class Assurance:
     value: str
     link: str
     worries: bool = False
+    exact: str = ""
 
 
 @dataclass(frozen=True)
 class AssuranceView:
-    """All of them, and what would prove the answer wrong."""
+    """All of them, and what would prove the answer wrong; ``tried`` is what came of trying that."""
 
     parts: list[Assurance]
     falsifier: str
@@ -38,12 +42,29 @@ class AssuranceView:
 def assurance_view(report: Report, anchor: str) -> AssuranceView:
     """Return what speaks for the answer; ``anchor`` is that of the card of who leads."""
     lead = wording.lead_of(report)
-    falsifier = lead.falsifier if lead is not None else None
+    falsifier = lead.falsifier if lead is not None else _of_clean(report)
+    tried = "not tried in this run" if lead is not None else ""
     parts = [*_of_lead(lead, anchor), *_of_ledger(report), *_of_measuring(report)]
     return AssuranceView(
         parts=[part for part in parts if part.value],
         falsifier=falsifier.text if falsifier else "",
-        tried=(falsifier.result or "not tried in this run") if falsifier else "",
+        tried=(falsifier.result or tried) if falsifier else "",
+    )
+
+
+def _of_clean(report: Report) -> Falsifier | None:
+    """Return what a run without a suspect can't have seen: nameless growth within the noise."""
+    told = next((g for g in report.growth if g.metric in RESIDENT), None)
+    if (
+        report.verdict is not RunVerdict.CLEAN
+        or told is None
+        or not 0 < told.interval[1] < math.inf
+    ):
+        return None
+    most = humane_rate(told.interval[1], told.unit)
+    return Falsifier(
+        text=f"Growth that has no name and is slower than {most} lies within the noise of this "
+        "run. A longer run would show it."
     )
 
 
@@ -54,7 +75,8 @@ def _of_lead(lead: Culprit | Finding | None, anchor: str) -> list[Assurance]:
     parts = [Assurance("How sure", sure, anchor, worries=lead.confidence < RATHER_SURE)]
     if lead.unit:
         words = f"{humane_interval(lead.interval)} per {lead.unit}"
-        parts.append(Assurance("95 % interval", words, anchor))
+        exact = f"{exact_interval(lead.interval)} per {lead.unit}"
+        parts.append(Assurance("95 % interval", words, anchor, exact=exact))
     return parts
 
 

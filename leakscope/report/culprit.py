@@ -16,6 +16,7 @@ from leakscope.report.markdown import culprit_markdown
 from leakscope.report.sizes import (
     Size,
     exact_bytes,
+    exact_interval,
     humane_interval,
     humane_number,
     humane_share,
@@ -62,6 +63,7 @@ class RateView:
     text: str
     exact: str
     interval: str
+    exact_interval: str
 
 
 @dataclass(frozen=True)
@@ -306,13 +308,11 @@ def _falsifier_result(falsifier: Falsifier | None) -> str:
 def _rate(suspect: Culprit | Finding) -> RateView | None:
     if not suspect.unit:
         return None
-    rate = suspect.bytes_per_unit
-    low, high = suspect.interval
     return RateView(
         text=wording.rate_words(suspect),
-        exact=f"{exact_bytes(rate)} per {suspect.unit}; 95 % interval "
-        f"{exact_bytes(low)} to {exact_bytes(high)}",
+        exact=f"{exact_bytes(suspect.bytes_per_unit)} per {suspect.unit}",
         interval=humane_interval(suspect.interval),
+        exact_interval=f"{exact_interval(suspect.interval)} per {suspect.unit}",
     )
 
 

@@ -58,6 +58,14 @@ def humane_interval(interval: tuple[float, float]) -> str:
     return f"{first} to {last} {unit_name(scale)}" if first != last else humane_bytes(low)
 
 
+def exact_interval(interval: tuple[float, float]) -> str:
+    """Return every digit of both ends: ``417,333,248 to 445,644,800 bytes``."""
+    low, high = interval
+    if not (_known(low) and _known(high)):
+        return "unknown"
+    return f"{exact_bytes(low).removesuffix(' bytes')} to {exact_bytes(high)}"
+
+
 def humane_rate(bytes_per_unit: float | None, unit: str) -> str:
     """Return ``412 MiB per validation``."""
     return f"{humane_bytes(bytes_per_unit)} per {unit}" if unit else humane_bytes(bytes_per_unit)

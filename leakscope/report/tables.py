@@ -9,6 +9,7 @@ from leakscope.model.report import Cleared, Component, Growth, PhaseMemory
 from leakscope.report.sizes import (
     Size,
     exact_bytes,
+    exact_interval,
     humane_bytes,
     humane_interval,
     humane_rate,
@@ -88,6 +89,7 @@ class GrowthRow:
     rate: str
     exact: str
     interval: str
+    exact_interval: str
     named: str
     explained: str
     explained_bar: Bar | None
@@ -159,6 +161,7 @@ def growth_rows(growth: Sequence[Growth]) -> list[GrowthRow]:
             rate=humane_rate(g.bytes_per_unit, g.unit),
             exact=f"{exact_bytes(g.bytes_per_unit)} per {g.unit}",
             interval=humane_interval(g.interval),
+            exact_interval=f"{exact_interval(g.interval)} per {g.unit}",
             named=humane_share(g.named_share),
             explained=humane_share(g.explained_share),
             explained_bar=_share_bar(g.explained_share),

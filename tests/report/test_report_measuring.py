@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import pytest
 import report_samples as samples
@@ -129,6 +131,22 @@ def test_a_clean_run_names_no_suspect_but_what_measuring_cost() -> None:
     labels = {part.label for part in assurance_view(samples.clean(), "").parts}
     assert "Measuring cost" in labels
     assert not labels & {"How sure", "95 % interval"}
+
+
+def test_a_clean_run_says_what_it_cannot_have_seen() -> None:
+    report = samples.clean()
+    view = assurance_view(report, "")
+    assert "slower than 1.6 MiB per epoch" in view.falsifier
+    assert view.tried == ""
+    hero = read_page(render_html(report)).text.partition("Cleared items")[0]
+    assert view.falsifier in hero
+    assert "−1.1 to 1.6 MiB" in hero
+    shrinking = msgspec.structs.replace(report.growth[0], interval=(-2.0, -1.0))
+    falling = msgspec.structs.replace(report, growth=[shrinking])
+    assert not assurance_view(falling, "").falsifier
+    open_ended = msgspec.structs.replace(report.growth[0], interval=(-math.inf, math.inf))
+    assert not assurance_view(msgspec.structs.replace(report, growth=[open_ended]), "").falsifier
+    assert not assurance_view(msgspec.structs.replace(report, growth=[]), "").falsifier
 
 
 @pytest.mark.parametrize(
