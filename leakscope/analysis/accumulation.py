@@ -98,7 +98,10 @@ class _Walk:
         """
         grower, table = self.growers[node], self.table
         single = [
-            p for p in self.rows[node] if table.latest[p].count <= 1 and not self._is_added(node, p)
+            p
+            for p in self.rows[node]
+            if (table.latest[p].count <= 1 and not self._is_added(node, p))
+            or (self._holds_no_elements_alone(node, p) and self._gathers(node, p))
         ]
         held = np.nan_to_num(table.retained[grower.device][single][:, grower.columns])
         own = grower.y - held.sum(axis=0)
@@ -108,6 +111,22 @@ class _Walk:
         if not is_growth(trend.verdict):
             return 0.0
         return trend.bytes_per_unit * float(grower.x[-1] - grower.x[0])
+
+    def _holds_no_elements_alone(self, node: int, row: int) -> bool:
+        """Return whether a name leads on from these objects: not the lists in a dict of lists."""
+        kinds = {self.table.latest[node].kind, self.table.latest[row].kind}
+        return not kinds <= _CONTAINERS
+
+    def _gathers(self, node: int, row: int) -> bool:
+        """Return whether as many objects as ever gather more: ``agents[*].memory`` gets longer."""
+        columns, table = self.growers[node].columns, self.table
+        count = table.count[row, columns]
+        if row not in self.growers or not np.all(count == count[0]):
+            return False
+        length = table.length[row, columns]
+        return bool(length[-1] > length[0]) or any(
+            self._gathers(node, below) for below in self.growing[row]
+        )
 
     def _is_added(self, node: int, row: int) -> bool:
         """Return whether a row came later and doesn't grow by itself."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from synthetic_runs import KIB, MIB, Program, State, Thing
 
 from leakscope.analysis.analyse import analyse
@@ -62,3 +64,54 @@ def test_a_chain_that_gets_longer_is_named_by_what_holds_its_first_link() -> Non
         path, parent = path + "⟨forward⟩", path
     report = analyse(Program(epochs=EPOCHS).plant(*things).build())
     assert [culprit.path for culprit in report.culprits] == ["model.forward"]
+
+
+def agents(gathered: Callable[[State], float], number: Callable[[State], float]) -> list[str]:
+    """Return what is accused of the memory of agents in a list, each with a list of its own."""
+    size = 200 * KIB
+    held = {"length": gathered, "count": number}
+    things = [
+        Thing("agents", lambda s: gathered(s) * size + 500, length=number),
+        Thing(
+            "agents[*]", lambda s: gathered(s) * size + 400, "object", "__main__.Agent",
+            parent="agents", count=number,
+        ),
+        Thing(
+            "agents[*].memory", lambda s: gathered(s) * size + 300, parent="agents[*]", **held
+        ),
+        Thing(
+            "agents[*].memory[*]", lambda s: gathered(s) * size, "tensor", "torch.Tensor",
+            parent="agents[*].memory", count=gathered,
+        ),
+    ]  # fmt: skip
+    report = analyse(Program(epochs=EPOCHS).plant(*things).build())
+    return [culprit.path for culprit in report.culprits]
+
+
+def test_lists_that_as_many_objects_as_ever_hold_are_the_culprit() -> None:
+    assert agents(lambda s: 4.0 * s.epochs_done + 4, lambda s: 4.0) == ["agents[*].memory"]
+
+
+def test_objects_that_become_more_are_growth_of_their_list() -> None:
+    assert agents(lambda s: s.epochs_done + 1.0, lambda s: s.epochs_done + 1.0) == ["agents"]
+
+
+def test_lists_in_a_dict_of_lists_are_growth_of_the_dict() -> None:
+    size = 100 * KIB
+
+    def gathered(state: State) -> float:
+        return 10.0 * state.epochs_done + 10
+
+    things = [
+        Thing("by_class", lambda s: gathered(s) * size + 900, "dict", "dict", length=lambda s: 10),
+        Thing(
+            "by_class[*]", lambda s: gathered(s) * size + 600, parent="by_class",
+            length=gathered, count=lambda s: 10,
+        ),
+        Thing(
+            "by_class[*][*]", lambda s: gathered(s) * size, "tensor", "torch.Tensor",
+            parent="by_class[*]", count=gathered,
+        ),
+    ]  # fmt: skip
+    report = analyse(Program(epochs=EPOCHS).plant(*things).build())
+    assert [culprit.path for culprit in report.culprits] == ["by_class"]

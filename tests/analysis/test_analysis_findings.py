@@ -453,10 +453,49 @@ def test_objects_that_only_native_code_holds() -> None:
     assert report.culprits == []
 
 
-def registered(text: str) -> Finding:
+def walked_four_times(held: Callable[[State], float]) -> Report:
+    """One phase of training, in whose middle the whole heap is walked four times."""
+    program = Program(endless=True, steps=400, full_at=(10, 130, 270, 390), validation=0)
+    thing = Thing(
+        "<held by native code>·method", held, "object", "__main__.Trial",
+        root=RootKind.NATIVE, user=False,
+    )  # fmt: skip
+    return report_of(program.plant(thing))
+
+
+def test_what_the_first_walk_saw_nothing_of_was_not_there_yet() -> None:
+    found = finding(walked_four_times(lambda s: s.step // 40 * 3 * MIB), "native_held")
+    assert found.bytes_per_unit == pytest.approx(3 * MIB / 40, rel=0.15)
+
+
+def test_what_native_code_made_once_after_the_first_walk_is_no_growth() -> None:
+    for since in (50, 200, 300):
+        report = walked_four_times(lambda s, since=since: 40 * MIB if s.step > since else 0)
+        assert not [f for f in report.findings if f.kind == "native_held"], since
+
+
+def test_what_the_heap_has_in_use_is_told_where_resident_memory_comes_and_goes() -> None:
+    def grown(state: State) -> float:
+        return state.step * 0.3 * MIB
+
+    def comes_and_goes(state: State) -> float:
+        return (state.step % 40) * 2 * MIB
+
+    program = Program(endless=True, steps=400, validation=0, full_at=(10, 390))
+    program.gauge(gauge.MALLOC_IN_USE, lambda s: 100 * MIB + grown(s) if s.step % 40 == 0 else None)
+    report = report_of(program.swell(lambda s: 1.2 * grown(s) + comes_and_goes(s)))
+    found = finding(report, "unexplained")
+    assert 0.75 * 400 * 0.3 * MIB < found.total_bytes <= 400 * 0.3 * MIB
+    calm = Program(endless=True, steps=400, validation=0, full_at=(10, 390))
+    calm.gauge(gauge.MALLOC_IN_USE, lambda s: 100 * MIB if s.step % 40 == 0 else None)
+    report = report_of(calm.swell(comes_and_goes))
+    assert not [f for f in report.findings if f.kind == "unexplained"]
+
+
+def registered(text: str, kind: str = "tuple", type_: str = "tuple") -> Finding:
     """Return what is found in a program that keeps tuples in native code."""
     held = Thing(
-        "<held by native code>·tuple", lambda s: s.epochs_done * 4 * MIB, "tuple", "tuple",
+        f"<held by native code>·{kind}", lambda s: s.epochs_done * 4 * MIB, "object", type_,
         root=RootKind.NATIVE, user=False, count=lambda s: s.epochs_done,
     )  # fmt: skip
     run = Program(epochs=10, full_every=1).plant(held).build()
@@ -474,6 +513,13 @@ def test_what_atexit_is_given_again_and_again_is_told_before_the_path() -> None:
     assert found.text.endswith("no Python name reaches them (<held by native code>.tuple).")
     assert found.title == "Calls pile up that are to be made when the program ends"
     assert found.remedy.title.startswith("Register one function before the loop")
+
+
+def test_atexit_is_given_methods_of_large_objects_too() -> None:
+    text = "import atexit\nfor trial in range(9):\n    atexit.register(Trial(trial).write)\n"
+    found = registered(text, "method", "__main__.Trial")
+    assert found.text.startswith("What atexit.register is given at train.py:3 stays")
+    assert found.fed_at == ["train.py:3"]
 
 
 def test_what_is_registered_once_is_not_what_grows() -> None:

@@ -63,7 +63,7 @@ def _grows(case: Case, path: int, device: str) -> Finding | None:
     present = np.flatnonzero(np.isfinite(table.retained[device][path, columns]))
     if len(present) == 0:
         return None
-    columns = columns[present[0] :]
+    columns = columns[max(present[0] - 1, 0) :]  # where the walk before saw none there was none
     y = np.nan_to_num(table.retained[device][path, columns])
     x = case.work_done[table.at[columns]]
     is_circle = is_gradient_cycle(row)
@@ -116,7 +116,7 @@ def _words(
 
 def _given_to_atexit(case: Case, row: CensusRow) -> list[str]:
     """Return where something is registered again and again that the interpreter then keeps."""
-    if row.type not in REGISTERED:
+    if not {row.type, row.path.rpartition("·")[2]} & REGISTERED:
         return []
     return places_that_call(case.sources, {"atexit"}, {"register"}, repeatedly=True)
 

@@ -96,11 +96,11 @@ def _without_a_name(case: Case, ledger: Ledger) -> float:
         return unnamed
     x, y = case.gauge_series(case.host_metric)
     if not is_steady(case.gauge_trend(case.host_metric), y):
-        return 0.0
+        return unnamed
     is_even = goes_on_evenly(x, y)
     least, part = (EVEN_GROWTH_BYTES, EVEN_SHARE) if is_even else (GROWTH_BYTES, SHARE)
     if left < least or left < part * ledger.total_bytes or may_be_touched_only(case, left):
-        return 0.0
+        return unnamed
     return float(left)
 
 
