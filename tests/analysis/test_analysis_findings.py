@@ -454,8 +454,8 @@ def test_objects_that_only_native_code_holds() -> None:
 
 
 def walked_four_times(held: Callable[[State], float]) -> Report:
-    """One phase of training, in whose middle the whole heap is walked four times."""
-    program = Program(endless=True, steps=400, full_at=(10, 130, 270, 390), validation=0)
+    """One phase of training, the whole heap walked four times, where no gauge tells of growth."""
+    program = Program(endless=True, steps=400, full_at=(10, 130, 270, 390), rss=False)
     thing = Thing(
         "<held by native code>·method", held, "object", "__main__.Trial",
         root=RootKind.NATIVE, user=False,
