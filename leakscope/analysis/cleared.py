@@ -28,7 +28,7 @@ def find_cleared(case: Case, growth: Growth, undecided: list[Undecided]) -> list
     accused = {g.path for g in growth.growers} | {one.path for one in undecided}
     kin = accused | {a for path in accused for a in case.table.ancestors(path)}
     found = [_filling(case, g) for g in growth.filling]
-    done = {g.path for g in growth.filling}
+    done, unsettled = {g.path for g in growth.filling}, set(accused)
     blamed = tuple(case.table.paths[path] + step for path in accused for step in ".[⟨(")
     for path in _worth_a_word(case.table):
         if path in kin | done or accused.intersection(case.table.ancestors(path)):
@@ -39,9 +39,13 @@ def find_cleared(case: Case, growth: Growth, undecided: list[Undecided]) -> list
             continue
         done.add(path)
         trend = growth.trends.get(path)
-        if not _is_open(case, path, trend):
+        if _is_open(case, path, trend):
+            unsettled.add(path)
+        else:
             found.append(_cleared(case, path, trend))
-    named = {c.name: c for c in sorted(found, key=lambda c: c.total_bytes)}
+    # A function that returns what it held gives it another path, and the same name.
+    names = {case.table.latest[path].name for path in unsettled}
+    named = {c.name: c for c in sorted(found, key=lambda c: c.total_bytes) if c.name not in names}
     return sorted(named.values(), key=lambda c: -c.total_bytes)[:MOST]
 
 

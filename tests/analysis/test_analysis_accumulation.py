@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
+from msgspec.structs import replace
 from synthetic_runs import KIB, MIB, Program, State, Thing
 
 from leakscope.analysis.analyse import analyse
@@ -115,3 +117,15 @@ def test_lists_in_a_dict_of_lists_are_growth_of_the_dict() -> None:
     ]  # fmt: skip
     report = analyse(Program(epochs=EPOCHS).plant(*things).build())
     assert [culprit.path for culprit in report.culprits] == ["by_class"]
+
+
+def test_what_a_function_returned_is_not_said_to_be_fine_under_its_new_path() -> None:
+    bank = Thing("train()·miner.bank", lambda s: 300 * KIB * s.step)
+    run = Program(epochs=EPOCHS, steps=10, validation=0).plant(bank).build()
+    *measured, at_the_end = run.main.measurements
+    seen = next(m.census for m in reversed(measured) if m.census is not None)
+    rows = [replace(row, path="__main__·miner.bank") for row in seen.rows]
+    run.main.measurements[-1] = dataclasses.replace(at_the_end, census=replace(seen, rows=rows))
+    report = analyse(run)
+    assert [culprit.path for culprit in report.culprits] == ["train()·miner.bank"]
+    assert not report.cleared
