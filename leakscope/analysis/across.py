@@ -296,8 +296,14 @@ def has_moved(table: RowTable, grower: Grower) -> bool:
         return False
     shared = np.minimum(-np.diff(values[suspects], axis=1), gains).clip(min=0).sum(axis=1)
     kin = {*table.ancestors(grower.path), grower.path}
+
+    def gave(suspect: int) -> bool:
+        """Return whether what it lost has left all that holds it, too."""
+        above = table.ancestors(suspect)
+        return suspect not in kin and grower.path not in above and lost[[*{*above} - kin]].all()
+
     return any(
-        share >= MOVED * rise and suspect not in kin and grower.path not in table.ancestors(suspect)
+        share >= MOVED * rise and gave(suspect)
         for suspect, share in zip(suspects.tolist(), shared, strict=True)
     )
 

@@ -13,7 +13,7 @@ from leakscope.analysis.across import spread_of
 from leakscope.analysis.case import Case
 from leakscope.analysis.growers import ROW_NOISE_BYTES, Grower
 from leakscope.analysis.series import HOST, FloatArray
-from leakscope.analysis.trends import FEWEST_POINTS, goes_on, is_growth, theil_sen
+from leakscope.analysis.trends import FEWEST_POINTS, goes_on, goes_on_evenly, is_growth, theil_sen
 from leakscope.model import gauge
 from leakscope.model.census import RootKind
 from leakscope.model.trend import Trend
@@ -96,9 +96,11 @@ def find_followed(case: Case) -> dict[int, Grower]:
 def _steady(case: Case, name: str, fewest: int) -> Trend | None:
     if not case.track.has_gauge(name):
         return None
-    trend, (_, y) = case.gauge_trend(name), case.gauge_series(name)
-    steady = is_growth(trend.verdict) and trend.points >= fewest and goes_on(y)
-    return trend if steady else None
+    trend, (x, y) = case.gauge_trend(name), case.gauge_series(name)
+    if not is_growth(trend.verdict) or trend.points < fewest:
+        return None
+    # Readings are closer to each other where a run begins: their thirds aren't those of the work.
+    return trend if goes_on(y) or goes_on_evenly(x, y) else None
 
 
 def _is_like(rate: float, memory: float) -> bool:

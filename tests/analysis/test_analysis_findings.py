@@ -12,6 +12,7 @@ from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.census import RootKind
 from leakscope.model.report import Finding, Report, RunVerdict, Severity
+from leakscope.model.run import Run
 
 
 def report_of(program: Program) -> Report:
@@ -543,6 +544,38 @@ def test_two_walks_of_the_heap_are_enough_where_memory_in_use_tells_the_same() -
     report = report_of(seen_twice(lambda s: s.epochs_done * 2 * MIB, root=RootKind.LIBRARY))
     assert [c.path for c in report.culprits] == ["atexit·kept"]
     assert report.culprits[0].bytes_per_unit == pytest.approx(2 * MIB, rel=0.05)
+
+
+def read_seldom_later(program: Program) -> Run:
+    """Build a run whose gauges were read at each of the first 100 steps, and then now and then."""
+    run = program.build()
+    for measurement in run.main.measurements:
+        if measurement.boundary.step > 100 and measurement.boundary.step % 25:
+            measurement.gauges.clear()
+    return run
+
+
+@pytest.mark.parametrize("root", [RootKind.NATIVE, RootKind.LIBRARY])
+def test_memory_tells_of_growth_where_it_was_read_more_often_at_first(root: RootKind) -> None:
+    def kept(state: State) -> float:
+        return 30 * KIB + state.step * 80 * KIB
+
+    held = Thing("finalize·_registry", kept, "dict", "dict", user=False, root=root)
+    program = Program(endless=True, steps=1000, validation=0, full_at=(95, 190))
+    report = analyse(read_seldom_later(program.plant(held)))
+    if root is RootKind.LIBRARY:
+        assert [c.path for c in report.culprits] == ["finalize·_registry"]
+    else:
+        assert finding(report, "native_held").severity is Severity.WARNING
+
+
+def test_growth_without_a_name_is_told_where_it_was_read_more_often_at_first() -> None:
+    program = Program(endless=True, steps=1000, validation=0)
+    report = analyse(read_seldom_later(program.swell(lambda s: s.step * 80 * KIB)))
+    assert finding(report, "unexplained").bytes_per_unit == pytest.approx(80 * KIB, rel=0.1)
+    program = Program(endless=True, steps=1000, validation=0)
+    report = analyse(read_seldom_later(program.swell(lambda s: min(s.step, 150) * 800 * KIB)))
+    assert not [f for f in report.findings if f.severity is not Severity.NOTE]
 
 
 @pytest.mark.parametrize("root", [RootKind.NATIVE, RootKind.LIBRARY])

@@ -435,3 +435,15 @@ def test_the_unit_of_a_leak_is_found_where_no_two_steps_were_looked_at_in_a_row(
     program = SeldomInTraining(endless=True, steps=120, validate_every=20)
     report = analyse(program.leak("main()·losses", 170 * KIB).build())
     assert [(c.name, c.unit) for c in report.culprits] == [("main.losses", "step")]
+
+
+def test_what_another_containers_contents_lose_their_names_to_is_no_move() -> None:
+    size, steps = 100 * KIB, 40
+    program = Program(epochs=8, steps=steps).leak("history", 20 * KIB)
+    cache = Thing("cache", lambda s: s.step * size, "lru_cache", "functools._lru_cache_wrapper")
+    named = Thing(
+        "cache[*]", lambda s: 30 * MIB - s.step * 30 * KIB, "tensor", "torch.Tensor",
+        parent="cache", count=lambda s: s.step,
+    )  # fmt: skip
+    report = analyse(program.plant(cache, named).build())
+    assert [culprit.path for culprit in report.culprits] == ["cache", "history"]

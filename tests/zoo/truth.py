@@ -340,6 +340,23 @@ TRUTHS: dict[str, Truth] = {
     "healthy_value_replay": healthy(),
     "healthy_bank_of_epochs": healthy(),
     "healthy_ring_fills_late": healthy(),
+    "street_detector": Truth(
+        (
+            Leak(
+                ("AnchorGenerator._cache", "detector.anchors._cache"),
+                key="anchors",
+                kept={"step": 222621},
+            ),
+            Leak(("Miner.bank", "hard.bank"), key="bank", kept={"step": 99008}),
+        )
+    ),
+    "live_actions": Truth(
+        (
+            Leak(("clips.window", "train.feeds"), key="window", kept={"step": 56402}),
+            Leak(("Transcript.text",), key="text", kept={"step": 19451}),
+        )
+    ),
+    "pde_sweep": Truth((Leak(("native_held",), kept={"step": 41596}),)),
     "child_actor": Truth((Leak(("children", "Actor.episodes"), kept={"step": 33280}),)),
     "tracker_of_tuples": Truth(
         (Leak(("Buffered.rows", "rows"), kept={"step": 28800}),), needs=("accelerate",)
@@ -466,6 +483,7 @@ UNSEEN = frozenset(
     {
         "async_actors", "async_evaluator", "attention_rollout", "audited_penalty", "bucket_reducer",
         "churn_ignite", "curriculum_tee", "detect_anchors", "distill_search", "fedavg_async",
+        "live_actions", "pde_sweep", "street_detector",
         "healthy_speech_curriculum", "retry_fit", "segment_evaluator", "tagger_torchmetrics",
         "traced_ranker", "bpe_cache", "cached_method",
         "child_actor", "context_trace", "curriculum_sampler", "deferred_plots", "denoise_writer",

@@ -95,9 +95,9 @@ def _without_a_name(case: Case, ledger: Ledger) -> float:
     if unnamed > max(left, 0.0):
         return unnamed
     x, y = case.gauge_series(case.host_metric)
-    if not is_steady(case.gauge_trend(case.host_metric), y):
+    trend, is_even = case.gauge_trend(case.host_metric), goes_on_evenly(x, y)
+    if not (is_steady(trend, y) or (is_even and _is_long(trend))):
         return unnamed
-    is_even = goes_on_evenly(x, y)
     least, part = (EVEN_GROWTH_BYTES, EVEN_SHARE) if is_even else (GROWTH_BYTES, SHARE)
     if left < least or left < part * ledger.total_bytes or may_be_touched_only(case, left):
         return unnamed
@@ -206,4 +206,8 @@ def unread_slack(case: Case) -> int:
 
 def is_steady(trend: Trend, y: FloatArray) -> bool:
     """Return whether a gauge grew at enough boundaries, and in each third of them."""
-    return is_growth(trend.verdict) and trend.points >= LONG_POINTS and goes_on(y)
+    return _is_long(trend) and goes_on(y)
+
+
+def _is_long(trend: Trend) -> bool:
+    return is_growth(trend.verdict) and trend.points >= LONG_POINTS
