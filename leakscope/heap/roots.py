@@ -318,4 +318,5 @@ def _is_foreign(value: Any, ownership: Ownership) -> bool:
 
 
 def _is_plumbing(name: str) -> bool:
-    return name.startswith("__") and name.endswith("__")
+    """Return whether a global is the interpreter's; warnings gather in one, each text once."""
+    return name.startswith("__") and name.endswith("__") and name != "__warningregistry__"

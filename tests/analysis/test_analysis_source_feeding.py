@@ -1593,6 +1593,23 @@ def test_log_records_that_pile_up_are_fed_by_what_logs() -> None:
     assert "Log numbers" not in remedy_of(program)
 
 
+def test_warnings_that_pile_up_are_fed_by_what_warns() -> None:
+    program = one(
+        "the texts of warnings",
+        "__main__·__warningregistry__",
+        "module __main__ __warningregistry__",
+        """
+        import warnings
+        def main():
+            for x in loader:
+                handler.warn_later(x)
+                warnings.warn(f"{x} has no label", stacklevel=2)  # feeds
+        """,
+    )
+    assert held_by_library(program) == program.marked("feeds")
+    assert "Warn with the same text" in remedy_of(program)
+
+
 def test_what_a_librarys_class_gathers_is_fed_by_the_calls_of_it() -> None:
     program = one(
         "a registry of finalizers",

@@ -301,3 +301,17 @@ ctypes.pythonapi.Py_DecRef(ctypes.cast(address, ctypes.py_object))
     )
     rows = [row for row in taken.last.rows if row.root is RootKind.NATIVE]
     assert any(row.name.endswith("list") and row.host_bytes >= 3_000_000 for row in rows)
+
+
+def test_the_texts_of_warnings_have_a_name_and_other_plumbing_has_none() -> None:
+    taker = CensusTaker(project_root=str(Path(__file__).parent))
+    globals()["__warningregistry__"] = {f"{i:0500}": True for i in range(1000)}
+    globals()["__plumbing__"] = [f"{i:0500}" for i in range(1000)]
+    try:
+        rows = taker.take(CensusScope.FOCUSED).rows
+    finally:
+        del globals()["__warningregistry__"], globals()["__plumbing__"]
+    (row,) = (row for row in rows if row.path.endswith("·__warningregistry__"))
+    assert row.user
+    assert row.host_bytes > 500_000
+    assert not [row for row in rows if row.path.endswith("__plumbing__")]

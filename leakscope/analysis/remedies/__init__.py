@@ -45,6 +45,7 @@ from leakscope.analysis.remedies import (
     stored_exceptions,
     subscribers,
     trainer_evaluation,
+    warnings_given,
     weak_keys,
     windows,
 )
@@ -63,6 +64,7 @@ PATTERNS: tuple[Callable[[Case], Remedy | None], ...] = (
     subscribers.recognise,
     log_handlers.recognise,
     log_records.recognise,
+    warnings_given.recognise,
     param_groups.recognise,
     figures.recognise,
     default_argument.recognise,

@@ -17,6 +17,8 @@ from leakscope.analysis.source.references import References
 from leakscope.analysis.source.types import dotted, imported_name
 from leakscope.model.census import CensusRow, RootKind
 
+WARNINGS = "__warningregistry__"
+"""Where a module's globals keep the texts of the warnings that it was given."""
 _CACHES = frozenset({"lru_cache", "cache", "memoize", "cached"})
 _LOG_RECORD = "logging.LogRecord"
 _LOG_METHODS = frozenset(
@@ -33,6 +35,8 @@ def suspect_mutations(references: References, row: CensusRow) -> list[Mutation]:
         return list(_calls(program, lambda call: _calls_function(call, cached), EXACT))
     if any(held.type == _LOG_RECORD for held in row.holds):
         return _logging_calls(references, row)
+    if WARNINGS in row.path:
+        return list(_calls(program, _named({"warn", "warn_explicit"}), SUSPECTED))
     if row.kind == "figure" or "Gcf" in row.path:
         return list(_calls(program, _makes_figure, SUSPECTED))
     if "hooks" in row.path or "Hook" in row.type or "RemovableHandle" in row.type:
