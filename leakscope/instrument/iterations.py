@@ -30,6 +30,8 @@ class Iterations:
         self._since_lead = 0
         self._led = 0
         self._companions: set[int] = set()
+        self._beside: dict[int, None] = {}
+        """Optimizers that stepped while another led, the last to come at the end."""
 
     def silent(self, phase: Phase) -> bool:
         """Return whether the user alone says where this phase's steps end."""
@@ -58,7 +60,21 @@ class Iterations:
                 self._companions.clear()
             self._lead, self._since_lead = optimizer, 0
             self._led += 1
+        elif len(self._beside) < ALONE_FOR:
+            self._beside[optimizer] = None
         return self._since_lead == 0
+
+    def forget(self, gone: set[int]) -> None:
+        """Optimizers are no more: another leads at once, one that stepped beside them before all.
+
+        A client of federated learning makes one for a few steps; so does the inner loop of
+        meta-learning, but beside it the outer one goes on.
+        """
+        for optimizer in gone & self._beside.keys():
+            del self._beside[optimizer]
+        if self._lead in gone:
+            self._lead, self._since_lead, self._led = next(reversed(self._beside), None), 0, 0
+            self._companions.clear()
 
     def _patience_with(self, optimizer: int) -> int:
         """Return after how many steps without the leading one another takes the lead."""

@@ -33,12 +33,12 @@ class PhaseTracker:
         """Tells which of these modules are in evaluation mode just now: not all are told back."""
         self.tunes: Callable[[set[int]], bool] = lambda keys: True
         """Tells whether the optimizer that steps just now has parameters of these modules."""
-        self._iterations = Iterations(emit)
-        self._stack = PhaseStack(emit, self._iterations.flush)
-        self.led = LedPhases(self._stack, self._iterations)
+        self.iterations = Iterations(emit)
+        self._stack = PhaseStack(emit, self.iterations.flush)
+        self.led = LedPhases(self._stack, self.iterations)
         self.open_phases = self._stack.inwards  # innermost first
         self.sites = Sites()
-        self._watch = ForwardWatch(self._stack, self._iterations, self.sites)
+        self._watch = ForwardWatch(self._stack, self.iterations, self.sites)
         self._passes: dict[int, Pass] = {}
         self._entered = 0
         self._undecided: list[Pass] = []
@@ -52,7 +52,7 @@ class PhaseTracker:
     @property
     def step(self) -> int:
         """Training iterations with an optimizer step that have ended."""
-        return self._iterations.steps
+        return self.iterations.steps
 
     @property
     def epoch(self) -> int:
@@ -101,7 +101,7 @@ class PhaseTracker:
             phase = run.phase
         if phase is not None:
             if run.asked:
-                self._iterations.asked(run, phase)
+                self.iterations.asked(run, phase)
             run.seen = phase.batch
         run.asked += 1
         run.moment = next(self._moments)
@@ -178,8 +178,8 @@ class PhaseTracker:
 
     def step_over(self) -> None:
         """The user says that an iteration has ended: from now on nobody else does."""
-        self._iterations.by_hand = True
-        self._iterations.step_ends(self._target() or self._stack.begin(TRAIN, training=True))
+        self.iterations.by_hand = True
+        self.iterations.step_ends(self._target() or self._stack.begin(TRAIN, training=True))
         self._settle()
 
     def steps_begin(self, expected: int | None = None) -> Phase:
@@ -200,9 +200,9 @@ class PhaseTracker:
             return
         self._stack.leave_to(phase)
         if phase.training or phase.pending:
-            self._iterations.step_ends(phase)
+            self.iterations.step_ends(phase)
         else:
-            self._iterations.batch_ends(phase)
+            self.iterations.batch_ends(phase)
         self._settle()
 
     def steps_end(self, phase: Phase) -> None:
@@ -253,7 +253,7 @@ class PhaseTracker:
             if run.asked > 1:
                 self.sites.learn(run, Verdict.VALIDATION)
         elif phase is not None and phase.owner is run and phase in self._stack:
-            self._iterations.left(run, phase, dropped=dropped)
+            self.iterations.left(run, phase, dropped=dropped)
             self._learn_from(run, phase)
             if not phase.explicit:
                 self._stack.end(phase)
@@ -310,7 +310,7 @@ class PhaseTracker:
             if again or len(self._stack) >= DEEPEST:
                 self._stack.end(top)
         elif top is not None and top.training:
-            self._iterations.flush(top)
+            self.iterations.flush(top)
         self._stack.begin(name, training=False, owner=run)
 
     def _feed(self, run: Pass, phase: Phase) -> None:
@@ -322,7 +322,7 @@ class PhaseTracker:
         """Bring the phase of a pass back to the top: what lies inside was left without notice."""
         self._watch.disarm()
         if run.phase is None:
-            if run.asked > self._iterations.patience(run, stepped=self._stepped):
+            if run.asked > self.iterations.patience(run, stepped=self._stepped):
                 self._decide(run, Verdict.VALIDATION)
         elif run.phase in self._stack:
             if run.phase.owner is run or not self._take_validation(run):
@@ -402,15 +402,15 @@ class PhaseTracker:
     def _count_step(self, key: int) -> None:
         phase = self._target()
         if phase is None:
-            if self._iterations.by_hand or self._trails():
+            if self.iterations.by_hand or self._trails():
                 return
             phase = self._stack.begin(TRAIN, training=True)
         if phase.pending >= STALE_AFTER_STEPS and not phase.manual:
             phase.owner = None
         if phase.manual or self._is_fed(phase):
             phase.pending += 1
-        elif not self._iterations.silent(phase) and self._iterations.leads(key):
-            self._iterations.step_ends(phase)
+        elif not self.iterations.silent(phase) and self.iterations.leads(key):
+            self.iterations.step_ends(phase)
 
     def _trails(self) -> bool:
         """Whether this is the one step after a pass, for gradients gathered until its end."""
@@ -418,7 +418,7 @@ class PhaseTracker:
         if run is None:
             return False
         self.sites.learn(run, Verdict.TRAINING)
-        self._iterations.steps += 1
+        self.iterations.steps += 1
         return True
 
     def _target(self) -> Phase | None:

@@ -106,6 +106,31 @@ class TestPrograms:
                 task.optimizer.zero_grad()
         assert told(run) == "begin train, batch, step, batch, step, end train"
 
+    def test_each_step_of_short_trainings_counts_whose_optimizers_go(self, run):
+        for _ in range(6):
+            client = Task()
+            for _ in range(7):
+                client.step(torch.ones(2, 1))
+            del client
+        assert told(run).count("step") == 42
+
+    def test_an_inner_loop_makes_optimizers_and_the_outer_one_leads(self, run):
+        learner = Task()
+        for _ in range(20):
+            inner = Task()
+            for _ in range(3):
+                inner.step(torch.ones(2, 1))
+            learner.step(torch.ones(2, 1))
+        assert told(run).count("step") == 3 + 19
+
+    def test_optimizers_are_not_kept_alive(self, run):
+        task = Task()
+        task.step(torch.ones(2, 1))
+        met = weakref.ref(task.optimizer)
+        del task
+        gc.collect()
+        assert met() is None
+
     def test_two_optimizers_of_a_gan(self, run):
         generator, critic = Task(), Task()
         for (batch,) in loader():

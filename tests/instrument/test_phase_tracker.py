@@ -720,6 +720,21 @@ class TestWithoutLoader:
                 program.step(optimizer)
         assert len([line for line in program.take() if line.startswith("step")]) == 292
 
+    def test_of_short_trainings_one_after_the_other_each_step_counts(self, program):
+        for client in range(100, 110):
+            for _ in range(28):
+                program.step(client)
+            program.tracker.iterations.forget({client})
+        assert len([line for line in program.take() if line.startswith("step")]) == 280
+
+    def test_the_outer_optimizer_leads_once_an_inner_one_is_gone(self, program):
+        for inner in range(200, 300):
+            for _ in range(5):
+                program.step(inner)
+            program.step(100)
+            program.tracker.iterations.forget({inner})
+        assert len([line for line in program.take() if line.startswith("step")]) == 5 + 99
+
     def test_a_critic_that_steps_more_often_never_takes_the_lead(self, program):
         for _ in range(200):
             program.step(100)

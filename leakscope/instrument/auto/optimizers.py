@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from threading import get_ident
 from types import ModuleType
 from typing import Any
@@ -12,6 +13,9 @@ from leakscope.instrument.auto.compiler import compiler_callback, uncompiled
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.phases import PhaseTracker
 from leakscope.instrument.tracebacks import leave_hook
+
+MOST_MET = 256
+"""Optimizers that are looked after: so many that live at once are no training's."""
 
 
 class OptimizerHooks:
@@ -25,6 +29,8 @@ class OptimizerHooks:
         self._handle: Any = None
         self._leads = False
         self._stepping: object = None
+        self._last = 0
+        self._met: dict[int, weakref.ref[object]] = {}
 
     def install(self, module: ModuleType) -> None:
         """Register the hook."""
@@ -38,6 +44,8 @@ class OptimizerHooks:
                     uncompiled(self._from_any_thread, id(optimizer))
                 elif get_ident() == gate.thread:
                     self._leads, self._stepping = True, optimizer
+                    if id(optimizer) != self._last:
+                        hear(self._meet, optimizer)
                     hear(stepped, id(optimizer))
                 else:
                     self._from_any_thread(id(optimizer))
@@ -48,6 +56,17 @@ class OptimizerHooks:
                 self._stepping = None
 
         self._handle = module.register_optimizer_step_post_hook(after_step)
+
+    def _meet(self, optimizer: object) -> None:
+        """Another optimizer steps than before: whoever is gone by now leads no more."""
+        self._last = id(optimizer)
+        gone = {key for key, met in self._met.items() if met() is None}
+        for key in gone:
+            del self._met[key]
+        if gone:
+            self._tracker.iterations.forget(gone)
+        if len(self._met) < MOST_MET:
+            self._met[self._last] = weakref.ref(optimizer)
 
     def _from_any_thread(self, key: int) -> None:
         """Steps may be made by the threads of a backward pass, or all training by one thread."""
