@@ -356,7 +356,21 @@ TRUTHS: dict[str, Truth] = {
             Leak(("Transcript.text",), key="text", kept={"step": 19451}),
         )
     ),
-    "pde_sweep": Truth((Leak(("native_held",), kept={"step": 41596}),)),
+    "pde_sweep": Truth((Leak(("native_held",), kept={"step": 41570}),)),
+    "fed_rounds": Truth((Leak(("weakref.finalize._registry",), kept={"step": 34025}),)),
+    "word_pieces": Truth((Leak(("__warningregistry__",), kept={"step": 23899}),)),
+    "link_stream": Truth((Leak(("Standardise.look", "stream.look"), kept={"step": 42801}),)),
+    "packed_lm": Truth(
+        (
+            Leak(("block_mask",), key="masks", kept={"step": 301284}),
+            Leak(
+                ("ProfilingTrainer.state.log_history", "trainer.state.log_history"),
+                key="logs",
+                kept={"step": 24838},
+            ),
+        ),
+        needs=("transformers",),
+    ),
     "child_actor": Truth((Leak(("children", "Actor.episodes"), kept={"step": 33280}),)),
     "tracker_of_tuples": Truth(
         (Leak(("Buffered.rows", "rows"), kept={"step": 28800}),), needs=("accelerate",)
@@ -484,6 +498,7 @@ UNSEEN = frozenset(
         "async_actors", "async_evaluator", "attention_rollout", "audited_penalty", "bucket_reducer",
         "churn_ignite", "curriculum_tee", "detect_anchors", "distill_search", "fedavg_async",
         "live_actions", "pde_sweep", "street_detector",
+        "fed_rounds", "link_stream", "packed_lm", "word_pieces",
         "healthy_speech_curriculum", "retry_fit", "segment_evaluator", "tagger_torchmetrics",
         "traced_ranker", "bpe_cache", "cached_method",
         "child_actor", "context_trace", "curriculum_sampler", "deferred_plots", "denoise_writer",
