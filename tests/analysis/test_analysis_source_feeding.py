@@ -1593,6 +1593,23 @@ def test_log_records_that_pile_up_are_fed_by_what_logs() -> None:
     assert "Log numbers" not in remedy_of(program)
 
 
+def test_an_end_of_a_tee_is_to_be_dropped_when_it_has_been_read() -> None:
+    program = one(
+        "an end of a tee",
+        "main()·ahead",
+        "function main ahead",
+        """
+        def main():
+            stream, ahead = itertools.tee(batches())
+            first = next(ahead)
+            for x in stream:
+                train(x)
+        """,
+    )
+    assert "Drop ahead" in remedy_of(program, type="itertools._tee", kind="other", name="ahead")
+    assert "tee" not in remedy_of(program)
+
+
 def test_warnings_that_pile_up_are_fed_by_what_warns() -> None:
     program = one(
         "the texts of warnings",
