@@ -46,6 +46,11 @@ VIOLATIONS = """(rules) => axe.run(document, {
   (node) => `${rule.id}: ${node.html.slice(0, 200)} ${node.failureSummary}`)))"""
 
 
+def plain(text: str | None) -> str:
+    """Return a text of a page as it is read, with spaces of one kind."""
+    return (text or "").replace("\N{NO-BREAK SPACE}", " ")
+
+
 @dataclass
 class View:
     """A window and what came of it since it was opened."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from browser_pages import page_of
-from browser_view import DESKTOP, View
+from browser_view import DESKTOP, View, plain
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
@@ -167,7 +167,7 @@ def test_keys_read_zoom_and_move(chart: Chart) -> None:
     assert chart.shown[0] > near[0]
     chart.surface.press("End")
     assert chart.shown[1] == pytest.approx(WHOLE[1], abs=1)
-    assert "epoch 12" in (chart.surface.get_attribute("aria-valuetext") or "")
+    assert "epoch 12" in plain(chart.surface.get_attribute("aria-valuetext"))
     chart.surface.press("0")
     assert chart.is_whole
 
@@ -216,7 +216,7 @@ def test_a_culprit_is_laid_over_the_gauges_and_read_with_them(chart: Chart) -> N
     assert chart.plot.locator("path.line.culprit").count() == 1
     chart.surface.focus()
     chart.surface.press("End")
-    assert "3.5 GiB Trainer.all_pred_boxes" in (chart.surface.get_attribute("aria-valuetext") or "")
+    assert "3.5 GiB Trainer.all_pred_boxes" in plain(chart.surface.get_attribute("aria-valuetext"))
 
 
 def test_a_culprits_card_lays_its_series_over_the_timeline(chart: Chart) -> None:
