@@ -13,7 +13,6 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
         "test_a_page_is_sound_and_open_to_everybody[detector/leaking]",
         "test_a_page_is_sound_and_open_to_everybody[growth]",
         "test_a_page_is_sound_and_open_to_everybody[hostile]",
-        "test_a_page_is_sound_and_open_to_everybody[ranks]",
         "test_a_page_is_sound_and_open_to_everybody[runs]",
         "test_a_page_is_sound_and_open_to_everybody[snapshot]",
     ),
@@ -24,7 +23,6 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
     "cli/test_show_command.py": ("test_a_run_is_shown_while_it_goes_on",),
     "cli/test_snapshot_command.py": ("TestACensusIsTaken::test_it_reads_well_and_names_the_run",),
     "docs/test_diagnosis_pages.py": (
-        "test_the_leaking_snippet_is_told_as_its_page_shows[gradient-cycle]",
         "test_the_leaking_snippet_is_told_as_its_page_shows[growing-container]",
         "test_the_leaking_snippet_is_told_as_its_page_shows[running-total]",
         "test_the_leaking_snippet_is_told_as_its_page_shows[unbounded-cache]",
@@ -49,15 +47,8 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
         "test_the_same_as_arrays_is_not_copied[fork]",
         "test_what_workers_copy_of_a_list_of_dicts_is_named_and_no_leak[persistent]",
     ),
-    "examples/test_examples.py": (
-        "test_fixed_form_is_clean_and_compare_says_fixed[detector]",
-        "test_planted_leaks_are_the_top_culprits[detector]",
-    ),
-    "faults/test_disks.py": ("test_a_training_on_a_full_disk_learns_the_same",),
+    "examples/test_examples.py": ("test_planted_leaks_are_the_top_culprits[detector]",),
     "faults/test_endings.py": ("test_without_one_sigterm_ends_both_and_the_report_says_so",),
-    "faults/test_forks.py": (
-        "test_workers_of_a_loader_neither_hang_nor_disturb_the_recording[fork]",
-    ),
     "faults/test_interrupts.py": (
         "test_an_interrupt_at_any_call_of_ours_reaches_the_program[KeyboardInterrupt]",
     ),
@@ -86,17 +77,10 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
         "TestTrainingIsUndisturbed::test_no_fault_of_ours_changes_it",
         "TestTrainingIsUndisturbed::test_the_result_is_the_same_bit_by_bit",
     ),
-    "frameworks/test_transformers.py": (
-        "TestPhasesAndSteps",
-        "TestTrainingIsUndisturbed::test_the_result_is_the_same_bit_by_bit",
-    ),
-    "instrument/test_own_memory.py": (),
+    "frameworks/test_transformers.py": ("TestPhasesAndSteps",),
     "notebook/test_notebook.py": ("TestThePage::test_the_leak_is_shown_below_its_cell",),
     "testing/test_pytest_plugin.py": ("test_only_what_leaks_or_is_wrong_fails",),
-    "zoo/test_zoo_sample.py": (
-        "test_a_program_of_the_zoo_is_judged_rightly[healthy_gradual_unfreezing]",
-        "test_a_program_of_the_zoo_is_judged_rightly[two_at_once]",
-    ),
+    "zoo/test_zoo_sample.py": ("test_a_program_of_the_zoo_is_judged_rightly[two_at_once]",),
 }
 """Slow tests that stand for the others of their kind: parts of a file, or all of it."""
 

@@ -143,6 +143,7 @@ print(len(leakscope.find_growth(leaks, allow=100, steps=4)))
 """
 
 
+@pytest.mark.slow
 def test_what_is_allowed_or_ignored_is_no_growth(tmp_path: Path) -> None:
     file = tmp_path / "allowed.py"
     file.write_text(ALLOWED)
@@ -153,6 +154,7 @@ def test_what_is_allowed_or_ignored_is_no_growth(tmp_path: Path) -> None:
     assert done.stdout.split() == ["[]", str(3 + 9 * 4), "[]", "[]", "1"]
 
 
+@pytest.mark.slow
 def test_what_a_scenario_raises_is_handed_on() -> None:
     calls: list[bytes] = []
 
