@@ -56,8 +56,6 @@ class Program:
     libraries: tuple[str, ...]
     work: Work
     leak: Leak | None = None
-    noted: tuple[str, ...] = ()
-    """What climbs in each validation and is given back, too little to be called a leak."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +77,7 @@ LIGHTNING = ("lightning",)
 
 HEALTHY = {
     "transformers_healthy": Program(HUGGING_FACE, Work(6, 120, 240, (*range(10, 121, 10),))),
-    "lightning_healthy": Program(
-        LIGHTNING,
-        Work(8, 240, 480, (0, *range(15, 241, 15))),
-        noted=("LitModel.validation_outputs",),
-    ),
+    "lightning_healthy": Program(LIGHTNING, Work(8, 240, 480, (0, *range(15, 241, 15)))),
     "torchmetrics_healthy": Program(("torchmetrics",), Work(8, 800, 800, (*range(100, 801, 100),))),
     "accelerate_healthy": Program(("accelerate",), Work(8, 200, 800, (*range(25, 201, 25),))),
 }
@@ -244,9 +238,7 @@ def assert_work(outcome: Outcome, expected: Work) -> None:
 def test_a_healthy_training_is_clean(name: str, outcome_of: Callable[[str], Outcome]) -> None:
     outcome, work = outcome_of(name), HEALTHY[name].work
     assert outcome.report["verdict"] == "clean", outcome.said
-    culprits = outcome.report["culprits"]
-    assert tuple(c["name"] for c in culprits) == HEALTHY[name].noted, outcome.said
-    assert all((c["severity"], c["growth"]) == ("note", "within") for c in culprits), outcome.said
+    assert not outcome.report["culprits"], outcome.said
     assert not outcome.report["errors"]
     assert_work(outcome, work)
     assert f"{work.epochs} epochs, {work.steps:,} steps" in outcome.report["headline"]
