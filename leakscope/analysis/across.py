@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from itertools import pairwise
 
 import msgspec
 import numpy as np
 
+from leakscope.analysis.given_back import given_back
 from leakscope.analysis.growers import ROW_NOISE_BYTES, Grower
 from leakscope.analysis.series import (
     HOST,
@@ -34,11 +34,6 @@ from leakscope.model.trend import Trend, TrendVerdict
 
 MOVED = 0.7
 """A path that gains what another loses at the same time has not grown: its objects have moved."""
-
-FREED = 0.9
-"""A path of which so much is gone has been given back."""
-FEWEST_FALLS = 3
-"""Passages in which that has to be seen."""
 
 STOPPED = "stopped growing after the last census: memory in use stood still"
 
@@ -123,14 +118,13 @@ def judge_across(comparables: Comparables, path: int, device: str) -> tuple[Tren
     x = comparables.counter(columns, alike)
     trend = judge(x, y, unit="boundary", noise_bytes=ROW_NOISE_BYTES)
     trend = _per_boundary(trend, x, comparables.counter(columns, alike=True))
-    grows = is_growth(trend.verdict)
-    freed = grows and (
-        falls_later(comparables, path, device, columns)
-        or falls_each_time(table, path, device, columns)
-    )
-    if (alike or grows) and not freed:
+    if alike or is_growth(trend.verdict):
         return trend, columns
-    return msgspec.structs.replace(trend, verdict=TrendVerdict.INCONCLUSIVE), columns
+    return _left_open(trend), columns
+
+
+def _left_open(trend: Trend) -> Trend:
+    return msgspec.structs.replace(trend, verdict=TrendVerdict.INCONCLUSIVE)
 
 
 def _per_boundary(trend: Trend, work: FloatArray, index: FloatArray) -> Trend:
@@ -143,54 +137,6 @@ def _per_boundary(trend: Trend, work: FloatArray, index: FloatArray) -> Trend:
     return msgspec.structs.replace(trend, bytes_per_unit=rate, interval=(low * share, high * share))
 
 
-def falls_later(comparables: Comparables, path: int, device: str, columns: IntArray) -> bool:
-    """Return whether what grew inside the only passage through a phase was gone after it."""
-    track, table = comparables.track, comparables.table
-    if track.kind[table.at[columns[-1]]] not in INNER:
-        return False
-    later = np.arange(columns[-1] + 1, len(table.at))
-    later = later[table.covered(path)[later] & (table.at[later] <= track.last_work)]
-    values = np.nan_to_num(table.retained[device][path])
-    left, grown = values[later], values[columns[-1]] - values[columns[0]]
-    return bool(len(left) and left.max() < 0.5 * grown)
-
-
-def falls_each_time(table: RowTable, path: int, device: str, columns: IntArray) -> bool:
-    """Return whether what is higher at each of the censuses is gone in between, every time.
-
-    A list that an epoch's function makes anew is no leak because each epoch is longer.
-    """
-    values = np.nan_to_num(table.retained[device])
-    covered = table.covered(path)
-    ends = np.append(columns, len(table.at))
-    seen = 0
-    for first, last in pairwise(ends.tolist()):
-        between = np.arange(first + 1, last)[covered[first + 1 : last]]
-        if not len(between):
-            continue
-        lowest = between[np.argmin(values[path, between])]
-        lost = values[path, first] - values[path, lowest]
-        if lost < FREED * values[path, first] or _held_elsewhere(
-            table, values, path, first, lowest
-        ):
-            return False
-        seen += 1
-    return seen >= FEWEST_FALLS
-
-
-def _held_elsewhere(
-    table: RowTable, values: FloatArray, path: int, before: int, after: int
-) -> bool:
-    """Return whether another path holds at one census what a path held at another."""
-    gained = values[:, after] - values[:, before]
-    lost = values[path, before] - values[path, after]
-    kin = {*table.ancestors(path), path}
-    return any(
-        other not in kin and path not in table.ancestors(other)
-        for other in np.flatnonzero(gained >= MOVED * lost).tolist()
-    )
-
-
 def find_across(comparables: Comparables) -> tuple[dict[tuple[int, str], Grower], dict[int, Trend]]:
     """Return the paths that grow across phases, and the trends of all that were large enough.
 
@@ -199,6 +145,7 @@ def find_across(comparables: Comparables) -> tuple[dict[tuple[int, str], Grower]
     table = comparables.table
     growers: dict[tuple[int, str], Grower] = {}
     trends: dict[int, Trend] = {}
+    judged_by: dict[tuple[int, str], IntArray] = {}
     for device in table.retained:
         for path in _varying(table, device):
             trend, columns = judge_across(comparables, path, device)
@@ -206,6 +153,11 @@ def find_across(comparables: Comparables) -> tuple[dict[tuple[int, str], Grower]
                 trends[path] = trend
             if is_growth(trend.verdict):
                 growers[path, device] = _grower(comparables, path, device, trend, columns)
+                judged_by[path, device] = columns
+    for path, device in given_back(comparables, growers, judged_by):
+        freed = growers.pop((path, device))
+        if trends[path] is freed.trend:
+            trends[path] = _left_open(freed.trend)
     growers |= _seen_later(table, growers)
     return {k: g for k, g in growers.items() if not has_moved(table, g)}, trends
 

@@ -53,8 +53,16 @@ def find_culprits(case: Case, sources: SourceIndex, growers: list[Grower]) -> li
     judged.sort(key=lambda j: (ORDER[j.severity], *_place(case.table, j.grower, growers)))
     serious = [j for j in judged if j.severity is not Severity.NOTE]
     minor = [j for j in judged if j.severity is Severity.NOTE]
-    notes = [j for j in minor if not _is_bookkeeping(case, sources, j.grower)][:MOST_NOTES]
+    notes = [
+        j for j in minor if not _is_ordinary(j) and not _is_bookkeeping(case, sources, j.grower)
+    ][:MOST_NOTES]
     return [_culprit(case, sources, j, rank) for rank, j in enumerate([*serious, *notes], 1)]
+
+
+def _is_ordinary(judged: Judged) -> bool:
+    """Return whether it is little that is gathered in a phase and given back: loops are so made."""
+    returned = judged.grower.growth == "within" and judged.grower.falls_back
+    return returned and judged.peak_bytes < severity.GATHERED_BYTES
 
 
 def _is_bookkeeping(case: Case, sources: SourceIndex, g: Grower) -> bool:

@@ -27,6 +27,8 @@ PEAK_OF_BASELINE = 0.05
 """The same, relative to what the process holds anyway."""
 BOOKKEEPING_BYTES = 1 * MIB
 """What a library gathers by itself is not worth a note up to this much."""
+GATHERED_BYTES = 1 * MIB
+"""What a phase gathers and gives back is not worth a note up to this much."""
 MEMBER_SHARE = 0.05
 """Several lists gathered in one phase are judged together; one this small is left out."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from synthetic_runs import KIB, MIB, Program, State, Thing
+from synthetic_runs import KIB, MIB, Program, Size, State, Thing
 
 from leakscope.analysis.analyse import analyse
 from leakscope.model.boundary import BoundaryKind
@@ -80,6 +80,30 @@ def test_a_list_that_came_in_sight_late_is_named_and_not_its_owner() -> None:
     program = Program(epochs=7, validation=0, inner=1).plant(Thing(path, owner, "object", "Fitter"))
     program.leak(f"{path}.incidents", 100 * KIB, start=180, parent=path)
     assert only(report_of(program)).name == "main.fitter.incidents"
+
+
+def test_what_an_object_makes_anew_of_what_it_keeps_is_told_as_one_beside_it() -> None:
+    def of_training(size: float) -> Size:
+        return lambda state: size * state.epoch if state.phase == "train" else None
+
+    metric = Thing(
+        "main()·metric",
+        lambda s: s.validations * 300 * KIB + (of_training(600 * KIB)(s) or 0.0),
+        "object",
+        "Precision",
+    )
+    computed = Thing(
+        f"{metric.path}._computed", of_training(600 * KIB), "tuple", parent=metric.path
+    )
+    parts = [
+        Thing(f"{computed.path}[{n}]", of_training(300 * KIB), parent=computed.path)
+        for n in range(2)
+    ]
+    batches = Thing(
+        f"{metric.path}.batches", lambda s: s.validations * 300 * KIB, parent=metric.path
+    )
+    told = report_of(Program(epochs=8).plant(metric, computed, *parts, batches)).culprits
+    assert {c.name for c in told} == {"main.metric.batches", "main.metric._computed"}
 
 
 def test_an_endless_loop_counts_in_steps() -> None:
@@ -221,6 +245,20 @@ def test_lists_local_to_validation_climb_within_it() -> None:
     assert culprit.bytes_per_unit == pytest.approx(10 * MIB, rel=0.02)
     assert culprit.total_bytes == pytest.approx(100 * MIB, rel=0.02)
     assert report.verdict is RunVerdict.LEAK
+
+
+def test_what_a_validation_gathers_and_gives_back_is_a_note_only_where_it_is_more_than_little() -> (
+    None
+):
+    little, more = (
+        report_of(Program(epochs=8).local("__main__·model.outputs", kept * KIB))
+        for kept in (64, 200)
+    )
+    assert not little.culprits
+    assert little.verdict is RunVerdict.CLEAN
+    assert [(c.name, c.severity) for c in more.culprits] == [
+        ("__main__.model.outputs", Severity.NOTE)
+    ]
 
 
 @pytest.mark.parametrize("gains", [2 * KIB, 20 * MIB])

@@ -53,6 +53,22 @@ def test_a_list_made_anew_in_each_epoch_of_more_steps() -> None:
     assert_clean(report_of(Program(epochs=8).plant(maps)))
 
 
+def test_the_parts_of_what_is_made_anew_each_time_beside_a_leak_of_their_size() -> None:
+    def until_validated(per_epoch: float) -> Size:
+        def size(state: State) -> float | None:
+            held = state.phase == "train" or state.kind is BoundaryKind.PHASE_BEGIN
+            return state.epoch * per_epoch if held else None
+
+        return size
+
+    computed = Thing("computed", until_validated(900 * KIB))
+    parts = [
+        Thing(f"computed[{n}]", until_validated(300 * KIB), parent="computed") for n in range(3)
+    ]
+    program = Program(epochs=5, inner=1).leak("batches", 30 * KIB, "validation batch")
+    assert [c.name for c in report_of(program.plant(computed, *parts)).culprits] == ["batches"]
+
+
 @pytest.mark.parametrize("fills_at", [20, 60, 130, 180])
 def test_a_cache_that_fills_and_stays(fills_at: int) -> None:
     report = report_of(Program(epochs=8).plant(bounded("cache", 100 * KIB, fills_at * 100 * KIB)))
