@@ -50,7 +50,7 @@ class Judged:
 def find_culprits(case: Case, sources: SourceIndex, growers: list[Grower]) -> list[Culprit]:
     """Return the culprits behind these growers, the worst first."""
     judged = [*_judge_across(case, growers), *_judge_within(case, growers)]
-    judged.sort(key=lambda j: (ORDER[j.severity], *_place(case.table, j.grower, growers)))
+    judged.sort(key=lambda j: (ORDER[j.severity], *_place(case, j.grower, growers)))
     serious = [j for j in judged if j.severity is not Severity.NOTE]
     minor = [j for j in judged if j.severity is Severity.NOTE]
     notes = [
@@ -92,13 +92,14 @@ def _is_a_librarys_own(table: RowTable, sources: SourceIndex, path: int) -> bool
     return is_of_library and bool(names) and not any(map(sources.program.mentioning, names))
 
 
-def _place(table: RowTable, g: Grower, growers: list[Grower]) -> tuple[float, bool, int]:
+def _place(case: Case, g: Grower, growers: list[Grower]) -> tuple[float, bool, int]:
     """Return what growers of one severity are ordered by: those that come to most are first.
 
     What is made anew from what its neighbours in the same object gather comes after them.
     """
-    impact = _impact(g)
-    fed = [_impact(o) for o in growers if o.items_per_unit and _are_neighbours(table, g, o)]
+    impact = _impact(case, g)
+    peers = [o for o in growers if o.items_per_unit and _are_neighbours(case.table, g, o)]
+    fed = [_impact(case, o) for o in peers]
     is_derived = not g.items_per_unit and bool(fed)
     return (-min(impact, *fed) if is_derived else -impact), is_derived, g.path
 
@@ -109,9 +110,9 @@ def _are_neighbours(table: RowTable, g: Grower, other: Grower) -> bool:
     return g is not other and alike and holder is not None and holder == table.parent(other.path)
 
 
-def _impact(g: Grower) -> float:
+def _impact(case: Case, g: Grower) -> float:
     """Return what a culprit comes to over the horizon: a peak stays, a leak goes on."""
-    return g.gained * (severity.HORIZON if g.growth == "across" else 1)
+    return case.gain_of(g) * severity.HORIZON if g.growth == "across" else g.gained
 
 
 def _judge_across(case: Case, growers: list[Grower]) -> list[Judged]:

@@ -82,6 +82,14 @@ def test_a_list_that_came_in_sight_late_is_named_and_not_its_owner() -> None:
     assert only(report_of(program)).name == "main.fitter.incidents"
 
 
+@pytest.mark.parametrize("per_epoch", [3.6, 4.0, 4.4, 4.8])
+def test_culprits_are_ranked_by_the_growth_that_they_explain(per_epoch: float) -> None:
+    program = Program(epochs=6).leak("batches", 100 * KIB).leak("rounds", per_epoch * MIB, "epoch")
+    told = report_of(program.leak("outputs", 410 * KIB, "validation batch")).culprits
+    assert len(told) == 3
+    assert [c.share for c in told] == sorted((c.share for c in told), reverse=True)
+
+
 def test_what_an_object_makes_anew_of_what_it_keeps_is_told_as_one_beside_it() -> None:
     def of_training(size: float) -> Size:
         return lambda state: size * state.epoch if state.phase == "train" else None
