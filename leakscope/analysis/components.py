@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from leakscope.analysis.case import Case
-from leakscope.analysis.series import HOST
+from leakscope.analysis.series import HOST, FloatArray
 from leakscope.model import gauge
 from leakscope.model.report import Component
 
@@ -27,70 +25,99 @@ NAMES = {
 }
 
 
+LIBRARIES = ("code", "other")
+"""Roles of what libraries own, too: censuses of the whole heap see that, focused ones don't."""
+
+
 def find_components(case: Case) -> list[Component]:
-    """Return what each component held at the first census, at its peak and at the last census."""
-    if not case.table.censuses:
+    """Return what each component held at the first census, at its peak and at the last census.
+
+    The last is the last of a phase: after it functions return, and what they held is gone.
+    """
+    seen = _Seen(case)
+    if not seen.censuses:
         return []
-    devices = sorted({d for c in case.table.censuses for by in c.components.values() for d in by})
+    devices = sorted({d for c in seen.censuses for by in c.components.values() for d in by})
     ordered = [HOST] * (HOST in devices) + [d for d in devices if d != HOST]
-    found = [component for device in ordered for component in _of_device(case, device)]
-    return found + _outside(case, [c for c in found if c.device == HOST])
+    found = [component for device in ordered for component in _of_device(seen, device)]
+    return found + _outside(seen, [c for c in found if c.device == HOST])
 
 
-def _of_device(case: Case, device: str) -> list[Component]:
-    roles = {role for c in case.table.censuses for role in c.components}
-    known = [r for r in NAMES if r in roles] + sorted(roles - set(NAMES))
-    return [
-        component
-        for role in known
-        if (
-            component := _component(
-                case,
-                NAMES.get(role, role),
-                device,
-                (c.components.get(role, {}).get(device, 0) for c in case.table.censuses),
-            )
-        ).peak_bytes
-        > 0
+class _Seen:
+    """What the censuses up to the last one of a phase saw, as if all had looked equally far."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        phases = [case.track.boundaries[position].phase for position in case.table.at.tolist()]
+        within = [n for n, phase in enumerate(phases, 1) if phase]
+        last = within[-1] if within else len(phases)
+        self.phases = phases[:last]
+        self.at = case.table.at[:last]
+        self.full = case.table.full[:last]
+        self.censuses = case.table.censuses[:last]
+
+    def roles(self) -> list[str]:
+        """Return all roles that were seen, those with a name first."""
+        seen = {role for census in self.censuses for role in census.components}
+        return [role for role in NAMES if role in seen] + sorted(seen - set(NAMES))
+
+    def sizes(self, role: str, device: str) -> FloatArray:
+        """Return by census what objects of a role hold on a device.
+
+        What only censuses of the whole heap see of libraries counts from its first sight on.
+        """
+        sizes = np.array(
+            [c.components.get(role, {}).get(device, 0) for c in self.censuses], dtype=np.float64
+        )
+        if role not in LIBRARIES or self.full.all() or not self.full.any():
+            return sizes
+        focused = np.interp(self.at, self.at[~self.full], sizes[~self.full])
+        beyond = (sizes - focused)[self.full]
+        latest = np.cumsum(self.full) - 1
+        gained = np.where(latest >= 0, (beyond - beyond[0])[latest], 0.0)
+        return np.maximum(focused + gained, 0.0)
+
+    def gauge(self, name: str) -> FloatArray:
+        """Return a gauge's readings nearest to the censuses, 0 where there are none."""
+        readings = [self.case.nearest(name, int(p)) or 0.0 for p in self.at]
+        return np.array(readings, dtype=np.float64)
+
+
+def _of_device(seen: _Seen, device: str) -> list[Component]:
+    found = [
+        _component(seen, NAMES.get(role, role), device, seen.sizes(role, device))
+        for role in seen.roles()
     ]
+    return [component for component in found if component.peak_bytes > 0]
 
 
-def _outside(case: Case, named: list[Component]) -> list[Component]:
+def _outside(seen: _Seen, named: list[Component]) -> list[Component]:
     """Return what no census sees: baseline, allocator slack, workers and the remainder."""
-    resident = [case.nearest(case.host_metric, int(p)) for p in case.table.at]
+    case = seen.case
+    resident = [case.nearest(case.host_metric, int(p)) for p in seen.at]
     if any(value is None for value in resident):
         return []
     whole = np.array(resident, dtype=np.float64)
-    seen = np.array(
-        [sum(by.get(HOST, 0) for by in c.components.values()) for c in case.table.censuses],
-        dtype=np.float64,
-    )
-    slack = _at_censuses(case, gauge.MALLOC_FREE)
-    baseline = np.full_like(whole, max(float((whole - seen - slack)[0]), 0.0))
-    own = _at_censuses(case, gauge.OWN_RESIDENT)
-    left = np.maximum(whole - seen - slack - baseline - own, 0.0)
-    workers = _at_censuses(case, gauge.CHILDREN_PSS)
+    held = np.sum([seen.sizes(role, HOST) for role in seen.roles()] or [np.zeros(1)], axis=0)
+    slack = seen.gauge(gauge.MALLOC_FREE)
+    baseline = np.full_like(whole, max(float((whole - held - slack)[0]), 0.0))
+    own = seen.gauge(gauge.OWN_RESIDENT)
+    left = np.maximum(whole - held - slack - baseline - own, 0.0)
     terms = {
         BASELINE: baseline,
         "allocator slack": slack,
-        "workers": workers,
+        "workers": seen.gauge(gauge.CHILDREN_PSS),
         "leakscope itself": own,
         "unexplained": left,
     }
-    found = [_component(case, name, HOST, values) for name, values in terms.items()]
+    found = [_component(seen, name, HOST, values) for name, values in terms.items()]
     return [c for c in found if c.peak_bytes > 0] if named or whole.any() else []
 
 
-def _at_censuses(case: Case, name: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    readings = [case.nearest(name, int(p)) or 0.0 for p in case.table.at]
-    return np.array(readings, dtype=np.float64)
-
-
-def _component(case: Case, name: str, device: str, values: Iterable[float]) -> Component:
+def _component(seen: _Seen, name: str, device: str, values: FloatArray) -> Component:
     sizes = [int(v) for v in values]
     by_phase: dict[str, int] = {}
-    for position, size in zip(case.table.at.tolist(), sizes, strict=True):
-        phase = case.track.boundaries[position].phase
+    for phase, size in zip(seen.phases, sizes, strict=True):
         if phase:
             by_phase[phase] = max(size, by_phase.get(phase, 0))
     return Component(

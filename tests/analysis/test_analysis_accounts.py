@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
@@ -14,7 +15,7 @@ from leakscope.analysis.case import Case
 from leakscope.analysis.timeline import MOST_SPANS, MOST_STEPS, STRETCH, keep_extremes
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
-from leakscope.model.census import RootKind
+from leakscope.model.census import Census, CensusScope, RootKind
 from leakscope.model.record import (
     EndRecord,
     ErrorRecord,
@@ -340,6 +341,43 @@ def test_components_are_told_at_start_peak_and_end() -> None:
     graphs = components["activations and graphs", "host"]
     assert graphs.start_bytes < graphs.end_bytes == graphs.peak_bytes
     assert components["baseline", "host"].start_bytes == pytest.approx(400 * MIB, rel=0.02)
+
+
+def with_components(
+    program: Program, seen: Callable[[Measurement, Census], dict[str, dict[str, int]]]
+) -> Report:
+    run = program.build()
+    for i, m in enumerate(run.main.measurements):
+        if m.census is not None:
+            census = msgspec.structs.replace(m.census, components=seen(m, m.census))
+            run.main.measurements[i] = type(m)(m.boundary, m.gauges, census)
+    return analyse(run)
+
+
+def test_what_only_walks_of_the_whole_heap_see_of_libraries_is_no_growth_of_a_component() -> None:
+    def seen(m: Measurement, census: Census) -> dict[str, dict[str, int]]:
+        beyond = 90 * MIB + m.boundary.index * KIB if census.scope is CensusScope.FULL else 0
+        return {"code": {"host": 100 * KIB + beyond}}
+
+    told = with_components(Program(epochs=5).constant("model", 50 * MIB), seen).components
+    code = next(c for c in told if c.name == "code and libraries")
+    assert code.start_bytes == 100 * KIB
+    assert code.start_bytes < code.by_phase["train"] <= code.peak_bytes < MIB
+    baseline = next(c for c in told if c.name == "baseline")
+    assert baseline.start_bytes == pytest.approx(450 * MIB, rel=0.02)
+
+
+def test_components_at_the_end_are_those_of_the_last_phase_not_of_what_returned_after_it() -> None:
+    run = Program(epochs=5).build()
+    *_, last = (m.census for m in run.main.measurements if m.census)
+    training = msgspec.structs.replace(last, components={"parameters": {"host": 50 * MIB}})
+    returned = msgspec.structs.replace(last, components={"parameters": {"host": 0}})
+    for i, m in enumerate(run.main.measurements):
+        census = training if m.census else None
+        is_over = m.boundary.kind is BoundaryKind.RUN_END
+        run.main.measurements[i] = type(m)(m.boundary, m.gauges, returned if is_over else census)
+    told = analyse(run).components
+    assert next(c for c in told if c.name == "parameters").end_bytes == 50 * MIB
 
 
 def test_a_culprit_carries_its_evidence() -> None:
