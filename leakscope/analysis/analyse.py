@@ -97,6 +97,7 @@ def _report(case: Case, others: Iterable[RankSummary]) -> Report:
         phases=find_phases(case),
         components=find_components(case),
         devices=find_devices(case),
+        rank=case.recording.header.rank if ranks.rows else None,
         ranks=ranks.rows,
         odd_rank=ranks.odd,
         rank_courses=ranks.courses,

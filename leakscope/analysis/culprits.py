@@ -219,6 +219,7 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
         items_per_unit=grower.items_per_unit,
         share=judged.share,
         total_bytes=int(total),
+        gained_bytes=int(case.gain_of(grower) if judged.peak_bytes == 0 else judged.peak_bytes),
         device=grower.device,
         severity=judged.severity,
         confidence=confidence(case, grower),

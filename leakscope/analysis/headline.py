@@ -215,7 +215,7 @@ def _inner(title: str) -> str:
 def _says(culprit: Culprit) -> str:
     name = clipped(culprit.name, LONGEST_NAME)
     place = f" ({culprit.fed_at[0]})" if culprit.fed_at else ""
-    rate = f"{human_bytes(culprit.bytes_per_unit)} per {culprit.unit}"
+    rate = f"{human_bytes(culprit.bytes_per_unit)} per {culprit.unit}{_in_ranks(culprit)}"
     if culprit.growth == "within":
         climb = f"{name} climbs by {rate}{place} to {human_bytes(culprit.total_bytes)}"
         if not culprit.falls_back:
@@ -223,6 +223,10 @@ def _says(culprit: Culprit) -> str:
         return f"Memory peaks in {culprit.phase}: {climb} and is freed only when it ends."
     ends = f"; {culprit.forecast.text}" if _is_near(culprit) and culprit.forecast else ""
     return f"Memory leaks: {name} grows by {rate}{_in_workers(culprit)}{place}{ends}."
+
+
+def _in_ranks(culprit: Culprit) -> str:
+    return f" in {culprit.in_ranks}" if culprit.in_ranks else ""
 
 
 def _in_workers(culprit: Culprit) -> str:

@@ -115,6 +115,8 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     """Part of the growth explained, 0 to 1."""
     total_bytes: int
     """What it retained at its highest recorded census."""
+    gained_bytes: int = 0
+    """Across: what it gained over the run once warm; within: what it comes to in the phase."""
     device: str = "host"
     severity: Severity
     confidence: float
@@ -150,6 +152,9 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     grows in the process itself."""
     rates_by_rank: dict[str, float] = {}
     """Where several ranks train together: by rank, its bytes per unit where it grows."""
+    in_ranks: str = ""
+    """Where several ranks train together: those in which it grows as it is told (``rank 1``, ``3 of
+    8 ranks``); empty where it grows alike in all."""
     forecast: Forecast | None = None
     falsifier: Falsifier | None = None
     excerpts: list[Excerpt] = []
@@ -380,6 +385,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     phases: list[PhaseMemory] = []
     components: list[Component] = []
     devices: list[DeviceMemory] = []
+    rank: int | None = None
+    """Of several ranks the one whose timeline, ledgers, phases and components are told."""
     ranks: list[RankMemory] = []
     odd_rank: OddRank | None = None
     rank_courses: list[RankCourse] = []

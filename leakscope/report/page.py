@@ -83,6 +83,8 @@ class Page:
     growth: list[GrowthRow]
     ledgers: list[LedgerView]
     phases: list[PhaseRow]
+    of_rank: str
+    """Of several ranks the one that the timeline and the tables are about."""
     ranks: RanksView | None
     attempts: list[AttemptRow]
     workers: list[WorkerRow]
@@ -133,6 +135,7 @@ def report_page(report: Report) -> Page:
         growth=growth_rows(report.growth),
         ledgers=[ledger_view(ledger) for ledger in report.ledgers],
         phases=phase_rows(report.phases),
+        of_rank=f"rank {report.rank}" if report.rank is not None else "",
         ranks=ranks_view(report),
         attempts=attempt_rows(report.attempts),
         workers=worker_rows(report.workers),

@@ -64,6 +64,35 @@ def test_ranks_at_different_rates_are_told_with_the_fastest():
     assert "most in rank 1" in culprit.sentence
 
 
+def test_the_headline_says_in_which_rank_the_worst_culprit_grows_and_that_one_comes_first():
+    second = leaking(seed=1).leak("Trainer.kept", 6 * LEAK)
+    report = report_of(leaking(), second)
+    assert [c.name for c in report.culprits] == ["Trainer.kept", "Trainer.losses"]
+    assert [c.in_ranks for c in report.culprits] == ["rank 1", ""]
+    assert sum(c.share for c in report.culprits) == pytest.approx(1.0, abs=0.05)
+    assert report.headline.startswith(
+        "Memory leaks: Trainer.kept grows by 1.2 MiB per step in rank 1"
+    )
+
+
+def test_a_culprit_that_ranks_share_is_told_as_of_the_rank_where_it_runs_out_of_room_first():
+    alone = report_of(leaking(3 * LEAK, seed=1), leaking(3 * LEAK, seed=2)).culprits[0]
+    (told,) = report_of(leaking(), leaking(3 * LEAK, seed=1)).culprits
+    assert told.in_ranks == "rank 1"
+    assert told.bytes_per_unit == pytest.approx(3 * LEAK, rel=0.02)
+    assert told.forecast is not None
+    assert alone.forecast is not None
+    assert told.forecast.units_left == pytest.approx(alone.forecast.units_left, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("leaky", "said"), [((1, 3), "ranks 1 and 3"), ((0, 1, 2, 4), "4 of 5 ranks")]
+)
+def test_a_culprit_of_some_ranks_says_of_which(leaky: tuple[int, ...], said: str):
+    programs = [leaking(seed=n) if n in leaky else healthy(n) for n in range(5)]
+    assert report_of(*programs).culprits[0].in_ranks == said
+
+
 def test_the_rank_that_leaves_the_others_course_is_named_with_the_step():
     late = healthy(2).leak("Trainer.losses", 4 * MIB, start=160)
     odd = report_of(healthy(), healthy(1), late, healthy(3)).odd_rank

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import pytest
 from rank_samples import MIB, rank, report_of
 from report_samples import clean
@@ -9,6 +12,7 @@ from report_samples import clean
 from leakscope.model.rank import Attempt, OddRank, RankCourse
 from leakscope.report import render_html
 from leakscope.report.ranks import FEW, ranks_view
+from leakscope.report.runs.reading import read_listed
 
 
 def test_the_rank_that_differs_first_comes_first():
@@ -69,3 +73,21 @@ def test_attempts_are_told_with_the_one_that_is_judged():
 
 def test_a_process_alone_has_no_ranks():
     assert ranks_view(clean()) is None
+
+
+def test_the_page_says_of_which_rank_the_timeline_and_the_tables_are():
+    alone, together = render_html(clean()), render_html(report_of([rank(0), rank(1)], rank=1))
+    assert "Memory over the run, rank 1" in together
+    assert together.count('<span class="count">rank 1</span>') >= 3
+    assert "Memory over the run, rank" not in alone
+
+
+def test_a_list_tells_of_the_rank_that_needed_most(tmp_path: Path):
+    path = tmp_path / "report.json"
+    ranks = [rank(0), rank(7, peak_bytes=9 << 30, bytes_per_unit=5e9, grows=["losses"])]
+    report = report_of(ranks)
+    alike = [msgspec.structs.replace(r, unit=report.growth[0].unit) for r in ranks]
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(report, ranks=alike)))
+    listed = read_listed(path, name="run", path="run", page="run/report.html")
+    assert listed.peak_bytes == 9 << 30
+    assert listed.growth_bytes_per_unit == 5e9

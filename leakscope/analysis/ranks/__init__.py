@@ -56,7 +56,7 @@ def conclude_ranks(
     own = case.recording.header
     if own.world_size < 2:
         return Ranks(culprits, [])
-    merged = MergedCulprits(culprits)
+    merged = MergedCulprits(own.rank, culprits)
     rows, courses, problems = [], {}, []
     for summary in _summaries(case, culprits, others):
         problems += summary.problems

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
 from leakscope.analysis.culprits import ORDER
+from leakscope.analysis.severity import HORIZON
 from leakscope.analysis.wording import listed
 from leakscope.model.report import Culprit
 from leakscope.model.sizes import human_bytes
@@ -16,47 +18,117 @@ SPREAD = 0.1
 """Rates that differ by less than this part are alike."""
 MOST_NAMED = 8
 """Ranks told by number in a sentence."""
+FEW = 3
+"""Ranks told by number in a headline."""
 MOST_KEPT = 500
 """Culprits of which one is kept whole; beyond so many there is no reader."""
 
 
 class MergedCulprits:
-    """Takes in ranks one by one; of culprits that ranks share it keeps the lowest one's."""
+    """Takes in ranks one by one; of a culprit that ranks share it keeps the worst one's.
 
-    def __init__(self, own: list[Culprit]) -> None:
-        self._place = {culprit.signature: place for place, culprit in enumerate(own)}
-        self._first: dict[str, Culprit] = {culprit.signature: culprit for culprit in own}
-        self._told_by: dict[str, int] = dict.fromkeys(self._first, -1)
+    Where it is alike in them, that of the rank is kept that grows most in all: so the parts of the
+    growth that the first culprits make up are parts of the same growth.
+    """
+
+    def __init__(self, rank: int, own: list[Culprit]) -> None:
+        """Begin with the culprits of the rank that the report is of, the worst first."""
+        self._own_rank = rank
+        self._own = {culprit.signature: culprit for culprit in own}
+        self._told = {culprit.signature: _Told(rank, culprit) for culprit in own}
+        self._leader, self._grown = rank, 0.0
+        self._impact: dict[str, float] = defaultdict(float)
         self._rates: dict[str, dict[int, float]] = defaultdict(dict)
 
     def add(self, rank: int, culprits: list[Culprit]) -> None:
-        """Take in what grows in a rank."""
-        for culprit in culprits:
-            if culprit.signature in self._first or len(self._first) < MOST_KEPT:
-                self._rates[culprit.signature][rank] = culprit.bytes_per_unit
-                if rank < self._told_by.get(culprit.signature, rank + 1):
-                    self._first[culprit.signature] = culprit
-                    self._told_by[culprit.signature] = rank
+        """Take in what grows in a rank, the worst first."""
+        grown = max((c.gained_bytes / c.share for c in culprits if c.share > 0), default=0.0)
+        if grown > (1 + SPREAD) * self._grown:
+            self._leader, self._grown = rank, grown
+        for culprit, impact in zip(culprits, _impacts(culprits), strict=True):
+            key, new = culprit.signature, _Told(rank, culprit)
+            if key not in self._told and len(self._told) >= MOST_KEPT:
+                continue
+            self._rates[key][rank] = culprit.bytes_per_unit
+            self._impact[key] = max(self._impact[key], impact)
+            if self._comes_before(new, self._told.setdefault(key, new)):
+                self._told[key] = new
+
+    def _comes_before(self, new: _Told, old: _Told) -> bool:
+        """Return whether a culprit is to be told as one rank has it, not as another does."""
+        if new.is_worse_than(old) or old.is_worse_than(new):
+            return new.is_worse_than(old)
+        return self._leader == new.rank or (self._leader != old.rank and new.rank < old.rank)
 
     def of(self, ranks: list[int]) -> list[Culprit]:
         """Return the culprits with the rates of all ranks, the worst first."""
-        own = len(self._place)
-        merged = [_with_rates(c, self._rates[key], ranks) for key, c in self._first.items()]
+        merged = [
+            _with_rates(
+                self._own[key] if told.rank == self._own_rank else told.culprit,
+                self._rates[key],
+                ranks,
+            )
+            for key, told in self._told.items()
+        ]
+        places = {key: place for place, key in enumerate(self._own)}
         merged.sort(
             key=lambda c: (
                 ORDER[c.severity],
-                self._place.get(c.signature, own),
-                -c.total_bytes,
+                -self._impact[c.signature],
+                places.get(c.signature, len(places)),
                 c.signature,
             )
         )
         return [msgspec.structs.replace(c, rank=n) for n, c in enumerate(merged, 1)]
 
 
+@dataclass(frozen=True)
+class _Told:
+    """A culprit as one rank has it."""
+
+    rank: int
+    culprit: Culprit
+
+    def is_worse_than(self, other: _Told) -> bool:
+        """Return whether more is lost to it in this rank, and not by little."""
+        mine, theirs = self.culprit, other.culprit
+        if mine.severity is not theirs.severity:
+            return ORDER[mine.severity] < ORDER[theirs.severity]
+        more, less = mine.gained_bytes, theirs.gained_bytes
+        return more - less > SPREAD * more
+
+
+def _impacts(culprits: list[Culprit]) -> list[float]:
+    """Return what each comes to over the horizon, none more than those before it.
+
+    Their order in a rank says more than their amounts: what follows from another stands behind it.
+    """
+    found: list[float] = []
+    for culprit, before in zip(culprits, [None, *culprits], strict=False):
+        goes_on = HORIZON if culprit.growth == "across" else 1
+        impact = float(culprit.gained_bytes * goes_on)
+        alike = before is not None and before.severity is culprit.severity
+        found.append(min(impact, found[-1]) if alike else impact)
+    return found
+
+
 def _with_rates(culprit: Culprit, rates: dict[int, float], ranks: list[int]) -> Culprit:
-    sentence = f"{culprit.sentence} {_spread(rates, ranks, culprit.unit)}"
-    by_rank = {str(rank): rate for rank, rate in sorted(rates.items())}
-    return msgspec.structs.replace(culprit, rates_by_rank=by_rank, sentence=sentence)
+    return msgspec.structs.replace(
+        culprit,
+        sentence=f"{culprit.sentence} {_spread(rates, ranks, culprit.unit)}",
+        rates_by_rank={str(rank): rate for rank, rate in sorted(rates.items())},
+        in_ranks=_where(sorted(rates), rates, len(ranks)),
+    )
+
+
+def _where(growing: list[int], rates: dict[int, float], total: int) -> str:
+    """Return in which ranks it grows as it is told, empty where it does so in all alike."""
+    if len(growing) == total:
+        low, high = min(rates.values()), max(rates.values())
+        return "" if high - low <= SPREAD * high else f"rank {max(rates, key=rates.__getitem__)}"
+    if len(growing) > FEW:
+        return f"{len(growing)} of {total} ranks"
+    return f"rank{'s' * (len(growing) > 1)} {listed([str(rank) for rank in growing])}"
 
 
 def _spread(rates: dict[int, float], ranks: list[int], unit: str) -> str:

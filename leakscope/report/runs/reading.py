@@ -51,6 +51,13 @@ class _Line(msgspec.Struct):
     points: list[tuple[float | None, float | None]] = []
 
 
+class _Rank(msgspec.Struct):
+    peak_bytes: float | None = None
+    bytes_per_unit: float = 0.0
+    unit: str = ""
+    grows: list[str] = []
+
+
 class _Timeline(msgspec.Struct):
     lines: list[_Line] = []
 
@@ -76,6 +83,7 @@ class _Glance(msgspec.Struct):
     culprits: list[_Suspect] = []
     findings: list[_Suspect] = []
     timeline: _Timeline | None = None
+    ranks: list[_Rank] = []
 
 
 class _Version(msgspec.Struct):
@@ -92,6 +100,10 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
     seen = _glance(report)
     points = _memory(seen.timeline.lines) if seen.timeline else []
     growth, unit = _growth(seen.growth)
+    if growth is not None:
+        growing = [r.bytes_per_unit for r in seen.ranks if r.grows and r.unit == unit]
+        growth = max([growth, *growing])
+    peaks = [r.peak_bytes for r in seen.ranks if r.peak_bytes is not None]
     return ListedRun(
         name=name,
         path=path,
@@ -105,7 +117,7 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
         lead=_lead(seen),
         growth_bytes_per_unit=growth,
         growth_unit=unit,
-        peak_bytes=max(points, default=None),
+        peak_bytes=max([*points, *peaks], default=None),
         course=peaks_of(points, COURSE_POINTS),
     )
 
