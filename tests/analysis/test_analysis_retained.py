@@ -10,7 +10,7 @@ from synthetic_runs import KIB, MIB, Program, Thing
 
 from leakscope.analysis import compare
 from leakscope.analysis.analyse import analyse
-from leakscope.analysis.retained import join_retained
+from leakscope.analysis.retained import choosing, join_retained
 from leakscope.analysis.retained.choosing import MOST_CENSUSES, Look
 from leakscope.analysis.retained.folding import MOST_NODES, fold
 from leakscope.analysis.retained.tree import MOST_BYTES, grow
@@ -21,6 +21,8 @@ from leakscope.model.comparison import Comparison
 from leakscope.model.record import OutOfMemoryRecord
 from leakscope.model.report import Report
 from leakscope.model.retained import NodeKind, Retained, RetainedCensus
+
+FEW = 12
 
 
 def row(path: str, size: int, parent: str = "", **more: object) -> CensusRow:
@@ -237,14 +239,29 @@ def test_two_runs_joined_hold_what_each_held(first: list[Look], second: list[Loo
             assert all((size or 0) >= inside for size, inside in pairs)
 
 
-def test_the_few_censuses_that_are_kept_hold_the_first_the_last_and_the_largest() -> None:
+def test_growth_can_be_asked_for_between_any_two_censuses() -> None:
+    program = leaking()
+    measured = [m.boundary.index for m in program.build().main.measurements if m.census]
+    assert [census.boundary.index for census in told(program).censuses] == measured
+
+
+@pytest.fixture
+def few_kept(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Keep few censuses, as of a run with very many."""
+    monkeypatch.setattr(choosing, "MOST_CENSUSES", FEW)
+    return FEW
+
+
+def test_the_few_censuses_that_are_kept_hold_the_first_the_last_and_the_largest(
+    few_kept: int,
+) -> None:
     program = leaking()
     retained = told(program)
     measured = [m for m in program.build().main.measurements if m.census]
-    assert retained.taken == len(measured) > MOST_CENSUSES
+    assert retained.taken == len(measured) > few_kept
     kept = [census.boundary.index for census in retained.censuses]
     assert kept == sorted(kept)
-    assert len(kept) == MOST_CENSUSES
+    assert len(kept) == few_kept
     assert {measured[0].boundary.index, measured[-1].boundary.index} <= {*kept}
     largest = max(measured, key=lambda m: sum(r.host_bytes for r in m.census.rows if not r.parent))
     assert largest.boundary.index in kept
@@ -266,13 +283,13 @@ def test_what_grows_has_a_node_and_its_growth_is_the_programs() -> None:
     assert change.bytes[seen] == (ends[1] - ends[0]) * (40 * KIB + 8)
 
 
-def test_every_culprit_has_a_node_and_a_census_at_its_height() -> None:
+def test_every_culprit_has_a_node_and_a_census_at_its_height(few_kept: int) -> None:
     report = analyse(leaking().build())
     assert len(report.culprits) == 2
     assert report.retained is not None
     for culprit in report.culprits:
         place = next(p for p, n in enumerate(report.retained.nodes) if n.path == culprit.path)
-        found = [held(report.retained, "host", c).bytes[place] for c in range(MOST_CENSUSES)]
+        found = [held(report.retained, "host", c).bytes[place] for c in range(few_kept)]
         assert max(size or 0 for size in found) == culprit.total_bytes
 
 
@@ -342,13 +359,24 @@ def test_thousands_of_names_stay_small_and_nothing_of_them_is_lost() -> None:
     assert nodes < 400_000
 
 
-def test_the_tree_of_300_censuses_is_no_larger_than_that_of_twelve() -> None:
+def test_the_tree_of_300_censuses_of_which_few_are_kept_is_small(few_kept: int) -> None:
     program = Program(epochs=75, steps=20, inner=1, full_every=20)
     for i in range(40):
         program.leak(f"main()·owner{i}.log", (i + 1) * KIB)
     retained = told(program)
     assert retained.taken >= 300
+    assert len(retained.censuses) == few_kept
     assert len(msgspec.json.encode(retained)) < 200_000
+
+
+def test_the_tree_of_as_many_censuses_as_are_kept_leaves_room_on_a_page() -> None:
+    looks = [
+        look(*(row(f"main()·part{i}", (i + 1) * 20 * KIB + n * KIB) for i in range(500)), index=n)
+        for n in range(MOST_CENSUSES)
+    ]
+    tree = fold(grow(looks))
+    assert len(tree.nodes) >= 400
+    assert len(msgspec.json.encode([tree.nodes, tree.bytes])) < 2_000_000
 
 
 def two(before: Report, after: Report) -> Comparison:

@@ -1,16 +1,20 @@
-"""Which censuses are kept to be looked at: few, spread over the run, and none that matters lost."""
+"""Which censuses are kept to be looked at: of very many a choice, spread over the run, and none
+that matters lost.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from leakscope.analysis.case import Case
 from leakscope.model.boundary import Boundary, BoundaryKind, comparable_key
 from leakscope.model.census import Census, CensusScope
 from leakscope.model.report import Culprit
 
-MOST_CENSUSES = 12
+MOST_CENSUSES = 300
 _CULPRITS = 3
 """So many culprits are sure to be seen at their height."""
 RAN_OUT = "memory ran out"
@@ -51,10 +55,7 @@ def looks_of(case: Case) -> list[Look]:
 def choose(case: Case, looks: Sequence[Look], culprits: Iterable[Culprit]) -> list[int]:
     """Return places of the censuses to keep, in the order of time."""
     wanted = dict.fromkeys(place for place in _wanted(case, looks, culprits) if place is not None)
-    chosen = [*wanted][:MOST_CENSUSES]
-    while len(chosen) < min(MOST_CENSUSES, len(looks)):
-        chosen.append(_farthest(chosen, len(looks)))
-    return sorted(chosen)
+    return _spread([*wanted][:MOST_CENSUSES], len(looks))
 
 
 def like_pair(case: Case, looks: Sequence[Look]) -> tuple[int, int]:
@@ -157,7 +158,11 @@ def _place(looks: Sequence[Look], boundary: Boundary) -> int | None:
     return next((p for p, look in enumerate(looks) if look.boundary is boundary), None)
 
 
-def _farthest(chosen: Sequence[int], count: int) -> int:
-    """Return the census that is farthest from all that were chosen."""
-    left = [place for place in range(count) if place not in chosen]
-    return max(left, key=lambda place: (min(abs(place - c) for c in chosen), -place))
+def _spread(wanted: Sequence[int], count: int) -> list[int]:
+    """Return the wanted places and others, each the farthest from all that were chosen."""
+    chosen, places = [*wanted], np.arange(count)
+    distance = np.min([abs(places - place) for place in chosen], axis=0)
+    while len(chosen) < min(MOST_CENSUSES, count):
+        chosen.append(int(np.argmax(distance)))
+        distance = np.minimum(distance, abs(places - chosen[-1]))
+    return sorted(chosen)

@@ -10,7 +10,7 @@ from leakscope.analysis.retained.tree import Column, Tree
 from leakscope.model.retained import NodeKind, RetainedNode
 
 MOST_NODES = 800
-MOST_CELLS = 12_000
+MOST_CELLS = 120_000
 """Nodes times censuses times devices."""
 _LEAST_NODES = 100
 
