@@ -8,7 +8,7 @@ import msgspec
 
 from leakscope.analysis.comparing.changes import change_of
 from leakscope.analysis.comparing.facts import work_facts
-from leakscope.analysis.comparing.headline import headline
+from leakscope.analysis.comparing.headline import verdict_in_words
 from leakscope.analysis.comparing.matching import pair
 from leakscope.analysis.comparing.processes import rank_pairs, worker_pairs
 from leakscope.analysis.comparing.values import component_changes, growth_changes, peak_changes
@@ -31,8 +31,10 @@ def compare(before: Report, after: Report) -> Comparison:
     ]
     changes.sort(key=lambda c: (c.severity is Severity.NOTE, _ORDER.index(c.change)))
     peaks = peak_changes(before, after)
+    headline, *details = verdict_in_words(changes, peaks, before, after)
     return Comparison(
-        headline=headline(changes, peaks, before, after),
+        headline=headline,
+        details=details,
         before=before.run,
         after=after.run,
         before_verdict=before.verdict,
@@ -60,7 +62,7 @@ def compare(before: Report, after: Report) -> Comparison:
 
 def _elsewhere(change: CulpritChange) -> CulpritChange:
     text = f"{change.name} was not seen in the other script, which did other work."
-    return msgspec.structs.replace(change, text=text, is_elsewhere=True)
+    return msgspec.structs.replace(change, text=text, is_elsewhere=True, significant=False)
 
 
 def _cost(report: Report) -> RunCost:

@@ -21,6 +21,9 @@ from leakscope.model.report import (
 from leakscope.model.retained import Retained
 from leakscope.model.worker import WorkerMemory
 
+WORTH_A_WORD = 0.05
+"""Rates and amounts that differ by no more than this part differ by nothing to speak of."""
+
 
 class Change(str, Enum):
     """What became of a culprit between two runs."""
@@ -47,12 +50,15 @@ class CulpritChange(msgspec.Struct, frozen=True, kw_only=True):
     after_bytes_per_unit: float | None = None
     after_interval: tuple[float, float] | None = None
     significant: bool = False
-    """Whether the difference of the rates is real: their intervals don't overlap."""
+    """Whether the difference of the rates is real: their intervals don't overlap, and they differ
+    by more than :data:`WORTH_A_WORD`."""
     text: str = ""
     doubt: str = ""
     """Why nothing certain can be said of it; empty where it can."""
     is_elsewhere: bool = False
     """Whether it is missing only where another script did other work, which mends nothing."""
+    is_unproven: bool = False
+    """Whether it is missing where the second run could not have shown it, which mends nothing."""
     place: str = ""
     """The line to look at: of the second run where it is still there, else of the first."""
     growth: str = "across"
@@ -149,6 +155,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     schema_version: int = REPORT_SCHEMA_VERSION
     headline: str
+    """The verdict in a sentence."""
     before: RunFacts
     after: RunFacts
     before_verdict: RunVerdict
@@ -175,5 +182,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     before_rank_courses: list[RankCourse] = []
     after_rank_courses: list[RankCourse] = []
     workers: list[WorkerPair] = []
+    details: list[str] = []
+    """What else is to be said of the verdict, a sentence each."""
     retained: Retained | None = None
     """What memory held in both, at the last censuses that are alike."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from leakscope.model.comparison import Change, Comparison
+from leakscope.model.comparison import Comparison
 from leakscope.model.report import Severity
 from leakscope.report import wording
 from leakscope.report.comparing.changes import ChangeView, cards, change_views
@@ -33,6 +33,7 @@ from leakscope.report.markdown import comparison_markdown
 from leakscope.report.page import environment_facts, run_context
 from leakscope.report.tables import Fact
 
+_WORDS = [*(wording.CHANGES[change] for change in wording.WORST_FIRST), wording.NOT_SEEN]
 MOST_COPIED = 300_000
 """Characters of JSON behind a copy button, which leaves out the points of the timelines and the
 tree of names; of more there is no button, but the command writes it."""
@@ -55,6 +56,7 @@ class ComparisonPage:
 
     title: str
     headline: str
+    details: list[str]
     outcome: str
     outcome_label: str
     runs: list[RunView]
@@ -72,6 +74,10 @@ class ComparisonPage:
     overlays: list[Overlay]
     """The other gauges."""
     by_time: list[Overlay]
+    is_another_program: bool
+    """Whether nothing is better or worse, for other work was done."""
+    real: str
+    """When a difference of two rates is called real."""
     undecided: list[str]
     icicle: IcicleView | None
     growth: list[ValueRow]
@@ -93,6 +99,7 @@ def comparison_page(comparison: Comparison) -> ComparisonPage:
     return ComparisonPage(
         title=f"{label} · before and after",
         headline=wording.headline_after(label, comparison.headline),
+        details=[*comparison.details],
         outcome=outcome,
         outcome_label=label,
         runs=_runs(comparison),
@@ -107,6 +114,8 @@ def comparison_page(comparison: Comparison) -> ComparisonPage:
         overlay=drawn[0] if drawn else None,
         overlays=drawn[1:],
         by_time=by_time,
+        is_another_program=comparison.is_another_program,
+        real=wording.REAL,
         undecided=wording.undecided(comparison),
         icicle=icicle,
         growth=value_rows(comparison.growth),
@@ -120,18 +129,16 @@ def comparison_page(comparison: Comparison) -> ComparisonPage:
     )
 
 
-def _word(change: Change, comparison: Comparison) -> str:
-    words = {wording.change_word(row) for row in comparison.culprits if row.change is change}
-    return words.pop() if len(words) == 1 else wording.CHANGES[change]
-
-
 def _counts(comparison: Comparison) -> list[Fact]:
     """Return how many culprits changed how; ``exact`` is the style, calm where all are notes."""
-    grave = {c.change for c in comparison.culprits if c.severity is not Severity.NOTE}
-    return [
-        Fact(_word(c, comparison), str(count), c.value if c in grave else f"{c.value} note")
-        for c, count in wording.change_counts(comparison)
-    ]
+    changes = wording.worst_first(comparison.culprits)
+    words = [wording.change_word(change) for change in changes]
+    styles: dict[str, str] = {}
+    for word, change in zip(words, changes, strict=True):
+        note = " note" if change.severity is Severity.NOTE else ""
+        styles.setdefault(word, f"{wording.change_style(change)}{note}")
+    ordered = sorted(styles, key=_WORDS.index)
+    return [Fact(word, str(words.count(word)), styles[word]) for word in ordered]
 
 
 def _data(

@@ -67,10 +67,11 @@ def comparison_markdown(comparison: Comparison) -> str:
     outcome, word = wording.outcome_of(comparison)
     headline = wording.headline_after(word, comparison.headline)
     lines = [f"### {_MARKS[outcome]} {word}: {_running(headline)}", ""]
-    grave = [c for c in comparison.culprits if c.severity is not Severity.NOTE]
-    lines += _culprit_table(grave)
-    left_out = len(comparison.culprits) - min(len(grave), MOST_ROWS)
-    lines += [f"{plural(left_out, 'further change')}, most of them notes.", ""] if left_out else []
+    also = _running(" ".join(comparison.details))
+    lines += [f"- **Also:** {also}", ""] if also else []
+    ordered = wording.worst_first(comparison.culprits)
+    shown = [c for c in ordered if c.severity is not Severity.NOTE][:MOST_ROWS]
+    lines += [*_culprit_table(shown), *_left_out(ordered[len(shown) :])]
     peaks = [_peak(peak) for peak in comparison.peaks if peak.before_bytes and peak.after_bytes]
     lines += [f"- **Peaks:** {'; '.join(peaks)}"] if peaks else []
     lines += _same_work(comparison)
@@ -80,9 +81,10 @@ def comparison_markdown(comparison: Comparison) -> str:
 
 def change_markdown(change: CulpritChange) -> str:
     """Return what became of one culprit, as a section for a pull request."""
+    before, after = _rates(change)
     facts = [
-        ("before", _rate(change.before_bytes_per_unit, change.before_interval, change.unit)),
-        ("after", _rate(change.after_bytes_per_unit, change.after_interval, change.unit)),
+        ("before", before),
+        ("after", after),
         ("line", code_span(change.place) if change.place else ""),
         ("known", _known(change.known)),
         ("not certain", _running(change.doubt)),
@@ -93,25 +95,39 @@ def change_markdown(change: CulpritChange) -> str:
     return "\n".join([*lines, *(f"- **{name}:** {told}" for name, told in facts if told)]) + "\n"
 
 
+def _left_out(changes: list[CulpritChange]) -> list[str]:
+    """Return how many changes the table leaves out, and how many of them are notes."""
+    notes = sum(change.severity is Severity.NOTE for change in changes)
+    which = f", {notes:,} of them notes" if notes else ""
+    if notes == len(changes):
+        which = ", a note" if notes == 1 else ", all of them notes"
+    return [f"{plural(len(changes), 'further change')}{which}.", ""] if changes else []
+
+
 def _culprit_table(changes: list[CulpritChange]) -> list[str]:
     if not changes:
         return []
     rows = ["| | culprit | before | after |", "| --- | --- | ---: | ---: |"]
-    for change in changes[:MOST_ROWS]:
-        rates = [
-            _rate(change.before_bytes_per_unit, change.before_interval, change.unit),
-            _rate(change.after_bytes_per_unit, change.after_interval, change.unit),
-        ]
+    for change in changes:
+        rates = _rates(change)
         name = code_span(change.name).replace("|", "\\|") + _known_mark(change.known)
         label = wording.change_word(change).lower() + (" (not certain)" if change.doubt else "")
         rows.append(f"| {label} | {name} | {_running(rates[0])} | {_running(rates[1])} |")
     return [*rows, ""]
 
 
-def _rate(rate: float | None, interval: tuple[float, float] | None, unit: str) -> str:
+def _rates(change: CulpritChange) -> tuple[str, str]:
+    before, after = change.before_bytes_per_unit, change.after_bytes_per_unit
+    return (
+        _rate(change, before, change.before_interval),
+        _rate(change, after, change.after_interval),
+    )
+
+
+def _rate(change: CulpritChange, rate: float | None, interval: tuple[float, float] | None) -> str:
     if rate is None:
-        return "no growth"
-    told = humane_rate(rate, one_line(unit))
+        return wording.missing_rate(change)
+    told = humane_rate(rate, one_line(change.unit))
     return f"{told} ({humane_interval(interval)})" if interval else told
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from leakscope.model.comparison import (
     ANOTHER_SCRIPT,
+    WORTH_A_WORD,
     Change,
     Comparison,
     CulpritChange,
@@ -18,8 +19,6 @@ from leakscope.model.report import Culprit, Finding, Report, RunVerdict, Severit
 from leakscope.model.sizes import plural
 from leakscope.report.sizes import humane_interval, humane_rate, humane_share
 
-NOTICEABLE = 0.05
-"""A difference of less than this part is none that a reader would ask about."""
 GAPS = "parts of the recording are lost; amounts and shares are of what could be read"
 VERDICTS = {
     RunVerdict.LEAK: "Leak",
@@ -54,6 +53,12 @@ CHANGES = {
     Change.NEW: "New",
 }
 NOT_SEEN = "Not seen"
+MISSING = "missing"
+"""Stands for a change in the page's styles where nothing says that it is one."""
+REAL = (
+    "A difference is real where the intervals of both rates don't overlap and the rates differ by "
+    f"more than {humane_share(WORTH_A_WORD)}."
+)
 WORST_FIRST = [Change.NEW, Change.WORSE, Change.UNCHANGED, Change.REDUCED, Change.FIXED]
 TERMS = {
     "retained": "What would be freed if this object went: itself and everything only it keeps.",
@@ -189,9 +194,11 @@ def outcome_of(comparison: Comparison) -> tuple[str, str]:
     verdicts = (comparison.before_verdict, comparison.after_verdict)
     if comparison.is_another_program:
         return RunVerdict.INCONCLUSIVE.value, ANOTHER_SCRIPT
-    if verdicts == (RunVerdict.LEAK, RunVerdict.CLEAN):
+    grave = [c for c in comparison.culprits if c.severity is not Severity.NOTE]
+    changes = {c.change for c in grave if not is_unseen(c)}
+    is_open = comparison.after_verdict is RunVerdict.INCONCLUSIVE or any(map(is_unseen, grave))
+    if verdicts == (RunVerdict.LEAK, RunVerdict.CLEAN) and not is_open:
         return RunVerdict.CLEAN.value, "Fixed"
-    changes = {c.change for c in comparison.culprits if c.severity is not Severity.NOTE}
     if changes & {Change.NEW, Change.WORSE}:
         return RunVerdict.LEAK.value, "Worse"
     if changes == {Change.UNCHANGED}:
@@ -200,23 +207,40 @@ def outcome_of(comparison: Comparison) -> tuple[str, str]:
         return RunVerdict.INCONCLUSIVE.value, "Partly fixed"
     if Change.REDUCED in changes:
         return RunVerdict.INCONCLUSIVE.value, "Reduced"
-    if comparison.after_verdict is RunVerdict.INCONCLUSIVE:
+    if is_open:
         return RunVerdict.INCONCLUSIVE.value, "Not settled"
     if Change.FIXED in changes:
         return RunVerdict.CLEAN.value, "Fixed"
     return RunVerdict.INCONCLUSIVE.value, "No difference"
 
 
+def is_unseen(change: CulpritChange) -> bool:
+    """Return whether a culprit is missing where that mends nothing."""
+    return change.is_elsewhere or change.is_unproven
+
+
 def change_word(change: CulpritChange) -> str:
     """Return what became of a culprit in a word."""
-    return NOT_SEEN if change.is_elsewhere else CHANGES[change.change]
+    return NOT_SEEN if is_unseen(change) else CHANGES[change.change]
 
 
-def change_counts(comparison: Comparison) -> list[tuple[Change, int]]:
-    """Return how many culprits were fixed, reduced and so on; only what occurred."""
-    changes = [row.change for row in comparison.culprits]
-    counted = [(change, changes.count(change)) for change in reversed(WORST_FIRST)]
-    return [(change, count) for change, count in counted if count]
+def change_style(change: CulpritChange) -> str:
+    """Return the style of what became of a culprit: never that of what is fixed where it isn't."""
+    return MISSING if is_unseen(change) else change.change.value
+
+
+def missing_rate(change: CulpritChange) -> str:
+    """Return what stands for the rate of a run that lacks the culprit."""
+    return "not seen" if is_unseen(change) else "no growth"
+
+
+def worst_first(changes: Sequence[CulpritChange]) -> list[CulpritChange]:
+    """Return changes as they are shown: notes last, what is new or worse before what is fixed."""
+    return sorted(changes, key=lambda c: (c.severity is Severity.NOTE, _gravity(c)))
+
+
+def _gravity(change: CulpritChange) -> int:
+    return WORST_FIRST.index(change.change)
 
 
 def rate_words(suspect: Culprit | Finding) -> str:
@@ -235,13 +259,22 @@ def rate_words(suspect: Culprit | Finding) -> str:
     return f"{rate} in each of {workers} workers"
 
 
-def certainty(significant: bool | None, doubt: str = "") -> str:
+def certainty(change: CulpritChange | ValueChange) -> str:
     """Return whether a difference is real; nothing is said of what has no interval."""
-    if significant is None:
+    culprit = change if isinstance(change, CulpritChange) else None
+    if change.significant is None or (culprit and culprit.is_elsewhere):
         return ""
-    if significant and not doubt:
-        return "real"
-    return "not certain" if significant else "within the noise"
+    if change.significant:
+        return "not certain" if culprit and culprit.doubt else "real"
+    return f"at most {humane_share(WORTH_A_WORD)}" if _are_apart(change) else "within the noise"
+
+
+def _are_apart(change: CulpritChange | ValueChange) -> bool:
+    """Return whether the intervals of both rates don't overlap."""
+    before, after = change.before_interval, change.after_interval
+    if before is None or after is None:
+        return False
+    return before[1] < after[0] or after[1] < before[0]
 
 
 def headline_after(word: str, headline: str) -> str:
@@ -260,7 +293,7 @@ def is_noise(value: ValueChange) -> bool:
     before, after = value.before_bytes, value.after_bytes
     if value.significant is not False or before is None or after is None:
         return False
-    return abs(after - before) > NOTICEABLE * max(abs(before), abs(after))
+    return abs(after - before) > WORTH_A_WORD * max(abs(before), abs(after))
 
 
 def _within_noise(value: ValueChange) -> str:

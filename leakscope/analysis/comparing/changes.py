@@ -1,7 +1,7 @@
 """What became of each culprit between two runs, and what is said of it.
 
-Rates differ *significantly* when their intervals don't overlap and the change is worth a word
-(5 %): bytes that grow by a fixed amount have intervals of no width.
+Rates differ *significantly* when their intervals don't overlap and they differ by more than is
+worth a word (5 %): bytes that grow by a fixed amount have intervals of no width.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 from leakscope.analysis.comparing.clock import by_step
 from leakscope.analysis.comparing.counting import units_done
 from leakscope.analysis.comparing.matching import Suspect
-from leakscope.model.comparison import Change, CulpritChange
+from leakscope.model.comparison import WORTH_A_WORD, Change, CulpritChange
 from leakscope.model.report import Culprit, Point, Report, RunVerdict, Severity
 from leakscope.model.sizes import human_bytes
 
-WORTH_A_WORD = 0.05
 SECONDS = "s"
 _GRAVITY = [Severity.NOTE, Severity.WARNING, Severity.CRITICAL]
 
@@ -26,7 +25,8 @@ def change_of(
     assert known is not None
     rate = _in_unit_of(before, after, second)
     change, significant = _judge(before, after, rate)
-    doubt = _doubt(before, after, rate, significant, second)
+    unproven = _absence_proves_nothing(before, second) if after is None else ""
+    doubt = unproven or _doubt(before, after, rate, significant)
     charts, unit = _charts(before, after, first, second)
     return CulpritChange(
         change=change,
@@ -40,8 +40,9 @@ def change_of(
         after_bytes_per_unit=rate[0] if rate else None,
         after_interval=rate[1] if rate else None,
         significant=significant,
-        text=_sentence(change, before, after, _absence_proves_nothing(before, second), second),
+        text=_sentence(change, before, after, unproven, second),
         doubt=doubt,
+        is_unproven=bool(unproven),
         place=place_of(known),
         growth=known.growth,
         phase=known.phase,
@@ -146,7 +147,7 @@ def differs(
     after: float,
     after_interval: tuple[float, float],
 ) -> bool:
-    """Return whether two rates differ: their intervals don't overlap, by 5 % at least."""
+    """Return whether two rates differ: no overlap of their intervals, and more than 5 %."""
     apart = before_interval[1] < after_interval[0] or after_interval[1] < before_interval[0]
     largest = max(abs(before), abs(after))
     return apart and abs(after - before) > WORTH_A_WORD * largest
@@ -171,16 +172,13 @@ def _doubt(
     after: Suspect | None,
     rate: tuple[float, tuple[float, float]] | None,
     significant: bool,
-    second: Report,
 ) -> str:
     """Return why it can't be said for certain what became of a culprit; empty where it can."""
     if before is None or significant:
-        return _absence_proves_nothing(before, second) if after is None else ""
+        return ""
     if after is None:
         lowest = human_bytes(before.interval[0])
-        return _absence_proves_nothing(before, second) or (
-            f"its rate in the first run may have been {lowest} per {before.unit}"
-        )
+        return f"its rate in the first run may have been {lowest} per {before.unit}"
     if rate is None:
         return f"rates per {before.unit} and per {after.unit} can't be held against each other"
     if abs(rate[0] - before.bytes_per_unit) <= WORTH_A_WORD * abs(before.bytes_per_unit):
@@ -199,7 +197,7 @@ def _sentence(
     change: Change,
     before: Suspect | None,
     after: Suspect | None,
-    doubt: str,
+    unproven: str,
     second: Report,
 ) -> str:
     if before is None and after is not None:
@@ -207,8 +205,8 @@ def _sentence(
     assert before is not None
     was = f" (was {rate_text(before)})" if _has_rate(before) else ""
     if after is None:
-        if doubt:
-            return f"{_called(before)} was not seen again{was}, but {doubt}."
+        if unproven:
+            return f"{_called(before)} was not seen again{was}, but {unproven}."
         gone = "no longer grows" if isinstance(before, Culprit) else "is gone"
         return f"{_called(before)} {gone}{was}{_cleared(before, second)}."
     moved = "" if name_of(before) == name_of(after) else f" (was called {name_of(before)})"

@@ -1,45 +1,77 @@
-"""What changed between two runs, in a sentence."""
+"""What changed between two runs: in a sentence, and what else is to be said of it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leakscope.analysis.comparing.changes import WORTH_A_WORD
 from leakscope.analysis.comparing.work import is_another_program, scripts_apart
-from leakscope.model.comparison import ANOTHER_SCRIPT, Change, CulpritChange, ValueChange
+from leakscope.analysis.wording import listed
+from leakscope.model.comparison import (
+    ANOTHER_SCRIPT,
+    WORTH_A_WORD,
+    Change,
+    CulpritChange,
+    ValueChange,
+)
 from leakscope.model.report import Report, RunVerdict, Severity
 from leakscope.model.sizes import human_bytes
 
+MOST_NAMES = 3
+UNPROVEN = "Not seen again"
+_LABELS = {
+    Change.NEW: "New",
+    Change.WORSE: "Worse",
+    Change.FIXED: "Fixed",
+    Change.REDUCED: "Reduced",
+    Change.UNCHANGED: "Unchanged",
+}
+"""In the order in which they are told."""
 
-def headline(
+
+def verdict_in_words(
     changes: Sequence[CulpritChange], peaks: Sequence[ValueChange], before: Report, after: Report
-) -> str:
-    """Return the verdict on a change in a sentence or two: what is new or worse comes first.
+) -> list[str]:
+    """Return sentences on a change: the first is the verdict, the others what else is to be said.
 
-    That another script ran is told beside it; before it, where that one did other work.
+    That memory ran out comes first, then what is new or worse. That another script ran is told at
+    the end; at the beginning, where that one did other work.
     """
-    is_other = is_another_program(before, after)
     grave = [change for change in changes if change.severity is not Severity.NOTE]
-    parts = [
-        _headline_part(label, [c for c in grave if c.change is change and not c.is_elsewhere])
-        for change, label in (
-            (Change.NEW, "New"),
-            (Change.WORSE, "Worse"),
-            (Change.FIXED, "Fixed"),
-            (Change.REDUCED, "Reduced"),
-            (Change.UNCHANGED, "Unchanged"),
-        )
-    ]
-    told = [part for part in [*parts, _elsewhere(grave)] if part]
-    ended = _ends(before, after)
-    if is_other:
-        return f"{_another_script(before, after)} {ended}{' '.join(told) or _nothing_grave(after)}"
+    told = [*_parts(grave), *_elsewhere(grave)] or [_nothing_grave(after)]
+    if is_another_program(before, after):
+        return [_another_script(before, after), *_ends(before, after), *told]
+    if grave and (peak := _peak_clause(grave, peaks, before)):
+        told = _with_peak(told, peak)
     scripts = scripts_apart(before, after)
-    beside = f" The scripts differ: {scripts[0]}, then {scripts[1]}." if scripts else ""
-    if not told:
-        return ended + _nothing_grave(after) + beside
-    fell = _peak_clause(grave, peaks, before)
-    return ended + " ".join(told).removesuffix(".") + (f"; {fell}." if fell else ".") + beside
+    beside = [f"The scripts differ: {scripts[0]}, then {scripts[1]}."] if scripts else []
+    return [*_ends(before, after), *told, *beside]
+
+
+def _parts(grave: Sequence[CulpritChange]) -> list[str]:
+    """Return a sentence for each kind of change: on the first of that kind, and how many more."""
+    labels = [*_LABELS.values(), UNPROVEN]
+    return [
+        _part(label, kind)
+        for label in labels
+        if (kind := [c for c in grave if not c.is_elsewhere and _label(c) == label])
+    ]
+
+
+def _label(change: CulpritChange) -> str:
+    return UNPROVEN if change.is_unproven else _LABELS[change.change]
+
+
+def _part(label: str, changes: Sequence[CulpritChange]) -> str:
+    more = len(changes) - 1
+    others = f"; {more} more {'is' if more == 1 else 'are'} {label.lower()}" if more else ""
+    return f"{label}: {changes[0].text.removesuffix('.')}{others}."
+
+
+def _with_peak(told: list[str], peak: str) -> list[str]:
+    """Return the sentences and how the peak changed: inside the verdict, if it is all there is."""
+    if len(told) == 1:
+        return [f"{told[0].removesuffix('.')}; {peak}."]
+    return [*told, f"{peak[0].upper()}{peak[1:]}."]
 
 
 def _another_script(before: Report, after: Report) -> str:
@@ -47,28 +79,22 @@ def _another_script(before: Report, after: Report) -> str:
     return f"{ANOTHER_SCRIPT}: {second} ran instead of {first} and did other work."
 
 
-def _ends(before: Report, after: Report) -> str:
+def _ends(before: Report, after: Report) -> list[str]:
     """Return what became of a run that ended for want of memory."""
     if before.out_of_memory is None:
-        return "The second run ran out of memory. " if after.out_of_memory else ""
+        return ["The second run ran out of memory."] if after.out_of_memory else []
     if after.out_of_memory is None:
-        return "Memory no longer runs out. "
-    return "Both runs ran out of memory. "
+        return ["Memory no longer runs out."]
+    return ["Both runs ran out of memory."]
 
 
-def _elsewhere(changes: Sequence[CulpritChange]) -> str:
+def _elsewhere(changes: Sequence[CulpritChange]) -> list[str]:
     names = [change.name for change in changes if change.is_elsewhere]
-    return f"Not seen there: {', '.join(names)}." if names else ""
-
-
-def _headline_part(label: str, changes: Sequence[CulpritChange]) -> str:
-    if not changes:
-        return ""
-    first = changes[0]
-    doubtful = label == "Fixed" and "was not seen again" in first.text
-    more = len(changes) - 1
-    others = f" And {more} more." if more else ""
-    return f"{'Not seen again' if doubtful else label}: {first.text}{others}"
+    if not names:
+        return []
+    more = len(names) - MOST_NAMES
+    shown = names[:MOST_NAMES] + ([f"{more:,} more"] if more > 0 else [])
+    return [f"Not seen there: {listed(shown)}; what was not done can't have been mended."]
 
 
 def _nothing_grave(after: Report) -> str:

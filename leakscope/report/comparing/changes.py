@@ -69,7 +69,7 @@ class ChangeView:
 def change_views(changes: Sequence[CulpritChange]) -> list[ChangeView]:
     """Return every culprit, what is new or worse before the rest, else in the order of rank."""
     taken: set[str] = set()
-    ordered = sorted(changes, key=_weight)
+    ordered = wording.worst_first(changes)
     return [_view(change, place, taken) for place, change in enumerate(ordered)]
 
 
@@ -78,21 +78,17 @@ def cards(views: Sequence[ChangeView]) -> list[ChangeView]:
     return [view for view in views if view.severity != Severity.NOTE.value][:MOST_CARDS]
 
 
-def _weight(change: CulpritChange) -> tuple[bool, int]:
-    return change.severity is Severity.NOTE, wording.WORST_FIRST.index(change.change)
-
-
 def _view(change: CulpritChange, place: int, taken: set[str]) -> ChangeView:
     sides = (
         (change.before_bytes_per_unit, change.before_interval),
         (change.after_bytes_per_unit, change.after_interval),
     )
     top = max((_highest(rate, interval) for rate, interval in sides), default=1.0)
-    before, after = (_cell(rate, interval, change.unit, top) for rate, interval in sides)
+    before, after = (_cell(change, rate, interval, top) for rate, interval in sides)
     is_grave = change.severity is not Severity.NOTE and place < MOST_CARDS
     return ChangeView(
         anchor=anchor_of("change", change.signature, taken),
-        change=change.change.value,
+        change=wording.change_style(change),
         label=wording.change_word(change),
         name=change.name,
         path=change.path,
@@ -101,7 +97,7 @@ def _view(change: CulpritChange, place: int, taken: set[str]) -> ChangeView:
         severity_label=wording.SEVERITIES[change.severity],
         before=before,
         after=after,
-        certain=wording.certainty(change.significant, change.doubt),
+        certain=wording.certainty(change),
         text=change.text,
         doubt=change.doubt,
         place=change.place,
@@ -120,14 +116,18 @@ def _highest(rate: float | None, interval: tuple[float, float] | None) -> float:
 
 
 def _cell(
-    rate: float | None, interval: tuple[float, float] | None, unit: str, top: float
+    change: CulpritChange,
+    rate: float | None,
+    interval: tuple[float, float] | None,
+    top: float,
 ) -> RateCell:
     nothing = bar_of(None, top, "")
     if rate is None:
-        return RateCell("no growth", "not among the culprits", "", True, nothing, nothing)
+        missing = wording.missing_rate(change)
+        return RateCell(missing, "not among the culprits", "", True, nothing, nothing)
     return RateCell(
-        text=humane_rate(rate, unit),
-        exact=f"{exact_bytes(rate)} per {unit}",
+        text=humane_rate(rate, change.unit),
+        exact=f"{exact_bytes(rate)} per {change.unit}",
         interval=humane_interval(interval) if interval else "",
         absent=False,
         bar=bar_of(rate, top, "rate"),

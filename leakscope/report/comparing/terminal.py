@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite
 
-from leakscope.model.comparison import Comparison, CulpritChange, ValueChange
+from leakscope.model.comparison import WORTH_A_WORD, Comparison, CulpritChange, ValueChange
 from leakscope.model.printable import clipped, one_line
 from leakscope.model.report import Point, Severity, Timeline
 from leakscope.model.sizes import plural
@@ -22,23 +22,30 @@ MOST_CHANGES = 5
 MOST_DIFFERENCES = 4
 MOST_DOUBTS = 3
 MOST_VALUES = 8
+FEWEST_VALUES = 3
+AROUND_VALUES = 3
+"""Lines above and below the values."""
 LABEL = 11
 CURVE = 8
-NOTICEABLE = 0.05
 LEAST_BYTES = 1 << 20
-"""Amounts that differ by less than that part, or peaks by less than so many bytes, are left out."""
+"""Peaks that differ by less are left out."""
 
 
 def render_comparison_text(comparison: Comparison, *, width: int = 100, color: bool = False) -> str:
-    """Return two runs side by side for a terminal: as many amounts as fit into :data:`LINES`."""
+    """Return two runs side by side for a terminal: as many amounts as fit into :data:`LINES`.
+
+    So it is with what stands below the verdict: what the list of culprits tells too goes first.
+    """
     paper = paper_of(width, color)
-    lines = [*_verdict(comparison, paper), *_curves(comparison, paper)]
-    lines += _work(comparison, paper)
+    verdict = _verdict(comparison, paper)
+    lines = [*_curves(comparison, paper), *_work(comparison, paper)]
     lines += spaced(_changes(comparison, paper))
     foot = spaced([*_doubts(comparison, paper), _cost(comparison, paper)])
-    room = LINES - len(lines) - len(foot) - 3
-    lines += _values(comparison, paper, max(3, min(MOST_VALUES, room)))
-    return "\n".join([*lines, *foot]) + "\n"
+    room = LINES - len(verdict) - len(lines) - len(foot) - AROUND_VALUES
+    details = [paper.clip(text, "  ") for text in comparison.details]
+    details = details[max(0, len(details) - max(0, room - FEWEST_VALUES)) :]
+    most = max(FEWEST_VALUES, min(MOST_VALUES, room - len(details)))
+    return "\n".join([*verdict, *details, *lines, *_values(comparison, paper, most), *foot]) + "\n"
 
 
 def _verdict(comparison: Comparison, paper: Paper) -> list[str]:
@@ -88,8 +95,8 @@ def _work(comparison: Comparison, paper: Paper) -> list[str]:
 
 
 def _changes(comparison: Comparison, paper: Paper) -> list[str]:
-    """Return what became of culprits, the grave ones first; notes only where there is room."""
-    order = sorted(comparison.culprits, key=lambda change: change.severity is Severity.NOTE)
+    """Return what became of culprits, the worst first; notes only where there is room."""
+    order = wording.worst_first(comparison.culprits)
     lines = [line for change in order[:MOST_CHANGES] for line in _change(change, paper)]
     left = order[MOST_CHANGES:]
     if not left:
@@ -103,14 +110,14 @@ def _change(change: CulpritChange, paper: Paper) -> list[str]:
     label = f"{wording.change_word(change).lower():<{LABEL - 1}}"
     name = clipped(change.name, paper.width - LABEL)
     curves = _both(change.before_chart, change.after_chart)
-    rates = f"{_rate(change.before_bytes_per_unit)} → {_rate(change.after_bytes_per_unit)}"
-    told = f"{rates} per {one_line(change.unit)}"
-    certain = "" if change.significant and not change.doubt else ", within the noise"
+    told = _rates(change)
+    certain = wording.certainty(change)
+    certain = f", {certain}" if certain not in {"", "real"} else ""
     place = f", {one_line(change.place)}" if change.place else ""
     room = paper.width - LABEL - len(told) - len(certain) - len(curves) - 1
     place = place if len(place) <= room else ""
     return [
-        f"{paper.paint(label, change.change.value)} {name}",
+        f"{paper.paint(label, wording.change_style(change))} {name}",
         paper.clip(f"{told}{certain}{place}{curves}", " " * LABEL),
         *known_lines(change.known, paper, " " * LABEL),
     ]
@@ -125,6 +132,15 @@ def _both(before: Sequence[Point], after: Sequence[Point]) -> str:
     bounds = min(0.0, *everything), max(everything)
     drawn = [sparkline(values, CURVE, bounds) or "none" for values in sides]
     return f"  {drawn[0]} → {drawn[1]}"
+
+
+def _rates(change: CulpritChange) -> str:
+    """Return ``2 MiB → none per step``, or ``2 MiB per step → not seen``."""
+    before, after = _rate(change.before_bytes_per_unit), _rate(change.after_bytes_per_unit)
+    unit = one_line(change.unit)
+    if wording.is_unseen(change):
+        return f"{before} per {unit} → {wording.missing_rate(change)}"
+    return f"{before} → {after} per {unit}"
 
 
 def _rate(bytes_per_unit: float | None) -> str:
@@ -160,7 +176,7 @@ def _inner(name: str) -> str:
 
 def _differs(value: ValueChange) -> bool:
     before, after = value.before_bytes or 0.0, value.after_bytes or 0.0
-    least = NOTICEABLE * max(abs(before), abs(after))
+    least = WORTH_A_WORD * max(abs(before), abs(after))
     return abs(after - before) > (least if value.unit else max(least, LEAST_BYTES))
 
 

@@ -60,7 +60,7 @@ def _value_row(change: ValueChange, top: float) -> ValueRow:
         delta_share=humane_share(delta / before) if delta is not None and before else "",
         direction="" if not delta or not told else "down" if delta < 0 else "up",
         order=str(delta or 0),
-        certain=wording.certainty(change.significant),
+        certain=wording.certainty(change),
     )
 
 

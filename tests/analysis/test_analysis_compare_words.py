@@ -1,0 +1,136 @@
+"""What is said of two runs: a verdict in a sentence, the worst first, nothing made better."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from test_analysis_compare import MB, culprit, report
+
+from leakscope.analysis.compare import compare
+from leakscope.model.report import PhaseMemory
+from leakscope.model.shortage import OutOfMemory
+from leakscope.report import (
+    render_comparison_html,
+    render_comparison_markdown,
+    render_comparison_text,
+)
+from leakscope.report.comparison import comparison_page
+from leakscope.report.tables import Fact
+from leakscope.report.wording import outcome_of
+
+
+def test_the_verdict_is_one_sentence_and_the_rest_stands_below_it() -> None:
+    peak = {"occurrences": 5, "metric": "rss"}
+    peak |= {"before_bytes": 0, "after_bytes": 0, "kept_bytes": 0}
+    names = ["A.worse", "B.fixed", "C.fixed", "D.fixed", "E.same"]
+    before = report(
+        *map(culprit, names),
+        phases=[PhaseMemory(phase="validation", peak_bytes=1900 * MB, **peak)],
+    )
+    after = report(
+        culprit("A.worse", rate=9.0 * MB), culprit("E.same"),
+        phases=[PhaseMemory(phase="validation", peak_bytes=410 * MB, **peak)],
+        run={"script": "train_fixed.py"},
+    )  # fmt: skip
+    compared = compare(before, after)
+    assert compared.headline == (
+        "Worse: A.worse grows faster: by 9 MiB per validation (was 2 MiB per validation)."
+    )
+    assert compared.details == [
+        "Fixed: B.fixed no longer grows (was 2 MiB per validation); 2 more are fixed.",
+        "Unchanged: E.same still grows by 2 MiB per validation (was 2 MiB per validation).",
+        "Peak memory in validation fell from 1.9 GiB to 410 MiB.",
+        "The scripts differ: train.py, then train_fixed.py.",
+    ]
+
+
+def test_what_became_of_memory_running_out_is_the_verdict() -> None:
+    ended = OutOfMemory(
+        device="host", cause="killed", shortage="capacity", sentence="", evidence=""
+    )
+    before = report(culprit(), out_of_memory=ended)
+    compared = compare(before, report())
+    assert compared.headline == "Memory no longer runs out."
+    assert compared.details[0].startswith("Fixed: ")
+
+
+@pytest.mark.parametrize("name", ["Z.worst", "A.worst"])
+def test_what_got_worse_is_never_left_out_of_a_list(name: str) -> None:
+    """Neither among more fixed ones than the terminal shows, nor than Markdown does."""
+    fixed = [culprit(f"M.fixed_{n}") for n in range(14)]
+    compared = compare(report(*fixed, culprit(name)), report(culprit(name, rate=9.0 * MB)))
+    told = render_comparison_text(compared).splitlines()
+    rows = (line for line in told if re.match(r"(worse|fixed) +\S+$", line))
+    assert next(rows).split() == ["worse", name]
+    assert len(told) <= 30
+    rows = [line for line in render_comparison_markdown(compared).splitlines() if "| `" in line]
+    assert rows[0].startswith(f"| worse | `{name}` |")
+    assert "\n3 further changes." in render_comparison_markdown(compared)
+
+
+def test_what_is_apart_but_differs_by_next_to_nothing_is_not_called_noise() -> None:
+    before = culprit(rate=39.33 * MB, interval=(39.328 * MB, 39.332 * MB))
+    after = culprit(rate=39.355 * MB, interval=(39.35 * MB, 39.36 * MB))
+    compared = compare(report(before), report(after))
+    assert not compared.culprits[0].significant
+    page = render_comparison_html(compared).replace("\N{NO-BREAK SPACE}", " ")
+    assert "don't overlap and the rates differ by more than 5 %" in page.replace("&#39;", "'")
+    for text in (page, render_comparison_text(compared)):
+        assert "at most 5 %" in text
+        assert "within the noise" not in text
+
+
+def test_what_another_script_did_not_do_is_neither_good_nor_a_real_difference() -> None:
+    after = report(run={"script": "other.py"}, work={"steps": 900})
+    compared = compare(report(culprit()), after)
+    assert not compared.culprits[0].significant
+    page = comparison_page(compared)
+    (card,) = page.cards
+    assert (card.change, card.label, card.certain) == ("missing", "Not seen", "")
+    assert (card.after.text, page.counts) == ("not seen", [Fact("Not seen", "1", "missing")])
+    html, text = render_comparison_html(compared), render_comparison_text(compared, color=True)
+    assert not re.search(r'class="(change|card culprit changed) fixed', html)
+    assert "not seen   Trainer.validate.all_boxes" in text, "in no colour"
+    assert "2 MiB per validation → not seen" in text
+    assert "| 2 MiB per validation (1.8 to 2.2 MiB) | not seen |" in render_comparison_markdown(
+        compared
+    )
+    for told in (html, text):
+        assert "no growth" not in told
+        assert ">real<" not in told
+
+
+def test_a_culprit_whose_phase_did_not_run_again_is_not_fixed() -> None:
+    compared = compare(report(culprit()), report(work={"batches": {"train": 100}}))
+    assert compared.culprits[0].is_unproven
+    assert outcome_of(compared) == ("inconclusive", "Not settled")
+    for text in (
+        render_comparison_text(compared),
+        render_comparison_markdown(compared),
+        render_comparison_html(compared),
+    ):
+        assert "ot seen" in text
+        assert not re.search(r">Fixed<|Fixed:|^fixed |\| fixed \|", text, re.MULTILINE)
+
+
+def test_less_memory_of_another_script_is_not_coloured_as_good() -> None:
+    other = report(run={"script": "other.py"}, work={"steps": 900})
+    coloured = '<main id="main" tabindex="-1">'
+    assert coloured in render_comparison_html(compare(report(), report()))
+    page = render_comparison_html(compare(report(), other))
+    assert '<main id="main" tabindex="-1" class="apart">' in page
+    assert ".apart .delta { color: inherit; }" in page
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_however_much_there_is_to_say_the_terminal_says_it_in_thirty_lines(width: int) -> None:
+    names = [f"LongishTrainer.validate_episode.all_predicted_boxes_of_{n}" for n in range(9)]
+    grew = [culprit(name) for name in names]
+    after = [culprit(names[0], rate=9.0 * MB), culprit(names[1]), culprit(names[2], rate=0.5 * MB)]
+    other = culprit("LongishTrainer.validate_episode.all_predicted_scores")
+    compared = compare(report(*grew), report(*after, other, run={"script": "train_fixed.py"}))
+    assert len(compared.details) == 5
+    told = render_comparison_text(compared, width=width).splitlines()
+    assert len(told) <= 30
+    assert "  The scripts differ: train.py, then train_fixed.py." in told
