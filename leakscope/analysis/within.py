@@ -144,7 +144,7 @@ def _climb(table: RowTable, through: Passages, path: int, device: str) -> Grower
     climbed = [o for o in through.occurrences if o.rise(values) > ROW_NOISE_BYTES]
     rise = max(o.rise(values) for o in climbed)
     falls = any(o.falls(values) is not None for o in climbed)
-    after = " and fell back after it" if falls else ""
+    after = f" and fell back after {'it' if len(climbed) == 1 else 'each'}" if falls else ""
     return Grower(
         path=path,
         device=device,

@@ -52,8 +52,19 @@ def human_count(value: float) -> str:
 
 
 def human_share(value: float) -> str:
-    """Return a share from 0 to 1 as a percentage."""
-    return f"{100 * value:.0f} %"
+    """Return a part of one as per cent: ``83 %``, ``< 1 %``; of nearly all gone ``< −99 %``.
+
+    What is hardly less than nothing is noise and no part of anything: ``≈ 0 %``.
+    """
+    if not math.isfinite(value):
+        return "unknown"
+    if 0 < value < 0.01:
+        return "< 1 %"
+    if -0.01 < value < 0:
+        return "≈ 0 %"
+    if -1 < value < -0.99:
+        return "< −99 %"
+    return f"{value:.0%}".replace("%", " %").replace("-", "−")
 
 
 def plural(count: float, noun: str) -> str:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from leakscope.model.sizes import human_bytes, plural
+from leakscope.model.sizes import human_bytes, human_share, plural
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 """Each 1,024 times the one before; rounding is the analysis's, so that sentence and table agree."""
@@ -72,17 +72,11 @@ def humane_rate(bytes_per_unit: float | None, unit: str) -> str:
 
 
 def humane_share(share: float | None) -> str:
-    """Return a part of one as per cent: ``83 %``, ``< 1 %``; of nearly all gone ``< −99 %``."""
+    """Return a part of one as per cent, as sentences have it: ``83 %``, ``< 1 %``."""
     if not _known(share):
         return UNKNOWN
     assert share is not None
-    if 0 < share < 0.01:
-        return "< 1 %"
-    if -0.01 < share < 0:
-        return f"> {MINUS}1 %"
-    if -1 < share < -0.99:
-        return f"< {MINUS}99 %"
-    return f"{share:.0%}".replace("%", " %").replace("-", MINUS)
+    return human_share(share)
 
 
 def humane_number(number: float | None) -> str:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope.model.sizes import human_bytes, human_count, plural
+from leakscope.model.sizes import human_bytes, human_count, human_share, plural
+from leakscope.report.sizes import humane_share
 
 
 @pytest.mark.parametrize(
@@ -43,3 +44,15 @@ def test_counts_and_plurals() -> None:
     assert plural(2, "batch") == "2 batches"
     assert plural(4, "boundary") == "4 boundaries"
     assert plural(2, "pass") == "2 passes"
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.724, "72 %"), (0.004, "< 1 %"), (0.0, "0 %"), (1.0, "100 %"), (-0.003, "≈ 0 %"),
+        (-0.5, "−50 %"), (-0.995, "< −99 %"), (float("nan"), "unknown"),
+    ],
+)  # fmt: skip
+def test_shares_are_written_in_sentences_as_they_are_beside_them(share: float, text: str) -> None:
+    assert human_share(share) == text
+    assert text == "unknown" or humane_share(share) == text

@@ -95,7 +95,7 @@ def test_durations_are_short(seconds, text: str) -> None:
     ("share", "text"),
     [
         (0.724, "72 %"), (0.001, "< 1 %"), (0, "0 %"), (-0.5, "−50 %"), (None, "–"),
-        (-0.003, "> −1 %"), (-0.9953, "< −99 %"), (-1, "−100 %"), (-0.99, "−99 %"),
+        (-0.003, "≈ 0 %"), (-0.9953, "< −99 %"), (-1, "−100 %"), (-0.99, "−99 %"),
     ],
 )  # fmt: skip
 def test_shares_are_per_cent(share, text: str) -> None:

@@ -81,7 +81,9 @@ def _measuring(before: Report, after: Report) -> Iterator[WorkFact]:
     limits = (report.run.limit_bytes for report in (before, after))
     yield _fact(Topic.MEASURING, "memory limit", *(human_bytes(b) if b else "" for b in limits))
     budgets = (report.overhead.budget for report in (before, after))
-    yield _fact(Topic.MEASURING, "budget", *("" if b is None else f"{b:.1%}" for b in budgets))
+    yield _fact(
+        Topic.MEASURING, "budget", *("" if b is None else f"{100 * b:.3g} %" for b in budgets)
+    )
     versions = (report.run.leakscope_version for report in (before, after))
     yield _fact(Topic.MEASURING, "leakscope", *versions, matters=False)
     yield _fact(Topic.MEASURING, "ended", before.run.ended, after.run.ended)
