@@ -142,7 +142,7 @@ def report_page(report: Report) -> Page:
         components=component_rows(report.components),
         component_phases=component_phases(report.components),
         cleared=cleared_rows(report.cleared),
-        missing=wording.unsaid(report) or [*report.missing],
+        missing=wording.unsaid(report),
         notes=[*report.notes],
         problems=_problems(report),
         measuring=measuring_view(report.overhead, report.work.duration_s, len(report.errors)),

@@ -218,6 +218,23 @@ def test_an_inconclusive_run_says_what_would_settle_it(pages: dict[str, str]) ->
     assert "Two more epochs: four comparable boundaries" in text
 
 
+def test_what_would_settle_a_run_is_not_said_twice_on_its_page() -> None:
+    report, wanted = samples.inconclusive(), "Only 1 boundary: profile at least 5 epochs."
+    told = msgspec.structs.replace(
+        report, headline=f"Inconclusive after 1 s. {wanted}", missing=[wanted]
+    )
+    text = read_page(render_html(told)).text
+    assert text.count(wanted) == 1
+    assert "What would settle it" not in text
+    assert "What was checked" in text
+    nothing = msgspec.structs.replace(told, growth=[], cleared=[])
+    assert "What was checked" not in read_page(render_html(nothing)).text
+    more = msgspec.structs.replace(told, missing=[wanted, "A full census."])
+    text = read_page(render_html(more)).text
+    assert text.count(wanted) == 1
+    assert text.count("A full census.") == 1
+
+
 def test_honesty_is_on_the_page(pages: dict[str, str]) -> None:
     text = read_page(pages["leaking"]).text
     for fact in ("291 to 306 MiB", "very sure (96 %)", "unexplained", "1.4 %", "83 ms"):
