@@ -11,7 +11,7 @@ from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.ledger import ledger_view, unexplained_of
 from leakscope.report.measuring import is_over_budget, precise_share
-from leakscope.report.sizes import exact_interval, humane_interval, humane_rate, humane_share
+from leakscope.report.sizes import exact_interval, humane_interval, humane_rate
 
 RESIDENT = {gauge.RSS, gauge.PSS}
 RATHER_SURE = 0.7
@@ -43,12 +43,11 @@ def assurance_view(report: Report, anchor: str) -> AssuranceView:
     """Return what speaks for the answer; ``anchor`` is that of the card of who leads."""
     lead = wording.lead_of(report)
     falsifier = lead.falsifier if lead is not None else _of_clean(report)
-    tried = "not tried in this run" if lead is not None else ""
     parts = [*_of_lead(lead, anchor), *_of_ledger(report), *_of_measuring(report)]
     return AssuranceView(
         parts=[part for part in parts if part.value],
         falsifier=falsifier.text if falsifier else "",
-        tried=(falsifier.result or tried) if falsifier else "",
+        tried=wording.tried_words(falsifier) if lead is not None else "",
     )
 
 
@@ -71,7 +70,7 @@ def _of_clean(report: Report) -> Falsifier | None:
 def _of_lead(lead: Culprit | Finding | None, anchor: str) -> list[Assurance]:
     if lead is None:
         return []
-    sure = f"{wording.confidence_words(lead.confidence)} ({humane_share(lead.confidence)})"
+    sure = wording.sureness(lead)
     parts = [Assurance("How sure", sure, anchor, worries=lead.confidence < RATHER_SURE)]
     if lead.unit:
         words = f"{humane_interval(lead.interval)} per {lead.unit}"

@@ -261,8 +261,7 @@ def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
         "defined_at": suspect.defined_at or "",
         "fed_at": [*suspect.fed_at],
         "allocated_at": [*suspect.allocated_at],
-        "confidence": f"{wording.confidence_words(suspect.confidence)} "
-        f"({humane_share(suspect.confidence)})",
+        "confidence": wording.sureness(suspect),
         "falsifier": suspect.falsifier.text if suspect.falsifier else "",
         "falsifier_result": _falsifier_result(suspect.falsifier),
         "remedy": remedy_view(suspect.remedy),
@@ -319,7 +318,8 @@ def _rate(suspect: Culprit | Finding) -> RateView | None:
 def _items(culprit: Culprit) -> str:
     if culprit.items_per_unit is None:
         return ""
-    return f"{humane_number(culprit.items_per_unit)} items per {culprit.unit}"
+    count = humane_number(culprit.items_per_unit)
+    return f"{count} {'item' if count == '1' else 'items'} per {culprit.unit}"
 
 
 def _held_rows(holds: Sequence[Held]) -> list[HeldRow]:

@@ -22,16 +22,23 @@ _MARKUP = re.compile(r"([\\`*\[\]<>|~])")
 def culprit_markdown(culprit: Culprit) -> str:
     """Return title, facts and remedy; names can't break out of their code spans."""
     facts = [
+        ("severity", _severity(culprit)),
         ("rate", _rate_with_interval(culprit)),
         ("share", share_words(culprit.share, culprit.growth)),
         ("retained at most when looked at", humane_bytes(culprit.total_bytes)),
         ("known", _known(culprit.known)),
         ("forecast", one_line(culprit.forecast.text) if culprit.forecast else ""),
+        *_doubt(culprit),
         ("fed at", ", ".join(map(code_span, culprit.fed_at))),
         ("defined at", code_span(culprit.defined_at) if culprit.defined_at else ""),
         ("signature", code_span(culprit.signature)),
     ]  # fmt: skip
-    lines = [f"### Memory leak: {code_span(culprit.name)}", "", one_line(culprit.sentence), ""]
+    lines = [
+        f"### {_title(culprit)}: {code_span(culprit.name)}",
+        "",
+        one_line(culprit.sentence),
+        "",
+    ]
     lines += [f"- **{label}:** {value}" for label, value in facts if value]
     return "\n".join([*lines, *_remedy(culprit.remedy)]) + "\n"
 
@@ -40,9 +47,11 @@ def finding_markdown(finding: Finding) -> str:
     """Return title, text, facts and remedy of what is no container."""
     share = share_words(finding.share, finding.growth) if finding.unit else ""
     facts = [
+        ("severity", _severity(finding)),
         ("rate", _rate_with_interval(finding) if finding.unit else ""),
         ("share", share),
         ("bytes at most", humane_bytes(finding.total_bytes) if finding.total_bytes else ""),
+        *_doubt(finding),
         ("fed at", ", ".join(map(code_span, finding.fed_at))),
         ("defined at", code_span(finding.defined_at) if finding.defined_at else ""),
         ("allocated at", ", ".join(map(code_span, finding.allocated_at))),
@@ -51,6 +60,31 @@ def finding_markdown(finding: Finding) -> str:
     lines = [f"### {_running(finding.title)}", "", _running(finding.text), ""]
     lines += [f"- **{label}:** {value}" for label, value in facts if value]
     return "\n".join([*lines, *_remedy(finding.remedy)]) + "\n"
+
+
+def _title(culprit: Culprit) -> str:
+    """Return what kind of growth it is: no leak where it falls back or hardly matters."""
+    through = _running(culprit.phase or "a phase")
+    if culprit.severity is Severity.NOTE:
+        return f"Note on growth {f'within {through}' if culprit.growth == 'within' else ''}".strip()
+    if culprit.growth != "within":
+        return "Memory leak"
+    return f"Memory {'peak in' if culprit.falls_back else 'climbs through'} {through}"
+
+
+def _severity(suspect: Culprit | Finding) -> str:
+    meaning = wording.SEVERITY_MEANINGS[suspect.severity]
+    return f"{suspect.severity.value}: {meaning[0].lower()}{meaning[1:].rstrip('.')}"
+
+
+def _doubt(suspect: Culprit | Finding) -> list[tuple[str, str]]:
+    """Return how sure it is, what would prove it wrong, and what came of trying that."""
+    falsifier = suspect.falsifier
+    return [
+        ("how sure", wording.sureness(suspect)),
+        ("falsifier", _running(falsifier.text) if falsifier else ""),
+        ("tried", _running(wording.tried_words(falsifier))),
+    ]
 
 
 def _rate_with_interval(suspect: Culprit | Finding) -> str:

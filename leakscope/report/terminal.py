@@ -23,6 +23,7 @@ MOST_OTHERS = 4
 SHOWN_IN_SUMMARY = 3
 SHOWN_FINDINGS = 3
 SHOWN_DIFF_LINES = 6
+FEWEST_DIFF_LINES = 3
 SHOWN_TEXT_LINES = 3
 SHOWN_TERMS = 5
 SHOWN_LEDGER_TERMS = 3
@@ -45,24 +46,40 @@ _SHORT_CURVE = 8
 def render_text(report: Report, *, width: int = 100, color: bool = False) -> str:
     """Return the report for a terminal; without ``color`` it is plain text.
 
-    As many further culprits are told as fit into :data:`LINES` lines.
+    As many further culprits are told as fit into :data:`LINES` lines; the room that they leave
+    tells how sure the first one is. Where there is none, less is shown of what to change.
     """
     paper = paper_of(width, color)
     lead = wording.lead_of(report)
     head = [*_verdict(report, paper), *_ending(report, paper), *_curve(report, paper)]
     head += _shortage(report.out_of_memory, paper)
-    head += spaced([*_leading(lead, paper), *_remedy(lead, paper)])
+    leading, remedy = _leading(lead, paper), _remedy(lead, paper)
+    foot = _foot(report, lead, paper)
+    room = LINES - len([*head, *spaced([*leading, *remedy]), *foot])
+    others = _others(
+        [c for c in report.culprits if c is not lead], _noted(report, paper), paper, room
+    )
+    room -= len(others)
+    if room < 0:
+        remedy = _remedy(lead, paper, max(FEWEST_DIFF_LINES, SHOWN_DIFF_LINES + room - 1))
+    answer = [*leading, *_doubt(lead, paper, room), *remedy]
+    return "\n".join([*head, *spaced(answer), *others, *foot]) + "\n"
+
+
+def _others(culprits: Sequence[Culprit], noted: list[str], paper: Paper, room: int) -> list[str]:
+    """Return as many further culprits as there is room for, one in any case, and how many more."""
+    room -= len(noted) + 2
+    shown = culprits[: min(MOST_OTHERS, max(1, room // 2))]
+    told = [*noted, *(line for culprit in shown for line in _short(culprit, paper))]
+    return spaced([*told, *_more(culprits[len(shown) :])])
+
+
+def _foot(report: Report, lead: Culprit | Finding | None, paper: Paper) -> list[str]:
+    """Return what stands below the culprits."""
     foot = spaced([*_findings(report, lead, paper), *_whereto(report, paper)])
     foot += spaced(_cures(report.cures, paper))
     foot += spaced([*_cleared(report, lead, paper), *_settle(report, paper)])
-    foot += [*_cost(report, paper), *_problems(report, paper)]
-    others = [culprit for culprit in report.culprits if culprit is not lead]
-    noted = _noted(report, paper)
-    room = LINES - len(head) - len(foot) - len(noted) - 2
-    shown = others[: min(MOST_OTHERS, max(1, room // 2))]
-    told = [*noted, *(line for culprit in shown for line in _short(culprit, paper))]
-    told += _more(others[len(shown) :])
-    return "\n".join([*head, *spaced(told), *foot]) + "\n"
+    return [*foot, *_cost(report, paper), *_problems(report, paper)]
 
 
 def render_summary(
@@ -181,6 +198,19 @@ def _leading(lead: Culprit | Finding | None, paper: Paper) -> list[str]:
     ]
 
 
+def _doubt(lead: Culprit | Finding | None, paper: Paper, room: int) -> list[str]:
+    """Return how sure it is, what would prove it wrong and what came of that, as far as it fits."""
+    if lead is None:
+        return []
+    told = [wording.sureness(lead)]
+    if lead.falsifier is not None:
+        told[0] += f"; falsifier: {lead.falsifier.text}"
+        told.append(f"tried: {wording.tried_words(lead.falsifier)}")
+    whole = [line for text in told for line in paper.wrap(text, "   ")]
+    short = [line for text in told for line in paper.wrap(text, "   ", 1)]
+    return whole if len(whole) <= room else short[: max(0, room)]
+
+
 def _course(culprit: Culprit, paper: Paper) -> str:
     points = [point.y for point in culprit.chart]
     curve = f"{sparkline(points, min(30, paper.width // 3))} " if len(points) > 1 else ""
@@ -188,8 +218,10 @@ def _course(culprit: Culprit, paper: Paper) -> str:
     return f"{curve}{humane_bytes(culprit.total_bytes)} at most when looked at, grows {grows}"
 
 
-def _remedy(suspect: Culprit | Finding | None, paper: Paper) -> list[str]:
-    """Return what to change: the lines of the diff that change, else the remedy in words."""
+def _remedy(
+    suspect: Culprit | Finding | None, paper: Paper, most: int = SHOWN_DIFF_LINES
+) -> list[str]:
+    """Return what to change: the first lines of the diff that change, else the remedy in words."""
     if suspect is None or not suspect.remedy.title:
         return []
     remedy = suspect.remedy
@@ -197,10 +229,10 @@ def _remedy(suspect: Culprit | Finding | None, paper: Paper) -> list[str]:
     lines = [paper.clip(f"→ {remedy.title}")]
     if not changed:
         return [*lines, *paper.wrap(remedy.text, "  ", SHOWN_TEXT_LINES)]
-    for line in changed[:SHOWN_DIFF_LINES]:
+    for line in changed[:most]:
         kind = {"+": "added", "-": "removed"}[line[:1]]
         lines.append("    " + paper.paint(clipped(line.expandtabs(4), paper.width - 4), kind))
-    return [*lines, *(["    …"] if len(changed) > SHOWN_DIFF_LINES else [])]
+    return [*lines, *(["    …"] if len(changed) > most else [])]
 
 
 def _changed_lines(diff: str) -> list[str]:

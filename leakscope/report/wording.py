@@ -15,7 +15,7 @@ from leakscope.model.comparison import (
 )
 from leakscope.model.known import Nature, Recognised
 from leakscope.model.printable import one_line
-from leakscope.model.report import Culprit, Finding, Report, RunVerdict, Severity
+from leakscope.model.report import Culprit, Falsifier, Finding, Report, RunVerdict, Severity
 from leakscope.model.sizes import plural
 from leakscope.report.sizes import humane_interval, humane_rate, humane_share
 
@@ -38,6 +38,7 @@ SEVERITY_MEANINGS = {
 }
 NOTED = "Noted, but too little in this run to be called a leak:"
 """Stands above culprits that are all notes."""
+UNTRIED = "not tried in this run"
 UNSTEADY = "no steady rate"
 GROWTHS = {"across": "Across phases", "within": "Within a phase", "constant": "None"}
 SHARES = {
@@ -148,6 +149,16 @@ def confidence_words(confidence: float) -> str:
     if confidence >= 0.7:
         return "fairly sure"
     return "likely" if confidence >= 0.4 else "a first hint"
+
+
+def sureness(suspect: Culprit | Finding) -> str:
+    """Return how sure a verdict is, with the figure: ``very sure (93 %)``."""
+    return f"{confidence_words(suspect.confidence)} ({humane_share(suspect.confidence)})"
+
+
+def tried_words(falsifier: Falsifier | None) -> str:
+    """Return what came of trying to prove a verdict wrong; empty where nothing would."""
+    return (falsifier.result or UNTRIED) if falsifier else ""
 
 
 def place_of(suspect: Culprit | Finding) -> str:

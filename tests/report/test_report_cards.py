@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 
 import msgspec
+import pytest
 import report_samples as samples
-from hostile_text import infested
+from hostile_text import ATTACKS, infested
 from page_reader import read_page
 
-from leakscope.model.report import Excerpt, Held
+from leakscope.model.report import Excerpt, Falsifier, Held, Severity
 from leakscope.report import render_html, wording
 from leakscope.report.culprit import culprit_views, finding_views
-from leakscope.report.markdown import finding_markdown
+from leakscope.report.markdown import culprit_markdown, finding_markdown
 from leakscope.report.source import coloured, excerpt_view
 from leakscope.report.way import MOST_STEPS, way_of
 
@@ -107,6 +109,60 @@ def test_the_buttons_hand_over_markdown_diff_and_json() -> None:
         assert f'data-copy="{anchor}-{name}" hidden' in page
     assert f'data-copy-link="{anchor}" hidden' in page
     assert f'id="{anchor}"' in page
+
+
+@pytest.mark.parametrize(
+    ("severity", "growth", "falls_back", "title"),
+    [
+        (Severity.CRITICAL, "across", True, "Memory leak"),
+        (Severity.WARNING, "across", True, "Memory leak"),
+        (Severity.NOTE, "across", True, "Note on growth"),
+        (Severity.WARNING, "within", True, "Memory peak in validation"),
+        (Severity.WARNING, "within", False, "Memory climbs through validation"),
+        (Severity.NOTE, "within", True, "Note on growth within validation"),
+    ],
+)
+def test_markdown_is_titled_by_what_kind_of_growth_it_is_and_how_grave(
+    severity: Severity, growth: str, falls_back: bool, title: str
+) -> None:
+    culprit = msgspec.structs.replace(
+        samples.boxes_culprit(), severity=severity, growth=growth, falls_back=falls_back
+    )
+    lines = culprit_markdown(culprit).splitlines()
+    assert lines[0] == f"### {title}: `Trainer.all_pred_boxes`"
+    assert any(line.startswith(f"- **severity:** {severity.value}: ") for line in lines)
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_markdown_tells_how_sure_a_verdict_is_and_what_would_prove_it_wrong(attack: str) -> None:
+    lines = culprit_markdown(samples.boxes_culprit()).splitlines()
+    assert "- **how sure:** very sure (96 %)" in lines
+    told = {line.partition(":** ")[0]: line.partition(":** ")[2] for line in lines}
+    falsifier = samples.boxes_culprit().falsifier
+    assert falsifier is not None
+    assert (told["- **falsifier"], told["- **tried"]) == (falsifier.text, falsifier.result)
+    untried = msgspec.structs.replace(
+        samples.slack_finding(), falsifier=Falsifier(text="One more epoch.")
+    )
+    assert "- **falsifier:** One more epoch.\n- **tried:** not tried in this run" in (
+        finding_markdown(untried)
+    )
+    for text in (
+        culprit_markdown(infested(samples.boxes_culprit(), attack)),
+        finding_markdown(infested(samples.slack_finding(), attack)),
+    ):
+        (line,) = [line for line in text.splitlines() if line.startswith("- **falsifier")]
+        assert not re.search(r"(?<!\\)[<\[]", line)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(1.0, "1 item per validation"), (1.5, "1.5 items per validation"),
+     (640.0, "640 items per validation")],
+)  # fmt: skip
+def test_one_item_is_no_items(count: float, text: str) -> None:
+    culprit = msgspec.structs.replace(samples.boxes_culprit(), items_per_unit=count)
+    assert culprit_views([culprit])[0].items == text
 
 
 def test_where_a_finding_goes_up_and_down_no_number_is_its_rate() -> None:

@@ -7,7 +7,7 @@ import pytest
 import report_samples as samples
 from hostile_text import ATTACKS, infested
 
-from leakscope.model.report import Problem
+from leakscope.model.report import Falsifier, Problem
 from leakscope.report import render_comparison_text, render_summary, render_text, wording
 from leakscope.report.plain import fitted
 from leakscope.report.sparkline import sparkline
@@ -150,6 +150,38 @@ def many_culprits(count: int):
         for n in range(2, count + 1)
     ]
     return msgspec.structs.replace(samples.leaking(), culprits=[first, *others])
+
+
+def one_leak():
+    report = samples.leaking()
+    return msgspec.structs.replace(report, culprits=report.culprits[:1], findings=[], cleared=[])
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_first_culprit_tells_how_sure_it_is_and_what_would_prove_it_wrong(width: int) -> None:
+    lines = render_text(one_leak(), width=width).splitlines()
+    assert len(lines) <= 30
+    text = " ".join(line.strip() for line in lines)
+    assert (
+        "very sure (96 %); falsifier: If the list shrank at any later validation, or gc.collect() "
+        "freed its arrays, this would be no leak. tried: gc.collect() freed 0 B of it; it never "
+        "shrank in 12 validations. → Keep"
+    ) in text
+
+
+def test_what_was_not_tried_is_said_to_be_so() -> None:
+    report = one_leak()
+    (culprit,) = report.culprits
+    untried = msgspec.structs.replace(culprit, falsifier=Falsifier(text="It may shrink."))
+    text = render_text(msgspec.structs.replace(report, culprits=[untried]))
+    assert "   very sure (96 %); falsifier: It may shrink.\n   tried: not tried" in text
+
+
+@pytest.mark.parametrize("width", [60, 70, 80, 100, 120])
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 20])
+def test_doubts_and_changes_give_way_where_lines_are_few(count: int, width: int) -> None:
+    for report in (samples.leaking(), many_culprits(count)):
+        assert len(render_text(report, width=width).splitlines()) <= 30
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 20, 200])
@@ -337,7 +369,10 @@ def test_cures_that_were_tried_are_told_one_by_one() -> None:
     text = render_text(samples.cures_tried())
     assert "  ✓ gc.collect() freed 210 MiB in 41 ms each time after train: it helps." in text
     assert "  ✗ empty_cache() returned 3 MiB on cuda:0" in text
-    assert "gc.collect() freed" not in render_text(samples.leaking())
+    untried = render_text(samples.leaking())
+    assert "gc.collect() freed 210 MiB" not in untried
+    assert not re.search(r"^ +[✓✗?] ", untried, re.MULTILINE)
+    assert "empty_cache()" not in untried
 
 
 def test_the_summary_says_what_would_make_it_fit() -> None:
