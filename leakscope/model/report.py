@@ -91,6 +91,8 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """The unit's own number, e.g. epoch 38."""
     text: str
     """``reaches 64 GB in epoch 38``."""
+    seconds_left: float | None = None
+    """How long that takes at its pace, where the counts of the whole run don't tell that."""
 
 
 class Culprit(msgspec.Struct, frozen=True, kw_only=True):

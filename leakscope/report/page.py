@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +31,6 @@ from leakscope.report.shortage import ShortageView, shortage_view
 from leakscope.report.sizes import (
     humane_duration,
     humane_moment,
-    humane_wait,
     size_of,
 )
 from leakscope.report.tables import (
@@ -179,16 +177,10 @@ def work_words(work: Work) -> str:
 def deadline_words(report: Report) -> str:
     """Return what the forecast of who leads reaches and how long that takes at the run's pace."""
     lead = wording.lead_of(report)
-    forecast = lead.forecast if isinstance(lead, Culprit) else None
-    if forecast is None:
+    if not isinstance(lead, Culprit) or lead.forecast is None:
         return ""
-    work = report.work
-    counts = {"step": work.steps, "epoch": work.epochs, "validation": work.validations}
-    done = counts.get(forecast.unit, 0)
-    left = forecast.units_left * work.duration_s / done if done else 0.0
-    if not 0 < left < math.inf:
-        return "That is the memory limit."
-    return f"That is the memory limit, some {humane_wait(left)} away at this pace."
+    wait = wording.wait_words(lead.forecast, report.work)
+    return f"That is the memory limit{', ' if wait else ''}{wait}."
 
 
 def environment_facts(run: RunFacts) -> list[Fact]:

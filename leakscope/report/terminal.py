@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from leakscope.analysis.ending import in_a_sentence
 from leakscope.model.cure import Cures, Effect
 from leakscope.model.printable import clipped, one_line, printable
-from leakscope.model.report import Culprit, Finding, Ledger, Report, Severity
+from leakscope.model.report import Culprit, Finding, Forecast, Ledger, Report, Severity, Work
 from leakscope.model.shortage import Advice, OutOfMemory
 from leakscope.model.sizes import plural
 from leakscope.report import wording
@@ -53,7 +53,7 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
     lead = wording.lead_of(report)
     head = [*_verdict(report, paper), *_ending(report, paper), *_curve(report, paper)]
     head += _shortage(report.out_of_memory, paper)
-    leading, remedy = _leading(lead, paper), _remedy(lead, paper)
+    leading, remedy = _leading(lead, report.work, paper), _remedy(lead, paper)
     foot = _foot(report, lead, paper)
     room = LINES - len([*head, *spaced([*leading, *remedy]), *foot])
     others = _others(
@@ -169,7 +169,7 @@ def _first_way(ended: OutOfMemory | None, paper: Paper) -> list[str]:
     return [paper.clip(f"to make it fit: {way.title}{enough}", "  ")]
 
 
-def _leading(lead: Culprit | Finding | None, paper: Paper) -> list[str]:
+def _leading(lead: Culprit | Finding | None, work: Work, paper: Paper) -> list[str]:
     """Return what makes the run a leak: how fast, where, until when, and how sure that is."""
     if lead is None:
         return []
@@ -194,8 +194,14 @@ def _leading(lead: Culprit | Finding | None, paper: Paper) -> list[str]:
         paper.clip(_course(lead, paper), "   "),
         *([_fed_at(lead, paper, "   ")] if wording.place_of(lead) else []),
         *known_lines(lead.known, paper, "   "),
-        *([paper.clip(lead.forecast.text, "   ")] if lead.forecast else []),
+        *([paper.clip(_forecast(lead.forecast, work, paper), "   ")] if lead.forecast else []),
     ]
+
+
+def _forecast(forecast: Forecast, work: Work, paper: Paper) -> str:
+    """Return when memory runs out, as a time too where that fits."""
+    whole = f"{forecast.text}, {wording.wait_words(forecast, work)}"
+    return whole if len(whole) <= paper.width - 3 and whole[-2:] != ", " else forecast.text
 
 
 def _doubt(lead: Culprit | Finding | None, paper: Paper, room: int) -> list[str]:

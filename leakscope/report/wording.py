@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -15,9 +16,18 @@ from leakscope.model.comparison import (
 )
 from leakscope.model.known import Nature, Recognised
 from leakscope.model.printable import one_line
-from leakscope.model.report import Culprit, Falsifier, Finding, Report, RunVerdict, Severity
+from leakscope.model.report import (
+    Culprit,
+    Falsifier,
+    Finding,
+    Forecast,
+    Report,
+    RunVerdict,
+    Severity,
+    Work,
+)
 from leakscope.model.sizes import plural
-from leakscope.report.sizes import humane_interval, humane_rate, humane_share
+from leakscope.report.sizes import humane_interval, humane_rate, humane_share, humane_wait
 
 GAPS = "parts of the recording are lost; amounts and shares are of what could be read"
 VERDICTS = {
@@ -154,6 +164,16 @@ def confidence_words(confidence: float) -> str:
 def sureness(suspect: Culprit | Finding) -> str:
     """Return how sure a verdict is, with the figure: ``very sure (93 %)``."""
     return f"{confidence_words(suspect.confidence)} ({humane_share(suspect.confidence)})"
+
+
+def wait_words(forecast: Forecast, work: Work) -> str:
+    """Return how far the limit is away: ``some 11 hours away at this pace``; empty if unknown."""
+    left = forecast.seconds_left
+    if left is None:
+        counts = {"step": work.steps, "epoch": work.epochs, "validation": work.validations}
+        done = counts.get(forecast.unit, 0)
+        left = forecast.units_left * work.duration_s / done if done else 0.0
+    return f"some {humane_wait(left)} away at this pace" if 0 < left < math.inf else ""
 
 
 def tried_words(falsifier: Falsifier | None) -> str:

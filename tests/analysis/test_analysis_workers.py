@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import msgspec
@@ -14,6 +15,7 @@ from leakscope.model.boundary import BoundaryKind
 from leakscope.model.record import HeaderRecord, ProcessEndRecord
 from leakscope.model.report import Culprit, Finding, Report, RunVerdict, Severity
 from leakscope.model.run import Measurement, Recording, Run
+from leakscope.report.page import deadline_words
 
 
 def worker(program: Program, number: int = 0, **header) -> Recording:
@@ -86,6 +88,30 @@ def test_a_leak_of_several_workers_is_one_culprit():
     assert culprit(report).workers == 4
     assert culprit(report).bytes_per_unit == pytest.approx(40 * 400 * KIB, rel=0.05)
     assert "in each of 4 DataLoader workers" in culprit(report).sentence
+
+
+def test_what_one_worker_holds_and_gains_is_told_apart_from_what_all_gain_in_a_pass():
+    told = culprit(analyse(run_of(Program(epochs=8), *(leaking(n) for n in range(4))))).sentence
+    one, _, rest = told.partition(
+        " That is in one worker; it grows in each of 4 DataLoader workers, "
+    )
+    assert "grows by 15.6 MiB per pass" in one
+    assert rest == "by 62.5 MiB per pass in all of them."
+
+
+def test_the_forecast_of_workers_is_told_as_a_time_too():
+    workers = [leaking(n) for n in range(4)]
+    report = analyse(run_of(Program(epochs=8, limit=64 * GIB), *workers))
+    ahead = culprit(report).forecast
+    assert ahead is not None
+    assert ahead.unit == "pass"
+    times = [m.boundary.time_s for m in workers[0].measurements]
+    assert ahead.seconds_left == pytest.approx(
+        ahead.units_left * (times[-1] - times[0]) / 8, rel=0.1
+    )
+    assert re.search(
+        r"memory limit, some [\d,]+ minutes away at this pace\.", deadline_words(report)
+    )
 
 
 def test_workers_of_one_epoch_after_the_other_are_not_added_up():

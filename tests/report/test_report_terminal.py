@@ -169,6 +169,16 @@ def test_the_first_culprit_tells_how_sure_it_is_and_what_would_prove_it_wrong(wi
     ) in text
 
 
+def test_the_forecast_is_told_as_a_time_where_that_fits() -> None:
+    report = one_leak()
+    wait = wording.wait_words(report.culprits[0].forecast, report.work)
+    assert re.fullmatch(r"some \d+ minutes away at this pace", wait)
+    assert f"   reaches 64.0 GiB in epoch 159 of 200, {wait}\n" in render_text(report)
+    assert "   reaches 64.0 GiB in epoch 159 of 200\n" in render_text(report, width=60)
+    idle = msgspec.structs.replace(report, work=msgspec.structs.replace(report.work, epochs=0))
+    assert "   reaches 64.0 GiB in epoch 159 of 200\n" in render_text(idle)
+
+
 def test_what_was_not_tried_is_said_to_be_so() -> None:
     report = one_leak()
     (culprit,) = report.culprits

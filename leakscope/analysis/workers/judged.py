@@ -94,15 +94,15 @@ def _merged(found: list[tuple[Worker, Culprit]]) -> Culprit:
     for worker, _ in found:
         alive[worker.group] += 1
     count = max(alive.values())
-    together = human_bytes(told.bytes_per_unit * count)
-    where = "in a DataLoader worker" if count == 1 else (
-        f"in each of {count} DataLoader workers, {together} together"
-    )  # fmt: skip
+    rate = float(np.median([c.bytes_per_unit for _, c in found]))
+    where = "It grows in a DataLoader worker."
+    if count > 1:
+        where = (
+            f"That is in one worker; it grows in each of {count} DataLoader workers, by "
+            f"{human_bytes(rate * count)} per {told.unit} in all of them."
+        )
     return msgspec.structs.replace(
-        told,
-        workers=count,
-        bytes_per_unit=float(np.median([c.bytes_per_unit for _, c in found])),
-        sentence=f"{told.sentence} It grows {where}.",
+        told, workers=count, bytes_per_unit=rate, sentence=f"{told.sentence} {where}"
     )
 
 
@@ -120,9 +120,20 @@ def _with_forecast(case: Case, culprit: Culprit, worker: Worker) -> Culprit:
         done=passed,
     )
     is_near = ahead is not None and ahead.units_left <= HORIZON * passed
+    if ahead is not None and (pace := _pace(worker.case, culprit.unit)):
+        ahead = msgspec.structs.replace(ahead, seconds_left=ahead.units_left * pace)
     near = Severity.CRITICAL if is_near else Severity.WARNING
     grade = culprit.severity if culprit.severity is Severity.NOTE else near
     return msgspec.structs.replace(culprit, forecast=ahead, severity=grade)
+
+
+def _pace(case: Case, unit: str) -> float:
+    """Return the seconds that a unit of a worker's work took; 0 where it can't be told."""
+    done, times = case.unit.done, case.track.time_s
+    if case.unit.name != unit or case.unit.total <= 0:
+        return 0.0
+    last = int(np.argmax(done))
+    return float(times[last] - times[0]) / case.unit.total
 
 
 def _highest(case: Case, metric: str) -> float:
