@@ -79,7 +79,10 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
     ),
     "frameworks/test_transformers.py": ("TestPhasesAndSteps",),
     "notebook/test_notebook.py": ("TestThePage::test_the_leak_is_shown_below_its_cell",),
-    "testing/test_pytest_plugin.py": ("test_only_what_leaks_or_is_wrong_fails",),
+    "testing/test_pytest_plugin.py": (
+        "test_only_what_leaks_or_is_wrong_fails",
+        "test_what_a_test_logs_is_not_counted_where_no_report_is_asked_for",
+    ),
     "zoo/test_zoo_sample.py": ("test_a_program_of_the_zoo_is_judged_rightly[two_at_once]",),
 }
 """Slow tests that stand for the others of their kind: parts of a file, or all of it."""

@@ -37,9 +37,12 @@ def sites_of(holder: object, ownership: Ownership) -> list[Site]:
     innermost come first.
     """
     items = gc.get_referents(holder)
+    if not isinstance(holder, list | tuple):
+        # Those tell the collector of their last item first (Objects/listobject.c).
+        items.reverse()
     # A cache keeps its items in a dict of its own.
     inner = [item for cache in items if type(cache) is dict for item in gc.get_referents(cache)]
-    latest = [*islice(reversed(items), _MOST_ITEMS), *islice(reversed(inner), _MOST_ITEMS)]
+    latest = [*islice(items, _MOST_ITEMS), *islice(reversed(inner), _MOST_ITEMS)]
     stacks = list(islice(filter(None, (_lines(item, ownership) for item in latest)), _SAMPLES))
     stacks = stacks or [_lines(holder, ownership)]
     ranks: dict[tuple[str, int], int] = {}

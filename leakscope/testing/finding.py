@@ -11,8 +11,11 @@ from leakscope.analysis.source import SourceIndex
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.growth import Growth
 from leakscope.model.interrupts import ours
+from leakscope.model.sizes import plural
 from leakscope.testing.judging import Courses
 from leakscope.testing.rounds import Rounds
+
+_MOST_NAMED = 3
 
 
 def find(rounds: Rounds) -> list[Growth]:
@@ -55,10 +58,13 @@ def _growth(table: RowTable, sources: SourceIndex, grower: Grower) -> Growth:
 def _likeliest(feeding: list[str], making: list[str]) -> str:
     """Return the line that feeds: by the source, and of several by where items were made.
 
-    Where that doesn't tell, two are named: others than the scenario may feed the same container.
+    Where that doesn't tell, all are named: others than the scenario may feed the same container.
     """
     seen = [line for line in making if line in feeding]
-    return " or ".join(seen[:1] or feeding[:2] or making[:1])
+    if not seen and len(feeding) > _MOST_NAMED:
+        left = plural(len(feeding) - _MOST_NAMED, "more line")
+        return f"{', '.join(feeding[:_MOST_NAMED])} or {left}"
+    return " or ".join(seen[:1] or feeding or making[:1])
 
 
 def _holder(row: CensusRow) -> str:

@@ -124,6 +124,42 @@ def test_growth_is_a_sentence_with_holder_rate_and_line() -> None:
     assert (growth["kind"], growth["objects"]) == ("list", 1)
 
 
+BUS = """
+class Bus:
+    def __init__(self):
+        self.heard = []
+
+    def on_start(self, function): self.heard.append(function)
+    def on_end(self, function): self.heard.append(function)
+    def on_error(self, function): self.heard.append(function)
+{more}
+
+bus = Bus()
+
+
+def subscribes():
+    bus.on_error(lambda: None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("", "bus.py:6 or bus.py:7 or bus.py:8"),
+        (
+            "    def on_stop(self, function): self.heard.append(function)",
+            "bus.py:6, bus.py:7, bus.py:8 or 1 more line",
+        ),
+    ],
+)
+def test_where_nothing_tells_which_line_feeds_none_is_left_out(
+    tmp_path: Path, more: str, said: str
+) -> None:
+    (tmp_path / "bus.py").write_text(BUS.format(more=more))
+    (growth,) = found_in(tmp_path / "bus.py", "subscribes")["subscribes"]
+    assert growth["fed_by"] == said
+
+
 ALLOWED = """
 import leakscope
 

@@ -199,6 +199,26 @@ def test_the_message_names_holder_rate_and_line(suite: Ran) -> None:
     assert f"{fed.partition(':')[2]} | STORE.append(bytes(1000))" in suite.failures["test_leaks"]
 
 
+LOGS = """
+import logging
+import pytest
+
+
+@pytest.mark.leak_free(steps=4)
+def test_logs(caplog):
+    logging.getLogger("server").warning("late answer")
+
+
+@pytest.mark.leak_free(steps=4)
+def test_logs_without_asking_for_it():
+    logging.getLogger("server").warning("late answer")
+"""
+
+
+def test_what_a_test_logs_is_not_counted_where_no_report_is_asked_for(tmp_path: Path) -> None:
+    assert not run_pytest(tmp_path, LOGS).failures
+
+
 def test_a_fixture_that_gathers_is_named(suite: Ran) -> None:
     said = suite.failures["test_parametrised[1000]"]
     assert said.startswith("Server.seen grows by ")
