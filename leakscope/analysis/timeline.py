@@ -9,11 +9,12 @@ import numpy as np
 from leakscope.analysis.case import Case
 from leakscope.analysis.series import FloatArray, IntArray, Track, code_of
 from leakscope.model import gauge
-from leakscope.model.boundary import BoundaryKind
+from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.report import Line, Moment, PhaseSpan, Timeline
 
 MOST_POINTS = 3000
 MOST_SPANS = 2000
+MOST_EPOCHS = 2000
 MOST_STEPS = 400
 STRETCH = 0.9
 """Of the way from a step to the next, what lies between them takes so much."""
@@ -35,16 +36,19 @@ def find_timeline(case: Case) -> Timeline | None:
         f"{d}.{m}" for d in track.devices for m in (gauge.DEVICE_ALLOCATED, gauge.DEVICE_RESERVED)
     ]
     metrics = [gauge.RSS, gauge.PSS, gauge.CHILDREN_PSS, *devices]
-    begun = int((track.kind == code_of(BoundaryKind.PHASE_BEGIN)).sum())
+    begun = np.flatnonzero(track.kind == code_of(BoundaryKind.PHASE_BEGIN))
+    epochs = _epoch_begins(track, begun)
     kept = {m: _kept(track, m) for m in metrics if track.has_gauge(m)}
     return Timeline(
         lines=[_line(track, metric, places) for metric, places in kept.items()],
-        spans=_spans(track),
+        spans=_spans(track, begun),
         moments=_moments(track, [*kept.values(), case.table.at]),
         censuses_s=_censuses(case),
         limit_bytes=case.limit_bytes,
         thinned_from=len(track) if len(track) > MOST_POINTS else None,
-        phases_begun=begun if begun > MOST_SPANS else None,
+        phases_begun=len(begun) if len(begun) > MOST_SPANS else None,
+        epochs=[(b.time_s, b.epoch) for b in _boundaries(track, evenly(epochs, MOST_EPOCHS))],
+        epochs_begun=len(epochs) if len(epochs) > MOST_EPOCHS else None,
         steps=_steps(case),
     )
 
@@ -68,11 +72,8 @@ def _line(track: Track, metric: str, kept: IntArray) -> Line:
 
 
 def _moments(track: Track, kept: Sequence[IntArray]) -> list[Moment]:
-    places = np.unique(np.concatenate(kept)).tolist() if kept else []
-    return [
-        Moment(b.time_s, b.index, b.step, b.epoch, b.phase)
-        for b in map(track.boundaries.__getitem__, places)
-    ]
+    places = np.unique(np.concatenate(kept)) if kept else np.array([], dtype=np.int64)
+    return [Moment(b.time_s, b.index, b.step, b.epoch, b.phase) for b in _boundaries(track, places)]
 
 
 def keep_extremes(values: FloatArray, most: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -88,6 +89,13 @@ def keep_extremes(values: FloatArray, most: int) -> np.ndarray[tuple[int], np.dt
     return np.array(sorted(kept), dtype=np.int64)
 
 
+def evenly(places: IntArray, most: int) -> IntArray:
+    """Return at most so many of some places, as far apart from one end to the other."""
+    if len(places) <= most:
+        return places
+    return places[np.linspace(0, len(places) - 1, most).round().astype(np.int64)]
+
+
 def _steps(case: Case) -> list[tuple[float, float]]:
     """Return when which step had ended, and how far the next one was when what lay between ended.
 
@@ -98,7 +106,7 @@ def _steps(case: Case) -> list[tuple[float, float]]:
         return []
     numbers, first = np.unique(track.step, return_index=True)
     last = len(track) - 1 - np.unique(track.step[::-1], return_index=True)[1]
-    kept = np.unique(np.linspace(0, len(numbers) - 1, MOST_STEPS).round().astype(np.int64))
+    kept = evenly(np.arange(len(numbers)), MOST_STEPS)
     clock: list[tuple[float, float]] = []
     for number, begin, end in zip(numbers[kept], first[kept], last[kept], strict=True):
         clock.append((float(track.time_s[begin]), float(number)))
@@ -107,12 +115,33 @@ def _steps(case: Case) -> list[tuple[float, float]]:
     return clock
 
 
-def _spans(track: Track) -> list[PhaseSpan]:
+def _epoch_begins(track: Track, begun: IntArray) -> IntArray:
+    """Return where each epoch's first phase begins; none where all are of one epoch."""
+    _, first = np.unique(track.epoch[begun], return_index=True)
+    return begun[np.sort(first)] if len(first) > 1 else begun[:0]
+
+
+def _evenly_by_phase(track: Track, begun: IntArray) -> IntArray:
+    """Return at most ``MOST_SPANS`` of the phases, of each as large a part: one that comes after
+    each other one is not what is left out.
+    """
+    if len(begun) <= MOST_SPANS:
+        return begun
+    phase = track.phase[begun]
+    each = [begun[phase == name] for name in np.unique(phase)]
+    kept = [evenly(e, max(1, len(e) * MOST_SPANS // len(begun))) for e in each]
+    return evenly(np.sort(np.concatenate(kept)), MOST_SPANS)
+
+
+def _boundaries(track: Track, places: IntArray) -> list[Boundary]:
+    return [track.boundaries[at] for at in places.tolist()]
+
+
+def _spans(track: Track, begun: IntArray) -> list[PhaseSpan]:
     """Return the phases as stretches of time; one whose end is missing lasts until the next."""
-    begin = np.flatnonzero(track.kind == code_of(BoundaryKind.PHASE_BEGIN))[:MOST_SPANS]
     last, ended = _ends(track)
     spans: list[PhaseSpan] = []
-    for at in begin.tolist():
+    for at in _evenly_by_phase(track, begun).tolist():
         boundary = track.boundaries[at]
         passage = (int(track.phase[at]), boundary.occurrence)
         spans.append(

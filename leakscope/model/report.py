@@ -327,7 +327,11 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     limit_bytes: int | None = None
     thinned_from: int | None = None
     phases_begun: int | None = None
-    """How many phases there were, where the spans are only the first of them."""
+    """How many phases there were, where the spans are only some of them, evenly over the run."""
+    epochs: list[tuple[float, int]] = []
+    """When each epoch began, and its number from 0 on; of very many some, evenly over the run."""
+    epochs_begun: int | None = None
+    """How many epochs there were, where not all of them are told."""
     steps: list[tuple[float, float]] = []
     """Seconds and the step that had ended then, both ascending, with a share of the next one where
     a validation lies between: the clock by which lines of several runs are laid over each other.

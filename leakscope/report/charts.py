@@ -62,7 +62,7 @@ def draw_timeline(timeline: Timeline, key: str, size: tuple[int, int]) -> Drawin
     _scale(view, [track.points for track in tracks], timeline.limit_bytes)
     if can_shade(timeline.spans, view.axes.get_xlim()):
         _shade_phases(view, timeline.spans)
-    _mark_epochs(view, epoch_starts(timeline.spans))
+    _mark_epochs(view, epoch_starts(timeline))
     for track in reversed(tracks):
         _draw_track(view, track, filled=track is tracks[0])
     _mark_limit(view, timeline.limit_bytes)
@@ -157,11 +157,15 @@ def can_shade(spans: Sequence[PhaseSpan], shown: tuple[float, float]) -> bool:
     return not lasted or median(lasted) * 900 >= shown[1] - shown[0]
 
 
-def epoch_starts(spans: Sequence[PhaseSpan]) -> list[tuple[float, int]]:
-    """Return when each epoch began, with the first of its phases, and its number, from 1 on."""
-    starts: dict[int, float] = {}
-    for span in spans:
-        starts.setdefault(span.epoch, span.start_s)
+def epoch_starts(timeline: Timeline) -> list[tuple[float, int]]:
+    """Return when the epochs began, each with its number, from 1 on; of very many only some.
+
+    Where a report doesn't tell them, each began with the first of its phases.
+    """
+    starts = {epoch: start for start, epoch in timeline.epochs}
+    if not starts:
+        for span in timeline.spans:
+            starts.setdefault(span.epoch, span.start_s)
     return [(start, epoch + 1) for epoch, start in starts.items()] if len(starts) > 1 else []
 
 

@@ -56,7 +56,7 @@ def exploring_data(
                 {"label": p or "outside any phase", "shade": shades.get(p, "")} for p in phases
             ],
             "spans": [_span(span, number) for span in timeline.spans],
-            "epochs": [[_moment(start), epoch] for start, epoch in epoch_starts(timeline.spans)],
+            "epochs": [[_moment(start), epoch] for start, epoch in epoch_starts(timeline)],
             "moments": [
                 [_moment(m.time_s), m.step, m.epoch + 1, number[m.phase], m.boundary]
                 for m in timeline.moments

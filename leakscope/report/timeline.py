@@ -152,8 +152,14 @@ def _note(timeline: Timeline) -> str:
         notes.append(f"The limit, {humane_bytes(timeline.limit_bytes)}, is above the picture.")
     if timeline.censuses_s:
         notes.append(f"Ticks at the foot: {len(timeline.censuses_s):,} censuses.")
-    if 0 < len(epoch_starts(timeline.spans)) <= MOST_EPOCHS:
+    epochs = epoch_starts(timeline)
+    if 0 < len(epochs) <= MOST_EPOCHS:
         notes.append("Numbers at the top: epochs.")
+    if timeline.epochs_begun:
+        notes.append(
+            f"Marked in a closer look are {len(epochs):,} of {timeline.epochs_begun:,} epochs, "
+            "evenly over the run."
+        )
     if timeline.thinned_from:
         notes.append(f"Thinned from {timeline.thinned_from:,} points; peaks are kept.")
     return " ".join([*notes, *_phase_notes(timeline)])
@@ -162,6 +168,8 @@ def _note(timeline: Timeline) -> str:
 def _phase_notes(timeline: Timeline) -> list[str]:
     known, begun = len(timeline.spans), timeline.phases_begun
     if timeline.spans and not can_shade(timeline.spans, _shown(timeline)):
-        some = f": the first {known:,} of {begun:,}" if begun else ""
+        some = f": {known:,} of {begun:,}, evenly over the run" if begun else ""
         return [f"Phases are too short to be shaded; looking closer shows them{some}."]
-    return [f"Shaded are the first {known:,} of {begun:,} phases."] if begun else []
+    if not begun:
+        return []
+    return [f"Shaded are {known:,} of {begun:,} phases, evenly over the run."]

@@ -12,7 +12,13 @@ from synthetic_runs import GIB, KIB, MIB, Program, Size, State, Thing
 
 from leakscope.analysis.analyse import analyse
 from leakscope.analysis.case import Case
-from leakscope.analysis.timeline import MOST_SPANS, MOST_STEPS, STRETCH, keep_extremes
+from leakscope.analysis.timeline import (
+    MOST_EPOCHS,
+    MOST_SPANS,
+    MOST_STEPS,
+    STRETCH,
+    keep_extremes,
+)
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusScope, RootKind
@@ -232,6 +238,35 @@ def test_the_timeline_tells_how_many_phases_it_leaves_out() -> None:
     assert timeline is not None
     assert len(timeline.spans) == MOST_SPANS
     assert timeline.phases_begun == 2 * epochs
+
+
+def test_of_many_phases_as_many_are_told_of_each_from_the_first_to_the_last() -> None:
+    timeline = report_of(Program(epochs=2 * MOST_SPANS, steps=1, validation=1)).timeline
+    assert timeline is not None
+    for phase in ("train", "validation"):
+        told = [span.epoch for span in timeline.spans if span.phase == phase]
+        assert len(told) == MOST_SPANS // 2
+        assert (told[0], told[-1]) == (0, 2 * MOST_SPANS - 1)
+        assert set(np.diff(told)) <= {4, 5}, "as far apart from each other all along"
+    assert [s.start_s for s in timeline.spans] == sorted(s.start_s for s in timeline.spans)
+
+
+def test_epochs_begin_where_they_did_however_few_phases_are_told() -> None:
+    epochs = MOST_EPOCHS + 500
+    report = report_of(Program(epochs=epochs, steps=1, validation=1))
+    timeline = report.timeline
+    assert timeline is not None
+    assert len(timeline.epochs) == MOST_EPOCHS
+    assert timeline.epochs_begun == epochs
+    assert [timeline.epochs[0][1], timeline.epochs[-1][1]] == [0, epochs - 1]
+    moments = {m.time_s: m.epoch for m in timeline.moments}
+    known = [(start, epoch) for start, epoch in timeline.epochs if start in moments]
+    assert len(known) > 100
+    assert all(moments[start] == epoch for start, epoch in known)
+    few = report_of(Program(epochs=3, steps=4)).timeline
+    assert few is not None
+    assert [epoch for _, epoch in few.epochs] == [0, 1, 2]
+    assert few.epochs_begun is None
 
 
 def test_every_point_of_the_timeline_tells_where_training_stood() -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-sys.path += [str(Path(__file__).parents[1] / name) for name in ("report", "zoo")]
+sys.path += [str(Path(__file__).parents[1] / name) for name in ("report", "zoo", "analysis")]
 
 from axe_core import NotToBeHadError, axe_script
 from browser_view import Pictures, View, opened

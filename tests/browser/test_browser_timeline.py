@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
+import report_samples as samples
 from browser_pages import page_of
 from browser_view import DESKTOP, View, plain
+from synthetic_runs import Program
+
+from leakscope.analysis.analyse import analyse
+from leakscope.report import render_html
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
@@ -245,6 +252,48 @@ def test_the_drawing_follows_the_width_of_the_window(chart: Chart) -> None:
     )
     assert chart.view.too_wide() == ""
     chart.view.assert_quiet()
+
+
+def test_a_long_run_is_told_alike_on_its_axis_and_in_readings(view: View, tmp_path: Path) -> None:
+    epochs = 3000
+    report = analyse(Program(epochs=epochs, steps=1, validation=1).build())
+    file = tmp_path / "long.html"
+    file.write_text(render_html(report), encoding="utf-8")
+    view.wear(DESKTOP, "light")
+    view.open(file)
+    chart = Chart(view)
+    for _ in range(6):
+        chart.tool("in").click()
+    for move in (chart.surface.hover, lambda: chart.surface.press("End")):
+        move()
+        assert chart.length < WHOLE[1]
+        names = chart.plot.locator("text.epoch-name").all_text_contents()
+        named = [int(name.removeprefix("epoch ")) for name in names]
+        assert len(named) > 1
+        assert chart.plot.locator("rect.phase").count() > len(named), "phases are shaded here too"
+        read = re.search(r"epoch (\d+)", plain(chart.surface.get_attribute("aria-valuetext")))
+        assert read is not None
+        assert named[0] < int(read[1]) <= named[-1] + (named[-1] - named[-2])
+    assert int(read[1]) == epochs
+    view.assert_quiet()
+
+
+def test_no_epoch_is_named_beyond_what_is_known_of_it(view: View, tmp_path: Path) -> None:
+    report = samples.leaking()
+    assert report.timeline is not None
+    first = [span for span in report.timeline.spans if span.epoch < 3]
+    cut = msgspec.structs.replace(report.timeline, spans=first, phases_begun=24)
+    file = tmp_path / "cut.html"
+    file.write_text(render_html(msgspec.structs.replace(report, timeline=cut)), encoding="utf-8")
+    view.wear(DESKTOP, "light")
+    view.open(file)
+    chart = Chart(view)
+    chart.drag(0.4, 0.9)
+    assert chart.shown[0] > first[-1].end_s
+    assert chart.plot.locator("text.epoch-name").all_text_contents() == []
+    chart.tool("all").click()
+    names = chart.plot.locator("text.epoch-name").all_text_contents()
+    assert names == ["epoch 1", "3"]
 
 
 def test_a_link_to_a_culprit_is_copied(chart: Chart) -> None:

@@ -187,7 +187,7 @@ def test_a_timeline_that_shades_only_some_phases_says_so() -> None:
     timeline = samples.timeline(points=40)
     shaded = len(timeline.spans)
     cut = msgspec.structs.replace(timeline, phases_begun=1234)
-    sentence = f"Shaded are the first {shaded} of 1,234 phases."
+    sentence = f"Shaded are {shaded} of 1,234 phases, evenly over the run."
     assert sentence in render_html(msgspec.structs.replace(samples.clean(), timeline=cut))
     assert "phases." not in render_html(msgspec.structs.replace(samples.clean(), timeline=timeline))
 

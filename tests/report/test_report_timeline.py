@@ -80,8 +80,20 @@ def test_phases_too_short_to_be_seen_are_left_to_a_closer_look() -> None:
     short = [msgspec.structs.replace(s, end_s=s.start_s + 0.01) for s in timeline.spans]
     brief = msgspec.structs.replace(timeline, spans=short, phases_begun=500)
     page = render_html(msgspec.structs.replace(samples.clean(), timeline=brief))
-    told = f"looking closer shows them: the first {len(short)} of 500."
+    told = f"looking closer shows them: {len(short)} of 500, evenly over the run."
     assert told in read_page(page).text
+
+
+def test_epochs_are_marked_where_they_began_though_few_phases_are_told() -> None:
+    timeline = samples.timeline(points=40)
+    told = msgspec.structs.replace(
+        timeline, spans=timeline.spans[:2], epochs=[(0.0, 0), (50.0, 700), (99.0, 1400)],
+        epochs_begun=1401,
+    )  # fmt: skip
+    report = msgspec.structs.replace(samples.clean(), timeline=told)
+    assert timeline_of(report)["epochs"] == [[0.0, 1], [50.0, 701], [99.0, 1401]]
+    text = read_page(render_html(report)).text
+    assert "3 of 1,401 epochs, evenly over the run" in text
 
 
 def test_moments_that_are_no_number_are_left_out() -> None:

@@ -47,6 +47,7 @@ class Overlay:
     lines: dict[str, Points]
     """By side."""
     spans: list[PhaseSpan]
+    epochs: list[tuple[float, int]]
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def overlay_data(overlay: Overlay) -> dict[str, Any]:
             [number[span.phase], span.epoch + 1, round(span.start_s, 3), round(span.end_s, 3)]
             for span in overlay.spans
         ],
-        "epochs": [[round(start, 3), epoch] for start, epoch in epoch_starts(overlay.spans)],
+        "epochs": [[round(start, 3), epoch] for start, epoch in overlay.epochs],
         "moments": [],
         "censuses": [],
         "limit": None,
@@ -128,7 +129,8 @@ def _overlay(comparison: Comparison, metric: str, wanted: str, number: int) -> O
     axis = wanted if wanted == CLOCK or _has_steps(comparison) else CLOCK
     timelines = (comparison.before_timeline, comparison.after_timeline)
     sides = [_points(timeline, metric, axis) for timeline in timelines]
-    spans = _spans(timelines, axis)
+    shown = _phased(timelines, axis)
+    spans = shown.spans if shown else []
     key = f"overlay-{wanted}-{number}"
     title = f"{_title(metric)} by step" if axis == STEP else f"{_title(metric)} over time"
     drawings = [
@@ -156,6 +158,7 @@ def _overlay(comparison: Comparison, metric: str, wanted: str, number: int) -> O
         axis=axis,
         lines=told,
         spans=spans,
+        epochs=epoch_starts(shown) if shown else [],
     )
 
 
@@ -193,17 +196,24 @@ def _line(timeline: Timeline | None, metric: str) -> Line | None:
     return next((line for line in lines if line.metric == metric), None)
 
 
-def _spans(timelines: Sequence[Timeline | None], axis: str) -> list[PhaseSpan]:
-    """Return the phases of the first run that has any; over the clock no two runs share them."""
+def _phased(timelines: Sequence[Timeline | None], axis: str) -> Timeline | None:
+    """Return the first run that has phases, those and its epochs by step; over the clock no two
+    runs share them.
+    """
     known = next((t for t in timelines if t is not None and t.spans and t.steps), None)
     if axis == CLOCK or known is None:
-        return []
+        return None
     starts = by_step([span.start_s for span in known.spans], known.steps)
     ends = by_step([span.end_s for span in known.spans], known.steps)
-    return [
-        msgspec.structs.replace(span, start_s=start, end_s=end)
-        for span, start, end in zip(known.spans, starts, ends, strict=True)
-    ]
+    begun = by_step([start for start, _ in known.epochs], known.steps)
+    return msgspec.structs.replace(
+        known,
+        spans=[
+            msgspec.structs.replace(span, start_s=start, end_s=end)
+            for span, start, end in zip(known.spans, starts, ends, strict=True)
+        ],
+        epochs=[(at, epoch) for at, (_, epoch) in zip(begun, known.epochs, strict=True)],
+    )
 
 
 def _side(name: str, points: Points) -> LegendEntry:

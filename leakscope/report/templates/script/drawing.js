@@ -39,6 +39,14 @@ const heightsOf = (chart, drawn, from, to, whole) => {
   return [low === 0 ? 0 : Math.max(0, low - room), high + room];
 };
 
+/* The epoch that runs at a moment, as far as that is known: of many epochs and phases only some are. */
+const runningEpoch = (chart, at) => {
+  const place = chart.epochs.filter(([start]) => start < at).length - 1;
+  if (place < 0) return undefined;
+  const epoch = chart.epochs[place][1], goesOn = chart.epochs[place + 1]?.[1] === epoch + 1;
+  return goesOn || chart.spans.some((span) => span[1] === epoch && span[3] > at) ? epoch : undefined;
+};
+
 /* Returns where the drawing shows its data, as the frames of the printed drawings say it. */
 const drawChart = (svg, chart, lines, coloured, stretch, width, height) => {
   const [from, to] = stretch.shown;
@@ -63,8 +71,8 @@ const drawChart = (svg, chart, lines, coloured, stretch, width, height) => {
     }
   }
   const begun = chart.epochs.filter(([start]) => start >= from && start <= to);
-  const running = chart.epochs.filter(([start]) => start < from).at(-1);
-  if (running) begun.unshift([from, running[1]]);
+  const running = runningEpoch(chart, from);
+  if (running !== undefined) begun.unshift([from, running]);
   if (begun.length <= 80) {
     let freeFrom = 0;
     begun.forEach(([start, epoch], place) => {
