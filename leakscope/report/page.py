@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -194,9 +195,21 @@ def environment_facts(run: RunFacts) -> list[Fact]:
 
 def _headline(text: str, lead: SuspectView | None) -> list[Piece]:
     name = lead.name if lead is not None and lead.is_code else ""
-    before, found, after = text.partition(name) if name else (text, "", "")
-    pieces = [Piece(before), Piece(found, code=True), Piece(after)]
+    found = _word(name, text) if name else None
+    if found is None:
+        return [Piece(text)]
+    pieces = [Piece(text[: found.start()]), Piece(name, code=True), Piece(text[found.end() :])]
     return [piece for piece in pieces if piece.text]
+
+
+def _word(name: str, text: str) -> re.Match[str] | None:
+    """Return where a name stands as a word of its own: where a clause begins, or else anywhere.
+
+    A culprit may be called as any word of the sentence is, and what accuses it begins a clause:
+    ``Memory leaks: leaks grows by …``.
+    """
+    whole = rf"(?<![\w.]){re.escape(name)}(?!\w|\.\w)"
+    return re.search(rf"(?:^|(?<=: )){whole}", text) or re.search(whole, text)
 
 
 def _problems(report: Report) -> list[Fact]:

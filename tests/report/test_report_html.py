@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import re
 import subprocess
@@ -190,6 +191,33 @@ def test_a_timeline_that_shades_only_some_phases_says_so() -> None:
     sentence = f"Shaded are {shaded} of 1,234 phases, evenly over the run."
     assert sentence in render_html(msgspec.structs.replace(samples.clean(), timeline=cut))
     assert "phases." not in render_html(msgspec.structs.replace(samples.clean(), timeline=timeline))
+
+
+@pytest.mark.parametrize(
+    ("name", "headline"),
+    [
+        ("k", "Memory leaks: @ grows by 2 KiB per step."),
+        ("leaks", "Memory leaks: @ grows by 2 KiB per step; it reaches k."),
+        ("step", "Memory peaks in step: @ climbs by 2 KiB per step to 9 MiB."),
+        ("heap", "Memory leaks: @ grows by 2 KiB per step. Also: heap has holes."),
+        ("a.b", "Killed beside x.a.b and a.b.c. Memory leaks: @ grows."),
+        ("kept", "Most was held by @."),
+        ("</code>: <b", "Memory leaks: @ grows by 2 KiB per step."),
+        ("*[", "Memory leaks: @ grows by 2 KiB per step."),
+        ("absent", "Memory grows and nobody is named."),
+    ],
+)
+def test_the_headline_marks_the_culprit_and_no_part_of_a_word(name: str, headline: str) -> None:
+    culprit = msgspec.structs.replace(samples.boxes_culprit(), name=name)
+    text = headline.replace("@", name)
+    report = msgspec.structs.replace(samples.leaking(), culprits=[culprit], headline=text)
+    page = render_html(report)
+    assert read_page(page).unclosed == []
+    title = page[page.index('<h1 id="headline">') : page.index("</h1>")]
+    marked = re.sub(r"<a [^>]*><code>.*?</code></a>", "@", title.partition(">")[2])
+    shown = html.unescape(marked).replace("\N{NO-BREAK SPACE}", " ")
+    assert re.sub(r"<wbr>", "", shown) == headline
+    assert title.count("<code>") == headline.count("@")
 
 
 def test_notes_alone_leave_the_first_screen_to_what_was_checked() -> None:
