@@ -68,6 +68,11 @@ def path_parts(place: str) -> list[str]:
     return re.findall(r"[^/]*/|[^/]+$", place)
 
 
+def name_parts(name: str) -> list[str]:
+    """Return a name cut before its dots and after its underscores, where a line may end."""
+    return [part for part in re.split(r"(?=[.·])|(?<=_)", name) if part]
+
+
 def verbatim(code: str) -> Markup:
     """Return code as it was written, for people copy it from the page."""
     return escape(printable(code))
@@ -85,6 +90,7 @@ def _environment() -> Environment:
     )
     environment.globals.update(
         path_parts=path_parts,
+        name_parts=name_parts,
         verbatim=verbatim,
         inline_svg=trusted.inline_svg,
         stylesheet=trusted.stylesheet,

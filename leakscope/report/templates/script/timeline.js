@@ -173,7 +173,7 @@
       for (const line of culprits) {
         const entry = element("li", ""), name = element("code", "");
         entry.dataset.series = line.key;
-        name.textContent = line.label;
+        name.append(...line.label.split(/(?=[.·])|(?<=_)/).flatMap((part) => [part, element("wbr", "")]));
         entry.append(shaded(element("span", "key line"), line.shade), name);
         overlays.querySelector("ul").append(entry);
         switchFor(entry, false, flipIn(on, line));
