@@ -35,6 +35,10 @@ MOST_EPOCHS = 80
 """More aren't marked: their lines would be all there is to see."""
 PHASE_SHADES = 5
 SERIES_SHADES = 6
+DASHES = ("", "5 3", "1.5 2.5", "8 2.5 1.5 2.5", "12 3", "8 2 1.5 2 1.5 2")
+"""Lengths of strokes and gaps: how lines are drawn whose colours come again."""
+SIDE_DASHES = {"before": DASHES[1], "after": DASHES[0]}
+"""Of two runs over each other."""
 NEAR_ZERO = 0.2
 """An axis that would begin within this part of its length begins at zero."""
 LIMIT_IN_SIGHT = 2.5
@@ -50,14 +54,16 @@ class Track:
 
     points: Points
     shade: str
-    dashed: bool = False
+    dash: str = ""
+    """Lengths of strokes and gaps; empty where it is drawn through."""
 
 
 def draw_timeline(timeline: Timeline, key: str, size: tuple[int, int]) -> Drawing:
     """Return memory over the run with its phases shaded and its censuses ticked."""
     view = _time_canvas(size)
     tracks = [
-        Track(_thinned(line.points), series_shade(i)) for i, line in enumerate(timeline.lines)
+        Track(_thinned(line.points), series_shade(i), series_dash(i))
+        for i, line in enumerate(timeline.lines)
     ]
     _scale(view, [track.points for track in tracks], timeline.limit_bytes)
     if can_shade(timeline.spans, view.axes.get_xlim()):
@@ -82,7 +88,7 @@ def draw_overlay(
     """Return the same thing in two runs over one axis: the clock, or what ``axis`` counts."""
     view = _time_canvas(size)
     tracks = [
-        Track(points, name, dashed=name == "before" and size != SMALL)
+        Track(points, name, "" if size == SMALL else SIDE_DASHES[name])
         for points, name in ((before, "before"), (after, "after"))
         if points
     ]
@@ -106,7 +112,9 @@ def draw_overlay(
 def draw_ranks(courses: Sequence[Points], key: str, size: tuple[int, int]) -> Drawing:
     """Return memory of several ranks by step, each in the colour of its place."""
     view = canvas(*size, left=62, right=18, top=18, bottom=30)
-    tracks = [Track(finite(points), series_shade(i)) for i, points in enumerate(courses)]
+    tracks = [
+        Track(finite(points), series_shade(i), series_dash(i)) for i, points in enumerate(courses)
+    ]
     _scale(view, [track.points for track in tracks], None)
     view.axes.xaxis.set_major_locator(MaxNLocator(6 if size == WIDE else 4, integer=True))
     view.axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
@@ -187,6 +195,14 @@ def _draw_measured(view: Canvas, points: Points, *, joined: bool) -> None:
 def series_shade(index: int) -> str:
     """Return the CSS variable for the so-manieth line."""
     return f"series-{index % SERIES_SHADES + 1}"
+
+
+def series_dash(index: int, *, laid_over: bool = False) -> str:
+    """Return how the so-manieth line is dashed: no two lines share both colour and dash.
+
+    Lines that are laid over others, and come after them, are dashed from the first on.
+    """
+    return DASHES[(index // SERIES_SHADES + laid_over) % len(DASHES)]
 
 
 def phase_shades(spans: Sequence[PhaseSpan]) -> dict[str, str]:
@@ -302,7 +318,7 @@ def _draw_track(view: Canvas, track: Track, *, filled: bool = False) -> None:
     if filled and len(points) > 1:
         view.axes.fill_between(xs, ys, color=shade("area"), linewidth=0, zorder=1)
     marker = "o" if len(points) == 1 else None
-    style = (0, (5, 3)) if track.dashed else "-"
+    style = (0, tuple(map(float, track.dash.split()))) if track.dash else "-"
     view.axes.plot(
         xs, ys, color=shade(track.shade), linewidth=1.8, linestyle=style, marker=marker,
         solid_joinstyle="round", clip_on=len(points) != 1,

@@ -13,6 +13,7 @@ from leakscope.report.charts import (
     finite,
     finite_only,
     phase_shades,
+    series_dash,
     series_shade,
 )
 from leakscope.report.culprit import CulpritView
@@ -37,7 +38,7 @@ def exploring_data(
         return {}
     data = timeline_data(view, timeline)[view.key]
     lines = [
-        line | {"key": metric, "shade": entry.shade}
+        line | {"key": metric, "shade": entry.shade, "dash": entry.dash}
         for line, metric, entry in zip(
             data["lines"], [line.metric for line in shown_lines(timeline)], view.lines, strict=True
         )
@@ -76,8 +77,16 @@ def _culprit_lines(
     for culprit, card in zip(culprits, cards, strict=True):
         points = _placed(culprit, when)
         if len(points) > 1 and len(lines) < MOST_CULPRITS:
-            shade = series_shade(taken + len(lines))
-            lines.append({"key": card.anchor, "label": card.name, "shade": shade, "points": points})
+            place = taken + len(lines)
+            lines.append(
+                {
+                    "key": card.anchor,
+                    "label": card.name,
+                    "shade": series_shade(place),
+                    "dash": series_dash(place, laid_over=True),
+                    "points": points,
+                }
+            )
     return lines
 
 

@@ -9,7 +9,7 @@ from statistics import median, quantiles
 from leakscope.model.rank import Attempt, RankCourse, RankMemory
 from leakscope.model.report import Culprit, Report
 from leakscope.model.sizes import plural
-from leakscope.report.charts import NARROW, WIDE, draw_ranks, finite, series_shade
+from leakscope.report.charts import NARROW, WIDE, draw_ranks, finite, series_dash, series_shade
 from leakscope.report.sizes import (
     humane_bytes,
     humane_duration,
@@ -203,7 +203,12 @@ def _chart(courses: Sequence[RankCourse]) -> RankChart | None:
         draw_ranks(points, "ranks-wide", WIDE),
         draw_ranks(points, "ranks-narrow", NARROW),
         [
-            LegendEntry(course.label, series_shade(place), size_of(course.points[-1][1]))
+            LegendEntry(
+                course.label,
+                series_shade(place),
+                size_of(course.points[-1][1]),
+                dash=series_dash(place),
+            )
             for place, course in enumerate(courses)
         ],
     )

@@ -19,6 +19,7 @@ from leakscope.report.charts import (
     finite,
     limit_in_sight,
     phase_shades,
+    series_dash,
     series_shade,
 )
 from leakscope.report.culprit import ChartView
@@ -35,6 +36,8 @@ class LegendEntry:
     last: Size | None = None
     key: str = ""
     """What the script knows a line by."""
+    dash: str = ""
+    """How a line is dashed; empty where it is drawn through."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def timeline_view(timeline: Timeline | None) -> TimelineView | None:
         wide=draw_timeline(timeline, "timeline-wide", WIDE),
         narrow=draw_timeline(timeline, "timeline-narrow", NARROW),
         lines=[
-            replace(_line_entry(line, series_shade(i)), key=line.metric)
+            replace(_line_entry(line, series_shade(i)), key=line.metric, dash=series_dash(i))
             for i, line in enumerate(timeline.lines)
         ],
         phases=[

@@ -226,6 +226,34 @@ def test_a_culprit_is_laid_over_the_gauges_and_read_with_them(chart: Chart) -> N
     assert "3.5 GiB Trainer.all_pred_boxes" in plain(chart.surface.get_attribute("aria-valuetext"))
 
 
+def test_each_line_that_is_laid_over_looks_as_in_the_legend_and_as_no_other(
+    view: View, tmp_path: Path
+) -> None:
+    report = samples.leaking()
+    many = [
+        msgspec.structs.replace(report.culprits[0], name=f"Trainer.kept_{n}", signature=f"{n:016x}")
+        for n in range(8)
+    ]
+    file = tmp_path / "many.html"
+    page = render_html(msgspec.structs.replace(report, culprits=many))
+    file.write_text(page, encoding="utf-8")
+    view.wear(DESKTOP, "light")
+    view.open(file)
+    chart = Chart(view)
+    buttons = chart.figure.locator(".overlays button")
+    assert buttons.count() == 8
+    for button in buttons.all():
+        button.click()
+    look = (
+        "(all) => all.map((one) => [getComputedStyle(one).stroke,"
+        " getComputedStyle(one).strokeDasharray])"
+    )
+    drawn = chart.plot.locator("path.line").evaluate_all(look)
+    assert drawn == chart.figure.locator(".legend .key.stroke path").evaluate_all(look)
+    assert len({tuple(one) for one in drawn}) == 10
+    view.assert_quiet()
+
+
 def test_a_culprits_card_lays_its_series_over_the_timeline(chart: Chart) -> None:
     page = chart.view.page
     button = page.locator("[data-overlay]").first

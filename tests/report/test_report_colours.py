@@ -8,7 +8,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from rank_samples import rank, report_of
 
+from leakscope.model.rank import RankCourse
+from leakscope.report import render_html
+from leakscope.report.charts import series_dash, series_shade
+from leakscope.report.exploring import MOST_CULPRITS
 from leakscope.report.trusted import TEMPLATES
 
 Colour = NDArray[np.float64]
@@ -86,6 +91,28 @@ def test_a_line_stands_out_from_its_card(name: str, theme: str) -> None:
     weights = np.array([0.2126, 0.7152, 0.0722])
     dark, bright = sorted(float(weights @ light_of(n, theme)) for n in (name, "card"))
     assert (bright + 0.05) / (dark + 0.05) >= 3.0
+
+
+@pytest.mark.parametrize("gauges", [1, 2, 7, 19])
+def test_no_two_lines_share_both_colour_and_dash(gauges: int) -> None:
+    drawn = [(series_shade(i), series_dash(i)) for i in range(gauges)]
+    laid_over = range(gauges, gauges + MOST_CULPRITS)
+    drawn += [(series_shade(i), series_dash(i, laid_over=True)) for i in laid_over]
+    assert len({*drawn}) == len(drawn)
+    assert not any(dash for _, dash in drawn[: min(gauges, 6)])
+    assert all(dash for _, dash in drawn[gauges:])
+
+
+def test_a_legend_shows_lines_as_they_are_drawn() -> None:
+    courses = [RankCourse(label=f"rank {n}", points=[(0.0, 1e8), (9.0, 2e8)]) for n in range(8)]
+    page = render_html(report_of([rank(n) for n in range(8)], rank_courses=courses))
+    section = page[page.index('<section id="ranks"') :]
+    keys = re.findall(r'<svg class="key stroke".*?var\(--([\w-]+)\).*?</svg>', section)
+    assert keys[:8] == [*LINES, *LINES[:2]]
+    dashes = re.findall(r'<path d="M0 2h24"(?: stroke-dasharray="([^"]+)")?/>', section)
+    assert dashes[:8] == [""] * 6 + ["5 3"] * 2
+    drawn = section[section.index('class="drawing"') : section.index("</svg></div>")]
+    assert len(re.findall(r"stroke-dasharray: ?\d", drawn)) == 2
 
 
 def test_both_runs_of_a_comparison_wear_colours_of_lines() -> None:

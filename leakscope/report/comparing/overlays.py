@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from leakscope.report.charts import (
     CLOCK,
     NARROW,
     SECONDS,
+    SIDE_DASHES,
     SMALL,
     WIDE,
     draw_overlay,
@@ -100,7 +101,7 @@ def overlay_data(overlay: Overlay) -> dict[str, Any]:
         "zooms": True,
         "x": overlay.axis,
         "lines": [
-            {"key": name, "shade": name, "dashed": name == "before", **line}
+            {"key": name, "shade": name, "dash": SIDE_DASHES[name], **line}
             for name, line in zip(overlay.lines, _lines(overlay.lines), strict=True)
         ],
         "phases": [{"label": p or "outside any phase", "shade": shades.get(p, "")} for p in phases],
@@ -146,7 +147,10 @@ def _overlay(comparison: Comparison, metric: str, wanted: str, number: int) -> O
             key=key,
             wide=drawings[0],
             narrow=drawings[1],
-            lines=[_side(name, points) for name, points in told.items()],
+            lines=[
+                replace(_side(name, points), dash=SIDE_DASHES[name])
+                for name, points in told.items()
+            ],
             phases=[
                 LegendEntry(phase or "outside any phase", shade)
                 for phase, shade in phase_shades(spans).items()

@@ -6,6 +6,13 @@ const svgElement = (name, attributes, text) => {
   if (text !== undefined) made.textContent = text;
   return made;
 };
+const dashing = (line) => (line.dash ? { "stroke-dasharray": line.dash } : {});
+/* What stands for a line in a legend, drawn as the line is. */
+const strokeKey = (line) => {
+  const key = svgElement("svg", { class: "key stroke", viewBox: "0 0 24 4", "aria-hidden": "true", focusable: "false" });
+  key.append(svgElement("path", { d: "M0 2h24", ...dashing(line) }));
+  return shaded(key, line.shade);
+};
 const shaded = (made, shade) => { made.style.setProperty("--key", `var(--${shade})`); return made; };
 
 /* The points to draw between two moments, at most the lowest and highest of each pixel. */
@@ -96,11 +103,11 @@ const drawChart = (svg, chart, lines, coloured, stretch, width, height) => {
   lines.forEach((line, place) => {
     const path = drawn[place].map(([x, y]) => `${round(xOf(x))} ${round(yOf(y))}`).join("L");
     if (!path) return;
-    if (place === 0 && low === 0 && !line.culprit && !line.dashed) {
+    if (place === 0 && low === 0 && !line.culprit && !line.dash) {
       const ends = [drawn[0][0][0], drawn[0].at(-1)[0]].map((x) => round(xOf(x)));
       plane.append(svgElement("path", { class: "area", d: `M${ends[0]} ${inner.height}L${path}L${ends[1]} ${inner.height}Z` }));
     }
-    plane.append(shaded(svgElement("path", { class: `line${line.culprit ? " culprit" : ""}${line.dashed ? " dashed" : ""}`, d: `M${path}` }), line.shade));
+    plane.append(shaded(svgElement("path", { class: `line${line.culprit ? " culprit" : ""}`, ...dashing(line), d: `M${path}` }), line.shade));
     if (drawn[place].length <= Math.max(1, inner.width / 14)) {
       for (const [x, y] of drawn[place]) plane.append(shaded(svgElement("circle", { class: "point", cx: round(xOf(x)), cy: round(yOf(y)), r: line.culprit ? 3 : 2 }), line.shade));
     }

@@ -1,12 +1,8 @@
 /* Read-outs: the values under the pointer, or under the arrow keys. */
-const readingRow = (label, value, shade) => {
+const readingRow = (label, value, line) => {
   const row = document.createElement("span"), strong = document.createElement("b");
   strong.textContent = value;
-  if (shade) {
-    const key = element("i", "key line");
-    key.style.setProperty("--key", `var(--${shade})`);
-    row.append(key, " ");
-  }
+  if (line) row.append(strokeKey(line), " ");
   row.append(strong, label ? ` ${label}` : "");
   return row;
 };

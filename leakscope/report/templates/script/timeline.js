@@ -81,7 +81,7 @@
       box.show(frame, at, [
         readingRow(boundaryAt(at), momentAt(at, decimals)),
         readingRow(whereAt(at), ""),
-        ...rows.map(([line, point]) => readingRow(line.label, bytes(point[1]), line.shade)),
+        ...rows.map(([line, point]) => readingRow(line.label, bytes(point[1]), line)),
       ]);
     };
     const readNext = (leap) => {
@@ -174,7 +174,7 @@
         const entry = element("li", ""), name = element("code", "");
         entry.dataset.series = line.key;
         name.append(...line.label.split(/(?=[.·])|(?<=_)/).flatMap((part) => [part, element("wbr", "")]));
-        entry.append(shaded(element("span", "key line"), line.shade), name);
+        entry.append(strokeKey(line), name);
         overlays.querySelector("ul").append(entry);
         switchFor(entry, false, flipIn(on, line));
         offerOn(document.querySelector(`[data-overlay="${CSS.escape(line.key)}"]`), entry.querySelector("button"));
