@@ -22,7 +22,7 @@ from leakscope.model.report import Growth, Line, Report, Severity, Timeline
 from leakscope.model.runs import RunList, Standing
 from leakscope.recording import RecordingWriter, RunDirectory
 from leakscope.report import render_html, render_json
-from leakscope.report.runs.words import growth_words
+from leakscope.report.runs.words import GROWTH_MEANING, growth_words
 
 
 def invoke(*words: object) -> Result:
@@ -118,7 +118,7 @@ def test_memory_of_child_processes_counts(shares: bool, beyond: int, tmp_path: P
 @pytest.mark.parametrize(
     ("interval", "told"),
     [
-        ((-28.0 * MIB, 17.0 * MIB), "not steady"),
+        ((-28.0 * MIB, 17.0 * MIB), "up and down"),
         ((1.0 * MIB, 3.0 * MIB), "2 MiB per epoch"),
         ((0.0, 0.0), "2 MiB per epoch"),
     ],
@@ -165,6 +165,24 @@ def test_no_line_is_wider_than_the_terminal(
     put(shelf / ("long-" * 20), report_of(1.0 * MIB))
     monkeypatch.setenv("COLUMNS", str(width))
     assert max(map(len, invoke("runs", shelf).stdout.splitlines())) <= width
+
+
+@pytest.mark.parametrize("width", [40, 50, 60, 72, 80, 120])
+def test_a_narrow_terminal_has_fewer_columns_and_each_of_them_whole(
+    width: int, shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(shelf / "many_fixed_runs_of_a_night", report_of(1.0 * MIB, created=3_000_000.0))
+    monkeypatch.setenv("COLUMNS", str(width))
+    headings, *lines = invoke("runs", shelf).stdout.splitlines()[2:]
+    line = next(line for line in lines if "any_" in line)
+    told = re.split(r"  +", line)
+    assert len(told) == len(re.split(r"  +", headings))
+    assert "900 MiB" in told, "the peak is never left out"
+    dated = any(re.fullmatch(r"(\d{4}-)?\d\d-\d\d \d\d:\d\d", part) for part in told)
+    assert dated == ("when (UTC)" in headings)
+    name = told[1]
+    assert len(name) >= min(len("many_fixed_runs_of_a_night"), 20) or width < 50
+    assert all("\N{HORIZONTAL ELLIPSIS}" not in part for part in [told[0], *told[2:]])
 
 
 @pytest.mark.parametrize(
@@ -368,4 +386,5 @@ def test_a_page_of_runs_says_the_same_with_the_real_reports(tmp_path: Path) -> N
     (folder / "report.html").write_text(render_html(report))
     page = invoke("runs", tmp_path, "--format", "html").stdout
     assert "train.history" in page
+    assert f'title="{GROWTH_MEANING}">Growth in all</abbr>' in page.replace("&#39;", "'")
     assert 'class="spark"' in page

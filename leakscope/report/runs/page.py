@@ -12,6 +12,7 @@ from urllib.parse import quote
 from leakscope.model.runs import ListedRun, RunList
 from leakscope.report.culprit import Piece, pieces_of
 from leakscope.report.runs.words import (
+    GROWTH_MEANING,
     WORST_FIRST,
     bounds_of,
     growth_words,
@@ -94,6 +95,7 @@ class RunsPage:
     headline: str
     lead_in: list[Piece]
     lists: list[ListView]
+    growth_meaning: str = GROWTH_MEANING
     data: dict[str, Any] = field(default_factory=lambda: {"charts": {}, "copies": {}})
 
 

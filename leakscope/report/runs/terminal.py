@@ -11,7 +11,11 @@ from leakscope.report.sparkline import sparkline
 
 SPARK = 12
 _HEADINGS = ("verdict", "run", "when (UTC)", "took", "peak", "memory")
-_LEAST_NAME = 12
+_NAME = 1
+_LEAST_NAME = 20
+"""So many letters of a name are shown before another column is left out."""
+_FIRST_TO_GO = tuple(map(_HEADINGS.index, ("memory", "when (UTC)", "took")))
+_TO_THE_RIGHT = tuple(map(_HEADINGS.index, ("took", "peak")))
 _WIDE = 100
 _LONG, _SHORT = "%Y-%m-%d %H:%M", "%m-%d %H:%M"
 
@@ -22,19 +26,33 @@ def render_runs_text(listed: RunList, *, width: int = 100, color: bool = False) 
     lines = [summary_of(listed.runs), ""]
     rows = [_cells(run, paper) for run in listed.runs]
     widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
-    taken = sum(widths) - widths[1] + 2 * (len(widths) - 1)
-    widths[1] = max(_LEAST_NAME, min(widths[1], width - taken))
+    shown = _fitting(widths, width)
     if listed.runs:
-        lines.append(paper.paint(_line(_HEADINGS, widths, paper), "muted"))
+        lines.append(paper.paint(_line(_HEADINGS, shown, paper), "muted"))
     for run, row in zip(listed.runs, rows, strict=True):
         verdict = run.verdict.value if run.verdict else "muted"
-        line = _line(row, widths, paper)
+        line = _line(row, shown, paper)
         lines.append(paper.paint(line[: widths[0]], verdict) + line[widths[0] :])
         about = _about(run)
         lines += [paper.paint(paper.clip(about, "  "), "muted")] if about else []
     others = others_words(listed)
     lines += ["", *paper.wrap(others)] if others else []
     return "\n".join(lines) + "\n"
+
+
+def _fitting(widths: list[int], room: int) -> dict[int, int]:
+    """Return which columns a line has room for and how wide they are, the name's what is left."""
+    shown = dict(enumerate(widths))
+    for column in _FIRST_TO_GO:
+        if _left(shown, room) >= min(widths[_NAME], _LEAST_NAME):
+            break
+        del shown[column]
+    return shown | {_NAME: max(1, min(widths[_NAME], _left(shown, room)))}
+
+
+def _left(shown: dict[int, int], room: int) -> int:
+    """Return how much of a line is left to the name."""
+    return room - sum(shown.values()) + shown[_NAME] - 2 * (len(shown) - 1)
 
 
 def _cells(run: ListedRun, paper: Paper) -> tuple[str, ...]:
@@ -49,13 +67,11 @@ def _cells(run: ListedRun, paper: Paper) -> tuple[str, ...]:
     )
 
 
-def _line(cells: tuple[str, ...], widths: list[int], paper: Paper) -> str:
-    label, name, when, took, peak, memory = cells
-    short = Paper(widths[1], color=False).clip(name)
-    parts = (
-        label.ljust(widths[0]), short.ljust(widths[1]), when.ljust(widths[2]),
-        took.rjust(widths[3]), peak.rjust(widths[4]), memory,
-    )  # fmt: skip
+def _line(cells: tuple[str, ...], shown: dict[int, int], paper: Paper) -> str:
+    parts = []
+    for column, width in shown.items():
+        short = Paper(width, color=False).clip(cells[column])
+        parts.append(short.rjust(width) if column in _TO_THE_RIGHT else short.ljust(width))
     return paper.clip("  ".join(parts).rstrip())
 
 
@@ -65,5 +81,5 @@ def _about(run: ListedRun) -> str:
     if run.lead is None:
         return ""
     rate = humane_rate(run.lead.bytes_per_unit, run.lead.unit) if run.lead.bytes_per_unit else ""
-    grown = f"in all {growth_words(run)}" if run.growth_bytes_per_unit else ""
+    grown = f"all memory {growth_words(run)}" if run.growth_bytes_per_unit else ""
     return one_line(" · ".join(part for part in (run.lead.name, rate, grown) if part))

@@ -22,6 +22,10 @@ WORST_FIRST = (
     RunVerdict.INCONCLUSIVE,
     RunVerdict.CLEAN,
 )
+GROWTH_MEANING = (
+    "How fast all memory of the process and of its child processes grew. Up and down: it may as "
+    "well have fallen in all, whatever grows in it; the lead culprit's own rate stands with it."
+)
 _LEAST_SPAN = 0.1
 """A sparkline is at least this part of its peak high: the noise of a steady run stays flat."""
 _COUNTED: dict[RunVerdict | Standing, tuple[str, str]] = {
@@ -67,9 +71,9 @@ def label_of(run: ListedRun) -> str:
 
 
 def growth_words(run: ListedRun) -> str:
-    """Return how fast memory grew in all: ``412 MiB per epoch``, or that it was not steady."""
+    """Return how fast memory grew in all: ``412 MiB per epoch``, or that it rose and fell."""
     if run.growth_bytes_per_unit is None:
         return "–"
     if not run.growth_bytes_per_unit:
-        return "not steady"
+        return "up and down"
     return humane_rate(run.growth_bytes_per_unit, run.growth_unit)
