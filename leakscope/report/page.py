@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from leakscope.model.report import (
     Culprit,
     Finding,
@@ -18,6 +20,7 @@ from leakscope.model.report import (
 from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.assurance import AssuranceView, assurance_view
+from leakscope.report.beginning import beginning_note, from_first_phase
 from leakscope.report.culprit import CulpritView, Piece, SuspectView, culprit_views, finding_views
 from leakscope.report.cures import CuresView, cures_view
 from leakscope.report.devices import DeviceView, device_views
@@ -105,9 +108,10 @@ class Page:
 
 def report_page(report: Report) -> Page:
     """Return the whole page for a report."""
+    report, beginning = _from_first_phase(report)
     spans = report.timeline.spans if report.timeline else []
     culprits, findings = culprit_views(report.culprits, spans), finding_views(report.findings)
-    timeline = timeline_view(report.timeline)
+    timeline = timeline_view(report.timeline, beginning)
     icicle = icicle_view(report.retained, culprits, report.work.processes)
     suspects: list[SuspectView] = [*culprits, *findings]
     lead = next((s for s in suspects if s.severity != Severity.NOTE.value), None)
@@ -153,6 +157,15 @@ def report_page(report: Report) -> Page:
         data=_data(culprits, findings, timeline, report)
         | {"icicles": {icicle.key: icicle.data} if icicle else {}},
     )
+
+
+def _from_first_phase(report: Report) -> tuple[Report, str]:
+    """Return the report with what is shown of its timeline, and what is said of the rest."""
+    whole = report.timeline
+    if whole is None:
+        return report, ""
+    shown = from_first_phase(whole)
+    return msgspec.structs.replace(report, timeline=shown), beginning_note(whole, shown)
 
 
 def run_context(run: RunFacts, work: Work | None = None) -> list[Fact]:

@@ -55,8 +55,14 @@ class TimelineView:
     """Whether the page's script can look closer."""
 
 
-def timeline_view(timeline: Timeline | None) -> TimelineView | None:
-    """Return the timeline, or None where nothing was measured."""
+def timeline_view(timeline: Timeline | None, beginning: str = "") -> TimelineView | None:
+    """Return the timeline, or None where nothing was measured.
+
+    Args:
+        timeline: what is shown of it.
+        beginning: what is to be said of the time before that.
+
+    """
     if timeline is None or not any(finite(line.points) for line in timeline.lines):
         return None
     timeline = msgspec.structs.replace(timeline, lines=shown_lines(timeline))
@@ -72,7 +78,7 @@ def timeline_view(timeline: Timeline | None) -> TimelineView | None:
             LegendEntry(phase or "outside any phase", shade)
             for phase, shade in phase_shades(timeline.spans).items()
         ],
-        note=_note(timeline),
+        note=" ".join(filter(None, [beginning, _note(timeline)])),
         summary=" ".join(_summary(line) for line in timeline.lines),
         zooms=True,
     )

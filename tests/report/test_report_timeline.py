@@ -104,3 +104,40 @@ def test_moments_that_are_no_number_are_left_out() -> None:
     timeline = msgspec.structs.replace(report.timeline, moments=[odd, first])
     chart = timeline_of(msgspec.structs.replace(report, timeline=timeline))
     assert [moment[4] for moment in chart["moments"]] == [first.boundary]
+
+
+def begun_at(start: float, report: Report) -> Report:
+    """The same run, whose first phase began so many seconds later than its process."""
+    timeline = report.timeline
+    assert timeline is not None
+    later = msgspec.structs.replace(
+        timeline,
+        lines=[
+            msgspec.structs.replace(
+                line, points=[(0.0, 30e6), *((x + start, y) for x, y in line.points)]
+            )
+            for line in timeline.lines
+        ],
+        spans=[
+            msgspec.structs.replace(s, start_s=s.start_s + start, end_s=s.end_s + start)
+            for s in timeline.spans
+        ],
+        moments=[msgspec.structs.replace(m, time_s=m.time_s + start) for m in timeline.moments],
+        censuses_s=[second + start for second in timeline.censuses_s],
+    )
+    return msgspec.structs.replace(report, timeline=later)
+
+
+def test_a_long_start_is_left_out_of_the_picture_and_said_to_be() -> None:
+    report = begun_at(10_000.0, samples.leaking())
+    page, chart = render_html(report), timeline_of(report)
+    assert "The picture begins 2:46:40 into the run, where work does" in page
+    assert "imports and loading had taken memory from 28.6\N{NO-BREAK SPACE}MiB to " in page
+    assert all(line["points"][0][0] >= 10_000.0 for line in chart["lines"])
+    assert min(chart["censuses"]) >= 10_000.0
+
+
+def test_a_short_start_stays_in_the_picture() -> None:
+    report = begun_at(1.0, samples.leaking())
+    assert "The picture begins" not in render_html(report)
+    assert timeline_of(report)["lines"][0]["points"][0] == [0.0, 30e6]
