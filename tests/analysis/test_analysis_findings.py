@@ -399,6 +399,41 @@ def test_children_that_are_read_by_time_between_the_boundaries_that_are_compared
     assert finding(report_of(program), "children").bytes_per_unit == pytest.approx(MIB)
 
 
+def counted(*children: tuple[int, int]) -> Program:
+    """One pass without an end, in which processes of 20 MiB are counted at some steps."""
+    at = dict(children)
+
+    def count(state: State) -> float | None:
+        first = state.kind is BoundaryKind.PHASE_BEGIN and children[0][1]
+        return first or at.get(state.step)
+
+    program = Program(endless=True, steps=600, validation=0).gauge(gauge.CHILDREN, count)
+    return program.gauge(
+        gauge.CHILDREN_PSS, lambda s: None if count(s) is None else (count(s) or 0) * 20 * MIB
+    )
+
+
+def test_children_that_become_ever_more_and_are_counted_too_seldom_are_not_called_clean() -> None:
+    report = report_of(counted((0, 1), (50, 6), (300, 21), (590, 30)))
+    assert report.verdict is RunVerdict.INCONCLUSIVE
+    assert "from 1 to 30, and hold 580 MiB more than at first" in report.missing[0]
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        ((0, 4), (100, 4), (300, 8), (590, 12)),
+        ((0, 1), (20, 4), (40, 8), (60, 12), (590, 12)),
+        ((0, 1), (100, 9), (300, 2), (590, 10)),
+    ],
+    ids=["three loaders", "a pool that fills", "made anew"],
+)
+def test_children_that_have_their_number_are_no_reason_to_doubt(
+    counts: tuple[tuple[int, int], ...],
+) -> None:
+    assert report_of(counted(*counts)).verdict is RunVerdict.CLEAN
+
+
 def test_children_that_load_data_at_first() -> None:
     seen = SEEN_EVER_FURTHER_APART
     loads = endless(lambda s: (170 + 3 * min(s.step, 120)) * MIB if seen(s) else None)
