@@ -57,7 +57,7 @@ def analyse(
     attempts = find_attempts(run)
     case = Case(attempts.run, _main(attempts.run), catalogue)
     with np.errstate(all="ignore"):
-        report = _report(case, others)
+        report = _report(case, others, catalogue)
     note = attempts.note()
     notes = [note, *report.notes] if note else report.notes
     faults = catalogue.faults if catalogue is not None else ()
@@ -65,7 +65,8 @@ def analyse(
     return msgspec.structs.replace(report, attempts=attempts.told(), notes=notes, errors=errors)
 
 
-def _report(case: Case, others: Iterable[RankSummary]) -> Report:
+def _report(case: Case, others: Iterable[RankSummary], catalogue: Catalogue | None) -> Report:
+    """Return the report, of several ranks told as of the one in which the worst culprit grows."""
     run = case.run
     growth = search_growth(case)
     cures = find_cures(case.recording)
@@ -74,6 +75,8 @@ def _report(case: Case, others: Iterable[RankSummary]) -> Report:
     shortage = find_out_of_memory(case, culprits)
     findings = find_findings(case, growth, ledgers, shortage)
     ranks = conclude_ranks(case, culprits, others)
+    if ranks.worst is not None and case.recording is _main(run) and shortage is None:
+        return _report(Case(run, ranks.worst, catalogue), others, catalogue)
     workers = conclude_workers(case, ranks.culprits, findings)
     culprits, findings = workers.culprits, workers.findings
     ledgers = with_imputed(case, ledgers, findings)
@@ -91,7 +94,7 @@ def _report(case: Case, others: Iterable[RankSummary]) -> Report:
         cleared=with_cleared(find_cleared(case, growth, undecided), workers.cleared),
         overhead=find_overhead(case),
         errors=[*find_problems(run), *ranks.problems],
-        run=find_facts(run, case.recording),
+        run=find_facts(run, _main(run)),
         work=work,
         ledgers=[with_measured_advice(ledger, cures) for ledger in ledgers],
         phases=find_phases(case),

@@ -136,8 +136,10 @@ def _curve(report: Report, paper: Paper) -> list[str]:
     values = [y for _, y in lines[0].points]
     ends = f"{humane_bytes(values[0])} → {humane_bytes(values[-1])}"
     peak = f"peak {humane_bytes(max(values))}"
-    room = max(10, min(60, paper.width - len(ends) - len(peak) - 22))
-    label = clipped(lines[0].label, 16)
+    label = clipped(lines[0].label, 16) + (
+        f", rank {report.rank}" if report.rank is not None else ""
+    )
+    room = max(10, min(60, paper.width - len(ends) - len(peak) - max(22, len(label) + 6)))
     return [paper.clip(f"{label} {sparkline(values, room)} {ends}, {peak}")]
 
 

@@ -75,6 +75,17 @@ def test_the_headline_says_in_which_rank_the_worst_culprit_grows_and_that_one_co
     )
 
 
+def test_ledger_and_timeline_are_those_of_the_rank_in_which_the_worst_culprit_grows():
+    worst = leaking(seed=1).leak("Trainer.kept", 6 * LEAK)
+    alone, report = report_of(worst, leaking()), report_of(leaking(), worst)
+    assert (alone.rank, report.rank) == (0, 1)
+    assert report.ledgers[0].total_bytes == alone.ledgers[0].total_bytes
+    assert report.timeline is not None
+    assert alone.timeline is not None
+    assert report.timeline.lines[0].points == alone.timeline.lines[0].points
+    assert report_of(leaking(), leaking(seed=1)).rank == 0
+
+
 def test_a_culprit_that_ranks_share_is_told_as_of_the_rank_where_it_runs_out_of_room_first():
     alone = report_of(leaking(3 * LEAK, seed=1), leaking(3 * LEAK, seed=2)).culprits[0]
     (told,) = report_of(leaking(), leaking(3 * LEAK, seed=1)).culprits

@@ -18,7 +18,7 @@ from leakscope.analysis.ranks.rows import with_beginnings
 from leakscope.analysis.ranks.summary import RankSummary, summarise, summarise_rank
 from leakscope.analysis.wording import listed
 from leakscope.model.rank import OddRank, RankCourse, RankMemory
-from leakscope.model.report import Culprit, Problem
+from leakscope.model.report import Culprit, Problem, Severity
 from leakscope.model.run import Recording, Run
 
 MOST_PROBLEMS = 200
@@ -39,6 +39,8 @@ class Ranks:
     courses: list[RankCourse] = field(default_factory=list)
     notes: tuple[str, ...] = ()
     """What ranks have met with that the whole report should mention."""
+    worst: Recording | None = None
+    """Of the rank in which the worst culprit grows, where that is another one and it is here."""
 
 
 def conclude_ranks(
@@ -68,17 +70,27 @@ def conclude_ranks(
             courses[summary.row.rank] = summary.course
     if len(rows) < 2:
         return Ranks(culprits, [], problems=tuple(problems[:MOST_PROBLEMS]))
+    told = merged.of([row.rank for row in rows])
     rows.sort(key=lambda row: row.rank)
     problems.sort(key=lambda problem: problem.where)
     odd = odd_one_out(courses)
     return Ranks(
-        merged.of([row.rank for row in rows]),
+        told,
         with_beginnings(rows),
         odd,
         tuple(problems[:MOST_PROBLEMS]),
         shown_courses(courses, odd.rank if odd else None),
         _killed(rows, own.rank),
+        _worst(case, merged, told),
     )
+
+
+def _worst(case: Case, merged: MergedCulprits, told: list[Culprit]) -> Recording | None:
+    if not told or told[0].severity is Severity.NOTE:
+        return None
+    rank = merged.rank_of(told[0])
+    others = [one for one in _of_ranks(case.run) if one.header.rank != case.recording.header.rank]
+    return next((one for one in others if one.header.rank == rank), None)
 
 
 def _killed(rows: list[RankMemory], own: int) -> tuple[str, ...]:

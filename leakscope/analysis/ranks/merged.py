@@ -60,6 +60,10 @@ class MergedCulprits:
             return new.is_worse_than(old)
         return self._leader == new.rank or (self._leader != old.rank and new.rank < old.rank)
 
+    def rank_of(self, culprit: Culprit) -> int:
+        """Return the rank as which a culprit is told."""
+        return self._told[culprit.signature].rank
+
     def of(self, ranks: list[int]) -> list[Culprit]:
         """Return the culprits with the rates of all ranks, the worst first."""
         merged = [
