@@ -3,7 +3,7 @@
     python examples/make_screenshots.py [--out reports]
 
 It needs the system's Chromium (`apt-get install chromium`) and the extra `test`. Each picture has
-at most 128 colours, so that none is larger than 150 KB.
+at most 256 colours, so that none is larger than 150 KB.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ import shutil
 import sys
 from pathlib import Path
 
-PICTURES = {
-    "report": ("detector/leaking.html", 860),
-    "comparison": ("detector/comparison.html", 740),
-}
-"""Of each picture the page and the height in pixels."""
-WIDTH = 1280
-COLOURS = 128
+PICTURES = {"report": "detector/leaking.html", "comparison": "detector/comparison.html"}
+"""Of each picture the page, of which it shows the first section whole."""
+WIDTH, HEIGHT = 1280, 1600
+MARGIN = 20
+COLOURS = 256
 
 
 def take(out: Path, chromium: str) -> list[Path]:
@@ -30,14 +28,18 @@ def take(out: Path, chromium: str) -> list[Path]:
     taken = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for name, (page, height) in PICTURES.items():
+        for name, page in PICTURES.items():
             for theme in ("light", "dark"):
                 window = browser.new_page(
-                    viewport={"width": WIDTH, "height": height}, color_scheme=theme
+                    viewport={"width": WIDTH, "height": HEIGHT}, color_scheme=theme
                 )
                 window.goto((out / page).absolute().as_uri())
                 path = out / f"{name}-{theme}.png"
-                path.write_bytes(compact(window.screenshot()))
+                section = window.locator(".hero").bounding_box()
+                assert section is not None
+                bottom = section["y"] + section["height"] + MARGIN
+                whole = {"x": 0, "y": 0, "width": WIDTH, "height": min(bottom, HEIGHT)}
+                path.write_bytes(compact(window.screenshot(clip=whole)))
                 window.close()
                 taken.append(path)
         browser.close()
@@ -49,7 +51,9 @@ def compact(picture: bytes) -> bytes:
     from PIL import Image
 
     with Image.open(io.BytesIO(picture)) as image, io.BytesIO() as target:
-        few = image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+        few = image.convert("RGB").quantize(
+            COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+        )
         few.save(target, format="PNG", optimize=True)
         return target.getvalue()
 
