@@ -121,6 +121,24 @@ class TestPhasesAndSteps:
             "epoch train[ 9 10 train] validation[ b b validation] epoch"
         )
 
+    @pytest.mark.parametrize("place", ["before", "after"])
+    def test_an_evaluation_by_another_callback_comes_after_the_step_that_it_follows(
+        self, trainer_of: Callable[..., Any], callback: LeakScopeCallback, course: Course,
+        place: str,
+    ) -> None:  # fmt: skip
+        class Evaluates(TrainerCallback):
+            trainer: Any = None
+
+            def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+                if state.global_step == 2:
+                    self.trainer.evaluate()
+
+        own = Evaluates()
+        order = (own, callback) if place == "before" else (callback, own)
+        own.trainer = trainer_of(*order, max_steps=4, gradient_accumulation_steps=2)
+        own.trainer.train()
+        assert str(course) == "train[ b 1 b 2 validation[ b b validation] b 3 b 4 train] epoch"
+
     def test_several_data_sets_have_a_phase_each(
         self, trainer_of: Callable[..., Any], callback: LeakScopeCallback, course: Course
     ) -> None:
@@ -221,6 +239,23 @@ class TestEndings:
         told = {RuntimeError: ("exception", "RuntimeError: no more"),
                 KeyboardInterrupt: ("interrupted", "KeyboardInterrupt")}  # fmt: skip
         assert (end.status, end.exception) == told[type(error)]
+
+    def test_the_next_training_after_one_that_failed_has_a_run_of_its_own(
+        self, trainer_of: Callable[..., Any], course: Course, tmp_path: Path
+    ) -> None:
+        class Fails(TrainerCallback):
+            def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+                raise RuntimeError("no more")
+
+        def recorded(name: str) -> LeakScopeCallback:
+            return LeakScopeCallback(out=tmp_path / name, report=False, quiet=True)
+
+        with pytest.raises(RuntimeError):
+            trainer_of(recorded("first"), Fails()).train()
+        trainer_of(recorded("second"), max_steps=2).train()
+        assert str(course) == "train[ 1 train] train[ 1 2 train] epoch"
+        ends = [open_run(tmp_path / name).main.end for name in ("first", "second")]
+        assert [end and end.status for end in ends] == ["exception", "completed"]
 
     def test_an_evaluation_that_raises_and_is_caught_ends_its_phase(
         self, trainer_of: Callable[..., Any], callback: LeakScopeCallback, course: Course

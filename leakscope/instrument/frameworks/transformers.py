@@ -63,6 +63,7 @@ class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
         self.training = Training(options)
         self._upkeep = Upkeep(self.training, log_every=log_every, cleanup_every=cleanup_every)
         self._trainer: weakref.ref[Trainer] | None = None
+        self._has_stepped = self._is_step_told = False
         _methods.serve(self)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -89,6 +90,7 @@ class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
     def evaluation_is_called(self, given: dict[str, Any]) -> None:
         """``evaluation_loop()`` was called with these arguments."""
         self._end_evaluation()
+        self._tell_step_before_evaluating()
         self.training.enter(phase_of(given), length_of(given.get("dataloader")))
 
     @contained
@@ -115,6 +117,12 @@ class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """An evaluation that told no end is over."""
         self._end_evaluation()
+        self._has_stepped = self._is_step_told = False
+
+    @contained
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The optimizer has stepped; the gradients of that step are let go of after this."""
+        self._has_stepped = True
 
     @contained
     def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -132,7 +140,8 @@ class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
 
     @contained
     def _step_over(self, state: Any) -> tuple[dict[str, float], Trainer | None] | None:
-        if self.training.phase == TRAIN:
+        is_told, self._has_stepped, self._is_step_told = self._is_step_told, False, False
+        if self.training.phase == TRAIN and not is_told:
             self.training.step()
         figures = self._upkeep.step(state.global_step)
         return figures, None if self._trainer is None else self._trainer()
@@ -141,6 +150,7 @@ class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
     def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """A batch of an evaluation is over."""
         if self.training.phase in ("", TRAIN):  # a trainer with an evaluation loop of its own
+            self._tell_step_before_evaluating()
             self.training.enter(VALIDATION)
         self.training.batch()
 
@@ -175,6 +185,12 @@ class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
             self._upkeep.end()
         finally:
             self.training.end()
+
+    def _tell_step_before_evaluating(self) -> None:
+        """A callback before this one may evaluate where it hears that a step is over."""
+        if self._has_stepped and not self._is_step_told and self.training.phase == TRAIN:
+            self._is_step_told = True
+            self.training.step()
 
     def _end_evaluation(self) -> None:
         phase = self.training.phase
