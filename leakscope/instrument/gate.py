@@ -101,6 +101,10 @@ class Gate:
         is_free = self.is_open and not self.is_led and not self._busy
         return is_free and self.thread in (0, get_ident())
 
+    def is_idle_here(self) -> bool:
+        """Return whether no event is heard just now, and none could be of another thread."""
+        return not self._busy and self.thread in (0, get_ident())
+
     def take_over(self) -> None:
         """Hear the calling thread from now on."""
         if not self._busy:

@@ -132,13 +132,26 @@ class Scope:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        session, self._session = self._session, None
-        owns, self._owns = self._owns, False
-        if session is None or not owns or not session.is_live:
+        session = self._left()
+        if session is None:
             return
         if error is not None:
             session.failed(error)
-        status, exit_code, text = _ending(error)
+        self._close(session, *_ending(error))
+
+    def give_up(self) -> None:
+        """Close what it began where nobody knows how the code went on."""
+        session = self._left()
+        if session is not None:
+            self._close(session, "detached", 0, "")
+
+    def _left(self) -> Session | None:
+        """Leave the session, and return it if it is to be closed."""
+        session, self._session = self._session, None
+        owns, self._owns = self._owns, False
+        return session if owns and session is not None and session.is_live else None
+
+    def _close(self, session: Session, status: str, exit_code: int, text: str) -> None:
         session.close(status=status, exit_code=exit_code, exception=text)
         if session.trouble and not session.options.quiet:
             _say(session.trouble)

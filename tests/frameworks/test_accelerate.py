@@ -285,6 +285,73 @@ class TestBesideTheLoss:
         assert note.message.startswith("TensorDataset.image keeps open PIL images beside 1 Data")
 
 
+class TestTrainingsThatTellNoEnd:
+    """Accelerate tells trackers nothing of an exception: a run ends when its tracker is gone."""
+
+    @staticmethod
+    def recorded(folder: Path) -> LeakScopeTracker:
+        return LeakScopeTracker(out=folder, report=False, quiet=True)
+
+    @staticmethod
+    def ended(folder: Path) -> str | None:
+        end = open_run(folder).main.end
+        return None if end is None else end.status
+
+    def test_the_run_of_a_tracker_that_is_gone_is_closed(
+        self, course: Course, tmp_path: Path
+    ) -> None:
+        tracker = self.recorded(tmp_path / "first")
+        tracker.start()
+        assert current_session() is not None
+        del tracker
+        assert current_session() is None
+        assert self.ended(tmp_path / "first") == "detached"
+        train(self.recorded(tmp_path / "second"))
+        assert self.ended(tmp_path / "second") == "completed"
+
+    def test_a_training_that_joined_goes_on_and_ends_the_run(
+        self, course: Course, tmp_path: Path
+    ) -> None:
+        first, second = self.recorded(tmp_path / "first"), self.recorded(tmp_path / "second")
+        first.start()
+        second.start()
+        del first
+        assert current_session() is not None
+        second.finish()
+        assert current_session() is None
+        assert self.ended(tmp_path / "first") == "completed"
+        assert not (tmp_path / "second").exists()
+
+    def test_a_run_lost_in_the_middle_of_an_event_is_closed_by_the_next_training(
+        self, course: Course, tmp_path: Path
+    ) -> None:
+        trackers = [self.recorded(tmp_path / "first")]
+        trackers[0].start()
+        session = current_session()
+        assert session is not None
+        session.gate.hear(trackers.clear)
+        assert session.is_live
+        second = self.recorded(tmp_path / "second")
+        second.start()
+        assert not session.is_live
+        assert self.ended(tmp_path / "first") == "detached"
+        second.finish()
+        assert self.ended(tmp_path / "second") == "completed"
+
+    def test_a_tracker_that_records_again_after_another_closed_its_run_has_a_new_one(
+        self, course: Course, tmp_path: Path
+    ) -> None:
+        tracker = self.recorded(tmp_path / "run")
+        tracker.start()
+        session = current_session()
+        assert session is not None
+        session.close(status="completed")
+        tracker.start()
+        assert current_session() is not None
+        tracker.finish()
+        assert self.ended(tmp_path / "run-2") == "completed"
+
+
 class TestTrainingIsUndisturbed:
     _plain: ClassVar[list[list[torch.Tensor]]] = []
 

@@ -169,6 +169,16 @@ class TestPhasesAndSteps:
         trainer.run([(torch.rand(2, 8), torch.rand(2, 4))] * 4)
         assert str(course) == "train[ b 3 b 4 train] epoch"
 
+    def test_an_evaluator_of_two_names_counts_each_batch_once(
+        self, scope: LeakScope, course: Course
+    ) -> None:
+        engines = Engines()
+        names = {"val": engines.evaluator, "train": engines.evaluator}
+        scope.attach(engines.trainer, names)
+        engines.trainer.add_event_handler(Events.EPOCH_COMPLETED, engines.evaluate)
+        engines.run(epochs=1)
+        assert str(course) == "train[ 1 2 3 4 train] validation[ b b validation] epoch"
+
     def test_a_run_that_was_terminated_goes_on(
         self, scope: LeakScope, course: Course, tmp_path: Path
     ) -> None:
@@ -303,6 +313,38 @@ class TestEndings:
         engines.run()
         assert heard == ["passed over"]
         assert str(course) == "train[ 1 2 train] epoch train[ 3 4 5 6 train] epoch"
+
+    def test_an_epoch_that_an_error_broke_off_is_not_counted(
+        self, scope: LeakScope, course: Course
+    ) -> None:
+        engines = self.failing(RuntimeError("no more"))
+        scope.attach(engines.trainer)
+        with pytest.raises(RuntimeError):
+            engines.run()
+        assert str(course) == "train[ 1 2 train]"
+
+    @pytest.mark.parametrize("order", ["before", "after"])
+    def test_an_error_that_another_listener_passes_on_ends_the_run(
+        self, scope: LeakScope, course: Course, tmp_path: Path, order: str
+    ) -> None:
+        def passes_on(_: Engine, error: BaseException) -> None:
+            raise error
+
+        engines = self.failing(RuntimeError("no more"))
+        listen = Events.EXCEPTION_RAISED, passes_on
+        if order == "before":
+            engines.trainer.add_event_handler(*listen)
+        scope.attach(engines.trainer)
+        if order == "after":
+            engines.trainer.add_event_handler(*listen)
+        with pytest.raises(RuntimeError):
+            engines.run()
+        again = Engines()
+        LeakScope(out=tmp_path / "again", report=False, quiet=True).attach(again.trainer)
+        again.run(epochs=1)
+        assert str(course) == "train[ 1 2 train] train[ 1 2 3 4 train] epoch"
+        ends = [open_run(tmp_path / name).main.end for name in ("run", "again")]
+        assert [end and end.status for end in ends] == ["exception", "completed"]
 
     def test_engines_are_let_go_of(self, scope: LeakScope, course: Course) -> None:
         engines = Engines()

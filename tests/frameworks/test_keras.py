@@ -149,6 +149,30 @@ class TestEndings:
         assert end is not None
         assert (end.status, end.exception) == told
 
+    def test_a_callback_that_the_call_itself_makes_hears_of_an_exception(
+        self, course: Course, tmp_path: Path
+    ) -> None:
+        model, (x, y) = model_of(), rows(8)
+
+        def recorded(name: str) -> LeakScopeCallback:
+            return LeakScopeCallback(out=tmp_path / name, report=False, quiet=True)
+
+        gc.collect()
+        with pytest.raises(RuntimeError):
+            model.fit(x, y, batch_size=2, verbose=0, callbacks=[recorded("first"), Fails()])
+        assert current_session() is None
+        model.fit(x, y, batch_size=2, verbose=0, callbacks=[recorded("second")])
+        assert str(course) == "train[ 1 2 3 train] train[ 4 5 6 7 train] epoch"
+        ends = [open_run(tmp_path / name).main.end for name in ("first", "second")]
+        assert [end and end.status for end in ends] == ["exception", "completed"]
+
+    def test_an_epoch_that_an_error_broke_off_is_not_counted(
+        self, callback: LeakScopeCallback, course: Course
+    ) -> None:
+        with pytest.raises(RuntimeError):
+            fit(model_of(), callback, Fails())
+        assert str(course) == "train[ 1 2 3 train]"
+
     def test_nothing_is_kept_and_keras_is_as_it_was(
         self, callback: LeakScopeCallback, course: Course, tmp_path: Path
     ) -> None:
@@ -166,6 +190,12 @@ class TestEndings:
         assert vars(owner)["fit"] is not before
         del served
         assert vars(owner)["fit"] is before
+
+
+class Fails(keras.callbacks.Callback):  # type: ignore[misc]
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if batch == 2:
+            raise RuntimeError("no more")
 
 
 class Served:

@@ -185,7 +185,7 @@ class TestTrainingIsUndisturbed:
         session = current_session()
         assert session is not None
         assert not session.gate.is_led
-        assert str(course) == "train[ train] epoch"
+        assert str(course) == "train[ train]", "an epoch that was broken off is none"
 
     def test_nothing_is_kept_and_keras_is_as_it_was(self, tmp_path: Path) -> None:
         trainer = next(kind for kind in keras.Model.__mro__ if "fit" in vars(kind))

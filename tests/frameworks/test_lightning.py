@@ -197,6 +197,24 @@ class TestEndings:
         assert end is not None
         assert (end.status, end.exception) == told
 
+    def test_the_next_training_after_one_that_failed_has_a_run_of_its_own(
+        self, course: Course, tmp_path: Path
+    ) -> None:
+        class Fails(pl.Callback):
+            def on_train_batch_end(self, *_: Any) -> None:
+                raise RuntimeError("no more")
+
+        def fit(name: str, *others: Any) -> None:
+            recorded = LeakScopeCallback(out=tmp_path / name, report=False, quiet=True)
+            trainer_of(recorded, *others, max_epochs=1).fit(module_of(pl), rows(4))
+
+        with pytest.raises(RuntimeError):
+            fit("first", Fails())
+        fit("second")
+        assert str(course) == "train[ 1 train] train[ 1 2 train] epoch"
+        ends = [open_run(tmp_path / name).main.end for name in ("first", "second")]
+        assert [end and end.status for end in ends] == ["exception", "completed"]
+
     def test_the_callback_reaches_spawned_processes(self, callback: Any) -> None:
         callback.training.begin()
         try:

@@ -1,14 +1,21 @@
-"""PyTorch-Ignite: handlers for a trainer and its evaluators, which are engines of their own."""
+"""PyTorch-Ignite: handlers for a trainer and its evaluators, which are engines of their own.
+
+The exceptions of a trainer are heard where they leave ``Engine.run``: an engine whose event of them
+has any handler raises none by itself.
+"""
 
 from __future__ import annotations
 
+import functools
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ignite.engine import Engine, Events
 
+from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
 from leakscope.instrument.frameworks.optimizer_steps import OptimizerSteps
+from leakscope.instrument.frameworks.served import ServedMethods
 from leakscope.instrument.frameworks.training import (
     RecordingOptions,
     TellsTraining,
@@ -16,6 +23,7 @@ from leakscope.instrument.frameworks.training import (
     contained,
 )
 from leakscope.instrument.frameworks.upkeep import Upkeep
+from leakscope.model.interrupts import ours as faults
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -84,7 +92,8 @@ class LeakScope(TellsTraining):
         Args:
             trainer: the engine that trains.
             evaluators: engines that evaluate; ``val`` names the phase ``validation``, ``test`` the
-                phase ``test``, any other name ``train`` the phase ``validation:train``.
+                phase ``test``, any other name ``train`` the phase ``validation:train``. Of several
+                names of one engine the first counts: what it is run on, it doesn't tell.
 
         """
         for event, handler in (
@@ -96,8 +105,9 @@ class LeakScope(TellsTraining):
             (Events.COMPLETED, self.run_ends),
         ):
             trainer.add_event_handler(event, handler)
-        trainer.add_event_handler(Events.EXCEPTION_RAISED, self._run_fails)
         for name, evaluator in (evaluators or {}).items():
+            if evaluator.has_event_handler(self.batch_ends):
+                continue
             phase = PHASES.get(name, f"{VALIDATION}:{name}")
             evaluator.add_event_handler(Events.STARTED, self.evaluation_starts, trainer, phase)
             evaluator.add_event_handler(Events.ITERATION_COMPLETED, self.batch_ends)
@@ -155,7 +165,7 @@ class LeakScope(TellsTraining):
 
     @contained
     def run_has_failed(self, error: BaseException) -> None:
-        """The run was ended by an exception."""
+        """``run()`` raised; where others listen to exceptions, they decide whether it does."""
         self._end(error)
 
     @contained
@@ -175,30 +185,42 @@ class LeakScope(TellsTraining):
         """End the phase of an evaluator."""
         self.training.leave(phase)
 
-    def _run_fails(self, engine: Engine, error: BaseException) -> None:
-        """Hear of an exception and raise it, as an engine does that nobody listens to.
-
-        Where others listen too, they decide whether the run goes on.
-        """
-        if self._is_alone(engine):
-            self.run_has_failed(error)
-            raise error
-
-    def _is_alone(self, engine: Engine) -> bool:
-        try:
-            listening = [handler for handler, *_ in engine._event_handlers[Events.EXCEPTION_RAISED]]
-        except Exception:
-            return True
-        return all(getattr(h, "__func__", None) is LeakScope._run_fails for h in listening)
-
     def _end(self, error: BaseException | None = None) -> None:
         self._steps.close()
         try:
             self.training.leave_all()
-            self.training.end_epoch()
+            if error is None:  # an epoch that an error broke off is none
+                self.training.end_epoch()
             self._upkeep.end()
         finally:
             self.training.end(error)
+
+
+def _telling_run(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def run(engine: Engine, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(engine, *args, **kwargs)
+        except BaseException as error:
+            without_our_frame(error)
+            for scope in _attached_to(engine):
+                scope.run_has_failed(error)
+            raise
+
+    return run
+
+
+def _attached_to(trainer: Engine) -> list[LeakScope]:
+    try:
+        handlers = [handler for handler, *_ in trainer._event_handlers[Events.STARTED]]
+    except faults(Exception):
+        return []
+    ours = [one for one in handlers if getattr(one, "__func__", None) is LeakScope.run_starts]
+    return [one.__self__ for one in ours]
+
+
+_methods = ServedMethods(lambda: [PatchedMethod(Engine, "run", _telling_run)])
+_methods.serve(LeakScope)
 
 
 def accumulation_of(engine: Engine) -> int:

@@ -64,7 +64,6 @@ class LeakScopeCallback(keras.callbacks.Callback, TellsTraining):  # type: ignor
         self._upkeep = Upkeep(self.training, log_every=log_every, cleanup_every=cleanup_every)
         self._loaders: tuple[Any, ...] = ()
         self._figures: dict[str, float] = {}
-        _methods.serve(self)
 
     # What fit() tells
 
@@ -204,3 +203,6 @@ def _wrapped() -> list[PatchedMethod]:
 
 
 _methods = ServedMethods(_wrapped)
+
+# From the import on: `model.fit(..., callbacks=[LeakScopeCallback()])` takes the method first.
+_methods.serve(LeakScopeCallback)

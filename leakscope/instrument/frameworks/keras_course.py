@@ -81,9 +81,8 @@ class FitCourse:
         self._torch_steps.close()
 
     def end(self) -> None:
-        """Close what is open."""
+        """Close what is open; an epoch that is not over by now was broken off."""
         self._training.leave_all()
-        self._training.end_epoch()
 
     def _has_stepped(self, model: Any) -> bool:
         """Return whether the batch was a step: of Keras's optimizer, or of one of torch's."""

@@ -1,4 +1,4 @@
-"""Methods of a library that are wrapped as long as any callback of ours lives."""
+"""Methods of a library that are wrapped as long as any callback of ours lives, or its class."""
 
 from __future__ import annotations
 

@@ -5,9 +5,7 @@ Nothing in here raises into the framework: what calls its callbacks has no ``exc
 
 from __future__ import annotations
 
-import atexit
 import functools
-import sys
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any, TypedDict, TypeVar, cast
 
 from leakscope.cleanup.speaking import say
 from leakscope.instrument.configured import chosen_trackers, configured_options
+from leakscope.instrument.frameworks.begun import BegunSession, left_by, running_session
 from leakscope.instrument.guard import describe
 from leakscope.instrument.options import CudaHistory, SessionOptions, Tracemalloc, Workers
 from leakscope.instrument.rundirectory import project_of_caller
@@ -54,7 +53,7 @@ class Training:
         """Whether it tells anything: switched off by the environment, or by its own faults."""
         self._options = _session_options(options)
         self._scope = Scope(self._options)
-        self._owns = False
+        self._begun: BegunSession | None = None
         self._session: weakref.ref[Session] | None = None
         self._phases: list[Phase] = []
         self._leads = False
@@ -62,7 +61,7 @@ class Training:
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy in another process records for itself."""
-        fresh: dict[str, Any] = {"_owns": False, "_session": None, "_phases": [], "_leads": False}
+        fresh: dict[str, Any] = {"_begun": None, "_session": None, "_phases": [], "_leads": False}
         return {**self.__dict__, **fresh, "_scope": Scope(self._options)}
 
     @property
@@ -159,13 +158,15 @@ class Training:
 
         Joined, it leaves the session to whoever began it.
         """
-        owns, self._owns = self._owns, False
+        begun, self._begun = self._begun, None
         try:
             self._stop_leading()
         finally:
             self._session = None
-            if owns:
-                self._scope.__exit__(None if error is None else type(error), error, None)
+            if begun is None:
+                left_by(self, error)
+            else:
+                begun.end(error)
 
     # What else is to be told
 
@@ -199,19 +200,21 @@ class Training:
             self._stop_leading()
 
     def _join(self) -> bool:
-        running = current_session()
-        if not self.is_allowed or running is None or not running.is_live:
+        running = running_session(self) if self.is_allowed else None
+        if running is None:
             return False
         self._session = weakref.ref(running)
         return True
 
     def _start(self) -> None:
+        if self._begun is not None:  # somebody else has closed that session
+            self._begun.end()
         self._scope.__enter__()
         session = current_session()
-        self._owns = session is not None
         if session is not None:
             self._session = weakref.ref(session)
-            _end_at_exit(self)
+            self._begun = BegunSession(self._scope, session)
+            self._begun.is_told_by(self)
 
     def _stop_leading(self) -> None:
         session, leads, self._leads = self.session, self._leads, False
@@ -284,19 +287,3 @@ def _session_options(options: RecordingOptions) -> SessionOptions:
         project_root=project_of_caller(call_site()[0]),
         **rest,
     )
-
-
-def _end_at_exit(training: Training) -> None:
-    """Say how the program ended where no event of the framework's does."""
-    reference = weakref.ref(training)
-
-    def end() -> None:
-        ours = reference()
-        if ours is not None and ours.session is not None:
-            try:
-                ours.end(getattr(sys, "last_value", None))
-            except Exception:
-                return
-
-    atexit.register(end)
-    weakref.finalize(training, atexit.unregister, end).atexit = False
