@@ -201,18 +201,35 @@ def _allowed(asked: Mapping[str, Any], written: Path | None) -> Allowed:
         name: configuration.value(name) if value is None else value for name, value in asked.items()
     }
     limit, baseline = force["check.max-growth"], force["check.baseline"]
+    before = _before(written)
     if written is not None and asked["check.baseline"] is None:
-        baseline = written if written.exists() else None
+        baseline = None
     return Allowed(
         today=datetime.now(timezone.utc).date(),
         limit=to_growth_limit(limit) if limit else None,
-        baseline=read_baseline(baseline) if baseline is not None else None,
+        baseline=read_baseline(baseline) if baseline is not None else before,
         tolerance=force["check.tolerance"],
         ignored=force["check.ignore"],
         suppressions=suppressions,
         remarks=[*configuration.remarks, *remarks],
         strict=force["check.strict"],
     )
+
+
+def _before(written: Path | None) -> Baseline | None:
+    """Return the baseline that is to be written anew; what is none is not written over."""
+    if written is None or not written.exists():
+        return None
+    try:
+        return read_baseline(written)
+    except NewerSchemaError:
+        raise
+    except LeakscopeError as fault:
+        raise LeakscopeError(
+            f"{written} is there and no baseline: it is not written over. Name another file, or "
+            "remove that one.",
+            slug="no-baseline",
+        ) from fault
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -238,9 +255,10 @@ def read_baseline(path: Path) -> Baseline:
             )
         return msgspec.json.decode(data, type=Baseline)
     except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as fault:
+        where = "FILE writes one into a new FILE" if path.exists() else f"{path} writes one"
         raise LeakscopeError(
             f"{path} is no baseline: {why_unread(fault)}. leakscope check RUN --write-baseline "
-            f"{path} writes one.",
+            f"{where}.",
             slug="no-baseline",
         ) from fault
 

@@ -77,7 +77,8 @@ def examine() -> Health:
     from leakscope.probes.abilities import memory_abilities
 
     configuration = read_configuration()
-    faults, remarks = list(configuration.faults), list(configuration.remarks)
+    faults = [*configuration.faults, *_bad_limit(configuration)]
+    remarks = list(configuration.remarks)
     suppressions = 0
     try:
         found, unknown = read_suppressions(configuration.section)
@@ -104,6 +105,19 @@ def examine() -> Health:
             _room(configuration),
         ],
     )
+
+
+def _bad_limit(configuration: Configuration) -> list[str]:
+    """Return why the growth that may be can't be followed; such a limit isn't in force."""
+    from leakscope.analysis.checking.limits import to_growth_limit
+
+    name = "check.max-growth"
+    try:
+        to_growth_limit(configuration.value(name) or "0 B/step")
+    except LeakscopeError as fault:
+        chosen = configuration.chosen.pop(name)
+        return [f"{name} in {chosen.source}: {fault}"]
+    return []
 
 
 def settings_in_force(configuration: Configuration) -> list[InForce]:

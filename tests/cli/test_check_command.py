@@ -103,6 +103,26 @@ def test_bad_input_is_one_sentence(folder: Path, leaking: Path) -> None:
     missing = check(leaking, "--baseline", "missing.json").exception
     assert isinstance(missing, LeakscopeError)
     assert "it does not exist" in str(missing)
+    assert str(missing).endswith("--write-baseline missing.json writes one.")
+
+
+@pytest.mark.parametrize("known", [[], ["--baseline", "leaks.json"]])
+def test_a_file_that_is_no_baseline_is_neither_advised_nor_written_over(
+    folder: Path, leaking: Path, known: list[str]
+) -> None:
+    source = folder / "train.py"
+    source.write_text("history = []\n")
+    fault = check(leaking, "--baseline", "train.py").exception
+    assert isinstance(fault, LeakscopeError)
+    assert str(fault).endswith("--write-baseline FILE writes one into a new FILE.")
+    assert check(leaking, "--write-baseline", "leaks.json").return_value == 0
+    refused = check(leaking, "--write-baseline", "train.py", *known).exception
+    assert isinstance(refused, LeakscopeError)
+    assert str(refused) == (
+        "train.py is there and no baseline: it is not written over. Name another file, or remove "
+        "that one."
+    )
+    assert source.read_text() == "history = []\n"
 
 
 def test_a_baseline_accepts_what_grows_until_it_grows_faster(folder: Path, leaking: Path) -> None:

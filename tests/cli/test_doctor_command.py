@@ -116,6 +116,21 @@ def test_a_setting_that_cannot_be_followed_is_broken(
     assert "✗ configuration" in result.stdout
 
 
+@pytest.mark.parametrize(("limit", "is_followed"), [("lots", False), ("1 MB/epoch", True)])
+def test_a_limit_that_check_refuses_is_broken(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, limit: str, is_followed: bool
+) -> None:
+    stand_in_torch(folder, "raise ModuleNotFoundError(name='torch')", monkeypatch)
+    monkeypatch.setenv("LEAKSCOPE_CHECK_MAX_GROWTH", limit)
+    health = examine()
+    (force,) = [one.value for one in health.settings if one.name == "check.max-growth"]
+    assert force == (limit if is_followed else None)
+    told = [one for one in health.items if one.name == "configuration"]
+    assert health.is_broken is not is_followed
+    assert [one.text.startswith("check.max-growth in LEAKSCOPE_CHECK_MAX_GROWTH: 'lots' is no "
+            "rate of growth; ") for one in told] == [True] * (not is_followed)  # fmt: skip
+
+
 def test_a_folder_that_cannot_be_made_is_broken(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
