@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import ast
+import inspect
 import shlex
 import sys
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from IPython.core.displayhook import DisplayHook
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 from IPython.display import display
@@ -87,7 +89,10 @@ class LeakscopeMagics(Magics):  # type: ignore[misc]
         name = shell.compile.cache(text, _number_of_cell(shell), raw_code=f"{_MAGIC}\n{cell}")
         tree = shell.compile.ast_parse(text, filename=name)
         tree = shell.transform_ast(tree)
-        last = [tree.body.pop()] if tree.body and isinstance(tree.body[-1], ast.Expr) else []
+        _refuse_await(tree, name)
+        is_shown = not DisplayHook.semicolon_at_end_of_expression(text)
+        ends_in_value = bool(tree.body) and isinstance(tree.body[-1], ast.Expr)
+        last = [tree.body.pop()] if is_shown and ends_in_value else []
         code = [shell.compile(tree, name, "exec")]
         return code + [shell.compile(ast.Interactive(last), name, "single")] * bool(last)
 
@@ -103,6 +108,15 @@ class LeakscopeMagics(Magics):  # type: ignore[misc]
             return run(self._last)
         print(f"nothing is recorded: {_MAGIC} above a cell records it")
         return None
+
+
+def _refuse_await(tree: ast.Module, name: str) -> None:
+    code = compile(tree, name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    if code.co_flags & inspect.CO_COROUTINE:
+        raise UsageError(
+            f"{_MAGIC} can't wait for a cell with await outside a function: write "
+            "`with leakscope.profile():` around its code instead."
+        )
 
 
 def _share(text: str | None) -> float | None:

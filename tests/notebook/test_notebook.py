@@ -159,6 +159,37 @@ def test_errors_of_cells_and_of_the_magic(tmp_path: Path) -> None:
     assert end.exception.startswith("ZeroDivisionError")
 
 
+@pytest.mark.slow
+def test_a_semicolon_silences_the_last_value(tmp_path: Path) -> None:
+    silent, shown = (
+        "%%leakscope --out a\n'told' + 'me';  # no",
+        "%%leakscope --out b\n'told' + 'me'",
+    )
+    answers = run_cells(tmp_path, LOAD, silent, "[*Out]", shown, "sorted(Out)")
+    assert [answer["error"] for answer in answers] == [None] * 5
+    assert "toldme" not in answers[1]["printed"]
+    assert "toldme" in answers[3]["printed"]
+    assert ("2" in answers[2]["printed"], "4" in answers[4]["printed"]) == (False, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "waits", ["await asyncio.sleep(0)", "async with asyncio.Lock():\n    pass"]
+)
+def test_a_cell_that_waits_outside_a_function_is_refused_in_a_sentence(
+    tmp_path: Path, waits: str
+) -> None:
+    answers = run_cells(tmp_path, LOAD, f"%%leakscope --out waits\nimport asyncio\n{waits}")
+    assert answers[1]["error"] == "UsageError"
+    assert "with leakscope.profile():" in answers[1]["printed"]
+    assert "Traceback" not in answers[1]["printed"]
+    assert not (tmp_path / "waits").exists()
+    around = f"import asyncio, leakscope\nwith leakscope.profile('waits', quiet=True):\n    {waits}"
+    (ended,) = run_cells(tmp_path, around.replace("\n    pass", " pass"))
+    assert ended["error"] is None
+    assert (tmp_path / "waits").exists()
+
+
 class TestCellsAsOneProgram:
     SOURCES = {  # noqa: RUF012
         "/tmp/ipykernel_1/11.py": "kept = []\n",
