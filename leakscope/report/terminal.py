@@ -69,9 +69,16 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
 def _others(culprits: Sequence[Culprit], noted: list[str], paper: Paper, room: int) -> list[str]:
     """Return as many further culprits as there is room for, one in any case, and how many more."""
     room -= len(noted) + 2
-    shown = culprits[: min(MOST_OTHERS, max(1, room // 2))]
-    told = [*noted, *(line for culprit in shown for line in _short(culprit, paper))]
-    return spaced([*told, *_more(culprits[len(shown) :])])
+    told, shown = [*noted], 0
+    for culprit in culprits[:MOST_OTHERS]:
+        lines = _short(culprit, paper)
+        if len(lines) > room:
+            lines = _short(culprit, paper, has_room=False)
+        room -= len(lines)
+        if shown and room < 0:
+            break
+        told, shown = [*told, *lines], shown + 1
+    return spaced([*told, *_more(culprits[shown:])])
 
 
 def _foot(report: Report, lead: Culprit | Finding | None, paper: Paper) -> list[str]:
@@ -266,7 +273,7 @@ def _noted(report: Report, paper: Paper, indent: str = "") -> list[str]:
     return paper.wrap(wording.NOTED, indent) if report.culprits and not is_accused else []
 
 
-def _short(culprit: Culprit, paper: Paper, indent: str = "") -> list[str]:
+def _short(culprit: Culprit, paper: Paper, indent: str = "", *, has_room: bool = True) -> list[str]:
     """Return a culprit in two lines: name and rate, then its course, its share and its line."""
     rate = wording.rate_words(culprit)
     if culprit.device != "host":
@@ -287,7 +294,7 @@ def _short(culprit: Culprit, paper: Paper, indent: str = "") -> list[str]:
         told, rate, room = [paper.clip(rate, inner), *told], "", paper.width - len(head)
     name = paper.paint(clipped(culprit.name, room), culprit.severity.value)
     first = f"{head}{name}  {rate}".rstrip()
-    return [first, *told, *known_lines(culprit.known, paper, inner)]
+    return [first, *told, *known_lines(culprit.known, paper, inner, has_room=has_room)]
 
 
 def _fed(culprit: Culprit) -> str:

@@ -39,6 +39,8 @@ FAULT = Recognised(
     source="leakscope",
 )
 
+LONG = "The trainer gathers the keys and values of a cache that is used again and again"
+
 
 def report(**changes: object) -> Report:
     sample = leaking()
@@ -96,6 +98,19 @@ class TestEveryForm:
             r["properties"]["knownCulprit"] for r in results if "knownCulprit" in r["properties"]
         ]
         assert [(one["nature"], one["link"]) for one in told] == [(nature.value, LINK)]
+
+
+@pytest.mark.parametrize(("width", "most"), [(80, 30), (120, 30)])
+def test_a_terminal_tells_whole_titles_in_the_lines_that_it_has(width: int, most: int) -> None:
+    told = report(library="transformers", version="5.23.0", nature=Nature.USAGE, title=LONG)
+    known = msgspec.structs.replace(FAULT, title=LONG)
+    culprits = [msgspec.structs.replace(one, known=known) for one in told.culprits * 3]
+    told = msgspec.structs.replace(told, culprits=culprits)
+    text = render_text(told, width=width)
+    lines = text.splitlines()
+    assert f"Known fault of accelerate 1.3.0: {LONG}" in " ".join(text.split())
+    assert max(map(len, lines)) <= max(width, len(LINK) + 3)
+    assert len(lines) <= most
 
 
 @pytest.mark.parametrize("known", [FAULT, None])
