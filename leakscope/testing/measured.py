@@ -121,8 +121,10 @@ def plan_of(arguments: tuple[Any, ...], options: dict[str, Any], name: str) -> P
         )
     try:
         return to_plan(**options)
-    except LeakscopeError as fault:
-        pytest.fail(f"{name}: {fault}", pytrace=False)
+    except LeakscopeError as error:
+        fault = str(error)
+    # Outside: else pytest tells the error as well, around that it was raised during another.
+    pytest.fail(f"{name}: {fault}", pytrace=False)
 
 
 def fail_for(report: GrowthReport) -> None:

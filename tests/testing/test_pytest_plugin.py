@@ -238,6 +238,7 @@ def test_what_cannot_be_called_again_is_refused_in_a_sentence(suite: Ran) -> Non
     assert "unittest.TestCase is run by its class" in suite.failures["test_of_unittest"]
     assert "leak_free takes steps=, warmup=" in suite.failures["test_misspelt"]
     assert "allow is a size such as" in suite.failures["test_no_size"]
+    assert suite.failures["test_no_size"].count("allow is a size such as") == 1
 
 
 def test_each_leak_has_a_report_that_the_summary_names(suite: Ran) -> None:
