@@ -71,12 +71,37 @@ def test_the_workflow_has_what_github_asks_for() -> None:
     told = workflow()
     assert told[True].keys() == {"pull_request", "push"}, "YAML 1.1 reads the key `on` as true"
     assert told["permissions"]["security-events"] == "write"
+    assert told["permissions"]["actions"] == "read", "of private repositories the upload reads runs"
     steps = told["jobs"]["memory"]["steps"]
     assert all(("uses" in step) != ("run" in step) for step in steps)
     uploaded = [
         step["with"]["sarif_file"] for step in steps if "sarif_file" in step.get("with", {})
     ]
     assert [f"--also {name}" in commands()["Check"] for name in uploaded] == [True]
+
+
+@pytest.mark.parametrize(
+    ("event", "head", "is_uploaded"),
+    [("push", None, True), ("pull_request", "we/it", True), ("pull_request", "fork/it", False)],
+)
+def test_alerts_are_shown_unless_a_fork_asks_to_pull(
+    event: str, head: str | None, is_uploaded: bool
+) -> None:
+    steps = workflow()["jobs"]["memory"]["steps"]
+    (told,) = [step["if"] for step in steps if "sarif_file" in step.get("with", {})]
+    words = {
+        "!cancelled()": "True",
+        "hashFiles('memory.sarif')": "'f00'",
+        "github.event_name": repr(event),
+        "github.event.pull_request.head.repo.full_name": repr(head),
+        "github.repository": "'we/it'",
+        "&&": "and",
+        "||": "or",
+    }
+    expression = told.strip().removeprefix("${{").removesuffix("}}").strip()
+    for word in sorted(words, key=len, reverse=True):
+        expression = expression.replace(word, words[word])
+    assert eval(expression, {"__builtins__": {}}) is is_uploaded
 
 
 @pytest.mark.slow
