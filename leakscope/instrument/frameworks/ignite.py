@@ -219,7 +219,11 @@ def _attached_to(trainer: Engine) -> list[LeakScope]:
     return [one.__self__ for one in ours]
 
 
-_methods = ServedMethods(lambda: [PatchedMethod(Engine, "run", _telling_run)])
+def _wrapped() -> list[PatchedMethod]:
+    return [PatchedMethod(Engine, "run", _telling_run)] if "run" in vars(Engine) else []
+
+
+_methods = ServedMethods(_wrapped)
 _methods.serve(LeakScope)
 
 
