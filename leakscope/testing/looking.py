@@ -208,8 +208,9 @@ def _survey() -> tuple[list[object], Iterable[tuple[str, int]]]:
 
     Lists have room to spare, so that their bytes don't tell of each item.
     """
-    gathers: dict[int, bool] = {}
-    hidden: list[object] = []
+    hidden = _gathering()
+    for obj in hidden:
+        _settle(obj)
     in_lists = in_deques = 0
     for obj in gc.get_objects():
         cls = type(obj)
@@ -217,14 +218,20 @@ def _survey() -> tuple[list[object], Iterable[tuple[str, int]]]:
             in_lists += len(obj)
         elif cls is deque:
             in_deques += len(obj)
-        else:
-            known = gathers.get(id(cls))
-            if known is None:
-                known = gathers[id(cls)] = anatomy.module_name(cls) in _GATHERING
-            if known:
-                hidden.append(obj)
-                _settle(obj)
     return hidden, (("items of lists", in_lists), ("items of deques", in_deques))
+
+
+def _gathering() -> list[object]:
+    gathers: dict[int, bool] = {}
+    hidden: list[object] = []
+    for obj in gc.get_objects():
+        cls = type(obj)
+        known = gathers.get(id(cls))
+        if known is None:
+            known = gathers[id(cls)] = anatomy.module_name(cls) in _GATHERING
+        if known:
+            hidden.append(obj)
+    return hidden
 
 
 def _settle(runner: object) -> None:
@@ -234,5 +241,5 @@ def _settle(runner: object) -> None:
     (``Modules/_io/stringio.c``), which would pass for one that native code holds.
     """
     stream = getattr(runner, "__dict__", {}).get("stream")
-    if type(stream) is StringIO and not stream.closed:
+    if type(stream) is StringIO and not stream.closed and stream.tell():
         stream.read(0)
