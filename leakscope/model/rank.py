@@ -56,7 +56,7 @@ class OddRank(msgspec.Struct, frozen=True, kw_only=True):
 
     rank: int
     step: int
-    """From which on it has so much more, or less, than the others."""
+    """From which on its memory goes away from theirs."""
     bytes: int
     """How much more than the median of the others at the end, or where a rank ended early; negative
     if less."""

@@ -109,9 +109,33 @@ def test_the_rank_that_leaves_the_others_course_is_named_with_the_step():
     odd = report_of(healthy(), healthy(1), late, healthy(3)).odd_rank
     assert odd is not None
     assert odd.rank == 2
-    assert odd.step == pytest.approx(176, abs=4)  # a tenth of what it gains away from the others
+    assert odd.step == pytest.approx(160, abs=4)
     assert odd.bytes == pytest.approx(160 * 4 * MIB, rel=0.1)
     assert "Rank 2 is the first that differs" in odd.sentence
+
+
+def scattered(*, begins: float = 0, gains: float = 0, offset: float = 0, seed: int = 0) -> Course:
+    """Twelve thousand steps with readings that scatter by MiB, and a leak of so much in all."""
+    steps = np.linspace(1, 12_000, 200)
+    noise = np.random.default_rng(seed).normal(0, 2 * MIB, len(steps))
+    leak = gains * np.maximum(0, steps - begins) / (12_000 - begins)
+    return Course(steps, 500 * MIB + noise + leak + offset * (steps > 100))
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+@pytest.mark.parametrize("gains", [100 * MIB, 900 * MIB, 20_000 * MIB])
+@pytest.mark.parametrize("offset", [0, 15 * MIB])
+@pytest.mark.parametrize("begins", [1, 3_000, 9_000])
+def test_a_rank_is_said_to_differ_from_the_step_on_at_which_its_leak_begins(
+    begins: int, offset: int, gains: int, count: int
+) -> None:
+    courses = {rank: scattered(seed=rank) for rank in range(count)}
+    courses[1] = scattered(begins=begins, gains=gains, offset=offset, seed=1)
+    odd = odd_one_out(courses)
+    assert odd is not None
+    assert odd.rank == 1
+    assert odd.step == pytest.approx(begins, abs=0.03 * 12_000)
+    assert f"from about step {odd.step:,} on" in odd.sentence
 
 
 def test_of_two_ranks_the_one_with_more_is_the_odd_one():

@@ -61,6 +61,9 @@ class _Left:
     """A rank that left the others' course for good."""
 
     step: float
+    """From which on it is away by so much as no rank is that keeps with the others."""
+    begun: float
+    """The step at which that began."""
     rank: int
     size: int
     """How much more than the others it has at the end, or where one of them ended."""
@@ -96,7 +99,7 @@ def _among(together: Mapping[int, Course]) -> list[_Left]:
     away = _away(risen)
     least = max(DIFFERS_BYTES, DIFFERS_SHARE * float(risen[:, -1].max()))
     return [
-        _Left(float(steps[left]), rank, int(course[-1]))
+        _Left(float(steps[left]), _begun(steps, course, left), rank, int(course[-1]))
         for rank, course in zip(together, away, strict=True)
         if (left := _left_at(course, least)) is not None
     ]
@@ -121,8 +124,8 @@ def _beside(rank: int, course: Course, together: Mapping[int, Course]) -> _Left 
         return None
     size = int(away[-1])
     if len(together) == 1 and size < 0:
-        return _Left(float(steps[left]), next(iter(together)), -size, ended=end)
-    return _Left(float(steps[left]), rank, size, ended=end)
+        rank, size = next(iter(together)), -size
+    return _Left(float(steps[left]), _begun(steps, away, left), rank, size, ended=end)
 
 
 def _told(odd: _Left) -> OddRank:
@@ -130,11 +133,11 @@ def _told(odd: _Left) -> OddRank:
     ended = f"at step {odd.ended:,.0f}, where one of them ended," if odd.ended else ""
     when = ended or "at the end"
     sentence = (
-        f"Rank {odd.rank} is the first that differs: from about step {odd.step:,.0f} on its memory "
-        f"leaves the others' course, and {when} it has {human_bytes(abs(odd.size))} {word} than "
-        "they."
+        f"Rank {odd.rank} is the first that differs: from about step {odd.begun:,.0f} on its "
+        f"memory leaves the others' course, and {when} it has "
+        f"{human_bytes(abs(odd.size))} {word} than they."
     )
-    return OddRank(rank=odd.rank, step=round(odd.step), bytes=odd.size, sentence=sentence)
+    return OddRank(rank=odd.rank, step=round(odd.begun), bytes=odd.size, sentence=sentence)
 
 
 def _risen(steps: FloatArray, course: Course) -> FloatArray:
@@ -163,3 +166,18 @@ def _left_at(away: FloatArray, least: float) -> int | None:
     near = np.flatnonzero(np.abs(away) < least)
     start = int(near[-1]) + 1 if len(near) else 0
     return start if start < len(away) else None
+
+
+def _begun(steps: FloatArray, away: FloatArray, left: int) -> float:
+    """Return the step at which a rank began to go away that at ``left`` was away for good.
+
+    It is where a level that bends into a slope comes closest to the distance up to then: a distance
+    that is there from the warm-up on is level, and no single reading decides.
+    """
+    until, place = away[: left + 1], np.arange(left + 1)
+    if left < 2:
+        return float(steps[0])
+    slopes = np.maximum(0, place[None, :] - place[:-1, None]).astype(np.float64)
+    slopes -= slopes.mean(axis=1, keepdims=True)
+    told = (slopes @ (until - until.mean())) ** 2 / (slopes**2).sum(axis=1)
+    return float(steps[int(np.argmax(told))])
