@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 
 from leakscope.model import gauge
@@ -10,12 +11,16 @@ from leakscope.model.run import Recording, Run
 from leakscope.model.sizes import human_bytes
 
 STILL_RUNNING = "still running"
+WATCHED_ENDED = "ended"
+"""What a process that was watched from outside did: how is its parent's to know."""
 EXCEPTION, KILLED, WORKER_KILLED = "exception", "killed", "worker_killed"
 OOM_KILLED = "killed by the kernel's out-of-memory killer"
 NEARLY_ALL = 0.9
 """From this part of the limit on, memory is worth a word where nobody knows who killed a run."""
 LONGEST = 160
 """Characters of an exception's message in a sentence."""
+BESIDE = "; rank "
+"""Between what became of other ranks and how the first one ended."""
 _WORKER = "is killed by signal: Killed"
 """What torch's DataLoader says of a worker that was killed."""
 
@@ -79,9 +84,14 @@ def in_a_sentence(ended: str) -> str:
     """Return ``the program ended by ValueError: no such batch``; empty where it just ended.
 
     Args:
-        ended: What :func:`how_it_ended` says.
+        ended: What :func:`how_it_ended` says, or what :func:`killed.how_all_ended` does.
 
     """
+    if ended.startswith("rank ") and BESIDE in ended:
+        killed, _, own = ended.partition(BESIDE)
+        rank, _, how = own.partition(": ")
+        told = re.sub("^the (program|run)", f"rank {rank}", in_a_sentence(how))
+        return f"{killed}; then {told}" if told else killed
     ended = clipped(ended, LONGEST)
     if ended.startswith(f"{EXCEPTION}: "):
         return f"the program ended by {ended.removeprefix(f'{EXCEPTION}: ')}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leakscope.analysis.case import Case
-from leakscope.analysis.ending import how_it_ended
+from leakscope.analysis.killed import how_all_ended
 from leakscope.analysis.units import epochs, is_training, steps_done, tells_epochs
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.report import Problem, RunFacts, Work
@@ -20,7 +20,7 @@ def find_facts(run: Run, recording: Recording) -> RunFacts:
         command=list(manifest.command),
         created=manifest.created,
         environment=dict(manifest.environment),
-        ended=how_it_ended(run, recording),
+        ended=how_all_ended(run, recording),
         limit_bytes=manifest.memory_limit or manifest.memory_total,
         leakscope_version=manifest.leakscope_version,
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
 from leakscope.analysis.diagnoses.unexplained import UNTOLD, in_use
-from leakscope.analysis.ending import ENDINGS, STILL_RUNNING, how_it_ended, in_a_sentence
+from leakscope.analysis.ending import ENDINGS, STILL_RUNNING, in_a_sentence
+from leakscope.analysis.killed import how_all_ended
 from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.severity import MIB
 from leakscope.analysis.shapes import Company, company_of
@@ -54,7 +55,7 @@ def _too_little(case: Case) -> list[str]:
     if not len(track):
         return ["Nothing was recorded: did the program train at all?"]
     if _never_trained(case):
-        return _no_training(how_it_ended(case.run, case.recording))
+        return _no_training(how_all_ended(case.run, case.recording))
     if not case.table.censuses:
         if case.recording.errors:
             return ["No census of the heap could be taken; the report's errors say why."]

@@ -185,15 +185,15 @@ def run(
 
 
 def leave_outcome(directory: RunDirectory, world: World, ending: Ending) -> None:
-    """Write down how the program ended; of other ranks than the first only a kill for memory.
+    """Write down how the program ended; of other ranks than the first only that it was killed.
 
-    Nothing else would tell of that: the launcher ends the others by a signal, and a kill leaves no
-    closing record.
+    Nothing else would tell of that: a kill leaves no closing record. A signal by which the launcher
+    has a rank end is none.
     """
     seen = ending.outcome() | _attempt_of(world)
     if world.leads:
         directory.write_outcome(seen)
-    elif ending.is_oom_killed:
+    elif ending.is_killed:
         directory.write_outcome(seen, rank=world.rank)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import NoReturn
 
+from leakscope.model.run import ASKED_TO_END
 from leakscope.probes.cgroup import memory_events
 from leakscope.probes.signals import catches
 
@@ -53,6 +54,11 @@ class Ending:
     def is_oom_killed(self) -> bool:
         """Whether the kernel killed the program for memory: by ``SIGKILL``, and it says so."""
         return self.signal == signal.SIGKILL and self.oom_kills > 0
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether a signal ended it that is no request to end."""
+        return self.signal is not None and self.signal not in ASKED_TO_END
 
     def outcome(self) -> dict[str, str | int]:
         """Return what a run directory keeps of it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,9 @@ from leakscope.model.record import (
     RunManifest,
     SnapshotRecord,
 )
+
+ASKED_TO_END = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
+"""Signals by which users and launchers have a program end; by others it is killed."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ class Run:
     the program for memory), ``oom_kills`` and ``limit_hits`` of the control group meanwhile; empty
     without a supervisor. ``attempt`` where it wasn't the first one."""
     outcomes: dict[tuple[int, int], dict[str, str | int]] = field(default_factory=dict)
-    """The same of other ranks that the kernel killed for memory, by attempt and rank."""
+    """The same of other ranks that were killed, by attempt and rank."""
     unread: int = 0
     """Recordings of it that are not in here: of many ranks each is read by itself."""
 

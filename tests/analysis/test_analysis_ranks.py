@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import numpy as np
 import pytest
 from synthetic_runs import KIB, MIB, Program
@@ -11,6 +13,7 @@ from leakscope.analysis.ranks.courses import Course, odd_one_out
 from leakscope.model.record import EndRecord, HeaderRecord
 from leakscope.model.report import Report, RunVerdict
 from leakscope.model.run import Run
+from leakscope.report.terminal import render_text
 
 LEAK = 200 * KIB
 
@@ -196,6 +199,57 @@ def test_another_rank_that_the_kernel_killed_for_memory_is_said_to_have_been():
     ]
     (note,) = analyse(killed_for_memory(1, 3)).notes
     assert note.startswith("Rank 1 and rank 3 were killed")
+
+
+def killed_by(numbers: dict[int, int]) -> Run:
+    """A run of four ranks, some ended by signals, after which the first one raised."""
+    run = together(*(healthy(n) for n in range(4)))
+    run.main.end = EndRecord(status="exception", exception="RuntimeError: closed by peer")
+    for rank, number in numbers.items():
+        run.recordings[rank].end = None
+        run.outcomes[0, rank] = {"exit_code": 128 + number, "signal": number, "rank": rank}
+    return run
+
+
+def test_a_rank_that_was_killed_is_told_before_the_error_of_the_first_one():
+    report = analyse(killed_by({1: signal.SIGKILL, 2: signal.SIGTERM}))
+    assert report.run.ended == (
+        "rank 1 was killed (SIGKILL); rank 0: exception: RuntimeError: closed by peer"
+    )
+    assert report.notes == [
+        "Rank 1 was killed (SIGKILL): what other ranks ended by may follow from that."
+    ]
+    text = " ".join(render_text(report).split())
+    assert "Rank 1 was killed (SIGKILL); then rank 0 ended by RuntimeError: closed by peer." in text
+    assert report.ranks[1].ended == "killed by SIGKILL"
+
+
+def test_a_first_rank_that_the_launcher_ended_is_told_after_the_one_that_was_killed():
+    run = killed_by({1: signal.SIGKILL})
+    run.main.end, run.outcome = None, {"exit_code": 143, "signal": signal.SIGTERM}
+    text = " ".join(render_text(analyse(run)).split())
+    assert "Rank 1 was killed (SIGKILL); then rank 0 was killed by signal 15." in text
+
+
+def test_several_ranks_that_were_killed_are_told_together():
+    report = analyse(killed_by({1: signal.SIGSEGV, 3: signal.SIGKILL}))
+    assert report.run.ended.startswith("rank 1 and rank 3 were killed (SIGKILL and SIGSEGV); ")
+    assert "rank 2" not in report.run.ended
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, 4711])
+def test_a_rank_that_was_asked_to_end_is_no_cause(number: int):
+    report = analyse(killed_by({1: number}))
+    assert report.run.ended == "exception: RuntimeError: closed by peer"
+    assert report.notes == []
+
+
+def test_a_killed_rank_that_had_measured_nothing_is_told_all_the_same():
+    run = killed_by({1: signal.SIGKILL})
+    del run.recordings[1:]
+    assert analyse(run).notes == [
+        "Rank 1 was killed (SIGKILL): what other ranks ended by may follow from that."
+    ]
 
 
 def test_what_a_supervisor_saw_of_a_rank_is_about_its_attempt():

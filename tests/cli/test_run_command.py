@@ -135,11 +135,15 @@ KILLED_FOR_MEMORY = Ending(137, signal=signal.SIGKILL, oom_kills=1)
         (World(rank=3, size=4), KILLED_FOR_MEMORY, ["outcome-rank3-0.json"]),
         (World(rank=3, size=4, attempt=2), KILLED_FOR_MEMORY, ["outcome-rank3-2.json"]),
         (World(rank=3, size=4), Ending(143, signal=signal.SIGTERM, oom_kills=1), []),
-        (World(rank=3, size=4), Ending(137, signal=signal.SIGKILL), []),
+        (World(rank=3, size=4), Ending(143, signal=signal.SIGTERM), []),
+        (World(rank=3, size=4), Ending(130, signal=signal.SIGINT), []),
+        (World(rank=3, size=4), Ending(137, signal=signal.SIGKILL), ["outcome-rank3-0.json"]),
+        (World(rank=3, size=4), Ending(139, signal=signal.SIGSEGV), ["outcome-rank3-0.json"]),
+        (World(rank=3, size=4), Ending(135, signal=signal.SIGBUS), ["outcome-rank3-0.json"]),
         (World(rank=3, size=4), Ending(0), []),
     ],
 )
-def test_of_other_ranks_a_kill_for_memory_is_written_down(
+def test_of_other_ranks_is_written_down_that_they_were_killed_not_that_they_were_ended(
     world: World, ending: Ending, files: list[str], tmp_path: Path
 ) -> None:
     leave_outcome(RunDirectory(tmp_path), world, ending)

@@ -157,6 +157,7 @@ def test_what_a_killed_rank_had_recorded_is_in_the_report(tmp_path, report):
     first, second = found["ranks"]
     assert 60 <= second["steps"] <= 70
     assert "killed" in second["ended"]
+    assert found["run"]["ended"].startswith("rank 1 was killed (SIGKILL); rank 0: ")
     assert first["steps"] >= 60
 
 

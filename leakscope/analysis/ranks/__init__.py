@@ -11,18 +11,17 @@ from dataclasses import dataclass, field
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.ending import OOM_KILLED
+from leakscope.analysis.killed import killed_notes, named_ranks
 from leakscope.analysis.ranks.courses import odd_one_out
 from leakscope.analysis.ranks.drawn import shown_courses
 from leakscope.analysis.ranks.merged import MergedCulprits
 from leakscope.analysis.ranks.rows import with_beginnings
 from leakscope.analysis.ranks.summary import RankSummary, summarise, summarise_rank
-from leakscope.analysis.wording import listed
 from leakscope.model.rank import OddRank, RankCourse, RankMemory
 from leakscope.model.report import Culprit, Problem, Severity
 from leakscope.model.run import Recording, Run
 
 MOST_PROBLEMS = 200
-MOST_NAMED = 8
 
 __all__ = ["RankSummary", "Ranks", "conclude_ranks", "summarise_rank"]
 
@@ -69,7 +68,8 @@ def conclude_ranks(
         if summary.course is not None:
             courses[summary.row.rank] = summary.course
     if len(rows) < 2:
-        return Ranks(culprits, [], problems=tuple(problems[:MOST_PROBLEMS]))
+        alone = tuple(problems[:MOST_PROBLEMS])
+        return Ranks(culprits, [], problems=alone, notes=killed_notes(case.run))
     told = merged.of([row.rank for row in rows])
     rows.sort(key=lambda row: row.rank)
     problems.sort(key=lambda problem: problem.where)
@@ -80,7 +80,7 @@ def conclude_ranks(
         odd,
         tuple(problems[:MOST_PROBLEMS]),
         shown_courses(courses, odd.rank if odd else None),
-        _killed(rows, own.rank),
+        (*_killed(rows, own.rank), *killed_notes(case.run)),
         _worst(case, merged, told),
     )
 
@@ -95,12 +95,10 @@ def _worst(case: Case, merged: MergedCulprits, told: list[Culprit]) -> Recording
 
 def _killed(rows: list[RankMemory], own: int) -> tuple[str, ...]:
     """Return that ranks besides the one that is told of were killed for memory, if some were."""
-    killed = [f"rank {row.rank}" for row in rows if row.ended == OOM_KILLED and row.rank != own]
+    killed = [row.rank for row in rows if row.ended == OOM_KILLED and row.rank != own]
     if not killed:
         return ()
-    left = len(killed) - MOST_NAMED
-    named = [*killed[:MOST_NAMED], *([f"{left:,} more"] if left > 0 else [])]
-    told = listed(named)
+    told = named_ranks(killed)
     were = "was" if len(killed) == 1 else "were"
     return (f"{told[:1].upper()}{told[1:]} {were} {OOM_KILLED}: memory ran out there.",)
 
