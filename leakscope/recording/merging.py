@@ -6,7 +6,7 @@ import errno
 import shutil
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from leakscope.model.errors import LeakscopeError, UnwritableError
 from leakscope.model.run import Run
@@ -23,11 +23,14 @@ def merge_runs(paths: Sequence[Path], out: Path, *, force: bool = False) -> RunD
         NoRunError: one of the paths is no run.
         RunExistsError: ``out`` holds a run already and ``force`` is not set.
         UnwritableError: it can't be made.
-        LeakscopeError: two of them recorded the same rank, or none is named.
+        LeakscopeError: there is one alone, two of them recorded the same rank, or they are no parts
+            of one training.
 
     """
     folders = [find_run(path) for path in paths]
     runs = [open_headers(folder) for folder in folders]
+    _refuse_one_alone(runs)
+    _refuse_strangers(runs)
     _refuse_two_of_a_rank(runs)
     first = min(runs, key=lambda run: run.main.header.rank)
     target = RunDirectory.create(out, first.manifest, force=force)
@@ -39,6 +42,45 @@ def merge_runs(paths: Sequence[Path], out: Path, *, force: bool = False) -> RunD
     if first.outcome:
         target.write_outcome(first.outcome)
     return target
+
+
+def _refuse_one_alone(runs: list[Run]) -> None:
+    if len(runs) < 2:
+        raise LeakscopeError(
+            f"There is nothing to merge with {runs[0].path}: name the directories of all machines."
+            if runs
+            else "There is nothing to merge: name the directories of all machines.",
+            slug="nothing-to-merge",
+        )
+
+
+def _refuse_strangers(runs: list[Run]) -> None:
+    """Refuse runs that are no parts of one training, as far as they tell what they are of."""
+    first, *others = runs
+    for other in others:
+        for what, one, another in zip(_TRAITS, _traits(first), _traits(other), strict=True):
+            if one and another and one != another:
+                raise LeakscopeError(
+                    f"{first.path} and {other.path} don't belong together: {what} is {one} in the "
+                    f"first, {another} in the second.",
+                    slug="not-together",
+                )
+
+
+_TRAITS = ("the script", "the number of ranks", "the launch")
+_OF_A_MACHINE = ("started by ", "spawned ")
+"""What a launch is called where only the machine's own processes tell of it."""
+
+
+def _traits(run: Run) -> tuple[str, str, str]:
+    """Return what the parts of a training have in common, each empty where it isn't known."""
+    launch = run.manifest.launch
+    sizes = {one.header.world_size for one in run.recordings if one.header.worker is None}
+    return (
+        PurePath(run.manifest.script).name,
+        str(max(sizes)) if sizes else "",
+        "" if launch.startswith(_OF_A_MACHINE) else launch,
+    )
 
 
 def _refuse_two_of_a_rank(runs: list[Run]) -> None:

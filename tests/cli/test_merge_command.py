@@ -27,9 +27,19 @@ def leakscope(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def recorded(folder: Path, rank: int, pid: int = 7, outcome: dict | None = None) -> Path:
-    directory = RunDirectory.create(folder, RunManifest(run_id=folder.name, script="train.py"))
-    header = HeaderRecord(role="rank", rank=rank, world_size=3, pid=pid)
+def recorded(
+    folder: Path,
+    rank: int,
+    pid: int = 7,
+    outcome: dict | None = None,
+    *,
+    script: str = "train.py",
+    ranks: int = 3,
+    launch: str = "",
+) -> Path:
+    manifest = RunManifest(run_id=folder.name, script=script, launch=launch)
+    directory = RunDirectory.create(folder, manifest)
+    header = HeaderRecord(role="rank", rank=rank, world_size=ranks, pid=pid)
     writer = RecordingWriter(folder, header)
     for index in range(5):
         boundary = Boundary(index=index, kind=BoundaryKind.MARK, time_s=float(index), label="x")
@@ -110,3 +120,39 @@ def test_a_run_that_is_there_already_is_not_overwritten(ranks, tmp_path):
     words = ("merge", *map(str, ranks), "--out", "all", "--force")
     assert leakscope(*words, folder=tmp_path).returncode == 0
     assert len(open_run(tmp_path / "all").recordings) == 3
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"script": "/home/me/other.py"}, "the script is train.py in the first, other.py in the"),
+        ({"ranks": 1}, "the number of ranks is 3 in the first, 1 in the second"),
+        ({"launch": "torchrun b"}, "the launch is torchrun a in the first, torchrun b in the"),
+    ],
+)
+def test_runs_that_do_not_belong_together_are_refused(other, why, tmp_path):
+    runs = [
+        recorded(tmp_path / "one", 1, launch="torchrun a"),
+        recorded(tmp_path / "other", 0, **other),
+    ]
+    done = leakscope("merge", *map(str, runs), "--out", "all", folder=tmp_path)
+    assert done.returncode == 1
+    assert f"don't belong together: {why}" in done.stderr
+    assert not (tmp_path / "all").exists()
+
+
+def test_machines_that_call_the_launch_by_processes_of_theirs_are_merged(tmp_path):
+    runs = [
+        recorded(tmp_path / "node0", 0, launch="started by node0 17", script="/a/train.py"),
+        recorded(tmp_path / "node1", 1, launch="started by node1 99", script="/b/train.py"),
+    ]
+    done = leakscope("merge", *map(str, runs), "--out", "all", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "2 runs merged" in done.stderr + done.stdout
+
+
+def test_with_one_run_alone_there_is_nothing_to_merge(ranks, tmp_path):
+    done = leakscope("merge", str(ranks[0]), "--out", "all", folder=tmp_path)
+    assert done.returncode == 1
+    assert "There is nothing to merge with" in done.stderr
+    assert not (tmp_path / "all").exists()
