@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections import deque
 
@@ -18,6 +19,8 @@ REMEMBERED = 120
 FEWEST = 8
 FORECAST_AFTER_MINUTES = 1.0
 """Importing libraries and reading data look like growth without an end."""
+LOGGED = 160
+"""Characters of a line that no terminal's width limits."""
 WORTH_SAYING_BYTES = 1 << 20
 """A rate below this per minute is no growth to speak of."""
 
@@ -26,11 +29,11 @@ class LiveLine:
     """Prints a line for each reading; refreshed in place where that is a terminal's."""
 
     def __init__(
-        self, limit: int | None, *, refreshed: bool, quiet: bool = False, width: int = 100
+        self, limit: int | None, *, refreshed: bool, quiet: bool = False, width: int | None = None
     ) -> None:
         self._limit = limit
         self._refreshed = refreshed
-        self._width = width
+        self._width = width or (_columns() if refreshed else LOGGED)
         self._known: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)
         self._quiet = quiet
         self._is_open = False
@@ -61,7 +64,15 @@ class LiveLine:
         if gauges.get(gauge.CHILDREN):
             count = plural(gauges[gauge.CHILDREN], "child process")
             parts.append(f"({human_bytes(children)} in {count})")
-        return " ".join([*parts, *self._course()])
+        return self._with_details(" ".join([*parts, *self._course()]), gauges)
+
+    def _with_details(self, line: str, gauges: dict[str, int]) -> str:
+        """Return the line with what else was read, as far as there is room."""
+        for detail in _details(gauges):
+            if len(line) + len(detail) + 3 > self._width:
+                break
+            line += f" · {detail}"
+        return line
 
     def _course(self) -> list[str]:
         if len(self._known) < FEWEST:
@@ -82,6 +93,26 @@ class LiveLine:
             done=float(minutes[-1]),
         )
         return told + ([f"· {ahead.text}"] if ahead is not None else [])
+
+
+def _columns() -> int:
+    return min(LOGGED, shutil.get_terminal_size().columns - 1)
+
+
+def _details(gauges: dict[str, int]) -> list[str]:
+    """Return what makes memory up, and what is left of it, the most telling first."""
+    used, limit = gauges.get(gauge.CGROUP_USED), gauges.get(gauge.CGROUP_LIMIT)
+    told = [] if used is None or limit is None else [f"{human_bytes(limit - used)} to the limit"]
+    told += [
+        f"{key.partition('.')[0]} {human_bytes(size)}"
+        for key, size in sorted(gauges.items())
+        if key.endswith(f".{gauge.DEVICE_BY_TREE}")
+    ]
+    if gauge.PSS in gauges and gauge.RSS in gauges:  # else it is the line's first figure
+        told.append(f"RSS {human_bytes(gauges[gauge.RSS])}")
+    for name, key in (("private", gauge.PRIVATE), ("shm", gauge.SHM)):
+        told += [f"{name} {human_bytes(gauges[key])}"] if gauges.get(key) else []
+    return told
 
 
 def _clock(seconds: float) -> str:

@@ -17,10 +17,14 @@ import click
 from leakscope.cli.conclusion import conclude, print_summary, write_reports
 from leakscope.cli.faults import say
 from leakscope.cli.process_number import to_process_number
-from leakscope.cli.supervisor import Ending, end_as
+from leakscope.cli.supervisor import Ending, Witness, end_as
 from leakscope.model.errors import EXIT_ERROR, LeakscopeError
+from leakscope.model.sizes import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
     from leakscope.cli.live import LiveLine
     from leakscope.instrument.monitor import Monitor
     from leakscope.instrument.options import SessionOptions
@@ -32,13 +36,13 @@ Examples:
   leakscope monitor --interval 2 -- torchrun --nproc-per-node 4 train.py
 
 \b
-Nothing is stopped or written to; Ctrl-C ends the watching, never what is watched. From outside
-nothing has a name: `leakscope run` tells what grows.
+Nothing is stopped or written to; Ctrl-C and SIGTERM end the watching, never what is watched, but a
+COMMAND is handed SIGTERM on. From outside nothing has a name: `leakscope run` tells what grows.
 
 \b
 Exit codes:
   with a COMMAND: its own, or the signal that ended it
-  0  the process ended, or watching was ended by Ctrl-C
+  0  the process ended, or watching was ended by Ctrl-C or SIGTERM
   1  there is no such process, or nothing can be recorded
   2  a command line that makes no sense
 """
@@ -84,18 +88,21 @@ def monitor(
 
     options = configured_options(say, out=out, force=force, report=report, quiet=quiet)
     child = _start(command) if command else None
-    number = child.pid if child else pid or _find(name or "")
-    try:
-        watcher, path = _attach(number, options, words=command)
-    except LeakscopeError:
-        if child is not None:  # it runs on; only nobody watches
-            say("nothing is recorded; the command goes on.")
-            end_as(_ending(child.wait()))
-        raise
-    line = LiveLine(
-        watcher.limit, refreshed=child is None and sys.stderr.isatty(), quiet=options.quiet
-    )
-    ending = _watch(watcher, child, line, interval)
+    with _told_to_end(child):
+        number = child.pid if child else pid or _find(name or "")
+        try:
+            watcher, path = _attach(number, options, words=command)
+        except LeakscopeError:
+            if child is not None:  # it runs on; only nobody watches
+                say("nothing is recorded; the command goes on.")
+                end_as(_ending(child.wait()))
+            raise
+        line = LiveLine(
+            watcher.limit, refreshed=child is None and sys.stderr.isatty(), quiet=options.quiet
+        )
+        ending = _watch(watcher, child, line, interval)
+    if child is None and not watcher.is_alive and not options.quiet:
+        say(_how_it_ended(number, watcher.kills()))
     try:
         _conclude(path, report=options.report, quiet=options.quiet)
     finally:
@@ -110,6 +117,38 @@ def _start(command: tuple[str, ...]) -> subprocess.Popen[bytes]:
         raise LeakscopeError(
             f"{command[0]} can't be started: {fault.strerror or fault}.", slug="no-command"
         ) from fault
+
+
+@contextlib.contextmanager
+def _told_to_end(child: subprocess.Popen[bytes] | None) -> Iterator[None]:
+    """Hand what asks us to end on to a command of ours; else let it end the watching, as Ctrl-C."""
+    asked = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
+    with contextlib.ExitStack() as stack:
+        witness = None if child is None else stack.enter_context(Witness())
+
+        def hand_on(number: int, _: FrameType | None) -> None:
+            if child is None or witness is None:
+                raise KeyboardInterrupt
+            if not witness.was_hit():
+                child.send_signal(number)
+
+        for number in asked:
+            signal.signal(number, hand_on)
+        try:
+            yield
+        finally:
+            for number in asked:
+                signal.signal(number, signal.SIG_DFL)
+
+
+def _how_it_ended(pid: int, kills: int | None) -> str:
+    """Return what can be told from outside of how a process ended."""
+    told = f"process {pid} ended; its exit status is its parent's to know."
+    if kills is None:
+        return f"{told} Kills for memory are not counted here."
+    if not kills:
+        return f"{told} The kernel killed no process of its control group for memory meanwhile."
+    return f"{told} The kernel killed {plural(kills, 'process')} of its control group for memory."
 
 
 def _find(pattern: str) -> int:

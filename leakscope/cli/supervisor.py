@@ -114,7 +114,7 @@ def _run(command: list[str]) -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     try:
-        with _Witness() as witness:
+        with Witness() as witness:
             child = os.posix_spawn(command[0], command, os.environ, setsigmask=mask)
             return _wait(child, witness, watched)
     finally:
@@ -123,7 +123,7 @@ def _run(command: list[str]) -> int:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _wait(child: int, witness: _Witness, watched: set[signal.Signals]) -> int:
+def _wait(child: int, witness: Witness, watched: set[signal.Signals]) -> int:
     while True:
         told = signal.sigwaitinfo(watched)
         if told.si_signo == signal.SIGCHLD:
@@ -140,7 +140,7 @@ def _is_for(child: int, number: int) -> bool:
     return number not in ASKED_FOR or catches(child, number) is not False
 
 
-class _Witness:
+class Witness:
     """An idle process of our group, which dies of any signal that was sent to the whole group.
 
     A signal sent to us alone must be handed on; one sent to the group has reached the program
@@ -152,7 +152,7 @@ class _Witness:
         self._pid = 0
         self._read_end, self._write_end = os.pipe()
 
-    def __enter__(self) -> _Witness:
+    def __enter__(self) -> Witness:
         self._station()
         return self
 

@@ -69,6 +69,11 @@ class Monitor:
         return self._process.limit()
 
     @property
+    def is_alive(self) -> bool:
+        """Whether what is watched still runs."""
+        return self._process.is_alive
+
+    @property
     def trouble(self) -> str | None:
         """Why nothing is written down any more, as a sentence; None while all is well."""
         return self._writer.failed
@@ -98,10 +103,13 @@ class Monitor:
         self._writer.close()
         RunDirectory(self._path).write_outcome(self._outcome(exit_code, signal))
 
-    def kills(self) -> int:
-        """Return how many processes of its group the kernel has killed for memory meanwhile."""
+    def kills(self) -> int | None:
+        """Return how many processes of its group the kernel has killed for memory meanwhile.
+
+        None where that isn't counted.
+        """
         before, after = self._events.oom_kills, self._process.events().oom_kills
-        return 0 if before is None or after is None else max(after - before, 0)
+        return None if before is None or after is None else max(after - before, 0)
 
     def _outcome(self, exit_code: int | None, signal: int | None) -> dict[str, str | int]:
         kills = self.kills()

@@ -287,6 +287,10 @@ def test_has_nothing_to_warn_of_for_the_same_work() -> None:
     assert compare(report(), report()).work_differences == []
 
 
+def test_a_watched_process_that_ended_was_not_broken_off() -> None:
+    assert compare(report(), report(run={"ended": "ended"})).work_differences == []
+
+
 def test_scripts_in_other_folders_are_the_same_script() -> None:
     after = report(run={"script": "/elsewhere/train.py"})
     assert compare(report(), after).work_differences == []

@@ -37,3 +37,28 @@ def test_no_end_is_foretold_while_libraries_are_imported() -> None:
 def test_a_leak_that_begins_late_has_its_own_rate() -> None:
     said = last_line(lambda minute: 800 + 300 * max(minute - 5, 0), minutes=15)
     assert "· 300 MiB per minute" in said
+
+
+READ = {
+    gauge.PSS: 900 * MIB,
+    gauge.RSS: 950 * MIB,
+    gauge.PRIVATE: 800 * MIB,
+    gauge.SHM: 200 * MIB,
+    gauge.CGROUP_USED: 1 << 30,
+    gauge.CGROUP_LIMIT: 3 << 30,
+    "cuda:0.used_by_watched": 5 << 30,
+    "cuda:0.used": 6 << 30,
+}
+
+
+def test_what_memory_is_made_of_and_what_is_left_is_told_where_it_is_known() -> None:
+    assert LiveLine(LIMIT, refreshed=False).line(5, READ) == (
+        "0:00:05 900 MiB · 2 GiB to the limit · cuda:0 5 GiB · RSS 950 MiB · private 800 MiB "
+        "· shm 200 MiB"
+    )
+
+
+def test_a_narrow_line_tells_no_more_than_fits_whole() -> None:
+    assert LiveLine(LIMIT, refreshed=False, width=60).line(5, READ) == (
+        "0:00:05 900 MiB · 2 GiB to the limit · cuda:0 5 GiB"
+    )

@@ -157,6 +157,57 @@ def test_a_process_of_others_is_watched_and_not_touched(tmp_path):
     assert report_in(tmp_path / "run")["run"]["ended"] == "watched no longer"
 
 
+def watching(*words: str, folder: Path) -> subprocess.Popen[str]:
+    """Return a monitor that has read memory a few times."""
+    started = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "leakscope", "monitor", "--interval", "0.1", "--out", "run"),
+            *words,
+        ],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert started.stderr is not None
+    for _ in range(4):
+        started.stderr.readline()
+    return started
+
+
+def test_what_asks_the_monitor_to_end_is_handed_on_to_its_command(tmp_path):
+    catches = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); time.sleep(60)"
+    started = watching("--", sys.executable, "-c", catches, folder=tmp_path)
+    started.terminate()
+    started.communicate(timeout=60)
+    assert started.returncode == 7
+    assert report_in(tmp_path / "run")["run"]["ended"] == "exit code 7"
+
+
+def test_a_monitor_of_a_process_of_others_that_is_told_to_end_reports_and_lets_it_be(tmp_path):
+    watched = subprocess.Popen([sys.executable, script(tmp_path, rounds=400)], cwd=tmp_path)
+    try:
+        started = watching("--pid", str(watched.pid), folder=tmp_path)
+        started.terminate()
+        started.communicate(timeout=60)
+        assert started.returncode == 0
+        assert watched.poll() is None
+    finally:
+        watched.kill()
+        watched.wait()
+    assert report_in(tmp_path / "run")["run"]["ended"] == "watched no longer"
+
+
+def test_of_a_process_of_others_that_was_killed_is_told_what_can_be_known(tmp_path):
+    watched = subprocess.Popen([sys.executable, script(tmp_path, rounds=400)], cwd=tmp_path)
+    started = watching("--pid", str(watched.pid), folder=tmp_path)
+    watched.kill()
+    watched.wait()
+    said = started.communicate(timeout=60)[1]
+    assert f"process {watched.pid} ended; its exit status is its parent's to know." in said
+    assert "for memory" in said
+
+
 def test_the_end_of_a_process_of_others_ends_the_watching(tmp_path):
     mark = f"grows-{time.time_ns()}"
     (tmp_path / "other.py").write_text(UNTIL_WATCHED + GROWING.format(rounds=10, code=0))

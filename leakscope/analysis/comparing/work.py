@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from leakscope.analysis.ending import STILL_RUNNING
+from leakscope.analysis.ending import STILL_RUNNING, WATCHED_ENDED
 from leakscope.model.report import Report, Work
 
 NOT_GIVEN = "not given"
@@ -23,7 +23,7 @@ ENVIRONMENT = {
     "PYTORCH_ALLOC_CONF": "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF": "PYTORCH_CUDA_ALLOC_CONF",
 }
-_ENDED_BY_ITSELF = frozenset({"", "completed", "detached", "exit code 0"})
+_ENDED_BY_ITSELF = frozenset({"", "completed", "detached", "exit code 0", WATCHED_ENDED})
 _LONGER = 3.0
 
 
