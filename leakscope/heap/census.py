@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from sys import getsizeof
 from time import perf_counter
 from types import FrameType
 
@@ -18,7 +19,7 @@ from leakscope.heap.looking import request_from
 from leakscope.heap.memory import RowMemory
 from leakscope.heap.origins import origins
 from leakscope.heap.ownership import ownership_under
-from leakscope.heap.pages import copied_share
+from leakscope.heap.pages import exclusive_share, sampled
 from leakscope.heap.roles import Roles
 from leakscope.heap.roots import Roots, find_roots
 from leakscope.heap.rows import Draft, RowMaker
@@ -68,6 +69,8 @@ class CensusTaker:
         self._max_rows = max_rows
         self._device_storages: list[DeviceStorages] = []
         self._given = given
+        self._sampled: dict[str, Sequence[int]] = {}
+        """Where objects of the heaviest containers lie: numbers, which keep nothing alive."""
 
     def take(self, scope: CensusScope, unwound: Sequence[FrameType] = ()) -> Census:
         """Return the rows of this moment; the whole process stands still meanwhile.
@@ -99,7 +102,16 @@ class CensusTaker:
     @property
     def own_bytes(self) -> int:
         """What the taker keeps between censuses, in bytes."""
-        return self._memory.own_bytes() + self._definitions.own_bytes()
+        sampled_bytes = sum(map(getsizeof, self._sampled.values()))
+        return self._memory.own_bytes() + self._definitions.own_bytes() + sampled_bytes
+
+    def copied_shares(self) -> dict[str, float]:
+        """Return which part of its heaviest containers a worker has copied by now, by their paths.
+
+        The places that the latest census looked at are asked again: some milliseconds, no walk.
+        """
+        shares = {path: exclusive_share(places) for path, places in self._sampled.items()}
+        return {path: share for path, share in shares.items() if share is not None}
 
     def _request(self, roots: Roots, *, full: bool) -> WalkRequest:
         return replace(
@@ -150,16 +162,17 @@ class CensusTaker:
                 row.allocated_at[:] = origins(maker.groups(drafts[row.path]), self._ownership)
         gathering = {row.path for row in grown if row.length is not None}
         shared = with_shares(result, drafts, rows, gathering)
-        return shared if self._given is None else _with_copies(result, drafts, shared)
+        if self._given is None:
+            return shared
+        self._sampled = _places(result, drafts, shared)
+        copied = self.copied_shares()
+        return [msgspec.structs.replace(row, copied_share=copied.get(row.path)) for row in shared]
 
 
-def _with_copies(
+def _places(
     result: WalkResult, drafts: dict[str, Draft], rows: list[CensusRow]
-) -> list[CensusRow]:
-    """Return the rows, the heaviest containers with the part of them that was copied."""
+) -> dict[str, Sequence[int]]:
+    """Return where some objects of the heaviest containers lie, by the containers' paths."""
     large = [row for row in rows if row.count == 1 and (row.length or 0) >= _MANY]
     heaviest = sorted(large, key=lambda row: -row.host_bytes)[:_MOST_COPIED]
-    shares = {
-        row.path: copied_share(result.nodes.objects[drafts[row.path].first]) for row in heaviest
-    }
-    return [msgspec.structs.replace(row, copied_share=shares.get(row.path)) for row in rows]
+    return {row.path: sampled(result.nodes.objects[drafts[row.path].first]) for row in heaviest}

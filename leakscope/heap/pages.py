@@ -11,7 +11,7 @@ from __future__ import annotations
 import mmap
 import os
 from array import array
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from leakscope.model.interrupts import ours
 
@@ -29,18 +29,29 @@ def copied_share(container: object) -> float | None:
     In a process that was not forked, or whose parent is gone, that is all of them. None where the
     platform doesn't tell, or the container holds too few.
     """
+    return exclusive_share(sampled(container))
+
+
+def sampled(container: object) -> Sequence[int]:
+    """Return where some of the objects in a container lie; nothing where it holds too few.
+
+    What lies there can be asked again later (:func:`exclusive_share`), whatever became of them.
+    """
     try:
         from leakscope.heap._native import referent_addresses
     except ImportError:
-        return None
-    addresses = referent_addresses(container, _SAMPLES)
-    if len(addresses) < _FEWEST:
-        return None
-    return exclusive_share(addresses)
+        return ()
+    addresses = array("Q", referent_addresses(container, _SAMPLES))
+    return addresses if len(addresses) >= _FEWEST else ()
 
 
-def exclusive_share(addresses: Iterable[int]) -> float | None:
-    """Return which part of these places, 0 to 1, lies in pages that no other process maps."""
+def exclusive_share(addresses: Sequence[int]) -> float | None:
+    """Return which part of these places, 0 to 1, lies in pages that no other process maps.
+
+    None where there are none, or the platform doesn't tell.
+    """
+    if not addresses:
+        return None
     try:
         pages = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
     except ours(OSError):

@@ -63,6 +63,10 @@ class Costs:
         self._worked = _LASTING * self._worked + worked
         self.slowed = min(max(self._taken / max(self._worked, 1e-6), 1.0), MOST_SLOWED)
 
+    def knows(self, due: Due) -> bool:
+        """Return whether a boundary of this kind was ever measured, here or in a process alike."""
+        return due in self._expected
+
     def expect(self, due: Due) -> float:
         """Return the seconds that the next boundary of this kind will probably cost."""
         known = self._expected.get(due)

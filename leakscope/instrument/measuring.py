@@ -112,13 +112,14 @@ class Measuring:
         guard: Guard,
         budget: float,
         clock: Callable[[], float],
+        in_child: bool = False,
     ) -> None:
         readers = list(probes)
         self.windows = windows
         self._history = history
         self._fast = [probe for probe in readers if not probe.slow]
         slow = (probe for probe in readers if probe.slow)
-        self._slow = SlowGauges(slow, clock, guard, budget)
+        self._slow = SlowGauges(slow, clock, guard, budget, in_child=in_child)
         self._clock = clock
         self._writer = writer
         self._taker = taker
@@ -267,9 +268,13 @@ class Measuring:
     # Gauges
 
     def _read_gauges(self, boundary: Boundary, due: Due) -> dict[str, int]:
-        """Read every gauge between phases when a census is due, else those whose turn it is."""
+        """Read every gauge between phases when a census is due, else those whose turn it is.
+
+        At the end every one: without a census it would not be known what a short run came to.
+        """
         gauges: dict[str, int] = {}
         everything = due >= Due.FOCUSED and boundary.kind not in _INSIDE
+        everything = everything or boundary.kind is BoundaryKind.RUN_END
         with self._charged("gauges"):
             for probe in self._fast:
                 gauges.update(self._guard.call(f"probe {probe.name}", {}, probe.gauges))

@@ -36,6 +36,8 @@ class Floor:
     """Censuses of each kind beyond the limit that ``share`` and ``seconds`` set."""
     cheap_exempt: int = FLOOR_AT_KEY
     """The same where they are cheap."""
+    dear: float = inf
+    """Beyond so many seconds only the very first is."""
     has_full: bool = True
     """Whether the whole heap is walked at all."""
     at_end: bool = True
@@ -43,9 +45,10 @@ class Floor:
 
 
 WORKER_FLOOR = Floor(
-    share=0.01, seconds=0.25, exempt=2, cheap_exempt=4, has_full=False, at_end=False
+    share=0.01, seconds=0.25, exempt=2, cheap_exempt=4, dear=0.1, has_full=False, at_end=False
 )
-"""Of a DataLoader's worker, for which the training waits, and of which there are many."""
+"""Of a DataLoader's worker, for which the training waits, and of which there are many: a dataset of
+a million objects is walked once at once, and then when the budget pays for it."""
 LATE_AT_KEY = 3
 """So many more where training phases begin, at every second, then fourth, … of them, if they are
 cheap or memory rises: what begins or ends after the first six must be seen in a run of seconds
@@ -360,6 +363,8 @@ class Schedule:
     def _exempt_at(self, key: _Key, expected: float, *, inside: bool) -> int:
         """Return how many censuses a kind gets beyond the limit, given what one will cost."""
         slowed = self._costs.slowed
+        if expected > self._floor.dear * slowed:
+            return 0 if self._costs.knows(Due.FOCUSED) else 1
         if expected <= CHEAP_SECONDS * slowed and not inside:
             return self._floor.cheap_exempt
         first = key.begins_training and expected <= BEGINNING_SECONDS * slowed

@@ -81,6 +81,7 @@ class Session:
         work_clock: Callable[[], float] = time.thread_time,
         project_root: str = "",
         floor: Floor | None = None,
+        costs: Costs | None = None,
     ) -> None:
         self.options, self.run_path = options, run_path
         self._writer = writer
@@ -88,14 +89,13 @@ class Session:
         self._pid = os.getpid()
         self._index, self._reached = 0, 0.0
         self._begun = clock()
-        self._costs = Costs()
+        self._costs = costs or Costs()
         self._guard = Guard(self._write_fault)
         self.gate = Gate(self._guard, self._costs, clock)
         self.tracker = PhaseTracker(self._reach)
-        growth = GrowthWatch()
-        self._schedule = Schedule(
-            options.budget, self._costs, self._write_note, growth, floor or Floor()
-        )
+        self._is_of_a_worker = floor is not None
+        growth, floor = GrowthWatch(), floor or Floor()
+        self._schedule = Schedule(options.budget, self._costs, self._write_note, growth, floor)
         self._windows = AllocationWindows(
             options.tracemalloc,
             window,
@@ -115,6 +115,7 @@ class Session:
             guard=self._guard,
             budget=options.budget,
             clock=clock,
+            in_child=self._is_of_a_worker,
         )
         self._shortages = Shortages(
             self._measuring, self.gate, self._costs, self._moment, budget=options.budget
@@ -125,7 +126,6 @@ class Session:
         self._auto: AutoBoundaries | None = None
         self._workers: WorkerHooks | None = None
         self._project_root = project_root
-        self._is_of_a_worker = floor is not None
 
     @classmethod
     def start(cls, options: SessionOptions, run_path: Path | None = None) -> Session:

@@ -3,6 +3,7 @@
 What child processes hold is told by nothing but these. While there are any they are therefore read
 by time, also in the middle of a pass that lasts: ever further apart at first, so that a run of
 seconds shows whether they grow and for how long; then as often as their part of the budget allows.
+So is a DataLoader's worker, which is a child itself and whose censuses may lie far apart.
 """
 
 from __future__ import annotations
@@ -52,10 +53,17 @@ class SlowGauges:
     """Reads each source when its last reading is paid for, those of children by time too."""
 
     def __init__(
-        self, probes: Iterable[Reader], clock: Callable[[], float], guard: Guard, budget: float
+        self,
+        probes: Iterable[Reader],
+        clock: Callable[[], float],
+        guard: Guard,
+        budget: float,
+        *,
+        in_child: bool = False,
     ) -> None:
         self._readers = [_SlowReader(probe, clock, guard) for probe in probes]
         self._budget = budget
+        self._in_child = in_child
         self._children_since = inf
         self._tree_from = inf
         self.last_seconds = 0.0
@@ -75,7 +83,9 @@ class SlowGauges:
                 gauges.update(reader.read(now, self._budget * SLOW_SHARE))
                 self.last_seconds += reader.seconds
                 tree_seconds += reader.seconds * reader.is_of_tree
-        if gauge.CHILDREN in gauges:
+        if self._in_child and tree_seconds:
+            self._plan_tree(now, 1, tree_seconds)
+        elif gauge.CHILDREN in gauges:
             self._plan_tree(now, gauges[gauge.CHILDREN], tree_seconds)
         return gauges
 
@@ -114,7 +124,11 @@ class _SlowReader:
         began = self._clock()
         gauges = self._guard.call(f"probe {self.probe.name}", {}, self.probe.gauges)
         self.seconds = self._clock() - began
-        self.is_of_tree = self.is_of_tree or not _TREE.isdisjoint(gauges)
+        self.is_of_tree = self.is_of_tree or any(map(_is_of_tree, gauges))
         self._recent.append(self.seconds)
         self.not_before = now + min(self._recent) / share
         return gauges
+
+
+def _is_of_tree(name: str) -> bool:
+    return name in _TREE or gauge.is_copied(name)

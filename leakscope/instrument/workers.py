@@ -19,6 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
+from leakscope.instrument.census_cost import CensusCost, costs_with
+from leakscope.instrument.copies import CopiesReader
+from leakscope.instrument.costs import Costs
 from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.schedule import WORKER_FLOOR
 from leakscope.instrument.session import Session
@@ -56,14 +59,22 @@ class Place:
     """Process id of the process that made the loader."""
     prefetch: int = 0
     """How many batches each worker may have loaded ahead."""
+    census_seconds: float = 0.0
+    """What a census cost in the loader's workers before; 0 where nobody knows."""
 
 
 class WorkerLoop:
     """Stands in for torch's ``_worker_loop``: calls it, with a recording around it."""
 
-    def __init__(self, place: Place, original: Callable[..., Any] | None = None) -> None:
+    def __init__(
+        self,
+        place: Place,
+        original: Callable[..., Any] | None = None,
+        cost: CensusCost | None = None,
+    ) -> None:
         self._place = place
         self._original = original
+        self._cost = cost
 
     def __reduce__(self) -> tuple[type[WorkerLoop], tuple[Place]]:
         """Cross to a spawned worker, where torch's own loop is at hand."""
@@ -82,13 +93,17 @@ class WorkerLoop:
         finally:
             if worker is not None:
                 worker.close()
+                worker.hand_on(self._cost)
 
 
 class WorkerSession:
     """Records one worker: a pass begins with each new fetcher, a batch ends with each fetch."""
 
-    def __init__(self, session: Session, batches: BatchProbe, given: dict[str, object]) -> None:
+    def __init__(
+        self, session: Session, batches: BatchProbe, given: dict[str, object], costs: Costs
+    ) -> None:
         self._session = session
+        self._costs = costs
         self._batches = batches
         self._given = given
         self._fetcher: object = None
@@ -112,6 +127,11 @@ class WorkerSession:
             self._session.close(status="completed")
         except ours(Exception):
             return
+
+    def hand_on(self, cost: CensusCost | None) -> None:
+        """Tell the workers that come after this one what a census costs."""
+        if cost is not None:
+            cost.hand_on(self._costs)
 
     def _wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
         hear = self._session.gate.hear
@@ -192,12 +212,12 @@ def _started(
     try:
         named = inspect.signature(loop).bind(*args, **kwargs).arguments
         given = {name: named[name] for name in GIVEN if named.get(name) is not None}
-        batches = BatchProbe()
-        session = _session(place, int(named["worker_id"]), given, batches)
+        batches, costs = BatchProbe(), costs_with(place.census_seconds)
+        session = _session(place, int(named["worker_id"]), given, batches, costs)
         if session is None:
             return None
         session.begin()
-        worker = WorkerSession(session, batches, given)
+        worker = WorkerSession(session, batches, given, costs)
         worker.listen()
         return worker
     except ours(Exception):
@@ -205,7 +225,7 @@ def _started(
 
 
 def _session(
-    place: Place, worker: int, given: dict[str, object], batches: BatchProbe
+    place: Place, worker: int, given: dict[str, object], batches: BatchProbe, costs: Costs
 ) -> Session | None:
     from leakscope.heap import CensusTaker
     from leakscope.probes import AllocationWindow, worker_probes
@@ -224,15 +244,17 @@ def _session(
     writer = RecordingWriter(path, _header(place, worker))
     if writer.failed:
         return None
+    taker = CensusTaker(project_root=place.project_root, given=given)
     return Session(
         options,
         path,
         writer=writer,
-        taker=CensusTaker(project_root=place.project_root, given=given),
-        probes=worker_probes(batches),
+        taker=taker,
+        probes=[*worker_probes(batches), CopiesReader(taker)],
         window=AllocationWindow,
         project_root=place.project_root,
         floor=WORKER_FLOOR,
+        costs=costs,
     )
 
 

@@ -1,12 +1,14 @@
 """Gauges: numbers that can be read cheaply at a boundary.
 
 A reading is a plain ``dict[str, int]`` so that a probe can be added without a new schema. Names
-that stand for a device carry it before a dot: ``cuda:0.allocated``. Absent means not read there.
+that stand for a device carry it before a dot: ``cuda:0.allocated``; those of
+structures that a worker copies have a name each (:func:`copied`). Absent means not read there.
 """
 
 from __future__ import annotations
 
 from typing import Literal
+from zlib import crc32
 
 GaugeUnit = Literal["bytes", "count"]
 
@@ -40,6 +42,7 @@ SYSTEM_AVAILABLE = "system_available"
 FIGURES = "open_figures"
 BATCH = "batch"
 SHAPES = "shapes"
+COPIED = "copied"
 PINNED_HOST = "pinned_host"
 OWN = "leakscope_own"
 OWN_RESIDENT = "leakscope_resident"
@@ -102,6 +105,10 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     FIGURES: ("count", "matplotlib figures that pyplot keeps open"),
     BATCH: ("bytes", "largest batch that a DataLoader's worker was seen to make"),
     SHAPES: ("count", "shapes of tensors that running functions were seen to hold so far"),
+    COPIED: (
+        "count",
+        "of 1,000 sampled objects of a structure, those in pages of the worker alone",
+    ),
     PINNED_HOST: ("bytes", "page-locked host memory held by torch"),
     OWN: ("bytes", "memory of leakscope itself"),
     OWN_RESIDENT: (
@@ -128,4 +135,18 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
 
 def unit_of(gauge: str) -> GaugeUnit:
     """Return whether a gauge counts bytes or things; gauges nobody described count bytes."""
-    return DESCRIPTIONS.get(gauge.rpartition(".")[2], ("bytes", ""))[0]
+    short = gauge.rpartition(".")[2].partition(" ")[0]
+    return DESCRIPTIONS.get(short, ("bytes", ""))[0]
+
+
+def copied(path: str) -> str:
+    """Return the name of the gauge that tells how much of a structure was copied, by its path.
+
+    Paths have dots, which would stand for a device.
+    """
+    return f"{COPIED} {crc32(path.encode()):08x}"
+
+
+def is_copied(gauge: str) -> bool:
+    """Return whether a gauge tells of what was copied of a structure."""
+    return gauge.startswith(f"{COPIED} ")

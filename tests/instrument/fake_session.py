@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from leakscope.instrument.costs import Costs
 from leakscope.instrument.options import SessionOptions
+from leakscope.instrument.schedule import Floor
 from leakscope.instrument.session import Session
 from leakscope.model import gauge
 from leakscope.model.blocks import DeviceStorages
@@ -192,6 +194,8 @@ class FakeSession:
         focused: float = 0.01,
         full: float = 0.2,
         slowed: float = 1.0,
+        floor: Floor | None = None,
+        costs: Costs | None = None,
         **options,
     ):
         self.clock = FakeClock(slowed)
@@ -214,6 +218,8 @@ class FakeSession:
             history=self.history,
             clock=self.clock,
             work_clock=lambda: self.clock.worked,
+            floor=floor,
+            costs=costs,
         )
         self.session._costs._blocks = lambda: BLOCKS
         self.session.begin()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from fake_session import FakeSession
 
+from leakscope.instrument.census_cost import costs_with
 from leakscope.instrument.costs import MOST_SLOWED
+from leakscope.instrument.schedule import WORKER_FLOOR
 from leakscope.model.boundary import BoundaryKind as Kind
 from leakscope.model.census import CensusScope
 from leakscope.model.record import NoteRecord, OverheadRecord
@@ -64,6 +66,43 @@ class TestShortRuns:
 
     def test_the_run_ends_with_a_census(self, run):
         assert run.censuses(Kind.RUN_END, "")
+
+
+class TestWorkers:
+    """The training waits for its DataLoader's workers, of which there are many."""
+
+    @pytest.mark.parametrize("slowed", [1.0, 3.0])
+    def test_a_dear_census_is_taken_once_and_then_when_the_budget_pays(self, slowed):
+        run = FakeSession(focused=0.6, slowed=slowed, floor=WORKER_FLOOR)
+        for _ in range(6):
+            run.train_pass(40)
+        assert len(run.taker.taken) == 1
+        run.steps(4000, 0.1)
+        run.close()
+        assert 2 <= len(run.taker.taken) <= 1 + 0.02 * run.elapsed / (0.6 * slowed)
+
+    def test_none_is_taken_at_once_where_it_was_dear_in_the_workers_before(self):
+        run = FakeSession(focused=0.6, floor=WORKER_FLOOR, costs=costs_with(0.6))
+        for _ in range(6):
+            run.train_pass(40)
+        run.close()
+        assert run.taker.taken == []
+
+    @pytest.mark.parametrize("known", [0.0, 0.04])
+    def test_cheap_ones_are_taken_at_once_at_every_kind_of_boundary(self, known):
+        run = FakeSession(focused=0.04, floor=WORKER_FLOOR, costs=costs_with(known))
+        for _ in range(6):
+            run.train_pass(40)
+        run.close()
+        for kind in (Kind.PHASE_BEGIN, Kind.STEP, Kind.PHASE_END):
+            assert len(run.censuses(kind, "train")) >= 2
+
+    def test_the_last_boundary_reads_what_no_census_does(self):
+        run = FakeSession(focused=0.6, floor=WORKER_FLOOR, costs=costs_with(0.6))
+        run.train_pass(40)
+        reads = run.slow.reads
+        run.close()
+        assert run.slow.reads == reads + 1
 
 
 def test_a_short_run_with_a_large_heap_has_four_comparable_censuses():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from fake_session import FakeClock, FakeProbe, FakeSession
 
 from leakscope.instrument.guard import Guard
@@ -125,3 +126,20 @@ def test_readings_that_become_dear_are_soon_spaced_by_what_they_cost():
         probe.seconds = 1e-4 if number < 1000 else 0.01
         slow.read(0.005 * number, everything=False)
     assert probe.reads < 70
+
+
+@pytest.mark.parametrize("name", [gauge.PSS, gauge.copied("dataset.samples")])
+def test_the_own_memory_of_a_child_is_read_throughout_as_children_are(name):
+    for seconds in (2, 20, 200):
+        probe = FakeProbe(FakeClock(), name, slow=True)
+        probe.seconds = 0.01
+        slow = SlowGauges([probe], probe.clock, Guard(), BUDGET, in_child=True)
+        began, read_at = probe.clock.now, []
+        while (now := probe.clock.now - began) < seconds:
+            before = probe.reads
+            slow.read(now, everything=False)
+            read_at += [now] * (probe.reads - before)
+            probe.clock.sleep(0.005)
+        assert len(read_at) >= 6
+        assert read_at[-1] >= 0.7 * seconds
+        assert probe.reads * probe.seconds <= 0.05 * seconds

@@ -7,8 +7,10 @@ import multiprocessing
 import os
 import random
 import signal
+import sys
 import time
 import traceback
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +20,8 @@ from torch.utils.data import dataloader as dataloader_module
 
 import leakscope
 from leakscope.instrument.auto.workers import is_importable, is_recorded
+from leakscope.instrument.schedule import WORKER_FLOOR
+from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.run import Recording
 from leakscope.recording import open_run
@@ -222,6 +226,34 @@ def test_workers_of_each_generation_are_numbered(out):
     with leakscope.profile(out, report=False, quiet=True):
         batches(passes=6)
     assert sorted({r.header.generation for r in recordings(out)}) == [0, 1, 2, 4]
+
+
+def test_where_censuses_are_dear_only_the_first_workers_of_a_loader_take_one(out, monkeypatch):
+    floor = replace(WORKER_FLOOR, dear=0.0, share=0.0, seconds=0.0)
+    monkeypatch.setattr("leakscope.instrument.workers.WORKER_FLOOR", floor)
+    with leakscope.profile(out, report=False, quiet=True):
+        batches(passes=3)
+    taken = [
+        (r.header.generation, sum(m.census is not None for m in r.measurements))
+        for r in recordings(out)
+    ]
+    assert sorted(taken) == [(0, 1), (0, 1), (1, 0), (1, 0), (2, 0), (2, 0)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells it on Linux")
+def test_a_worker_reads_its_own_memory_and_what_it_copied_when_it_ends(out):
+    dataset = Augmented()
+    dataset.samples = [{"number": i} for i in range(20_000)]
+    with leakscope.profile(out, report=False, quiet=True):
+        batches(dataset, passes=1)
+    for recording in recordings(out):
+        last = recording.measurements[-1]
+        assert last.boundary.kind is BoundaryKind.RUN_END
+        assert gauge.PRIVATE in last.gauges
+        rows = [row for m in recording.measurements if m.census for row in m.census.rows]
+        looked_at = {row.path for row in rows if row.copied_share is not None}
+        assert looked_at
+        assert {gauge.copied(path) for path in looked_at} <= last.gauges.keys()
 
 
 def test_later_generations_are_recorded_ever_more_rarely():

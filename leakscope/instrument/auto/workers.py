@@ -19,6 +19,7 @@ from typing import Any
 from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
 from leakscope.instrument.auto.endings import ProcessEndings
 from leakscope.instrument.auto.imports import ImportWatch
+from leakscope.instrument.census_cost import CensusCost
 from leakscope.instrument.sites import Numbers
 from leakscope.instrument.workers import Place, WorkerLoop
 from leakscope.model.interrupts import ours
@@ -40,8 +41,9 @@ class WorkerHooks:
         self.place = place
         self._endings = endings
         self._pid = os.getpid()
-        self._loaders = Numbers()
+        self._loaders = Numbers(self._forget)
         self._generations: dict[int, int] = {}
+        self._costs: dict[int, CensusCost] = {}
         self._patch: PatchedMethod | None = None
         self._watch = ImportWatch({MODULE: self._install})
 
@@ -121,17 +123,23 @@ class WorkerHooks:
             method = start_method(loader)
             if not is_recorded(generation) or not (method == "fork" or is_importable()):
                 return None
+            cost = self._costs.setdefault(number, CensusCost())
             place = replace(
                 self.place,
                 loader=number,
                 generation=generation,
                 start_method=method,
                 prefetch=loader.prefetch_factor or 0,
+                census_seconds=cost.seconds,
             )
             _prepare(place)
-            return WorkerLoop(place, original)
+            return WorkerLoop(place, original, cost)
         except ours(Exception):
             return None
+
+    def _forget(self, loader: int) -> None:
+        self._generations.pop(loader, None)
+        self._costs.pop(loader, None)
 
 
 def _prepare(place: Place) -> None:
