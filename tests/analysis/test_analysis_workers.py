@@ -12,6 +12,7 @@ from synthetic_runs import GIB, KIB, MIB, Program, Thing
 from leakscope.analysis.analyse import analyse
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
+from leakscope.model.census import Content
 from leakscope.model.record import HeaderRecord, ProcessEndRecord
 from leakscope.model.report import Culprit, Finding, Report, RunVerdict, Severity
 from leakscope.model.run import Measurement, Recording, Run
@@ -174,6 +175,84 @@ def test_what_forked_workers_copy_is_named_and_no_leak():
         found.falsifier.result
     )
     assert [row.copies for row in report.workers] == [["worker.dataset.samples"]] * 2
+
+
+def with_private(recording: Recording, *sizes: float) -> Recording:
+    """The same worker, with memory of its own of such sizes at its boundaries, evenly."""
+    count = len(recording.measurements)
+    for n, m in enumerate(recording.measurements):
+        m.gauges[gauge.PRIVATE] = int(sizes[n * len(sizes) // count])
+    return recording
+
+
+def test_what_was_copied_is_what_the_workers_own_memory_gained():
+    one = with_private(copying([0.0, 0.5, 1.0, 1.0]), 6 * MIB, 70 * MIB, 100 * MIB, 130 * MIB)
+    found = finding(analyse(run_of(Program(epochs=8), one)), "copy_on_write")
+    assert (
+        "copied up to 124 MiB of it (62 %) by looking at it; 76 MiB more may follow" in found.text
+    )
+    assert found.total_bytes == 124 * MIB
+    assert "0 % lay in the worker's own pages at the first look, 100 %" in str(found.falsifier)
+
+
+def test_more_than_a_structure_weighs_is_not_copied_of_it():
+    one = with_private(copying([0.0, 1.0, 1.0, 1.0]), 6 * MIB, 500 * MIB)
+    found = finding(analyse(run_of(Program(epochs=8), one)), "copy_on_write")
+    assert "copied up to 200 MiB of it (100 %) by looking at it, all there is." in found.text
+
+
+def test_all_is_not_copied_while_sampled_objects_are_shared():
+    one = with_private(copying([0.0, 0.1, 0.1, 0.1]), 6 * MIB, 500 * MIB)
+    found = finding(analyse(run_of(Program(epochs=8), one)), "copy_on_write")
+    assert "180 MiB more may follow" in found.text
+
+
+def test_own_memory_that_stays_was_not_copied_to():
+    one = with_private(copying([0.0, 0.5, 1.0, 1.0]), 6 * MIB, 7 * MIB)
+    assert analyse(run_of(Program(epochs=8), one)).findings == []
+
+
+def test_what_grows_in_a_worker_is_no_copy_of_something_else():
+    samples = Thing("worker()·dataset.samples", lambda s: 200 * MIB, length=lambda s: 600_000)
+    one = worker(loading().leak("Frames.cache", 400 * KIB).plant(samples))
+    censuses = [m.census for m in one.measurements if m.census is not None]
+    for n, census in enumerate(censuses):
+        for place, row in enumerate(census.rows):
+            if row.path == samples.path:
+                census.rows[place] = msgspec.structs.replace(row, copied_share=n / len(censuses))
+    grown = 8 * 40 * 400 * KIB
+    report = analyse(run_of(Program(epochs=8), with_private(one, 6 * MIB, grown + 56 * MIB)))
+    assert culprit(report).name == "Frames.cache"
+    assert finding(report, "copy_on_write").total_bytes == pytest.approx(50 * MIB, rel=0.2)
+
+
+def test_a_look_at_pages_without_a_census_is_the_last_look():
+    one = copying([0.0])
+    first = next(n for n, m in enumerate(one.measurements) if m.census is not None)
+    later = [replace(m, census=None) for m in one.measurements[first + 1 :]]
+    later[-1].gauges[gauge.copied("worker()·dataset.samples")] = 750
+    one.measurements[first + 1 :] = later
+    found = finding(analyse(run_of(Program(epochs=8), one)), "copy_on_write")
+    assert "copied up to 150 MiB of it (75 %)" in found.text
+
+
+@pytest.mark.parametrize(
+    ("types", "said"),
+    [
+        ({"dict": 600_000, "int": 240}, "list of 600,000 dicts"),
+        ({"__main__.Sample": 600_000}, "list of 600,000 Samples"),
+        ({"str": 600_000}, "list of 600,000 strings"),
+        ({"dict": 300_000, "list": 300_000}, "list of 600,000 items"),
+    ],
+)
+def test_what_a_copied_structure_holds_is_said_by_its_type(types, said):
+    held = [Content(type=name, count=count, bytes=count) for name, count in types.items()]
+    one = copying([0.0, 0.6])
+    for m in one.measurements:
+        for place, row in enumerate(m.census.rows if m.census else []):
+            m.census.rows[place] = msgspec.structs.replace(row, holds=held)
+    found = finding(analyse(run_of(Program(epochs=8), one)), "copy_on_write")
+    assert f"({said}) holds 200 MiB in the parent" in found.text
 
 
 def test_copies_that_would_fill_memory_are_a_warning():

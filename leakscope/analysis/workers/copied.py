@@ -5,25 +5,30 @@ reference count into every object that it hands out. A list of many small object
 by piece into every worker (https://github.com/pytorch/pytorch/issues/13246). That ends when all of
 it is copied: it is no leak, but may be what memory runs out by.
 
-Told by what the kernel says of the pages in which sampled objects lie
-(:mod:`leakscope.heap.pages`), and only where the structure itself doesn't grow. The collector looks
-at all objects too: when it runs in either process after the fork, all is copied before the first
-look. May be confused with: a cache of the worker's own, whose pages were never shared and which
-grows; with what a worker made for itself, which its parent doesn't hold.
+Which structure it is is told by what the kernel says of the pages in which sampled objects lie
+(:mod:`leakscope.heap.pages`), and only where the structure itself doesn't grow. How much it comes
+to is what the worker's own memory gained meanwhile: objects lie beside others, and what they hold
+is looked at or not. The collector looks at all objects too: when it runs in either process after
+the fork, all is copied before the first look. May be confused with: a cache of the worker's own,
+whose pages were never shared and which grows; with what a worker made for itself, which its parent
+doesn't hold.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.severity import MIB
-from leakscope.analysis.workers.judged import Group, Worker
+from leakscope.analysis.workers.judged import Group, Worker, gained_by_culprits
+from leakscope.model import gauge
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Finding, Remedy, Severity
-from leakscope.model.sizes import human_bytes, human_count, human_share, plural
+from leakscope.model.sizes import human_bytes, human_share, plural
 
 FORK = "fork"
 INHERITED = 0.5
@@ -38,6 +43,8 @@ MANY = 1000
 COPIED_KINDS = ("list", "dict", "tuple", "set", "deque", "array")
 THREATENS = 0.9
 """Part of the limit that memory must reach when all is copied."""
+ALIKE = 0.9
+"""Contents have a name where so many of them are of one type."""
 
 REMEDY = Remedy(
     title="Hold it as arrays",
@@ -66,24 +73,38 @@ class Copied:
     row: CensusRow
     first: float
     last: float
-    """Parts of it that lay in the worker's own memory."""
-    at_once: bool = False
-    """Whether that was done before the first look."""
+    """Parts of its sampled objects that lay in the worker's own memory."""
+    began: int
+    """The measurement at which it was looked at first."""
+    measured: float | None = None
+    """Its part of what the worker's own memory came to by it; None where that was not read."""
 
     @property
-    def bytes(self) -> float:
-        """How much was copied while the worker was recorded."""
-        return (self.last - self.first) * self.row.host_bytes
+    def at_once(self) -> bool:
+        """Whether that was done before the first look."""
+        return self.first > INHERITED
+
+    @property
+    def sampled(self) -> float:
+        """How much was copied if all of the structure went as the sampled objects did."""
+        return (self.last - self.first * (not self.at_once)) * self.row.host_bytes
 
     @property
     def in_all(self) -> float:
         """How much was copied, as far as it is known."""
-        return self.last * self.row.host_bytes if self.at_once else self.bytes
+        return self.sampled if self.measured is None else min(self.measured, self.row.host_bytes)
+
+    @property
+    def bytes(self) -> float:
+        """How much was copied while the worker was recorded."""
+        seen = (self.last - self.first) * self.row.host_bytes
+        return min(seen, self.in_all) if self.at_once else self.in_all
 
     @property
     def left(self) -> float:
-        """How much is still shared."""
-        return (1.0 - self.last) * self.row.host_bytes
+        """How much may still be shared."""
+        unseen = (1.0 - self.last) * self.row.host_bytes
+        return unseen if self.measured is None else max(unseen, self.row.host_bytes - self.in_all)
 
 
 def find_copied(case: Case, workers: list[Worker]) -> list[Copied]:
@@ -150,17 +171,34 @@ def _sent_along(worker: Worker) -> list[CensusRow]:
 
 def _of_worker(worker: Worker, held: dict[str, int]) -> list[Copied]:
     """Return what a worker copied of what it inherited; ``held`` are its parent's rows by name."""
-    looked_at = [
-        Copied(worker, row, first, last, at_once=first > INHERITED)
-        for row, first, last in _looked_at(worker)
-    ]
     found = [
         one
-        for one in looked_at
-        if one.in_all >= WORTH_BYTES and (not one.at_once or _is_as_in(held, one.row))
+        for one in _looked_at(worker)
+        if one.sampled >= WORTH_BYTES and (not one.at_once or _is_as_in(held, one.row))
     ]
     paths = {one.row.path for one in found}
-    return [one for one in found if not any(_is_inside(p, one.row.path) for p in paths)]
+    outermost = [one for one in found if not any(_is_inside(p, one.row.path) for p in paths)]
+    return [one for one in _measured(worker, outermost) if one.in_all >= WORTH_BYTES]
+
+
+def _measured(worker: Worker, found: list[Copied]) -> list[Copied]:
+    """Return structures with their part of the memory that the worker came to have of its own.
+
+    What grows in it is left out. Several structures have their parts by their sampled objects.
+    """
+    private = worker.case.track.gauge(gauge.PRIVATE)
+    read = np.flatnonzero(np.isfinite(private))
+    together, grown = sum(one.sampled for one in found), gained_by_culprits([worker])
+
+    def of(one: Copied) -> Copied:
+        before = read[read <= one.began]
+        if not len(before) or (read[-1] <= one.began and not one.at_once):
+            return one
+        first = 0.0 if one.at_once else float(private[before[-1]])
+        gained = max(float(private[read[-1]]) - first - grown, 0.0)
+        return replace(one, measured=gained * one.sampled / together)
+
+    return [of(one) for one in found]
 
 
 def _is_as_in(held: dict[str, int], row: CensusRow) -> bool:
@@ -173,18 +211,26 @@ def _is_inside(path: str, owner: str) -> bool:
     return path != owner and path.startswith(owner)
 
 
-def _looked_at(worker: Worker) -> list[tuple[CensusRow, float, float]]:
-    """Return steady containers whose pages were looked at, with their first and last share."""
-    shares: dict[str, list[CensusRow]] = defaultdict(list)
-    for census in worker.case.table.censuses:
+def _looked_at(worker: Worker) -> list[Copied]:
+    """Return steady containers whose pages were looked at, as the first and last look had them."""
+    looks: dict[str, list[tuple[int, CensusRow]]] = defaultdict(list)
+    table = worker.case.table
+    for position, census in zip(map(int, table.at), table.censuses, strict=True):
         for row in census.rows:
             if row.copied_share is not None:
-                shares[row.path].append(row)
+                looks[row.path].append((position, row))
     return [
-        (rows[-1], rows[0].copied_share or 0.0, rows[-1].copied_share or 0.0)
-        for rows in shares.values()
-        if rows[-1].host_bytes <= STEADY * rows[0].host_bytes
+        Copied(worker, last, first.copied_share or 0.0, _last_share(worker, at, last), began)
+        for (began, first), (at, last) in ((found[0], found[-1]) for found in looks.values())
+        if last.host_bytes <= STEADY * first.host_bytes
     ]
+
+
+def _last_share(worker: Worker, at: int, row: CensusRow) -> float:
+    """Return what the last look at a structure's pages saw, also one without a census after it."""
+    track, name = worker.case.track, gauge.copied(row.path)
+    later = [place for place in map(int, track.known(name)) if place > at]
+    return float(track.gauge(name)[later[-1]]) / 1000 if later else row.copied_share or 0.0
 
 
 def _finding(case: Case, found: list[Copied]) -> Finding:
@@ -193,11 +239,10 @@ def _finding(case: Case, found: list[Copied]) -> Finding:
     to_come = count * most.left
     limit = case.limit_bytes
     threatens = bool(limit) and case.used_at_end() + to_come >= THREATENS * (limit or 1)
-    items = f" of {human_count(row.length or 0)} items" if row.length else ""
     text = (
-        f"{row.name} ({row.type}{items}) holds {human_bytes(row.host_bytes)} in the parent. "
+        f"{row.name} ({_with_items(row)}) holds {human_bytes(row.host_bytes)} in the parent. "
         f"{plural(count, 'forked worker')} copied up to {human_bytes(most.in_all)} of it "
-        f"({human_share(most.last)}) by looking at it"
+        f"({human_share(most.in_all / row.host_bytes)}) by looking at it"
     )
     if most.at_once:
         text += ", or the garbage collector did, which looks at all objects"
@@ -226,7 +271,7 @@ def _copies_note(rows: list[CensusRow]) -> Finding:
     return finding(
         "worker_copies",
         f"Each worker has a copy of {row.name}",
-        f"{row.name} ({row.type} of {human_count(row.length or 0)} items) takes "
+        f"{row.name} ({_with_items(row)}) takes "
         f"{human_bytes(row.host_bytes)} in each of {plural(count, 'worker')}, "
         f"{human_bytes(together)} together: they were not forked, so each got a copy of its own "
         "when it started. It doesn't grow.",
@@ -238,3 +283,14 @@ def _copies_note(rows: list[CensusRow]) -> Finding:
         subject=row.path,
         growth="constant",
     )
+
+
+def _with_items(row: CensusRow) -> str:
+    """Return ``list of 600,000 dicts``; ``items`` where they are of several types or unknown."""
+    if not row.length:
+        return row.type
+    most = max(row.holds, key=lambda held: held.count, default=None)
+    if most is None or most.count < ALIKE * row.length:
+        return f"{row.type} of {plural(row.length, 'item')}"
+    noun = most.type.rpartition(".")[2]
+    return f"{row.type} of {plural(row.length, 'string' if noun == 'str' else noun)}"
