@@ -62,7 +62,7 @@ def find_culprits(case: Case, sources: SourceIndex, growers: list[Grower]) -> li
 def _is_ordinary(judged: Judged) -> bool:
     """Return whether it is little that is gathered in a phase and given back: loops are so made."""
     returned = judged.grower.growth == "within" and judged.grower.falls_back
-    return returned and judged.peak_bytes < severity.STEADY_BYTES
+    return returned and judged.peak_bytes < severity.GATHERED_BYTES
 
 
 def _is_bookkeeping(case: Case, sources: SourceIndex, g: Grower) -> bool:

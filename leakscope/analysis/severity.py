@@ -12,7 +12,7 @@ KIB, MIB = 1 << 10, 1 << 20
 HORIZON = 10
 """Growth is projected over ten observed runs: people profile a part of what they train."""
 STEADY_BYTES = 4 * MIB
-"""Less than this disturbs nobody, over the horizon or while a phase holds it."""
+"""Less than this over the horizon disturbs nobody: a history of floats."""
 RATE_PER_STEP = 1 * KIB
 """Noise floor per step or batch: some floats and strings a step are a log, not a leak."""
 RATE_PER_PASS = 32 * KIB
@@ -27,6 +27,8 @@ PEAK_OF_BASELINE = 0.05
 """The same, relative to what the process holds anyway."""
 BOOKKEEPING_BYTES = 1 * MIB
 """What a library gathers by itself is not worth a note up to this much."""
+GATHERED_BYTES = 2 * MIB
+"""What a phase gathers and gives back is not worth a note up to this much."""
 MEMBER_SHARE = 0.05
 """Several lists gathered in one phase are judged together; one this small is left out."""
 

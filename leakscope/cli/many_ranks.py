@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from leakscope.analysis import RankSummary, find_attempts, group_attempts, summarise_rank
 from leakscope.analysis.known import Catalogue
+from leakscope.analysis.ranks import MANY
 from leakscope.model.errors import LeakscopeError
 from leakscope.model.report import Problem
 from leakscope.model.run import Damage, Recording, Run
@@ -30,8 +31,6 @@ from leakscope.recording.sketching import Sketch, open_recording, sketch
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
-MANY = 8
-"""So many ranks are read at once, in this process."""
 RANKS_PER_JUDGE = 4
 """A judge that has fewer to judge doesn't pay: it takes half a second to start."""
 PASSED_OVER = "passed over: a copy of another recording, or nothing in it can be read"

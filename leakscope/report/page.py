@@ -58,6 +58,8 @@ OTHERS = 5
 MOST_PROBLEMS = 50
 """Shown on the page; a file of noise has more."""
 
+LONG_WORD = 24
+
 
 @dataclass(frozen=True)
 class Page:
@@ -85,6 +87,8 @@ class Page:
     growth: list[GrowthRow]
     ledgers: list[LedgerView]
     phases: list[PhaseRow]
+    has_long_words: bool
+    """Whether a phase or unit has a name that no column of a table has room for."""
     of_rank: str
     """Of several ranks the one that the timeline and the tables are about."""
     ranks: RanksView | None
@@ -138,6 +142,7 @@ def report_page(report: Report) -> Page:
         growth=growth_rows(report.growth),
         ledgers=[ledger_view(ledger) for ledger in report.ledgers],
         phases=phase_rows(report.phases),
+        has_long_words=_has_long_words(report),
         of_rank=f"rank {report.rank}" if report.rank is not None else "",
         ranks=ranks_view(report),
         attempts=attempt_rows(report.attempts),
@@ -157,6 +162,12 @@ def report_page(report: Report) -> Page:
         data=_data(culprits, findings, timeline, report)
         | {"icicles": {icicle.key: icicle.data} if icicle else {}},
     )
+
+
+def _has_long_words(report: Report) -> bool:
+    named = [phase for component in report.components for phase in component.by_phase]
+    named += [phase.phase for phase in report.phases] + [growth.unit for growth in report.growth]
+    return any(len(word) > LONG_WORD for name in named for word in name.split())
 
 
 def _from_first_phase(report: Report) -> tuple[Report, str]:

@@ -264,7 +264,7 @@ def test_what_a_validation_gathers_and_gives_back_is_a_note_only_where_it_is_mor
 ):
     little, more = (
         report_of(Program(epochs=8).local("__main__·model.outputs", kept * KIB))
-        for kept in (300, 600)
+        for kept in (150, 300)
     )
     assert not little.culprits
     assert little.verdict is RunVerdict.CLEAN

@@ -8,8 +8,9 @@ import psutil
 import pytest
 
 from leakscope.analysis import analyse
+from leakscope.analysis.ranks import MANY
 from leakscope.cli.conclusion import conclude
-from leakscope.cli.many_ranks import MANY, judge_in_parallel, open_many
+from leakscope.cli.many_ranks import judge_in_parallel, open_many
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusRow, CensusScope, RootKind
 from leakscope.model.record import (

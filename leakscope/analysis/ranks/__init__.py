@@ -21,6 +21,8 @@ from leakscope.model.rank import OddRank, RankCourse, RankMemory
 from leakscope.model.report import Culprit, Problem, Severity
 from leakscope.model.run import Recording, Run
 
+MANY = 8
+"""Of more ranks each is read and judged by itself, and told is the first one."""
 MOST_PROBLEMS = 200
 
 __all__ = ["RankSummary", "Ranks", "conclude_ranks", "summarise_rank"]
@@ -81,7 +83,7 @@ def conclude_ranks(
         tuple(problems[:MOST_PROBLEMS]),
         shown_courses(courses, odd.rank if odd else None),
         (*_killed(rows, own.rank), *killed_notes(case.run)),
-        _worst(case, merged, told),
+        _worst(case, merged, told) if len(rows) <= MANY else None,
     )
 
 
