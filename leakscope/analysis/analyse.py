@@ -57,7 +57,7 @@ def analyse(
     attempts = find_attempts(run)
     case = Case(attempts.run, _main(attempts.run), catalogue)
     with np.errstate(all="ignore"):
-        report = _report(case, others, catalogue)
+        report = _report(case, others)
     note = attempts.note()
     notes = [note, *report.notes] if note else report.notes
     faults = catalogue.faults if catalogue is not None else ()
@@ -65,7 +65,7 @@ def analyse(
     return msgspec.structs.replace(report, attempts=attempts.told(), notes=notes, errors=errors)
 
 
-def _report(case: Case, others: Iterable[RankSummary], catalogue: Catalogue | None) -> Report:
+def _report(case: Case, others: Iterable[RankSummary]) -> Report:
     """Return the report, of several ranks told as of the one in which the worst culprit grows."""
     run = case.run
     growth = search_growth(case)
@@ -76,7 +76,7 @@ def _report(case: Case, others: Iterable[RankSummary], catalogue: Catalogue | No
     findings = find_findings(case, growth, ledgers, shortage)
     ranks = conclude_ranks(case, culprits, others)
     if ranks.worst is not None and case.recording is _main(run) and shortage is None:
-        return _report(Case(run, ranks.worst, catalogue), others, catalogue)
+        return _report(Case(run, ranks.worst, case.catalogue), others)
     workers = conclude_workers(case, ranks.culprits, findings)
     culprits, findings = workers.culprits, workers.findings
     ledgers = with_imputed(case, ledgers, findings)

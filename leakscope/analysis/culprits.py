@@ -203,7 +203,7 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
     found = case.known_of(row, grower.path, growth=grower.growth, device=grower.device)
     origins = find_origins(sources, table, grower, row, found.known if found else None)
     chart, chart_unit = _chart(case, grower)
-    pinned = pinned_bytes(row)
+    pinned, is_across = pinned_bytes(row), grower.growth == "across"
     return Culprit(
         rank=rank,
         name=row.name,
@@ -219,7 +219,7 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
         items_per_unit=grower.items_per_unit,
         share=judged.share,
         total_bytes=int(total),
-        gained_bytes=int(case.gain_of(grower) if judged.peak_bytes == 0 else judged.peak_bytes),
+        gained_bytes=int(case.gain_of(grower) if is_across else judged.peak_bytes),
         device=grower.device,
         severity=judged.severity,
         confidence=confidence(case, grower),
