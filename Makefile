@@ -39,7 +39,7 @@ $(VENV)/.installed: $(VENV)/.torch pyproject.toml setup.py $(wildcard leakscope/
 	@touch $@
 
 $(VENV)/.testing: $(VENV)/.installed
-	@$(BIN)/pip install -q --disable-pip-version-check -e '.[test,docs]'
+	@$(BIN)/pip install -q --disable-pip-version-check -e '.[test,docs,trackers]'
 	@touch $@
 
 # Pages are tested in the Chromium of the system, by axe-core too. What can't be had here is named by

@@ -14,50 +14,89 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from leakscope.model.runs import RunLink, RunList
 from leakscope.report import render_runs_html
 from leakscope.report.runs.reading import read_listed
 
+
+def by_command(program: Path, run: Path) -> list[str]:
+    """`leakscope run` in front of an unmodified program."""
+    return ["-m", "leakscope", "run", "--out", str(run), str(program)]
+
+
+def by_itself(program: Path, run: Path) -> list[str]:
+    """A program with a callback, a handler or a tracker of leakscope's."""
+    return [str(program), "--out", str(run)]
+
+
+def by_magic(program: Path, run: Path) -> list[str]:
+    """A notebook that records a cell."""
+    return ["examples/run_notebook.py", str(program), str(run)]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A program under `examples/`, in its leaking and its fixed form."""
+
+    title: str
+    options: tuple[str, ...] = ()
+    """Of the program; `{scratch}` stands for a temporary folder."""
+    program: str = ""
+    """The folder of the program; by default the example's own name."""
+    recorded: Callable[[Path, Path], list[str]] = by_command
+    """Returns the interpreter's arguments that record a program into a run directory."""
+    forms: tuple[str, str] = ("train.py", "train_fixed.py")
+
+
 EXAMPLES = {
-    "detector": ("Few-shot detector", []),
-    "segmentation": ("Volume segmentation with context features", []),
-    "classifier": ("Image classifier", []),
-    "classifier_checkpointing": ("Image classifier, gradient checkpointing", ["--checkpointing"]),
-    "vision_language": ("Vision-language model", []),
+    "detector": Example("Few-shot detector"),
+    "segmentation": Example("Volume segmentation with context features"),
+    "classifier": Example("Image classifier"),
+    "classifier_checkpointing": Example(
+        "Image classifier, gradient checkpointing", ("--checkpointing",), program="classifier"
+    ),
+    "vision_language": Example("Vision-language model"),
+    "with_transformers": Example("With the Trainer of transformers", recorded=by_itself),
+    "with_lightning": Example("With Lightning", recorded=by_itself),
+    "with_accelerate": Example("With Accelerate", recorded=by_itself),
+    "with_ignite": Example("With PyTorch-Ignite", recorded=by_itself),
+    "with_keras": Example("With Keras 3 on torch", recorded=by_itself),
+    "with_trackers": Example("With TensorBoard", ("--logs", "{scratch}/logs"), recorded=by_itself),
+    "in_a_notebook": Example(
+        "In a notebook", recorded=by_magic, forms=("leak.ipynb", "leak_fixed.ipynb")
+    ),
 }
 HERE = Path(__file__).resolve().parent
 
 
-def leakscope(*arguments: str) -> None:
-    """Run leakscope in the repository's root and stop with its exit code if it fails."""
-    command = [sys.executable, "-m", "leakscope", *arguments]
-    finished = subprocess.run(command, cwd=HERE.parent, check=False, stdout=sys.stderr)
+def python(*arguments: str) -> None:
+    """Run Python in the repository's root and stop with its exit code if it fails."""
+    finished = subprocess.run(
+        [sys.executable, *arguments], cwd=HERE.parent, check=False, stdout=sys.stderr
+    )
     if finished.returncode:
         sys.exit(finished.returncode)
 
 
-def profile(script: str, options: list[str], run: Path, report: Path) -> None:
-    leakscope("run", "--out", str(run), script, *options)
-    for suffix in (".html", ".json"):
-        shutil.copyfile(run / f"report{suffix}", report.with_suffix(suffix))
-
-
-def make(example: str, out: Path) -> list[Path]:
+def make(name: str, out: Path) -> list[Path]:
     """Return the paths of the three pages made for one example."""
-    folder = out / example
+    folder, example = out / name, EXAMPLES[name]
     folder.mkdir(parents=True, exist_ok=True)
-    program = example.removesuffix("_checkpointing")
-    options = EXAMPLES[example][1]
     with tempfile.TemporaryDirectory(prefix="leakscope-") as scratch:
+        options = [option.format(scratch=scratch) for option in example.options]
         runs = [Path(scratch) / "leaking", Path(scratch) / "fixed"]
-        for run, form in zip(runs, ("train", "train_fixed"), strict=True):
-            profile(f"examples/{program}/{form}.py", options, run, folder / run.name)
+        for run, form in zip(runs, example.forms, strict=True):
+            program = Path("examples") / (example.program or name) / form
+            python(*example.recorded(program, run), *options)
+            for suffix in (".html", ".json"):
+                shutil.copyfile(run / f"report{suffix}", (folder / run.name).with_suffix(suffix))
         for suffix in ("html", "json"):
-            page = folder / f"comparison.{suffix}"
-            pair = [str(run) for run in runs]
-            leakscope("compare", *pair, "--format", suffix, "--out", str(page))
+            page, pair = folder / f"comparison.{suffix}", [str(run) for run in runs]
+            python("-m", "leakscope", "compare", *pair, "--format", suffix, "--out", str(page))
     return [folder / f"{name}.html" for name in ("leaking", "fixed", "comparison")]
 
 
@@ -77,7 +116,7 @@ def samples_of(out: Path, example: str) -> RunList:
     link = RunLink(
         label="Before and after", page=str(folder / "comparison.html"), sentence=compared
     )
-    return RunList(directory=example, title=EXAMPLES[example][0], runs=runs, links=[link])
+    return RunList(directory=example, title=EXAMPLES[example].title, runs=runs, links=[link])
 
 
 def write_index(out: Path) -> Path:

@@ -83,6 +83,12 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
         "test_only_what_leaks_or_is_wrong_fails",
         "test_what_a_test_logs_is_not_counted_where_no_report_is_asked_for",
     ),
+    "trackers/test_with_real_trackers.py": (
+        "TestMLflow",
+        "TestTensorBoard",
+        "TestWandB",
+        "test_the_program_computes_the_same",
+    ),
     "zoo/test_zoo_sample.py": ("test_a_program_of_the_zoo_is_judged_rightly[two_at_once]",),
 }
 """Slow tests that stand for the others of their kind: parts of a file, or all of it."""

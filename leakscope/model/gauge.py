@@ -15,6 +15,7 @@ GaugeUnit = Literal["bytes", "count"]
 RSS = "rss"
 PSS = "pss"
 PRIVATE = "private"
+PRIVATE_DIRTY = "private_dirty"
 SHARED = "shared"
 MAPPED = "mapped"
 TREE_FILES = "tree_files"
@@ -75,6 +76,7 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     RSS: ("bytes", "resident memory of the process"),
     PSS: ("bytes", "resident memory, shared pages divided among those who map them"),
     PRIVATE: ("bytes", "resident memory that is the process's own"),
+    PRIVATE_DIRTY: ("bytes", "of that, pages that were written to: the rest can be read anew"),
     SHARED: ("bytes", "resident memory shared with other processes or files"),
     MAPPED: ("bytes", "resident pages of files and of shared memory"),
     TREE_FILES: (

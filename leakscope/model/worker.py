@@ -27,6 +27,8 @@ class WorkerMemory(msgspec.Struct, frozen=True, kw_only=True):
     private_first_bytes: int | None = None
     """Memory of its own at the first reading, and at the last."""
     private_last_bytes: int | None = None
+    written_last_bytes: int | None = None
+    """Of the last, pages that it wrote to: the kernel can't drop them and read them anew."""
     grows: list[str] = []
     """Names of what grows in it."""
     copies: list[str] = []

@@ -11,7 +11,7 @@ from leakscope.model import gauge
 from leakscope.model.interrupts import ours
 from leakscope.probes.cgroup import MemoryEvents, MemoryGroup, limiting_group, memory_events
 from leakscope.probes.children import divided_bytes
-from leakscope.probes.process import read_rollup, shared_memory
+from leakscope.probes.process import divided, read_rollup, shared_memory
 
 
 class OutsideProcess:
@@ -85,12 +85,8 @@ class OutsideProcess:
     def _divided(self, files_of_children: int) -> dict[str, int]:
         try:
             rollup = read_rollup(self._process.pid)
-            return {
-                gauge.PSS: rollup["Pss"],
-                gauge.TREE_FILES: rollup.get("Pss_File", 0) + files_of_children,
-                gauge.PRIVATE: rollup["Private_Clean"] + rollup["Private_Dirty"],
-                gauge.SHARED: rollup["Shared_Clean"] + rollup["Shared_Dirty"],
-            }
+            files = rollup.get("Pss_File", 0) + files_of_children
+            return divided(rollup) | {gauge.TREE_FILES: files}
         except ours(OSError, KeyError, ValueError):
             return {}
 

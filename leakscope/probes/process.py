@@ -71,12 +71,7 @@ class MappingProbe(GuardedProbe):
 
     def measure(self) -> dict[str, int]:
         """Return proportional, private and shared resident memory."""
-        rollup = read_rollup("self")
-        return {
-            gauge.PSS: rollup["Pss"],
-            gauge.PRIVATE: rollup["Private_Clean"] + rollup["Private_Dirty"],
-            gauge.SHARED: rollup["Shared_Clean"] + rollup["Shared_Dirty"],
-        }
+        return divided(read_rollup("self"))
 
 
 class SystemProbe(GuardedProbe):
@@ -105,6 +100,16 @@ def read_rollup(pid: int | str) -> dict[str, int]:
     text = Path(f"/proc/{pid}/smaps_rollup").read_bytes()
     fields = (line.split() for line in text.splitlines())
     return {f[0][:-1].decode(): int(f[1]) * 1024 for f in fields if f[-1] == b"kB"}
+
+
+def divided(rollup: dict[str, int]) -> dict[str, int]:
+    """Return the gauges of proportional, private and shared memory that such sums give."""
+    return {
+        gauge.PSS: rollup["Pss"],
+        gauge.PRIVATE: rollup["Private_Clean"] + rollup["Private_Dirty"],
+        gauge.PRIVATE_DIRTY: rollup["Private_Dirty"],
+        gauge.SHARED: rollup["Shared_Clean"] + rollup["Shared_Dirty"],
+    }
 
 
 def _threads() -> int:

@@ -25,6 +25,7 @@ class WorkerRow:
     share: Cell | None
     first: Cell | None
     last: Cell | None
+    written: Cell | None
     grows: list[str]
     copies: list[str]
 
@@ -47,6 +48,7 @@ def _row(worker: WorkerMemory, top: int) -> WorkerRow:
         share=_cell(worker.pss_bytes, top, "peak"),
         first=_cell(worker.private_first_bytes, top),
         last=_cell(worker.private_last_bytes, top),
+        written=_cell(worker.written_last_bytes, top),
         grows=worker.grows,
         copies=worker.copies,
     )

@@ -182,7 +182,16 @@ def with_private(recording: Recording, *sizes: float) -> Recording:
     count = len(recording.measurements)
     for n, m in enumerate(recording.measurements):
         m.gauges[gauge.PRIVATE] = int(sizes[n * len(sizes) // count])
+        m.gauges[gauge.PRIVATE_DIRTY] = m.gauges[gauge.PRIVATE]
     return recording
+
+
+def test_pages_of_files_that_a_worker_alone_reads_are_no_copies():
+    one = with_private(copying([0.0, 0.5, 1.0, 1.0]), 6 * MIB, 70 * MIB, 100 * MIB, 130 * MIB)
+    for m in one.measurements:
+        m.gauges[gauge.PRIVATE] += m.boundary.step * MIB
+    found = finding(analyse(run_of(Program(epochs=8), one)), "copy_on_write")
+    assert found.total_bytes == 124 * MIB
 
 
 def test_what_was_copied_is_what_the_workers_own_memory_gained():

@@ -60,7 +60,8 @@ def workers() -> Report:
         WorkerMemory(
             loader=1, worker=number, pid=100 + number, batches=400, prefetch=2,
             batch_bytes=MIB, pss_bytes=300 * MIB, private_first_bytes=90 * MIB,
-            private_last_bytes=(90 + 80 * number) * MIB, start_method="fork",
+            private_last_bytes=(90 + 80 * number) * MIB,
+            written_last_bytes=(80 + 80 * number) * MIB, start_method="fork",
             grows=["Frames.decoded"] * number, copies=["Frames.index"],
         )
         for number in range(2)

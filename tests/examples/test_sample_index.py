@@ -24,4 +24,4 @@ def test_the_index_links_every_sample_report(tmp_path: Path) -> None:
     page = make_reports.write_index(tmp_path).read_text()
     links = set(re.findall(r'href="([^"#]+\.html)"', page))
     assert links == {str(path.relative_to(REPORTS)) for path in REPORTS.glob("*/*.html")}
-    assert all(title in page for title, _ in make_reports.EXAMPLES.values())
+    assert all(example.title in page for example in make_reports.EXAMPLES.values())

@@ -102,6 +102,24 @@ class TestThePage:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("form", "verdict"), [("leak", "leak"), ("leak_fixed", "clean")])
+def test_a_notebook_runs_without_a_server(form: str, verdict: str, tmp_path: Path) -> None:
+    notebook = ROOT / "examples" / "in_a_notebook" / f"{form}.ipynb"
+    runner = ROOT / "examples" / "run_notebook.py"
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "IPYTHONDIR": str(tmp_path / "ipython")}
+    ended = subprocess.run(
+        [sys.executable, str(runner), str(notebook), str(tmp_path / "run")],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert run(tmp_path / "run").verdict == verdict
+
+
+@pytest.mark.slow
 def test_the_cells_that_displayed_most_are_named(tmp_path: Path) -> None:
     cells = ["import numpy, leakscope", "numpy.ones(100_000)", "numpy.ones(300_000)", "[*'ab']"]
     answers = run_cells(tmp_path, *cells, HISTORY.replace(".name", ".holds[0].detail"))

@@ -130,6 +130,23 @@ def test_proportional_private_and_shared_memory_fit_together():
     rss = psutil.Process().memory_info().rss
     assert gauges[gauge.PRIVATE] <= gauges[gauge.PSS] <= rss * 1.1
     assert gauges[gauge.PRIVATE] + gauges[gauge.SHARED] == pytest.approx(rss, rel=0.1)
+    assert 0 < gauges[gauge.PRIVATE_DIRTY] < gauges[gauge.PRIVATE]
+
+
+@linux
+def test_what_is_only_read_of_a_file_is_private_and_not_written_to(tmp_path):
+    path = tmp_path / "pages"
+    with path.open("wb") as file:
+        file.write(b"x" * (32 * MB))
+        file.flush()
+        os.fsync(file.fileno())
+    before = MappingProbe().read()
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
+        assert sum(pages[at] for at in range(0, len(pages), mmap.PAGESIZE)) > 0
+        during = MappingProbe().read()
+    gained = {name: during[name] - before[name] for name in before}
+    assert gained[gauge.PRIVATE] > 28 * MB
+    assert gained[gauge.PRIVATE_DIRTY] < 2 * MB
 
 
 @linux

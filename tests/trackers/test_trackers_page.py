@@ -71,6 +71,17 @@ def test_the_example_names_its_leak(tmp_path: Path) -> None:
     assert {"loss", "spread", "leakscope/host_mib"} <= scalars
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_example_without_its_leak_is_clean(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    example = ROOT / "examples" / "with_trackers" / "train_fixed.py"
+    run([str(example), "--out", "run", "--logs", "logs"], tmp_path)
+    report = msgspec.to_builtins(analyse(open_run(tmp_path / "run")))
+    assert report["verdict"] == "clean"
+    assert not report["errors"]
+
+
 def test_choices_of_the_page_are_those_of_the_setting() -> None:
     read = BY_NAME["trackers"].read
     for name in ("auto", "tensorboard", "wandb", "mlflow"):

@@ -184,9 +184,10 @@ def _of_worker(worker: Worker, held: dict[str, int]) -> list[Copied]:
 def _measured(worker: Worker, found: list[Copied]) -> list[Copied]:
     """Return structures with their part of the memory that the worker came to have of its own.
 
-    What grows in it is left out. Several structures have their parts by their sampled objects.
+    What grows in it is left out, and pages of files that it alone maps: a copy is a page that was
+    written to. Several structures have their parts by their sampled objects.
     """
-    private = worker.case.track.gauge(gauge.PRIVATE)
+    private = worker.case.track.gauge(gauge.PRIVATE_DIRTY)
     read = np.flatnonzero(np.isfinite(private))
     together, grown = sum(one.sampled for one in found), gained_by_culprits([worker])
 

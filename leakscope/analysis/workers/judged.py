@@ -169,6 +169,7 @@ def tell_workers(workers: list[Worker], copies: dict[int, list[str]]) -> list[Wo
 def _row(worker: Worker, copies: dict[int, list[str]]) -> WorkerMemory:
     header, track = worker.recording.header, worker.case.track
     private = list(_finite(track.gauge(gauge.PRIVATE)))
+    written = list(_finite(track.gauge(gauge.PRIVATE_DIRTY)))
     shares = list(_finite(track.gauge(gauge.PSS)))
     return WorkerMemory(
         loader=header.loader,
@@ -183,6 +184,7 @@ def _row(worker: Worker, copies: dict[int, list[str]]) -> WorkerMemory:
         pss_bytes=max(shares, default=None),
         private_first_bytes=private[0] if private else None,
         private_last_bytes=private[-1] if private else None,
+        written_last_bytes=written[-1] if written else None,
         grows=[c.name for c in worker.culprits if c.severity is not Severity.NOTE],
         copies=copies.get(header.pid, []),
     )
