@@ -21,6 +21,7 @@ from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from leakscope.instrument.program import Program
+from leakscope.model.interrupts import is_interrupt
 
 if TYPE_CHECKING:
     from leakscope.instrument.session import Session
@@ -89,8 +90,9 @@ class Closing:
         if self._session is not None and os.getpid() == self._pid:
             try:
                 self._session.failed(error)
-            except KeyboardInterrupt:
-                return
+            except BaseException as fault:
+                if not is_interrupt(fault):
+                    raise
 
     def arrange(self, status: str, exit_code: int = 0, exception: str = "") -> None:
         """Have the session closed by the interpreter's exit, before the program's own handlers.
@@ -109,10 +111,10 @@ class Closing:
             _have_report_kept(session)
             if session.trouble and not session.options.quiet:
                 _complain(session.trouble)
-        except KeyboardInterrupt:
-            return
-        except Exception as fault:
-            _complain(f"the recording could not be closed ({type(fault).__name__}: {fault})")
+        except BaseException as fault:
+            # The program is over: without us its handler would have met nobody.
+            if not is_interrupt(fault):
+                _complain(f"the recording could not be closed ({type(fault).__name__}: {fault})")
 
 
 def _have_report_kept(session: Session) -> None:

@@ -244,12 +244,30 @@ class Session:
     ) -> None:
         """Reach the last boundary, say how the program ended, and measure no more.
 
-        ``for_good`` when the process ends too.
+        ``for_good`` when the process ends too. An interrupt breaks off the last look, not the
+        recording: it has its end all the same.
         """
         global _current
         if not self.is_live:
             return
         self._closed = True
+        try:
+            self._stop()
+        finally:
+            told = redact_text(exception)[:2000]
+            end = EndRecord(status=status, exit_code=exit_code, exception=told, time_s=self._now())
+            self._guard.call("recording", None, self._write_endings)
+            self._guard.call("recording", None, self._seal, end)
+            self._guard.call("requests", None, lambda: self._requests.let_go(for_good=for_good))
+            if current_session() is self:
+                _current = None
+
+    def forget(self) -> None:
+        """Be dead: this is the copy of a session in a forked child."""
+        self._closed = True
+        self.gate.shut()
+
+    def _stop(self) -> None:
         self._requests.mute()
         self.gate.shut()
         self._guard.call("shortages", None, self._shortages.stop)
@@ -260,18 +278,6 @@ class Session:
         self._guard.call("boundaries", None, self.tracker.finish)
         self._guard.call("boundaries", None, self._reach, BoundaryKind.RUN_END, None, "")
         self._guard.call("overhead", None, self._measuring.finish, self._last_boundary())
-        told = redact_text(exception)[:2000]
-        end = EndRecord(status=status, exit_code=exit_code, exception=told, time_s=self._now())
-        self._guard.call("recording", None, self._write_endings)
-        self._guard.call("recording", None, self._seal, end)
-        self._guard.call("requests", None, lambda: self._requests.let_go(for_good=for_good))
-        if current_session() is self:
-            _current = None
-
-    def forget(self) -> None:
-        """Be dead: this is the copy of a session in a forked child."""
-        self._closed = True
-        self.gate.shut()
 
     def _listen(self) -> None:
         self._auto = AutoBoundaries(self.tracker, self.gate)
@@ -370,15 +376,10 @@ class Session:
     def _describe(
         self, index: int, kind: BoundaryKind, now: float, phase: Phase | None, label: str
     ) -> Boundary:
-        if phase is None:
-            where: dict[str, Any] = {}
-        else:
-            where = {
-                "phase": phase.name,
-                "occurrence": phase.occurrence,
-                "batch": phase.batch,
-                "expected_batches": phase.expected,
-            }
+        where: dict[str, Any] = {}
+        if phase is not None:
+            where = {"phase": phase.name, "occurrence": phase.occurrence, "batch": phase.batch}
+            where["expected_batches"] = phase.expected
         return Boundary(
             index=index,
             kind=kind,
@@ -396,9 +397,8 @@ class Session:
 
     def _look(self, *, at_once: bool) -> None:
         moment = self._moment(BoundaryKind.REQUEST)
-        self._guard.call(
-            "requests", None, lambda: self._measuring.snapshot(moment, at_once=at_once)
-        )
+        snapshot = partial(self._measuring.snapshot, moment, at_once=at_once)
+        self._guard.call("requests", None, snapshot)
 
     def _idle(self) -> float:
         return self._now() - self._reached

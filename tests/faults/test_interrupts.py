@@ -385,3 +385,33 @@ def test_a_fault_of_ours_is_no_interrupt() -> None:
     guard = Guard(lambda part, message, disabled: faults.append(message))
     assert guard.call("census", 3, broken, None) == 3
     assert "TimeoutError" in faults[0]
+
+
+STRUCK_WHILE_IT_CLOSES = """
+import signal, sys
+
+from leakscope.instrument.session import Session
+
+
+def too_late(number, frame):
+    raise {raised}
+
+
+signal.signal(signal.SIGALRM, too_late)
+weights = [0.5] * 100
+Session._reach = lambda *_: signal.raise_signal(signal.SIGALRM)
+print("trained")
+"""
+
+
+@pytest.mark.parametrize("raised", ["RuntimeError('stalled')", "SystemExit(9)"])
+def test_what_a_handler_raises_after_the_program_costs_the_recording_nothing(
+    raised: str, tmp_path: Path
+) -> None:
+    ended = fault_runs.recorded(STRUCK_WHILE_IT_CLOSES.format(raised=raised), tmp_path)
+    assert ended.code == 0
+    assert ended.out == "trained\n"
+    assert "could not be closed" not in ended.err
+    end = open_run(tmp_path / "run").main.end
+    assert end is not None
+    assert end.status == "completed"
