@@ -13,6 +13,7 @@ from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.report import Line, Moment, PhaseSpan, Timeline
 
 MOST_POINTS = 3000
+MOST_FURTHER_POINTS = 600
 MOST_SPANS = 2000
 MOST_EPOCHS = 2000
 MOST_STEPS = 400
@@ -24,7 +25,28 @@ LABELS = {
     gauge.CHILDREN_PSS: "child processes",
     gauge.DEVICE_ALLOCATED: "allocated",
     gauge.DEVICE_RESERVED: "reserved",
+    gauge.PRIVATE: "its own pages",
+    gauge.MAPPED: "pages of files and shared memory",
+    gauge.MALLOC_IN_USE: "C heap in use",
+    gauge.MALLOC_FREE: "C heap free, not given back",
+    gauge.PYMALLOC_ARENAS: "Python's arenas of small objects",
+    gauge.SHM: "shared memory files",
+    gauge.PINNED_HOST: "page-locked",
+    gauge.CGROUP_USED: "control group",
+    gauge.DEVICE_USED: "used by all processes",
+    gauge.DEVICE_REQUESTED: "asked for",
 }
+FURTHER = (
+    gauge.PRIVATE,
+    gauge.MAPPED,
+    gauge.MALLOC_IN_USE,
+    gauge.MALLOC_FREE,
+    gauge.PYMALLOC_ARENAS,
+    gauge.SHM,
+    gauge.PINNED_HOST,
+    gauge.CGROUP_USED,
+)
+FURTHER_OF_DEVICES = (gauge.DEVICE_USED, gauge.DEVICE_REQUESTED)
 
 
 def find_timeline(case: Case) -> Timeline | None:
@@ -39,8 +61,14 @@ def find_timeline(case: Case) -> Timeline | None:
     begun = np.flatnonzero(track.kind == code_of(BoundaryKind.PHASE_BEGIN))
     epochs = _epoch_begins(track, begun)
     kept = {m: _kept(track, m) for m in metrics if track.has_gauge(m)}
+    further = [*FURTHER, *(f"{d}.{m}" for d in track.devices for m in FURTHER_OF_DEVICES)]
     return Timeline(
         lines=[_line(track, metric, places) for metric, places in kept.items()],
+        further=[
+            _line(track, metric, _kept(track, metric, MOST_FURTHER_POINTS))
+            for metric in further
+            if _moves(track, metric)
+        ],
         spans=_spans(track, begun),
         moments=_moments(track, [*kept.values(), case.table.at]),
         censuses_s=_censuses(case),
@@ -58,9 +86,15 @@ def _censuses(case: Case) -> list[float]:
     return sorted([*map(float, case.track.time_s[case.table.at]), *asked])
 
 
-def _kept(track: Track, metric: str) -> IntArray:
+def _kept(track: Track, metric: str, most: int = MOST_POINTS) -> IntArray:
     known = track.known(metric)
-    return known[keep_extremes(track.gauge(metric)[known], MOST_POINTS)]
+    return known[keep_extremes(track.gauge(metric)[known], most)]
+
+
+def _moves(track: Track, metric: str) -> bool:
+    """Return whether a gauge was read more than once and tells of any memory."""
+    values = track.gauge(metric)[track.known(metric)] if track.has_gauge(metric) else ()
+    return len(values) > 1 and bool(np.any(values))
 
 
 def _line(track: Track, metric: str, kept: IntArray) -> Line:

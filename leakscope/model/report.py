@@ -320,6 +320,8 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """Memory over the run, thinned where it is long (and then ``thinned_from`` says from what)."""
 
     lines: list[Line]
+    further: list[Line] = []
+    """What memory is made of and what lies beside it: drawn where somebody asks for it."""
     spans: list[PhaseSpan]
     moments: list[Moment] = []
     """The boundaries at which the lines have points, and those with a census, in their order."""

@@ -25,6 +25,9 @@ def from_first_phase(timeline: Timeline) -> Timeline:
     return msgspec.structs.replace(
         timeline,
         lines=lines,
+        further=[
+            msgspec.structs.replace(line, points=_since(line, start)) for line in timeline.further
+        ],
         moments=[moment for moment in timeline.moments if moment.time_s >= start],
         censuses_s=[moment for moment in timeline.censuses_s if moment >= start],
     )

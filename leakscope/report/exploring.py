@@ -17,7 +17,7 @@ from leakscope.report.charts import (
     series_shade,
 )
 from leakscope.report.culprit import CulpritView
-from leakscope.report.timeline import TimelineView, shown_lines, timeline_data
+from leakscope.report.timeline import TimelineView, compact, shown_lines, timeline_data
 
 MOST_CULPRITS = 8
 """So many culprits can be laid over the gauges."""
@@ -30,8 +30,9 @@ def exploring_data(
 ) -> dict[str, Any]:
     """Return all that the script needs to draw any stretch of the timeline, as plain values.
 
-    Times are seconds; phases are told by their place in ``phases``. A culprit comes with its
-    series where that can be placed in time, and is not drawn until somebody wants it.
+    Times are seconds; phases are told by their place in ``phases``. What can be laid over the lines
+    is not drawn until somebody wants it: further gauges, and culprits whose series can be placed
+    in time.
     """
     timeline = report.timeline
     if view is None or timeline is None:
@@ -52,7 +53,10 @@ def exploring_data(
         | {
             "zooms": True,
             "lines": lines,
-            "culprits": _culprit_lines(timeline, report.culprits, cards, len(lines)),
+            "laidOver": [
+                *_further_lines(timeline, len(lines) + MOST_CULPRITS),
+                *_culprit_lines(timeline, report.culprits, cards, len(lines)),
+            ],
             "phases": [
                 {"label": p or "outside any phase", "shade": shades.get(p, "")} for p in phases
             ],
@@ -69,6 +73,20 @@ def exploring_data(
     }
 
 
+def _further_lines(timeline: Timeline, taken: int) -> list[dict[str, Any]]:
+    drawn = [line for line in timeline.further if len(finite(line.points)) > 1]
+    return [
+        {
+            "key": line.metric,
+            "label": line.label,
+            "shade": series_shade(place),
+            "dash": series_dash(place, laid_over=True),
+            "points": compact(line.points),
+        }
+        for place, line in enumerate(drawn, taken)
+    ]
+
+
 def _culprit_lines(
     timeline: Timeline, culprits: Sequence[Culprit], cards: Sequence[CulpritView], taken: int
 ) -> list[dict[str, Any]]:
@@ -81,6 +99,7 @@ def _culprit_lines(
             lines.append(
                 {
                     "key": card.anchor,
+                    "culprit": True,
                     "label": card.name,
                     "shade": series_shade(place),
                     "dash": series_dash(place, laid_over=True),

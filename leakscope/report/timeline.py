@@ -106,7 +106,7 @@ def chart_data(chart: ChartView) -> dict[str, Any]:
     return {
         "frames": {"only": _frame(chart.drawing.frame)},
         "x": chart.unit or "x",
-        "lines": [{"label": "retained", "points": _compact(chart.points)}],
+        "lines": [{"label": "retained", "points": compact(chart.points)}],
         "spans": [],
     }
 
@@ -118,7 +118,7 @@ def _readout(
         "frames": {"wide": _frame(view.wide.frame), "narrow": _frame(view.narrow.frame)},
         "x": "clock",
         "lines": [
-            {"label": label, "points": _compact(line.points)}
+            {"label": label, "points": compact(line.points)}
             for label, line in zip(labels, lines, strict=True)
         ],
         "spans": [[s.phase, s.epoch + 1, round(s.start_s, 2), round(s.end_s, 2)] for s in spans],
@@ -129,7 +129,8 @@ def _frame(frame: Frame) -> dict[str, Any]:
     return asdict(frame)
 
 
-def _compact(points: Sequence[tuple[float, float]]) -> list[list[float]]:
+def compact(points: Sequence[tuple[float, float]]) -> list[list[float]]:
+    """Return points as plain lists, seconds to the millisecond and amounts to the byte."""
     return [[round(x, 3), round(y)] for x, y in finite(points)]
 
 

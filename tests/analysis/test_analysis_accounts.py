@@ -208,6 +208,15 @@ def test_the_timeline_has_lines_spans_and_the_limit() -> None:
     assert timeline.phases_begun is None
 
 
+def test_what_memory_is_made_of_can_be_drawn_beside_it() -> None:
+    program = Program(epochs=3).gauge(gauge.MALLOC_FREE, lambda s: s.step * KIB)
+    timeline = report_of(program.gauge(gauge.SHM, lambda s: 0)).timeline
+    assert timeline is not None
+    assert [line.metric for line in timeline.lines] == ["rss"]
+    assert [line.metric for line in timeline.further] == [gauge.MALLOC_FREE]
+    assert timeline.further[0].points[-1][1] == 3 * 40 * KIB
+
+
 def test_the_timeline_tells_when_which_step_had_ended() -> None:
     timeline = report_of(Program(epochs=3, steps=40, validation=10)).timeline
     assert timeline is not None

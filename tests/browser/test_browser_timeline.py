@@ -14,6 +14,7 @@ from browser_view import DESKTOP, View, plain
 from synthetic_runs import Program
 
 from leakscope.analysis.analyse import analyse
+from leakscope.model.report import Line
 from leakscope.report import render_html
 
 if TYPE_CHECKING:
@@ -224,6 +225,28 @@ def test_a_culprit_is_laid_over_the_gauges_and_read_with_them(chart: Chart) -> N
     chart.surface.focus()
     chart.surface.press("End")
     assert "3.5 GiB Trainer.all_pred_boxes" in plain(chart.surface.get_attribute("aria-valuetext"))
+
+
+def test_a_further_gauge_is_laid_over_the_lines(view: View, tmp_path: Path) -> None:
+    report = samples.leaking()
+    assert report.timeline is not None
+    heap = Line(label="C heap in use", metric="malloc_in_use", points=[(10.0, 5e8), (200.0, 6e8)])
+    timeline = msgspec.structs.replace(report.timeline, further=[heap])
+    file = tmp_path / "further.html"
+    file.write_text(render_html(msgspec.structs.replace(report, timeline=timeline)), "utf-8")
+    view.wear(DESKTOP, "light")
+    view.open(file)
+    chart = Chart(view)
+    over = chart.figure.locator(".overlays button").filter(has_text="C heap in use")
+    assert over.get_attribute("aria-pressed") == "false"
+    before = chart.plot.locator("path.line").count()
+    over.click()
+    assert chart.plot.locator("path.line").count() == before + 1
+    assert chart.plot.locator("path.line.culprit").count() == 0
+    chart.surface.focus()
+    chart.surface.press("End")
+    assert "572 MiB C heap in use" in plain(chart.surface.get_attribute("aria-valuetext"))
+    view.assert_quiet()
 
 
 def test_each_line_that_is_laid_over_looks_as_in_the_legend_and_as_no_other(

@@ -9,7 +9,7 @@ import msgspec
 import report_samples as samples
 from page_reader import read_page
 
-from leakscope.model.report import Report
+from leakscope.model.report import Line, Report
 from leakscope.report import render_html
 
 
@@ -22,18 +22,38 @@ def timeline_of(report: Report) -> dict[str, Any]:
 def test_gauges_come_first_and_culprits_can_be_laid_over_them() -> None:
     chart = timeline_of(samples.leaking())
     assert [line["key"] for line in chart["lines"]] == ["rss", "named"]
-    assert [line["label"] for line in chart["culprits"]] == [
+    assert [line["label"] for line in chart["laidOver"]] == [
         "Trainer.all_pred_boxes",
         "validate_episode.crops",
         "train_epoch.total_loss",
     ]
-    shades = [line["shade"] for line in chart["lines"] + chart["culprits"]]
+    shades = [line["shade"] for line in chart["lines"] + chart["laidOver"]]
     assert len(set(shades)) == len(shades)
+
+
+def with_further_gauges(report: Report) -> Report:
+    """Return the report with what the C heap has in use, and a gauge that was read once."""
+    assert report.timeline is not None
+    heap = Line(label="C heap in use", metric="malloc_in_use", points=[(10.0, 5e8), (200.0, 6e8)])
+    once = Line(label="its own pages", metric="private", points=[(10.0, 5e8)])
+    timeline = msgspec.structs.replace(report.timeline, further=[heap, once])
+    return msgspec.structs.replace(report, timeline=timeline)
+
+
+def test_further_gauges_can_be_laid_over_before_the_culprits() -> None:
+    chart = timeline_of(with_further_gauges(samples.leaking()))
+    first, *culprits = chart["laidOver"]
+    assert (first["label"], first["points"]) == ("C heap in use", [[10.0, 5e8], [200.0, 6e8]])
+    assert "culprit" not in first
+    assert len(culprits) == 3
+    assert all(line["culprit"] for line in culprits)
+    looks = {(line["shade"], line["dash"]) for line in chart["lines"] + chart["laidOver"]}
+    assert len(looks) == 6
 
 
 def test_a_culprit_stands_at_the_seconds_of_its_boundaries() -> None:
     report = samples.leaking()
-    boxes = next(line for line in timeline_of(report)["culprits"] if "boxes" in line["label"])
+    boxes = next(line for line in timeline_of(report)["laidOver"] if "boxes" in line["label"])
     assert report.timeline is not None
     when = {moment.boundary: moment.time_s for moment in report.timeline.moments}
     wanted = [[round(when[p.boundary], 3), round(p.y)] for p in report.culprits[0].chart]
@@ -43,7 +63,7 @@ def test_a_culprit_stands_at_the_seconds_of_its_boundaries() -> None:
 def test_what_grows_in_workers_has_no_place_on_this_clock() -> None:
     report = samples.leaking()
     inside = msgspec.structs.replace(report.culprits[0], workers=2)
-    assert timeline_of(msgspec.structs.replace(report, culprits=[inside]))["culprits"] == []
+    assert timeline_of(msgspec.structs.replace(report, culprits=[inside]))["laidOver"] == []
 
 
 def test_a_reading_can_tell_step_phase_and_epoch() -> None:

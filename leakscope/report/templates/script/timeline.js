@@ -2,7 +2,7 @@
 {
   const explore = (figure, chart) => {
     const key = figure.dataset.chart;
-    const culprits = (chart.culprits ?? []).map((line) => ({ ...line, culprit: true })), series = [...chart.lines, ...culprits];
+    const laidOver = chart.laidOver ?? [], series = [...chart.lines, ...laidOver];
     const ends = series.flatMap((line) => (line.points.length ? [line.points[0][0], line.points.at(-1)[0]] : []));
     if (!ends.length || Math.min(...ends) === Math.max(...ends)) return;
     const whole = [Math.min(...ends), Math.max(...ends)];
@@ -169,11 +169,11 @@
     }
     for (const entry of figure.querySelectorAll("[data-phase]")) switchFor(entry, true, flipIn(coloured, Number(entry.dataset.phase)));
     const overlays = figure.querySelector(".overlays");
-    if (overlays && culprits.length) {
-      for (const line of culprits) {
-        const entry = element("li", ""), name = element("code", "");
+    if (overlays && laidOver.length) {
+      for (const line of laidOver) {
+        const entry = element("li", ""), name = element(line.culprit ? "code" : "span", "");
         entry.dataset.series = line.key;
-        name.append(...line.label.split(/(?=[.·])|(?<=_)/).flatMap((part) => [part, element("wbr", "")]));
+        name.append(...(line.culprit ? line.label.split(/(?=[.·])|(?<=_)/).flatMap((part) => [part, element("wbr", "")]) : [line.label]));
         entry.append(strokeKey(line), name);
         overlays.querySelector("ul").append(entry);
         switchFor(entry, false, flipIn(on, line));
