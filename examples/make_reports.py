@@ -3,7 +3,7 @@
     python examples/make_reports.py [--out reports] [example …]
 
 For each example the folder holds `leaking.html`, `fixed.html`, `comparison.html` and the JSON of
-each. The recordings themselves go to a temporary folder.
+each. The recordings themselves lie under `build/` meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +43,7 @@ class Example:
 
     title: str
     options: tuple[str, ...] = ()
-    """Of the program; `{scratch}` stands for a temporary folder."""
+    """Of the program; `{scratch}` stands for the folder that is removed afterwards."""
     program: str = ""
     """The folder of the program; by default the example's own name."""
     recorded: Callable[[Path, Path], list[str]] = by_command
@@ -52,6 +51,8 @@ class Example:
     forms: tuple[str, str] = ("train.py", "train_fixed.py")
 
 
+LONGER = ("--epochs", "60")
+"""So that measuring takes the part of a run that it takes of real ones."""
 EXAMPLES = {
     "detector": Example("Few-shot detector"),
     "segmentation": Example("Volume segmentation with context features"),
@@ -60,17 +61,22 @@ EXAMPLES = {
         "Image classifier, gradient checkpointing", ("--checkpointing",), program="classifier"
     ),
     "vision_language": Example("Vision-language model"),
-    "with_transformers": Example("With the Trainer of transformers", recorded=by_itself),
-    "with_lightning": Example("With Lightning", recorded=by_itself),
-    "with_accelerate": Example("With Accelerate", recorded=by_itself),
-    "with_ignite": Example("With PyTorch-Ignite", recorded=by_itself),
-    "with_keras": Example("With Keras 3 on torch", recorded=by_itself),
-    "with_trackers": Example("With TensorBoard", ("--logs", "{scratch}/logs"), recorded=by_itself),
+    "with_transformers": Example(
+        "With the Trainer of transformers", options=LONGER, recorded=by_itself
+    ),
+    "with_lightning": Example("With Lightning", options=LONGER, recorded=by_itself),
+    "with_accelerate": Example("With Accelerate", options=LONGER, recorded=by_itself),
+    "with_ignite": Example("With PyTorch-Ignite", options=LONGER, recorded=by_itself),
+    "with_keras": Example("With Keras 3 on torch", options=LONGER, recorded=by_itself),
+    "with_trackers": Example(
+        "With TensorBoard", options=(*LONGER, "--logs", "{scratch}/logs"), recorded=by_itself
+    ),
     "in_a_notebook": Example(
         "In a notebook", recorded=by_magic, forms=("leak.ipynb", "leak_fixed.ipynb")
     ),
 }
 HERE = Path(__file__).resolve().parent
+SCRATCH = Path("build", "samples")
 
 
 def python(*arguments: str) -> None:
@@ -86,17 +92,20 @@ def make(name: str, out: Path) -> list[Path]:
     """Return the paths of the three pages made for one example."""
     folder, example = out / name, EXAMPLES[name]
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="leakscope-") as scratch:
+    scratch = SCRATCH / name
+    shutil.rmtree(HERE.parent / scratch, ignore_errors=True)
+    runs = [scratch / "leaking", scratch / "fixed"]
+    for run, form in zip(runs, example.forms, strict=True):
+        program = Path("examples") / (example.program or name) / form
         options = [option.format(scratch=scratch) for option in example.options]
-        runs = [Path(scratch) / "leaking", Path(scratch) / "fixed"]
-        for run, form in zip(runs, example.forms, strict=True):
-            program = Path("examples") / (example.program or name) / form
-            python(*example.recorded(program, run), *options)
-            for suffix in (".html", ".json"):
-                shutil.copyfile(run / f"report{suffix}", (folder / run.name).with_suffix(suffix))
-        for suffix in ("html", "json"):
-            page, pair = folder / f"comparison.{suffix}", [str(run) for run in runs]
-            python("-m", "leakscope", "compare", *pair, "--format", suffix, "--out", str(page))
+        python(*example.recorded(program, run), *options)
+        for suffix in (".html", ".json"):
+            made = HERE.parent / run / f"report{suffix}"
+            shutil.copyfile(made, (folder / run.name).with_suffix(suffix))
+    for suffix in ("html", "json"):
+        page, pair = folder / f"comparison.{suffix}", [str(run) for run in runs]
+        python("-m", "leakscope", "compare", *pair, "--format", suffix, "--out", str(page))
+    shutil.rmtree(HERE.parent / scratch)
     return [folder / f"{name}.html" for name in ("leaking", "fixed", "comparison")]
 
 

@@ -220,8 +220,8 @@ def _manifest(options: SessionOptions) -> RunManifest:
         leakscope_version=leakscope.__version__,
         run_id=uuid.uuid4().hex,
         created=time.time(),
-        command=list(options.command or (sys.orig_argv or sys.argv)),
-        script=options.script or _main_file() or "",
+        command=list(options.command or _command()),
+        script=options.script or _as_typed(_main_file() or ""),
         project_root=project_root_of(options),
         options=json.loads(options.to_json()),
         environment=environment(own_libraries(read_configuration().section)),
@@ -233,6 +233,18 @@ def _manifest(options: SessionOptions) -> RunManifest:
 def _main_file() -> str | None:
     file = getattr(sys.modules.get("__main__"), "__file__", None)
     return file if isinstance(file, str) else None
+
+
+def _command() -> list[str]:
+    """Return the words that started the program; of the interpreter its name says enough."""
+    words = sys.orig_argv or sys.argv
+    return [*(Path(word).name for word in words[:1]), *words[1:]]
+
+
+def _as_typed(file: str) -> str:
+    """Return a path as one would type it here: Python makes that of a script absolute."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
 
 
 def _stem(options: SessionOptions) -> str:

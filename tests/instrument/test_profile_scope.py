@@ -99,6 +99,15 @@ class TestContextManager:
         assert (path / "run.json").exists()
         assert (other / "run.json").exists()
 
+    def test_the_program_is_told_as_it_was_typed(self, tmp_path):
+        script = tmp_path / "code" / "train.py"
+        script.parent.mkdir()
+        script.write_text("import leakscope\nwith leakscope.profile('run', quiet=True): pass\n")
+        subprocess.run([sys.executable, "code/train.py", "--epochs", "2"], check=True)
+        manifest = open_run(Path("run")).manifest
+        assert manifest.script == "code/train.py"
+        assert manifest.command == [Path(sys.executable).name, "code/train.py", "--epochs", "2"]
+
     def test_manifest_tells_options_and_limits(self):
         with leakscope.profile("run", report=False, budget=0.05, label="before"):
             pass
