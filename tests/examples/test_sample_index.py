@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import re
 import shutil
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 REPORTS = ROOT / "reports"
 
 
-def test_the_index_links_every_sample_report(tmp_path: Path) -> None:
+def test_the_index_links_every_sample_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for report in REPORTS.glob("*/*.json"):
         (tmp_path / report.parent.name).mkdir(exist_ok=True)
         shutil.copy(report, tmp_path / report.parent.name)
-    place = ROOT / "examples" / "make_reports.py"
-    described = importlib.util.spec_from_file_location("make_reports", place)
-    assert described is not None
-    assert described.loader is not None
-    make_reports = importlib.util.module_from_spec(described)
-    described.loader.exec_module(make_reports)
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    make_reports = importlib.import_module("make_reports")
     page = make_reports.write_index(tmp_path).read_text()
     links = set(re.findall(r'href="([^"#]+\.html)"', page))
     assert links == {str(path.relative_to(REPORTS)) for path in REPORTS.glob("*/*.html")}
     assert all(example.title in page for example in make_reports.EXAMPLES.values())
+
+
+def test_every_example_has_a_sample() -> None:
+    programs = {path.name for path in (ROOT / "examples").iterdir() if path.is_dir()}
+    assert programs - {"__pycache__"} <= {path.parent.name for path in REPORTS.glob("*/*.json")}
