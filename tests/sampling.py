@@ -15,6 +15,13 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
         "test_a_page_is_sound_and_open_to_everybody[hostile]",
         "test_a_page_is_sound_and_open_to_everybody[runs]",
         "test_a_page_is_sound_and_open_to_everybody[snapshot]",
+        "test_a_published_page_is_open_to_everybody[detector/comparison.html]",
+        "test_a_published_page_is_open_to_everybody[detector/leaking.html]",
+        "test_a_published_page_is_open_to_everybody[in_a_notebook/fixed.html]",
+        "test_a_published_page_is_open_to_everybody[index.html]",
+        "test_a_published_page_is_open_to_everybody[robustness.html]",
+        "test_a_published_page_is_open_to_everybody[with_transformers/leaking.html]",
+        "test_a_published_page_is_open_to_everybody[zoo.html]",
     ),
     "cli/test_monitor_command.py": ("test_a_command_is_watched_to_its_end_and_ends_as_it_would",),
     "cli/test_out_of_memory_runs.py": (
