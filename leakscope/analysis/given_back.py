@@ -77,7 +77,8 @@ def _falls_later(comparables: Comparables, path: int, device: str, columns: IntA
 def _falls_each_time(table: RowTable, path: int, device: str, columns: IntArray) -> bool:
     """Return whether what is higher at each of the censuses is gone in between, every time.
 
-    A list that an epoch's function makes anew is no leak because each epoch is longer.
+    A list that an epoch's function makes anew is no leak because each epoch is longer. The last one
+    may live on to the end of the run: nothing has taken its place yet.
     """
     values = np.nan_to_num(table.retained[device])
     covered = table.covered(path)
@@ -89,22 +90,28 @@ def _falls_each_time(table: RowTable, path: int, device: str, columns: IntArray)
             continue
         lowest = between[np.argmin(values[path, between])]
         lost = values[path, first] - values[path, lowest]
-        if lost < FREED * values[path, first] or _held_elsewhere(
+        if lost >= FREED * values[path, first] and not _held_elsewhere(
             table, values, path, first, lowest
         ):
+            seen += 1
+        elif last < len(table.at):
             return False
-        seen += 1
     return seen >= FEWEST_FALLS
 
 
 def _held_elsewhere(
     table: RowTable, values: FloatArray, path: int, before: int, after: int
 ) -> bool:
-    """Return whether another path holds at one census what a path held at another."""
+    """Return whether another path holds at one census what a path held at another.
+
+    Where only one of the two looked at a path, it tells nothing of what that gained.
+    """
     gained = values[:, after] - values[:, before]
     lost = values[path, before] - values[path, after]
     kin = {*table.ancestors(path), path}
     return any(
-        other not in kin and path not in table.ancestors(other)
+        other not in kin
+        and path not in table.ancestors(other)
+        and table.covered(other)[[before, after]].all()
         for other in np.flatnonzero(gained >= HELD * lost).tolist()
     )

@@ -53,6 +53,21 @@ def test_a_list_made_anew_in_each_epoch_of_more_steps() -> None:
     assert_clean(report_of(Program(epochs=8).plant(maps)))
 
 
+def test_a_list_made_anew_in_each_longer_epoch_that_the_whole_heap_was_seen_without() -> None:
+    def outputs(state: State) -> float:
+        begins = state.kind is BoundaryKind.PHASE_BEGIN and state.phase == "train"
+        return 0 if begins else 80 * KIB * (state.epoch + 1)
+
+    def library(state: State) -> float:
+        return 5 * MIB
+
+    program = Program(epochs=8, full_every=1).plant(
+        Thing("main()·outputs", outputs, root=RootKind.LOCAL)
+    )
+    program.plant(Thing("torch.library·Library._def", library, user=False))
+    assert_clean(report_of(program))
+
+
 def test_the_parts_of_what_is_made_anew_each_time_beside_a_leak_of_their_size() -> None:
     def until_validated(per_epoch: float) -> Size:
         def size(state: State) -> float | None:
