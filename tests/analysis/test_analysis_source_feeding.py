@@ -90,7 +90,75 @@ CALLBACKS = """
             for _ in range(3):
                 model.fit(x, y, callbacks=[Similarity(), Reader()])  {there}
         """
+LISTENERS = """
+        from ignite.engine import Engine, Events
+
+        def step(engine, batch):
+            return model(batch)
+
+        trainer = Engine(step)
+
+        {on_start}
+        def prepare(engine):
+            engine.state.hard = []
+
+        {each}
+        def mine(engine):
+            engine.state.hard.append(engine.state.output)  # feeds
+
+        {end}
+        def report(engine):
+            print(sorted(engine.state.hard)[:3])
+
+        {added}
+        trainer.run(batches, max_epochs=3)
+        """
 PROGRAMS = [
+    one(
+        "what a decorator of the object's registers is called with the object",
+        "__main__·trainer.state.hard",
+        "module __main__ trainer",
+        LISTENERS.format(
+            on_start="@trainer.on(Events.STARTED)",
+            each="@trainer.on(Events.ITERATION_COMPLETED(every=2))",
+            end="@trainer.on(Events.COMPLETED)",
+            added="",
+        ),
+    ),
+    one(
+        "what is registered with an object is called with it",
+        "__main__·trainer.state.hard",
+        "module __main__ trainer",
+        LISTENERS.format(
+            on_start="",
+            each="",
+            end="",
+            added="trainer.add_event_handler(Events.STARTED, prepare); "
+            "trainer.add_event_handler(Events.ITERATION_COMPLETED, mine)",
+        ),
+    ),
+    one(
+        "a function that an object is given works on something else of that name",
+        "__main__·table.items",
+        "module __main__ table",
+        """
+        class Table:
+            def __init__(self):
+                self.items = []
+
+            def each(self, function):
+                for item in self.items:
+                    function(item)
+
+        def shorten(row):
+            row.cells.append(len(row.cells))
+
+        table = Table()
+        for row in rows:
+            table.items.append(row)  # feeds
+            table.each(shorten)
+        """,
+    ),
     one(
         "what a callback writes into the logs that a library gathers",
         "main()·model.history.history['similarity']",

@@ -230,6 +230,9 @@ class _Follower:
         self.expressions()
 
     def expressions(self) -> None:
+        for decorator in getattr(self.node, "decorator_list", []):
+            made_by = decorator.func if isinstance(decorator, ast.Call) else decorator
+            self.listened(made_by, [ast.Name(id=getattr(self.node, "name", ""))])
         for node in own_nodes(self.node):
             if isinstance(node, ast.NamedExpr):
                 self.assigned(node.target, node.value)
@@ -293,6 +296,7 @@ class _Follower:
 
     def passed(self, call: ast.Call) -> None:
         given = [*call.args, *(k.value for k in call.keywords)]
+        self.listened(call.func, given)
         if not any(self.references.steps_from(value, self.scope) for value in given):
             self.started(call)
             return
@@ -303,6 +307,21 @@ class _Follower:
             if cls.name == _name_of(call.func):
                 for member in types.ancestors(cls):
                     self.constructed(member, call)
+
+    def listened(self, function: ast.expr, given: Sequence[ast.expr]) -> None:
+        """``trainer.add_event_handler(event, f)``, ``@trainer.on(event)``: who calls ``f`` hands
+        itself on, if ``f`` then goes on from its argument by the same attributes.
+        """
+        if not isinstance(function, ast.Attribute):
+            return
+        found = self.references.steps_from(function.value, self.scope)
+        through = {steps for steps in found if steps and steps[0].kind == "attr"}
+        for value in given if through else ():
+            for listener in self.references.types.called_functions(value, self.scope):
+                for name in listener.params[bool(listener.receiver) :][:1]:
+                    for steps in through:
+                        place = Place("name", listener, name)
+                        self.references.add(place, steps, level=self.level + 1)
 
     def constructed(self, cls: Scope, call: ast.Call) -> None:
         makers = [c for c in cls.children if c.name == "__init__"]
