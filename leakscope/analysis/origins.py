@@ -9,6 +9,7 @@ import numpy as np
 
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.remedies import propose
+from leakscope.analysis.remedies.stored_exceptions import errors_in
 from leakscope.analysis.series import FloatArray, RowTable
 from leakscope.analysis.source import FeedingLine, SourceIndex
 from leakscope.model.census import CensusRow
@@ -48,6 +49,11 @@ def find_origins(
         inside = _grows_inside(table, grower)
         feeding = sources.feeding(row.owner, witnessed, grower.phase, grows_inside=inside)
         defined = sources.defined_at(row.owner, row)
+        errors = errors_in([table.latest[path] for path in table.descendants(grower.path)], row)
+        if errors is not None and errors.owner is not None:
+            kept = sources.feeding(errors.owner, errors, grower.phase)
+            told = [line for line in kept if line.form != "call"]
+            feeding = list(dict.fromkeys([*told, *feeding]))
     shown = feeding[:MOST_LINES]
     return Origins(
         defined_at=defined,

@@ -69,6 +69,9 @@ class Thing:
     graph_nodes: int = 0
     role: str = "other"
     cycle: tuple[str, ...] = ()
+    name: str = ""
+    """By default the path's."""
+    owner: Owner | None = None
 
     def row(self, state: State) -> CensusRow | None:
         size = self.size(state)
@@ -78,9 +81,10 @@ class Thing:
         count = self.count(state) if self.count else 1
         return CensusRow(
             path=self.path,
-            name=self.path.replace("()·", ".").replace("·", "."),
+            name=self.name or self.path.replace("()·", ".").replace("·", "."),
             root=self.root,
-            owner=Owner(kind="function", name=self.path.partition("(")[0], variable="x"),
+            owner=self.owner
+            or Owner(kind="function", name=self.path.partition("(")[0], variable="x"),
             type=self.type,
             kind=self.kind,
             role=self.role,

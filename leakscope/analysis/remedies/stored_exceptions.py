@@ -2,21 +2,25 @@
 
 An exception refers to its traceback, that to every frame it passed, and those to all locals, batch
 and loss among them. Recognises storing the name of an ``except … as`` clause, there or in a
-function that is called with it, containers in which exceptions were seen, and whole tracebacks.
-Offers a diff, ``repr(error)``, where the stored ones are only counted or printed.
+function that is called with it, containers in which exceptions were seen, whole tracebacks, and an
+attribute of what a container holds, where that is an exception with most of its bytes. Offers a
+diff, ``repr(error)``, where the stored ones are only counted or printed.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
+from collections.abc import Sequence
 
 from leakscope.analysis.remedies.calls import argument_of, calls_of
 from leakscope.analysis.remedies.case import Case
 from leakscope.analysis.remedies.usage import derived_attributes, reads
 from leakscope.analysis.source.program import Scope
 from leakscope.analysis.source.types import dotted
+from leakscope.model.census import CensusRow
 from leakscope.model.report import Remedy
+from leakscope.model.sizes import human_bytes
 
 _PRINTERS = frozenset({"len", "print", "str", "repr", "bool"})
 _MARKS = frozenset({"traceback", "frame"})
@@ -27,6 +31,9 @@ def recognise(case: Case) -> Remedy | None:
     """Return how to keep the message alone."""
     value = case.fed_value
     caught = _caught(case, value)
+    inside = errors_in(case.inside, case.row)
+    if inside is not None:
+        return _of_its_items(case, inside)
     mentions = case.row.kind == "traceback" or (
         value is not None and ("exc_info" in ast.unparse(value) or "traceback" in case.row.type)
     )
@@ -43,6 +50,24 @@ def recognise(case: Case) -> Remedy | None:
         "Store repr(error) or traceback.format_exc(), or call error.with_traceback(None) first.",
         case.still_reachable(),
         diff=diff,
+    )
+
+
+def errors_in(inside: Sequence[CensusRow], row: CensusRow) -> CensusRow | None:
+    """Return the row of the exceptions that what a container holds keeps, if most is theirs."""
+    found = [one for one in inside if one.kind == "traceback" and "[" in one.path[len(row.path) :]]
+    return next((one for one in found if 2 * one.host_bytes > row.host_bytes), None)
+
+
+def _of_its_items(case: Case, errors: CensusRow) -> Remedy:
+    return case.remedy(
+        f"Keep the text of the errors in {errors.name}",
+        f"{case.opening()} Most of it ({human_bytes(errors.host_bytes)}) hangs on {errors.name}: "
+        "an exception keeps its traceback, and that every local variable of the functions it "
+        "passed through: batches, outputs, losses.",
+        "Store repr(error) or traceback.format_exc() there, or call error.with_traceback(None) "
+        "first.",
+        case.still_reachable(),
     )
 
 

@@ -1,0 +1,72 @@
+"""Exceptions that hang on what a container holds: the line that keeps them, and what to keep."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic_runs import MIB, Program, State, Thing
+
+from leakscope.analysis import analyse
+from leakscope.model.census import Owner
+from leakscope.model.report import Culprit
+
+SOURCE = """
+class Trial:
+    def __init__(self, number):
+        self.number = number
+        self.reason = None
+
+class Study:
+    def __init__(self):
+        self.trials = []
+
+    def optimize(self, objective):
+        for number in range(30):
+            trial = Trial(number)
+            self.trials.append(trial)
+            try:
+                objective(trial)
+            except ValueError as error:
+                trial.reason = error
+
+study = Study()
+study.optimize(objective)
+"""
+
+
+def culprit(of_errors: float) -> Culprit:
+    """Return the culprit of a run whose trials keep so much of their bytes in exceptions."""
+
+    def trials(state: State) -> float:
+        return 2 * MIB * state.epochs_done
+
+    kept = Thing("__main__·study.trials", trials, length=lambda s: s.epochs_done)
+    reason = Thing(
+        "__main__·study.trials[*].reason",
+        lambda s: of_errors * trials(s),
+        kind="traceback",
+        name="Trial.reason",
+        owner=Owner(
+            kind="class", name="Trial", file="/project/train.py", line=2, variable="reason"
+        ),
+        count=lambda s: s.epochs_done,
+        type="ValueError",
+        parent="__main__·study.trials",
+    )
+    run = Program(epochs=8).plant(kept, reason).build()
+    run.main.sources["/project/train.py"] = SOURCE
+    return analyse(run).culprits[0]
+
+
+def test_the_line_that_keeps_an_exception_on_an_item_comes_first() -> None:
+    found = culprit(0.9)
+    assert found.name.endswith("study.trials")
+    assert [place.rpartition(":")[2] for place in found.fed_at] == ["18", "14"]
+    assert found.remedy.title == "Keep the text of the errors in Trial.reason"
+    assert "with_traceback(None)" in found.remedy.text
+
+
+@pytest.mark.parametrize("of_errors", [0.0, 0.2])
+def test_items_that_are_large_by_themselves_are_fed_where_they_are_put(of_errors: float) -> None:
+    found = culprit(of_errors)
+    assert [place.rpartition(":")[2] for place in found.fed_at] == ["14"]
+    assert "errors" not in found.remedy.title
