@@ -269,6 +269,30 @@ TRUTHS: dict[str, Truth] = {
         )
     ),
     "healthy_speech_curriculum": healthy(),
+    "healthy_masked_lm": healthy("accelerate"),
+    "ignite_hard_views": Truth(
+        (Leak(("trainer.state.hard", "State.hard"), kept={"step": 295080}),), needs=("ignite",)
+    ),
+    "trials_with_errors": Truth(
+        (
+            Leak(
+                ("Study.trials", "Trial.reason", "study.trials"),
+                kept={"validation": 314170, "epoch": 314170, "step": 6684},
+            ),
+        )
+    ),
+    "bounded_by_setitem": Truth(
+        (
+            Leak(("CachedNegatives.cache",), key="cache", kept={"step": 183000}),
+            Leak(
+                ("Evaluator.metric.target",),
+                key="metric",
+                also=("Evaluator.metric.preds",),
+                kept={"validation": 1213000},
+            ),
+        ),
+        needs=("torchmetrics",),
+    ),
     "weak_keys_held_by_values": Truth((Leak(("_propagations",), kept={"step": 152300}),)),
     "population_search": Truth(
         (
@@ -498,6 +522,7 @@ UNSEEN = frozenset(
         "async_actors", "async_evaluator", "attention_rollout", "audited_penalty", "bucket_reducer",
         "churn_ignite", "curriculum_tee", "detect_anchors", "distill_search", "fedavg_async",
         "live_actions", "pde_sweep", "street_detector",
+        "bounded_by_setitem", "healthy_masked_lm", "ignite_hard_views", "trials_with_errors",
         "fed_rounds", "link_stream", "packed_lm", "word_pieces",
         "healthy_speech_curriculum", "retry_fit", "segment_evaluator", "tagger_torchmetrics",
         "traced_ranker", "bpe_cache", "cached_method",
