@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -121,7 +122,7 @@ def report_page(report: Report) -> Page:
     lead = next((s for s in suspects if s.severity != Severity.NOTE.value), None)
     headline = _headline(report.headline or wording.VERDICTS[report.verdict], lead)
     return Page(
-        title=f"{wording.VERDICTS[report.verdict]} · {report.run.script or report.run.run_id}",
+        title=f"{wording.VERDICTS[report.verdict]} · {_program(report.run)}",
         verdict=report.verdict.value,
         verdict_label=wording.VERDICTS[report.verdict],
         headline=headline,
@@ -181,13 +182,18 @@ def _from_first_phase(report: Report) -> tuple[Report, str]:
 
 def run_context(run: RunFacts, work: Work | None = None) -> list[Fact]:
     """Return the line under the title: which run, when, how long, how it ended."""
-    facts = [Fact("Run", run.script or run.run_id, run.path)]
+    facts = [Fact("Run", _program(run), run.path)]
     if run.created > 0:
         facts.append(Fact("Started", humane_moment(run.created)))
     if work is not None:
         facts.append(Fact("Work", work_words(work)))
     facts.append(Fact("Ended", run.ended))
     return [fact for fact in facts if fact.value]
+
+
+def _program(run: RunFacts) -> str:
+    """Return what a run is called: its script, or its directory where a notebook recorded it."""
+    return run.script or PurePath(run.path).name or run.run_id
 
 
 def work_words(work: Work) -> str:

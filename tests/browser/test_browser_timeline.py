@@ -238,6 +238,8 @@ def test_a_further_gauge_is_laid_over_the_lines(view: View, tmp_path: Path) -> N
     view.open(file)
     chart = Chart(view)
     over = chart.figure.locator(".overlays button").filter(has_text="C heap in use")
+    assert not over.is_visible()
+    chart.figure.locator(".further summary").click()
     assert over.get_attribute("aria-pressed") == "false"
     before = chart.plot.locator("path.line").count()
     over.click()

@@ -175,10 +175,11 @@
         entry.dataset.series = line.key;
         name.append(...(line.culprit ? line.label.split(/(?=[.·])|(?<=_)/).flatMap((part) => [part, element("wbr", "")]) : [line.label]));
         entry.append(strokeKey(line), name);
-        overlays.querySelector("ul").append(entry);
+        overlays.querySelector(line.culprit ? ".culprits" : ".further ul").append(entry);
         switchFor(entry, false, flipIn(on, line));
         offerOn(document.querySelector(`[data-overlay="${CSS.escape(line.key)}"]`), entry.querySelector("button"));
       }
+      overlays.querySelector(".further").hidden = laidOver.every((line) => line.culprit);
       overlays.hidden = false;
     }
     new ResizeObserver(draw).observe(plot);
