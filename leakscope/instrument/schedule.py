@@ -83,6 +83,8 @@ FLOOR_INSIDE = 0.6
 """Part of the floor that censuses inside phases may use."""
 FULL_INSIDE_AFTER = 1.0
 """A first occurrence that lasts so many seconds may be all there is: full censuses inside it."""
+LONG_PASS = 1000
+"""Batches of a first pass whose end is looked at as a whole, where what rises has no name."""
 FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Where in a phase of known length censuses lie: the same places each time."""
 EARLY_MARKS = 100
@@ -278,7 +280,9 @@ class Schedule:
         return (cheap or rises) and key.seen % stride == 0
 
     def _tier(self, kind: BoundaryKind, phase: Phase | None, key: _Key) -> Due:
-        if self._trained:
+        if self._trained and phase is not None and kind is BoundaryKind.PHASE_END:
+            place = phase.occurrence == 0 and phase.batch >= LONG_PASS
+        elif self._trained:
             place = kind is BoundaryKind.PHASE_BEGIN and phase is not None and phase.training
         else:
             place = kind is not BoundaryKind.PHASE_BEGIN
@@ -324,10 +328,8 @@ class Schedule:
 
     def _grant_inside(self, name: _Name, now: float) -> Due:
         expected = self._costs.expect(Due.FOCUSED)
-        if self._inside_spent + expected > INSIDE_SHARE * self._budget * now:
-            self._next_inside = now + self._spacing(Due.FOCUSED, now)
-            return Due.NOTHING
-        if not self._affords(Due.FOCUSED, now):
+        spends_too_much = self._inside_spent + expected > INSIDE_SHARE * self._budget * now
+        if spends_too_much or not self._affords(Due.FOCUSED, now):
             self._next_inside = now + self._spacing(Due.FOCUSED, now)
             return Due.NOTHING
         self._granted = (self._key(name), False, True)

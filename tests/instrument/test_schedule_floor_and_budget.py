@@ -166,6 +166,20 @@ def test_a_hundred_steps_without_a_loader_get_full_censuses():
     assert len(run.censuses(Kind.STEP, "train")) >= 9
 
 
+@pytest.mark.parametrize(
+    ("steps", "rise", "looks"), [(4000, 1 << 16, 1), (4000, 0, 0), (700, 1 << 16, 0)]
+)
+def test_the_end_of_a_long_pass_is_looked_at_as_a_whole_while_what_rises_has_no_name(
+    steps: int, rise: int, looks: int
+) -> None:
+    run = FakeSession(full=0.6)
+    for _ in range(steps):
+        run.steps(1, 0.003)
+        run.fast.value += rise
+    run.close()
+    assert len(run.censuses(Kind.PHASE_END, "train", FULL)) == looks
+
+
 def test_one_long_pass_of_unknown_length_is_measured_early_and_late():
     run = FakeSession()
     run.train_pass(3000, 0.1, known=False)
