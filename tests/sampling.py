@@ -15,12 +15,8 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
         "test_a_page_is_sound_and_open_to_everybody[hostile]",
         "test_a_page_is_sound_and_open_to_everybody[runs]",
         "test_a_page_is_sound_and_open_to_everybody[snapshot]",
-        "test_a_published_page_is_open_to_everybody[detector/comparison.html]",
         "test_a_published_page_is_open_to_everybody[detector/leaking.html]",
-        "test_a_published_page_is_open_to_everybody[in_a_notebook/fixed.html]",
         "test_a_published_page_is_open_to_everybody[index.html]",
-        "test_a_published_page_is_open_to_everybody[robustness.html]",
-        "test_a_published_page_is_open_to_everybody[with_transformers/leaking.html]",
         "test_a_published_page_is_open_to_everybody[zoo.html]",
     ),
     "cli/test_monitor_command.py": ("test_a_command_is_watched_to_its_end_and_ends_as_it_would",),
@@ -90,12 +86,7 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
         "test_only_what_leaks_or_is_wrong_fails",
         "test_what_a_test_logs_is_not_counted_where_no_report_is_asked_for",
     ),
-    "trackers/test_with_real_trackers.py": (
-        "TestMLflow",
-        "TestTensorBoard",
-        "TestWandB",
-        "test_the_program_computes_the_same",
-    ),
+    "trackers/test_with_real_trackers.py": ("test_a_tracker_by_itself_is_told_of_memory[mlflow]",),
     "zoo/test_zoo_sample.py": ("test_a_program_of_the_zoo_is_judged_rightly[two_at_once]",),
 }
 """Slow tests that stand for the others of their kind: parts of a file, or all of it."""

@@ -170,16 +170,23 @@
     for (const entry of figure.querySelectorAll("[data-phase]")) switchFor(entry, true, flipIn(coloured, Number(entry.dataset.phase)));
     const overlays = figure.querySelector(".overlays");
     if (overlays && laidOver.length) {
+      const further = element("ul", "legend");
+      if (laidOver.some((line) => !line.culprit)) {
+        const folded = element("details", "further"), summary = element("summary", "");
+        summary.append("Further gauges");
+        further.setAttribute("aria-label", "Further gauges to lay over the others");
+        folded.append(summary, further);
+        overlays.append(folded);
+      }
       for (const line of laidOver) {
         const entry = element("li", ""), name = element(line.culprit ? "code" : "span", "");
         entry.dataset.series = line.key;
         name.append(...(line.culprit ? line.label.split(/(?=[.·])|(?<=_)/).flatMap((part) => [part, element("wbr", "")]) : [line.label]));
         entry.append(strokeKey(line), name);
-        overlays.querySelector(line.culprit ? ".culprits" : ".further ul").append(entry);
+        (line.culprit ? overlays.querySelector(".culprits") : further).append(entry);
         switchFor(entry, false, flipIn(on, line));
         offerOn(document.querySelector(`[data-overlay="${CSS.escape(line.key)}"]`), entry.querySelector("button"));
       }
-      overlays.querySelector(".further").hidden = laidOver.every((line) => line.culprit);
       overlays.hidden = false;
     }
     new ResizeObserver(draw).observe(plot);
