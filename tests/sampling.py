@@ -33,6 +33,7 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
     "docs/test_guide.py": (),
     "docs/test_site.py": (),
     "end_to_end/test_patterns.py": (
+        "test_leak_is_named_with_its_line_and_rate[closure]",
         "test_leak_is_named_with_its_line_and_rate[list local to validation]",
         "test_leak_is_named_with_its_line_and_rate[outputs kept by every validation]",
         "test_leak_is_named_with_its_line_and_rate[scalar that keeps every graph]",
