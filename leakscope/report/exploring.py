@@ -121,10 +121,6 @@ def _second(point: Point, unit: str, when: dict[int, float]) -> float:
     return point.x if unit == SECONDS else when.get(point.boundary, float("nan"))
 
 
-def _phase(name: str, shades: dict[str, str]) -> dict[str, str]:
-    return {"label": name or "outside any phase", "shade": shades.get(name, "")}
-
-
 def _span(span: PhaseSpan, number: dict[str, int]) -> list[float]:
     return [number[span.phase], span.epoch + 1, _moment(span.start_s), _moment(span.end_s)]
 

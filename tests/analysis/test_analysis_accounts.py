@@ -249,7 +249,6 @@ def test_the_timeline_tells_how_many_phases_it_leaves_out() -> None:
     assert timeline.phases_begun == 2 * epochs
 
 
-@pytest.mark.slow
 def test_of_many_phases_as_many_are_told_of_each_from_the_first_to_the_last() -> None:
     timeline = report_of(Program(epochs=2 * MOST_SPANS, steps=1, validation=1)).timeline
     assert timeline is not None

@@ -100,16 +100,7 @@ def forbidden_pickles(trace: Path) -> dict[str, bytes]:
     }
 
 
-SLOW = {"very deep"}
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, marks=[pytest.mark.slow] * (case in SLOW))
-        for case in sorted(forbidden_pickles(Path("x")))
-    ],
-)
+@pytest.mark.parametrize("case", sorted(forbidden_pickles(Path("x"))))
 def test_pickle_that_is_no_plain_snapshot_is_refused_and_runs_nothing(
     tmp_path: Path, case: str
 ) -> None:
