@@ -14,20 +14,17 @@ from leakscope.analysis.ending import shortage_at_the_end
 from leakscope.analysis.forecast import forecast
 from leakscope.analysis.graphs import pinned_bytes
 from leakscope.analysis.growers import Grower
+from leakscope.analysis.heights import phase_height
 from leakscope.analysis.origins import find_origins
-from leakscope.analysis.series import HOST, FloatArray, RowTable
+from leakscope.analysis.series import HOST, RowTable
 from leakscope.analysis.source import SourceIndex
 from leakscope.analysis.source.path import parse_steps
 from leakscope.analysis.wording import falsifier, sentence, with_other_holders
-from leakscope.model import gauge
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Culprit, Forecast, Held, Point, Severity
 
 TIGHT = 0.1
 """An interval narrower than this part of the rate: every point lies on the line."""
-ROOM = 0.9
-"""A passage has room for what climbed in it when it rises by this part of it: gauges and censuses
-are read at different batches."""
 SHARED_FROM = 0.1
 """Others are told to hold the same from this part of what is reached through a container on."""
 MOST_NOTES = 12
@@ -165,33 +162,6 @@ def _peak(case: Case, g: Grower) -> float:
     ended = int(case.track.batch[case.table.at[g.columns[-1]]])
     left = max(case.track.batches_per_occurrence(g.phase) - ended, 0.0)
     return float(g.y[-1]) + left * g.trend.bytes_per_unit
-
-
-def phase_height(case: Case, phase: str, device: str, climbed: float) -> severity.PhaseHeight:
-    """Return how high memory of a device rises in a passage through a phase.
-
-    Passages differ: the first pays for warm-up, and later ones refill what the C allocator kept of
-    it, so that resident memory doesn't move. What the C heap has in use tells better, where it was
-    read. The lowest rise that has room for what ``climbed`` says most about it.
-    """
-    resident = _passages(case, phase, case.metric_of(device))
-    in_use = _passages(case, phase, gauge.MALLOC_IN_USE) if device == HOST else []
-    rises = [float(p.max() - p[0]) for p in (*resident, *in_use)]
-    roomy = [rise for rise in rises if rise >= ROOM * climbed]
-    return severity.PhaseHeight(
-        baseline=min((float(p[0]) for p in resident), default=0.0),
-        peak=max((float(p.max()) for p in resident), default=0.0),
-        rise=min(roomy) if roomy else max(rises, default=0.0),
-        limit=case.limit_bytes if device == HOST else None,
-    )
-
-
-def _passages(case: Case, phase: str, metric: str) -> list[FloatArray]:
-    """Return a gauge's readings in each passage through a phase."""
-    track = case.track
-    values = track.gauge(metric)
-    mine = (track.phase == track.phase_code(phase)) & np.isfinite(values)
-    return [values[mine & (track.occurrence == o)] for o in np.unique(track.occurrence[mine])]
 
 
 def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Culprit:

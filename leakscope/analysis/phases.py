@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from leakscope.analysis.case import Case
+from leakscope.analysis.heights import raised_to
 from leakscope.analysis.series import HOST, code_of
-from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.report import PhaseMemory
+
+WORTH_BYTES, WORTH_SHARE = 4 << 20, 0.02
+"""What resident memory reached between boundaries is told from so far above them on."""
 
 
 def find_phases(case: Case) -> list[PhaseMemory]:
@@ -35,7 +38,7 @@ def _phase(case: Case, phase: str, metric: str) -> PhaseMemory | None:
         before.append(inside[0])
         peak.append(inside.max())
         after.append(_after(track.kind[mine[start:stop]], values, int(mine[stop - 1]), inside))
-    highest, raised = _raised(case, phase, metric)
+    highest, raised = _raised(case, phase, metric, max(peak))
     return PhaseMemory(
         phase=phase,
         occurrences=track.begun(phase),
@@ -49,22 +52,16 @@ def _phase(case: Case, phase: str, metric: str) -> PhaseMemory | None:
     )
 
 
-def _raised(case: Case, phase: str, metric: str) -> tuple[int | None, int | None]:
-    """Return to what and by how much a phase raised torch's own peak of a device's live memory.
+def _raised(case: Case, phase: str, metric: str, seen: float) -> tuple[int | None, int | None]:
+    """Return to what and by how much a phase raised the highest memory, where it is worth telling.
 
-    The peak belongs to the program, which may reset it: only what rises above all before counts.
+    Resident memory moves a little between any two boundaries.
     """
-    device, _, _ = metric.rpartition(".")
-    peaks = case.track.gauge(f"{device}.{gauge.DEVICE_PEAK}") if device else np.array([])
-    known = np.flatnonzero(np.isfinite(peaks))
-    if not len(known):
-        return None, None
-    highest = np.maximum.accumulate(peaks[known])
-    rises = np.diff(highest, prepend=highest[0])
-    # What rose up to a boundary rose in the phase that lay before it.
-    mine = (case.track.before[known] == case.track.phase_code(phase)) & (rises > 0)
-    reached = int(highest[mine].max()) if mine.any() else None
-    return reached, int(rises[mine].sum())
+    highest, raised = raised_to(case, phase, metric)
+    is_device = "." in metric
+    worth = 0.0 if is_device else seen + max(WORTH_BYTES, WORTH_SHARE * seen)
+    told = int(highest) if highest > worth else None
+    return told, None if raised is None else int(raised)
 
 
 def _after(

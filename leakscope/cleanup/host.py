@@ -1,14 +1,8 @@
-"""The host's memory as this room needs it: the level now, the peak, and giving back to the system.
-
-The peak is the kernel's high-water mark of the resident set (``VmHWM`` in ``/proc/self/status``),
-elsewhere ``getrusage``. Unlike ``ru_maxrss`` it starts anew when a program is executed, and Linux
-can set it back: 5 written to ``/proc/self/clear_refs`` (proc(5), since 4.0).
-"""
+"""The host's memory as this room needs it: the level now, the peak set back, memory given back."""
 
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +14,6 @@ from leakscope.probes.process import ProcessProbe
 NOISE_BYTES = 256 << 10
 """The kernel counts resident pages in batches: smaller changes mean nothing."""
 
-_STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
 _RESET_PEAK = b"5"
 
@@ -48,19 +41,11 @@ def host_level() -> HostLevel:
     return HostLevel(resident(), heap.get(gauge.MALLOC_IN_USE), heap.get(gauge.MALLOC_FREE))
 
 
-def peak_resident() -> int | None:
-    """Return the highest resident memory so far, in bytes; None where the system doesn't tell."""
-    try:
-        for line in _STATUS.read_bytes().splitlines():
-            if line.startswith(b"VmHWM:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    return _peak_by_getrusage()
-
-
 def reset_peak_resident() -> bool:
-    """Set the kernel's high-water mark to the level now; return whether that was possible."""
+    """Set the kernel's high-water mark to the level now; return whether that was possible.
+
+    5 written to ``/proc/self/clear_refs`` does it (proc(5), since Linux 4.0).
+    """
     try:
         _CLEAR_REFS.write_bytes(_RESET_PEAK)
     except OSError:
@@ -77,12 +62,3 @@ def trim_function() -> Callable[[], object] | None:
     trim.argtypes = [ctypes.c_size_t]
     trim.restype = ctypes.c_int
     return lambda: trim(0)
-
-
-def _peak_by_getrusage() -> int | None:
-    try:
-        import resource
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

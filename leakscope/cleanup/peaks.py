@@ -12,8 +12,9 @@ import weakref
 from dataclasses import dataclass
 
 from leakscope.cleanup.accelerator import awake_accelerator, device_levels
-from leakscope.cleanup.host import peak_resident, reset_peak_resident, resident
+from leakscope.cleanup.host import reset_peak_resident, resident
 from leakscope.model.sizes import human_bytes
+from leakscope.probes.process import peak_resident
 
 HOST = "host"
 

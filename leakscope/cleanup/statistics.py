@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from leakscope.cleanup.accelerator import awake_accelerator, device_levels, why_no_device
-from leakscope.cleanup.host import peak_resident, resident
+from leakscope.cleanup.host import resident
 from leakscope.cleanup.peaks import reset_peaks
 from leakscope.cleanup.speaking import say
 from leakscope.model import gauge
@@ -16,7 +16,7 @@ from leakscope.probes import device_snapshots
 from leakscope.probes.cgroup import CgroupProbe
 from leakscope.probes.cuda import DeviceProbe
 from leakscope.probes.malloc import MallocProbe
-from leakscope.probes.process import SystemProbe
+from leakscope.probes.process import SystemProbe, peak_resident
 
 
 @dataclass(frozen=True)

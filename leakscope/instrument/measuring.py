@@ -214,6 +214,7 @@ class Measuring:
         gauges: dict[str, int] = {}
         for probe in (*self._fast, *self._slow.probes):
             gauges.update(self._guard.call(f"probe {probe.name}", {}, probe.gauges))
+        gauges.update(self._own_memory.peak(gauges))
         headroom = Headroom()
         headroom.learn(gauges, gauges.get(gauge.RSS, 0))
         taken = (
@@ -279,6 +280,7 @@ class Measuring:
             for probe in self._fast:
                 gauges.update(self._guard.call(f"probe {probe.name}", {}, probe.gauges))
             self.resident = gauges.get(gauge.RSS, self.resident)
+            gauges.update(self._own_memory.peak(gauges))
             everything = everything or self._headroom.is_running_out(self.resident)
             gauges.update(self._slow.read(boundary.time_s, everything=everything))
         self._headroom.learn(gauges, self.resident)

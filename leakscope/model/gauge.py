@@ -13,6 +13,7 @@ from zlib import crc32
 GaugeUnit = Literal["bytes", "count"]
 
 RSS = "rss"
+RSS_PEAK = "rss_peak"
 PSS = "pss"
 PRIVATE = "private"
 PRIVATE_DIRTY = "private_dirty"
@@ -74,6 +75,7 @@ DERIVED: dict[str, tuple[str, str]] = {
 
 DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     RSS: ("bytes", "resident memory of the process"),
+    RSS_PEAK: ("bytes", "highest resident memory so far, leakscope's censuses left out"),
     PSS: ("bytes", "resident memory, shared pages divided among those who map them"),
     PRIVATE: ("bytes", "resident memory that is the process's own"),
     PRIVATE_DIRTY: ("bytes", "of that, pages that were written to: the rest can be read anew"),

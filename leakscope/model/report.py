@@ -270,10 +270,11 @@ class PhaseMemory(msgspec.Struct, frozen=True, kw_only=True):
     kept_bytes: int
     """After less before, median over occurrences: what the phase keeps."""
     highest_bytes: int | None = None
-    """Of a device: the highest between boundaries, by torch's own peak, which is never reset. None
-    where the phase stayed below what another had reached before it."""
+    """The highest between boundaries, by the kernel's mark of resident memory and torch's of a
+    device's, which are never reset. None where the phase stayed below what another had reached
+    before it, and where resident memory reached no more than at boundaries."""
     raised_bytes: int | None = None
-    """By how much all occurrences together raised that peak; None where torch tells of none."""
+    """By how much all occurrences together raised that mark; None where there is none."""
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):

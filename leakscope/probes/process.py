@@ -16,6 +16,7 @@ from leakscope.probes.base import GuardedProbe
 
 _IS_LINUX = sys.platform.startswith("linux")
 _STATM_FIELDS = 7
+_STATUS = Path("/proc/self/status")
 _SHM = "/dev/shm"  # noqa: S108
 _DEVICES = "/dev"
 _MOST_DESCRIPTORS = 8192
@@ -32,13 +33,18 @@ class ProcessProbe(GuardedProbe):
         self._page = os.sysconf("SC_PAGE_SIZE") if _IS_LINUX else 0
         self._fd = -1
         self._pid = -1
+        self._peak = PeakReader()
 
     def measure(self) -> dict[str, int]:
-        """Return the resident set, and on Linux how much of it are pages of files."""
+        """Return the resident set, and on Linux its highest so far and what of it maps files."""
         if not _IS_LINUX:
             return {gauge.RSS: psutil.Process().memory_info().rss}
         resident, mapped = self._pages()
-        return {gauge.RSS: resident * self._page, gauge.MAPPED: mapped * self._page}
+        return {
+            gauge.RSS: resident * self._page,
+            gauge.RSS_PEAK: self._peak.read(),
+            gauge.MAPPED: mapped * self._page,
+        }
 
     def _pages(self) -> tuple[int, int]:
         # The descriptor names the process that opened it, so a forked child needs its own; and a
@@ -58,6 +64,52 @@ class ProcessProbe(GuardedProbe):
         except ours(OSError):
             return []
         return fields if all(field.isdigit() for field in fields) else []
+
+
+class PeakReader:
+    """The kernel's mark of the highest resident memory of this process.
+
+    ``getrusage`` tells it in a microsecond, but where the program that executed this one had a
+    higher mark, it tells that one until this process rises above it.
+    """
+
+    def __init__(self) -> None:
+        self._inherited = self._at_first = 0
+        self._pid = -1
+
+    def read(self) -> int:
+        """Return the mark, in bytes, or less than it where it isn't known yet.
+
+        It falls where the program sets it back.
+        """
+        told = _peak_by_getrusage()
+        if self._pid != os.getpid():
+            self._pid, self._inherited = os.getpid(), told
+            self._at_first = peak_resident() or 0
+        return self._at_first if told == self._inherited else told
+
+
+def peak_resident() -> int | None:
+    """Return the highest resident memory so far, in bytes; None where the system doesn't tell.
+
+    ``VmHWM`` in ``/proc/self/status``, elsewhere ``getrusage``.
+    """
+    try:
+        for line in _STATUS.read_bytes().splitlines():
+            if line.startswith(b"VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except ours(OSError, ValueError, IndexError):
+        pass
+    return _peak_by_getrusage() or None
+
+
+def _peak_by_getrusage() -> int:
+    try:
+        import resource  # there is none on Windows
+    except ours(ImportError):
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 class MappingProbe(GuardedProbe):

@@ -63,7 +63,7 @@ class PhaseRow:
     kept: Size
     kept_order: str
     highest: Size | None
-    """Of a device: what the phase raised torch's own peak to; None where it didn't."""
+    """What the phase raised the peak to between boundaries; None where it isn't worth telling."""
     raised: str
 
 

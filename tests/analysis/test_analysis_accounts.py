@@ -130,9 +130,19 @@ def test_a_peak_that_the_program_resets_is_not_raised_again() -> None:
     assert phases["train"].raised_bytes == 80 * MIB
 
 
-def test_phases_of_the_host_have_no_peak_of_torch() -> None:
+def test_phases_of_a_host_without_a_mark_have_no_highest() -> None:
     (train, *_) = report_of(Program(epochs=4)).phases
     assert (train.highest_bytes, train.raised_bytes) == (None, None)
+
+
+@pytest.mark.parametrize(("above", "highest"), [(90, 490 * MIB), (2, None)])
+def test_a_phase_tells_what_resident_memory_reached_between_boundaries(
+    above: int, highest: int | None
+) -> None:
+    mark = Program(epochs=4).gauge(gauge.RSS_PEAK, lambda s: (400 + above * (s.step > 3)) * MIB)
+    phases = {p.phase: p for p in report_of(mark).phases}
+    assert (phases["train"].highest_bytes, phases["train"].raised_bytes) == (highest, above * MIB)
+    assert phases["validation"].highest_bytes is None
 
 
 def test_memory_outside_the_allocator_is_what_is_used_beyond_it() -> None:

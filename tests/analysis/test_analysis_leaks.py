@@ -6,6 +6,7 @@ import pytest
 from synthetic_runs import KIB, MIB, Program, Size, State, Thing
 
 from leakscope.analysis.analyse import analyse
+from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.census import RootKind
 from leakscope.model.report import Culprit, Report, RunVerdict, Severity
@@ -257,6 +258,19 @@ def test_lists_local_to_validation_climb_within_it() -> None:
         "climbed in 5 passages and fell back after each. "
     )
     assert report.verdict is RunVerdict.LEAK
+
+
+@pytest.mark.parametrize(
+    ("phase", "severity"), [("validation", Severity.CRITICAL), ("train", Severity.WARNING)]
+)
+def test_a_climb_is_critical_where_its_phase_comes_near_the_limit_between_boundaries(
+    phase: str, severity: Severity
+) -> None:
+    program = Program(epochs=5, limit=600 * MIB).local("validate()·preds", 8 * MIB)
+    ends = (phase, BoundaryKind.PHASE_END)
+    reached = {False: 400 * MIB, True: 590 * MIB}
+    program.gauge(gauge.RSS_PEAK, lambda s: reached[s.epoch > 0 or (s.phase, s.kind) == ends])
+    assert only(report_of(program)).severity is severity
 
 
 def test_what_a_validation_gathers_and_gives_back_is_a_note_only_where_it_is_more_than_little() -> (

@@ -17,7 +17,8 @@ import pytest
 import torch
 
 from leakscope import cleanup
-from leakscope.cleanup.host import peak_resident, reset_peak_resident, resident
+from leakscope.cleanup.host import reset_peak_resident, resident
+from leakscope.probes.process import peak_resident
 
 MIB = 1 << 20
 

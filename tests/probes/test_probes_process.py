@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import gc
 import json
 import mmap
@@ -84,6 +85,29 @@ def test_resident_memory_follows_what_the_process_touches():
     with mmap.mmap(-1, 32 * MB) as block:  # bytes of malloc's may have been resident before
         block.write(b"x" * (32 * MB))
         assert 28 * MB < probe.read()[gauge.RSS] - before < 80 * MB
+
+
+@linux
+def test_the_highest_resident_memory_is_that_of_memory_that_was_given_back():
+    probe = ProcessProbe()
+    before = probe.read()
+    with mmap.mmap(-1, 256 * MB) as block:
+        block.write(b"x" * (256 * MB))
+    after = probe.read()
+    assert after[gauge.RSS] - before[gauge.RSS] < 64 * MB
+    assert after[gauge.RSS_PEAK] >= max(before[gauge.RSS] + 240 * MB, before[gauge.RSS_PEAK])
+
+
+@linux
+def test_the_highest_resident_memory_is_not_that_of_what_executed_the_program():
+    reads = "from leakscope.probes.process import ProcessProbe; print(ProcessProbe().read())"
+    executes = (
+        "import os, sys; block = b'x' * (400 << 20);"
+        f"os.execv(sys.executable, [sys.executable, '-c', {reads!r}])"
+    )
+    ended = subprocess.run([sys.executable, "-c", executes], stdout=-1, text=True, check=True)
+    told = ast.literal_eval(ended.stdout)
+    assert told[gauge.RSS] <= told[gauge.RSS_PEAK] < 200 * MB
 
 
 @linux
