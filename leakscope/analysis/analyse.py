@@ -66,7 +66,7 @@ def analyse(
 
 
 def _report(case: Case, others: Iterable[RankSummary]) -> Report:
-    """Return the report, of several ranks told as of the one in which the worst culprit grows."""
+    """Return the report, of several ranks told as of the worst one."""
     run = case.run
     growth = search_growth(case)
     cures = find_cures(case.recording)
@@ -75,7 +75,7 @@ def _report(case: Case, others: Iterable[RankSummary]) -> Report:
     shortage = find_out_of_memory(case, culprits)
     findings = find_findings(case, growth, ledgers, shortage)
     ranks = conclude_ranks(case, culprits, others)
-    if ranks.worst is not None and case.recording is _main(run) and shortage is None:
+    if ranks.worst is not None and case.recording is _main(run):
         return _report(Case(run, ranks.worst, case.catalogue), others)
     workers = conclude_workers(case, ranks.culprits, findings)
     culprits, findings = workers.culprits, workers.findings

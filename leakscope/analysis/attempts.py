@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from leakscope.analysis.ending import how_it_ended, seen_of
+from leakscope.analysis.ending import how_it_ended
 from leakscope.model.rank import Attempt
 from leakscope.model.record import HeaderRecord
 from leakscope.model.run import Recording, Run
@@ -172,5 +172,5 @@ def _how_it_ended(run: Run) -> str:
     if not failed:
         return COMPLETED
     first = min(failed, key=_last_moment)
-    how = how_it_ended(seen_of(run, first), first)
+    how = how_it_ended(run, first)
     return f"rank {first.header.rank} first: {how}" if first.header.world_size > 1 else how

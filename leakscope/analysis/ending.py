@@ -33,7 +33,7 @@ grows."""
 
 def shortage_at_the_end(run: Run, recording: Recording) -> str | None:
     """Return by which cause memory ended the run; None if it didn't, as far as is known."""
-    outcome, end = run.outcome, recording.end
+    outcome, end = outcome_of(run, recording), recording.end
     if outcome.get("oom_killed"):
         return KILLED
     if end is None or end.status != "exception":
@@ -45,20 +45,19 @@ def shortage_at_the_end(run: Run, recording: Recording) -> str | None:
     return None
 
 
-def seen_of(run: Run, recording: Recording) -> Run:
-    """Return the run with what a supervisor saw of one recording's process: that of the first rank
-    sees its own alone.
+def outcome_of(run: Run, recording: Recording) -> dict[str, str | int]:
+    """Return what a supervisor saw of a recording's process: that of the first rank sees its own
+    alone, and a worker's is its program's.
     """
-    if recording is run.main:
-        return run
-    key = recording.header.attempt, recording.header.rank
-    outcome = run.outcomes.get(key, {}) if recording.header.worker is None else {}
-    return Run(run.path, run.manifest, run.recordings, run.damage, outcome)
+    header = recording.header
+    if not run.recordings or recording is run.main or header.worker is not None:
+        return run.outcome
+    return run.outcomes.get((header.attempt, header.rank), {})
 
 
 def how_it_ended(run: Run, recording: Recording) -> str:
     """Return how the program ended, in words."""
-    outcome, end = run.outcome, recording.end
+    outcome, end = outcome_of(run, recording), recording.end
     if outcome.get("oom_killed"):
         return OOM_KILLED
     if end is not None and end.status == "exception":
@@ -108,9 +107,10 @@ def in_a_sentence(ended: str) -> str:
 
 def is_killed(run: Run, recording: Recording) -> bool:
     """Return whether the program was killed, or vanished, and nobody knows by whom."""
-    if recording.end is not None or recording.goes_on or run.outcome.get("oom_killed"):
+    outcome = outcome_of(run, recording)
+    if recording.end is not None or recording.goes_on or outcome.get("oom_killed"):
         return False
-    return run.outcome.get("signal", signal.SIGKILL if not run.outcome else 0) == signal.SIGKILL
+    return outcome.get("signal", signal.SIGKILL if not outcome else 0) == signal.SIGKILL
 
 
 def is_nearly_full(run: Run, recording: Recording) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 
-from leakscope.analysis.ending import BESIDE, how_it_ended
+from leakscope.analysis.ending import BESIDE, OOM_KILLED, how_it_ended
 from leakscope.analysis.wording import listed
 from leakscope.model.run import ASKED_TO_END, Recording, Run
 
@@ -23,8 +23,11 @@ def how_all_ended(run: Run, recording: Recording) -> str:
 
 
 def killed_notes(run: Run) -> tuple[str, ...]:
-    """Return a sentence on the other ranks that a signal ended, if some were."""
-    killed = killed_ranks(run)
+    """Return a sentence on the other ranks that a signal ended, if some were.
+
+    Those that the kernel killed for memory are told as such elsewhere.
+    """
+    killed = {rank: how for rank, how in killed_ranks(run).items() if how != OOM_KILLED}
     if not killed:
         return ()
     told = _told(killed)
@@ -33,16 +36,16 @@ def killed_notes(run: Run) -> tuple[str, ...]:
 
 def killed_ranks(run: Run) -> dict[int, str]:
     """Return the ranks, the first one's aside, that a signal ended which nobody ends a program by,
-    each with its name; not those that the kernel killed for memory, which is told as such.
+    each with its name or with the kernel's reason.
     """
     if not run.recordings:
         return {}
     first = run.main.header
     return {
-        rank: name
+        rank: how
         for (attempt, rank), outcome in sorted(run.outcomes.items())
-        if attempt == first.attempt and rank != first.rank and not outcome.get("oom_killed")
-        if (name := _name(outcome.get("signal")))
+        if attempt == first.attempt and rank != first.rank
+        if (how := OOM_KILLED if outcome.get("oom_killed") else _name(outcome.get("signal")))
     }
 
 
@@ -54,8 +57,16 @@ def named_ranks(ranks: list[int]) -> str:
 
 
 def _told(killed: dict[int, str]) -> str:
-    names = " and ".join(sorted(set(killed.values())))
-    return f"{named_ranks(list(killed))} {'was' if len(killed) == 1 else 'were'} killed ({names})"
+    starved = [rank for rank, how in killed.items() if how == OOM_KILLED]
+    struck = [rank for rank in killed if rank not in starved]
+    names = " and ".join(sorted({killed[rank] for rank in struck}))
+    told = [f"{named_ranks(starved)} {_were(starved)} {OOM_KILLED}"] if starved else []
+    told += [f"{named_ranks(struck)} {_were(struck)} killed ({names})"] if struck else []
+    return listed(told)
+
+
+def _were(ranks: list[int]) -> str:
+    return "was" if len(ranks) == 1 else "were"
 
 
 def _name(number: str | int | None) -> str:

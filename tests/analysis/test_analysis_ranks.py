@@ -10,7 +10,7 @@ from synthetic_runs import KIB, MIB, Program
 
 from leakscope.analysis.analyse import analyse
 from leakscope.analysis.ranks.courses import Course, odd_one_out
-from leakscope.model.record import EndRecord, HeaderRecord
+from leakscope.model.record import EndRecord, HeaderRecord, OutOfMemoryRecord
 from leakscope.model.report import Report, RunVerdict
 from leakscope.model.run import Run
 from leakscope.report.terminal import render_text
@@ -188,17 +188,56 @@ def killed_for_memory(*ranks: int) -> Run:
     return run
 
 
-def test_another_rank_that_the_kernel_killed_for_memory_is_said_to_have_been():
+def test_another_rank_that_the_kernel_killed_for_memory_is_the_one_that_is_told():
     report = analyse(killed_for_memory(2))
     assert [row.ended for row in report.ranks] == [
         "completed", "completed", "killed by the kernel's out-of-memory killer", "completed",
     ]  # fmt: skip
-    assert report.run.ended == "completed"
+    assert report.run.ended == (
+        "rank 2 was killed by the kernel's out-of-memory killer; rank 0: completed"
+    )
+    assert (report.rank, report.notes) == (2, [])
+    assert report.out_of_memory is not None
+    assert report.out_of_memory.cause == "killed"
+    text = " ".join(render_text(report).split())
+    assert "Rank 2 was killed by the kernel's out-of-memory killer after 320 steps" in text
+
+
+def test_of_several_ranks_that_the_kernel_killed_for_memory_the_rest_is_noted():
+    report = analyse(killed_for_memory(1, 2, 3))
+    assert report.rank == 1
+    assert report.run.ended.startswith("rank 1, rank 2 and rank 3 were killed by the kernel's")
     assert report.notes == [
-        "Rank 2 was killed by the kernel's out-of-memory killer: memory ran out there."
+        "Rank 2 and rank 3 were killed by the kernel's out-of-memory killer: memory ran out there."
     ]
-    (note,) = analyse(killed_for_memory(1, 3)).notes
-    assert note.startswith("Rank 1 and rank 3 were killed")
+
+
+def test_of_ranks_whose_memory_ran_out_the_one_that_leaks_is_told():
+    run = together(healthy(), healthy(1), leaking(), leaking(seed=3))
+    for rank in (1, 2):
+        run.recordings[rank].end = None
+        run.outcomes[0, rank] = {"exit_code": 137, "signal": 9, "oom_killed": 1, "rank": rank}
+    run.main.end, run.outcome = None, {"exit_code": 137, "signal": 9, "oom_killed": 1}
+    report = analyse(run)
+    assert report.rank == 2
+    assert report.headline.startswith(
+        "Rank 2 was killed by the kernel's out-of-memory killer after "
+    )
+    assert "Trainer.losses" in report.headline
+
+
+def test_a_rank_whose_exception_was_for_want_of_memory_is_told():
+    run = together(*(healthy(n) for n in range(3)))
+    run.recordings[1].end = EndRecord(status="exception", exception="MemoryError")
+    run.recordings[1].shortages = [
+        OutOfMemoryRecord(
+            boundary=9, time_s=1.0, device="host", seen="exception", error="MemoryError", number=1
+        )
+    ]
+    report = analyse(run)
+    assert report.rank == 1
+    assert report.out_of_memory is not None
+    assert report.out_of_memory.cause == "exception"
 
 
 def killed_by(numbers: dict[int, int]) -> Run:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from limited_group import entering, limited_group
 
 from leakscope.probes.cgroup import memory_events
 from leakscope.recording import open_run
@@ -20,7 +21,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reas
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
-GROUPS = Path("/sys/fs/cgroup/memory")
 TRAINING = """
 import resource, sys
 import torch
@@ -63,7 +63,6 @@ def record(
     """Run a training that does something each step; return how it went, and its report."""
     program = TRAINING.format(room=room, each_step=each_step, epochs=epochs)
     (folder / "train.py").write_text(program)
-    enter = None if group is None else lambda: (group / "cgroup.procs").write_text(str(os.getpid()))
     done = subprocess.run(
         [sys.executable, "-m", "leakscope", "run", "--out", "run", "train.py"],
         cwd=folder,
@@ -72,7 +71,7 @@ def record(
         timeout=200,
         check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        preexec_fn=enter,
+        preexec_fn=entering(group),
     )
     return done, json.loads((folder / "run" / "report.json").read_text())
 
@@ -80,16 +79,8 @@ def record(
 @pytest.fixture
 def group() -> Iterator[Path]:
     """A control group of our own with 600 MiB, where this machine lets us make one."""
-    path = GROUPS / f"leakscope-test-{os.getpid()}"
-    try:
-        path.mkdir()
-        (path / "memory.limit_in_bytes").write_text(str(600 * MIB))
-    except OSError as fault:
-        pytest.skip(f"no control group can be made here: {fault}")
-    try:
+    with limited_group(600 * MIB) as path:
         yield path
-    finally:
-        path.rmdir()
 
 
 def test_an_allocator_error_leaves_what_was_live_and_who_held_it(tmp_path: Path) -> None:

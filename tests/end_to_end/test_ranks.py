@@ -13,9 +13,11 @@ from typing import Any
 
 import psutil
 import pytest
+from limited_group import entering, limited_group
 from sampling import sampled
 from warm import Warm
 
+from leakscope.probes.cgroup import memory_events
 from leakscope.recording import open_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -23,6 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 HERE = Path(__file__).parent / "rank_programs"
 ROOT = Path(__file__).parents[2]
 NOBODY = "-1"
+MIB = 1 << 20
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +45,8 @@ def torchrun(
     dying: str = NOBODY,
     *options: str,
     program: tuple[str, ...] = (),
+    group: Path | None = None,
+    timeout_s: float = 240,
 ):
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     recorded = ["-m", "leakscope", "run", "--quiet", "--out", "run"]
@@ -60,8 +65,9 @@ def torchrun(
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=timeout_s,
         check=False,
+        preexec_fn=entering(group),
     )
 
 
@@ -159,6 +165,27 @@ def test_what_a_killed_rank_had_recorded_is_in_the_report(tmp_path, report):
     assert "killed" in second["ended"]
     assert found["run"]["ended"].startswith("rank 1 was killed (SIGKILL); rank 0: ")
     assert first["steps"] >= 60
+
+
+def test_the_kernels_kill_of_one_rank_is_told_with_what_it_held(tmp_path, report):
+    if memory_events().oom_kills is None:
+        pytest.skip("the kernel counts no kills here")
+    with limited_group(1536 * MIB) as group:
+        done = torchrun(
+            tmp_path, 2, "1", program=("400", NOBODY, str(4 * MIB)), group=group, timeout_s=120
+        )
+    assert done.returncode != 0
+    found = report()
+    assert found["rank"] == 1
+    assert found["headline"].startswith("Rank 1 was killed by the kernel's out-of-memory killer")
+    assert found["run"]["ended"].startswith(
+        "rank 1 was killed by the kernel's out-of-memory killer; rank 0: "
+    )
+    assert found["ranks"][1]["ended"] == "killed by the kernel's out-of-memory killer"
+    ended = found["out_of_memory"]
+    assert (ended["cause"], ended["limit_bytes"]) == ("killed", 1536 * MIB)
+    assert ended["names"][0]["name"] == "Trainer.predictions"
+    assert ended["fits_if"][0]["title"] == "Mend Trainer.predictions"
 
 
 def test_ranks_that_were_started_again_are_told_apart(tmp_path, report):

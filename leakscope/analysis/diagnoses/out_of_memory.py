@@ -143,7 +143,9 @@ def _state(found: Shortage, record: OutOfMemoryRecord) -> str:
 
 def _killed_sentence(case: Case, found: Shortage) -> str:
     last = case.track.boundaries[-1] if len(case.track) else None
-    who = "The program was" if found.cause == KILLED else "A DataLoader worker was"
+    header = case.recording.header
+    whole = "The program" if header.world_size < 2 else f"Rank {header.rank}"
+    who = f"{whole} was" if found.cause == KILLED else "A DataLoader worker was"
     where = f" {place_of(last)}" if last is not None else ""
     text = f"{who} killed by the kernel's out-of-memory killer{where}"
     if found.free is None or found.limit is None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from leakscope.analysis.case import Case
-from leakscope.analysis.ending import OOM_KILLED
+from leakscope.analysis.ending import OOM_KILLED, shortage_at_the_end
 from leakscope.analysis.killed import killed_notes, named_ranks
 from leakscope.analysis.ranks.courses import odd_one_out
 from leakscope.analysis.ranks.drawn import shown_courses
@@ -41,7 +41,8 @@ class Ranks:
     notes: tuple[str, ...] = ()
     """What ranks have met with that the whole report should mention."""
     worst: Recording | None = None
-    """Of the rank in which the worst culprit grows, where that is another one and it is here."""
+    """Of the rank whose memory ran out, or else of that in which the worst culprit grows, where
+    that is another one and it is here."""
 
 
 def conclude_ranks(
@@ -88,11 +89,20 @@ def conclude_ranks(
 
 
 def _worst(case: Case, merged: MergedCulprits, told: list[Culprit]) -> Recording | None:
-    if not told or told[0].severity is Severity.NOTE:
-        return None
-    rank = merged.rank_of(told[0])
-    others = [one for one in _of_ranks(case.run) if one.header.rank != case.recording.header.rank]
-    return next((one for one in others if one.header.rank == rank), None)
+    """Return the rank to tell of where it is another one.
+
+    The kernel may kill more ranks than the one that used up their memory: of those whose memory ran
+    out it is the one in which the worst culprit grows.
+    """
+    own = case.recording.header.rank
+    others = [one for one in _of_ranks(case.run) if one.header.rank != own]
+    ranks = [case.recording, *others]
+    ran_out = [one for one in ranks if shortage_at_the_end(case.run, one)]
+    grows = bool(told) and told[0].severity is not Severity.NOTE
+    rank = merged.rank_of(told[0]) if grows else None
+    blamed = [one for one in ran_out or ranks if one.header.rank == rank]
+    chosen = next(iter([*blamed, *ran_out]), case.recording)
+    return None if chosen is case.recording else chosen
 
 
 def _killed(rows: list[RankMemory], own: int) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from leakscope.analysis.alone import judge_alone
 from leakscope.analysis.case import Case
-from leakscope.analysis.ending import how_it_ended, seen_of
+from leakscope.analysis.ending import how_it_ended
 from leakscope.analysis.facts import problems_of
 from leakscope.analysis.known import Catalogue
 from leakscope.analysis.ranks.courses import Course, course_of
@@ -85,7 +85,7 @@ def _row(case: Case, culprits: list[Culprit]) -> RankMemory:
         bytes_per_unit=trend.bytes_per_unit,
         unit=trend.unit,
         grows=[c.name for c in culprits if c.severity is not Severity.NOTE],
-        ended=how_it_ended(seen_of(case.run, case.recording), case.recording),
+        ended=how_it_ended(case.run, case.recording),
         began=header.started + _first_work(case),
     )
 

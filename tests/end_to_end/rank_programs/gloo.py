@@ -1,8 +1,8 @@
 """Data-parallel training over gloo; a rank can be told to keep what it predicts, or to die.
 
-    gloo.py LEAKY DYING [EPOCHS [LARGE]]
+    gloo.py LEAKY DYING [EPOCHS [LARGE [KEPT]]]
 
-The rank LARGE has a large heap, so that a look at it takes longer.
+The rank LARGE has a large heap, so that a look at it takes longer. KEPT numbers are kept each step.
 """
 
 import os
@@ -18,13 +18,13 @@ EPOCHS, STEPS = 6, 20
 
 
 class Trainer:
-    def __init__(self, leaky, dying):
+    def __init__(self, leaky, dying, kept):
         self.rank = dist.get_rank()
         is_first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
         self.leaks, self.dies = self.rank == leaky, self.rank == dying and is_first
         self.model = DistributedDataParallel(nn.Linear(64, 8))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
-        self.predictions = []
+        self.predictions, self.kept = [], kept
 
     def epoch(self, number):
         self.model.train()
@@ -36,7 +36,7 @@ class Trainer:
             output.sum().backward()
             self.optimizer.step()
             if self.leaks:
-                self.predictions.append(torch.rand(60_000))  # feeds
+                self.predictions.append(torch.rand(self.kept))  # feeds
         self.validate()
 
     def validate(self):
@@ -63,8 +63,8 @@ def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
     meet()
-    trainer = Trainer(leaky, dying)
-    is_large = sys.argv[4:] == [str(dist.get_rank())]
+    trainer = Trainer(leaky, dying, int(sys.argv[5]) if len(sys.argv) > 5 else 60_000)
+    is_large = sys.argv[4:5] == [str(dist.get_rank())]
     trainer.index = [{"place": [n]} for n in range(60_000 * is_large)]
     for number in range(int(sys.argv[3]) if len(sys.argv) > 3 else EPOCHS):
         trainer.epoch(number)
