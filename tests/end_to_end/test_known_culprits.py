@@ -40,7 +40,10 @@ PROGRAMS = {
     "ignite-epoch-metric": (HERE / "ignite_metric.py", "pytorch-ignite"),
     "ignite-output-store": (HERE / "ignite_store.py", "pytorch-ignite"),
 }
-ELSEWHERE = {"transformers-evaluation-gathered-on-device": "needs a device"}
+ELSEWHERE = {
+    "transformers-evaluation-gathered-on-device": "needs a device",
+    "transformers-evaluation-joined-on-device": "needs a device",
+}
 SAMPLE = {
     "transformers-evaluation-gathered",
     "torchmetrics-never-reset",

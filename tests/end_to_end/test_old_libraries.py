@@ -17,6 +17,13 @@ import pytest
 
 PROGRAMS = Path(__file__).parent / "old_libraries"
 ACCELERATE = ("accelerate==1.3.0",)
+TRANSFORMERS = (
+    "transformers==4.39.3",
+    "tokenizers==0.15.2",
+    "huggingface-hub<0.30",
+    "accelerate==0.34.2",
+    "peft==0.10.0",
+)
 LIGHTNING = ("pytorch-lightning==1.9.5", "lightning-utilities<0.16", "setuptools<80")
 Install = Callable[[tuple[str, ...]], Path]
 
@@ -38,6 +45,9 @@ class Old:
 OLD = {
     "accelerate-dataloader-references": Old(
         "loaders_left_early.py", ACCELERATE, "accelerator.gradient_state.dataloader_references"
+    ),
+    "transformers-evaluation-joined": Old(
+        "outputs_of_an_evaluation.py", TRANSFORMERS, "Trainer.evaluation_loop.preds_host"
     ),
     "lightning-epoch-end-outputs": Old("outputs_of_a_validation.py", LIGHTNING, "_outputs"),
     "lightning-csv-logger": Old("metrics_written_as_csv.py", LIGHTNING, "experiment.metrics"),
