@@ -51,7 +51,8 @@ def find_origins(
         defined = sources.defined_at(row.owner, row)
         errors = errors_in([table.latest[path] for path in table.descendants(grower.path)], row)
         if errors is not None and errors.owner is not None:
-            kept = sources.feeding(errors.owner, errors, grower.phase)
+            assigned = sources.assigning(errors.owner, errors, grower.phase)
+            kept = assigned or sources.feeding(errors.owner, errors, grower.phase)
             told = [line for line in kept if line.form != "call"]
             feeding = list(dict.fromkeys([*told, *feeding]))
     shown = feeding[:MOST_LINES]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 KEYS_KEPT = 1024
 
 
@@ -9,12 +11,23 @@ class Evaluated:
     """Modules that were put into evaluation mode since the last training step, by their keys."""
 
     def __init__(self) -> None:
+        self.still: Callable[[set[int]], set[int]] = lambda keys: keys
+        """Tells which of these modules are in evaluation mode just now: not all are told back."""
         self.keys: set[int] = set()
         self._validated: set[int] = set()
         """Those with which a validation was made that is over."""
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    @property
+    def all_validated(self) -> bool:
+        """Whether all of them have had their validation."""
+        return self.keys <= self._validated
+
+    def look_again(self) -> None:
+        """Forget those that left evaluation mode without telling."""
+        self.keys = self.still(self.keys)
 
     def add(self, key: int) -> None:
         """A module was put into evaluation mode."""

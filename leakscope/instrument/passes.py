@@ -40,6 +40,7 @@ class Pass:
         "seen",
         "site",
         "token",
+        "validated",
         "verdict",
     )
 
@@ -64,6 +65,8 @@ class Pass:
         self.first = 0
         """The how-manieth pass it was to be asked; 0 before."""
         self.evaluating = False
+        self.validated = False
+        """Whether all modules in evaluation mode had their validation before it began."""
         self.grad = True
         self.verdict: Verdict | None = None
         self.phase: Phase | None = None
@@ -105,6 +108,8 @@ class Sites:
                 break  # a loader beside that one may be for something else, none in its place
             if verdict is not None:
                 return verdict
+        if run.evaluating and run.validated and self.only_trained(run):
+            return None  # an exception may have left the modules as they were
         if run.evaluating:
             return Verdict.VALIDATION if stepped or not optimizers else None
         return Verdict.TRAINING if optimizers and not stepped else None
@@ -117,6 +122,13 @@ class Sites:
             before, loader = self._learned.get(key, (verdict, run.loader))
             agree = before is verdict or (before is not None and loader == run.loader)
             self._learned[key] = (verdict if agree else None, run.loader)
+
+    def only_trained(self, run: Pass) -> bool:
+        """Return whether passes in the other mode trained at this place, and those in this too."""
+        own = (run.site, run.route, run.evaluating, run.grad)
+        other = (run.site, run.route, not run.evaluating, run.grad)
+        known = [self._learned[key][0] for key in (other, own) if key in self._learned]
+        return other in self._learned and set(known) == {Verdict.TRAINING}
 
     def validation_name(self, site: Site, loader: int = 0) -> str:
         """Return ``validation`` for the first place that validates, then ``validation:2``…

@@ -15,6 +15,7 @@ from leakscope.instrument.leading import LedPhases
 from leakscope.instrument.passes import Pass, Sites, Verdict
 from leakscope.instrument.sites import Site
 from leakscope.instrument.stack import TRAIN, Emit, Phase, PhaseStack
+from leakscope.instrument.test_time import TestTime
 from leakscope.instrument.watch import ForwardWatch
 
 STALE_AFTER_STEPS = 200
@@ -29,10 +30,6 @@ class PhaseTracker:
     def __init__(self, emit: Emit) -> None:
         self.surroundings: Callable[[], tuple[bool, bool]] = lambda: (True, True)
         """Tells whether gradients are recorded, and whether any optimizer was made so far."""
-        self.still_evaluating: Callable[[set[int]], set[int]] = lambda keys: keys
-        """Tells which of these modules are in evaluation mode just now: not all are told back."""
-        self.tunes: Callable[[set[int]], bool] = lambda keys: True
-        """Tells whether the optimizer that steps just now has parameters of these modules."""
         self.iterations = Iterations(emit)
         self._stack = PhaseStack(emit, self.iterations.flush)
         self.led = LedPhases(self._stack, self.iterations)
@@ -44,6 +41,7 @@ class PhaseTracker:
         self._undecided: list[Pass] = []
         self._last_training: Pass | None = None
         self.evaluated = Evaluated()
+        self.test_time = TestTime(self.evaluated, self.sites)
         self._optimizers: set[int] = set()
         self._stepped = False
         self._steady: Phase | None = None
@@ -123,6 +121,12 @@ class PhaseTracker:
             phase.pending += 1
         else:
             self._first_or_odd_step(key)
+
+    def forget(self, gone: set[int]) -> None:
+        """Optimizers are no more: others may be known by the same numbers."""
+        self._optimizers -= gone
+        self.iterations.forget(gone)
+        self.test_time.forget(gone)
 
     def step_elsewhere(self) -> bool:
         """Another thread steps optimizers; return whether that belongs to the training here."""
@@ -233,8 +237,9 @@ class PhaseTracker:
         self._entered += 1
         run.first = self._entered
         run.grad, optimizers = self.surroundings()
-        self.evaluated.keys = self.still_evaluating(self.evaluated.keys)
+        self.evaluated.look_again()
         run.evaluating = bool(self.evaluated)
+        run.validated = self.evaluated.all_validated or self._watch.is_open
         run.verdict = self.sites.judge(run, optimizers=optimizers, stepped=self._stepped)
         self._watch.end()
         if not self._inherit(run):
@@ -374,7 +379,8 @@ class PhaseTracker:
         if waiting:
             self._decide(waiting, Verdict.TRAINING)
         elif top is not None and not top.training and not top.explicit:
-            if self._tunes_at_test_time(key, top):
+            trains = not self._stepped or key in self._optimizers
+            if not trains and self.test_time.is_tuning(key, top.owner):
                 return
             self._leave_validation(top)
         self._optimizers = {*self._optimizers, key} if len(self._optimizers) < KEYS_KEPT else {key}
@@ -383,12 +389,6 @@ class PhaseTracker:
         self._stepped = True
         self._count_step(key)
         self._settle()
-
-    def _tunes_at_test_time(self, key: int, phase: Phase) -> bool:
-        trains = not self._stepped or key in self._optimizers
-        if trains or (phase.owner is None and not self.tunes(self.evaluated.keys)):
-            return False  # the last: a student trains beside a teacher's forward passes
-        return bool(self.evaluated) or (phase.owner is not None and not phase.owner.grad)
 
     def _leave_validation(self, top: Phase) -> None:
         """An optimizer of the training steps: validation is over, or never was one."""

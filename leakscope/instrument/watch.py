@@ -21,6 +21,11 @@ class ForwardWatch:
         self._calls = 0
         self._phase: Phase | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a validation without a loader is under way."""
+        return self._phase is not None and self._phase in self._stack
+
     def begin(self, module: int, site: Site) -> None:
         """Watch a module from now on, instead of any other."""
         self.module, self._site, self._calls, self._phase = module, site, 0, None

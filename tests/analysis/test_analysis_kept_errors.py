@@ -28,20 +28,25 @@ class Study:
             except ValueError as error:
                 trial.reason = error
 
+def main():
+    study = Study()
+    study.optimize(objective)
+
 study = Study()
 study.optimize(objective)
 """
+OF_A_MODULE, OF_A_FUNCTION = "__main__·study.trials", "main()·study.trials"
 
 
-def culprit(of_errors: float) -> Culprit:
+def culprit(of_errors: float, path: str = OF_A_MODULE) -> Culprit:
     """Return the culprit of a run whose trials keep so much of their bytes in exceptions."""
 
     def trials(state: State) -> float:
         return 2 * MIB * state.epochs_done
 
-    kept = Thing("__main__·study.trials", trials, length=lambda s: s.epochs_done)
+    kept = Thing(path, trials, length=lambda s: s.epochs_done)
     reason = Thing(
-        "__main__·study.trials[*].reason",
+        f"{path}[*].reason",
         lambda s: of_errors * trials(s),
         kind="traceback",
         name="Trial.reason",
@@ -50,15 +55,16 @@ def culprit(of_errors: float) -> Culprit:
         ),
         count=lambda s: s.epochs_done,
         type="ValueError",
-        parent="__main__·study.trials",
+        parent=path,
     )
     run = Program(epochs=8).plant(kept, reason).build()
     run.main.sources["/project/train.py"] = SOURCE
     return analyse(run).culprits[0]
 
 
-def test_the_line_that_keeps_an_exception_on_an_item_comes_first() -> None:
-    found = culprit(0.9)
+@pytest.mark.parametrize("path", [OF_A_MODULE, OF_A_FUNCTION])
+def test_the_line_that_keeps_an_exception_on_an_item_comes_first(path: str) -> None:
+    found = culprit(0.9, path)
     assert found.name.endswith("study.trials")
     assert [place.rpartition(":")[2] for place in found.fed_at] == ["18", "14"]
     assert found.remedy.title == "Keep the text of the errors in Trial.reason"

@@ -277,7 +277,7 @@ class TestValidation:
             for _ in program.over(VAL):
                 pass
         program.take()
-        program.tracker.still_evaluating = lambda keys: set()
+        program.tracker.evaluated.still = lambda keys: set()
         for _ in program.over(Loader(4)):
             program.step()
         assert program.take()[0] == "begin train#0"
@@ -477,6 +477,59 @@ class TestValidation:
         assert program.take() == [
             *("begin validation#0", "batch validation 1", "batch validation 2", "end validation#0")
         ]
+
+    def test_a_trial_trains_where_another_that_failed_left_its_model_in_evaluation_mode(
+        self, program
+    ):
+        program.tracker.test_time.tunes = lambda keys: False  # each trial has a model of its own
+        kept = set()
+        program.tracker.sites.is_alive = kept.__contains__
+        for trial in range(4):
+            loader = Loader(4, line=7)
+            for _ in range(2):
+                program.train(500 + trial)
+                for _ in program.over(loader):
+                    program.step(optimizer=100 + trial)
+                program.eval(500 + trial)
+                with program.no_grad():
+                    program.forward(500 + trial)
+            kept.add(loader.number)  # by the traceback of what ended the trial
+        begins = [line.partition("#")[0] for line in program.take() if line.startswith("begin")]
+        assert begins == ["begin train", "begin validation"] * 8
+
+    def test_a_trial_trains_where_another_failed_within_its_validation(self, program):
+        program.tracker.test_time.tunes = lambda keys: False
+        kept = set()
+        program.tracker.sites.is_alive = kept.__contains__
+        for trial in range(3):
+            loader = Loader(20, line=7)
+            program.train(500 + trial)
+            for _ in program.over(loader):
+                program.step(optimizer=100 + trial)
+            program.eval(500 + trial)
+            program.next(program.iter(Loader(4, line=20)))
+            kept.add(loader.number)
+        steps = [line for line in program.take() if line.startswith("step")]
+        assert len(steps) >= 20 + 2 * 17
+        assert program.tracker.step >= 20 + 2 * 17
+
+    def test_inner_loops_of_a_validation_on_the_line_that_trains_are_no_training(self, program):
+        program.tracker.test_time.tunes = lambda keys: False  # a copy adapts to each task
+
+        def run_epoch(loader: Loader) -> None:
+            for _ in program.over(loader):
+                program.tracker.forget({300})  # of the task before, whose number comes again
+                program.step(optimizer=300)
+                if not program.tracker.evaluated:
+                    program.step()
+
+        program.train()
+        run_epoch(Loader(8, line=7))
+        program.take()
+        program.eval()
+        run_epoch(Loader(8, line=7))
+        one = [f"batch validation {number}" for number in range(1, 9)]
+        assert program.take() == ["begin validation#0", *one, "end validation#0"]
 
     def test_a_kept_validation_iterator_is_left_when_training_goes_on(self, program):
         training = program.iter(Loader(10))

@@ -17,6 +17,7 @@ from leakscope.analysis.source.types import Types
 from leakscope.model.census import CensusRow, Owner
 from leakscope.model.report import Excerpt
 
+_ASSIGNED = frozenset({"assign", "setattr"})
 _MOST_LINES = 8
 
 
@@ -86,6 +87,14 @@ class SourceIndex:
         """
         found = self.mutations(owner, row, phase, grows_inside=grows_inside)
         return [self._line(mutation) for mutation in found]
+
+    def assigning(self, owner: Owner | None, row: CensusRow, phase: str = "") -> list[FeedingLine]:
+        """Return the lines that make the row's own attribute refer to something else, likeliest
+        first: not those that fill what holds it.
+        """
+        references = self.references(owner, row)
+        found = [m for m in find_mutations(references, row) if m.form in _ASSIGNED]
+        return [self._line(m) for m in rank(found, row, self.heat, phase)[:_MOST_LINES]]
 
     def _line(self, mutation: Mutation) -> FeedingLine:
         file, line = mutation.statement.scope.module.file, mutation.statement.line

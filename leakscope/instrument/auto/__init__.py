@@ -50,8 +50,8 @@ class AutoBoundaries:
             KerasHooks(gate),
         ]
         self._watch = ImportWatch({source.module: source.install for source in self._sources})
-        tracker.still_evaluating = modes.still_evaluating
-        tracker.tunes = lambda keys: optimizers.steps_any(modes.parameters(keys))
+        tracker.evaluated.still = modes.still_evaluating
+        tracker.test_time.tunes = lambda keys: optimizers.steps_any(modes.parameters(keys))
         tracker.surroundings = lambda: (grad_enabled(), optimizers.any_made())
 
     def install(self) -> None:

@@ -84,6 +84,6 @@ class BackwardHooks:
             self._is_needed = False
             return
         evaluated = self._tracker.evaluated
-        evaluated.keys = self._tracker.still_evaluating(evaluated.keys)
+        evaluated.look_again()
         if not evaluated:
             self._tracker.optimizer_step(NOBODY)

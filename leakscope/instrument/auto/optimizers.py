@@ -29,7 +29,7 @@ class OptimizerHooks:
         self._handle: Any = None
         self._leads = False
         self._stepping: object = None
-        self._last = 0
+        self._last: weakref.ref[object] | None = None
         self._met: dict[int, weakref.ref[object]] = {}
 
     def install(self, module: ModuleType) -> None:
@@ -44,7 +44,7 @@ class OptimizerHooks:
                     uncompiled(self._from_any_thread, id(optimizer))
                 elif get_ident() == gate.thread:
                     self._leads, self._stepping = True, optimizer
-                    if id(optimizer) != self._last:
+                    if self._last is None or self._last() is not optimizer:
                         hear(self._meet, optimizer)
                     hear(stepped, id(optimizer))
                 else:
@@ -59,14 +59,14 @@ class OptimizerHooks:
 
     def _meet(self, optimizer: object) -> None:
         """Another optimizer steps than before: whoever is gone by now leads no more."""
-        self._last = id(optimizer)
+        self._last = weakref.ref(optimizer)
         gone = {key for key, met in self._met.items() if met() is None}
         for key in gone:
             del self._met[key]
         if gone:
-            self._tracker.iterations.forget(gone)
+            self._tracker.forget(gone)
         if len(self._met) < MOST_MET:
-            self._met[self._last] = weakref.ref(optimizer)
+            self._met[id(optimizer)] = self._last
 
     def _from_any_thread(self, key: int) -> None:
         """Steps may be made by the threads of a backward pass, or all training by one thread."""
