@@ -31,12 +31,12 @@ GROWTH_BYTES = 32 * MIB
 REPLACES = frozenset({"children", "processes"})
 """Kinds of findings that say less of the same."""
 KEEPERS = {
-    "torch.utils.data.dataloader._MultiProcessingDataLoaderIter": "DataLoader",
-    "torch.utils.data.dataloader.DataLoader": "DataLoader",
-    "multiprocessing.pool.Pool": "pool",
-    "concurrent.futures.process.ProcessPoolExecutor": "executor",
+    "torch.utils.data.dataloader._MultiProcessingDataLoaderIter": "iterators of DataLoaders",
+    "torch.utils.data.dataloader.DataLoader": "DataLoaders",
+    "multiprocessing.pool.Pool": "pools",
+    "concurrent.futures.process.ProcessPoolExecutor": "executors",
 }
-"""Types that keep processes alive, and what they are called."""
+"""Types that keep processes alive, and what several are called."""
 
 ONE_LOADER = Remedy(
     title="Make one DataLoader before the loop",
@@ -60,7 +60,7 @@ class Keeper:
     """A container that gathers what keeps processes alive."""
 
     culprit: Culprit
-    noun: str
+    plural: str
     count: int
     """How many of them had a row at last: the heavier ones."""
 
@@ -93,12 +93,12 @@ def _keeper(case: Case, culprits: list[Culprit]) -> Keeper | None:
     """Return the culprit through which most objects are named that keep processes alive."""
     table, found = case.table, []
     for path, row in enumerate(table.latest):
-        noun = KEEPERS.get(row.type)
+        plural = KEEPERS.get(row.type)
         counts = table.count[path][np.isfinite(table.count[path])]
-        if noun is None or not len(counts) or counts[-1] <= counts[0]:
+        if plural is None or not len(counts) or counts[-1] <= counts[0]:
             continue
         found += [
-            Keeper(culprit, noun, int(counts[-1]))
+            Keeper(culprit, plural, int(counts[-1]))
             for culprit in culprits
             if culprit.growth == "across" and row.path.startswith(culprit.path)
         ]
@@ -122,9 +122,9 @@ def _finding(case: Case, count: Trend, keeper: Keeper) -> Finding:
         f"Worker processes pile up: {culprit.name} keeps them alive",
         f"{human_count(processes)} child processes at last, {human_count(count.bytes_per_unit)} "
         f"more per {count.unit}; each takes {human_bytes(each)} (shared pages divided), all "
-        f"together {human_bytes(most)}. {culprit.name}{place} gathers {keeper.noun}s, which keep "
+        f"together {human_bytes(most)}. {culprit.name}{place} gathers {keeper.plural}, which keep "
         "their processes alive.",
-        ONE_LOADER if keeper.noun == "DataLoader" else ONE_POOL,
+        ONE_LOADER if "DataLoader" in keeper.plural else ONE_POOL,
         severity=serious if gained >= GROWTH_BYTES else Severity.NOTE,
         trend=Trend(
             verdict=count.verdict,
