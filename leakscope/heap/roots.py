@@ -2,7 +2,8 @@
 
 What lives long gives the better name: globals come before the locals of running functions, and
 outer functions before those they call. So ``self.history`` stays ``main()·trainer.history`` however
-many functions are running with an alias of it.
+many functions are running with an alias of it. Of one function's variables those come first that
+are given their values outside of its loops: ``entry = journal[task]`` names a thing for a while.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from leakscope.heap.definitions import Definitions
 from leakscope.heap.frames import locals_of, running_frames
 from leakscope.heap.labels import Stands, frame_of, is_generator
 from leakscope.heap.loops import looped_over
+from leakscope.heap.nesting import loop_depths
 from leakscope.heap.ownership import Ownership, all_modules, is_own_file, module_of
 from leakscope.model.census import Owner, RootKind
 from leakscope.model.notebook import OUTPUT_HISTORY
@@ -109,17 +111,21 @@ def find_roots(
     stages: list[int] = []
     library: list[Root] = []
     user = _given(given or {}, definitions)
-    user += _globals(ownership, definitions, hidden)
-    if any(_is_history(root) for root in user):
-        user.sort(key=_is_history)
-        stages.append(sum(not _is_history(root) for root in user))
+    found = _globals(ownership, definitions, hidden)
+    history = [root for root in found if _is_history(root)]
+    made = [root for root in found if not _is_history(root)]
+    _add_by_depth(user, stages, made, _depths_of_globals())
+    if history:
+        stages.append(len(user))
+        user += history
     calls = _called_by_user(ownership)
     for frame in _outermost_first(unwound):
         if is_own_file(frame.f_code.co_filename):
             hidden += _own_values(frame)
         elif ownership.owns_code(frame.f_code, frame.f_globals):
             stages.append(len(user))
-            user += _locals(frame, ownership, definitions, hidden)
+            made = _locals(frame, ownership, definitions, hidden)
+            _add_by_depth(user, stages, made, loop_depths(frame.f_code))
             if id(frame) in generators:
                 stages.append(len(user))
                 function = definitions.qualname(frame.f_code)
@@ -131,6 +137,35 @@ def find_roots(
     objects = _library_objects(ownership) if full else []
     hidden += [anatomy.module_dict(module) for module in ownership.own_modules()]
     return Roots(user + library, len(user), objects, hidden, stages)
+
+
+def _add_by_depth(
+    user: list[Root], stages: list[int], found: list[Root], depths: Mapping[str, int]
+) -> None:
+    """Add roots to the user's: those that loops make come after the others, in stages of theirs."""
+    by_depth: dict[int, list[Root]] = {}
+    for root in found:
+        by_depth.setdefault(depths.get(_variable(root), 0), []).append(root)
+    for depth in sorted(by_depth):
+        if depth:
+            stages.append(len(user))
+        user += by_depth[depth]
+
+
+def _variable(root: Root) -> str:
+    """Return what :func:`_depths_of_globals` and :func:`loop_depths` call it."""
+    return root.path if root.kind is RootKind.GLOBAL else root.path.rpartition("·")[2]
+
+
+def _depths_of_globals() -> dict[str, int]:
+    """Return how deep in its loops a running module makes its variables, by their paths."""
+    depths: dict[str, int] = {}
+    for _, frame in running_frames():
+        if frame.f_code.co_name == "<module>":
+            module = module_of(frame.f_globals)
+            made = loop_depths(frame.f_code)
+            depths |= {f"{module}·{name}": depth for name, depth in made.items()}
+    return depths
 
 
 def _called_by_user(ownership: Ownership) -> list[types.FrameType]:

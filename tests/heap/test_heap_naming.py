@@ -46,6 +46,42 @@ Trainer().validate()
         "Trainer.validate()·preds",
         RootKind.LOCAL,
     ),
+    "item that a variable of a loop names too": (
+        """
+def main():
+    journal = {"a": [], "b": [item() for _ in range(5)]}
+    for task in journal:
+        entry = journal[task]
+    look()
+main()
+""",
+        "main.journal['b']",
+        "main()·journal['b']",
+        RootKind.LOCAL,
+    ),
+    "item that a global of a loop names too": (
+        """
+journal = {"a": [], "b": [item() for _ in range(5)]}
+for task in journal:
+    entry = journal[task]
+look()
+""",
+        "journal['b']",
+        "__main__·journal['b']",
+        RootKind.GLOBAL,
+    ),
+    "list that a loop alone makes": (
+        """
+def main():
+    for fold in range(2):
+        history = [item() for _ in range(5)]
+    look()
+main()
+""",
+        "main.history",
+        "main()·history",
+        RootKind.LOCAL,
+    ),
     "attribute of an instance": (
         """
 class Trainer:
