@@ -650,6 +650,23 @@ PROGRAMS = [
         """,
     ),
     one(
+        "a loop that reads the handlers beside the line that adds them",
+        "__main__·evaluator._event_handlers[*]",
+        "module __main__ evaluator",
+        """
+        from ignite.engine import Engine, Events
+        trainer, evaluator = Engine(update), Engine(score)  # defines
+        @trainer.on(Events.EPOCH_COMPLETED)
+        def validate(engine):
+            evaluator.add_event_handler(Events.COMPLETED, compare, embed())  # feeds
+            evaluator.run(loader)
+        def count():
+            for entries in evaluator._event_handlers.values():
+                for function, args, kwargs in entries:
+                    print(function, len(args))
+        """,
+    ),
+    one(
         "a metric that is called in the training and updated in the validation",
         "__main__·stages['train'].scores.preds",
         "module __main__ stages",

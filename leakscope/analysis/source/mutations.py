@@ -140,6 +140,7 @@ class _Finder:
             yield from self.augmented(statement, node)
         elif isinstance(node, (ast.For, ast.AsyncFor)):
             bound = () in self.references.steps_from(node.target, scope)
+            bound &= () not in self.references.items_of(node.iter, scope)[0]  # it only reads them
             yield from [Mutation(statement, node.target, "assign", REBOUND, True)] * bound
         for part, repeated in _with_repetition(node):
             found: Iterator[tuple[str, float]] = iter(())
