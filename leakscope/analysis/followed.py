@@ -69,6 +69,8 @@ def find_followed(case: Case) -> dict[int, Grower]:
         y = table.retained[HOST][path, columns]
         if not 2 <= len(y) < FEWEST_POINTS or np.ptp(y) <= ROW_NOISE_BYTES:
             continue
+        if columns[-1] != full[-1]:
+            continue  # what grew on would be there still
         x = case.work_done[table.at[columns]]
         trend = followed(case, x, y)
         if trend is None:

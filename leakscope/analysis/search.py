@@ -47,7 +47,12 @@ def search_growth(case: Case) -> Growth:
     across = [made_anew(table, g) for g in across]
     trends |= {g.path: g.trend for g in across if not is_growth(g.trend.verdict)}
     across = [g for g in across if is_growth(g.trend.verdict)]
-    rare = {path: g for path, g in find_followed(case).items() if (path, g.device) not in grown}
+    told = {(g.path, g.device) for g in across}
+    rare = {
+        path: g
+        for path, g in find_followed(case).items()
+        if (path, g.device) not in grown and not _is_inside(table, g, told)
+    }
     across += [rare[path] for path in accumulation_points(table, rare)]
     across = _one_device_each(across)
     filling = [g for g in across if follows_the_model(table, g)]
@@ -80,6 +85,11 @@ def _within(case: Case, grown: set[int], across: list[Grower]) -> list[Grower]:
             found += [kept[path] for path in accumulation_points(table, kept)]
     found = [made_anew(table, g) for g in _one_device_each(found)]
     return [g for g in found if is_growth(g.trend.verdict) and not nears_capacity(case, g)]
+
+
+def _is_inside(table: RowTable, g: Grower, told: set[tuple[int, str]]) -> bool:
+    """Return whether an owner that is told already holds what grows here."""
+    return any((owner, g.device) in told for owner in table.ancestors(g.path))
 
 
 def _is_part_of_another(table: RowTable, g: Grower, told: dict[int, float]) -> bool:

@@ -511,3 +511,20 @@ def test_what_another_containers_contents_lose_their_names_to_is_no_move() -> No
     )  # fmt: skip
     report = analyse(program.plant(cache, named).build())
     assert [culprit.path for culprit in report.culprits] == ["cache", "history"]
+
+
+@pytest.mark.parametrize("looks", [(40, 60, 80, 560), (40, 60, 560)])
+def test_a_part_seen_at_the_first_looks_alone_is_not_told_beside_its_owner(
+    looks: tuple[int, ...],
+) -> None:
+    registry = Thing(
+        "weakref·finalize._registry", lambda s: 64 * KIB * s.step, "dict", "dict",
+        root=RootKind.LIBRARY, user=False, length=lambda s: s.step,
+    )  # fmt: skip
+    layer = Thing(
+        "weakref·finalize._registry[*].func.model[2]",
+        lambda s: 40 * KIB * s.step if s.step < 100 else None, "module", "torch.nn.Linear",
+        "weakref·finalize._registry", RootKind.LIBRARY, user=False, count=lambda s: s.step,
+    )  # fmt: skip
+    program = Program(endless=True, steps=600, full_at=looks).plant(registry, layer)
+    assert [c.name for c in report_of(program).culprits] == ["weakref.finalize._registry"]
