@@ -13,8 +13,10 @@ from types import CodeType
 from weakref import WeakKeyDictionary
 
 _STORES = frozenset({"STORE_FAST", "STORE_DEREF", "STORE_NAME", "STORE_GLOBAL"})
+_PAIRS = {"STORE_FAST_STORE_FAST": 2, "STORE_FAST_LOAD_FAST": 1}
+"""Instructions that do the work of two, and how many of their variables are given a value."""
 _LEAVES = ("RETURN_VALUE", "RETURN_CONST", "RAISE", "RERAISE")
-_GOES_ELSEWHERE = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_ABSOLUTE", "JUMP_NO_INTERRUPT")
+_GOES_ELSEWHERE = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_ABSOLUTE")
 _JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
 
 _depths: WeakKeyDictionary[CodeType, dict[str, int]] = WeakKeyDictionary()
@@ -40,11 +42,20 @@ def _read(code: CodeType) -> dict[str, int]:
             inside[at] += 1
     depths: dict[str, int] = {}
     for at, instruction in enumerate(instructions):
-        if instruction.opname in _STORES:
-            name = str(instruction.argval)
+        for name in _stored(instruction):
             depths[name] = min(depths.get(name, inside[at]), inside[at])
     given = code.co_varnames[: _arguments(code)]
     return {name: depth for name, depth in depths.items() if depth and name not in given}
+
+
+def _stored(instruction: dis.Instruction) -> tuple[str, ...]:
+    """Return the variables that are given a value; from 3.13 on one instruction may give two."""
+    if instruction.opname in _STORES:
+        return (str(instruction.argval),)
+    if instruction.opname in _PAIRS:
+        names: tuple[str, str] = instruction.argval
+        return names[: _PAIRS[instruction.opname]]
+    return ()
 
 
 def _arguments(code: CodeType) -> int:

@@ -15,7 +15,7 @@ from leakscope.instrument.leading import LedPhases
 from leakscope.instrument.passes import Pass, Sites, Verdict
 from leakscope.instrument.sites import Site
 from leakscope.instrument.stack import TRAIN, Emit, Phase, PhaseStack
-from leakscope.instrument.test_time import TestTime
+from leakscope.instrument.tuning import Tuning
 from leakscope.instrument.watch import ForwardWatch
 
 STALE_AFTER_STEPS = 200
@@ -41,7 +41,7 @@ class PhaseTracker:
         self._undecided: list[Pass] = []
         self._last_training: Pass | None = None
         self.evaluated = Evaluated()
-        self.test_time = TestTime(self.evaluated, self.sites)
+        self.tuning = Tuning(self.evaluated, self.sites)
         self._optimizers: set[int] = set()
         self._stepped = False
         self._steady: Phase | None = None
@@ -126,7 +126,7 @@ class PhaseTracker:
         """Optimizers are no more: others may be known by the same numbers."""
         self._optimizers -= gone
         self.iterations.forget(gone)
-        self.test_time.forget(gone)
+        self.tuning.forget(gone)
 
     def step_elsewhere(self) -> bool:
         """Another thread steps optimizers; return whether that belongs to the training here."""
@@ -380,7 +380,7 @@ class PhaseTracker:
             self._decide(waiting, Verdict.TRAINING)
         elif top is not None and not top.training and not top.explicit:
             trains = not self._stepped or key in self._optimizers
-            if not trains and self.test_time.is_tuning(key, top.owner):
+            if not trains and self.tuning.is_tuning(key, top.owner):
                 return
             self._leave_validation(top)
         self._optimizers = {*self._optimizers, key} if len(self._optimizers) < KEYS_KEPT else {key}

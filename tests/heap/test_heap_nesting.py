@@ -25,13 +25,14 @@ def plain(argument: int, *more: int, key: int = 0, **others: int) -> tuple[Any, 
         argument, more, key, others = row, (), 0, {}
         inside = row
         for column in range(3):
-            deepest = column
-        behind = deepest
+            left, deepest = row, column
+        behind = deepest + left
     return before, inside, behind, argument, more, key, others
 
 
 def test_variables_are_as_deep_as_the_loops_around_them() -> None:
-    assert depths_of(plain) == {"row": 1, "inside": 1, "behind": 1, "column": 2, "deepest": 2}
+    outer = dict.fromkeys(("row", "inside", "behind"), 1)
+    assert depths_of(plain) == outer | dict.fromkeys(("column", "left", "deepest"), 2)
 
 
 def both() -> int | None:

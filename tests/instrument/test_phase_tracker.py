@@ -481,7 +481,7 @@ class TestValidation:
     def test_a_trial_trains_where_another_that_failed_left_its_model_in_evaluation_mode(
         self, program
     ):
-        program.tracker.test_time.tunes = lambda keys: False  # each trial has a model of its own
+        program.tracker.tuning.tunes = lambda keys: False  # each trial has a model of its own
         kept = set()
         program.tracker.sites.is_alive = kept.__contains__
         for trial in range(4):
@@ -498,7 +498,7 @@ class TestValidation:
         assert begins == ["begin train", "begin validation"] * 8
 
     def test_a_trial_trains_where_another_failed_within_its_validation(self, program):
-        program.tracker.test_time.tunes = lambda keys: False
+        program.tracker.tuning.tunes = lambda keys: False
         kept = set()
         program.tracker.sites.is_alive = kept.__contains__
         for trial in range(3):
@@ -514,7 +514,7 @@ class TestValidation:
         assert program.tracker.step >= 20 + 2 * 17
 
     def test_inner_loops_of_a_validation_on_the_line_that_trains_are_no_training(self, program):
-        program.tracker.test_time.tunes = lambda keys: False  # a copy adapts to each task
+        program.tracker.tuning.tunes = lambda keys: False  # a copy adapts to each task
 
         def run_epoch(loader: Loader) -> None:
             for _ in program.over(loader):

@@ -51,7 +51,7 @@ class AutoBoundaries:
         ]
         self._watch = ImportWatch({source.module: source.install for source in self._sources})
         tracker.evaluated.still = modes.still_evaluating
-        tracker.test_time.tunes = lambda keys: optimizers.steps_any(modes.parameters(keys))
+        tracker.tuning.tunes = lambda keys: optimizers.steps_any(modes.parameters(keys))
         tracker.surroundings = lambda: (grad_enabled(), optimizers.any_made())
 
     def install(self) -> None:

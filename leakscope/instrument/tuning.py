@@ -11,10 +11,8 @@ TRAINS_AFTER_BATCHES = 2
 """One that still steps so many batches after its first trains; inner loops make theirs anew."""
 
 
-class TestTime:
+class Tuning:
     """Tells whether an optimizer that steps within a validation belongs to it."""
-
-    __test__ = False  # pytest takes it for a class of tests
 
     def __init__(self, evaluated: Evaluated, sites: Sites) -> None:
         self.tunes: Callable[[set[int]], bool] = lambda keys: True
