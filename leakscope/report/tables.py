@@ -65,6 +65,7 @@ class PhaseRow:
     highest: Size | None
     """What the phase raised the peak to between boundaries; None where it isn't worth telling."""
     raised: str
+    """By how much it raised a device's; empty for the host."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +121,16 @@ def phase_rows(phases: Sequence[PhaseMemory]) -> list[PhaseRow]:
             kept=size_of(phase.kept_bytes, signed=True),
             kept_order=str(phase.kept_bytes),
             highest=None if phase.highest_bytes is None else size_of(phase.highest_bytes),
-            raised=humane_bytes(phase.raised_bytes, signed=True) if phase.raised_bytes else "",
+            raised=_raised(phase),
         )
         for phase in phases
     ]
+
+
+def _raised(phase: PhaseMemory) -> str:
+    """Return by how much a phase raised a device's peak; the host's rises by imports, too."""
+    is_device = "." in phase.metric
+    return humane_bytes(phase.raised_bytes, signed=True) if is_device and phase.raised_bytes else ""
 
 
 def component_rows(components: Sequence[Component]) -> list[ComponentRow]:
