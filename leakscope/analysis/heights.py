@@ -42,7 +42,7 @@ def raised_to(case: Case, phase: str, metric: str) -> tuple[float, float | None]
     """Return to what and by how much a phase raised the highest memory: torch's mark, the kernel's.
 
     The mark belongs to the program, which may reset it: only what rises above all before counts.
-    Nothing is raised, or by nobody knows how much (None), where there is no mark.
+    Where there is no mark it is 0, by None.
     """
     device, _, _ = metric.rpartition(".")
     if not device and metric != gauge.RSS:

@@ -17,6 +17,7 @@ MOST_NAMED = 8
 def how_all_ended(run: Run, recording: Recording) -> str:
     """Return how the program ended, other ranks that were killed before the first one's ending."""
     how, killed = how_it_ended(run, recording), killed_ranks(run)
+    killed.pop(recording.header.rank, None)
     if not killed:
         return how
     return f"{_told(killed)}{BESIDE}{recording.header.rank}: {how}"

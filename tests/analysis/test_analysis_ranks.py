@@ -203,6 +203,13 @@ def test_another_rank_that_the_kernel_killed_for_memory_is_the_one_that_is_told(
     assert "Rank 2 was killed by the kernel's out-of-memory killer after 320 steps" in text
 
 
+def test_a_killed_rank_that_is_told_for_want_of_the_first_one_is_told_once():
+    run = killed_for_memory(2)
+    for rank in (0, 1, 3):
+        run.recordings[rank].measurements.clear()
+    assert analyse(run).run.ended == "killed by the kernel's out-of-memory killer"
+
+
 def test_of_several_ranks_that_the_kernel_killed_for_memory_the_rest_is_noted():
     report = analyse(killed_for_memory(1, 2, 3))
     assert report.rank == 1
