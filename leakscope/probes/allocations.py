@@ -17,6 +17,7 @@ from pathlib import Path
 from leakscope.model.census import Site
 from leakscope.model.interrupts import real_path
 from leakscope.model.notebook import cells_of_shell
+from leakscope.probes.raw_allocator import raw_allocator_kept
 
 _MOST_OVERHEAD = 512 << 20
 """Bytes of tracemalloc's own beyond which reading its traces would hurt more than it tells."""
@@ -192,7 +193,8 @@ _traces_for_us = False
 
 def _start(frames: int) -> None:
     global _traces_for_us
-    tracemalloc.start(frames)
+    with raw_allocator_kept():
+        tracemalloc.start(frames)
     _traces_for_us = True
 
 

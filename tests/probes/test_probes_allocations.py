@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import subprocess
 import sys
 import tracemalloc
 import weakref
@@ -210,3 +211,37 @@ def test_a_worker_forked_in_the_window_does_not_go_on_tracing(ours):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == (0 if ours else 1)
     assert tracemalloc.is_tracing()
     window.close()
+
+
+NATIVE_THREADS = """
+import ctypes, threading, time
+from leakscope.probes import AllocationWindow
+
+native = ctypes.CDLL(None)
+native.PyMem_RawMalloc.restype = ctypes.c_void_p
+native.PyMem_RawMalloc.argtypes = [ctypes.c_size_t]
+native.PyMem_RawFree.argtypes = [ctypes.c_void_p]
+ended = threading.Event()
+
+def allocate_without_the_gil():
+    while not ended.is_set():
+        native.PyMem_RawFree(native.PyMem_RawMalloc(100))
+
+threads = [threading.Thread(target=allocate_without_the_gil) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for _ in range(30):
+    window = AllocationWindow()
+    window.open()
+    kept = [[number] for number in range(5000)]
+    time.sleep(0.01)
+    window.close()
+ended.set()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_threads_that_allocate_without_the_gil_survive_the_end_of_a_window():
+    done = subprocess.run([sys.executable, "-c", NATIVE_THREADS], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
