@@ -20,9 +20,7 @@ _RAW_DOMAIN = 0
 class _Allocator(ctypes.Structure):
     """``PyMemAllocatorEx``, five pointers since Python 3.5."""
 
-    _fields_ = [
-        (name, ctypes.c_void_p) for name in ("ctx", "malloc", "calloc", "realloc", "free")
-    ]
+    _fields_ = [(name, ctypes.c_void_p) for name in ("ctx", "malloc", "calloc", "realloc", "free")]
 
 
 @contextmanager

@@ -76,3 +76,35 @@ def test_items_that_are_large_by_themselves_are_fed_where_they_are_put(of_errors
     found = culprit(of_errors)
     assert [place.rpartition(":")[2] for place in found.fed_at] == ["14"]
     assert "errors" not in found.remedy.title
+
+
+KEPT_THEMSELVES = """
+errors = []
+for batch in loader:
+    try:
+        check(batch)
+    except ValueError as error:
+        errors.append(error)
+print(len(errors))
+"""
+
+
+def test_exceptions_that_are_the_items_themselves_get_their_diff() -> None:
+    def errors(state: State) -> float:
+        return 2 * MIB * state.epochs_done
+
+    kept = Thing("__main__·errors", errors, name="errors", length=lambda s: s.epochs_done)
+    each = Thing(
+        "__main__·errors[*]",
+        errors,
+        kind="traceback",
+        count=lambda s: s.epochs_done,
+        type="ValueError",
+        parent="__main__·errors",
+    )
+    run = Program(epochs=8).plant(kept, each).build()
+    run.main.sources["/project/train.py"] = KEPT_THEMSELVES
+    found = analyse(run).culprits[0]
+    assert found.remedy.title == "Keep the text of the errors in errors"
+    assert found.remedy.diff is not None
+    assert "+        errors.append(repr(error))" in found.remedy.diff

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from leakscope.analysis.remedies.calls import argument_of, calls_of
 from leakscope.analysis.remedies.case import Case
 from leakscope.analysis.remedies.usage import derived_attributes, reads
+from leakscope.analysis.source.path import Steps, parse_steps
 from leakscope.analysis.source.program import Scope
 from leakscope.analysis.source.types import dotted
 from leakscope.model.census import CensusRow
@@ -54,9 +55,24 @@ def recognise(case: Case) -> Remedy | None:
 
 
 def errors_in(inside: Sequence[CensusRow], row: CensusRow) -> CensusRow | None:
-    """Return the row of the exceptions that what a container holds keeps, if most is theirs."""
-    found = [one for one in inside if one.kind == "traceback" and "[" in one.path[len(row.path) :]]
-    return next((one for one in found if 2 * one.host_bytes > row.host_bytes), None)
+    """Return the row of the exceptions that what a container holds keeps, if most is theirs.
+
+    Exceptions that are what it holds are not meant: ``failed[*].error``, not ``errors[*]``.
+    """
+    return next(
+        (
+            one
+            for one in inside
+            if one.kind == "traceback"
+            and _hangs_on_an_item(parse_steps(one.path.removeprefix(row.path)))
+            and 2 * one.host_bytes > row.host_bytes
+        ),
+        None,
+    )
+
+
+def _hangs_on_an_item(way: Steps) -> bool:
+    return any(step.is_item for step in way[:-1])
 
 
 def _of_its_items(case: Case, errors: CensusRow) -> Remedy:
