@@ -23,7 +23,7 @@ does growth of which this part is in no single object below."""
 SMALL_SIBLING = 0.30
 SIMILAR_SIBLINGS = 4
 """This many small siblings in one container are one culprit: ``results``, not its keys."""
-_CONTAINERS = {"dict", "list", "tuple", "set", "deque"}
+CONTAINERS = {"dict", "list", "tuple", "set", "deque"}
 _TABLES = {"DataFrame", "Series"}
 """What lies below them is how pandas lays out one table: a name that no user wrote."""
 
@@ -115,7 +115,7 @@ class _Walk:
     def _holds_no_elements_alone(self, node: int, row: int) -> bool:
         """Return whether a name leads on from these objects: not the lists in a dict of lists."""
         kinds = {self.table.latest[node].kind, self.table.latest[row].kind}
-        return not kinds <= _CONTAINERS
+        return not kinds <= CONTAINERS
 
     def _gathers(self, node: int, row: int) -> bool:
         """Return whether as many objects as ever gather more: ``agents[*].memory`` gets longer."""
@@ -141,6 +141,6 @@ class _Walk:
         """
         gained, latest = self.growers[node].gained, self.table.latest
         if latest[node].kind == "tuple" and len(single) > 1:
-            return all(latest[child].kind not in _CONTAINERS for child in single)
+            return all(latest[child].kind not in CONTAINERS for child in single)
         small = [c for c in single if self.growers[c].gained < SMALL_SIBLING * gained]
-        return latest[node].kind in _CONTAINERS and len(small) >= SIMILAR_SIBLINGS
+        return latest[node].kind in CONTAINERS and len(small) >= SIMILAR_SIBLINGS

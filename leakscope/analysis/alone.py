@@ -7,6 +7,7 @@ from leakscope.analysis.culprits import find_culprits
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.known import Catalogue
 from leakscope.analysis.search import search_growth
+from leakscope.analysis.siblings import with_siblings_joined
 from leakscope.model.report import Culprit
 from leakscope.model.run import Recording, Run
 
@@ -21,5 +22,5 @@ def judge_alone(
     recording.sources = run.main.sources | recording.sources
     recording.titles = run.main.titles | recording.titles
     case = Case(run, recording, catalogue)
-    growers = search_growth(case).growers
+    growers = with_siblings_joined(case, search_growth(case)).growers
     return case, growers, find_culprits(case, case.sources, growers)

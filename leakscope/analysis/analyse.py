@@ -32,6 +32,7 @@ from leakscope.analysis.ranks import RankSummary, conclude_ranks
 from leakscope.analysis.rates import find_growth
 from leakscope.analysis.retained import find_retained
 from leakscope.analysis.search import search_growth
+from leakscope.analysis.siblings import with_siblings_joined
 from leakscope.analysis.snapshots import snapshot_notes
 from leakscope.analysis.timeline import find_timeline
 from leakscope.analysis.undecided import find_undecided
@@ -68,7 +69,7 @@ def analyse(
 def _report(case: Case, others: Iterable[RankSummary]) -> Report:
     """Return the report, of several ranks told as of the worst one."""
     run = case.run
-    growth = search_growth(case)
+    growth = with_siblings_joined(case, search_growth(case))
     cures = find_cures(case.recording)
     ledgers = find_ledgers(case, growth.growers)
     culprits = find_culprits(case, case.sources, growth.growers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,6 +31,8 @@ class Growth:
     """What grows towards a bound that it declares, or that the model's size sets."""
     trends: dict[int, Trend]
     """Of each path large enough to be judged across phases."""
+    owners: list[Grower] = field(default_factory=list)
+    """All that grows, at its accumulation point or above: across phases by the boundary."""
 
 
 def search_growth(case: Case) -> Growth:
@@ -59,12 +61,14 @@ def search_growth(case: Case) -> Growth:
     across = [share_named(table, g) for g in across if not follows_the_model(table, g)]
     filling += [g for g in across if nears_capacity(case, g)]
     across = [g for g in across if not nears_capacity(case, g)]
-    within = _within(case, {path for path, _ in grown}, [*across, *filling])
-    return Growth(across + within, filling, trends)
+    climbing = _climbing(case, {path for path, _ in grown}, [*across, *filling])
+    within = _within(case, climbing)
+    owners = [*grown.values(), *(g for kept in climbing for g in kept.values())]
+    return Growth(across + within, filling, trends, owners)
 
 
-def _within(case: Case, grown: set[int], across: list[Grower]) -> list[Grower]:
-    """Return growth within phases, without what grows across them or lies inside of that.
+def _climbing(case: Case, grown: set[int], across: list[Grower]) -> list[dict[int, Grower]]:
+    """Return by device and phase what climbs, without what grows across phases or lies in that.
 
     Args:
         case: The run.
@@ -73,7 +77,7 @@ def _within(case: Case, grown: set[int], across: list[Grower]) -> list[Grower]:
 
     """
     table = case.table
-    found: list[Grower] = []
+    found = []
     for device in table.retained:
         told = {g.path: g.gained for g in across if g.device == device}
         for climbing in find_within(case.track, table, device).values():
@@ -82,7 +86,14 @@ def _within(case: Case, grown: set[int], across: list[Grower]) -> list[Grower]:
                 for path, g in climbing.items()
                 if path not in grown and not _is_part_of_another(table, g, told)
             }
-            found += [kept[path] for path in accumulation_points(table, kept)]
+            found.append(kept)
+    return found
+
+
+def _within(case: Case, climbing: list[dict[int, Grower]]) -> list[Grower]:
+    """Return growth within phases, each at its accumulation point."""
+    table = case.table
+    found = [kept[path] for kept in climbing for path in accumulation_points(table, kept)]
     found = [made_anew(table, g) for g in _one_device_each(found)]
     return [g for g in found if is_growth(g.trend.verdict) and not nears_capacity(case, g)]
 

@@ -1790,3 +1790,80 @@ def test_what_is_put_larger_in_its_place_comes_before_what_fills_others() -> Non
     row, index = program.row(), program.index()
     found = [line.line for line in index.feeding(row.owner, row, grows_inside=True)]
     assert found == [6, 5]
+
+
+def test_what_is_put_in_place_of_the_last_comes_after_what_makes_it_longer() -> None:
+    text = """
+    def main():
+        journal = {}
+        for step in range(9000):
+            for name in names:
+                entry = journal["blocks"][name]
+                entry["shape"] = shape_of(name)
+                entry["sketch"][step] = sketch_of(name)
+    """
+    program = one("journal", "main()·journal", "function main journal", text, kind="dict")
+    row, index = program.row(), program.index()
+    found = [line.line for line in index.feeding(row.owner, row, grows_inside=True)]
+    assert found == [8, 7]
+
+
+def test_what_is_taken_by_keys_from_something_inside_is_inside_too() -> None:
+    text = """
+    def main():
+        journal = {}
+        for step in range(9000):
+            entry = journal[task]
+            block = entry["blocks"][name]
+            block["sketch"][step] = sketch_of(name)
+            other = make(entry)
+            other["sketch"][step] = 1
+    """
+    program = one("journal", "main()·journal", "function main journal", text, kind="dict")
+    row, index = program.row(), program.index()
+    assert [line.line for line in index.feeding(row.owner, row, grows_inside=True)] == [7]
+
+
+LET_GO = "Let go of the objects before Collector.last"
+LINKED = """
+    class Rollout:
+        def __init__(self, batch, prev=None):
+            self.batch, self.prev = batch, prev
+
+    class Collector:
+        def __init__(self):
+            self.last = None
+
+        def collect(self, batch):
+            rollout = {made}
+            self.last = rollout
+            return rollout
+
+    collector = Collector()
+    for batch in loader:
+        collector.collect(batch)
+    """
+
+
+@pytest.mark.parametrize(
+    ("made", "lines", "title"),
+    [
+        (
+            "Rollout(batch, prev=self.last)",
+            [11, 4, 12],
+            "Let go of the objects before Collector.last",
+        ),
+        ("Rollout(batch, self.last)", [11, 4, 12], LET_GO),
+        ("0.9 * self.last + batch", [12], ""),
+        ("Rollout(batch)", [12], ""),
+    ],
+)
+def test_an_object_that_refers_to_the_last_one_is_fed_where_it_is_made(made, lines, title) -> None:
+    owner, text = "class Collector last", LINKED.format(made=made)
+    path = "__main__·collector.last"
+    program = one("last", path, owner, text, kind="object", person="Collector.last")
+    row, index = program.row(), program.index()
+    feeding = index.feeding(row.owner, row)
+    remedy = propose(row, growth="across", unit="step", phase="", feeding=feeding, sources=index)
+    assert [line.line for line in feeding] == lines
+    assert (remedy.title == title) is bool(title)

@@ -153,6 +153,34 @@ class TestPrograms:
         task.step(torch.ones(2, 1))
         assert told(run) == f"begin train, step, {VALIDATION}, step"
 
+    @pytest.mark.parametrize("calls_itself", [False, True])
+    def test_validation_without_a_loader_by_the_models_own_methods(self, run, calls_itself):
+        class Coder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.encoder = nn.Sequential(nn.Linear(1, 2), nn.Tanh())
+                self.decoder = nn.Linear(2, 1)
+
+            def encode(self, batch):
+                return self.encoder(batch)
+
+            def forward(self, batch):
+                return self.decoder(self.encode(batch))
+
+        task = Task()
+        task.model = Coder()
+        task.optimizer = torch.optim.SGD(task.model.parameters(), lr=1e-6)
+        task.step(torch.ones(2, 1))
+        task.model.eval()
+        for _ in range(2):
+            if calls_itself:
+                task.model(torch.ones(2, 1))
+            else:
+                task.model.decoder(task.model.encode(torch.ones(2, 1)))
+        task.model.train()
+        task.step(torch.ones(2, 1))
+        assert told(run) == f"begin train, step, {VALIDATION}, step"
+
     def test_inference_alone(self, run):
         model = nn.Linear(1, 1)
         model.eval()

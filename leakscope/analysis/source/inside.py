@@ -23,8 +23,8 @@ class Inside:
     """Tells which variables and which calls stand for something in the container.
 
     ``entry = results[name]``, ``rows = results.setdefault(name, [])``, ``for rows in
-    results.values()``, and ``rows = gallery.page(3)`` where every return of that method gives such
-    a thing; what is taken from such a variable is no further followed.
+    results.values()``, what is taken from such a variable by keys, and ``rows = gallery.page(3)``
+    where every return of that method gives such a thing.
     """
 
     def __init__(self, references: References, statements: Iterable[Statement]) -> None:
@@ -54,12 +54,18 @@ class Inside:
         for statement in statements:
             scope, node = statement.scope, statement.node
             for variable, taken in _bound(node):
-                if _refers(self._references, taken, scope):
+                if _refers(self._references, taken, scope) or self._is_item_inside(taken, scope):
                     self.names.add((scope.resolve(variable.id), variable.id))
             if isinstance(node, ast.Assign) and self.gives(node.value, scope):
                 for target in node.targets:
                     if isinstance(target, ast.Name):
                         self.names.add((scope.resolve(target.id), target.id))
+
+    def _is_item_inside(self, expr: ast.expr, scope: Scope) -> bool:
+        """Whether it is taken from such a variable by keys: ``block = entry["blocks"][name]``."""
+        while (source := _source(expr)) is not None:
+            expr = source
+        return isinstance(expr, ast.Name) and (scope.resolve(expr.id), expr.id) in self.names
 
     def _find_functions(self, statements: list[Statement]) -> None:
         for statement in statements:

@@ -14,7 +14,8 @@ class FeedingLine:
     text: str
     """The statement's first line, without its indentation."""
     form: str
-    """How: ``append``, ``setitem``, ``augmented``, ``assign``, ``put``, ``setattr``, ``call``, …"""
+    """How: ``append``, ``setitem``, ``augmented``, ``assign``, ``put``, ``setattr``, ``link``,
+    ``call``, …"""
     is_direct: bool = True
     """Whether the statement itself puts it there: not what it calls, nor by making the container
     anew."""

@@ -174,6 +174,9 @@ class _Finder:
             yield from [Mutation(statement, target, "setattr", EXACT)] * (() in found)
         for form, distance in self.rebinding(target, value, statement):
             yield Mutation(statement, target, form, distance, _is_comprehension(value))
+            source = self.reading(value, statement, depth=3) if distance == EXACT else None
+            if source is not None and source is not statement and self.makes_link(source):
+                yield Mutation(source, source.node, "link", distance)
 
     def only_rearranges(self, target: ast.Subscript, value: ast.expr, scope: Scope) -> bool:
         """``rows[:] = sorted(rows)``, ``rows[:] = rows[-9:]``: nothing is there that was not."""
@@ -198,27 +201,38 @@ class _Finder:
         is_alias = () in self.references.steps_from(value, scope)
         if is_alias or () not in self.references.steps_from(target, scope):
             return
-        if self.reads_container(value, statement, depth=3):
+        if self.reading(value, statement, depth=3) is not None:
             yield "assign", EXACT
         elif not _is_empty(value):
             yield "assign", REBOUND
 
-    def reads_container(self, value: ast.expr, statement: Statement, depth: int) -> bool:
-        """Whether the value is made from the container, through other variables too."""
+    def reading(self, value: ast.expr, statement: Statement, depth: int) -> Statement | None:
+        """Return the statement that makes the value from the container, or a variable in it."""
         scope = statement.scope
         parts = [node for node in ast.walk(value) if isinstance(node, ast.expr)]
         if any(() in self.references.steps_from(part, scope) for part in parts):
-            return True
+            return statement
         if depth == 0:
-            return False
+            return None
         names = {part.id for part in parts if isinstance(part, ast.Name)}
         bindings = [b for name in names for b in scope.bindings.get(name, [])]
         sources = [b.statement for b in bindings if b.how == "assign" and b.statement]
-        return any(
-            source is not statement
-            and isinstance(source.node, ast.Assign)
-            and self.reads_container(source.node.value, source, depth - 1)
+        found = (
+            self.reading(source.node.value, source, depth - 1)
             for source in sources
+            if source is not statement and isinstance(source.node, ast.Assign)
+        )
+        return next((source for source in found if source is not None), None)
+
+    def makes_link(self, source: Statement) -> bool:
+        """Whether a new object refers to the container: ``rollout = Rollout(prev=self.last)``."""
+        value = getattr(source.node, "value", None)
+        if not isinstance(value, ast.Call):
+            return False
+        given = [*value.args, *(keyword.value for keyword in value.keywords)]
+        is_class = dotted(value.func).rpartition(".")[2] in self.references.program.classes
+        return is_class and any(
+            () in self.references.steps_from(part, source.scope) for part in given
         )
 
     def augmented(self, statement: Statement, node: ast.AugAssign) -> Iterator[Mutation]:
@@ -361,6 +375,13 @@ def grows_in_place(mutation: Mutation) -> bool:
         and isinstance(value, ast.expr)
         and any(ast.unparse(part) == written for part in ast.walk(value))
     )
+
+
+def replaces(mutation: Mutation) -> bool:
+    """Whether it puts something in the place of what it put there before: ``entry["size"] = n``."""
+    target = mutation.node
+    is_fixed = isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant)
+    return mutation.form == "setitem" and is_fixed and not grows_in_place(mutation)
 
 
 def _is_number(value: ast.expr | None) -> bool:

@@ -21,6 +21,7 @@ from leakscope.analysis.source.mutations import (
     makes_room,
     opens_empty,
     opens_once,
+    replaces,
 )
 from leakscope.analysis.source.program import COMPREHENSIONS, Program, Scope, Statement, own_nodes
 from leakscope.analysis.source.types import dotted
@@ -139,12 +140,14 @@ def _tier(distance: float) -> float:
 
 def _weakness(
     mutation: Mutation, row: CensusRow, heat: Heat, phase: str
-) -> tuple[int, bool, bool, float, bool, bool, str, int]:
+) -> tuple[int, bool, bool, bool, bool, float, bool, bool, str, int]:
     statement = mutation.statement
     return (
         -_witnessed(mutation, row),
         not (mutation.repeated or heat.of(statement)),
         not _in_phase(statement, phase),
+        mutation.form != "link",
+        replaces(mutation),
         mutation.distance,
         mutation.distance >= CALLED and not _is_called_alike(statement, row),
         not (statement.loops or mutation.repeated),

@@ -1,7 +1,8 @@
 """Training and evaluation mode, from ``nn.Module.train`` (which ``eval`` calls too).
 
 A validation that uses no loader has its batches in the forward passes of the module that was put
-into evaluation mode; they are listened to only while no loader is at work.
+into evaluation mode, or of its first part where its own methods are called; they are listened to
+only while no loader is at work.
 """
 
 from __future__ import annotations
@@ -127,14 +128,15 @@ class ModeHooks:
         self._unlisten()
         if self._torch is None or not self._is_plain(module, key):
             return
-        gate, tracker, number = self._gate, self._tracker, self._modules.find
+        gate, tracker = self._gate, self._tracker
+        calls = _Calls(self._modules, module)
 
         @opaque
         def before_forward(called: Any, args: Any) -> None:
             try:
                 if tracker.watched is None:
                     self._unlisten()
-                elif number(called) == tracker.watched:
+                elif calls.stand_for(tracker.watched, called):
                     gate.hear_found(tracker.forward, tracker.watched)
             except BaseException as interrupt:
                 leave_hook(interrupt)
@@ -158,6 +160,29 @@ class ModeHooks:
         if len(self._training) + len(self._plain) > MODULES_KEPT:
             self._training.clear()
             self._plain.clear()
+
+
+class _Calls:
+    """Tells which calls stand for forward passes of a module.
+
+    Its own do; those of its first part that is called, where nobody calls the module itself:
+    ``model.vocabulary(model.states(tokens))``.
+    """
+
+    def __init__(self, numbers: Numbers, module: Any) -> None:
+        self._numbers = numbers
+        self._parts = {id(part) for part in _parts(module)}
+        self._first = 0
+
+    def stand_for(self, key: int, called: Any) -> bool:
+        """Return whether a call is one of the module with this number."""
+        if self._numbers.find(called) == key:
+            self._parts.clear()
+            return True
+        if id(called) not in self._parts:
+            return False
+        self._first = self._first or id(called)
+        return self._first == id(called)
 
 
 def _parts(module: Any) -> Iterator[Any]:
