@@ -307,12 +307,16 @@ def _longest_rest(x: FloatArray, y: FloatArray) -> float:
 def levels_off(x: FloatArray, y: FloatArray) -> bool:
     """Return whether the last third grows much slower than the first half did.
 
-    Where boundaries lie so far apart that but one is in it, what it gained since the one before.
+    Where its boundaries lie close together, as where there is but one, what was gained since the
+    one before them counts too.
     """
     if len(y) < 6:
         return False
-    half, late = (x[0] + x[-1]) / 2, x[-1] - (x[-1] - x[0]) / 3
-    early, last = x <= half, x >= min(late, x[-2])
+    half, third = (x[0] + x[-1]) / 2, (x[-1] - x[0]) / 3
+    begin = int(np.searchsorted(x, x[-1] - third))
+    if x[-1] - x[begin] < third / 2:
+        begin -= 1
+    early, last = x <= half, slice(begin, None)
     if early.sum() < 3:
         return False
     before = theil_sen(x[early], y[early]).rate

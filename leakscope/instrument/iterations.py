@@ -32,6 +32,14 @@ class Iterations:
         self._companions: set[int] = set()
         self._beside: dict[int, None] = {}
         """Optimizers that stepped while another led, the last to come at the end."""
+        self._validations = self._validations_before = 0
+        """Phases without training that have ended; those before the leading one's last step."""
+        self._longest_game = 0
+        """The most steps of others between two of a leading one."""
+        self._last, self._in_a_row = 0, 0
+        """The optimizer that stepped last, and how often without another in between."""
+        self._next = 0
+        """One that came after a validation."""
 
     def silent(self, phase: Phase) -> bool:
         """Return whether the user alone says where this phase's steps end."""
@@ -54,15 +62,33 @@ class Iterations:
     def leads(self, optimizer: int) -> bool:
         """Return whether this optimizer's steps are the ones that count, without a loader."""
         self._since_lead += 1
-        if self._lead in (None, optimizer) or self._since_lead > self._patience_with(optimizer):
+        self._meet(optimizer)
+        patience = self._patience_with(optimizer)
+        if self._lead in (None, optimizer) or self._since_lead > patience:
             if self._lead != optimizer:
                 self._led = 0
                 self._companions.clear()
+                self.steps += self._in_a_row - 1 if patience < LEAD_LOST_AFTER else 0
+            elif self._led:
+                self._longest_game = max(self._longest_game, self._since_lead - 1)
             self._lead, self._since_lead = optimizer, 0
             self._led += 1
+            self._validations_before = self._validations
         elif len(self._beside) < ALONE_FOR:
             self._beside[optimizer] = None
         return self._since_lead == 0
+
+    def _meet(self, optimizer: int) -> None:
+        """Look at who steps: one that comes after a validation may be that of a next training.
+
+        Trials of a search and folds of a cross validation make a model and an optimizer each, and
+        those before may live on, as an exception keeps them.
+        """
+        known = self._companions | self._beside.keys() | {self._lead}
+        if optimizer not in known and self._validations > self._validations_before:
+            self._next = optimizer
+        self._in_a_row = self._in_a_row + 1 if optimizer == self._last else 1
+        self._last = optimizer
 
     def forget(self, gone: set[int]) -> None:
         """Optimizers are no more: another leads at once, one that stepped beside them before all.
@@ -78,6 +104,8 @@ class Iterations:
 
     def _patience_with(self, optimizer: int) -> int:
         """Return after how many steps without the leading one another takes the lead."""
+        if optimizer == self._next:
+            return max(NEXT_TRAINING_AFTER, self._longest_game)
         if self._led < ALONE_FOR and len(self._companions) < ALONE_FOR:
             self._companions.add(optimizer)
         return LEAD_LOST_AFTER if optimizer in self._companions else NEXT_TRAINING_AFTER
@@ -115,6 +143,7 @@ class Iterations:
         A loop that was left without notice has used the batch it had in hand. That is counted, but
         no boundary: the moment at which it was done with has passed.
         """
+        self._validations += not phase.training
         if self.silent(phase):
             return
         run = phase.owner

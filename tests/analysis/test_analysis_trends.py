@@ -169,6 +169,16 @@ def test_two_looks_close_together_are_no_plateau() -> None:
     assert ended.verdict is TrendVerdict.BOUNDED
 
 
+def test_two_looks_close_together_do_not_level_off() -> None:
+    x = np.array([184.0, 233, 341, 430, 592, 838, 1141, 1149])
+    validations = np.array([1.0, 1, 2, 2, 3, 5, 7, 7])
+    rising = judge(x, 2.7e6 * validations, unit="boundary", noise_bytes=1 << 16)
+    assert rising.verdict is TrendVerdict.STEPWISE, rising.reason
+    filled = np.minimum(validations, 3.5) + 0.01 * validations
+    saturated = judge(x, 2.7e6 * filled, unit="boundary", noise_bytes=1 << 16)
+    assert saturated.verdict is TrendVerdict.BOUNDED, saturated.reason
+
+
 @given(st.integers(1_000, 10**6), st.floats(3.0, 12.0))
 @settings(max_examples=150, deadline=None)
 def test_a_cache_that_saturates_is_bounded_however_seldom_it_is_looked_at(

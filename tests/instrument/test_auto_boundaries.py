@@ -16,7 +16,6 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from leakscope.instrument.auto.optimizers import OptimizerHooks
-from leakscope.instrument.iterations import NEXT_TRAINING_AFTER
 from leakscope.model.boundary import BoundaryKind as Kind
 
 SHORT = {
@@ -122,6 +121,30 @@ class TestPrograms:
                 inner.step(torch.ones(2, 1))
             learner.step(torch.ones(2, 1))
         assert told(run).count("step") == 3 + 19
+
+    @pytest.mark.parametrize("steps", [9, 30])
+    def test_each_step_of_trials_counts_though_their_optimizers_are_kept(self, run, steps):
+        kept = [Task() for _ in range(6)]
+        for trial in kept:
+            trial.model.train()
+            for _ in range(steps):
+                trial.step(torch.ones(2, 1))
+            trial.model.eval()
+            trial.model(torch.ones(2, 1))
+        assert run.session.tracker.step == 6 * steps
+
+    def test_the_outer_loop_goes_on_leading_after_a_validation(self, run):
+        learner = Task()
+        for _ in range(4):
+            for _ in range(10):
+                inner = Task()
+                for _ in range(6):
+                    inner.step(torch.ones(2, 1))
+                learner.step(torch.ones(2, 1))
+            learner.model.eval()
+            learner.model(torch.ones(2, 1))
+            learner.model.train()
+        assert told(run).count("step") == 6 + 39
 
     def test_optimizers_are_not_kept_alive(self, run):
         task = Task()
@@ -313,7 +336,7 @@ class TestPrograms:
                 teacher.model(batch)
                 students[-1].step(batch)
         run.close()
-        assert run.writer.boundaries[-1].step == 300 - 2 * NEXT_TRAINING_AFTER
+        assert run.writer.boundaries[-1].step == 300
         assert "batch" not in told(run)
 
     def test_what_is_tuned_on_each_batch_of_a_test_is_no_training(self, run):

@@ -160,8 +160,8 @@ class _Finder:
         if isinstance(target, ast.Starred):
             target = target.value
         if isinstance(target, (ast.Tuple, ast.List)):
-            for part in target.elts:
-                yield from self.assignment(statement, part, value)
+            for part, given in _taken_apart(target, value):
+                yield from self.assignment(statement, part, given)
             return
         scope = statement.scope
         if isinstance(target, ast.Subscript):
@@ -330,6 +330,18 @@ class _Finder:
                 return False
             if () in self.references.steps_from(expr, scope):
                 return True
+
+
+def _taken_apart(
+    target: ast.Tuple | ast.List, value: ast.expr
+) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield each target with what it is given: its own part where the value shows its parts."""
+    given = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+    is_plain = not any(isinstance(part, ast.Starred) for part in (*target.elts, *given))
+    if is_plain and len(given) == len(target.elts):
+        yield from zip(target.elts, given, strict=True)
+    else:
+        yield from ((part, value) for part in target.elts)
 
 
 def opens_empty(mutation: Mutation) -> bool:
