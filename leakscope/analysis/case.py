@@ -26,6 +26,10 @@ GAUGE_NOISE_BYTES = float(1 << 20)
 """Resident memory moves by pages, arenas and stacks without any leak."""
 READ_SHARE = 0.5
 """What is read seldom must have been read over so much of the work."""
+FURTHER = 1.25
+"""Steps are accounted between where they reach so many times as far as whole phases."""
+WARM_SHARE = 0.1
+"""The first steps of a run are warm-up: so much of what is looked at."""
 _BY_TIME = frozenset({gauge.CHILDREN, gauge.CHILDREN_PSS})
 ENDING_S, ENDING_SHARE = 10.0, 0.1
 """A process that ends gives back what it held: seconds that this may take, and part of its time."""
@@ -133,12 +137,35 @@ class Case:
     @cached_property
     def window(self) -> Window | None:
         """The stretch over which growth is accounted for, None when nothing is comparable."""
-        with_census = self.comparable[np.isin(self.comparable, self.table.at)]
-        chosen = with_census if len(with_census) >= 2 else self.comparable
+        looked_at = self.comparable[np.isin(self.comparable, self.table.at)]
+        chosen = looked_at if len(looked_at) >= 2 else self.comparable
+        steps = self._steps_looked_at
+        if len(steps) >= 2 and self._reach(steps) > FURTHER * self._reach(chosen):
+            return Window(int(steps[0]), int(steps[-1]))
         if len(chosen) < 2:
             return None
         begin = warm_up(np.zeros(len(chosen))) if len(chosen) > FEWEST_POINTS else 0
         return Window(int(chosen[begin]), int(chosen[-1]))
+
+    @property
+    def _steps_looked_at(self) -> IntArray:
+        """Steps of one phase at whose end a census was taken, without the first of the run.
+
+        Where validations follow each other quickly only the first of them are looked into, steps
+        all along.
+        """
+        groups = (np.array(g) for key, g in self._alike.items() if key[0] == "step")
+        looked_at = (g[np.isin(g, self.table.at)] for g in groups)
+        steps = max(looked_at, key=self._reach, default=np.zeros(0, dtype=np.int64))
+        if len(steps) < FEWEST_POINTS:
+            return steps[:0]
+        index = self.track.index[steps]
+        is_warm = index >= index[0] + WARM_SHARE * float(index[-1] - index[0])
+        return steps[np.flatnonzero(is_warm)]
+
+    def _reach(self, positions: IntArray) -> int:
+        """Return how many boundaries lie between the first and the last of some."""
+        return int(np.ptp(self.track.index[positions])) if len(positions) else 0
 
     @property
     def is_watched(self) -> bool:

@@ -26,6 +26,10 @@ from leakscope.model.boundary import Boundary, BoundaryKind
 
 DECIDES = 0.7
 """The place that carries this part of the growth gives the unit."""
+EACH_STEP = 0.7
+"""Passes for so many steps and more are parts of the steps."""
+FEWEST_STEPS = 20
+"""With fewer, validations after every step or two are no rare thing."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,13 @@ def steps_done(track: Track) -> int:
 
 
 def unit_of_phase(track: Track, phase: str) -> Unit:
-    """Return the unit of growth inside a phase: steps of training, passes of anything else."""
+    """Return the unit of growth inside a phase: steps of training, passes of anything else.
+
+    What is predicted in evaluation mode as a part of nearly every step is no unit of its own.
+    """
+    training = next((one for one in track.phases if is_training(one)), "")
+    if training and track.begun(phase) >= EACH_STEP * max(steps_done(track), FEWEST_STEPS):
+        phase = training
     if is_training(phase):
         if track.step.any():
             return Unit("step", phase, track.step.astype(np.float64))

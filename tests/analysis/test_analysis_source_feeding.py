@@ -1850,10 +1850,10 @@ LINKED = """
     [
         (
             "Rollout(batch, prev=self.last)",
-            [11, 4, 12],
+            [11, 12],
             "Let go of the objects before Collector.last",
         ),
-        ("Rollout(batch, self.last)", [11, 4, 12], LET_GO),
+        ("Rollout(batch, self.last)", [11, 12], LET_GO),
         ("0.9 * self.last + batch", [12], ""),
         ("Rollout(batch)", [12], ""),
     ],
