@@ -139,13 +139,11 @@ class Case:
         """The stretch over which growth is accounted for, None when nothing is comparable."""
         looked_at = self.comparable[np.isin(self.comparable, self.table.at)]
         chosen = looked_at if len(looked_at) >= 2 else self.comparable
-        steps = self._steps_looked_at
-        if len(steps) >= 2 and self._reach(steps) > FURTHER * self._reach(chosen):
-            return Window(int(steps[0]), int(steps[-1]))
-        if len(chosen) < 2:
-            return None
         begin = warm_up(np.zeros(len(chosen))) if len(chosen) > FEWEST_POINTS else 0
-        return Window(int(chosen[begin]), int(chosen[-1]))
+        chosen, steps = chosen[begin:], self._steps_looked_at
+        if len(steps) >= 2 and self._reach(steps) > FURTHER * self._reach(chosen):
+            chosen = steps
+        return Window(int(chosen[0]), int(chosen[-1])) if len(chosen) >= 2 else None
 
     @property
     def _steps_looked_at(self) -> IntArray:

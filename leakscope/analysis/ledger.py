@@ -235,4 +235,7 @@ def _close(
         before_bytes=None if account.before is None else round(account.before),
         entries=kept,
         advice=advise(total, kept),
+        from_s=float(case.track.time_s[window.first]),
+        to_s=float(case.track.time_s[window.last]),
+        recorded_s=float(case.track.time_s[-1]),
     )

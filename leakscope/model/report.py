@@ -256,6 +256,11 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     """What the gauge read at the first of them; the total more at the last."""
     advice: str = ""
     """Whether ``gc.collect()``, ``malloc_trim`` or ``empty_cache()`` could help."""
+    from_s: float | None = None
+    to_s: float | None = None
+    """When these boundaries were, in seconds since the recording began."""
+    recorded_s: float | None = None
+    """Seconds from its first boundary to its last."""
 
 
 class PhaseMemory(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from leakscope.model.report import Ledger, LedgerEntry
-from leakscope.report.sizes import Size, humane_bytes, humane_share, size_of
+from leakscope.report.sizes import Size, clock, humane_bytes, humane_share, size_of
 from leakscope.report.tables import Bar, percent_of
 from leakscope.report.wording import metric_words
 
@@ -94,11 +94,16 @@ def ledger_view(ledger: Ledger) -> LedgerView:
         total=size_of(abs(ledger.total_bytes)),
         change="fell by" if ledger.total_bytes < 0 else "grew by",
         total_bar=bar(0, ledger.total_bytes, "total"),
-        before=_end("Before", ledger.from_boundary, before, bar(low, 0, _torn(begins_late))),
+        before=_end(
+            "Before",
+            _moment(ledger.from_boundary, ledger.from_s, ledger.recorded_s),
+            before,
+            bar(low, 0, _torn(begins_late)),
+        ),
         rows=rows,
         after=_end(
             "After",
-            ledger.to_boundary,
+            _moment(ledger.to_boundary, ledger.to_s, ledger.recorded_s),
             None if before is None else before + ledger.total_bytes,
             bar(low, ledger.total_bytes, _torn(begins_late)),
         ),
@@ -143,10 +148,18 @@ def _torn(begins_late: bool) -> str:
     return "total torn" if begins_late else "total"
 
 
-def _end(label: str, boundary: int, amount: int | None, bar: Bar) -> LedgerRow | None:
+def _end(label: str, moment: str, amount: int | None, bar: Bar) -> LedgerRow | None:
     if amount is None:
         return None
-    return LedgerRow(label, "total", f"boundary {boundary:,}", size_of(amount), "", bar)
+    return LedgerRow(label, "total", moment, size_of(amount), "", bar)
+
+
+def _moment(boundary: int, seconds: float | None, recorded: float | None) -> str:
+    """Return when a boundary was: growth is accounted for over a part of the run."""
+    place = f"boundary {boundary:,}"
+    if seconds is None or recorded is None:
+        return place
+    return f"{place}, {clock(seconds)} of {clock(recorded)}"
 
 
 def _parts(entries: Sequence[LedgerEntry]) -> list[Part]:

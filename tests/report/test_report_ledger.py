@@ -23,6 +23,25 @@ def view_of(before: int | None, *entries: tuple[str, int]) -> LedgerView:
     )
 
 
+def test_what_there_was_is_told_with_its_moment() -> None:
+    ledger = Ledger(
+        metric="rss",
+        from_boundary=284,
+        to_boundary=1932,
+        total_bytes=9 * MIB,
+        before_bytes=100 * MIB,
+        entries=[],
+        from_s=5.1,
+        to_s=70.0,
+        recorded_s=3700.0,
+    )
+    view = ledger_view(ledger)
+    assert view.before is not None
+    assert view.after is not None
+    assert view.before.note == "boundary 284, 0:05 of 1:01:40"
+    assert view.after.note == "boundary 1,932, 1:10 of 1:01:40"
+
+
 def ends(bar: object) -> tuple[float, float]:
     left, width = (float(getattr(bar, name)[:-1]) for name in ("left", "width"))
     return left, left + width
