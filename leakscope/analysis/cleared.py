@@ -18,6 +18,8 @@ from leakscope.model.trend import Trend, TrendVerdict
 
 BIG_BYTES = 1 << 20
 MOST = 15
+FEWEST_LOOKS = 3
+"""That found a container as large as it is at the end."""
 _PARTS = {"parameters", "buffers", "gradients", "code"}
 _HOLDERS = {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue"}
 _HOLDERS |= {"tensor", "array", "bytes", "image"}
@@ -122,11 +124,13 @@ def _filled(case: Case, path: int) -> bool:
 
 
 def _since(case: Case, path: int, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
-    """Return since when a path has been as large as it is."""
+    """Return since when a path has been as large as it is, if more than a look or two tell it."""
     known = np.flatnonzero(np.isfinite(values))
     if len(known) < 2:
         return ""
     start = plateau_start(values[known], 0.02 * float(values[known][-1]))
+    if len(known) - start < FEWEST_LOOKS:
+        return ""
     where = case.table.at[known[start]]
     if start == 0:
         return " throughout"
