@@ -13,6 +13,8 @@ ALONE_FOR = 64
 """One that comes when another has led for so many steps alone is that of a next training."""
 NEXT_TRAINING_AFTER = 4
 """It takes the lead after so many steps without the first one: fewer are a game of two."""
+TRAINED_FOR = 8
+"""One that led for so many steps may have been a whole training."""
 
 
 class Iterations:
@@ -32,14 +34,16 @@ class Iterations:
         self._companions: set[int] = set()
         self._beside: dict[int, None] = {}
         """Optimizers that stepped while another led, the last to come at the end."""
-        self._validations = self._validations_before = 0
-        """Phases without training that have ended; those before the leading one's last step."""
-        self._longest_game = 0
-        """The most steps of others between two of a leading one."""
+        self._made = self._made_before_lead = 0
+        """Steps of all optimizers: so far, and before the leading one took the lead."""
+        self._made_at: dict[int, int] = {}
+        """How many had been made at the last one of each that stepped before the last."""
         self._last, self._in_a_row = 0, 0
         """The optimizer that stepped last, and how often without another in between."""
-        self._next = 0
-        """One that came after a validation."""
+        self._newcomer = 0
+        """The one that was met last."""
+        self._longest_game = 0
+        """The most steps of others between two of one optimizer."""
 
     def silent(self, phase: Phase) -> bool:
         """Return whether the user alone says where this phase's steps end."""
@@ -62,33 +66,40 @@ class Iterations:
     def leads(self, optimizer: int) -> bool:
         """Return whether this optimizer's steps are the ones that count, without a loader."""
         self._since_lead += 1
-        self._meet(optimizer)
+        self._made += 1
+        if optimizer == self._last:
+            self._in_a_row += 1
+        else:
+            self._meet(optimizer)
+        if optimizer != self._lead and not self._takes_the_lead(optimizer):
+            if len(self._beside) < ALONE_FOR:
+                self._beside[optimizer] = None
+            return False
+        self._since_lead = 0
+        self._led += 1
+        return True
+
+    def _takes_the_lead(self, optimizer: int) -> bool:
         patience = self._patience_with(optimizer)
-        if self._lead in (None, optimizer) or self._since_lead > patience:
-            if self._lead != optimizer:
-                self._led = 0
-                self._companions.clear()
-                self.steps += self._in_a_row - 1 if patience < LEAD_LOST_AFTER else 0
-            elif self._led:
-                self._longest_game = max(self._longest_game, self._since_lead - 1)
-            self._lead, self._since_lead = optimizer, 0
-            self._led += 1
-            self._validations_before = self._validations
-        elif len(self._beside) < ALONE_FOR:
-            self._beside[optimizer] = None
-        return self._since_lead == 0
+        if self._lead is not None and self._since_lead <= patience:
+            return False
+        self._led = self._in_a_row - 1 if patience < LEAD_LOST_AFTER else 0
+        self.steps += self._led
+        self._lead, self._made_before_lead = optimizer, self._made - self._in_a_row
+        self._companions.clear()
+        return True
 
     def _meet(self, optimizer: int) -> None:
-        """Look at who steps: one that comes after a validation may be that of a next training.
-
-        Trials of a search and folds of a cross validation make a model and an optimizer each, and
-        those before may live on, as an exception keeps them.
-        """
-        known = self._companions | self._beside.keys() | {self._lead}
-        if optimizer not in known and self._validations > self._validations_before:
-            self._next = optimizer
-        self._in_a_row = self._in_a_row + 1 if optimizer == self._last else 1
-        self._last = optimizer
+        """Another optimizer steps than before: note how long others did since its last step."""
+        self._made_at[self._last] = self._made - 1
+        before = self._made_at.pop(optimizer, None)
+        if before is None:
+            self._newcomer = optimizer
+        else:
+            self._longest_game = max(self._longest_game, self._made - 1 - before)
+        self._last, self._in_a_row = optimizer, 1
+        if len(self._made_at) > ALONE_FOR:
+            del self._made_at[next(iter(self._made_at))]
 
     def forget(self, gone: set[int]) -> None:
         """Optimizers are no more: another leads at once, one that stepped beside them before all.
@@ -96,15 +107,28 @@ class Iterations:
         A client of federated learning makes one for a few steps; so does the inner loop of
         meta-learning, but beside it the outer one goes on.
         """
-        for optimizer in gone & self._beside.keys():
-            del self._beside[optimizer]
+        for known in (self._beside, self._made_at):
+            for optimizer in gone & known.keys():
+                del known[optimizer]
+        self._last = 0 if self._last in gone else self._last
         if self._lead in gone:
-            self._lead, self._since_lead, self._led = next(reversed(self._beside), None), 0, 0
+            others = (o for o in reversed(self._beside) if self._stepped_beside(o))
+            self._lead, self._since_lead, self._led = next(others, None), 0, 0
             self._companions.clear()
 
+    def _stepped_beside(self, optimizer: int) -> bool:
+        """Return whether it made a step since the leading one leads."""
+        made_at = self._made if optimizer == self._last else self._made_at.get(optimizer, 0)
+        return made_at > self._made_before_lead
+
     def _patience_with(self, optimizer: int) -> int:
-        """Return after how many steps without the leading one another takes the lead."""
-        if optimizer == self._next:
+        """Return after how many steps without the leading one another takes the lead.
+
+        Trials of a search, folds and clients make an optimizer each, and those before may live on,
+        as an exception keeps them: one that was never met leads soon, unless it is a part of a game
+        with those met before.
+        """
+        if optimizer == self._newcomer and self._led >= TRAINED_FOR:
             return max(NEXT_TRAINING_AFTER, self._longest_game)
         if self._led < ALONE_FOR and len(self._companions) < ALONE_FOR:
             self._companions.add(optimizer)
@@ -143,7 +167,6 @@ class Iterations:
         A loop that was left without notice has used the batch it had in hand. That is counted, but
         no boundary: the moment at which it was done with has passed.
         """
-        self._validations += not phase.training
         if self.silent(phase):
             return
         run = phase.owner

@@ -123,28 +123,33 @@ class TestPrograms:
         assert told(run).count("step") == 3 + 19
 
     @pytest.mark.parametrize("steps", [9, 30])
-    def test_each_step_of_trials_counts_though_their_optimizers_are_kept(self, run, steps):
+    @pytest.mark.parametrize("validates", [False, True])
+    def test_each_step_of_trials_counts_though_their_optimizers_are_kept(
+        self, run, steps, validates
+    ):
         kept = [Task() for _ in range(6)]
         for trial in kept:
             trial.model.train()
             for _ in range(steps):
                 trial.step(torch.ones(2, 1))
-            trial.model.eval()
-            trial.model(torch.ones(2, 1))
+            if validates:
+                trial.model.eval()
+                trial.model(torch.ones(2, 1))
         assert run.session.tracker.step == 6 * steps
 
-    def test_the_outer_loop_goes_on_leading_after_a_validation(self, run):
+    @pytest.mark.parametrize("inner_steps", [6, 10])
+    def test_the_outer_loop_goes_on_leading_once_it_is_known(self, run, inner_steps):
         learner = Task()
         for _ in range(4):
             for _ in range(10):
                 inner = Task()
-                for _ in range(6):
+                for _ in range(inner_steps):
                     inner.step(torch.ones(2, 1))
                 learner.step(torch.ones(2, 1))
             learner.model.eval()
             learner.model(torch.ones(2, 1))
             learner.model.train()
-        assert told(run).count("step") == 6 + 39
+        assert run.session.tracker.step == inner_steps + 39
 
     def test_optimizers_are_not_kept_alive(self, run):
         task = Task()
