@@ -395,6 +395,58 @@ TRUTHS: dict[str, Truth] = {
         ),
         needs=("transformers",),
     ),
+    "hpo_median_pruner": Truth(
+        (
+            Leak(
+                ("Study.trials", "study.trials", "Trial.reason", "trial.reason"),
+                kept={"step": 19507, "validation": 847442, "epoch": 847442},
+            ),
+        )
+    ),
+    "multitask_grad_journal": Truth(
+        (
+            Leak(
+                ("main.journal", "main.journal['tasks']", "main.entry", "main.block"),
+                kept={"step": 27234},
+            ),
+        )
+    ),
+    "mlm_tokens": Truth(
+        (
+            Leak(("evaluate.gathered",), key="outputs", growth="within", kept={"batch": 9442368}),
+            Leak(("Tokenizer.known", "tokenizer.known"), key="token_cache", kept={"step": 32959}),
+        )
+    ),
+    "automl_tile_search": Truth(
+        (
+            Leak(
+                ("Study.trials", "study.trials", "Trial.error", "trial.error"),
+                kept={"step": 63456, "validation": 1142208},
+            ),
+        )
+    ),
+    "ppo_pointmass": Truth(
+        (
+            Leak(
+                ("Rollout.prev", "rollout.prev", "Collector.last", "collector.last"),
+                kept={"step": 27307},
+            ),
+        )
+    ),
+    "reid_online_tracker": Truth(
+        (
+            Leak(("OnlineTracker.removed", "tracker.removed"), key="removed", kept={"step": 62327}),
+            Leak(("Observed.seen",), key="observed", kept={"step": 17206}),
+        )
+    ),
+    "fed_bus": Truth(
+        (
+            Leak(
+                ("EventBus._handlers", "EventBus._handlers['round_end']"),
+                kept={"step": 12150, "epoch": 1846752},
+            ),
+        )
+    ),
     "child_actor": Truth((Leak(("children", "Actor.episodes"), kept={"step": 33280}),)),
     "tracker_of_tuples": Truth(
         (Leak(("Buffered.rows", "rows"), kept={"step": 28800}),), needs=("accelerate",)
@@ -524,6 +576,8 @@ UNSEEN = frozenset(
         "live_actions", "pde_sweep", "street_detector",
         "bounded_by_setitem", "healthy_masked_lm", "ignite_hard_views", "trials_with_errors",
         "fed_rounds", "link_stream", "packed_lm", "word_pieces",
+        "automl_tile_search", "fed_bus", "hpo_median_pruner", "mlm_tokens",
+        "multitask_grad_journal", "ppo_pointmass", "reid_online_tracker",
         "healthy_speech_curriculum", "retry_fit", "segment_evaluator", "tagger_torchmetrics",
         "traced_ranker", "bpe_cache", "cached_method",
         "child_actor", "context_trace", "curriculum_sampler", "deferred_plots", "denoise_writer",
