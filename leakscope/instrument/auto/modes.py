@@ -8,6 +8,7 @@ only while no loader is at work.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
@@ -171,14 +172,18 @@ class _Calls:
 
     def __init__(self, numbers: Numbers, module: Any) -> None:
         self._numbers = numbers
-        self._parts = {id(part) for part in _parts(module)}
+        self._module = weakref.ref(module)
+        self._parts: set[int] | None = None
+        """By address, looked up where another module is called first: there may be thousands."""
         self._first = 0
 
     def stand_for(self, key: int, called: Any) -> bool:
         """Return whether a call is one of the module with this number."""
         if self._numbers.find(called) == key:
-            self._parts.clear()
+            self._parts = set()
             return True
+        if self._parts is None:
+            self._parts = {id(part) for part in _parts(self._module())}
         if id(called) not in self._parts:
             return False
         self._first = self._first or id(called)
