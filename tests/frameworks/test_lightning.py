@@ -121,6 +121,44 @@ class TestPhasesAndSteps:
         assert str(course) == "train[ 4 (checkpoint) 5 6 (checkpoint) train] epoch"
         assert course.epochs == [1]
 
+    @pytest.mark.parametrize(
+        ("accumulation", "saved_at", "told", "epochs"),
+        [
+            (1, 2, "train[ 3 4 5 train] epoch train[ 6 7 8 9 10 train] epoch", [0, 1]),
+            (2, 1, "train[ b 2 3 train] epoch train[ b 4 b 5 6 train] epoch", [0, 1]),
+            (2, 4, "train[ b 5 6 train] epoch", [1]),
+            (1, 5, "train[ 6 7 8 9 10 train] epoch", [1]),
+        ],
+    )
+    def test_a_training_that_resumes_in_the_middle_of_an_epoch_tells_its_rest(
+        self, callback: Any, tmp_path: Path, course: Course, monkeypatch: pytest.MonkeyPatch,
+        accumulation: int, saved_at: int, told: str, epochs: list[int],
+    ) -> None:  # fmt: skip
+        monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "0")
+        more = {"accumulate_grad_batches": accumulation, "num_sanity_val_steps": 0}
+        saving = pl.callbacks.ModelCheckpoint(
+            tmp_path / "saved", "{step}", every_n_train_steps=1, save_top_k=-1
+        )
+        trainer_of(saving, enable_checkpointing=True, **more).fit(module_of(pl), rows(10))
+        trainer = trainer_of(callback, **more)
+        saved = tmp_path / "saved" / f"step={saved_at}.ckpt"
+        trainer.fit(module_of(pl), rows(10), ckpt_path=saved)
+        assert str(course) == told
+        assert course.epochs == epochs
+        assert trainer.global_step == int(told.split()[-3])
+        assert current_session() is None
+
+    def test_the_rest_of_an_epoch_expects_the_batches_that_are_left(
+        self, callback: Any, tmp_path: Path, course: Course, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "0")
+        saving = pl.callbacks.ModelCheckpoint(tmp_path, "saved", every_n_train_steps=4)
+        trainer_of(saving, enable_checkpointing=True, max_epochs=1).fit(module_of(pl), rows(10))
+        trainer = trainer_of(callback, max_epochs=1)
+        trainer.fit(module_of(pl), rows(10), rows(2), ckpt_path=tmp_path / "saved.ckpt")
+        assert str(course) == "train[ 5 validation[ b validation] train] epoch"
+        assert course.expected == {"train": 1, "validation": 1}
+
     def test_tests_and_predictions_join_who_records(
         self, callback: Any, course: Course, tmp_path: Path
     ) -> None:

@@ -78,6 +78,13 @@ class LightningHooks(TellsTraining):
         """Begin a training phase."""
         self.training.enter(TRAIN, whole(trainer.num_training_batches))
 
+    @contained
+    def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, index: int) -> None:
+        """Begin the training phase of an epoch that a checkpoint broke off: it has no start."""
+        if self.training.leads and not self.training.phase:
+            batches = whole(trainer.num_training_batches)
+            self.training.enter(TRAIN, None if batches is None else batches - index)
+
     def on_train_batch_end(
         self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int
     ) -> None:
