@@ -110,6 +110,15 @@ class TestPhasesAndSteps:
             "validation:near[ b b validation:near] epoch"
         )
 
+    def test_one_that_is_attached_twice_counts_once(self, scope: LeakScope, course: Course) -> None:
+        engines = Engines(accumulation=2)
+        scope.attach(engines.trainer)
+        scope.attach(engines.trainer, {"val": engines.evaluator})
+        scope.attach(engines.trainer, {"val": engines.evaluator})
+        engines.trainer.add_event_handler(Events.EPOCH_COMPLETED, engines.evaluate)
+        engines.run(epochs=1)
+        assert str(course) == "train[ b 1 b 2 train] validation[ b b validation] epoch"
+
     def test_a_resumed_run_goes_on_from_its_iteration(
         self, scope: LeakScope, course: Course
     ) -> None:

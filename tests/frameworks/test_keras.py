@@ -97,6 +97,29 @@ class TestPhasesAndSteps:
         fit(model_of(), callback, Evaluates(), epochs=1, validation_data=None)
         assert str(course) == "train[ 1 2 validation[ b validation] 3 4 train] epoch"
 
+    @pytest.mark.parametrize("given", ["list", "tuple", "place", "CallbackList"])
+    def test_one_that_is_given_twice_counts_once(
+        self, callback: LeakScopeCallback, course: Course, given: str
+    ) -> None:
+        class Counts(keras.callbacks.Callback):  # type: ignore[misc]
+            batches = 0
+
+            def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+                self.batches += 1
+
+        own, model = Counts(), model_of(accumulation=2)
+        several: Any = [callback, own, callback, own]
+        if given == "tuple":
+            several = tuple(several)
+        elif given == "CallbackList":
+            several = keras.callbacks.CallbackList(several, add_history=True, model=model, epochs=1)
+        if given == "place":
+            model.fit(*rows(8), 2, 1, 0, several)
+        else:
+            model.fit(*rows(8), batch_size=2, verbose=0, callbacks=several)
+        assert str(course) == "train[ b 1 b 2 train] epoch"
+        assert own.batches == 8, "callbacks of the program's stay as they were given"
+
     def test_a_step_of_the_programs_own_with_an_optimizer_of_torchs(
         self, callback: LeakScopeCallback, course: Course
     ) -> None:

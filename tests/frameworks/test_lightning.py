@@ -159,6 +159,15 @@ class TestPhasesAndSteps:
         assert str(course) == "train[ 5 validation[ b validation] train] epoch"
         assert course.expected == {"train": 1, "validation": 1}
 
+    def test_one_that_was_added_twice_counts_once(self, callback: Any, course: Course) -> None:
+        trainer = trainer_of(callback, callback, accumulate_grad_batches=2, max_epochs=1)
+        others = [one for one in trainer.callbacks if one is not callback]
+        trainer.fit(module_of(pl), rows(8), rows(4))
+        assert str(course) == (
+            "sanity[ b b sanity] train[ b 1 b 2 validation[ b b validation] train] epoch"
+        )
+        assert [one for one in trainer.callbacks if one is not callback] == others
+
     def test_tests_and_predictions_join_who_records(
         self, callback: Any, course: Course, tmp_path: Path
     ) -> None:

@@ -296,6 +296,29 @@ class TestEndings:
         assert str(course) == "train[ 1 2 train] validation[ b b validation] epoch"
         assert not (tmp_path / "second").exists()
 
+    @pytest.mark.parametrize("added", ["at once", "later"])
+    def test_one_that_was_added_twice_counts_once(
+        self, trainer_of: Callable[..., Any], callback: LeakScopeCallback, course: Course,
+        tmp_path: Path, added: str,
+    ) -> None:  # fmt: skip
+        class Counts(TrainerCallback):
+            steps = 0
+
+            def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+                self.steps += 1
+
+        own = Counts()
+        more = {"max_steps": 2, "gradient_accumulation_steps": 2, "eval_strategy": "epoch"}
+        trainer = trainer_of(own, callback, *([callback] * (added == "at once")), own, **more)
+        if added == "later":
+            trainer.add_callback(callback)
+        with leakscope.profile(tmp_path / "own", report=False, quiet=True):
+            trainer.evaluate()
+            trainer.train()
+        validation = "validation[ b b validation]"
+        assert str(course) == f"{validation} train[ b 1 b 2 train] {validation} epoch"
+        assert own.steps == 4, "callbacks of the program's stay as they were given"
+
 
 class TestTrainingIsUndisturbed:
     _plain: ClassVar[list[Any]] = []

@@ -87,7 +87,7 @@ class LeakScope(TellsTraining):
         self._iteration, self._done = int(state["iteration"]), int(state["steps"])
 
     def attach(self, trainer: Engine, evaluators: Mapping[str, Engine] | None = None) -> LeakScope:
-        """Add the handlers and return itself; keeps no engine.
+        """Add the handlers and return itself; keeps no engine. Engines that have them are left.
 
         Args:
             trainer: the engine that trains.
@@ -104,7 +104,8 @@ class LeakScope(TellsTraining):
             (Events.TERMINATE, self.run_is_terminated),
             (Events.COMPLETED, self.run_ends),
         ):
-            trainer.add_event_handler(event, handler)
+            if not trainer.has_event_handler(handler, event):
+                trainer.add_event_handler(event, handler)
         for name, evaluator in (evaluators or {}).items():
             if evaluator.has_event_handler(self.batch_ends):
                 continue

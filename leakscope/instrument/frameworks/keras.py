@@ -16,6 +16,7 @@ from leakscope.instrument.frameworks.training import (
     TellsTraining,
     Training,
     contained,
+    ours_once,
 )
 from leakscope.instrument.frameworks.upkeep import Upkeep
 from leakscope.model.errors import LeakscopeError
@@ -164,6 +165,7 @@ def _add(logs: Any, figures: dict[str, float]) -> None:
 def _telling_fit(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = _told_once(args, kwargs)
         ours = _ours(args, kwargs)
         try:
             return original(model, *args, **kwargs)
@@ -186,6 +188,26 @@ def _ours(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[LeakScopeCallba
     for callback in ours:
         callback.fit_is_called(given)
     return ours
+
+
+def _told_once(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of ``fit()`` with each callback of ours in them once."""
+    try:
+        place = _NAMES.index("callbacks")
+        given = args[place] if len(args) > place else kwargs.get("callbacks")
+        once = ours_once(_several(given))
+        if len(once) == len(_several(given)):
+            return args, kwargs
+        if not isinstance(given, (list, tuple)):
+            given.callbacks = once  # type: ignore[union-attr]
+            return args, kwargs
+        if len(args) > place:
+            return (*args[:place], once, *args[place + 1 :]), kwargs
+        return args, {**kwargs, "callbacks": once}
+    except faults(Exception):
+        return args, kwargs
 
 
 def _several(callbacks: Any) -> list[Any]:

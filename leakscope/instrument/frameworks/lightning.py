@@ -12,6 +12,7 @@ from leakscope.instrument.frameworks.training import (
     TellsTraining,
     Training,
     contained,
+    ours_once,
 )
 from leakscope.instrument.frameworks.upkeep import Upkeep
 
@@ -50,6 +51,14 @@ class LightningHooks(TellsTraining):
         self.training = Training(options)
         self._upkeep = Upkeep(self.training, log_every=log_every, cleanup_every=cleanup_every)
         self._steps = 0
+
+    @contained
+    def setup(self, trainer: Any, module: Any, stage: str) -> None:
+        """Be among the trainer's callbacks once, however often it was added: the first hook."""
+        callbacks = ours_once(trainer.callbacks)
+        if len(callbacks) < len(trainer.callbacks):
+            # A list of its own: the trainer goes through the other one just now.
+            trainer.callbacks = callbacks
 
     @contained
     def on_fit_start(self, trainer: Any, module: Any) -> None:

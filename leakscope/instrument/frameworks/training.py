@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, cast
 
@@ -246,6 +246,18 @@ class TellsTraining:
     """What has a training to tell of; its hooks are :func:`contained`."""
 
     training: Training
+
+
+def ours_once(callbacks: Iterable[Any]) -> list[Any]:
+    """Return callbacks as they are, but each of ours at its first place only.
+
+    One that was added twice would be told every event twice.
+    """
+    once: list[Any] = []
+    for callback in callbacks:
+        if not isinstance(callback, TellsTraining) or all(one is not callback for one in once):
+            once.append(callback)
+    return once
 
 
 def contained(hook: F) -> F:

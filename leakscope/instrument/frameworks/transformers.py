@@ -21,8 +21,10 @@ from leakscope.instrument.frameworks.training import (
     TellsTraining,
     Training,
     contained,
+    ours_once,
 )
 from leakscope.instrument.frameworks.upkeep import Upkeep
+from leakscope.model.interrupts import ours as faults
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -237,9 +239,22 @@ def _telling_evaluation(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _tell(trainer: Trainer, event: str, detail: object) -> None:
     handler = getattr(trainer, "callback_handler", None)
-    for callback in getattr(handler, "callbacks", ()):
+    callbacks = _arranged(handler)
+    for callback in callbacks:
         if isinstance(callback, LeakScopeCallback):
             getattr(callback, event)(detail)
+
+
+def _arranged(handler: Any) -> list[Any]:
+    """Have a trainer's handler call each of ours once; return its callbacks."""
+    try:
+        callbacks = ours_once(handler.callbacks)
+        if len(callbacks) < len(handler.callbacks):
+            # A list of its own: it may go through the other one just now.
+            handler.callbacks = callbacks
+    except faults(Exception):
+        return []
+    return callbacks
 
 
 def phase_of(given: dict[str, Any]) -> str:
