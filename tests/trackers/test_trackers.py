@@ -45,7 +45,7 @@ class Clock:
 class Set:
     """Trackers with all that they are given."""
 
-    def __init__(self, *asked: str) -> None:
+    def __init__(self, *asked: str, report: bool = True) -> None:
         self.clock = Clock()
         self.faults: list[tuple[str, str, bool]] = []
         self.notes: list[tuple[str, str]] = []
@@ -53,7 +53,7 @@ class Set:
         self.growth = GrowthWatch()
         guard = Guard(lambda *told: self.faults.append(told))
         guard.strict = False
-        options = SessionOptions(trackers=to_trackers([*asked]))
+        options = SessionOptions(trackers=to_trackers([*asked]), report=report)
         self.trackers = Trackers(
             options, guard, self.costs, lambda *told: self.notes.append(told), self.clock
         )
@@ -297,6 +297,21 @@ class TestTroubles:
         given.reach(0, 0)
         given.reach(10, 1, BoundaryKind.RUN_END)
         assert [slug for slug, _ in given.notes] == ["tracker-absent"]
+        assert not given.faults
+
+    @pytest.mark.parametrize(
+        ("closes", "report", "told"),
+        [(True, True, ["tracker-closed"]), (True, False, []), (False, True, [])],
+    )
+    def test_a_tracker_that_was_closed_before_the_report_is_told(
+        self, writer: Any, closes: bool, report: bool, told: list[str]
+    ) -> None:
+        given = Set("auto", report=report)
+        given.reach(0, 0)
+        if closes:
+            writer.close()
+        given.reach(10, 1, BoundaryKind.RUN_END)
+        assert [slug for slug, _ in given.notes] == told
         assert not given.faults
 
     def test_a_report_that_is_missing_is_told(self, tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ import pytest
 
 from leakscope.recording import open_run
 
-PROGRAM = Path(__file__).parent / "programs" / "three_trackers.py"
+PROGRAMS = Path(__file__).parent / "programs"
+PROGRAM = PROGRAMS / "three_trackers.py"
 OWN = ("_timestamp", "_runtime")
 """What differs from run to run in a row of wandb's."""
 
@@ -57,17 +58,22 @@ def run_program(
     folder.mkdir()
     run = folder / "run"
     before = ["-m", "leakscope", "run", "--quiet", "--out", str(run), *options] if recorded else []
+    words = [str(PROGRAM), str(folder), *trackers, *(["--close"] if close else [])]
+    return Ended(folder, printed_by([*before, *words], folder), run)
+
+
+def printed_by(words: list[str], folder: Path) -> str:
     environment = os.environ | {
         "WANDB_MODE": "offline",
         "WANDB_SILENT": "true",
         "WANDB_CONSOLE": "off",
         "MLFLOW_ALLOW_FILE_STORE": "true",
+        "MLFLOW_TRACKING_URI": f"file://{folder}/mlruns",
         "PYTHONPATH": str(Path(__file__).parents[2]),
     }
     environment.pop("LEAKSCOPE_STRICT", None)
-    words = [str(PROGRAM), str(folder), *trackers, *(["--close"] if close else [])]
     ended = subprocess.run(
-        [sys.executable, *before, *words],
+        [sys.executable, *words],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -75,7 +81,7 @@ def run_program(
         timeout=300,
     )
     assert ended.returncode == 0, ended.stderr
-    return Ended(folder, ended.stdout, run)
+    return ended.stdout
 
 
 @pytest.fixture(scope="module")
@@ -231,6 +237,61 @@ def test_runs_that_the_program_ends_itself_are_told_of_memory_only(tmp_path: Pat
     written = len([*ended.folder.glob("logs/*")])
     assert written == ("tensorboard" in INSTALLED), "a writer that was closed stays closed"
     assert (ended.run / "report.html").exists()
+    assert closed_ones(ended.run) == sorted(INSTALLED)
+
+
+def closed_ones(run: Path) -> list[str]:
+    """Return the trackers of which a recording notes that they keep no report."""
+    notes = [note for note in open_run(run).main.notes if note.slug == "tracker-closed"]
+    assert all("neither the report nor the culprits' rates" in note.message for note in notes)
+    return sorted(note.message.split()[0] for note in notes)
+
+
+@pytest.mark.skipif(not is_installed("transformers"), reason="needs transformers")
+@pytest.mark.parametrize(
+    "library", [pytest.param(name, marks=needs(name)) for name in ("tensorboard", "mlflow")]
+)
+class TestTheTrainerOfTransformers:
+    """Its own callbacks close what they log to where they hear that the training is over."""
+
+    def test_what_it_reports_to_keeps_the_report_of_a_callback(
+        self, tmp_path: Path, library: str
+    ) -> None:
+        printed_by(self.words(tmp_path, library, "callback"), tmp_path)
+        assert HAS_REPORT[library](tmp_path)
+        assert closed_ones(tmp_path / "run") == []
+
+    def test_a_recording_that_ends_later_says_that_it_is_not_kept(
+        self, tmp_path: Path, library: str
+    ) -> None:
+        out = str(tmp_path / "run")
+        before = ["-m", "leakscope", "run", "--quiet", "--out", out]
+        printed_by([*before, *self.words(tmp_path, library, "run")], tmp_path)
+        assert not HAS_REPORT[library](tmp_path)
+        assert closed_ones(tmp_path / "run") == [library]
+
+    @staticmethod
+    def words(folder: Path, library: str, recorded: str) -> list[str]:
+        return [str(PROGRAMS / "transformers_trainer.py"), str(folder), library, recorded]
+
+
+def tensorboard_of_trainer(folder: Path) -> bool:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    (logs,) = folder.glob("checkpoints/runs/*")
+    found = EventAccumulator(str(logs))
+    found.Reload()
+    tags = found.Tags()
+    has_text = "leakscope/report/text_summary" in tags["tensors"]
+    return has_text and "leakscope/culprits/kept_kib_per_step" in tags["scalars"]
+
+
+def mlflow_of_trainer(folder: Path) -> bool:
+    pages = [*folder.glob("mlruns/*/*/artifacts/leakscope/report.html")]
+    return bool(pages) and "leakscope/culprits/kept_kib_per_step" in metrics(folder)
+
+
+HAS_REPORT = {"tensorboard": tensorboard_of_trainer, "mlflow": mlflow_of_trainer}
 
 
 @needs_any

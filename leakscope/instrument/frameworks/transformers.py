@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from transformers import Trainer, TrainerCallback
+from transformers.integrations import MLflowCallback, TensorBoardCallback
 
 from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
 from leakscope.instrument.frameworks.served import ServedMethods
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 CHECKPOINT = "checkpoint"
+CLOSING = (TensorBoardCallback, MLflowCallback)
+"""What closes its writer, or ends its run, where it hears that a training is over."""
 _NAMES = ("dataloader", "description", "prediction_loss_only", "ignore_keys", "metric_key_prefix")
 """Of the arguments of ``evaluation_loop``."""
 
@@ -246,15 +249,27 @@ def _tell(trainer: Trainer, event: str, detail: object) -> None:
 
 
 def _arranged(handler: Any) -> list[Any]:
-    """Have a trainer's handler call each of ours once; return its callbacks."""
+    """Have a trainer's handler call each of ours once and in time; return its callbacks."""
     try:
-        callbacks = ours_once(handler.callbacks)
-        if len(callbacks) < len(handler.callbacks):
+        callbacks = _before_trackers_close(ours_once(handler.callbacks))
+        if [*map(id, callbacks)] != [*map(id, handler.callbacks)]:
             # A list of its own: it may go through the other one just now.
             handler.callbacks = callbacks
     except faults(Exception):
         return []
     return callbacks
+
+
+def _before_trackers_close(callbacks: list[Any]) -> list[Any]:
+    """Return callbacks with ours before those that close a tracker when the training is over.
+
+    The trainer puts them before all that the program adds, and the report is kept only after that.
+    """
+    closing = [place for place, one in enumerate(callbacks) if isinstance(one, CLOSING)]
+    if not closing:
+        return callbacks
+    before, rest = callbacks[: closing[0]], callbacks[closing[0] :]
+    return before + sorted(rest, key=lambda one: not isinstance(one, LeakScopeCallback))
 
 
 def phase_of(given: dict[str, Any]) -> str:

@@ -46,6 +46,7 @@ class Trackers:
         clock: Callable[[], float],
     ) -> None:
         self._asked = options.trackers.split(",")
+        self._reports = options.report
         self._share = options.budget * SHARE
         self._guard, self._costs, self._note, self._clock = guard, costs, note, clock
         known: tuple[Tracker, ...] = (TensorBoard(), WandB(), MLflow())
@@ -74,6 +75,7 @@ class Trackers:
         self._costs.spend("trackers", self._clock() - began)
         if is_last:
             self._tell_of_absent()
+            self._tell_of_closed()
 
     @property
     def has_places(self) -> bool:
@@ -152,6 +154,21 @@ class Trackers:
                 f"{name} was asked for, but the program had no run of it open where memory was "
                 "recorded, so nothing was logged there.",
             )
+
+    def _tell_of_closed(self) -> None:
+        for tracker in self._trackers if self._reports else ():
+            if tracker.name not in self._logged:
+                continue
+            if self._guard.call(f"tracker {tracker.name}", False, _is_closed, tracker):
+                self._note(
+                    "tracker-closed",
+                    f"{tracker.name} keeps neither the report nor the culprits' rates: what the "
+                    "program had open there was closed before recording ended.",
+                )
+
+
+def _is_closed(tracker: Tracker) -> bool:
+    return tracker.place() is None
 
 
 @contextmanager
