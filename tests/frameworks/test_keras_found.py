@@ -23,6 +23,8 @@ with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as hom
     patch.setenv("KERAS_HOME", home)
     keras = pytest.importorskip("keras")
 
+from leakscope.instrument.auto.modes import ModeHooks
+from leakscope.instrument.auto.optimizers import OptimizerHooks
 from leakscope.instrument.frameworks import keras_course, keras_joining
 from leakscope.instrument.frameworks import training as training_module
 from leakscope.keras import LeakScopeCallback
@@ -49,10 +51,23 @@ def fit(model: Any, **given: Any) -> list[torch.Tensor]:
     return [weight.value.detach().clone() for weight in model.weights]
 
 
+def train_by_batches(model: Any) -> list[torch.Tensor]:
+    x, y = rows(4)
+    for start in (0, 2):
+        model.train_on_batch(x[start : start + 2], y=y[start : start + 2])
+    return [weight.value.detach().clone() for weight in model.weights]
+
+
 @pytest.fixture
 def recording(tmp_path: Path, course: Course) -> Iterator[None]:
     with leakscope.profile(tmp_path / "run", report=False, quiet=True):
         yield
+
+
+@pytest.fixture
+def no_optimizer_of_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a program of Keras's alone: other tests of this process have made some."""
+    monkeypatch.setattr(OptimizerHooks, "any_made", lambda _: False)
 
 
 @pytest.mark.usefixtures("recording")
@@ -132,6 +147,31 @@ class TestPhasesAndSteps:
         loop()
         assert str(course) == ("train[ 1 2 train] train[ 3 4 5 6 train] epoch train[ 7 8 train]")
 
+    @pytest.mark.usefixtures("no_optimizer_of_torchs")
+    @pytest.mark.parametrize("looks", ["evaluate", "predict"])
+    def test_batches_that_are_trained_one_by_one_around_evaluations(
+        self, course: Course, looks: str
+    ) -> None:
+        x, y = rows(4)
+        model = model_of()
+        for _ in range(3):
+            train_by_batches(model)
+            getattr(model, looks)(x, *[y] * (looks == "evaluate"), batch_size=2, verbose=0)
+        validation = "validation[ b b validation]"
+        assert str(course) == f"train[ 1 2 {validation} 3 4 {validation} 5 6 {validation}"
+
+    @pytest.mark.usefixtures("no_optimizer_of_torchs")
+    def test_gradients_that_are_only_looked_at_beside_such_batches_are_no_step(
+        self, course: Course
+    ) -> None:
+        x, y = rows(4)
+        model = model_of()
+        train_by_batches(model)
+        model.evaluate(x, y, batch_size=4, verbose=0)
+        model(torch.from_numpy(x)).sum().backward()
+        train_by_batches(model)
+        assert str(course) == "train[ 1 2 validation[ b validation] 3 4"
+
     def test_a_list_of_callbacks_of_another_class_is_not_relied_on(self, course: Course) -> None:
         class Silent(keras.callbacks.CallbackList):  # type: ignore[misc]
             def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -169,6 +209,23 @@ class TestTrainingIsUndisturbed:
             patched.setattr(owner, name, raiser)
             told = fit(model_of(accumulation=2))
         assert all(map(torch.equal, fit(model_of(accumulation=2)), told))
+
+    def test_batches_that_are_trained_one_by_one_come_to_the_same(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def trained() -> list[torch.Tensor]:
+            model = model_of()
+            train_by_batches(model)
+            model.evaluate(*rows(4), verbose=0)
+            return train_by_batches(model)
+
+        plain = trained()
+        with leakscope.profile(tmp_path / "run", report=False, quiet=True):
+            assert all(map(torch.equal, trained(), plain))
+        monkeypatch.delenv("LEAKSCOPE_STRICT", raising=False)
+        monkeypatch.setattr(ModeHooks, "trains", raiser)
+        with leakscope.profile(tmp_path / "again", report=False, quiet=True):
+            assert all(map(torch.equal, trained(), plain))
 
     @pytest.mark.usefixtures("recording")
     def test_a_training_that_raises_gives_the_lead_back(self, course: Course) -> None:

@@ -47,7 +47,7 @@ class AutoBoundaries:
             loaders,
             AheadHooks(loaders, gate),
             BackwardHooks(tracker, gate, any_optimizer=optimizers.any_made),
-            KerasHooks(gate),
+            KerasHooks(gate, trains=modes.trains),
         ]
         self._watch = ImportWatch({source.module: source.install for source in self._sources})
         tracker.evaluated.still = modes.still_evaluating

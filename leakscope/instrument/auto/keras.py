@@ -1,7 +1,8 @@
 """Trainings of Keras on torch, which steps optimizers of its own: ``fit()`` tells where it stands.
 
 Its lists of callbacks are listened to as they are: a callback more would have Keras call those of
-the program in another way.
+the program in another way. Loops around ``train_on_batch()`` are found as any, once it is told that
+they train: Keras leaves a model in evaluation mode after ``evaluate()`` and ``predict()``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from leakscope.instrument.auto.classes import PatchedMethod, opaque, without_our_frame
 from leakscope.instrument.gate import Gate
+from leakscope.instrument.tracebacks import leave_hook
 from leakscope.model.interrupts import ours
 
 if TYPE_CHECKING:
@@ -32,13 +34,14 @@ CALLBACKS = 5
 
 
 class KerasHooks:
-    """Wraps ``fit`` of the trainer and what its lists of callbacks are told."""
+    """Wraps ``fit`` and ``train_on_batch`` of the trainer, and what lists of callbacks are told."""
 
     module = "keras.src.backend.torch.trainer"
     """Imported on the torch backend alone."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, *, trains: Callable[[Any], None]) -> None:
         self._gate = gate
+        self._trains = trains
         self._fits: JoinedFits | None = None
         self._is_joined = False
         self._callbacks: type | None = None
@@ -54,6 +57,8 @@ class KerasHooks:
             return
         self._callbacks = callbacks
         self._patches = [PatchedMethod(trainer, "fit", self._wrap_fit)]
+        if "train_on_batch" in vars(trainer):
+            self._patches.append(PatchedMethod(trainer, "train_on_batch", self._wrap_batch))
         for name in BEGINNINGS + ENDINGS:
             self._patches.append(PatchedMethod(callbacks, name, self._wrapper_of(name)))
 
@@ -80,6 +85,26 @@ class KerasHooks:
                     fits.end()
 
         return fit
+
+    def _wrap_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        gate, trains = self._gate, self._trains
+
+        @opaque
+        @functools.wraps(original)
+        def train_on_batch(model: Any, *args: Any, **kwargs: Any) -> Any:
+            if gate.is_training_thread():
+                try:
+                    gate.hear(trains, model)
+                except BaseException as interrupt:
+                    leave_hook(interrupt)
+                    raise
+            try:
+                return original(model, *args, **kwargs)
+            except BaseException as error:
+                without_our_frame(error)
+                raise
+
+        return train_on_batch
 
     def _wrapper_of(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         is_beginning = name in BEGINNINGS

@@ -58,6 +58,11 @@ class ModeHooks:
         if self._listening is not None and self._tracker.watched is None:
             self._unlisten()
 
+    def trains(self, module: Any) -> None:
+        """A module is about to be trained, whatever its mode says: some trainers leave it."""
+        if self._tracker.evaluated or self._tracker.watched is not None:
+            self._changed(module, True)
+
     def still_evaluating(self, keys: set[int]) -> set[int]:
         """Return those modules that are in evaluation mode: some trainers set the mode unheard."""
         if not keys:
