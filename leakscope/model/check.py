@@ -68,6 +68,10 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     device: str = "host"
     phase: str = ""
     path: str = ""
+    kind: str = ""
+    """The container's, or the finding's. With name and type it is how an entry is recognised under
+    another signature; one without a kind is recognised by its signature alone."""
+    type: str = ""
     bytes_per_unit: float
     unit: str
     in_workers: bool = False
@@ -101,11 +105,17 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str
     severity: Severity
     signature: str
+    known_as: str = ""
+    """The signature by which the baseline has it, where that is another."""
     growth: str
     device: str = "host"
     phase: str = ""
     path: str = ""
     """The name's path in the heap; empty for a finding."""
+    kind: str = ""
+    """The container's, such as ``list``, or the finding's."""
+    type: str = ""
+    """Of what a culprit's name means; empty for a finding."""
     bytes_per_unit: float
     interval: tuple[float, float]
     unit: str
@@ -124,6 +134,11 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     def key(self) -> Key:
         """What identifies it in any run."""
         return (self.signature, self.growth, self.device, self.in_workers)
+
+    @property
+    def known_key(self) -> Key:
+        """What identifies it in the baseline."""
+        return (self.known_as or self.signature, self.growth, self.device, self.in_workers)
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):

@@ -253,6 +253,13 @@ def test_a_suppression_speaks_only_of_what_all_of_it_matches(other: Suppression)
     assert "matches nothing" in done.remarks[0]
 
 
+def test_a_suppression_by_a_signature_that_is_gone_tells_what_lasts_longer() -> None:
+    (remark,) = checked(culprit(), suppressions=[excuse(pattern="", signature="old")]).remarks
+    assert "A signature changes with the names of variables and functions" in remark
+    (remark,) = checked(culprit(), suppressions=[excuse(pattern="Other.*")]).remarks
+    assert "signature" not in remark
+
+
 def test_an_expired_suppression_is_told_and_does_not_count() -> None:
     done = checked(culprit(), suppressions=[excuse(expires=date(2026, 5, 31))])
     assert not done.passes
@@ -266,6 +273,84 @@ def test_what_the_baseline_knows_passes_and_what_is_new_fails() -> None:
     assert standing(new, baseline=known()) is Standing.FAILED
     assert standing(culprit(growth="within"), baseline=known()) is Standing.FAILED
     assert standing(culprit(device="cuda:0"), baseline=known()) is Standing.FAILED
+
+
+def entry(**changes: object) -> Baseline:
+    """Return a baseline as it is written: with what tells an entry under another signature."""
+    return known(**{"path": "main()·trainer.history", "kind": "list", "type": "list", **changes})
+
+
+@pytest.mark.parametrize(
+    "renamed",
+    [
+        culprit(signature="new", path="main()·obj.history"),
+        culprit(signature="new", name="Trainer.fit.history"),
+        culprit(signature="new", phase="epoch"),
+    ],
+)
+def test_what_the_baseline_knows_is_known_by_name_and_nature_too(renamed: Culprit) -> None:
+    done = checked(renamed, baseline=entry(reason="old friend"))
+    assert (done.passes, done.gone) == (True, [])
+    (one,) = done.growths
+    assert (one.standing, one.known_as, one.excuse) == (Standing.KNOWN, "abc", "old friend")
+    assert "under another signature" in one.why
+    faster = culprit(signature="new", bytes_per_unit=8.0 * MB, interval=(7.9 * MB, 8.1 * MB))
+    failed = checked(faster, baseline=entry())
+    assert (failed.passes, failed.gone) == (False, [])
+    assert "got faster" in failed.growths[0].why
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        culprit(signature="new", name="Other.history"),
+        culprit(signature="new", name="Trainer.losses"),
+        culprit(signature="new", kind="dict"),
+        culprit(signature="new", device="cuda:0"),
+        culprit(signature="new", growth="within"),
+        culprit(signature="new", workers=2),
+        finding(signature="new", title="Trainer.history", kind="list", unit="epoch"),
+    ],
+)
+def test_what_only_resembles_what_is_known_is_new(other: Culprit | Finding) -> None:
+    assert standing(other, baseline=entry()) is Standing.FAILED
+
+
+def test_findings_are_known_by_what_they_speak_of() -> None:
+    remembered = baseline_of(checked(finding(title="Native code holds Cache", signature="old")))
+    same = finding(title="Native code holds Cache", signature="new")
+    other = finding(title="Native code holds Queue", signature="new")
+    assert standing(same, baseline=remembered) is Standing.KNOWN
+    assert standing(other, baseline=remembered) is Standing.FAILED
+
+
+def test_an_entry_of_another_signature_excuses_one_thing_at_most() -> None:
+    first, second = culprit(signature="first"), culprit(signature="second")
+    stands = [one.standing for one in checked(first, second, baseline=entry()).growths]
+    assert stands == [Standing.FAILED, Standing.KNOWN]
+    for its_own in (culprit(), culprit(severity=Severity.NOTE)):
+        done = checked(its_own, second, baseline=entry())
+        assert done.growths[0].standing is Standing.FAILED
+        assert done.growths[0].signature == "second"
+
+
+def test_how_a_run_ended_is_known_by_its_signature_alone() -> None:
+    died = finding(kind="workers_died", title="1 process died", signature="old")
+    remembered = baseline_of(checked(died))
+    assert standing(died, baseline=remembered) is Standing.KNOWN
+    another = msgspec.structs.replace(died, signature="new")
+    assert standing(another, baseline=remembered) is Standing.FAILED
+
+
+def test_a_baseline_written_anew_recognises_what_was_renamed() -> None:
+    before = entry(reason="old friend")
+    renamed = culprit(signature="new", name="Trainer.fit.history")
+    (after,) = baseline_of(checked(renamed, baseline=before), before).culprits
+    assert (after.signature, after.name, after.reason) == ("new", renamed.name, "old friend")
+    assert after.bytes_per_unit == before.culprits[0].bytes_per_unit
+    bare = known()
+    (filled,) = baseline_of(checked(culprit(), baseline=bare), bare).culprits
+    assert (filled.kind, filled.type) == ("list", "list")
 
 
 @pytest.mark.parametrize(
@@ -334,7 +419,7 @@ def test_a_new_baseline_has_what_fails_in_a_stable_order() -> None:
 
 
 def test_a_baseline_written_anew_keeps_reasons_and_rates_that_hold() -> None:
-    before = known(reason="old friend")
+    before = known(reason="old friend", kind="list", type="list")
     slightly = culprit(bytes_per_unit=4.2 * MB, interval=(4.1 * MB, 4.3 * MB))
     assert baseline_of(checked(slightly, baseline=before), before) == before
     much = culprit(bytes_per_unit=8.0 * MB, interval=(7.9 * MB, 8.1 * MB))

@@ -66,9 +66,18 @@ def remarks_on(
         if is_expired(one, today):
             told.append(f"{subject} expired on {one.expires} and no longer counts.")
         elif not any(excuses(one, suspect) for suspect in suspects):
-            told.append(f"{subject} matches nothing in this run: remove it, or mend its pattern.")
+            told.append(f"{subject} matches nothing in this run: {_mended(one)}.")
     idle = [p for p in ignored if not any(matches(p, names_of(suspect)) for suspect in suspects)]
     return told + [f"The ignored pattern {p} matches nothing in this run." for p in idle]
+
+
+def _mended(suppression: Suppression) -> str:
+    if not suppression.signature:
+        return "remove it, or mend its pattern"
+    return (
+        "remove it, or give it a pattern. A signature changes with the names of variables and "
+        "functions on the way to what grows"
+    )
 
 
 def subject_of(suppression: Suppression) -> str:

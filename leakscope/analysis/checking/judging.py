@@ -24,6 +24,7 @@ from leakscope.analysis.checking.excuses import (
 )
 from leakscope.analysis.checking.known import no_longer_needed, why_known
 from leakscope.analysis.checking.limits import GrowthLimit
+from leakscope.analysis.checking.remembered import entries_of
 from leakscope.analysis.comparing.matching import Suspect
 from leakscope.model.check import Baseline, Check, Checked, Known, Outcome, Standing, Suppression
 from leakscope.model.printable import clipped
@@ -56,6 +57,7 @@ def check(report: Report, allowed: Allowed) -> Check:
     """Return how everything that grows in a run stands, and whether the run passes."""
     suspects: list[Suspect] = [*report.culprits, *report.findings]
     growths = [_judged(suspect, report, allowed) for suspect in suspects]
+    growths = _against_baseline(growths, report, allowed)
     growths.sort(key=lambda one: _ORDER.index(one.standing))
     failed = [one for one in growths if one.standing is Standing.FAILED]
     outcome = _outcome(report, failed)
@@ -82,11 +84,12 @@ def unneeded(
     """Return the baseline's entries that excuse nothing, and those of which nothing can be said."""
     if baseline is None:
         return [], []
-    used = {one.key for one in growths if one.standing in (Standing.KNOWN, Standing.FAILED)}
+    used = {one.known_key for one in growths if one.standing in (Standing.KNOWN, Standing.FAILED)}
     return no_longer_needed(baseline, used, report)
 
 
 def _judged(suspect: Suspect, report: Report, allowed: Allowed) -> Checked:
+    """Return how something stands before the baseline is asked: that is for what fails."""
     one = _as_checked(suspect)
     over, said = _against_limit(suspect, one, report, allowed.limit)
     if suspect.severity is Severity.NOTE and over is not True:
@@ -102,7 +105,7 @@ def _judged(suspect: Suspect, report: Report, allowed: Allowed) -> Checked:
             )
     if over is False:
         return _standing(one, Standing.ALLOWED, said)
-    return _against_baseline(one, said, report, allowed)
+    return _standing(one, Standing.FAILED, said)
 
 
 def _against_limit(
@@ -127,12 +130,27 @@ def _against_limit(
     return surely or None, f"{per} is more than {limit.text}."
 
 
-def _against_baseline(one: Checked, said: str, report: Report, allowed: Allowed) -> Checked:
-    entries = allowed.baseline.culprits if allowed.baseline else []
-    known = next((known for known in entries if known.key == one.key), None)
-    if known is None:
-        unknown = "The baseline doesn't have it." if allowed.baseline else "Nothing allows it."
-        return _standing(one, Standing.FAILED, said or unknown)
+def _against_baseline(
+    growths: Sequence[Checked], report: Report, allowed: Allowed
+) -> list[Checked]:
+    """Return all of them; what failed until now and is known no longer does."""
+    if allowed.baseline is None:
+        return [_unknown(one, "Nothing allows it.") for one in growths]
+    return [
+        _unknown(one, "The baseline doesn't have it.")
+        if known is None or one.standing is not Standing.FAILED
+        else _known(one, known, report, allowed)
+        for one, known in zip(growths, entries_of(growths, allowed.baseline), strict=True)
+    ]
+
+
+def _unknown(one: Checked, why: str) -> Checked:
+    return _standing(one, one.standing, one.why or why, one.excuse)
+
+
+def _known(one: Checked, known: Known, report: Report, allowed: Allowed) -> Checked:
+    if known.signature != one.signature:
+        one = msgspec.structs.replace(one, known_as=known.signature)
     excused, why = why_known(one, known, allowed.tolerance, report.work)
     return _standing(one, Standing.KNOWN if excused else Standing.FAILED, why, known.reason)
 
@@ -155,6 +173,8 @@ def _as_checked(suspect: Suspect) -> Checked:
         device=suspect.device,
         phase=suspect.phase,
         path=suspect.path if isinstance(suspect, Culprit) else "",
+        kind=suspect.kind,
+        type=suspect.type if isinstance(suspect, Culprit) else "",
         bytes_per_unit=suspect.bytes_per_unit,
         interval=suspect.interval,
         unit=suspect.unit,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 
+import msgspec
+
 from leakscope.analysis.comparing.counting import rate_in
 from leakscope.model.check import Baseline, Checked, Key, Known, Standing
 from leakscope.model.report import Report, RunVerdict, Work
@@ -28,7 +30,8 @@ def why_known(one: Checked, known: Known, tolerance: float, work: Work) -> tuple
             f"It got faster than the baseline allows: {now} instead of {was}, "
             f"more than {human_share(tolerance)} above."
         )
-    return True, f"The baseline has it, at {was}."
+    how = "" if known.signature == one.signature else " under another signature"
+    return True, f"The baseline has it{how}, at {was}."
 
 
 def no_longer_needed(
@@ -54,10 +57,10 @@ def new_baseline(
     before = {known.key: known for known in previous.culprits} if previous else {}
     entries = {known.key: known for known in unsettled}
     for one in growths:
-        if one.standing is Standing.KNOWN and one.key in before:
-            entries[one.key] = before[one.key]
+        if one.standing is Standing.KNOWN and one.known_key in before:
+            entries[one.key] = _renamed(before[one.known_key], one)
         elif one.standing in (Standing.FAILED, Standing.KNOWN):
-            entry, twin = _remembered(one, before.get(one.key)), entries.get(one.key)
+            entry, twin = _remembered(one, before.get(one.known_key)), entries.get(one.key)
             if twin is None or twin.bytes_per_unit < entry.bytes_per_unit:
                 entries[one.key] = entry
     ordered = sorted(entries.values(), key=lambda known: (known.name, known.key))
@@ -72,11 +75,24 @@ def _remembered(one: Checked, before: Known | None) -> Known:
         device=one.device,
         phase=one.phase,
         path=one.path,
+        kind=one.kind,
+        type=one.type,
         bytes_per_unit=_rounded(one.bytes_per_unit),
         unit=one.unit,
         in_workers=one.in_workers,
         reason=before.reason if before else "",
     )
+
+
+def _renamed(before: Known, one: Checked) -> Known:
+    """Return an entry that holds, by what it is recognised by now."""
+    if one.known_as:
+        before = msgspec.structs.replace(
+            before, name=one.name, signature=one.signature, phase=one.phase, path=one.path
+        )
+    elif before.kind:
+        return before
+    return msgspec.structs.replace(before, kind=one.kind, type=one.type)
 
 
 def _rounded(rate: float) -> float:

@@ -6,7 +6,8 @@ same kind of thing under the same last name in the same class.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 
 from leakscope.analysis.ending import ENDINGS
 from leakscope.model.report import Culprit, Finding, Report
@@ -14,66 +15,104 @@ from leakscope.model.report import Culprit, Finding, Report
 Suspect = Culprit | Finding
 
 
+@dataclass(frozen=True)
+class Traits:
+    """What a culprit or a finding is recognised by, whichever run or file it stands in."""
+
+    signature: str
+    name: str
+    """A finding's title."""
+    kind: str
+    type: str
+    growth: str
+    device: str
+    phase: str
+    is_finding: bool
+
+
+Likeness = Callable[[Traits], Hashable]
+"""What two that are the same have in common; None where they can't be recognised by it."""
+
+
 def pair(before: Report, after: Report) -> list[tuple[Suspect | None, Suspect | None]]:
     """Return every culprit and finding of both runs, each at most once, matched where it can be."""
     left, right = _suspects(before), _suspects(after)
-    partners: dict[int, Suspect] = {}
-    taken: set[int] = set()
-    for key in (_by_signature, _by_name, _by_nature):
-        _match(left, right, key, partners, taken)
+    likenesses = (by_signature, by_name, by_nature)
+    partners = match([*map(traits_of, left)], [*map(traits_of, right)], likenesses)
     pairs: list[tuple[Suspect | None, Suspect | None]] = [
-        (suspect, partners.get(id(suspect))) for suspect in left
+        (suspect, right[partners[index]] if index in partners else None)
+        for index, suspect in enumerate(left)
     ]
-    pairs += [(None, suspect) for suspect in right if id(suspect) not in taken]
+    taken = set(partners.values())
+    pairs += [(None, suspect) for index, suspect in enumerate(right) if index not in taken]
     return pairs
+
+
+def match(
+    left: Sequence[Traits], right: Sequence[Traits], likenesses: Iterable[Likeness]
+) -> dict[int, int]:
+    """Return who is who, by index and each at most once.
+
+    The first likeness decides, then the next for what is left. Of several that are alike the
+    earlier ones go together.
+    """
+    partners: dict[int, int] = {}
+    for key in likenesses:
+        taken = set(partners.values())
+        free: dict[Hashable, list[int]] = {}
+        for index, one in enumerate(right):
+            if index not in taken and key(one) is not None:
+                free.setdefault(key(one), []).append(index)
+        for index, one in enumerate(left):
+            candidates = free.get(key(one), [])
+            if index not in partners and candidates:
+                partners[index] = candidates.pop(0)
+    return partners
+
+
+def traits_of(suspect: Suspect) -> Traits:
+    """Return what a culprit or a finding is recognised by."""
+    return Traits(
+        signature=suspect.signature,
+        name=suspect.title if isinstance(suspect, Finding) else suspect.name,
+        kind=suspect.kind,
+        type="" if isinstance(suspect, Finding) else suspect.type,
+        growth=suspect.growth,
+        device=suspect.device,
+        phase=suspect.phase,
+        is_finding=isinstance(suspect, Finding),
+    )
+
+
+def by_signature(one: Traits) -> Hashable:
+    """Return what is the same while nothing on the way from the root was renamed."""
+    return (one.signature, one.growth, one.device) if one.signature else None
+
+
+def by_name(one: Traits) -> Hashable:
+    """Return what is the same while it is called the same; of a finding, its kind."""
+    if one.is_finding:
+        return ("finding", one.kind, one.phase, one.device)
+    return (one.name, one.kind, one.device)
+
+
+def by_nature(one: Traits) -> Hashable:
+    """Return what is the same under the same last name in the same class."""
+    if one.is_finding:
+        return None
+    return (one.type, one.kind, last_name(one), owner_class(one), one.device)
 
 
 def _suspects(report: Report) -> list[Suspect]:
     return [*report.culprits, *(f for f in report.findings if f.kind not in ENDINGS)]
 
 
-def _match(
-    left: list[Suspect],
-    right: list[Suspect],
-    key: Callable[[Suspect], Hashable],
-    partners: dict[int, Suspect],
-    taken: set[int],
-) -> None:
-    """Match what is still free and has the same key, in the order of rank."""
-    free: dict[Hashable, list[Suspect]] = {}
-    for suspect in right:
-        if id(suspect) not in taken and key(suspect) is not None:
-            free.setdefault(key(suspect), []).append(suspect)
-    for suspect in left:
-        candidates = free.get(key(suspect), [])
-        if id(suspect) not in partners and candidates:
-            partner = candidates.pop(0)
-            partners[id(suspect)] = partner
-            taken.add(id(partner))
-
-
-def _by_signature(suspect: Suspect) -> Hashable:
-    return (suspect.signature, suspect.growth, suspect.device) if suspect.signature else None
-
-
-def _by_name(suspect: Suspect) -> Hashable:
-    if isinstance(suspect, Finding):
-        return ("finding", suspect.kind, suspect.phase, suspect.device)
-    return (suspect.name, suspect.kind, suspect.device)
-
-
-def _by_nature(suspect: Suspect) -> Hashable:
-    if isinstance(suspect, Finding):
-        return None
-    return (suspect.type, suspect.kind, last_name(suspect), owner_class(suspect), suspect.device)
-
-
-def last_name(culprit: Culprit) -> str:
+def last_name(culprit: Traits) -> str:
     """Return the last component of a culprit's name: ``all_boxes`` of ``Trainer.run.all_boxes``."""
     return culprit.name.rpartition(".")[2]
 
 
-def owner_class(culprit: Culprit) -> str:
+def owner_class(culprit: Traits) -> str:
     """Return the class that a culprit belongs to, by the name's first part; empty for none."""
     parts = culprit.name.split(".")[:-1]
     return next((part for part in parts if part[:1].isupper()), "")
