@@ -141,6 +141,41 @@ def test_fingerprints_stay_when_lines_move_and_rates_change() -> None:
     assert len({str(one) for one in prints}) == len(prints)
 
 
+def renamed(report: Report, **changes: str) -> Report:
+    culprits = [
+        msgspec.structs.replace(c, signature=f"other-{c.signature}", path=f"main()·{c.path}")
+        for c in report.culprits
+    ]
+    first = msgspec.structs.replace(culprits[0], **changes)
+    return msgspec.structs.replace(report, culprits=[first, *culprits[1:]])
+
+
+def test_the_fingerprint_that_github_matches_stays_when_a_variable_is_renamed() -> None:
+    def prints(report: Report, name: str) -> list[str]:
+        return [result["partialFingerprints"][name] for result in results(failing(report))]
+
+    before, after = samples.leaking(), renamed(samples.leaking())
+    for name in ("primaryLocationLineHash", "leakscopeLikeness/v1"):
+        assert prints(before, name) == prints(after, name)
+        for changes in ({"name": "Other"}, {"kind": "other"}, {"type": "o.Other"}):
+            assert prints(before, name)[0] != prints(renamed(before, **changes), name)[0]
+    assert prints(before, "leakscopeSignature/v1") != prints(after, "leakscopeSignature/v1")
+
+
+def test_results_that_are_alike_have_fingerprints_of_their_own_in_any_order() -> None:
+    report = samples.leaking()
+    first = report.culprits[0]
+    twins = [first, msgspec.structs.replace(first, signature="twin")]
+
+    def prints(*culprits) -> list[str]:
+        made = failing(msgspec.structs.replace(report, culprits=list(culprits)))
+        return [r["partialFingerprints"]["primaryLocationLineHash"] for r in results(made)]
+
+    forward, backward = prints(*twins), prints(*reversed(twins))
+    assert forward[0] != forward[1]
+    assert forward[:2] == backward[1::-1]
+
+
 def test_rules_have_help_and_each_result_points_at_its_own() -> None:
     run = json.loads(render_check(mixed(), "sarif"))["runs"][0]
     rules = run["tool"]["driver"]["rules"]

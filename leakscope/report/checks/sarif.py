@@ -1,12 +1,16 @@
 """A check as SARIF 2.1.0, which GitHub's code scanning and others read.
 
-The fingerprint of a result is made of its signature, so that an alert stays the same one when lines
-move. GitHub matches alerts by ``primaryLocationLineHash`` and would make it from the line's text.
+The fingerprint of a result is made of its name, kind and type, so that an alert stays the same one
+when lines move or a variable that leads to it is renamed. GitHub matches alerts by
+``primaryLocationLineHash`` alone and would make it from the line's text.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from leakscope.model.check import Check, Checked, Outcome, Standing
@@ -34,10 +38,14 @@ def render_check_sarif(check: Check, *, version: str = "", otherwise: str = "") 
     """
     told = [one for one in check.growths if one.standing is not Standing.NOTE]
     rules = list(dict.fromkeys(rule_of(one.rule) for one in told))
+    likenesses = _likenesses(told)
     run = {
         "tool": {"driver": _driver(rules, version)},
         "originalUriBaseIds": {ROOT: {"description": {"text": "The repository's root."}}},
-        "results": [_result(one, rules, otherwise) for one in told],
+        "results": [
+            _result(one, likeness, rules, otherwise)
+            for one, likeness in zip(told, likenesses, strict=True)
+        ],
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(check)],
     }
@@ -64,7 +72,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _result(one: Checked, rules: list[Rule], otherwise: str) -> dict[str, Any]:
+def _result(one: Checked, likeness: str, rules: list[Rule], otherwise: str) -> dict[str, Any]:
     rule = rule_of(one.rule)
     places = [to_place(text) for text in one.places[:5]]
     first = place_of(one) or (Place(otherwise) if otherwise else None)
@@ -76,8 +84,9 @@ def _result(one: Checked, rules: list[Rule], otherwise: str) -> dict[str, Any]:
         "message": {"text": _message(one)},
         "locations": [_location(first)] if first else [],
         "partialFingerprints": {
-            "primaryLocationLineHash": _fingerprint(one),
-            "leakscopeSignature/v1": _fingerprint(one),
+            "primaryLocationLineHash": likeness,
+            "leakscopeLikeness/v1": likeness,
+            "leakscopeSignature/v1": _fingerprint(one, one.signature),
         },
         "properties": {"standing": one.standing.value, **_known(one)},
     }
@@ -106,9 +115,30 @@ def _message(one: Checked) -> str:
     return "\n".join(map(one_line, account_of(one)))
 
 
-def _fingerprint(one: Checked) -> str:
+def _likenesses(told: Sequence[Checked]) -> list[str]:
+    """Return a fingerprint for each that lasts while it is called the same.
+
+    Those that are alike in it have their signatures too: an alert that somebody dismissed must not
+    be taken for another one.
+    """
+    found = [_fingerprint(one, _digest(one.name, one.kind, one.type)) for one in told]
+    counts = Counter(found)
+    return [
+        text
+        if counts[text] == 1
+        else _fingerprint(one, _digest(one.name, one.kind, one.type, one.signature))
+        for one, text in zip(told, found, strict=True)
+    ]
+
+
+def _digest(*parts: str) -> str:
+    text = "\n".join(map(one_line, parts))
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]
+
+
+def _fingerprint(one: Checked, identity: str) -> str:
     where = f"{one.device}-workers" if one.in_workers else one.device
-    return one_line(f"{one.signature}-{one.growth}-{where}:1")
+    return one_line(f"{identity}-{one.growth}-{where}:1")
 
 
 def _location(place: Place) -> dict[str, Any]:
