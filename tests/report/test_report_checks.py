@@ -112,12 +112,51 @@ def results(made: Check, **options: str) -> list[dict]:
     return json.loads(render_check(made, "sarif", **options))["runs"][0]["results"]
 
 
-def test_sarif_tells_all_but_notes_and_excuses_what_is_excused() -> None:
-    made = mixed()
-    told = results(made)
-    assert len(told) == sum(one.standing is not Standing.NOTE for one in made.growths)
-    excused = {r["properties"]["standing"] for r in told if "suppressions" in r}
-    assert excused == {"known", "ignored"}
+def excused() -> Check:
+    """One of each standing that excuses, and one thing that fails."""
+    made = failing()
+    first = made.growths[0]
+    standings = (
+        Standing.KNOWN,
+        Standing.SUPPRESSED,
+        Standing.IGNORED,
+        Standing.ALLOWED,
+    )
+    growths = [
+        msgspec.structs.replace(first, standing=one, name=f"is_{one.value}") for one in standings
+    ]
+    return msgspec.structs.replace(made, growths=[first, *growths])
+
+
+def test_sarif_tells_what_fails_and_nothing_that_code_scanning_would_take_for_it() -> None:
+    for made in (mixed(), excused()):
+        told = results(made)
+        failed = [one for one in made.growths if one.standing is Standing.FAILED]
+        assert len(told) == len(failed) > 0
+        assert {r["properties"]["standing"] for r in told} == {"failed"}
+        assert not [r for r in told if "suppressions" in r]
+        rules = json.loads(render_check(made, "sarif"))["runs"][0]["tool"]["driver"]["rules"]
+        assert {rule["id"] for rule in rules} == {r["ruleId"] for r in told}
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form not in ("sarif", "github")])
+def test_what_is_excused_is_told_everywhere_else(form: str) -> None:
+    text = render_check(excused(), form).replace("\\", "")
+    for standing in ("known", "suppressed", "ignored", "allowed"):
+        assert f"is_{standing}" in text
+    notices = render_check(excused(), "github")
+    assert notices.count("::notice ") == 2, "what the project excuses for good is told beside it"
+
+
+def test_a_fingerprint_is_the_same_whether_its_like_is_excused_or_not() -> None:
+    report = samples.leaking()
+    first = report.culprits[0]
+    twin = msgspec.structs.replace(first, signature="twin")
+    both = failing(msgspec.structs.replace(report, culprits=[first, twin]))
+    one, other, *rest = both.growths
+    known = msgspec.structs.replace(one, standing=Standing.KNOWN)
+    alone = msgspec.structs.replace(both, growths=[other, known, *rest])
+    assert results(alone)[0]["partialFingerprints"] == results(both)[1]["partialFingerprints"]
 
 
 def moved(report: Report, lines: int) -> Report:

@@ -3,6 +3,9 @@
 The fingerprint of a result is made of its name, kind and type, so that an alert stays the same one
 when lines move or a variable that leads to it is renamed. GitHub matches alerts by
 ``primaryLocationLineHash`` alone and would make it from the line's text.
+
+What is excused is left out: SARIF has a property for it, ``suppressions``, but code scanning passes
+it over and opens an alert all the same.
 """
 
 from __future__ import annotations
@@ -18,11 +21,10 @@ from leakscope.model.printable import one_line
 from leakscope.model.report import Severity
 from leakscope.report.checks.places import Place, place_of, to_place
 from leakscope.report.checks.rules import Rule, rule_of
-from leakscope.report.checks.telling import account_of, why_of
+from leakscope.report.checks.telling import account_of
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT = "%SRCROOT%"
-_EXCUSED = frozenset({Standing.KNOWN, Standing.SUPPRESSED, Standing.IGNORED, Standing.ALLOWED})
 _LEVELS = {Severity.CRITICAL: "error", Severity.WARNING: "warning", Severity.NOTE: "warning"}
 
 
@@ -30,22 +32,23 @@ def render_check_sarif(check: Check, *, version: str = "", otherwise: str = "") 
     """Return the check as a SARIF file.
 
     Args:
-        check: What is told; notes are left out.
+        check: What is told; notes and what is excused are left out.
         version: leakscope's own.
         otherwise: The file that is shown for what has no place of its own: code scanning takes no
             result without one.
 
     """
-    told = [one for one in check.growths if one.standing is not Standing.NOTE]
-    rules = list(dict.fromkeys(rule_of(one.rule) for one in told))
-    likenesses = _likenesses(told)
+    grave = [one for one in check.growths if one.standing is not Standing.NOTE]
+    told = [
+        (one, likeness)
+        for one, likeness in zip(grave, _likenesses(grave), strict=True)
+        if one.standing is Standing.FAILED
+    ]
+    rules = list(dict.fromkeys(rule_of(one.rule) for one, _ in told))
     run = {
         "tool": {"driver": _driver(rules, version)},
         "originalUriBaseIds": {ROOT: {"description": {"text": "The repository's root."}}},
-        "results": [
-            _result(one, likeness, rules, otherwise)
-            for one, likeness in zip(told, likenesses, strict=True)
-        ],
+        "results": [_result(one, likeness, rules, otherwise) for one, likeness in told],
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(check)],
     }
@@ -92,14 +95,6 @@ def _result(one: Checked, likeness: str, rules: list[Rule], otherwise: str) -> d
     }
     if others:
         result["relatedLocations"] = [_location(place) for place in others]
-    if one.standing in _EXCUSED:
-        result["suppressions"] = [
-            {
-                "kind": "external",
-                "status": "accepted",
-                "justification": one_line(why_of(one)),
-            }
-        ]
     return result
 
 
@@ -115,19 +110,19 @@ def _message(one: Checked) -> str:
     return "\n".join(map(one_line, account_of(one)))
 
 
-def _likenesses(told: Sequence[Checked]) -> list[str]:
+def _likenesses(grave: Sequence[Checked]) -> list[str]:
     """Return a fingerprint for each that lasts while it is called the same.
 
     Those that are alike in it have their signatures too: an alert that somebody dismissed must not
     be taken for another one.
     """
-    found = [_fingerprint(one, _digest(one.name, one.kind, one.type)) for one in told]
+    found = [_fingerprint(one, _digest(one.name, one.kind, one.type)) for one in grave]
     counts = Counter(found)
     return [
         text
         if counts[text] == 1
         else _fingerprint(one, _digest(one.name, one.kind, one.type, one.signature))
-        for one, text in zip(told, found, strict=True)
+        for one, text in zip(grave, found, strict=True)
     ]
 
 
