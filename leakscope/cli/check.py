@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _FORMS = ("text", "json", "sarif", "github", "markdown", "junit")
 _SUFFIXES = {".txt": "text", ".json": "json", ".sarif": "sarif", ".md": "markdown", ".xml": "junit"}
 _SUMMARY = "GITHUB_STEP_SUMMARY"
+_OTHER = "it is a report, a comparison or a check"
 _EPILOG = """\b
 Examples:
   leakscope check RUN
@@ -244,21 +245,26 @@ def read_baseline(path: Path) -> Baseline:
 
     from leakscope.model.check import BASELINE_SCHEMA_VERSION, Baseline
 
-    class Version(msgspec.Struct):
+    class Head(msgspec.Struct):
         schema_version: int
+        headline: str | None = None
+        """What a report, a comparison or a check says; a baseline says nothing."""
 
     try:
         data = path.read_bytes()
-        if msgspec.json.decode(data, type=Version).schema_version > BASELINE_SCHEMA_VERSION:
+        head = msgspec.json.decode(data, type=Head)
+        if head.headline is not None:
+            raise msgspec.ValidationError(_OTHER)
+        if head.schema_version > BASELINE_SCHEMA_VERSION:
             raise NewerSchemaError(
                 f"{path} was written by a newer leakscope; update this one.", slug="newer-schema"
             )
         return msgspec.json.decode(data, type=Baseline)
     except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as fault:
         where = "FILE writes one into a new FILE" if path.exists() else f"{path} writes one"
+        why = _OTHER if str(fault) == _OTHER else why_unread(fault)
         raise LeakscopeError(
-            f"{path} is no baseline: {why_unread(fault)}. leakscope check RUN --write-baseline "
-            f"{where}.",
+            f"{path} is no baseline: {why}. leakscope check RUN --write-baseline {where}.",
             slug="no-baseline",
         ) from fault
 

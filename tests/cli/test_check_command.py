@@ -125,6 +125,28 @@ def test_a_file_that_is_no_baseline_is_neither_advised_nor_written_over(
     assert source.read_text() == "history = []\n"
 
 
+@pytest.mark.parametrize("made", ["report", "comparison", "check"])
+@pytest.mark.parametrize("rate", [4.0 * MIB, None])
+def test_what_else_leakscope_writes_is_neither_a_baseline_nor_written_over(
+    made: str, rate: float | None, folder: Path, leaking: Path
+) -> None:
+    path = written(folder / "own.json", rate)
+    words = {"comparison": ["compare", path, path], "check": ["check", path]}.get(made)
+    if words:
+        arguments = [*map(str, words), "--out", "other.json"]
+        CliRunner().invoke(leakscope, arguments, standalone_mode=False)
+        path = folder / "other.json"
+    before = path.read_text()
+    known = check(leaking, "--baseline", path).exception
+    assert isinstance(known, LeakscopeError)
+    assert "is no baseline: it is a report, a comparison or a check." in str(known)
+    refused = check(leaking, "--write-baseline", path).exception
+    assert isinstance(refused, LeakscopeError)
+    assert "is there and no baseline: it is not written over." in str(refused)
+    assert exit_code_of(known) == exit_code_of(refused) == 1
+    assert path.read_text() == before
+
+
 def test_a_baseline_accepts_what_grows_until_it_grows_faster(folder: Path, leaking: Path) -> None:
     result = check(leaking, "--write-baseline", "leaks.json")
     assert (result.return_value, result.exception) == (0, None)
