@@ -39,9 +39,9 @@ Examples:
 
 \b
 Culprits and findings of severity warning or critical fail the check, notes don't. With --max-growth
-those fail that grow faster, notes of culprits too, and slower ones pass; what a phase gives back
-when it ends is no growth that a limit could allow. An inconclusive run passes and says so; --strict
-fails it.
+those fail that grow faster, notes of culprits too, and slower ones pass unless they are faster
+together; what a phase gives back when it ends is no growth that a limit could allow. An
+inconclusive run passes and says so; --strict fails it.
 
 \b
 What isn't given is taken from LEAKSCOPE_CHECK_* and from [tool.leakscope.check] in pyproject.toml.

@@ -187,6 +187,56 @@ def test_growth_in_each_of_several_workers_adds_up() -> None:
     assert standing(culprit(workers=2), limit=limit) is Standing.FAILED
 
 
+def several(*devices: str, **changes: object) -> list[Culprit]:
+    names = enumerate(devices)
+    return [culprit(name=f"n{n}", signature=f"s{n}", device=d, **changes) for n, d in names]
+
+
+def test_what_is_within_the_limit_must_be_so_together() -> None:
+    three, limit = several("host", "host", "host"), to_growth_limit("11 MB/epoch")
+    done = checked(*three, limit=limit)
+    assert not done.passes
+    assert [one.standing for one in done.growths] == [Standing.FAILED] * 3
+    said = "3 culprits that are each within 11 MB/epoch grow by 11.4 MiB per epoch together"
+    assert done.headline == f"Not allowed: {said}."
+    assert all(f"is within 11 MB/epoch. But {said}." in one.why for one in done.growths)
+    assert checked(*three, limit=to_growth_limit("12 MB/epoch")).passes
+    per_step = [*several("host"), culprit(signature="s", unit="step", bytes_per_unit=0.04 * MB)]
+    assert not checked(*per_step, limit=to_growth_limit("7 MB/epoch")).passes
+    assert checked(*per_step, limit=to_growth_limit("8 MB/epoch")).passes
+
+
+def test_one_that_is_faster_by_itself_fails_by_itself() -> None:
+    fast = culprit(name="fast", signature="fast", bytes_per_unit=40.0 * MB)
+    done = checked(*several("host", "host"), fast, limit=to_growth_limit("9 MB/epoch"))
+    stands = {one.name: one.standing for one in done.growths}
+    assert stands == {"fast": Standing.FAILED, "n0": Standing.ALLOWED, "n1": Standing.ALLOWED}
+
+
+def test_what_lies_elsewhere_or_may_be_the_same_bytes_is_not_added_up() -> None:
+    limit = to_growth_limit("5 MB/epoch")
+    assert checked(*several("host", "cuda:0"), limit=limit).passes
+    assert checked(culprit(), finding(), limit=limit).passes
+    assert checked(culprit(), culprit(signature="n", severity=Severity.NOTE), limit=limit).passes
+    on_device = several("host", "cuda:0", "cuda:0")
+    done = checked(*on_device, limit=limit)
+    assert [one.device for one in done.growths if one.standing is Standing.FAILED] == ["cuda:0"] * 2
+    assert "2 culprits on cuda:0 that" in done.headline
+
+
+def test_what_the_baseline_has_needs_no_part_of_the_limit() -> None:
+    three, limit = several("host", "host", "host"), to_growth_limit("11 MB/epoch")
+    failed = checked(*three, limit=limit)
+    assert checked(*three, limit=limit, baseline=baseline_of(failed)).passes
+    one = Baseline(culprits=baseline_of(failed).culprits[:1])
+    done = checked(*three, limit=limit, baseline=one)
+    assert done.passes
+    stands = [one.standing for one in done.growths]
+    assert stands == [Standing.KNOWN, Standing.ALLOWED, Standing.ALLOWED]
+    strict = checked(*three, limit=to_growth_limit("7 MB/epoch"), baseline=one)
+    assert strict.headline.startswith("Not allowed: 2 culprits that are each within 7 MB/epoch")
+
+
 def test_a_note_that_is_surely_faster_than_the_limit_fails() -> None:
     note = culprit(severity=Severity.NOTE)
     assert standing(note, limit=to_growth_limit("3 MB/epoch")) is Standing.FAILED

@@ -3,7 +3,8 @@
 What the report calls a culprit or a finding fails the check unless it is a mere note or one of
 these excuses it, in this order: an ignored pattern, a suppression, the limit, the baseline. The
 limit speaks of growth that stays, so of nothing that a phase gives back when it ends; a culprit
-that is surely faster than the limit fails even as a note.
+that is surely faster than the limit fails even as a note, and those that are within it must be so
+together as well.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from leakscope.analysis.checking.excuses import (
 from leakscope.analysis.checking.known import no_longer_needed, why_known
 from leakscope.analysis.checking.limits import GrowthLimit
 from leakscope.analysis.checking.remembered import entries_of
+from leakscope.analysis.checking.together import allowed_alone, too_much_together
 from leakscope.analysis.comparing.matching import Suspect
 from leakscope.model.check import Baseline, Check, Checked, Known, Outcome, Standing, Suppression
 from leakscope.model.printable import clipped
@@ -57,7 +59,7 @@ def check(report: Report, allowed: Allowed) -> Check:
     """Return how everything that grows in a run stands, and whether the run passes."""
     suspects: list[Suspect] = [*report.culprits, *report.findings]
     growths = [_judged(suspect, report, allowed) for suspect in suspects]
-    growths = _against_baseline(growths, report, allowed)
+    growths, together = _settled(growths, suspects, report, allowed)
     growths.sort(key=lambda one: _ORDER.index(one.standing))
     failed = [one for one in growths if one.standing is Standing.FAILED]
     outcome = _outcome(report, failed)
@@ -67,7 +69,7 @@ def check(report: Report, allowed: Allowed) -> Check:
         outcome=outcome,
         passes=outcome is Outcome.PASSED
         or (outcome is Outcome.INCONCLUSIVE and not allowed.strict),
-        headline=_headline(report, growths, outcome, strict=allowed.strict),
+        headline=_headline(report, growths, outcome, together, strict=allowed.strict),
         verdict=report.verdict,
         run=report.run,
         growths=growths,
@@ -116,9 +118,7 @@ def _against_limit(
         return None, ""
     if one.growth != "across" or one.bytes_per_unit <= 0:
         return None, "The limit speaks only of growth that stays."
-    workers = max(suspect.workers, 1) if isinstance(suspect, Culprit) else 1
-    rate = limit.rate_of(one.bytes_per_unit * workers, one.unit, one.phase, report.work)
-    low = limit.rate_of(one.interval[0] * workers, one.unit, one.phase, report.work)
+    rate, low = _rates_by(limit, suspect, report)
     if rate is None or low is None:
         return None, f"This run can't tell how much that is per {limit.unit}."
     per = f"{human_bytes(rate)} per {limit.unit}"
@@ -128,6 +128,44 @@ def _against_limit(
         return True, f"{per} is more than {limit.text}."
     surely = isinstance(suspect, Culprit) and low > limit.bytes_per_unit
     return surely or None, f"{per} is more than {limit.text}."
+
+
+def _rates_by(
+    limit: GrowthLimit, suspect: Suspect, report: Report
+) -> tuple[float | None, float | None]:
+    """Return a rate and its least in the limit's unit; None where the run can't tell."""
+    workers = max(suspect.workers, 1) if isinstance(suspect, Culprit) else 1
+    rate = limit.rate_of(suspect.bytes_per_unit * workers, suspect.unit, suspect.phase, report.work)
+    low = limit.rate_of(suspect.interval[0] * workers, suspect.unit, suspect.phase, report.work)
+    return rate, low
+
+
+def _settled(
+    growths: Sequence[Checked], suspects: Sequence[Suspect], report: Report, allowed: Allowed
+) -> tuple[list[Checked], str]:
+    """Return how all stand once the baseline was asked, and a sentence if they fail only together.
+
+    What is too much only together passes where the baseline has it, or enough of the others.
+    """
+    limit, alone = allowed.limit, allowed_alone(growths)
+    rates = {n: _rates_by(limit, suspects[n], report)[0] or 0.0 for n in alone if limit}
+    groups = too_much_together(alone, growths, rates, limit)
+    doubtful = frozenset[int]().union(*(group.members for group in groups))
+    asked = [
+        _standing(one, Standing.FAILED, one.why) if n in doubtful else one
+        for n, one in enumerate(growths)
+    ]
+    settled = _against_baseline(asked, report, allowed)
+    left = sorted(n for n in doubtful if settled[n].standing is Standing.FAILED)
+    for n in left:
+        settled[n] = growths[n]
+    groups = too_much_together(left, settled, rates, limit)
+    is_all = all(one.standing is not Standing.FAILED for one in settled)
+    for group in groups:
+        for n in group.members:
+            why = f"{growths[n].why} But {group.sentence}."
+            settled[n] = _standing(settled[n], Standing.FAILED, why)
+    return settled, groups[0].sentence if groups and is_all else ""
 
 
 def _against_baseline(
@@ -201,7 +239,11 @@ def _outcome(report: Report, failed: Sequence[Checked]) -> Outcome:
     return Outcome.INCONCLUSIVE if is_thin else Outcome.PASSED
 
 
-def _headline(report: Report, growths: Sequence[Checked], outcome: Outcome, *, strict: bool) -> str:
+def _headline(
+    report: Report, growths: Sequence[Checked], outcome: Outcome, together: str, *, strict: bool
+) -> str:
+    if together:
+        return f"Not allowed: {together}."
     failed = [one for one in growths if one.standing is Standing.FAILED]
     if failed:
         more = f" And {len(failed) - 1} more." if len(failed) > 1 else ""
