@@ -128,7 +128,11 @@ def to_forms(
     help="Write what grows as a baseline and fail for nothing; reasons in FILE stay.",
 )
 @click.option(
-    "--ignore", "ignored", multiple=True, metavar="PATTERN", help="Names or paths that may grow."
+    "--ignore",
+    "ignored",
+    multiple=True,
+    metavar="PATTERN",
+    help="Names, paths or kinds that may grow.",
 )
 @click.option("--strict/--no-strict", default=None, help="Fail for an inconclusive run.")
 @click.option(

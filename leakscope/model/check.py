@@ -52,7 +52,7 @@ class Suppression(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     signature: str = ""
     pattern: str = ""
-    """Of the name or the path in the heap."""
+    """Of the name, the path in the heap, or the kind."""
     path: str = ""
     """Of the source file."""
     expires: date | None = None

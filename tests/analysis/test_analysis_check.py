@@ -267,6 +267,21 @@ def test_findings_are_ignored_by_their_kind() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "suspect"),
+    [
+        ("growing-container", culprit()),
+        ("growing-within-phase", culprit(growth="within", unit="batch")),
+        ("kept-graph", culprit(graph_nodes=3)),
+    ],
+)
+def test_culprits_are_excused_by_their_kind_as_findings_are(kind: str, suspect: Culprit) -> None:
+    assert standing(suspect, ignored=[kind]) is Standing.IGNORED
+    assert standing(suspect, suppressions=[excuse(pattern=kind)]) is Standing.SUPPRESSED
+    others = {"growing-container", "growing-within-phase", "kept-graph"} - {kind}
+    assert standing(suspect, ignored=sorted(others)) is Standing.FAILED
+
+
+@pytest.mark.parametrize(
     "matching",
     [
         excuse(),

@@ -24,8 +24,17 @@ def matches(pattern: str, texts: Iterable[str]) -> bool:
 def names_of(suspect: Suspect) -> list[str]:
     """Return by what names a pattern may mean a culprit or a finding."""
     if isinstance(suspect, Culprit):
-        return [suspect.name, suspect.path, *suspect.also_named]
-    return [suspect.kind, suspect.title]
+        return [rule_of(suspect), suspect.name, suspect.path, *suspect.also_named]
+    return [rule_of(suspect), suspect.title]
+
+
+def rule_of(suspect: Suspect) -> str:
+    """Return the kind of diagnosis: that of a culprit is told by how it grows and what it keeps."""
+    if not isinstance(suspect, Culprit):
+        return suspect.kind
+    if suspect.graph_nodes:
+        return "kept-graph"
+    return "growing-within-phase" if suspect.growth == "within" else "growing-container"
 
 
 def places_of(suspect: Suspect) -> list[str]:

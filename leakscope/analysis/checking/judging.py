@@ -22,6 +22,7 @@ from leakscope.analysis.checking.excuses import (
     names_of,
     places_of,
     remarks_on,
+    rule_of,
 )
 from leakscope.analysis.checking.known import no_longer_needed, why_known
 from leakscope.analysis.checking.limits import GrowthLimit
@@ -202,7 +203,7 @@ def _as_checked(suspect: Suspect) -> Checked:
     return Checked(
         standing=Standing.FAILED,
         why="",
-        rule=_rule(suspect),
+        rule=rule_of(suspect),
         name=suspect.name if isinstance(suspect, Culprit) else suspect.title,
         sentence=suspect.sentence if isinstance(suspect, Culprit) else suspect.text,
         severity=suspect.severity,
@@ -222,14 +223,6 @@ def _as_checked(suspect: Suspect) -> Checked:
         in_workers=isinstance(suspect, Culprit) and suspect.workers > 0,
         recognised=suspect.known,
     )
-
-
-def _rule(suspect: Suspect) -> str:
-    if not isinstance(suspect, Culprit):
-        return suspect.kind
-    if suspect.graph_nodes:
-        return "kept-graph"
-    return "growing-within-phase" if suspect.growth == "within" else "growing-container"
 
 
 def _outcome(report: Report, failed: Sequence[Checked]) -> Outcome:
