@@ -32,6 +32,8 @@ class Lead(msgspec.Struct, frozen=True, kw_only=True):
     unit: str = ""
     is_code: bool = True
     """Whether the name is one of the program's."""
+    workers: int = 0
+    """In how many DataLoader workers at once it grows, at that rate in each."""
 
 
 class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +60,9 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
     """
     growth_unit: str = ""
     peak_bytes: float | None = None
+    """Of the process and its child processes together."""
+    has_children: bool = False
+    """Whether child processes held memory."""
     course: list[float] = []
     """Memory over the run in bytes, the highest reading of each stretch."""
 

@@ -283,8 +283,13 @@ def rate_words(suspect: Culprit | Finding) -> str:
     low, high = suspect.interval
     if isinstance(suspect, Finding) and low < 0 < high:
         return UNSTEADY
-    rate = humane_rate(suspect.bytes_per_unit, one_line(suspect.unit))
     workers = suspect.workers if isinstance(suspect, Culprit) else 0
+    return rate_in_workers(suspect.bytes_per_unit, one_line(suspect.unit), workers)
+
+
+def rate_in_workers(bytes_per_unit: float, unit: str, workers: int) -> str:
+    """Return ``7.4 MiB per pass in each of 2 workers``; without workers the rate alone."""
+    rate = humane_rate(bytes_per_unit, unit)
     if workers < 2:
         return rate + " in a worker" * workers
     return f"{rate} in each of {workers} workers"

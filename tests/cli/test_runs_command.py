@@ -78,6 +78,30 @@ def test_a_run_is_told_by_its_report(shelf: Path) -> None:
     assert told.others == ["notes"]
 
 
+def in_workers(report: Report, workers: int) -> Report:
+    culprits = [msgspec.structs.replace(c, workers=workers) for c in report.culprits]
+    return msgspec.structs.replace(report, culprits=culprits)
+
+
+@pytest.mark.parametrize(("workers", "where"), [(1, "in a worker"), (2, "in each of 2 workers")])
+def test_a_rate_in_workers_is_told_as_theirs(workers: int, where: str, tmp_path: Path) -> None:
+    put(tmp_path / "fed", in_workers(report_of(4.0 * MIB), workers))
+    told = f"4 MiB per epoch {where}"
+    assert told in " ".join(invoke("runs", tmp_path).stdout.split())
+    invoke("runs", tmp_path, "--out", tmp_path / "index.html")
+    page = (tmp_path / "index.html").read_text()
+    assert told in page.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_a_peak_is_said_to_be_with_child_processes(shelf: Path) -> None:
+    told = "process and its child processes together"
+    assert told not in invoke("runs", shelf).stdout, "none of them has any"
+    put(shelf / "tree", with_children(report_of(4.0 * MIB), rate=3.0 * MIB, shares=False))
+    assert told in " ".join(invoke("runs", shelf).stdout.split())
+    invoke("runs", shelf, "--out", shelf / "index.html")
+    assert told in (shelf / "index.html").read_text()
+
+
 def with_children(report: Report, *, rate: float, shares: bool) -> Report:
     """The same with child processes that grow from 100 to 300 MiB; 90 are shared with them."""
     assert report.timeline is not None

@@ -13,10 +13,12 @@ from leakscope.model.runs import ListedRun, RunList
 from leakscope.report.culprit import Piece, pieces_of
 from leakscope.report.runs.words import (
     GROWTH_MEANING,
+    PEAK_MEANING,
     WORST_FIRST,
     bounds_of,
     growth_words,
     label_of,
+    lead_rate,
     others_words,
     summary_of,
 )
@@ -25,7 +27,6 @@ from leakscope.report.sizes import (
     humane_bytes,
     humane_duration,
     humane_moment,
-    humane_rate,
     size_of,
 )
 
@@ -96,6 +97,7 @@ class RunsPage:
     lead_in: list[Piece]
     lists: list[ListView]
     growth_meaning: str = GROWTH_MEANING
+    peak_meaning: str = PEAK_MEANING
     data: dict[str, Any] = field(default_factory=lambda: {"charts": {}, "copies": {}})
 
 
@@ -132,7 +134,7 @@ def _row(run: ListedRun, beside: PurePath) -> RunRow:
         when_order=str(run.created),
         lead=lead.name if lead else "",
         lead_is_code=lead is not None and lead.is_code,
-        rate=humane_rate(lead.bytes_per_unit, lead.unit) if lead and lead.bytes_per_unit else "",
+        rate=lead_rate(lead),
         remark=pieces_of(run.remark or ("" if lead else run.headline)),
         growth=growth_words(run),
         growth_order=str(run.growth_bytes_per_unit or 0.0),

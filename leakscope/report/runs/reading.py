@@ -31,6 +31,7 @@ class _Suspect(msgspec.Struct):
     title: str = ""
     bytes_per_unit: float | None = None
     unit: str = ""
+    workers: int = 0
 
 
 class _Growth(msgspec.Struct):
@@ -118,6 +119,7 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
         growth_bytes_per_unit=growth,
         growth_unit=unit,
         peak_bytes=max([*points, *peaks], default=None),
+        has_children=bool(seen.timeline) and _has_children(seen.timeline.lines),
         course=peaks_of(points, COURSE_POINTS),
     )
 
@@ -150,6 +152,7 @@ def _lead(seen: _Glance) -> Lead | None:
                 bytes_per_unit=suspect.bytes_per_unit or 0.0,
                 unit=suspect.unit,
                 is_code=is_code,
+                workers=suspect.workers,
             )
     return None
 
@@ -179,6 +182,12 @@ def _memory(lines: list[_Line]) -> list[float]:
     times = [at for at, _ in beyond]
     added = [0.0, *(size for _, size in beyond)]
     return [size + added[bisect_right(times, at)] for at, size in first]
+
+
+def _has_children(lines: list[_Line]) -> bool:
+    return any(
+        y > 0 for one in lines if one.metric == CHILDREN_PSS for _, y in _plausible(one.points)
+    )
 
 
 def _children_beyond(children: _Points, shares: _Points, own: _Points) -> _Points:

@@ -5,8 +5,16 @@ from __future__ import annotations
 from leakscope.model.printable import one_line
 from leakscope.model.runs import ListedRun, RunList
 from leakscope.report.paper import Paper
-from leakscope.report.runs.words import bounds_of, growth_words, label_of, others_words, summary_of
-from leakscope.report.sizes import humane_bytes, humane_duration, humane_moment, humane_rate
+from leakscope.report.runs.words import (
+    PEAK_MEANING,
+    bounds_of,
+    growth_words,
+    label_of,
+    lead_rate,
+    others_words,
+    summary_of,
+)
+from leakscope.report.sizes import humane_bytes, humane_duration, humane_moment
 from leakscope.report.sparkline import sparkline
 
 SPARK = 12
@@ -35,6 +43,8 @@ def render_runs_text(listed: RunList, *, width: int = 100, color: bool = False) 
         lines.append(paper.paint(line[: widths[0]], verdict) + line[widths[0] :])
         about = _about(run)
         lines += [paper.paint(paper.clip(about, "  "), "muted")] if about else []
+    if any(run.has_children for run in listed.runs):
+        lines += ["", *paper.wrap(f"peak: {PEAK_MEANING[0].lower()}{PEAK_MEANING[1:]}")]
     others = others_words(listed)
     lines += ["", *paper.wrap(others)] if others else []
     return "\n".join(lines) + "\n"
@@ -80,6 +90,7 @@ def _about(run: ListedRun) -> str:
         return one_line(run.remark)
     if run.lead is None:
         return ""
-    rate = humane_rate(run.lead.bytes_per_unit, run.lead.unit) if run.lead.bytes_per_unit else ""
     grown = f"all memory {growth_words(run)}" if run.growth_bytes_per_unit else ""
-    return one_line(" · ".join(part for part in (run.lead.name, rate, grown) if part))
+    return one_line(
+        " · ".join(part for part in (run.lead.name, lead_rate(run.lead), grown) if part)
+    )

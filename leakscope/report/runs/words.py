@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from leakscope.model.report import RunVerdict
-from leakscope.model.runs import ListedRun, RunList, Standing
+from leakscope.model.runs import Lead, ListedRun, RunList, Standing
 from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.sizes import humane_rate
@@ -26,6 +26,7 @@ GROWTH_MEANING = (
     "How fast all memory of the process and of its child processes grew. Up and down: it may as "
     "well have fallen in all, whatever grows in it; the lead culprit's own rate stands with it."
 )
+PEAK_MEANING = "The highest of the process and its child processes together."
 _LEAST_SPAN = 0.1
 """A sparkline is at least this part of its peak high: the noise of a steady run stays flat."""
 _COUNTED: dict[RunVerdict | Standing, tuple[str, str]] = {
@@ -68,6 +69,13 @@ def bounds_of(course: Sequence[float]) -> tuple[float, float]:
 def label_of(run: ListedRun) -> str:
     """Return a run's verdict, or how far it has come where there is none."""
     return STANDINGS[run.standing] if run.verdict is None else wording.VERDICTS[run.verdict]
+
+
+def lead_rate(lead: Lead | None) -> str:
+    """Return how fast what makes a run a leak grows; empty where that has no rate."""
+    if lead is None or not lead.bytes_per_unit:
+        return ""
+    return wording.rate_in_workers(lead.bytes_per_unit, lead.unit, lead.workers)
 
 
 def growth_words(run: ListedRun) -> str:
