@@ -17,6 +17,10 @@ RESIDENT = {gauge.RSS, gauge.PSS}
 RATHER_SURE = 0.7
 """A verdict less sure than this is marked."""
 MUCH_UNEXPLAINED = 0.25
+WORTH_ASKING = 1 << 20
+"""From this rate of child processes on, a reader asks why it is no leak."""
+EVEN = 0.8
+"""A rate is even whose interval reaches no lower than this part of it."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,21 @@ def assurance_view(report: Report, anchor: str) -> AssuranceView:
         parts=[part for part in parts if part.value],
         falsifier=falsifier.text if falsifier else "",
         tried=wording.tried_words(falsifier) if lead is not None else "",
+    )
+
+
+def noise_words(report: Report) -> str:
+    """Return why a clean run's rates accuse nothing; empty where none is told."""
+    if report.verdict is not RunVerdict.CLEAN or not report.growth:
+        return ""
+    text = "Rates so small, so uneven or seen so seldom are noise, warm-up or caches that fill."
+    children = next((g for g in report.growth if g.metric == gauge.CHILDREN_PSS), None)
+    if not report.workers or children is None or children.bytes_per_unit < WORTH_ASKING:
+        return text
+    if children.interval[0] < EVEN * children.bytes_per_unit:
+        text += " That of child processes is as uneven as where a cache fills or pages are copied."
+    return (
+        f"{text} Each DataLoader worker was judged by its own recording: nothing in it is a leak."
     )
 
 

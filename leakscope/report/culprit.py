@@ -64,6 +64,9 @@ class RateView:
     exact: str
     interval: str
     exact_interval: str
+    unit: str = ""
+    unit_meaning: str = ""
+    """Of a unit that isn't the reader's own word."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,7 @@ class SuspectView:
     share_label: str
     share_width: str
     total: Size | None
-    device: str
+    held_on: str
     place: str
     defined_at: str
     fed_at: list[str]
@@ -257,7 +260,7 @@ def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
         "share_label": wording.SHARES.get(suspect.growth, "Share"),
         "share_width": percent(suspect.share),
         "total": size_of(suspect.total_bytes) if suspect.total_bytes else None,
-        "device": suspect.device,
+        "held_on": _held_on(suspect),
         "defined_at": suspect.defined_at or "",
         "fed_at": [*suspect.fed_at],
         "allocated_at": [*suspect.allocated_at],
@@ -307,12 +310,21 @@ def _falsifier_result(falsifier: Falsifier | None) -> str:
 def _rate(suspect: Culprit | Finding) -> RateView | None:
     if not suspect.unit:
         return None
+    in_workers = isinstance(suspect, Culprit) and suspect.workers
     return RateView(
         text=wording.rate_words(suspect),
         exact=f"{exact_bytes(suspect.bytes_per_unit)} per {suspect.unit}",
         interval=humane_interval(suspect.interval),
         exact_interval=f"{exact_interval(suspect.interval)} per {suspect.unit}",
+        unit=suspect.unit,
+        unit_meaning=wording.TERMS["pass"] if in_workers and suspect.unit == "pass" else "",
     )
+
+
+def _held_on(suspect: Culprit | Finding) -> str:
+    """Return where it held what is told: of a worker's only what its last census saw is known."""
+    in_worker = isinstance(suspect, Culprit) and suspect.workers
+    return f"on {suspect.device}{', in one worker when last looked at' if in_worker else ''}"
 
 
 def _items(culprit: Culprit) -> str:

@@ -71,8 +71,14 @@ class LedgerView:
     unexplained: str
 
 
-def ledger_view(ledger: Ledger) -> LedgerView:
-    """Return the waterfall: each term begins where the one before ended."""
+def ledger_view(ledger: Ledger, in_workers: str = "") -> LedgerView:
+    """Return the waterfall: each term begins where the one before ended.
+
+    Args:
+        ledger: The account.
+        in_workers: What grows by name in child processes.
+
+    """
     ends = _running(ledger.entries)
     low, high = _scale(ledger, ends)
     bar = _bars(low, high)
@@ -80,7 +86,7 @@ def ledger_view(ledger: Ledger) -> LedgerView:
         LedgerRow(
             label=entry.label,
             kind=entry.kind,
-            note=entry.note,
+            note=entry.note or (in_workers if entry.kind == "children" else ""),
             size=size_of(entry.bytes, signed=True),
             share=_part(entry.bytes, ledger.total_bytes),
             bar=bar(start, start + entry.bytes, entry.kind),

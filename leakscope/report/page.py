@@ -20,7 +20,7 @@ from leakscope.model.report import (
 )
 from leakscope.model.sizes import plural
 from leakscope.report import wording
-from leakscope.report.assurance import AssuranceView, assurance_view
+from leakscope.report.assurance import AssuranceView, assurance_view, noise_words
 from leakscope.report.beginning import beginning_note, from_first_phase
 from leakscope.report.culprit import CulpritView, Piece, SuspectView, culprit_views, finding_views
 from leakscope.report.cures import CuresView, cures_view
@@ -51,7 +51,7 @@ from leakscope.report.tables import (
     phase_rows,
 )
 from leakscope.report.timeline import TimelineView, chart_data, timeline_view
-from leakscope.report.workers import WorkerRow, worker_rows
+from leakscope.report.workers import WorkerRow, named_in_workers, worker_rows
 
 OTHERS = 5
 """So many more suspects are named on the first screen."""
@@ -86,6 +86,8 @@ class Page:
     """``5`` or ``5 and 1 note``: the headline counts those alone that are no notes."""
     findings: list[SuspectView]
     growth: list[GrowthRow]
+    noise: str
+    """Why the rates of a clean run accuse nothing."""
     ledgers: list[LedgerView]
     phases: list[PhaseRow]
     has_long_words: bool
@@ -119,6 +121,7 @@ def report_page(report: Report) -> Page:
     timeline = timeline_view(report.timeline, beginning)
     icicle = icicle_view(report.retained, culprits, report.work.processes)
     suspects: list[SuspectView] = [*culprits, *findings]
+    in_workers = named_in_workers(report.culprits)
     lead = next((s for s in suspects if s.severity != Severity.NOTE.value), None)
     headline = _headline(report.headline or wording.VERDICTS[report.verdict], lead)
     return Page(
@@ -140,8 +143,9 @@ def report_page(report: Report) -> Page:
         culprits=culprits,
         culprits_count=wording.count_words(report.culprits),
         findings=findings,
-        growth=growth_rows(report.growth),
-        ledgers=[ledger_view(ledger) for ledger in report.ledgers],
+        growth=growth_rows(report.growth, in_workers),
+        noise=noise_words(report),
+        ledgers=[ledger_view(ledger, in_workers) for ledger in report.ledgers],
         phases=phase_rows(report.phases),
         has_long_words=_has_long_words(report),
         of_rank=f"rank {report.rank}" if report.rank is not None else "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from leakscope.model.gauge import CHILDREN_PSS
 from leakscope.model.report import Cleared, Component, Growth, PhaseMemory
 from leakscope.report.sizes import (
     Size,
@@ -94,6 +95,8 @@ class GrowthRow:
     named: str
     explained: str
     explained_bar: Bar | None
+    note: str = ""
+    """What is known of it by name all the same."""
 
 
 @dataclass(frozen=True)
@@ -159,8 +162,8 @@ def component_phases(components: Sequence[Component]) -> list[str]:
     return list(named)[:_MOST_PHASES] if len(named) > 1 else []
 
 
-def growth_rows(growth: Sequence[Growth]) -> list[GrowthRow]:
-    """Return the rates of the gauges."""
+def growth_rows(growth: Sequence[Growth], in_workers: str = "") -> list[GrowthRow]:
+    """Return the rates of the gauges; ``in_workers`` is what grows by name in child processes."""
     return [
         GrowthRow(
             metric=metric_words(g.metric),
@@ -172,6 +175,7 @@ def growth_rows(growth: Sequence[Growth]) -> list[GrowthRow]:
             named=humane_share(g.named_share),
             explained=humane_share(g.explained_share),
             explained_bar=_share_bar(g.explained_share),
+            note=in_workers if g.metric == CHILDREN_PSS else "",
         )
         for g in growth
     ]

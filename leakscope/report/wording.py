@@ -95,9 +95,12 @@ TERMS = {
     "the program's next objects. malloc_trim(0) would return some of it.",
     "severity": "Critical: memory runs out in this training, or in one ten times as long. Warning: "
     "it grows steadily. Note: too little to matter.",
+    "pass": "One way of a DataLoader's workers through its data. Workers that live on make one "
+    "with each iteration over the loader, mostly one an epoch.",
     "signature": "The culprit's identity, which survives moved lines and later runs.",
 }
 _OF_DEVICES = {"segment", "stuck", "pool"}
+_OF_WORKERS = {"pass"}
 METRICS = {
     "rss": "Process memory (RSS)",
     "pss": "Process memory (PSS)",
@@ -116,8 +119,9 @@ METRICS = {
 
 
 def words_for(report: Report) -> dict[str, str]:
-    """Return the terms to explain at the end of a report: not those of devices if it has none."""
-    return {w: m for w, m in TERMS.items() if report.devices or w not in _OF_DEVICES}
+    """Return the terms to explain at the end of a report: not those of what it doesn't have."""
+    absent = {*(() if report.devices else _OF_DEVICES), *(() if report.workers else _OF_WORKERS)}
+    return {word: meaning for word, meaning in TERMS.items() if word not in absent}
 
 
 def count_words(culprits: Sequence[Culprit]) -> str:

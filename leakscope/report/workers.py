@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from leakscope.model.report import Culprit, Severity
 from leakscope.model.sizes import human_bytes, plural
 from leakscope.model.worker import WorkerMemory
-from leakscope.report.sizes import humane_number
+from leakscope.report.sizes import humane_number, humane_rate
 from leakscope.report.tables import Cell, cell_of
 
 _STARTED = {"fork": "forked", "spawn": "spawned", "forkserver": "forked by a server"}
@@ -28,6 +29,20 @@ class WorkerRow:
     written: Cell | None
     grows: list[str]
     copies: list[str]
+
+
+def named_in_workers(culprits: Sequence[Culprit]) -> str:
+    """Return what grows in workers by name, at the rate of all of them; empty where nothing does.
+
+    It makes up growth of child processes; no ledger of this process can measure how much.
+    """
+    told = [
+        f"{c.name} by {humane_rate(c.bytes_per_unit * c.workers, c.unit)}"
+        f" in {plural(c.workers, 'worker')}"
+        for c in culprits
+        if c.workers and c.severity is not Severity.NOTE and c.growth == "across"
+    ]
+    return f"in DataLoader workers: {', '.join(told)}" if told else ""
 
 
 def worker_rows(workers: Sequence[WorkerMemory]) -> list[WorkerRow]:

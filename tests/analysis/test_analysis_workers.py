@@ -535,3 +535,14 @@ def test_what_climbs_through_each_pass_of_a_worker_is_said_to_fall_back():
     found = culprit(analyse(run_of(Program(epochs=8), worker(passing))))
     assert (found.growth, found.falls_back) == ("within", True)
     assert "falls back when it ends" in found.sentence
+
+
+def test_a_culprit_of_workers_is_said_to_be_looked_at_before_their_last_pass() -> None:
+    late = leaking()
+    for place, m in enumerate(late.measurements):
+        if m.boundary.occurrence > 5:
+            late.measurements[place] = replace(m, census=None)
+    told = culprit(analyse(run_of(Program(epochs=8), late))).sentence
+    assert "last looked at in pass 6 of 8" in told
+    whole = culprit(analyse(run_of(Program(epochs=8), leaking()))).sentence
+    assert "last looked at" not in whole

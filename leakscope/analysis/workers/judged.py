@@ -28,6 +28,8 @@ from leakscope.model.worker import WorkerMemory
 MOST_JUDGED = 32
 """Workers with most measurements, beyond which the others are taken to be like them."""
 MOST_TOLD = 64
+WAY = "pass"
+"""The phase of a worker's recording, and its unit."""
 
 Group = tuple[int, int, int]
 """Rank, loader and generation: workers of one group live at the same time."""
@@ -89,7 +91,7 @@ def culprits_of(case: Case, workers: list[Worker]) -> list[Culprit]:
 
 def _merged(found: list[tuple[Worker, Culprit]]) -> Culprit:
     """Return a culprit for all workers in which it was found: the best known one speaks for all."""
-    _, told = max(found, key=lambda one: (-ORDER[one[1].severity], len(one[1].chart)))
+    best, told = max(found, key=lambda one: (-ORDER[one[1].severity], len(one[1].chart)))
     alive: dict[Group, int] = defaultdict(int)
     for worker, _ in found:
         alive[worker.group] += 1
@@ -102,7 +104,24 @@ def _merged(found: list[tuple[Worker, Culprit]]) -> Culprit:
             f"{human_bytes(rate * count)} per {told.unit} in all of them."
         )
     return msgspec.structs.replace(
-        told, workers=count, bytes_per_unit=rate, sentence=f"{told.sentence} {where}"
+        told,
+        workers=count,
+        bytes_per_unit=rate,
+        sentence=" ".join(filter(None, (told.sentence, where, _last_look(best.case, told.unit)))),
+    )
+
+
+def _last_look(case: Case, unit: str) -> str:
+    """Return in which pass a worker's heap was looked at last, where that was before its end."""
+    passes = case.track.occurrence[case.track.phase == case.track.phase_code(WAY)]
+    if unit != WAY or not len(passes):
+        return ""
+    looked = case.track.occurrence[case.table.at]
+    last, done = int(looked.max(initial=0)) + 1, int(passes.max()) + 1
+    if last >= done:
+        return ""
+    return (
+        f"What it holds was last looked at in pass {last} of {done}, a way through the loader each."
     )
 
 

@@ -119,7 +119,7 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
         growth_bytes_per_unit=growth,
         growth_unit=unit,
         peak_bytes=max([*points, *peaks], default=None),
-        has_children=bool(seen.timeline) and _has_children(seen.timeline.lines),
+        has_children=seen.timeline is not None and _has_children(seen.timeline.lines),
         course=peaks_of(points, COURSE_POINTS),
     )
 
