@@ -49,6 +49,7 @@ def _phase(case: Case, phase: str, metric: str) -> PhaseMemory | None:
         kept_bytes=int(np.median(np.subtract(after, before))),
         highest_bytes=highest,
         raised_bytes=raised,
+        most_bytes=int(max(peak)),
     )
 
 

@@ -280,6 +280,8 @@ class PhaseMemory(msgspec.Struct, frozen=True, kw_only=True):
     before it, and where resident memory reached no more than at boundaries."""
     raised_bytes: int | None = None
     """By how much all occurrences together raised that mark; None where there is none."""
+    most_bytes: int | None = None
+    """The highest at a boundary of any occurrence; None in older reports."""
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):

@@ -106,6 +106,11 @@ def test_phases_tell_before_peak_after() -> None:
     assert validation.kept_bytes == 0
 
 
+def test_the_highest_of_a_phase_is_that_of_its_last_time_where_memory_grows():
+    (train, *_) = report_of(Program(epochs=6, validation=0).leak("kept", 400 * KIB)).phases
+    assert train.most_bytes > train.peak_bytes + 10 * MIB
+
+
 def test_a_phase_that_keeps_memory_says_how_much() -> None:
     program = Program(epochs=6, rss_noise=0).leak("Trainer.preds", MIB, "validation batch")
     validation = next(p for p in report_of(program).phases if p.phase == "validation")

@@ -187,6 +187,34 @@ def test_lists_grave_culprits_before_notes() -> None:
     assert [c.name for c in changes] == ["T.run.xs", "T.notes"]
 
 
+def growing_peak(most: int | None, median: int) -> PhaseMemory:
+    return PhaseMemory(
+        phase="validation",
+        occurrences=5,
+        metric="rss",
+        before_bytes=0,
+        peak_bytes=median,
+        after_bytes=0,
+        kept_bytes=0,
+        most_bytes=most,
+    )
+
+
+def test_peaks_are_compared_at_their_highest() -> None:
+    before = report(culprit(), phases=[growing_peak(3000 * MB, 1900 * MB)])
+    after = report(phases=[growing_peak(420 * MB, 410 * MB)])
+    told = compare(before, after)
+    assert "fell from 2.9 GiB to 420 MiB" in told.headline
+    assert [(p.before_bytes, p.after_bytes) for p in told.peaks] == [(3000 * MB, 420 * MB)]
+
+
+@pytest.mark.parametrize(("first", "second"), [(None, 420 * MB), (3000 * MB, None)])
+def test_peaks_compare_with_those_of_older_reports(first: int | None, second: int | None) -> None:
+    before = report(culprit(), phases=[growing_peak(first, 1900 * MB)])
+    after = report(phases=[growing_peak(second, 410 * MB)])
+    assert "fell from 1.9 GiB to 410 MiB" in compare(before, after).headline
+
+
 def test_headline_names_what_was_fixed_and_the_peak() -> None:
     peak = {"occurrences": 5, "metric": "rss"}
     peak |= {"before_bytes": 0, "after_bytes": 0, "kept_bytes": 0}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from leakscope.analysis.comparing.changes import differs
 from leakscope.model.comparison import ValueChange
-from leakscope.model.report import Growth, Report
+from leakscope.model.report import Growth, PhaseMemory, Report
 
 
 def growth_changes(before: Sequence[Growth], after: Sequence[Growth]) -> list[ValueChange]:
@@ -44,10 +44,22 @@ def component_changes(before: Report, after: Report) -> list[ValueChange]:
 
 
 def peak_changes(before: Report, after: Report) -> list[ValueChange]:
-    """Return the peak of each phase on each device."""
-    first = {(p.phase, _device(p.metric)): float(p.peak_bytes) for p in before.phases}
-    second = {(p.phase, _device(p.metric)): float(p.peak_bytes) for p in after.phases}
+    """Return the peak of each phase on each device: the highest of all its occurrences.
+
+    Where memory grows, it is the last that no longer fits. Where one of the two reports, an older
+    one, doesn't tell the highest, medians are compared.
+    """
+    phases = [*before.phases, *after.phases]
+    first, second = (
+        {(p.phase, _device(p.metric)): float(_height(p, phases)) for p in report.phases}
+        for report in (before, after)
+    )
     return _values(first, second)
+
+
+def _height(phase: PhaseMemory, compared: Sequence[PhaseMemory]) -> int:
+    is_told = all(one.most_bytes is not None for one in compared)
+    return phase.most_bytes or 0 if is_told else phase.peak_bytes
 
 
 def _values(

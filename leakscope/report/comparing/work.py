@@ -93,7 +93,7 @@ def cost_rows(comparison: Comparison) -> list[CostRow]:
         _cost("Took", sides, lambda cost: humane_duration(cost.work.duration_s or None)),
         _cost("Per step", sides, _step_time),
         CostRow(
-            "Memory at most",
+            "Process memory at most",
             *(humane_bytes(cost.peak_bytes) for cost in sides),
             *(size_of(cost.peak_bytes).exact for cost in sides),
         ),
