@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
 from leakscope.analysis.diagnoses.unexplained import UNTOLD, in_use
-from leakscope.analysis.ending import ENDINGS, STILL_RUNNING, in_a_sentence
+from leakscope.analysis.ending import ENDINGS, EXCEPTION, STILL_RUNNING, in_a_sentence
 from leakscope.analysis.killed import how_all_ended
 from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.severity import MIB
@@ -169,13 +169,22 @@ def headline(
     """Return the verdict in a sentence; how memory ended the run comes first."""
     if ended is not None:
         leaks = verdict is RunVerdict.LEAK
-        return f"{ended.sentence} {_accusation(culprits, findings) if leaks else _blame(ended)}"
+        if leaks:
+            return f"{_where_it_ended(ended)} {_accusation(culprits, findings)}"
+        return f"{ended.sentence} {_blame(ended)}"
     if verdict is RunVerdict.LEAK:
         return _accusation(culprits, findings)
     did = _did(work)
     if verdict is RunVerdict.INCONCLUSIVE:
         return f"Inconclusive after {did}. {missing[0]}"
     return f"No leak found in {did}."
+
+
+def _where_it_ended(ended: OutOfMemory) -> str:
+    """Return where memory ran out; beside a leak its figures are no part of the first line."""
+    if ended.cause != EXCEPTION:
+        return ended.sentence
+    return f"{ended.sentence.partition(': ')[0]}."
 
 
 def _accusation(culprits: list[Culprit], findings: list[Finding]) -> str:

@@ -68,12 +68,28 @@ def find_shortage(case: Case) -> Shortage | None:
     return _by_exception(case) if cause == EXCEPTION else _by_kernel(case, cause)
 
 
-def place_of(moment: Boundary | OutOfMemoryRecord) -> str:
-    """Return where training stood: ``in train of epoch 3, after 120 steps``."""
+def counts_epochs(case: Case) -> bool:
+    """Return whether the number of an epoch means something: where a phase came again in what
+    counts as the first, nobody told where epochs begin.
+    """
+    track = case.track
+    came_again = bool(len(track)) and int(track.occurrence.max()) > 0
+    return not came_again or int(track.epoch.max()) > 0
+
+
+def place_of(moment: Boundary | OutOfMemoryRecord, *, epochs: bool = True) -> str:
+    """Return where training stood: ``in train of epoch 3, after 120 steps``; without its epoch
+    where those aren't known.
+    """
     if not moment.step:
         return f"in {moment.phase} before the first step" if moment.phase else "before any step"
-    stretch = f"in {moment.phase} of epoch {moment.epoch + 1}, " if moment.phase else ""
+    of_epoch = f" of epoch {moment.epoch + 1}," if epochs else ""
+    stretch = f"in {moment.phase}{of_epoch} " if moment.phase else ""
     return f"{stretch}after {plural(moment.step, 'step')}"
+
+
+def _place(case: Case, moment: Boundary) -> str:
+    return place_of(moment, epochs=counts_epochs(case))
 
 
 def _by_exception(case: Case) -> Shortage:
@@ -148,7 +164,7 @@ def _last_census(case: Case, steps: int) -> tuple[Census | None, str, int]:
     looks += (case.track.measurements[position] for position in case.table.at.tolist())
     for look in sorted(looks, key=lambda look: look.boundary.time_s, reverse=True):
         if look.boundary.kind is not BoundaryKind.RUN_END and look.census is not None:
-            place = f"The last look at the heap was {place_of(look.boundary)}"
+            place = f"The last look at the heap was {_place(case, look.boundary)}"
             since = max(0, steps - look.boundary.step)
             return look.census, f"{place}, {look.boundary.time_s:.1f} s after the start.", since
     return None, "No census of the heap had been taken.", 0

@@ -49,6 +49,9 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
     """Path of its page; empty where it has none."""
     verdict: RunVerdict | None = None
     headline: str = ""
+    ran_out_of_memory: bool = False
+    ended: str = ""
+    """How the program ended, where not by itself: ``the run was killed by SIGKILL``."""
     script: str = ""
     created: float = 0.0
     """Seconds since the epoch; 0 where unknown."""

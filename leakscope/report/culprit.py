@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from leakscope.analysis.ending import ENDINGS
 from leakscope.model.known import Nature, Recognised
 from leakscope.model.report import Culprit, Falsifier, Finding, Held, PhaseSpan, Remedy
 from leakscope.report import wording
@@ -240,6 +241,7 @@ def _finding_view(finding: Finding, anchor: str) -> SuspectView:
 
 
 def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
+    is_ending = isinstance(suspect, Finding) and suspect.kind in ENDINGS
     return {
         "anchor": anchor,
         "rank": str(suspect.rank),
@@ -247,7 +249,7 @@ def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
         "severity_label": wording.SEVERITIES[suspect.severity],
         "severity_meaning": wording.SEVERITY_MEANINGS[suspect.severity],
         "growth": suspect.growth,
-        "growth_label": wording.GROWTHS.get(suspect.growth, suspect.growth),
+        "growth_label": "" if is_ending else wording.GROWTHS.get(suspect.growth, suspect.growth),
         "growth_term": wording.TERMS.get(suspect.growth, ""),
         "growth_text": wording.growth_words(
             suspect.growth,
@@ -256,7 +258,7 @@ def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
             falls_back=not isinstance(suspect, Culprit) or suspect.falls_back,
         ),
         "rate": _rate(suspect),
-        "share": humane_share(suspect.share),
+        "share": "" if is_ending else humane_share(suspect.share),
         "share_label": wording.SHARES.get(suspect.growth, "Share"),
         "share_width": percent(suspect.share),
         "total": size_of(suspect.total_bytes) if suspect.total_bytes else None,

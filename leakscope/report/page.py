@@ -72,6 +72,8 @@ class Page:
     headline: list[Piece]
     names_lead: bool
     context: list[Fact]
+    ended: str
+    """How the program ended, where not by itself and the headline doesn't tell."""
     lead: SuspectView | None
     deadline: str
     assurance: AssuranceView
@@ -123,14 +125,16 @@ def report_page(report: Report) -> Page:
     suspects: list[SuspectView] = [*culprits, *findings]
     in_workers = named_in_workers(report.culprits)
     lead = next((s for s in suspects if s.severity != Severity.NOTE.value), None)
-    headline = _headline(report.headline or wording.VERDICTS[report.verdict], lead)
+    verdict = wording.verdict_words(report.verdict, ran_out=report.out_of_memory is not None)
+    headline = _headline(report.headline or verdict, lead)
     return Page(
-        title=f"{wording.VERDICTS[report.verdict]} · {_program(report.run)}",
+        title=f"{verdict} · {_program(report.run)}",
         verdict=report.verdict.value,
-        verdict_label=wording.VERDICTS[report.verdict],
+        verdict_label=verdict,
         headline=headline,
         names_lead=any(piece.code for piece in headline),
         context=run_context(report.run, report.work),
+        ended=wording.ending_words(report),
         lead=lead,
         deadline=deadline_words(report),
         assurance=assurance_view(report, lead.anchor if lead else ""),
@@ -247,7 +251,7 @@ def _word(name: str, text: str) -> re.Match[str] | None:
 
 
 def _problems(report: Report) -> list[Fact]:
-    counted = Counter((problem.where, problem.message) for problem in report.errors)
+    counted = Counter((problem.where, wording.problem_words(problem)) for problem in report.errors)
     told = [
         Fact(where, message if count == 1 else f"{message} ({count:,} times)")
         for (where, message), count in counted.items()

@@ -38,6 +38,8 @@ class ShortageView:
     error: str
     facts: list[Fact]
     ways: list[Advice]
+    first_ways: str
+    """What would have helped, in a line."""
     tables: list[LiveTable]
 
 
@@ -55,6 +57,7 @@ def shortage_view(ended: OutOfMemory | None) -> ShortageView | None:
         error=ended.error,
         facts=_facts(ended),
         ways=ended.fits_if,
+        first_ways=" · ".join(way.title for way in ended.fits_if if way.helps),
         tables=[table for table in tables if table.rows],
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leakscope.analysis.ending import in_a_sentence
 from leakscope.model.cure import Cures, Effect
 from leakscope.model.printable import clipped, one_line, printable
 from leakscope.model.report import Culprit, Finding, Forecast, Ledger, Report, Severity, Work
@@ -131,7 +130,8 @@ def advice_lines(advice: Sequence[Advice], paper: Paper) -> list[str]:
 
 def _verdict(report: Report, paper: Paper) -> list[str]:
     verdict = report.verdict.value
-    label = f"{MARKS[verdict]} {wording.VERDICTS[report.verdict]}"
+    words = wording.verdict_words(report.verdict, ran_out=report.out_of_memory is not None)
+    label = f"{MARKS[verdict]} {words}"
     lines = paper.wrap(f"{label} · {report.headline}")
     return [lines[0].replace(label, paper.paint(label, verdict), 1), *lines[1:]]
 
@@ -164,10 +164,8 @@ def _shortage(ended: OutOfMemory | None, paper: Paper) -> list[str]:
 
 def _ending(report: Report, paper: Paper) -> list[str]:
     """Return how the program ended if not by itself, unless the headline tells that already."""
-    how = in_a_sentence(report.run.ended)
-    if not how or report.out_of_memory is not None or how in report.headline:
-        return []
-    return paper.wrap(f"{how[0].upper()}{how[1:]}{'' if how.endswith('.') else '.'}", "  ")
+    told = wording.ending_words(report)
+    return paper.wrap(told, "  ") if told else []
 
 
 def _first_way(ended: OutOfMemory | None, paper: Paper) -> list[str]:
@@ -386,7 +384,9 @@ def _cost(report: Report, paper: Paper) -> list[str]:
 
 
 def _problems(report: Report, paper: Paper) -> list[str]:
-    told = list(dict.fromkeys(f"! {one.where}: {one.message}" for one in report.errors))
+    told = list(
+        dict.fromkeys(f"! {one.where}: {wording.problem_words(one)}" for one in report.errors)
+    )
     more = len(told) - SHOWN_PROBLEMS
     shown = told[:SHOWN_PROBLEMS] + ([f"! and {more:,} more: see report.html"] if more > 0 else [])
     if wording.has_gaps(report):

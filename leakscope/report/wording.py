@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 
+from leakscope.analysis.ending import in_a_sentence
 from leakscope.model.comparison import (
     ANOTHER_SCRIPT,
     WORTH_A_WORD,
@@ -21,6 +22,7 @@ from leakscope.model.report import (
     Falsifier,
     Finding,
     Forecast,
+    Problem,
     Report,
     RunVerdict,
     Severity,
@@ -36,6 +38,7 @@ VERDICTS = {
     RunVerdict.INCONCLUSIVE: "Not enough evidence",
     RunVerdict.OUT_OF_MEMORY: "Out of memory",
 }
+LEAK_RAN_OUT = "Out of memory, with a leak"
 SEVERITIES = {
     Severity.CRITICAL: "Critical",
     Severity.WARNING: "Warning",
@@ -122,6 +125,22 @@ def words_for(report: Report) -> dict[str, str]:
     """Return the terms to explain at the end of a report: not those of what it doesn't have."""
     absent = {*(() if report.devices else _OF_DEVICES), *(() if report.workers else _OF_WORKERS)}
     return {word: meaning for word, meaning in TERMS.items() if word not in absent}
+
+
+def verdict_words(verdict: RunVerdict, *, ran_out: bool) -> str:
+    """Return what a verdict is called; of a leak, whether it ended the run for want of memory."""
+    return LEAK_RAN_OUT if ran_out and verdict is RunVerdict.LEAK else VERDICTS[verdict]
+
+
+def problem_words(problem: Problem) -> str:
+    """Return what went wrong, as a sentence for those who don't read tracebacks."""
+    if not problem.message.startswith("MemoryError"):
+        return problem.message
+    place = re.search(r"\(([^()]*)\)$", problem.message)
+    return (
+        f"no memory was left for it (MemoryError{f', {place[1]}' if place else ''}); "
+        "what was measured before still counts"
+    )
 
 
 def count_words(culprits: Sequence[Culprit]) -> str:
@@ -211,6 +230,14 @@ def lead_of(report: Report) -> Culprit | Finding | None:
     """Return what makes the run a leak: the first grave culprit, else the first grave finding."""
     suspects: list[Culprit | Finding] = [*report.culprits, *report.findings]
     return next((s for s in suspects if s.severity is not Severity.NOTE), None)
+
+
+def ending_words(report: Report) -> str:
+    """Return how the program ended, if not by itself and the headline doesn't tell already."""
+    how = in_a_sentence(report.run.ended)
+    if not how or report.out_of_memory is not None or how in report.headline:
+        return ""
+    return f"{how[0].upper()}{how[1:]}{'' if how.endswith('.') else '.'}"
 
 
 def unsaid(report: Report) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from synthetic_runs import GIB, KIB, MIB, Program
@@ -110,6 +112,25 @@ class TestHost:
         assert "main.cache: 3 GiB" in report.headline
         assert report.findings[0].kind == "out_of_memory"
         assert report.findings[0].severity is Severity.CRITICAL
+
+    def test_beside_a_leak_the_first_line_leaves_figures_to_the_section(self):
+        report = report_of(failed(Program().leak("main()·history", MIB).build(), host()))
+        assert report.headline.startswith(
+            "Out of memory in train of epoch 3, after 93 steps. Memory leaks: main.history"
+        )
+        assert "2 GiB were asked for" in report.out_of_memory.sentence
+
+    def test_epochs_that_nobody_tells_are_not_counted(self):
+        run = failed(Program().build(), host(epoch=0))
+        for place, m in enumerate(run.main.measurements):
+            boundary = msgspec.structs.replace(m.boundary, epoch=0)
+            run.main.measurements[place] = replace(m, boundary=boundary)
+        assert "Out of memory in train after 93 steps:" in report_of(run).out_of_memory.sentence
+
+    def test_the_first_epoch_is_counted_where_it_is_the_first(self):
+        run = failed(Program(epochs=1).build(), host(epoch=0))
+        told = report_of(run).out_of_memory.sentence
+        assert "in train of epoch 1, after 93 steps" in told
 
     def test_a_leak_is_named_and_mended_first(self):
         run = Program().leak("main()·history", MIB).build()

@@ -20,9 +20,11 @@ from leakscope.model.errors import NoRunError
 from leakscope.model.record import EndRecord, HeaderRecord, RunManifest
 from leakscope.model.report import Growth, Line, Report, Severity, Timeline
 from leakscope.model.runs import RunList, Standing
+from leakscope.model.shortage import OutOfMemory
 from leakscope.recording import RecordingWriter, RunDirectory
 from leakscope.report import render_html, render_json
 from leakscope.report.runs.words import GROWTH_MEANING, growth_words
+from leakscope.report.wording import LEAK_RAN_OUT
 
 
 def invoke(*words: object) -> Result:
@@ -91,6 +93,31 @@ def test_a_rate_in_workers_is_told_as_theirs(workers: int, where: str, tmp_path:
     invoke("runs", tmp_path, "--out", tmp_path / "index.html")
     page = (tmp_path / "index.html").read_text()
     assert told in page.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def ended(report: Report, how: str) -> Report:
+    return msgspec.structs.replace(report, run=msgspec.structs.replace(report.run, ended=how))
+
+
+@pytest.mark.parametrize("rate", [4.0 * MIB, None])
+def test_a_kill_is_told_in_the_list(rate: float | None, tmp_path: Path) -> None:
+    put(tmp_path / "killed", ended(report_of(rate), "killed by SIGKILL"))
+    put(tmp_path / "whole", ended(report_of(rate), "completed"))
+    told = "the run was killed by SIGKILL"
+    assert invoke("runs", tmp_path).stdout.count(told) == 1
+    invoke("runs", tmp_path, "--out", tmp_path / "index.html")
+    assert (tmp_path / "index.html").read_text().count(told) == 1
+
+
+def test_a_leak_that_ended_for_want_of_memory_is_listed_as_both(tmp_path: Path) -> None:
+    shortage = OutOfMemory(device="host", cause="exception", shortage="", sentence="", evidence="")
+    report = ended(report_of(4.0 * MIB), "exception: MemoryError")
+    put(tmp_path / "full", msgspec.structs.replace(report, out_of_memory=shortage))
+    (run,) = listed(tmp_path).runs
+    assert run.ran_out_of_memory
+    text = invoke("runs", tmp_path).stdout
+    assert LEAK_RAN_OUT in text
+    assert "MemoryError" not in text
 
 
 def test_a_peak_is_said_to_be_with_child_processes(shelf: Path) -> None:

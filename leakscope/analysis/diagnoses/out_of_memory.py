@@ -17,7 +17,7 @@ from leakscope.analysis.ending import KILLED, is_killed, is_nearly_full, memory_
 from leakscope.analysis.fitting import ways_for
 from leakscope.analysis.live import live_by_component, live_by_name
 from leakscope.analysis.series import HOST
-from leakscope.analysis.shortage import Shortage, find_shortage, place_of
+from leakscope.analysis.shortage import Shortage, counts_epochs, find_shortage, place_of
 from leakscope.model.record import OutOfMemoryRecord
 from leakscope.model.report import Culprit, Finding, Remedy, Severity
 from leakscope.model.shortage import Advice, OutOfMemory
@@ -64,7 +64,7 @@ def diagnose(case: Case, ended: OutOfMemory | None) -> list[Finding]:
     if ended is not None:
         return [_of_the_end(ended)]
     if case.recording.shortages:
-        return [_survived(case.recording.shortages)]
+        return [_survived(case)]
     if is_killed(case.run, case.recording) and is_nearly_full(case.run, case.recording):
         return [_suspected(case)]
     return []
@@ -90,13 +90,14 @@ def _remedy(ways: list[Advice]) -> Remedy:
     return Remedy(title=ways[0].title, text=ways[0].evidence)
 
 
-def _survived(shortages: list[OutOfMemoryRecord]) -> Finding:
-    last = shortages[-1]
+def _survived(case: Case) -> Finding:
+    last = case.recording.shortages[-1]
+    place = place_of(last, epochs=counts_epochs(case))
     wanted = "" if last.requested is None else f" ({human_bytes(last.requested)} asked for)"
     return finding(
         "out_of_memory_survived",
         f"Memory ran out on {last.device} and the program went on",
-        f"{plural(last.number, 'time')}, the last {place_of(last)}{wanted}: the program, or a "
+        f"{plural(last.number, 'time')}, the last {place}{wanted}: the program, or a "
         "library that tries several ways, caught the error.",
         Remedy(title="Nothing to do", text="It cost the attempt, and emptied torch's cache."),
         severity=Severity.NOTE,
@@ -124,7 +125,8 @@ def _sentence(case: Case, found: Shortage) -> str:
     if found.record is None:
         return _killed_sentence(case, found)
     where = "" if found.device == HOST else f" on {found.device}"
-    return f"Out of memory{where} {place_of(found.record)}: {_state(found, found.record)}"
+    place = place_of(found.record, epochs=counts_epochs(case))
+    return f"Out of memory{where} {place}: {_state(found, found.record)}"
 
 
 def _state(found: Shortage, record: OutOfMemoryRecord) -> str:
@@ -146,7 +148,7 @@ def _killed_sentence(case: Case, found: Shortage) -> str:
     header = case.recording.header
     whole = "The program" if header.world_size < 2 else f"Rank {header.rank}"
     who = f"{whole} was" if found.cause == KILLED else "A DataLoader worker was"
-    where = f" {place_of(last)}" if last is not None else ""
+    where = f" {place_of(last, epochs=counts_epochs(case))}" if last is not None else ""
     text = f"{who} killed by the kernel's out-of-memory killer{where}"
     if found.free is None or found.limit is None:
         return f"{text}."

@@ -16,6 +16,7 @@ from leakscope.report.runs.words import (
     PEAK_MEANING,
     WORST_FIRST,
     bounds_of,
+    ending_of,
     growth_words,
     label_of,
     lead_rate,
@@ -52,6 +53,7 @@ class RunRow:
     sub: str
     kind: str
     label: str
+    ended: str
     verdict_order: str
     when: str
     when_order: str
@@ -129,6 +131,7 @@ def _row(run: ListedRun, beside: PurePath) -> RunRow:
         sub=PurePath(run.script).name,
         kind=run.verdict.value if run.verdict else run.standing.value,
         label=label_of(run),
+        ended=ending_of(run),
         verdict_order=str(WORST_FIRST.index(run.verdict) if run.verdict else len(WORST_FIRST)),
         when=humane_moment(run.created) if run.created > 0 else "–",
         when_order=str(run.created),

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from leakscope.analysis.ending import in_a_sentence
 from leakscope.model.gauge import CHILDREN_PSS, PSS
 from leakscope.model.report import REPORT_SCHEMA_VERSION, RunVerdict, Severity
 from leakscope.model.runs import COURSE_POINTS, Lead, ListedRun, Standing
@@ -66,6 +67,7 @@ class _Timeline(msgspec.Struct):
 class _Facts(msgspec.Struct):
     script: str = ""
     created: float | None = None
+    ended: str = ""
 
 
 class _Work(msgspec.Struct):
@@ -85,6 +87,7 @@ class _Glance(msgspec.Struct):
     findings: list[_Suspect] = []
     timeline: _Timeline | None = None
     ranks: list[_Rank] = []
+    out_of_memory: dict[str, Any] | None = None
 
 
 class _Version(msgspec.Struct):
@@ -112,6 +115,8 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
         page=page,
         verdict=seen.verdict,
         headline=seen.headline,
+        ran_out_of_memory=seen.out_of_memory is not None,
+        ended=in_a_sentence(seen.run.ended),
         script=seen.run.script,
         created=seen.run.created or 0.0,
         duration_s=seen.work.duration_s,

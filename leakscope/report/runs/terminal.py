@@ -8,6 +8,7 @@ from leakscope.report.paper import Paper
 from leakscope.report.runs.words import (
     PEAK_MEANING,
     bounds_of,
+    ending_of,
     growth_words,
     label_of,
     lead_rate,
@@ -89,8 +90,10 @@ def _about(run: ListedRun) -> str:
     if run.remark:
         return one_line(run.remark)
     if run.lead is None:
-        return ""
+        return ending_of(run)
     grown = f"all memory {growth_words(run)}" if run.growth_bytes_per_unit else ""
     return one_line(
-        " · ".join(part for part in (run.lead.name, lead_rate(run.lead), grown) if part)
+        " · ".join(
+            part for part in (run.lead.name, lead_rate(run.lead), grown, ending_of(run)) if part
+        )
     )

@@ -68,7 +68,14 @@ def bounds_of(course: Sequence[float]) -> tuple[float, float]:
 
 def label_of(run: ListedRun) -> str:
     """Return a run's verdict, or how far it has come where there is none."""
-    return STANDINGS[run.standing] if run.verdict is None else wording.VERDICTS[run.verdict]
+    if run.verdict is None:
+        return STANDINGS[run.standing]
+    return wording.verdict_words(run.verdict, ran_out=run.ran_out_of_memory)
+
+
+def ending_of(run: ListedRun) -> str:
+    """Return how a run ended, if not by itself and its verdict doesn't say so."""
+    return "" if run.ran_out_of_memory else run.ended
 
 
 def lead_rate(lead: Lead | None) -> str:

@@ -1,0 +1,92 @@
+"""How a run ended, told where people look first."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+import report_samples as samples
+from page_reader import read_page
+
+from leakscope.model.report import Finding, Problem, Report, RunVerdict, Severity
+from leakscope.report import render_html, render_text, wording
+from leakscope.report.culprit import finding_views
+from leakscope.report.page import report_page
+
+
+def ran_out_by_a_leak() -> Report:
+    return msgspec.structs.replace(samples.out_of_memory(), verdict=RunVerdict.LEAK)
+
+
+def test_a_leak_that_ended_the_run_says_so_in_its_verdict() -> None:
+    report = ran_out_by_a_leak()
+    page = report_page(report)
+    assert page.verdict_label == wording.LEAK_RAN_OUT
+    assert page.title.startswith(wording.LEAK_RAN_OUT)
+    assert render_text(report).startswith(f"✗ {wording.LEAK_RAN_OUT} · ")
+    assert report_page(samples.leaking()).verdict_label == "Leak"
+    assert report_page(samples.out_of_memory()).verdict_label == "Out of memory"
+
+
+def test_what_would_have_made_it_fit_stands_on_the_first_screen() -> None:
+    page = report_page(ran_out_by_a_leak())
+    assert page.shortage is not None
+    assert page.shortage.first_ways == "Mend Trainer.crops", "the other way would not help"
+    text = " ".join(read_page(render_html(ran_out_by_a_leak())).text.split())
+    assert text.index("What would have made it fit") < text.index("Change this:")
+
+
+def ending() -> Finding:
+    return msgspec.structs.replace(
+        samples.slack_finding(),
+        kind="out_of_memory",
+        title="Memory ran out",
+        unit="",
+        share=0.0,
+        severity=Severity.CRITICAL,
+    )
+
+
+def test_a_shortage_is_told_as_no_growth() -> None:
+    (card,) = finding_views([ending()])
+    assert (card.share, card.growth_label) == ("", "")
+    report = msgspec.structs.replace(samples.leaking(), findings=[ending()])
+    cards = render_html(report).partition('id="findings"')[2].partition("</article>")[0]
+    assert "Memory ran out" in cards
+    for growing in ("Share of", "Kept for good", "0 %"):
+        assert growing not in cards
+    (slack,) = finding_views([samples.slack_finding()])
+    assert slack.share
+    assert slack.growth_label
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("MemoryError:  (graph.py:311)", "(MemoryError, graph.py:311)"),
+        ("MemoryError", "(MemoryError)"),
+    ],
+)
+def test_a_shortage_of_our_own_is_told_as_a_sentence(message: str, told: str) -> None:
+    words = wording.problem_words(Problem(where="census", message=message))
+    assert words.startswith(f"no memory was left for it {told}")
+    report = msgspec.structs.replace(
+        samples.clean(), errors=[Problem(where="census", message=message)]
+    )
+    assert words in [fact.value for fact in report_page(report).problems]
+    assert told in " ".join(render_text(report).split())
+
+
+def test_other_faults_are_told_as_they_are() -> None:
+    assert wording.problem_words(Problem(where="gauge", message="OSError: no")) == "OSError: no"
+
+
+def killed(report: Report, how: str = "killed by SIGKILL") -> Report:
+    return msgspec.structs.replace(report, run=msgspec.structs.replace(report.run, ended=how))
+
+
+def test_a_kill_is_told_under_the_headline() -> None:
+    assert report_page(killed(samples.leaking())).ended == "The run was killed by SIGKILL."
+    text = " ".join(read_page(render_html(killed(samples.clean()))).text.split())
+    assert "The run was killed by SIGKILL." in text
+    assert not report_page(killed(samples.leaking(), "completed")).ended
+    assert not report_page(killed(samples.out_of_memory())).ended, "the headline tells"
