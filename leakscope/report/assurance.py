@@ -10,7 +10,7 @@ from leakscope.model.report import Culprit, Falsifier, Finding, Report, RunVerdi
 from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.ledger import ledger_view, unexplained_of
-from leakscope.report.measuring import is_over_budget, precise_share
+from leakscope.report.measuring import in_longer_runs, is_over_budget, precise_share
 from leakscope.report.sizes import exact_interval, humane_interval, humane_rate
 
 RESIDENT = {gauge.RSS, gauge.PSS}
@@ -116,7 +116,9 @@ def _of_measuring(report: Report) -> list[Assurance]:
     overhead = report.overhead
     over = is_over_budget(overhead)
     cost = f"{precise_share(overhead.wall_share)} of the time" + (", over budget" if over else "")
-    parts = [Assurance("Measuring cost", cost, "measuring", worries=over)]
+    longer = in_longer_runs(overhead)
+    exact = f"The first looks are taken in any run: {longer}." if longer else ""
+    parts = [Assurance("Measuring cost", cost, "measuring", worries=over, exact=exact)]
     if report.errors:
         parts.append(
             Assurance("Went wrong", plural(len(report.errors), "thing"), "notices", worries=True)

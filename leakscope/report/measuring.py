@@ -16,6 +16,7 @@ from leakscope.report.sizes import (
     humane_duration,
     humane_number,
     humane_share,
+    humane_wait,
     size_of,
 )
 from leakscope.report.tables import Bar, Fact, bar_of
@@ -119,6 +120,18 @@ def is_over_budget(overhead: Overhead) -> bool:
     return overhead.budget is not None and overhead.wall_share > overhead.budget
 
 
+def in_longer_runs(overhead: Overhead) -> str:
+    """Return in which runs the same is within the budget, empty where it is in this one.
+
+    The first looks are taken in any run, and what comes later makes up for them.
+    """
+    if not is_over_budget(overhead) or not overhead.budget:
+        return ""
+    seconds = sum(overhead.seconds.values())
+    long_enough = humane_wait(seconds / overhead.budget)
+    return f"{humane_duration(seconds)}, {humane_share(overhead.budget)} of {long_enough}"
+
+
 def precise_share(share: float) -> str:
     """Return a small part of one with a decimal: ``1.4 %``."""
     if 0 < share < 0.0005:
@@ -131,6 +144,7 @@ def _facts(overhead: Overhead, errors: int) -> list[Fact]:
     facts = [
         Fact("Share of wall time", precise_share(overhead.wall_share)),
         Fact("Budget", precise_share(overhead.budget) if overhead.budget is not None else ""),
+        Fact("First looks are taken in any run", in_longer_runs(overhead)),
         Fact("Own memory at most", peak.text, peak.exact),
         Fact("Censuses", humane_number(overhead.censuses)),
         Fact("Longest pause", humane_duration(overhead.longest_pause_s)),

@@ -12,6 +12,7 @@ from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.device_words import device_line
 from leakscope.report.known import known_lines
+from leakscope.report.measuring import in_longer_runs
 from leakscope.report.paper import Paper, paper_of, spaced
 from leakscope.report.sizes import humane_bytes, humane_duration, humane_interval, humane_share
 from leakscope.report.sparkline import sparkline
@@ -371,11 +372,14 @@ def _settle(report: Report, paper: Paper) -> list[str]:
 def _cost(report: Report, paper: Paper) -> list[str]:
     overhead = report.overhead
     share = humane_share(overhead.wall_share) if overhead.wall_share else "no measurable part"
-    if overhead.budget is not None and overhead.wall_share > overhead.budget:
-        share += f" (budget {humane_share(overhead.budget)})"
+    longer = in_longer_runs(overhead)
+    spent = (
+        f"{share} of the time ({longer})"
+        if longer
+        else f"{share} of the time and {humane_bytes(overhead.peak_bytes)}"
+    )
     cost = paper.clip(
-        f"leakscope took {share} of the time and {humane_bytes(overhead.peak_bytes)}; "
-        f"{plural(overhead.censuses, 'census')}, longest pause "
+        f"leakscope took {spent}; {plural(overhead.censuses, 'census')}, longest pause "
         f"{humane_duration(overhead.longest_pause_s)}"
     )
     if overhead.walker != "reference":
