@@ -296,6 +296,32 @@ class TestEndings:
         assert str(course) == "train[ 1 2 train] validation[ b b validation] epoch"
         assert not (tmp_path / "second").exists()
 
+    def test_a_training_that_begins_anew_with_smaller_batches_counts_on_and_says_so(
+        self, trainer_of: Callable[..., Any], callback: LeakScopeCallback, course: Course,
+        tmp_path: Path,
+    ) -> None:  # fmt: skip
+        class Outgrown(Model):
+            passes = 0
+
+            def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+                self.passes += self.training
+                if self.passes == 4:
+                    raise RuntimeError("CUDA out of memory.")
+                return super().forward(x, labels)
+
+        trainer = trainer_of(
+            callback, auto_find_batch_size=True, num_train_epochs=1, eval_strategy="epoch",
+            per_device_train_batch_size=4,
+        )  # fmt: skip
+        trainer.model = trainer.model_wrapped = Outgrown()
+        trainer.train()
+        anew = " ".join(str(3 + step) for step in range(1, trainer.state.global_step + 1))
+        assert str(course) == (
+            f"train[ 1 2 3 train] train[ {anew} train] validation[ b b validation] epoch"
+        )
+        (note,) = [n for n in open_run(tmp_path / "run").main.notes if n.slug == "begun-anew"]
+        assert "anew after 3 steps" in note.message
+
     @pytest.mark.parametrize("added", ["at once", "later"])
     def test_one_that_was_added_twice_counts_once(
         self, trainer_of: Callable[..., Any], callback: LeakScopeCallback, course: Course,

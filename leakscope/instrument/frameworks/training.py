@@ -58,6 +58,7 @@ class Training:
         self._phases: list[Phase] = []
         self._leads = False
         self._is_in_epoch = False
+        self._steps_told = 0
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy in another process records for itself."""
@@ -80,6 +81,11 @@ class Training:
         """The innermost phase that it opened; empty outside."""
         return self._phases[-1].name if self._phases else ""
 
+    @property
+    def steps_told(self) -> int:
+        """How many steps of the training that goes on just now were told."""
+        return self._steps_told if self.leads else 0
+
     # A training's course
 
     def begin(
@@ -97,6 +103,7 @@ class Training:
         if not self.is_allowed:
             return
         self._is_in_epoch = False
+        self._steps_told = 0
         if self.leads:
             self.leave_all()
             return
@@ -137,6 +144,7 @@ class Training:
 
     def step(self) -> None:
         """A step of an optimizer, with all batches it took, is over."""
+        self._steps_told += 1
         self._tell("step")
 
     def batch(self) -> None:

@@ -26,6 +26,7 @@ from leakscope.instrument.frameworks.training import (
 )
 from leakscope.instrument.frameworks.upkeep import Upkeep
 from leakscope.model.interrupts import ours as faults
+from leakscope.model.sizes import plural
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -107,8 +108,16 @@ class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
 
     @contained
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Begin to record, or join."""
+        """Begin to record, or join; again where ``auto_find_batch_size`` begins anew."""
+        done = self.training.steps_told
         self.training.begin(step=state.global_step, epoch=int(state.epoch or 0))
+        if done and getattr(args, "auto_find_batch_size", False):
+            self.training.note(
+                "begun-anew",
+                f"auto_find_batch_size began the training anew after {plural(done, 'step')}. Steps "
+                "are counted on here, since what those left in memory may still be there; the "
+                "trainer counts from 0 again.",
+            )
         self._upkeep.begin(kwargs.get("train_dataloader"), kwargs.get("eval_dataloader"))
 
     @contained
