@@ -54,7 +54,8 @@ A project suppresses what it puts up with there, with a reason:
 \b
 Exit codes:
   0  nothing grows that isn't allowed, or --write-baseline wrote what does
-  1  RUN is no run, a file can't be read or written, or a suppression has no reason
+  1  RUN is no run, a file can't be read or written, or pyproject.toml has what a check can't
+     follow: an unknown table, an unknown key of the check, a suppression without a reason
   2  something grows that isn't allowed, or a command line that makes no sense
 """
 
@@ -201,7 +202,10 @@ def _allowed(asked: Mapping[str, Any], written: Path | None) -> Allowed:
 
     configuration = read_configuration()
     configuration.refuse_faults()
-    suppressions, remarks = read_suppressions(configuration.section)
+    configuration.refuse_misread()
+    suppressions, unknown = read_suppressions(configuration.section)
+    if unknown:
+        raise LeakscopeError(unknown[0], slug="bad-configuration")
     force = {
         name: configuration.value(name) if value is None else value for name, value in asked.items()
     }
@@ -216,7 +220,7 @@ def _allowed(asked: Mapping[str, Any], written: Path | None) -> Allowed:
         tolerance=force["check.tolerance"],
         ignored=force["check.ignore"],
         suppressions=suppressions,
-        remarks=[*configuration.remarks, *remarks],
+        remarks=configuration.remarks,
         strict=force["check.strict"],
     )
 

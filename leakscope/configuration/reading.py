@@ -47,6 +47,8 @@ class Configuration:
     """Values that can't be followed, each as a sentence."""
     remarks: list[str] = field(default_factory=list)
     """What is passed over, such as unknown keys, each as a sentence."""
+    misread: list[str] = field(default_factory=list)
+    """Those of the remarks by which a gate would judge by something else than what was written."""
 
     def value(self, name: str) -> Any:
         """Return what is in force."""
@@ -63,6 +65,16 @@ class Configuration:
         if self.faults:
             raise bad(self.faults[0])
 
+    def refuse_misread(self) -> None:
+        """Refuse a configuration of which a gate would pass something over.
+
+        Raises:
+            LeakscopeError: the file can't be read, or has tables or keys of a check that are none.
+
+        """
+        if self.misread:
+            raise bad(self.misread[0])
+
 
 def read_configuration(
     start: Path | None = None, environment: Mapping[str, str] | None = None
@@ -72,7 +84,7 @@ def read_configuration(
     Nothing is raised for it: :meth:`Configuration.refuse_faults` does that.
     """
     section = read_section(_folder() if start is None else start)
-    found = Configuration(section, remarks=list(section.remarks))
+    found = Configuration(section, remarks=list(section.remarks), misread=list(section.remarks))
     for name, value in _written(section, found):
         _choose(found, name, value, f"{section.path}", section.folder)
     for name, text in sorted((os.environ if environment is None else environment).items()):
@@ -107,17 +119,31 @@ def _written(section: Section, found: Configuration) -> Iterator[tuple[str, obje
 def _choose(found: Configuration, key: str, value: object, source: str, folder: Path) -> None:
     setting = BY_NAME.get(key.replace("_", "-"))
     if setting is None:
-        known = [*BY_NAME, suppressions.KEY, known_culprits.KEY]
-        found.remarks.append(unknown(key, known, f"[tool.leakscope] of {source}"))
+        known = [*BY_NAME, CHECK, suppressions.KEY, known_culprits.KEY]
+        sentence = unknown(key, known, f"[tool.leakscope] of {source}")
+        found.remarks.append(sentence)
+        if _may_be_of_a_check(key, value):
+            found.misread.append(sentence)
         return
     _read(found, setting, value, source, folder)
+
+
+def _may_be_of_a_check(key: str, value: object) -> bool:
+    """Return whether an unknown key is one of a check, or a table: only those of a gate are one."""
+    is_table = isinstance(value, dict) or (
+        isinstance(value, list) and any(isinstance(one, dict) for one in value)
+    )
+    return is_table or key.startswith(f"{CHECK}.")
 
 
 def _choose_by_variable(found: Configuration, name: str, text: str) -> None:
     setting = next((setting for setting in SETTINGS if setting.variable == name), None)
     if setting is None:
         known = [*(setting.variable for setting in SETTINGS), *SWITCHES]
-        found.remarks.append(unknown(name, known, "leakscope"))
+        sentence = unknown(name, known, "leakscope")
+        found.remarks.append(sentence)
+        if name.startswith(f"{_PREFIX}{CHECK.upper()}_"):
+            found.misread.append(sentence)
         return
     _read(found, setting, setting.from_text(text), name, Path())
 

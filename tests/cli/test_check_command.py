@@ -213,6 +213,50 @@ def test_a_suppression_without_a_reason_is_refused(folder: Path, leaking: Path) 
     assert "1st" in str(fault)
 
 
+@reads_toml
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[tool.leakscope.check\nstrict = true\n", "is not read"),
+        ("[tool.leakscope.chek]\nstrict = true\n", "has no chek; did you mean"),
+        ("[tool.leakscope.check]\nstrickt = true\n", "did you mean check.strict?"),
+        ('[[tool.leakscope.supress]]\npattern = "*"\n', "did you mean suppress?"),
+        (f'{SUPPRESS}reason = "wanted"\nexpire = 2020-01-01\n', "did you mean expires?"),
+        ("[tool]\nleakscope = 1\n[tool.leakscope.check]\n", "is not read"),
+    ],
+)
+def test_a_gate_that_can_not_read_what_is_allowed_fails(
+    text: str, said: str, folder: Path, leaking: Path
+) -> None:
+    clean = written(folder / "clean.json", None)
+    (folder / "pyproject.toml").write_text(text)
+    for options in ([], ["--write-baseline", "leaks.json"]):
+        for run in (clean, leaking):
+            fault = check(run, *options).exception
+            assert isinstance(fault, LeakscopeError)
+            assert said in str(fault)
+            assert exit_code_of(fault) == 1
+    assert not (folder / "leaks.json").exists()
+
+
+def test_a_variable_that_no_check_knows_fails_the_gate(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean = written(folder / "clean.json", None)
+    monkeypatch.setenv("LEAKSCOPE_BUGDET", "1%")
+    assert check(clean).return_value == 0
+    monkeypatch.setenv("LEAKSCOPE_CHECK_STRCIT", "1")
+    assert "did you mean LEAKSCOPE_CHECK_STRICT?" in str(check(clean).exception)
+
+
+@reads_toml
+def test_a_key_that_has_nothing_to_do_with_a_check_fails_none(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("[tool.leakscope]\nbugdet = 1\n")
+    passed = check(written(folder / "clean.json", None))
+    assert passed.return_value == 0
+    assert "did you mean budget?" in passed.stdout
+
+
 def test_all_forms_are_written_in_one_go(
     folder: Path, leaking: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
