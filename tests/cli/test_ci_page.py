@@ -104,6 +104,27 @@ def test_alerts_are_shown_unless_a_fork_asks_to_pull(
     assert eval(expression, {"__builtins__": {}}) is is_uploaded
 
 
+def test_what_follows_a_training_that_failed_is_run_all_the_same() -> None:
+    steps = workflow()["jobs"]["memory"]["steps"]
+    names = [step.get("name", "") for step in steps]
+    after = steps[names.index("Train") + 1 :]
+    assert [step["name"] for step in after] == ["Check", "Show alerts", "Keep the report"]
+    assert all("!cancelled()" in step["if"] for step in after)
+    assert after[0]["if"] == "${{ !cancelled() }}"
+
+
+@pytest.mark.slow
+def test_a_training_that_failed_is_judged_by_what_it_left(shell, tmp_path: Path) -> None:
+    step = commands()
+    program = f'{TRAIN.format(work=LEAKS)}    raise SystemExit("killed")\n'
+    (tmp_path / "train.py").write_text(program)
+    assert shell(step["Train"]).returncode != 0
+    checked = shell(step["Check"])
+    assert checked.returncode == 2, checked.stderr
+    assert "history" in checked.stdout
+    assert json.loads((tmp_path / "memory.sarif").read_text())["runs"][0]["results"]
+
+
 @pytest.mark.slow
 def test_the_commands_fail_for_a_leak_and_pass_without(shell, tmp_path: Path) -> None:
     step = commands()
