@@ -281,14 +281,15 @@ def remedy_view(remedy: Remedy) -> RemedyView:
         text=pieces_of(remedy.text),
         diff=diff_lines(remedy.diff),
         raw_diff=remedy.diff or "",
-        brief=pieces_of(first_sentences(remedy.text, BRIEF)),
+        brief=pieces_of(
+            first_sentences(remedy.text if remedy.diff else wording.what_to_do(remedy.text), BRIEF)
+        ),
     )
 
 
 def first_sentences(text: str, most: int) -> str:
     """Return as many whole sentences as fit into so many characters; the first in any case."""
-    ends = [m.start() for m in re.finditer(r"(?<=[.!?]) (?=[A-Z`])", text)]
-    whole = [end for end in ends if text.count("`", 0, end) % 2 == 0] + [len(text)]
+    whole = wording.sentence_ends(text)
     return text[: max([end for end in whole if end <= most], default=whole[0])]
 
 

@@ -242,7 +242,7 @@ def _remedy(
     changed = _changed_lines(remedy.diff or "")
     lines = [paper.clip(f"→ {remedy.title}")]
     if not changed:
-        return [*lines, *paper.wrap(remedy.text, "  ", SHOWN_TEXT_LINES)]
+        return [*lines, *paper.wrap(wording.what_to_do(remedy.text), "  ", SHOWN_TEXT_LINES)]
     for line in changed[:most]:
         kind = {"+": "added", "-": "removed"}[line[:1]]
         lines.append("    " + paper.paint(clipped(line.expandtabs(4), paper.width - 4), kind))

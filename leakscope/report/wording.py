@@ -51,6 +51,11 @@ SEVERITY_MEANINGS = {
 }
 NOTED = "Noted, but too little in this run to be called a leak:"
 """Stands above culprits that are all notes."""
+_ACCOUNT = re.compile(
+    r"It is fed at |It climbs|Nothing in the (?:source|recording) "
+    r"|(?:(?!\. ).)* keeps what is put into it"
+)
+"""Begins what a remedy says before it says what to do."""
 UNTRIED = "not tried in this run"
 UNSTEADY = "no steady rate"
 GROWTHS = {"across": "Across phases", "within": "Within a phase", "constant": "None"}
@@ -238,6 +243,24 @@ def ending_words(report: Report) -> str:
     if not how or report.out_of_memory is not None or how in report.headline:
         return ""
     return f"{how[0].upper()}{how[1:]}{'' if how.endswith('.') else '.'}"
+
+
+def sentence_ends(text: str) -> list[int]:
+    """Return where sentences end; not inside of code."""
+    ends = [m.start() for m in re.finditer(r"(?<=[.!?]) (?=[A-Z`])", text)]
+    return [end for end in ends if text.count("`", 0, end) % 2 == 0] + [len(text)]
+
+
+def what_to_do(text: str) -> str:
+    """Return a remedy from where it says what to do: what holds what and where it is fed stands
+    beside it already.
+    """
+    start = 0
+    for end in sentence_ends(text)[:-1]:
+        if not _ACCOUNT.match(text, start):
+            break
+        start = end + 1
+    return text[start:]
 
 
 def unsaid(report: Report) -> list[str]:

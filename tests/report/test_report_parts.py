@@ -8,11 +8,11 @@ import report_samples as samples
 
 from leakscope.model.comparison import Change
 from leakscope.model.printable import clipped, one_line, printable
-from leakscope.model.report import Excerpt, Line, RunVerdict, Severity
+from leakscope.model.report import Excerpt, Line, Remedy, RunVerdict, Severity
 from leakscope.report import sizes, wording
 from leakscope.report.charts import SMALL, WIDE, draw_series, draw_timeline
 from leakscope.report.comparison import comparison_page
-from leakscope.report.culprit import first_sentences, pieces_of
+from leakscope.report.culprit import first_sentences, pieces_of, remedy_view
 from leakscope.report.ledger import ledger_view
 from leakscope.report.markdown import culprit_markdown
 from leakscope.report.page import report_page
@@ -73,6 +73,32 @@ def test_backticks_set_code_apart() -> None:
 def test_the_first_sentences_end_where_a_sentence_does(most: int, told: str) -> None:
     text = "It keeps all. See train.py:3. Use `x. Y` instead. Or nothing."
     assert first_sentences(text, most) == told
+
+
+ACCOUNT = (
+    "`Frames.decoded` keeps what is put into it (800 items, 1.5 MiB). It is fed at a.py:19: "
+    "`self.decoded[key] = x. Y`. Nothing in the source empties it, so it keeps all."
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"{ACCOUNT} Empty it in each pass. It is fed at will.", "Empty it in each pass. It is "),
+        ("It climbs during one epoch, and falls. Take fewer at a time.", "Take fewer at a time."),
+        ("Remove keys. Then it keeps what is put into it.", "Remove keys. Then it keeps"),
+        (ACCOUNT, "Nothing in the source empties it"),
+    ],
+)
+def test_a_remedy_in_short_begins_with_what_to_do(text: str, told: str) -> None:
+    assert wording.what_to_do(text).startswith(told)
+    remedy = Remedy(title="Empty it", text=text)
+    assert remedy_view(remedy).brief[0].text.startswith(told[:20])
+
+
+def test_beside_a_diff_a_remedy_in_short_says_why() -> None:
+    view = remedy_view(Remedy(title="Empty it", text=f"{ACCOUNT} Empty it.", diff="+x\n"))
+    assert view.brief[0].text == "Frames.decoded"
 
 
 def test_culprits_and_notes_are_counted_apart() -> None:
