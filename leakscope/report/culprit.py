@@ -10,10 +10,9 @@ from typing import Any
 
 from leakscope.analysis.ending import ENDINGS
 from leakscope.model.known import Nature, Recognised
-from leakscope.model.report import Culprit, Falsifier, Finding, Held, PhaseSpan, Remedy
+from leakscope.model.report import Culprit, Finding, Held, PhaseSpan, Remedy
 from leakscope.report import wording
 from leakscope.report.charts import SECONDS, draw_series, is_fitted
-from leakscope.report.markdown import culprit_markdown
 from leakscope.report.sizes import (
     Size,
     exact_bytes,
@@ -168,7 +167,6 @@ class CulpritView(SuspectView):
     holds: list[HeldRow] = field(default_factory=list)
     excerpts: list[SourceView] = field(default_factory=list)
     chart: ChartView | None = None
-    markdown: str = ""
     signature: str = ""
 
 
@@ -207,7 +205,6 @@ def _culprit_view(culprit: Culprit, anchor: str, spans: Sequence[PhaseSpan]) -> 
         forecast=culprit.forecast.text if culprit.forecast else "",
         excerpts=[excerpt_view(excerpt) for excerpt in culprit.excerpts],
         chart=_chart(culprit, f"{anchor}-chart", spans),
-        markdown=culprit_markdown(culprit),
         signature=culprit.signature,
     )
 
@@ -268,7 +265,7 @@ def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
         "allocated_at": [*suspect.allocated_at],
         "confidence": wording.sureness(suspect),
         "falsifier": suspect.falsifier.text if suspect.falsifier else "",
-        "falsifier_result": _falsifier_result(suspect.falsifier),
+        "falsifier_result": wording.tried_words(suspect.falsifier),
         "remedy": remedy_view(suspect.remedy),
         "known": known_view(suspect.known),
     }
@@ -304,10 +301,6 @@ def pieces_of(text: str) -> list[Piece]:
 def percent(share: float) -> str:
     """Return a share as a CSS length between 0 and 100 %."""
     return f"{100 * min(1.0, max(0.0, share if share == share else 0.0)):.2f}%"
-
-
-def _falsifier_result(falsifier: Falsifier | None) -> str:
-    return (falsifier.result or "") if falsifier else ""
 
 
 def _rate(suspect: Culprit | Finding) -> RateView | None:

@@ -118,7 +118,7 @@ def ledger_view(ledger: Ledger, in_workers: str = "") -> LedgerView:
         if before is not None and begins_late
         else "",
         advice=ledger.advice,
-        unexplained=_part(unexplained_of(ledger), ledger.total_bytes),
+        unexplained=_part(abs(unexplained_of(ledger)), ledger.total_bytes),
     )
 
 

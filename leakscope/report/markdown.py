@@ -7,7 +7,7 @@ import re
 from leakscope.model.comparison import Comparison, CulpritChange, ValueChange
 from leakscope.model.known import Recognised
 from leakscope.model.printable import one_line, printable
-from leakscope.model.report import Culprit, Finding, Remedy, Severity
+from leakscope.model.report import Culprit, Finding, Remedy, RunFacts, Severity
 from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.comparing.work import same_work_words
@@ -19,8 +19,10 @@ _MARKS = {"leak": "✗", "clean": "✓", "inconclusive": "?"}
 _MARKUP = re.compile(r"([\\`*\[\]<>|~])")
 
 
-def culprit_markdown(culprit: Culprit) -> str:
-    """Return title, facts and remedy; names can't break out of their code spans."""
+def culprit_markdown(culprit: Culprit, run: RunFacts | None = None) -> str:
+    """Return title, facts and remedy, and of which run; names can't break out of their code
+    spans.
+    """
     facts = [
         ("severity", _severity(culprit)),
         ("rate", _rate_with_interval(culprit)),
@@ -32,6 +34,7 @@ def culprit_markdown(culprit: Culprit) -> str:
         ("fed at", ", ".join(map(code_span, culprit.fed_at))),
         ("defined at", code_span(culprit.defined_at) if culprit.defined_at else ""),
         ("signature", code_span(culprit.signature)),
+        *_of_run(run),
     ]  # fmt: skip
     lines = [
         f"### {_title(culprit)}: {code_span(culprit.name)}",
@@ -43,8 +46,8 @@ def culprit_markdown(culprit: Culprit) -> str:
     return "\n".join([*lines, *_remedy(culprit.remedy)]) + "\n"
 
 
-def finding_markdown(finding: Finding) -> str:
-    """Return title, text, facts and remedy of what is no container."""
+def finding_markdown(finding: Finding, run: RunFacts | None = None) -> str:
+    """Return title, text, facts and remedy of what is no container, and of which run it is."""
     share = share_words(finding.share, finding.growth) if finding.unit else ""
     facts = [
         ("severity", _severity(finding)),
@@ -56,10 +59,22 @@ def finding_markdown(finding: Finding) -> str:
         ("defined at", code_span(finding.defined_at) if finding.defined_at else ""),
         ("allocated at", ", ".join(map(code_span, finding.allocated_at))),
         ("signature", code_span(finding.signature)),
+        *_of_run(run),
     ]
     lines = [f"### {_running(finding.title)}", "", _running(finding.text), ""]
     lines += [f"- **{label}:** {value}" for label, value in facts if value]
     return "\n".join([*lines, *_remedy(finding.remedy)]) + "\n"
+
+
+def _of_run(run: RunFacts | None) -> list[tuple[str, str]]:
+    """Return what was run, and with which versions: what an issue is asked for first."""
+    if run is None:
+        return []
+    versions = {"leakscope": run.leakscope_version}
+    versions |= {name: run.environment.get(name, "") for name in ("python", "torch", "cuda")}
+    told = [_running(f"{name} {version}") for name, version in versions.items() if version]
+    command = " ".join(run.command)
+    return [("run", code_span(command) if command else ""), ("versions", ", ".join(told))]
 
 
 def _title(culprit: Culprit) -> str:

@@ -29,7 +29,7 @@ from leakscope.report.encoding import render_plain
 from leakscope.report.exploring import exploring_data
 from leakscope.report.icicle import IcicleView, icicle_view
 from leakscope.report.ledger import LedgerView, ledger_view
-from leakscope.report.markdown import finding_markdown
+from leakscope.report.markdown import culprit_markdown, finding_markdown
 from leakscope.report.measuring import MeasuringView, measuring_view
 from leakscope.report.ranks import AttemptRow, RanksView, attempt_rows, ranks_view
 from leakscope.report.shortage import ShortageView, shortage_view
@@ -269,12 +269,15 @@ def _data(
 ) -> dict[str, Any]:
     charts = exploring_data(timeline, report, culprits)
     charts |= {c.chart.key: chart_data(c.chart) for c in culprits if c.chart}
-    copies = {f"{c.anchor}-markdown": c.markdown for c in culprits}
+    copies = {
+        f"{view.anchor}-markdown": culprit_markdown(culprit, report.run)
+        for view, culprit in zip(culprits, report.culprits, strict=True)
+    }
     suspects: list[SuspectView] = [*culprits, *findings]
     copies |= {f"{s.anchor}-diff": s.remedy.raw_diff for s in suspects if s.remedy.raw_diff}
     concluded: list[Culprit | Finding] = [*report.culprits, *report.findings]
     for suspect, told in zip(suspects, concluded, strict=True):
         copies[f"{suspect.anchor}-json"] = render_plain(told)
     for view, finding in zip(findings, report.findings, strict=True):
-        copies[f"{view.anchor}-markdown"] = finding_markdown(finding)
+        copies[f"{view.anchor}-markdown"] = finding_markdown(finding, report.run)
     return {"charts": charts, "copies": copies}

@@ -79,6 +79,13 @@ def humane_share(share: float | None) -> str:
     return human_share(share)
 
 
+def signed_share(share: float | None) -> str:
+    """Return a change as a part of what there was: ``+20 %``, ``−86 %``; next to none ``≈ 0 %``."""
+    if _known(share) and share is not None and 0 < share < 0.01:
+        return "≈ 0 %"
+    return f"{'+' if _known(share) and (share or 0) > 0 else ''}{humane_share(share)}"
+
+
 def humane_number(number: float | None) -> str:
     """Return a count with thousands parted; fractions keep three significant digits."""
     if not _known(number):
@@ -145,10 +152,15 @@ def _told_apart(low: float, high: float) -> tuple[str, str]:
     """Return both numbers with the fewest decimals at which they differ, three at most."""
     short = ("0" if max(abs(low), abs(high)) >= 99.95 else "1", "2", "3")
     for decimals in short:
-        first, last = (_trimmed(f"{number:.{decimals}f}") for number in (low, high))
+        whole = [f"{number:.{decimals}f}" for number in (low, high)]
+        first, last = map(_trimmed, whole)
         if first != last:
             break
-    return first, last
+    # Where it takes decimals to tell them apart, both have as many: 65.886 to 65.890.
+    is_fine = first != last and decimals in ("2", "3")
+    return (
+        (whole[0].replace("-", MINUS), whole[1].replace("-", MINUS)) if is_fine else (first, last)
+    )
 
 
 def _trimmed(digits: str) -> str:

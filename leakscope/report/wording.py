@@ -171,7 +171,7 @@ def growth_words(growth: str, phase: str, unit: str, *, falls_back: bool = True)
         return f"Climbs through each {stretch} phase and falls back when it ends."
     if growth == "constant":
         return "As much is there each time."
-    return f"Kept for good: higher after each {unit or stretch} than after the one before."
+    return f"Kept for good: as a rule higher after one {unit or stretch} than after the last."
 
 
 def share_words(share: float, growth: str) -> str:

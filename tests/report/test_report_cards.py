@@ -182,7 +182,7 @@ def test_a_finding_is_handed_over_as_markdown_too() -> None:
     text = next(
         text for key, text in copies.items() if key.startswith("finding-") and "###" in text
     )
-    assert text == finding_markdown(finding)
+    assert text == finding_markdown(finding, report.run)
     assert text.startswith(f"### {finding.title}\n")
     assert "per epoch (95 % interval" in text
     assert f"**{finding.remedy.title}**" in text
@@ -200,3 +200,27 @@ def test_a_card_leads_to_its_series_on_the_timeline() -> None:
     report = samples.leaking()
     anchor = culprit_views(report.culprits)[0].anchor
     assert f'data-overlay="{anchor}" hidden' in render_html(report)
+
+
+def test_copied_markdown_says_of_which_run_it_is() -> None:
+    report = samples.leaking()
+    command, version = " ".join(report.run.command), report.run.environment["torch"]
+    copies = json.loads(read_page(render_html(report)).scripts[0][1])["copies"]
+    sections = [text for key, text in copies.items() if key.endswith("-markdown")]
+    assert len(sections) == len(report.culprits) + len(report.findings)
+    for text in sections:
+        assert f"- **run:** `{command}`" in text
+        assert f"torch {version}" in text
+        assert f"leakscope {report.run.leakscope_version}" in text
+
+
+def test_a_findings_card_says_that_its_falsifier_was_not_tried() -> None:
+    untried = Falsifier(text="If it were noise, it would stop.")
+    finding = msgspec.structs.replace(samples.slack_finding(), falsifier=untried)
+    assert finding_views([finding])[0].falsifier_result == wording.UNTRIED
+    without = msgspec.structs.replace(finding, falsifier=None)
+    assert finding_views([without])[0].falsifier_result == ""
+
+
+def test_a_culprit_that_rose_mostly_is_not_said_to_have_risen_each_time() -> None:
+    assert "as a rule" in culprit_views([samples.boxes_culprit()])[0].growth_text

@@ -6,11 +6,12 @@ import msgspec
 import pytest
 import report_samples as samples
 
-from leakscope.model.comparison import Change
+from leakscope.model.comparison import Change, ValueChange
 from leakscope.model.printable import clipped, one_line, printable
-from leakscope.model.report import Excerpt, Line, Remedy, RunVerdict, Severity
-from leakscope.report import sizes, wording
+from leakscope.model.report import Excerpt, Ledger, LedgerEntry, Line, Remedy, RunVerdict, Severity
+from leakscope.report import render_text, sizes, wording
 from leakscope.report.charts import SMALL, WIDE, draw_series, draw_timeline
+from leakscope.report.comparing.values import value_rows
 from leakscope.report.comparison import comparison_page
 from leakscope.report.culprit import first_sentences, pieces_of, remedy_view
 from leakscope.report.ledger import ledger_view
@@ -306,3 +307,36 @@ def test_a_repeated_problem_is_told_once() -> None:
     problem = samples.leaking().errors[0]
     page = report_page(msgspec.structs.replace(samples.leaking(), errors=[problem] * 3))
     assert [fact.value for fact in page.problems] == [f"{problem.message} (3 times)"]
+
+
+def test_the_ends_of_a_narrow_interval_have_as_many_decimals() -> None:
+    assert sizes.humane_interval((65.886 * 1024, 65.89 * 1024)) == "65.886 to 65.890 KiB"
+    assert sizes.humane_interval((1.5 * MIB, 1.54 * MIB)) == "1.50 to 1.54 MiB"
+    assert sizes.humane_interval((1.5 * MIB, 2.0 * MIB)) == "1.5 to 2 MiB"
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.2, "+20 %"), (-0.86, "−86 %"), (0.004, "≈ 0 %"), (0.0, "0 %"), (None, "–")],
+)
+def test_changes_have_a_sign(share: float | None, text: str) -> None:
+    assert sizes.signed_share(share) == text
+
+
+@pytest.mark.parametrize(
+    ("after", "direction"), [(101.0, ""), (99.0, ""), (120.0, "up"), (14.0, "down")]
+)
+def test_a_change_not_worth_a_word_raises_no_alarm(after: float, direction: str) -> None:
+    change = ValueChange(name="train", device="host", before_bytes=100.0, after_bytes=after)
+    assert value_rows([change])[0].direction == direction
+
+
+def test_page_and_terminal_tell_alike_how_much_is_unexplained() -> None:
+    entry = LedgerEntry(label="unexplained", bytes=-100 * 1024, kind="unexplained")
+    named = LedgerEntry(label="x", bytes=101 * MIB, kind="named")
+    ledger = Ledger(
+        metric="rss", from_boundary=1, to_boundary=2, total_bytes=100 * MIB, entries=[named, entry]
+    )
+    assert ledger_view(ledger).unexplained == "< 1 %"
+    report = msgspec.structs.replace(samples.leaking(), ledgers=[ledger])
+    assert "(< 1 %)" in " ".join(render_text(report).split())

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from leakscope.model.comparison import ValueChange
+from leakscope.model.comparison import WORTH_A_WORD, ValueChange
 from leakscope.report import wording
-from leakscope.report.sizes import Size, humane_interval, humane_rate, humane_share, size_of
+from leakscope.report.sizes import Size, humane_interval, humane_rate, signed_share, size_of
 from leakscope.report.tables import Bar, bar_of
 
 
@@ -44,7 +44,7 @@ def value_rows(changes: Sequence[ValueChange]) -> list[ValueRow]:
 def _value_row(change: ValueChange, top: float) -> ValueRow:
     before, after = change.before_bytes, change.after_bytes
     delta = None if before is None or after is None else after - before
-    told = change.significant is not False
+    told = change.significant is not False and _is_worth_a_word(before, after)
     return ValueRow(
         name=wording.metric_words(change.name).replace("_", " "),
         device=change.device,
@@ -57,11 +57,17 @@ def _value_row(change: ValueChange, top: float) -> ValueRow:
         before_bar=bar_of(before, top, "before"),
         after_bar=bar_of(after, top, "after"),
         delta=size_of(delta, signed=True),
-        delta_share=humane_share(delta / before) if delta is not None and before else "",
+        delta_share=signed_share(delta / before) if delta is not None and before else "",
         direction="" if not delta or not told else "down" if delta < 0 else "up",
         order=str(delta or 0),
         certain=wording.certainty(change),
     )
+
+
+def _is_worth_a_word(before: float | None, after: float | None) -> bool:
+    if before is None or after is None:
+        return False
+    return abs(after - before) > WORTH_A_WORD * max(abs(before), abs(after))
 
 
 def _amount(amount: float | None, unit: str) -> Size:
