@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from io import StringIO
 from operator import gt
 from typing import Any
 
@@ -26,16 +25,12 @@ from leakscope.heap.roots import Root, Roots, find_roots
 from leakscope.heap.rows import RowMaker
 from leakscope.model.census import Census, CensusRow, CensusScope, Owner, RootKind, Site
 from leakscope.testing.allocating import sites_of
+from leakscope.testing.runner import gathering, is_made_by_runner, is_of_runner
 
 _LEAST_CUTOFF, _MOST_CUTOFF = 128, 1024
 _PART_OF_GROWTH = 8
 """What gathers less than this part of the growth of a round need not be named."""
 _MOST_OBJECTS = 10_000
-_RUNNERS = frozenset({"_pytest", "pluggy", "xdist", "execnet", "pytest_timeout"})
-_GATHERING = frozenset(
-    {"_pytest.logging", "_pytest.capture", "_pytest.recwarn", "_pytest.monkeypatch"}
-)
-"""Modules whose objects keep what a test printed, logged or patched until it ends."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +105,8 @@ class Looker:
 
     def _count(self) -> Count:
         # First of all, for roots are lists too.
-        hidden, items = _survey()
+        hidden = gathering()
+        items = _items(hidden)
         roots = find_roots(self._ownership, self._definitions, full=True)
         request = request_from(roots, full=True, own=[self, *self.keeps, *hidden])
         result = walk(replace(request, max_selected=1, count_types=True))
@@ -125,7 +121,7 @@ class Looker:
         return Count(amounts, result.heap_bytes + sum(result.payload_bytes.values()))
 
     def _census(self, cutoff_bytes: int) -> Census:
-        hidden, _ = _survey()
+        hidden = gathering()
         roots = self._roots()
         request = replace(
             request_from(roots, full=True, own=[self, *self.keeps, *hidden]),
@@ -168,7 +164,7 @@ class Looker:
                 None if owner is None else _with_variable(owner, name),
             )
             for name, value in self._given.values.items()
-            if not _is_of_runner(value)
+            if not (is_made_by_runner(value) or _is_ours(value))
         ]
         at = roots.user_count
         return replace(
@@ -183,13 +179,8 @@ def _size(row: CensusRow) -> tuple[int, int]:
     return reached_bytes(row), row.length or 0
 
 
-def is_of_runner(path: str) -> bool:
-    """Return whether a path begins in a running function or a module of the test runner."""
-    return path.partition(".")[0].partition("·")[0] in _RUNNERS
-
-
-def _is_of_runner(value: object) -> bool:
-    return anatomy.module_name(type(value)).partition(".")[0] in {*_RUNNERS, "leakscope"}
+def _is_ours(value: object) -> bool:
+    return anatomy.module_name(type(value)).partition(".")[0] == "leakscope"
 
 
 def _with_variable(owner: Owner, variable: str) -> Owner:
@@ -203,43 +194,17 @@ def _with_variable(owner: Owner, variable: str) -> Owner:
     )
 
 
-def _survey() -> tuple[list[object], Iterable[tuple[str, int]]]:
-    """Return objects that gather for the test runner, and how many items lists and deques have.
+def _items(hidden: Sequence[object]) -> Iterable[tuple[str, int]]:
+    """Return how many items lists and deques have, past those that are hidden.
 
     Lists have room to spare, so that their bytes don't tell of each item.
     """
-    hidden = _gathering()
-    for obj in hidden:
-        _settle(obj)
+    past = {id(obj) for obj in hidden}
     in_lists = in_deques = 0
     for obj in gc.get_objects():
         cls = type(obj)
-        if cls is list:
+        if cls is list and id(obj) not in past:
             in_lists += len(obj)
         elif cls is deque:
             in_deques += len(obj)
-    return hidden, (("items of lists", in_lists), ("items of deques", in_deques))
-
-
-def _gathering() -> list[object]:
-    gathers: dict[int, bool] = {}
-    hidden: list[object] = []
-    for obj in gc.get_objects():
-        cls = type(obj)
-        known = gathers.get(id(cls))
-        if known is None:
-            known = gathers[id(cls)] = anatomy.module_name(cls) in _GATHERING
-        if known:
-            hidden.append(obj)
-    return hidden
-
-
-def _settle(runner: object) -> None:
-    """Let the text stream of a log handler write its pieces into its buffer.
-
-    Until it is first read from it keeps them in a list that only the collector knows of
-    (``Modules/_io/stringio.c``), which would pass for one that native code holds.
-    """
-    stream = getattr(runner, "__dict__", {}).get("stream")
-    if type(stream) is StringIO and not stream.closed and stream.tell():
-        stream.read(0)
+    return ("items of lists", in_lists), ("items of deques", in_deques)

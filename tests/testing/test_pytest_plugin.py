@@ -215,8 +215,58 @@ def test_logs_without_asking_for_it():
 """
 
 
-def test_what_a_test_logs_is_not_counted_where_no_report_is_asked_for(tmp_path: Path) -> None:
-    assert not run_pytest(tmp_path, LOGS).failures
+@pytest.mark.parametrize("options", [[], ["-p", "xdist", "-n", "1"]], ids=["plain", "xdist"])
+def test_what_a_test_logs_is_not_counted_where_no_report_is_asked_for(
+    tmp_path: Path, options: list[str]
+) -> None:
+    ran = run_pytest(tmp_path, LOGS, *options)
+    assert not ran.failures, ran.out
+
+
+TELLS = """
+import warnings
+from itertools import count
+
+import pytest
+
+pytestmark = pytest.mark.leak_free(steps=10)
+NUMBERS = count()
+
+
+def test_warns_each_time():
+    warnings.warn("old", DeprecationWarning)
+
+
+@pytest.mark.filterwarnings("always")
+def test_warns_always():
+    warnings.warn(f"slow {next(NUMBERS)}")
+
+
+def test_warns_once_for_each_text():
+    warnings.warn(f"slow {next(NUMBERS)}")
+
+
+def test_tells_of_itself(record_property, record_testsuite_property, request):
+    record_property("number", next(NUMBERS))
+    record_testsuite_property("number", next(NUMBERS))
+    request.node.add_report_section("call", "number", f"{next(NUMBERS)}")
+
+
+@pytest.mark.leak_free(steps=1)
+def test_rounds(leakscope):
+    for _ in leakscope.rounds(steps=10):
+        warnings.warn("old", DeprecationWarning)
+    leakscope.check()
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["-p", "xdist", "-n", "1"]], ids=["plain", "xdist"])
+def test_what_pytest_gathers_of_a_test_is_not_counted(tmp_path: Path, options: list[str]) -> None:
+    ran = run_pytest(tmp_path, TELLS, *options)
+    assert set(ran.failures) == {"test_warns_once_for_each_text"}, ran.out
+    said = ran.failures["test_warns_once_for_each_text"]
+    assert said.startswith("test_it.__warningregistry__ grows by ")
+    assert "_showwarnmsg_impl" not in said
 
 
 def test_a_fixture_that_gathers_is_named(suite: Ran) -> None:
