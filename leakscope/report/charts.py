@@ -20,6 +20,7 @@ from leakscope.analysis.timeline import keep_extremes
 from leakscope.model.explanation import Course
 from leakscope.model.report import Culprit, PhaseSpan, Timeline
 from leakscope.report.sizes import clock, humane_bytes, scale_of, unit_name
+from leakscope.report.stretches import begins_anew, moments_of, stretches_of
 from leakscope.report.svg import Canvas, Drawing, canvas, shade
 
 WIDE = (740, 330)
@@ -61,16 +62,21 @@ class Track:
 def draw_timeline(timeline: Timeline, key: str, size: tuple[int, int]) -> Drawing:
     """Return memory over the run with its phases shaded and its censuses ticked."""
     view = _time_canvas(size)
-    tracks = [
-        Track(_thinned(line.points), series_shade(i), series_dash(i))
-        for i, line in enumerate(timeline.lines)
+    moments = moments_of(timeline.lines)
+    lines = [
+        [
+            Track(_thinned(stretch), series_shade(i), series_dash(i))
+            for stretch in stretches_of(points, begins_anew(points, moments))
+        ]
+        for i, points in enumerate(finite(line.points) for line in timeline.lines)
     ]
-    _scale(view, [track.points for track in tracks], timeline.limit_bytes)
+    _scale(view, [t.points for tracks in lines for t in tracks], timeline.limit_bytes)
     if can_shade(timeline.spans, view.axes.get_xlim()):
         _shade_phases(view, timeline.spans)
     _mark_epochs(view, epoch_starts(timeline))
-    for track in reversed(tracks):
-        _draw_track(view, track, filled=track is tracks[0])
+    for tracks in reversed(lines):
+        for track in tracks:
+            _draw_track(view, track, filled=tracks is lines[0])
     _mark_limit(view, timeline.limit_bytes)
     _tick_censuses(view, timeline.censuses_s)
     return view.finish(key, "Memory over the run, with its phases shaded")
@@ -321,7 +327,7 @@ def _draw_track(view: Canvas, track: Track, *, filled: bool = False) -> None:
     style = (0, tuple(map(float, track.dash.split()))) if track.dash else "-"
     view.axes.plot(
         xs, ys, color=shade(track.shade), linewidth=1.8, linestyle=style, marker=marker,
-        solid_joinstyle="round", clip_on=len(points) != 1,
+        markersize=4, solid_joinstyle="round", clip_on=len(points) != 1,
     )  # fmt: skip
 
 

@@ -17,7 +17,8 @@ from leakscope.report.charts import (
     series_shade,
 )
 from leakscope.report.culprit import CulpritView
-from leakscope.report.timeline import TimelineView, compact, shown_lines, timeline_data
+from leakscope.report.stretches import moments_of
+from leakscope.report.timeline import TimelineView, line_data, shown_lines, timeline_data
 
 MOST_CULPRITS = 8
 """So many culprits can be laid over the gauges."""
@@ -74,14 +75,14 @@ def exploring_data(
 
 
 def _further_lines(timeline: Timeline, taken: int) -> list[dict[str, Any]]:
+    moments = moments_of(timeline.lines)
     drawn = [line for line in timeline.further if len(finite(line.points)) > 1]
     return [
         {
             "key": line.metric,
-            "label": line.label,
             "shade": series_shade(place),
             "dash": series_dash(place, laid_over=True),
-            "points": compact(line.points),
+            **line_data(line.label, line, moments),
         }
         for place, line in enumerate(drawn, taken)
     ]

@@ -15,11 +15,10 @@ from leakscope.report.sizes import (
     humane_duration,
     humane_number,
     humane_rate,
-    size_of,
 )
 from leakscope.report.svg import Drawing
 from leakscope.report.tables import Cell, cell_of
-from leakscope.report.timeline import LegendEntry
+from leakscope.report.timeline import LegendEntry, peak_of
 
 FEW = 16
 """Ranks of which each has a row at once."""
@@ -206,8 +205,8 @@ def _chart(courses: Sequence[RankCourse]) -> RankChart | None:
             LegendEntry(
                 course.label,
                 series_shade(place),
-                size_of(course.points[-1][1]),
                 dash=series_dash(place),
+                peak=peak_of(course.points),
             )
             for place, course in enumerate(courses)
         ],

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from leakscope.report.sizes import humane_bytes
+
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
@@ -23,6 +25,24 @@ def sparkline(
     if span <= 0:
         return BLOCKS[0] * len(peaks)
     return "".join(BLOCKS[max(0, min(7, int((peak - low) / span * 8)))] for peak in peaks)
+
+
+def curve_with_ends(
+    values: Sequence[float], width: int, bounds: tuple[float, float] | None = None
+) -> str:
+    """Return a curve of memory, where it begins, the height at which it is seen to end, its peak.
+
+    That height is the highest of the last stretch, as the curve shows it: what a run gives back as
+    it ends would belie a curve that rises to the last.
+    """
+    peaks = peaks_of(values, width)
+    if not peaks:
+        return ""
+    first = next(value for value in values if math.isfinite(value))
+    return (
+        f"{sparkline(values, width, bounds)} {humane_bytes(first)} → {humane_bytes(peaks[-1])}, "
+        f"peak {humane_bytes(max(peaks))}"
+    )
 
 
 def peaks_of(values: Sequence[float], width: int) -> list[float]:

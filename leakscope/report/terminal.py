@@ -15,7 +15,7 @@ from leakscope.report.known import known_lines
 from leakscope.report.measuring import in_longer_runs
 from leakscope.report.paper import Paper, paper_of, spaced
 from leakscope.report.sizes import humane_bytes, humane_duration, humane_interval, humane_share
-from leakscope.report.sparkline import sparkline
+from leakscope.report.sparkline import curve_with_ends, sparkline
 
 LINES = 30
 """A report has so many, where it has to tell nothing out of the ordinary."""
@@ -39,6 +39,8 @@ _EFFECTS = {
 UNEXPLAINED = ("unexplained", "unnamed")
 """Terms of a ledger that say that nobody knows."""
 _SHORTEST_NAME = 16
+_AMOUNTS = 34
+"""Columns of what stands behind a curve of memory."""
 _SHORT_CURVE = 8
 """Columns of the curve of a culprit that is told in two lines."""
 
@@ -142,13 +144,11 @@ def _curve(report: Report, paper: Paper) -> list[str]:
     if not lines or not lines[0].points:
         return []
     values = [y for _, y in lines[0].points]
-    ends = f"{humane_bytes(values[0])} → {humane_bytes(values[-1])}"
-    peak = f"peak {humane_bytes(max(values))}"
     label = clipped(lines[0].label, 16) + (
         f", rank {report.rank}" if report.rank is not None else ""
     )
-    room = max(10, min(60, paper.width - len(ends) - len(peak) - max(22, len(label) + 6)))
-    return [paper.clip(f"{label} {sparkline(values, room)} {ends}, {peak}")]
+    room = max(10, min(60, paper.width - _AMOUNTS - max(22, len(label) + 6)))
+    return [paper.clip(f"{label} {curve_with_ends(values, room)}")]
 
 
 def _shortage(ended: OutOfMemory | None, paper: Paper) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
@@ -24,20 +24,24 @@ from leakscope.report.charts import (
 )
 from leakscope.report.culprit import ChartView
 from leakscope.report.sizes import Size, humane_bytes, humane_duration, size_of
+from leakscope.report.stretches import begins_anew, moments_of
 from leakscope.report.svg import Drawing, Frame
 
 
 @dataclass(frozen=True)
 class LegendEntry:
-    """A line or phase, its colour and for lines its last value."""
+    """A line, phase or kind of memory and its colour."""
 
     label: str
     shade: str
     last: Size | None = None
+    """What there is of it, or was at the last."""
     key: str = ""
     """What the script knows a line by."""
     dash: str = ""
     """How a line is dashed; empty where it is drawn through."""
+    peak: Size | None = None
+    """The highest point of a line."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,13 @@ def timeline_view(timeline: Timeline | None, beginning: str = "") -> TimelineVie
         wide=draw_timeline(timeline, "timeline-wide", WIDE),
         narrow=draw_timeline(timeline, "timeline-narrow", NARROW),
         lines=[
-            replace(_line_entry(line, series_shade(i)), key=line.metric, dash=series_dash(i))
+            LegendEntry(
+                line.label,
+                series_shade(i),
+                key=line.metric,
+                dash=series_dash(i),
+                peak=peak_of(line.points),
+            )
             for i, line in enumerate(timeline.lines)
         ],
         phases=[
@@ -101,6 +111,11 @@ def timeline_data(view: TimelineView | None, timeline: Timeline | None) -> dict[
     }
 
 
+def peak_of(points: Sequence[tuple[float, float]]) -> Size | None:
+    """Return the highest point of a line, None where it has none."""
+    return size_of(max(y for _, y in finite(points))) if finite(points) else None
+
+
 def chart_data(chart: ChartView) -> dict[str, Any]:
     """Return what the read-out of a culprit's chart needs, as plain values."""
     return {
@@ -111,6 +126,13 @@ def chart_data(chart: ChartView) -> dict[str, Any]:
     }
 
 
+def line_data(label: str, line: Line, moments: Sequence[float]) -> dict[str, Any]:
+    """Return a gauge as plain values; ``begins`` are the places where it is drawn anew."""
+    points = finite(line.points)
+    begins = begins_anew(points, moments)
+    return {"label": label, "points": compact(points)} | ({"begins": begins} if begins else {})
+
+
 def _readout(
     view: TimelineView, lines: Sequence[Line], labels: Sequence[str], spans: Sequence[PhaseSpan]
 ) -> dict[str, Any]:
@@ -118,7 +140,7 @@ def _readout(
         "frames": {"wide": _frame(view.wide.frame), "narrow": _frame(view.narrow.frame)},
         "x": "clock",
         "lines": [
-            {"label": label, "points": compact(line.points)}
+            line_data(label, line, moments_of(lines))
             for label, line in zip(labels, lines, strict=True)
         ],
         "spans": [[s.phase, s.epoch + 1, round(s.start_s, 2), round(s.end_s, 2)] for s in spans],
@@ -132,11 +154,6 @@ def _frame(frame: Frame) -> dict[str, Any]:
 def compact(points: Sequence[tuple[float, float]]) -> list[list[float]]:
     """Return points as plain lists, seconds to the millisecond and amounts to the byte."""
     return [[round(x, 3), round(y)] for x, y in finite(points)]
-
-
-def _line_entry(line: Line, shade: str, label: str | None = None) -> LegendEntry:
-    points = finite(line.points)
-    return LegendEntry(label or line.label, shade, size_of(points[-1][1]) if points else None)
 
 
 def _summary(line: Line) -> str:
@@ -170,6 +187,9 @@ def _note(timeline: Timeline) -> str:
             f"Marked in a closer look are {len(epochs):,} of {timeline.epochs_begun:,} epochs, "
             "evenly over the run."
         )
+    moments = moments_of(timeline.lines)
+    if any(begins_anew(finite(line.points), moments) for line in timeline.lines):
+        notes.append("Points that no line joins: readings far apart, nothing known between them.")
     if timeline.thinned_from:
         notes.append(f"Thinned from {timeline.thinned_from:,} points; peaks are kept.")
     return " ".join([*notes, *_phase_notes(timeline)])

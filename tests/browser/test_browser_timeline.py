@@ -367,3 +367,32 @@ def test_the_answer_leads_to_its_evidence(chart: Chart) -> None:
         assert page.locator(f"[id='{target}']").count() == 1
         link.click()
         assert page.url.endswith(f"#{target}")
+
+
+def test_a_gauge_read_seldom_is_drawn_and_read_where_it_was_read(
+    view: View, tmp_path: Path
+) -> None:
+    report = samples.leaking()
+    assert report.timeline is not None
+    often, _ = report.timeline.lines
+    seldom = Line(label="shared", metric="pss", points=[(10.0, 5e8), (100.0, 9e8), (200.0, 6e8)])
+    timeline = msgspec.structs.replace(report.timeline, lines=[often, seldom])
+    file = tmp_path / "seldom.html"
+    file.write_text(render_html(msgspec.structs.replace(report, timeline=timeline)), "utf-8")
+    view.wear(DESKTOP, "light")
+    view.open(file)
+    chart = Chart(view)
+    drawn = chart.plot.locator("path.line").evaluate_all(
+        "(all) => all.map((one) => one.getAttribute('d'))"
+    )
+    assert [path.count("L") for path in drawn if path.count("M") == 3] == [0]
+    assert chart.plot.locator("circle.point").count() >= 3
+    chart.surface.focus()
+    chart.surface.press("Home")
+    assert "477 MiB (at 0:10) shared" in plain(chart.surface.get_attribute("aria-valuetext"))
+    for _ in range(40):
+        chart.surface.press("ArrowRight")
+    told = plain(chart.surface.get_attribute("aria-valuetext"))
+    assert re.search(r"\(at [\d:.]+\) shared", told)
+    assert not re.search(r"\) resident", told)
+    view.assert_quiet()

@@ -23,9 +23,9 @@ from leakscope.report.charts import (
     finite,
     phase_shades,
 )
-from leakscope.report.sizes import humane_bytes, size_of
+from leakscope.report.sizes import humane_bytes
 from leakscope.report.svg import Drawing
-from leakscope.report.timeline import LegendEntry, TimelineView, shown_lines
+from leakscope.report.timeline import LegendEntry, TimelineView, peak_of, shown_lines
 from leakscope.report.wording import metric_words
 
 STEP = "step"
@@ -221,7 +221,7 @@ def _phased(timelines: Sequence[Timeline | None], axis: str) -> Timeline | None:
 
 
 def _side(name: str, points: Points) -> LegendEntry:
-    return LegendEntry(name, name, size_of(points[-1][1]), key=name)
+    return LegendEntry(name, name, key=name, peak=peak_of(points))
 
 
 def _summary(name: str, points: Points) -> str:

@@ -14,7 +14,7 @@ from leakscope.report.comparing.work import same_work_words
 from leakscope.report.known import known_lines
 from leakscope.report.paper import Paper, paper_of, spaced
 from leakscope.report.sizes import humane_bytes, humane_duration, humane_interval, humane_share
-from leakscope.report.sparkline import peaks_of, sparkline
+from leakscope.report.sparkline import curve_with_ends, peaks_of, sparkline
 
 LINES = 30
 MARKS = {"leak": "✗", "clean": "✓", "inconclusive": "?"}
@@ -68,11 +68,7 @@ def _curves(comparison: Comparison, paper: Paper) -> list[str]:
         return []
     bounds = min(peaks), max(peaks)
     return [
-        paper.clip(
-            f"{name:<{LABEL}}{sparkline(values, room, bounds)} "
-            f"{humane_bytes(values[0])} → {humane_bytes(values[-1])}, "
-            f"peak {humane_bytes(max(values))}"
-        )
+        paper.clip(f"{name:<{LABEL}}{curve_with_ends(values, room, bounds)}")
         for name, values in sides.items()
         if values
     ]

@@ -34,6 +34,9 @@ const pointsBetween = (points, from, to, pixels) => {
   return kept;
 };
 
+/* A line's points cut where it is drawn anew: between these nothing was read. */
+const runsOf = (line) => [0, ...(line.begins ?? [])].map((from, place, all) => line.points.slice(from, all[place + 1]));
+
 /* The heights that an axis must reach: from zero, or closer where only a stretch is shown. */
 const heightsOf = (chart, drawn, from, to, whole) => {
   let low = Infinity, high = -Infinity;
@@ -59,8 +62,10 @@ const drawChart = (svg, chart, lines, coloured, stretch, width, height) => {
   const [from, to] = stretch.shown;
   const margin = { left: 70, right: 14, top: 18, bottom: 26 };
   const inner = { width: Math.max(1, width - margin.left - margin.right), height: Math.max(1, height - margin.top - margin.bottom) };
-  const drawn = lines.map((line) => pointsBetween(line.points, from, to, inner.width));
-  let [low, high] = heightsOf(chart, drawn, from, to, stretch.isWhole);
+  const drawn = lines.map((line) => runsOf(line)
+    .filter((run) => run.length && run[0][0] <= to && run.at(-1)[0] >= from)
+    .map((run) => pointsBetween(run, from, to, inner.width)));
+  let [low, high] = heightsOf(chart, drawn.flat(), from, to, stretch.isWhole);
   const levels = byteTicks(low, high, Math.max(2, Math.round(inner.height / 62)));
   low = low === 0 ? 0 : Math.floor(low / levels.step) * levels.step;
   high = Math.ceil(high / levels.step) * levels.step;
@@ -101,15 +106,16 @@ const drawChart = (svg, chart, lines, coloured, stretch, width, height) => {
     frame.append(svgElement("text", { class: "moment", x: round(xOf(at)), y: inner.height + 18 }, text));
   }
   lines.forEach((line, place) => {
-    const path = drawn[place].map(([x, y]) => `${round(xOf(x))} ${round(yOf(y))}`).join("L");
-    if (!path) return;
+    const runs = drawn[place], paths = runs.map((run) => run.map(([x, y]) => `${round(xOf(x))} ${round(yOf(y))}`).join("L"));
+    if (!runs.length) return;
     if (place === 0 && low === 0 && !line.culprit && !line.dash) {
-      const ends = [drawn[0][0][0], drawn[0].at(-1)[0]].map((x) => round(xOf(x)));
-      plane.append(svgElement("path", { class: "area", d: `M${ends[0]} ${inner.height}L${path}L${ends[1]} ${inner.height}Z` }));
+      const d = runs.map((run, number) => `M${round(xOf(run[0][0]))} ${inner.height}L${paths[number]}L${round(xOf(run.at(-1)[0]))} ${inner.height}Z`).join("");
+      plane.append(svgElement("path", { class: "area", d }));
     }
-    plane.append(shaded(svgElement("path", { class: `line${line.culprit ? " culprit" : ""}`, ...dashing(line), d: `M${path}` }), line.shade));
-    if (drawn[place].length <= Math.max(1, inner.width / 14)) {
-      for (const [x, y] of drawn[place]) plane.append(shaded(svgElement("circle", { class: "point", cx: round(xOf(x)), cy: round(yOf(y)), r: line.culprit ? 3 : 2 }), line.shade));
+    plane.append(shaded(svgElement("path", { class: `line${line.culprit ? " culprit" : ""}`, ...dashing(line), d: paths.map((path) => `M${path}`).join("") }), line.shade));
+    const few = runs.flat().length <= Math.max(1, inner.width / 14);
+    for (const run of runs.filter((one) => few || one.length === 1)) {
+      for (const [x, y] of run) plane.append(shaded(svgElement("circle", { class: "point", cx: round(xOf(x)), cy: round(yOf(y)), r: line.culprit ? 3 : 2 }), line.shade));
     }
   });
   for (const at of chart.censuses) {

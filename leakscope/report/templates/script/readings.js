@@ -59,9 +59,13 @@ const pointedAt = (plot, frame, clientX) => {
       at = index;
       const x = lead.points[index][0];
       box.surface.setAttribute("aria-valuenow", String(index));
+      const moment = (at) => (chart.x === "clock" ? clock(at) : `${chart.x} ${at}`);
       box.show(frame, x, [
-        readingRow(where(x), chart.x === "clock" ? clock(x) : `${chart.x} ${x}`),
-        ...chart.lines.filter((line) => line.points.length).map((line) => readingRow(line.label, bytes(line.points[nearest(line.points, x)][1]))),
+        readingRow(where(x), moment(x)),
+        ...chart.lines.filter((line) => line.points.length).map((line) => {
+          const [when, amount] = line.points[nearest(line.points, x)];
+          return readingRow(moment(when) === moment(x) ? line.label : `(at ${moment(when)}) ${line.label}`, bytes(amount));
+        }),
       ]);
     };
     box.surface.addEventListener("pointermove", (event) => show(nearest(lead.points, pointedAt(plot, frame, event.clientX))));

@@ -68,6 +68,12 @@
       const place = nearest(line.points, x);
       return line.culprit && line.points[place][0] > x ? line.points[place - 1] : line.points[place];
     };
+    /* When a value was read, where that is another moment than the one pointed at. */
+    const readAt = (x, at, decimals) => {
+      if (x === at) return "";
+      const told = [decimals, 2, 3].find((digits) => momentAt(x, digits) !== momentAt(at, digits));
+      return told === undefined ? "" : `(at ${momentAt(x, told)}) `;
+    };
     const read = (x) => {
       const first = lead();
       if (!first || !frame) return;
@@ -81,7 +87,7 @@
       box.show(frame, at, [
         readingRow(boundaryAt(at), momentAt(at, decimals)),
         readingRow(whereAt(at), ""),
-        ...rows.map(([line, point]) => readingRow(line.label, bytes(point[1]), line)),
+        ...rows.map(([line, point]) => readingRow(`${readAt(point[0], at, decimals)}${line.label}`, bytes(point[1]), line)),
       ]);
     };
     const readNext = (leap) => {
