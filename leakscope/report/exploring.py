@@ -49,6 +49,7 @@ def exploring_data(
     phases += sorted({moment.phase for moment in timeline.moments} - {*phases})
     number = {phase: place for place, phase in enumerate(phases)}
     shades = phase_shades(timeline.spans)
+    epochs = epoch_starts(timeline)
     return {
         view.key: data
         | {
@@ -61,10 +62,16 @@ def exploring_data(
             "phases": [
                 {"label": p or "outside any phase", "shade": shades.get(p, "")} for p in phases
             ],
-            "spans": [_span(span, number) for span in timeline.spans],
-            "epochs": [[_moment(start), epoch] for start, epoch in epoch_starts(timeline)],
+            "spans": [_span(span, number, bool(epochs)) for span in timeline.spans],
+            "epochs": [[_moment(start), epoch] for start, epoch in epochs],
             "moments": [
-                [_moment(m.time_s), m.step, m.epoch + 1, number[m.phase], m.boundary]
+                [
+                    _moment(m.time_s),
+                    m.step,
+                    m.epoch + 1 if epochs else None,
+                    number[m.phase],
+                    m.boundary,
+                ]
                 for m in timeline.moments
                 if math.isfinite(m.time_s)
             ],
@@ -122,8 +129,10 @@ def _second(point: Point, unit: str, when: dict[int, float]) -> float:
     return point.x if unit == SECONDS else when.get(point.boundary, float("nan"))
 
 
-def _span(span: PhaseSpan, number: dict[str, int]) -> list[float]:
-    return [number[span.phase], span.epoch + 1, _moment(span.start_s), _moment(span.end_s)]
+def _span(span: PhaseSpan, number: dict[str, int], has_epochs: bool) -> list[float | None]:
+    """Return a phase as plain values, its epoch only where a second one tells them apart."""
+    epoch = span.epoch + 1 if has_epochs else None
+    return [number[span.phase], epoch, _moment(span.start_s), _moment(span.end_s)]
 
 
 def _moment(seconds: float) -> float:

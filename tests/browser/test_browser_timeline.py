@@ -247,7 +247,7 @@ def test_a_further_gauge_is_laid_over_the_lines(view: View, tmp_path: Path) -> N
     assert chart.plot.locator("path.line.culprit").count() == 0
     chart.surface.focus()
     chart.surface.press("End")
-    assert "572 MiB C heap in use" in plain(chart.surface.get_attribute("aria-valuetext"))
+    assert "572 MiB (at 3:20) C heap in use" in plain(chart.surface.get_attribute("aria-valuetext"))
     view.assert_quiet()
 
 
@@ -395,4 +395,27 @@ def test_a_gauge_read_seldom_is_drawn_and_read_where_it_was_read(
     told = plain(chart.surface.get_attribute("aria-valuetext"))
     assert re.search(r"\(at [\d:.]+\) shared", told)
     assert not re.search(r"\) resident", told)
+    view.assert_quiet()
+
+
+def test_a_reading_speaks_of_no_epochs_where_none_are_known(view: View, tmp_path: Path) -> None:
+    report = samples.leaking()
+    assert report.timeline is not None
+    timeline = msgspec.structs.replace(
+        report.timeline,
+        spans=[msgspec.structs.replace(span, epoch=0) for span in report.timeline.spans],
+        moments=[msgspec.structs.replace(moment, epoch=0) for moment in report.timeline.moments],
+    )
+    file = tmp_path / "one.html"
+    file.write_text(render_html(msgspec.structs.replace(report, timeline=timeline)), "utf-8")
+    view.wear(DESKTOP, "light")
+    view.open(file)
+    chart = Chart(view)
+    chart.surface.focus()
+    chart.surface.press("ArrowRight")
+    told = plain(chart.surface.get_attribute("aria-valuetext"))
+    assert "step" in told
+    assert "train" in told
+    assert "epoch" not in told
+    assert "null" not in told
     view.assert_quiet()

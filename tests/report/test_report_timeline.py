@@ -161,3 +161,16 @@ def test_a_short_start_stays_in_the_picture() -> None:
     report = begun_at(1.0, samples.leaking())
     assert "The picture begins" not in render_html(report)
     assert timeline_of(report)["lines"][0]["points"][0] == [0.0, 30e6]
+
+
+def test_a_reading_names_no_epoch_where_a_run_shows_but_one() -> None:
+    report = samples.leaking()
+    assert report.timeline is not None
+    timeline = msgspec.structs.replace(
+        report.timeline,
+        spans=[msgspec.structs.replace(span, epoch=0) for span in report.timeline.spans],
+        moments=[msgspec.structs.replace(moment, epoch=0) for moment in report.timeline.moments],
+    )
+    chart = timeline_of(msgspec.structs.replace(report, timeline=timeline))
+    assert {epoch for _, epoch, *_ in chart["spans"]} == {None}
+    assert {epoch for _, _, epoch, *_ in chart["moments"]} == {None}

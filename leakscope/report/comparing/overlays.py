@@ -106,7 +106,12 @@ def overlay_data(overlay: Overlay) -> dict[str, Any]:
         ],
         "phases": [{"label": p or "outside any phase", "shade": shades.get(p, "")} for p in phases],
         "spans": [
-            [number[span.phase], span.epoch + 1, round(span.start_s, 3), round(span.end_s, 3)]
+            [
+                number[span.phase],
+                span.epoch + 1 if overlay.epochs else None,
+                round(span.start_s, 3),
+                round(span.end_s, 3),
+            ]
             for span in overlay.spans
         ],
         "epochs": [[round(start, 3), epoch] for start, epoch in overlay.epochs],

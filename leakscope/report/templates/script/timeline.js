@@ -51,14 +51,15 @@
     /* Reading: at the boundaries of the first line that is shown. */
     const lead = () => shownLines().reduce((best, line) => (best && best.points.length >= line.points.length ? best : line), null);
     const hasSteps = chart.moments.some(([, step]) => step > 0);
+    const phaseWords = (phase, epoch) => [chart.phases[phase].label, ...(epoch === null ? [] : [`epoch ${epoch}`])];
     const whereAt = (x) => {
       if (!chart.moments.length) {
         const span = chart.spans.find(([, , start, end]) => start <= x && x <= end);
-        return span ? `${chart.phases[span[0]].label}, epoch ${span[1]}` : "";
+        return span ? phaseWords(span[0], span[1]).join(", ") : "";
       }
       const [, step, epoch, phase] = chart.moments[nearest(chart.moments, x)];
       const stood = hasSteps ? [`step ${grouped(step, 0)}`] : [];
-      return [...stood, ...(chart.spans.length ? [chart.phases[phase].label, `epoch ${epoch}`] : [])].join(", ");
+      return [...stood, ...(chart.spans.length ? phaseWords(phase, epoch) : [])].join(", ");
     };
     const boundaryAt = (x) => {
       const number = chart.moments.length ? chart.moments[nearest(chart.moments, x)][4] : undefined;
