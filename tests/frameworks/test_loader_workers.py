@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from torch.utils.data import DataLoader, Dataset, Subset
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
 
 from leakscope.instrument.frameworks.loader_workers import worker_warnings
 
@@ -80,6 +81,58 @@ def test_what_lies_inside_a_subset_is_found(lazy: Any) -> None:
     assert sentence.startswith("Photos.images keeps open PIL images beside 1 DataLoader worker")
 
 
+class Sample:
+    __slots__ = ("image", "label")
+
+    def __init__(self, image: Any) -> None:
+        self.image = image  # no label
+
+
+class Pair(NamedTuple):
+    image: Any
+    label: int
+
+
+class Rows(list[Any]):
+    """As a library's own list."""
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda data: data,
+        lambda data: Subset(data, [0]),
+        lambda data: ConcatDataset([data]),
+        lambda data: Subset(ConcatDataset([Subset(data, [0]), Photos()]), [0]),
+    ],
+    ids=["plain", "subset", "concatenated", "subset of both"],
+)
+@pytest.mark.parametrize(
+    ("kept", "name"),
+    [
+        (lambda image: [{"image": image, "label": 0}], "Photos.samples"),
+        (lambda image: [(0, image)], "Photos.samples"),
+        (lambda image: {"train": [Pair(image, 0)]}, "Photos.samples"),
+        (lambda image: Rows([OrderedDict(image=image)]), "Photos.samples"),
+        (lambda image: [Sample(image)], "Sample.image"),
+    ],
+    ids=["dicts", "tuples", "named tuples", "subclasses", "slots"],
+)
+def test_samples_of_any_shape_inside_any_data_sets_are_found(
+    lazy: Any, wrap: Any, kept: Any, name: str
+) -> None:
+    data = wrap(Photos(samples=kept(lazy)))
+    (sentence,) = worker_warnings(DataLoader(data, num_workers=1, multiprocessing_context="fork"))
+    assert sentence.startswith(f"{name} keeps open PIL images beside 1 DataLoader worker")
+
+
+def test_what_lies_far_from_the_data_is_not_looked_at(lazy: Any) -> None:
+    far: Any = lazy
+    for _ in range(4):
+        far = [far]
+    assert told(images=far) == []
+
+
 def test_nothing_is_said_of_paths_or_without_workers(lazy: Any, path: Path) -> None:
     assert told(paths=[str(path)] * 1000, count=3) == []
     assert told(workers=0, images=[lazy]) == []
@@ -95,4 +148,11 @@ def test_nothing_of_the_users_is_run() -> None:
         def __iter__(self) -> Any:
             raise AssertionError
 
-    assert told(inner=Touchy(), items=[Touchy()]) == []
+    class TouchyRows(list[Any]):
+        def __iter__(self) -> Any:
+            raise AssertionError
+
+        def __getitem__(self, index: Any) -> Any:
+            raise AssertionError
+
+    assert told(inner=Touchy(), items=[Touchy()], rows=TouchyRows([1])) == []

@@ -10,7 +10,9 @@ from __future__ import annotations
 import io
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from types import MemberDescriptorType
 from typing import Any
 
 from leakscope.instrument.auto.workers import start_method
@@ -19,6 +21,7 @@ from leakscope.model.sizes import plural
 LOOKED_AT = 2000
 ITEMS_LOOKED_AT = 32
 DEEPEST = 4
+"""So far inside a data set; one that wraps others is not counted."""
 OPEN_IMAGES = "open PIL images"
 LOADED_IMAGES = "PIL images"
 OPEN_FILES = "open files"
@@ -72,7 +75,8 @@ def find_kept(dataset: object) -> Iterator[Kept]:
         if what:
             yield Kept(name, what)
         elif depth < DEEPEST:
-            waiting.extend((inner, to, depth + 1) for inner, to in _inside(thing, name))
+            deeper = 0 if _is_dataset(thing) else depth
+            waiting.extend((inner, to, deeper + 1) for inner, to in _inside(thing, name))
 
 
 def _what(thing: object) -> str:
@@ -87,25 +91,48 @@ def _what(thing: object) -> str:
     return ""
 
 
+def _is_dataset(thing: object) -> bool:
+    return any(
+        kind.__name__ == "Dataset" and kind.__module__ == "torch.utils.data.dataset"
+        for kind in type(thing).__mro__
+    )
+
+
 def _inside(thing: object, name: str) -> Iterator[tuple[object, str]]:
+    # By the methods of the built-in types: those of a subclass would be the user's.
     kind = type(thing)
-    if kind in (list, tuple):
-        items: Any = thing
-        for item in items[:ITEMS_LOOKED_AT]:
+    if issubclass(kind, (list, tuple)):
+        base: Any = list if issubclass(kind, list) else tuple
+        for item in base.__getitem__(thing, slice(ITEMS_LOOKED_AT)):
             yield item, name
-    elif kind is dict:
-        for _, item in zip(range(ITEMS_LOOKED_AT), thing.values(), strict=False):  # type: ignore[attr-defined]
+    elif issubclass(kind, dict):
+        values: Any = dict.values(thing)  # type: ignore[arg-type]
+        for _, item in zip(range(ITEMS_LOOKED_AT), values, strict=False):
             yield item, name
-    else:
-        for attribute, value in list(_state(thing).items())[:ITEMS_LOOKED_AT]:
-            owner = kind.__name__ if not isinstance(value, (int, str, float)) else ""
-            if owner:
-                yield value, f"{owner}.{attribute}"
+    for attribute, value in list(_state(thing).items())[:ITEMS_LOOKED_AT]:
+        if not isinstance(value, (int, str, float)):
+            yield value, f"{kind.__name__}.{attribute}"
 
 
 def _state(thing: object) -> dict[str, Any]:
+    """Return the attributes of an object, those in slots included."""
     try:
         state = object.__getattribute__(thing, "__dict__")
     except AttributeError:
-        return {}
-    return state if type(state) is dict else {}
+        state = {}
+    return {**_slots(thing), **(state if type(state) is dict else {})}
+
+
+def _slots(thing: object) -> dict[str, Any]:
+    slots = {
+        name: slot
+        for kind in type(thing).__mro__
+        if "__slots__" in vars(kind)
+        for name, slot in vars(kind).items()
+        if type(slot) is MemberDescriptorType
+    }
+    found = {}
+    for name, slot in slots.items():
+        with suppress(AttributeError):  # nothing was put into it
+            found[name] = slot.__get__(thing)
+    return found
