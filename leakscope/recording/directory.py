@@ -206,19 +206,21 @@ def _write_new(target: Path, data: bytes) -> None:
 def _exists(path: Path) -> RunExistsError:
     if (path / MANIFEST).exists() and not holds_run(path):
         return RunExistsError(
-            f"{path} holds a {MANIFEST} that is not leakscope's. Choose another folder with --out.",
+            f"{path} holds a {MANIFEST} that is not leakscope's. Choose another folder with --out "
+            "(in Python: out=).",
             slug="run-exists",
         )
     return RunExistsError(
         f"{path} already holds a run. Choose another folder with --out, "
-        "or pass --force to replace that run.",
+        "or pass --force to replace that run (in Python: out=, force=True).",
         slug="run-exists",
     )
 
 
 def _unwritable(path: Path, cause: str) -> UnwritableError:
     return UnwritableError(
-        f"No run can be recorded in {path}: {cause}. Choose another folder with --out.",
+        f"No run can be recorded in {path}: {cause}. Choose another folder with --out "
+        "(in Python: out=).",
         slug="unwritable",
     )
 

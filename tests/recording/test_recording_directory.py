@@ -27,7 +27,9 @@ def test_files_of_others_are_written_beside_and_never_touched(tmp_path):
 
 def test_a_run_is_not_overwritten(tmp_path):
     write_run(tmp_path, [boundary(0)])
-    with pytest.raises(RunExistsError, match=r"already holds a run.*--force"):
+    with pytest.raises(
+        RunExistsError, match=r"already holds a run.*--out.*--force.*out=, force=True"
+    ):
         RunDirectory.create(tmp_path, RunManifest())
     assert len(open_run(tmp_path).main.measurements) == 1
 
