@@ -13,7 +13,12 @@ from leakscope.heap.snapshots.printing import Cell, Column, Page, Printed, Table
 from leakscope.model.report import Culprit, Excerpt, Finding, Report, RunVerdict
 from leakscope.report.wording import place_of, rate_words, share_words, unsaid
 
-_VERDICTS = {RunVerdict.LEAK: "✗ Leak", RunVerdict.CLEAN: "✓ No leak"}
+_VERDICTS = {
+    RunVerdict.LEAK: "✗ Leak",
+    RunVerdict.CLEAN: "✓ No leak",
+    RunVerdict.OUT_OF_MEMORY: "✗ Out of memory",
+    RunVerdict.INCONCLUSIVE: "? Inconclusive",
+}
 _SHOWN = 5
 _SUSPECTS = (
     Column("#"),
@@ -52,7 +57,7 @@ class RunAnswer(Printed):
 
     @property
     def verdict(self) -> str:
-        """``leak``, ``clean`` or ``inconclusive``."""
+        """``leak``, ``clean``, ``inconclusive`` or ``out_of_memory``."""
         return self.report.verdict.value
 
     @property
@@ -63,7 +68,7 @@ class RunAnswer(Printed):
     def page(self) -> Page:
         """Return what is printed."""
         report = self.report
-        sign = _VERDICTS.get(report.verdict, "? Inconclusive")
+        sign = _VERDICTS[report.verdict]
         suspects: list[Culprit | Finding] = [*report.culprits, *report.findings]
         suspects.sort(key=lambda one: one.rank)
         tables = [_suspects(suspects[:_SHOWN])] if suspects else []
@@ -109,13 +114,18 @@ def _suspects(suspects: Sequence[Culprit | Finding]) -> Table:
         [
             Cell(str(one.rank)),
             Cell(one.name if isinstance(one, Culprit) else one.title),
-            Cell(rate_words(one)),
-            Cell(share_words(one.share, one.growth)),
+            Cell(rate_words(one) if _grows(one) else ""),
+            Cell(share_words(one.share, one.growth) if _grows(one) else ""),
             Cell(_spoken(place_of(one))),
         ]
         for one in suspects
     ]
     return Table(_SUSPECTS, rows)
+
+
+def _grows(suspect: Culprit | Finding) -> bool:
+    """Return whether it has a rate: how a run ended has none."""
+    return isinstance(suspect, Culprit) or bool(suspect.unit) or suspect.bytes_per_unit != 0
 
 
 def _source(excerpt: Excerpt) -> Table:
