@@ -85,6 +85,14 @@ def test_a_page_has_all_its_parts(page: Page) -> None:
 
 
 @pytest.mark.parametrize("page", EVERY, ids=lambda page: page.path.stem)
+def test_a_page_says_where_the_names_of_its_snippets_come_from(page: Page) -> None:
+    text = page.path.read_text()
+    before = text[text.index("\n## Leaks\n") : text.index(page.leaks)]
+    assert "(../diagnoses.md#the-snippets)" in before
+    assert "\n## The snippets\n" in OVERVIEW.read_text()
+
+
+@pytest.mark.parametrize("page", EVERY, ids=lambda page: page.path.stem)
 def test_a_page_names_kinds_that_have_rules(page: Page) -> None:
     for kind in page.kinds:
         assert rule_of(kind).help != rule_of("no such kind").help, kind
