@@ -31,7 +31,9 @@ _FRAMEWORKS = (
     "pytorch-ignite",
     "keras",
     "peft",
+    "tensorboard",
     "wandb",
+    "mlflow",
     "numpy",
     "pillow",
 )
@@ -194,7 +196,7 @@ def _frameworks() -> Item:
     from leakscope.model.health import Item, State
     from leakscope.probes import environment
 
-    facts = environment()
+    facts = environment(_FRAMEWORKS)
     found = [f"{name} {facts[name]}" for name in _FRAMEWORKS if name in facts]
     return Item(name="libraries", state=State.OK, text=", ".join(found) or "none that matter")
 

@@ -165,6 +165,19 @@ def test_a_torch_that_hangs_costs_a_time_limit(
     assert "more than" in ask(patience_s=1.0)["fault"]
 
 
+def test_every_tracker_is_among_the_libraries(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("tensorboard", "wandb", "mlflow"):
+        told = folder / f"{name}-7.8.9.dist-info"
+        told.mkdir()
+        (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 7.8.9\n")
+    monkeypatch.syspath_prepend(folder)
+    (libraries,) = [item for item in examine().items if item.name == "libraries"]
+    for name in ("tensorboard", "wandb", "mlflow"):
+        assert f"{name} 7.8.9" in libraries.text
+
+
 def test_a_file_of_the_users_is_not_taken_for_a_library(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
