@@ -113,3 +113,14 @@ def test_source_that_goes_on_beyond_the_edge_casts_a_shadow_there(
     for kind in ("marked", "added", "removed"):
         (colour,) = style_of(view, f".code tr.{kind} td", "backgroundColor")
         assert re.fullmatch(r"rgba\(.*, 0\.\d+\)", colour), colour
+
+
+def test_a_bar_that_goes_on_beyond_the_edge_casts_a_shadow_there(
+    view: View, tmp_path: Path
+) -> None:
+    show(view, page_of("leaking"), tmp_path, PHONE)
+    bar = view.page.locator(".bar nav")
+    assert bar.evaluate("(one) => one.scrollWidth > one.clientWidth")
+    assert style_of(view, ".bar nav", "boxShadow") != {"none"}
+    show(view, page_of("leaking"), tmp_path, SIZES["desktop"])
+    assert style_of(view, ".bar nav", "boxShadow") == {"none"}
