@@ -38,7 +38,7 @@ VERDICTS = {
     RunVerdict.INCONCLUSIVE: "Not enough evidence",
     RunVerdict.OUT_OF_MEMORY: "Out of memory",
 }
-LEAK_RAN_OUT = "Out of memory, with a leak"
+LEAK_RAN_OUT = "Out of memory, leak"
 SEVERITIES = {
     Severity.CRITICAL: "Critical",
     Severity.WARNING: "Warning",
