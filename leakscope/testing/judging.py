@@ -44,9 +44,10 @@ _STOPPING = (
     "typing.*cache*",
     "tracemalloc.*",
     "encodings._cache*",
+    "torch.multiprocessing.reductions.shared_cache*",
 )
-"""Names in the standard library that don't leak: caches that end at a bound without declaring it,
-and lists that follow what is held elsewhere."""
+"""Names in libraries that don't leak: caches that end at a bound without declaring it, and lists
+that follow what is held elsewhere."""
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,28 @@ def test_tensors_and_hooks_are_found_and_training_is_clean(tmp_path: Path) -> No
     assert hooks["holder"] == "training.model._forward_hooks"
 
 
+SHARES = """
+from itertools import count
+
+import torch
+import torch.multiprocessing.reductions
+
+numbers = count()
+
+
+def shares():
+    storage = torch.zeros(250).untyped_storage()
+    ref = torch.multiprocessing.reductions.StorageWeakRef(storage)
+    torch.multiprocessing.reductions.shared_cache[next(numbers)] = ref
+"""
+
+
+@pytest.mark.slow
+def test_what_torch_remembers_of_shared_storages_is_bounded(tmp_path: Path) -> None:
+    (tmp_path / "sharing.py").write_text(SHARES)
+    assert found_in(tmp_path / "sharing.py", "shares")["shares"] == []
+
+
 def test_growth_is_a_sentence_with_holder_rate_and_line() -> None:
     (growth,) = found_in(LEAKS, "bytes_objects")["bytes_objects"]
     line = next(n for n, text in enumerate(LINES, 1) if "PIECES.append" in text)
