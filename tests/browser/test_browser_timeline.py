@@ -419,3 +419,22 @@ def test_a_reading_speaks_of_no_epochs_where_none_are_known(view: View, tmp_path
     assert "epoch" not in told
     assert "null" not in told
     view.assert_quiet()
+
+
+LEFT_OUT = """() => {
+  const lefts = [...document.querySelectorAll('.plot.live line.epoch')]
+    .map((line) => line.getBoundingClientRect().left);
+  const names = [...document.querySelectorAll('.plot.live .epoch-name')];
+  const boxes = names.map((name) => name.getBoundingClientRect());
+  return lefts.filter((left) => !boxes.some((box) => Math.abs(box.left - left) < 3)
+    && boxes.every((box) => left < box.left - 3 || left > box.right + 10));
+}"""
+"""Where epochs are marked without their number, though nothing stands there."""
+
+
+def test_no_epochs_number_is_left_out_where_there_is_room(chart: Chart) -> None:
+    for width in range(400, 700, 50):
+        chart.view.page.set_viewport_size({"width": width, "height": 900})
+        assert not chart.shown[0]
+        assert chart.view.page.evaluate(LEFT_OUT) == []
+        assert chart.view.crowded() == ""

@@ -75,6 +75,8 @@ const drawChart = (svg, chart, lines, coloured, stretch, width, height) => {
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   const plane = svgElement("svg", { x: margin.left, y: margin.top, width: inner.width, height: inner.height });
   const frame = svgElement("g", { transform: `translate(${margin.left} ${margin.top})` });
+  /* At once, for text can be measured on the page alone. */
+  svg.replaceChildren(frame, plane);
 
   const seen = chart.spans.filter((span) => span[3] >= from && span[2] <= to && coloured.has(span[0]) && chart.phases[span[0]].shade);
   if (seen.length * 2 <= inner.width) {
@@ -92,8 +94,9 @@ const drawChart = (svg, chart, lines, coloured, stretch, width, height) => {
       plane.append(svgElement("line", { class: "epoch", x1: x, x2: x, y1: 0, y2: inner.height }));
       if (x < freeFrom) return;
       const spelled = place === 0 && inner.width > 320;
-      frame.append(svgElement("text", { class: "epoch-name", x, y: -5 }, spelled ? `epoch ${epoch}` : epoch));
-      freeFrom = x + (spelled ? 58 : 34);
+      const name = svgElement("text", { class: "epoch-name", x, y: -5 }, spelled ? `epoch ${epoch}` : epoch);
+      frame.append(name);
+      freeFrom = x + name.getComputedTextLength() + 8;
     });
   }
   for (const { at, text } of byteTicks(low, high, Math.max(2, Math.round(inner.height / 62))).ticks) {
@@ -126,7 +129,6 @@ const drawChart = (svg, chart, lines, coloured, stretch, width, height) => {
     plane.append(svgElement("text", { class: "limit-name", x: 6, y: round(yOf(chart.limit)) + 14 }, `limit ${bytes(chart.limit)}`));
   }
   frame.append(svgElement("line", { class: "foot", x1: 0, x2: inner.width, y1: inner.height, y2: inner.height }));
-  svg.replaceChildren(frame, plane);
   return {
     left: margin.left / width, right: 1 - margin.right / width, top: margin.top / height, bottom: 1 - margin.bottom / height,
     x: [from, to], y: [low, high],
