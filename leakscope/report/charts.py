@@ -35,6 +35,8 @@ DRAWN = 1500
 MOST_EPOCHS = 80
 """More aren't marked: their lines would be all there is to see."""
 PHASE_SHADES = 5
+TRAIN = "train"
+NEUTRAL = "phase-1"
 SERIES_SHADES = 6
 DASHES = ("", "5 3", "1.5 2.5", "8 2.5 1.5 2.5", "12 3", "8 2 1.5 2 1.5 2")
 """Lengths of strokes and gaps: how lines are drawn whose colours come again."""
@@ -212,9 +214,14 @@ def series_dash(index: int, *, laid_over: bool = False) -> str:
 
 
 def phase_shades(spans: Sequence[PhaseSpan]) -> dict[str, str]:
-    """Return the CSS variable for each phase, in the order in which they first began."""
+    """Return the CSS variable for each phase, in the order in which they first began.
+
+    The neutral one is training's alone: it is nearly all of a chart, whatever came before it.
+    """
     phases = dict.fromkeys(span.phase for span in spans)
-    return {phase: f"phase-{i % PHASE_SHADES + 1}" for i, phase in enumerate(phases)}
+    others = [phase for phase in phases if phase != TRAIN]
+    shades = {phase: f"phase-{i % (PHASE_SHADES - 1) + 2}" for i, phase in enumerate(others)}
+    return {phase: shades.get(phase, NEUTRAL) for phase in phases}
 
 
 def finite(points: Any) -> list[tuple[float, float]]:

@@ -8,9 +8,18 @@ import report_samples as samples
 
 from leakscope.model.comparison import Change, ValueChange
 from leakscope.model.printable import clipped, one_line, printable
-from leakscope.model.report import Excerpt, Ledger, LedgerEntry, Line, Remedy, RunVerdict, Severity
+from leakscope.model.report import (
+    Excerpt,
+    Ledger,
+    LedgerEntry,
+    Line,
+    PhaseSpan,
+    Remedy,
+    RunVerdict,
+    Severity,
+)
 from leakscope.report import render_text, sizes, wording
-from leakscope.report.charts import SMALL, WIDE, draw_series, draw_timeline
+from leakscope.report.charts import SMALL, WIDE, draw_series, draw_timeline, phase_shades
 from leakscope.report.comparing.values import value_rows
 from leakscope.report.comparison import comparison_page
 from leakscope.report.culprit import first_sentences, pieces_of, remedy_view
@@ -194,6 +203,20 @@ def test_bars_of_a_shrinking_ledger_stay_in_the_picture() -> None:
     for bar in [*(row.bar for row in view.rows), view.total_bar]:
         assert 0 <= float(bar.left[:-1]) <= float(bar.left[:-1]) + float(bar.width[:-1]) <= 100.1
     assert view.change == "fell by"
+
+
+def test_training_is_shaded_neutrally_whatever_came_before_it() -> None:
+    def span(phase: str, start: float) -> PhaseSpan:
+        return PhaseSpan(phase=phase, occurrence=0, epoch=0, start_s=start, end_s=start + 1)
+
+    spans = [span(phase, float(at)) for at, phase in enumerate(("sanity check", "train", "test"))]
+    assert phase_shades(spans) == {
+        "sanity check": "phase-2",
+        "train": "phase-1",
+        "test": "phase-3",
+    }
+    many = phase_shades([span(f"part {number}", float(number)) for number in range(9)])
+    assert "phase-1" not in many.values()
 
 
 def test_drawings_wear_the_colours_of_the_page() -> None:
