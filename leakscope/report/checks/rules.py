@@ -68,6 +68,12 @@ _RULES = (
         "No Python name reaches them: a C++ queue, a registry or an extension holds them.",
     ),
     Rule(
+        "numbered_names",
+        "New names are made all along",
+        "Each keeps what it refers to until the program ends. Assign to the same name, or use a "
+        "container with a bound.",
+    ),
+    Rule(
         "collector_off",
         "The garbage collector is switched off",
         "Cycles are never freed while it is off. Switch it on, or collect by hand.",
