@@ -46,8 +46,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     found = []
     for pattern, paths in _numbered(case).items():
         trend = case.trend_of(case.work_done[case.table.at], _together(case, paths))
-        is_told = any(path in told or told & {*case.table.ancestors(path)} for path in paths)
-        if is_growth(trend.verdict) and not is_told:
+        if is_growth(trend.verdict) and not told.intersection(paths):
             found.append(_found(case, pattern, paths, trend))
     return found
 

@@ -1,8 +1,8 @@
 """Objects that each refer to the one before: ``rollout = Rollout(batch, prev=self.last)``.
 
 Whoever holds the newest holds them all. Recognises a feeding line that makes an object of a class
-of the program's with the last one as an argument, and nothing that cuts the links. Offers no diff:
-how many of them are needed, and what of them, only its author knows.
+of the program's with the last one as an argument. Offers no diff: how many of them are needed, and
+what of them, only its author knows.
 """
 
 from __future__ import annotations
