@@ -25,6 +25,8 @@ PEAK_BYTES = 16 * MIB
 """Below this a peak is not worth a change of code, whatever its share."""
 PEAK_OF_BASELINE = 0.05
 """The same, relative to what the process holds anyway."""
+WARNED_OF_BASELINE = 0.1
+"""And this much before the phase comes near a limit: what is given back ends no run by itself."""
 BOOKKEEPING_BYTES = 1 * MIB
 """What a library gathers by itself is not worth a note up to this much."""
 GATHERED_BYTES = 2 * MIB
@@ -74,4 +76,5 @@ def of_within(peak_bytes: float, together_bytes: float, height: PhaseHeight) -> 
         return Severity.NOTE
     if height.limit and height.peak > PEAK_OF_LIMIT * height.limit:
         return Severity.CRITICAL
-    return Severity.WARNING
+    warned = together_bytes >= WARNED_OF_BASELINE * height.baseline
+    return Severity.WARNING if warned else Severity.NOTE

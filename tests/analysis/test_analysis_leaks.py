@@ -273,6 +273,23 @@ def test_a_climb_is_critical_where_its_phase_comes_near_the_limit_between_bounda
     assert only(report_of(program)).severity is severity
 
 
+@pytest.mark.parametrize(
+    ("limit", "kept", "severity"),
+    [
+        (None, 3 * MIB, Severity.NOTE),
+        (None, 6 * MIB, Severity.WARNING),
+        (450 * MIB, 3 * MIB, Severity.CRITICAL),
+    ],
+)
+def test_a_climb_that_is_given_back_warns_where_it_is_much_or_comes_near_a_limit(
+    limit: int | None, kept: int, severity: Severity
+) -> None:
+    report = report_of(Program(epochs=5, limit=limit).local("validate()·preds", kept))
+    assert [c.severity for c in report.culprits] == [severity]
+    alarmed = severity is not Severity.NOTE
+    assert report.verdict is (RunVerdict.LEAK if alarmed else RunVerdict.CLEAN)
+
+
 def test_what_a_validation_gathers_and_gives_back_is_a_note_only_where_it_is_more_than_little() -> (
     None
 ):
