@@ -113,15 +113,17 @@ class _Walk:
         return trend.bytes_per_unit * float(grower.x[-1] - grower.x[0])
 
     def _holds_no_elements_alone(self, node: int, row: int) -> bool:
-        """Return whether a name leads on from these objects: not the lists in a dict of lists."""
+        """Return whether a name leads on from these objects: not the lists in a dict of lists.
+
+        A tuple can gather nothing: what grows in it is below.
+        """
         kinds = {self.table.latest[node].kind, self.table.latest[row].kind}
-        return not kinds <= CONTAINERS
+        return not kinds <= CONTAINERS or self.table.latest[row].kind == "tuple"
 
     def _gathers(self, node: int, row: int) -> bool:
-        """Return whether as many objects as ever gather more: ``agents[*].memory`` gets longer."""
+        """Return whether it is less more objects that gather: ``agents[*].memory`` gets longer."""
         columns, table = self.growers[node].columns, self.table
-        count = table.count[row, columns]
-        if row not in self.growers or not np.all(count == count[0]):
+        if row not in self.growers or self.growers[row].spread >= SPREAD:
             return False
         length = table.length[row, columns]
         return bool(length[-1] > length[0]) or any(

@@ -229,12 +229,18 @@ def _grower(
 
 
 def spread_of(count: FloatArray, y: FloatArray) -> float:
-    """Return the part of a row's growth that comes from there being more objects of it."""
-    gained = y[-1] - y[0]
-    more = np.nan_to_num(count[-1]) - np.nan_to_num(count[0])
+    """Return the part of a row's growth that comes from there being more objects of it.
+
+    Small objects are counted once they are worth a row, and the newest may be the smallest: what a
+    row gains while its objects become no more is theirs.
+    """
+    gained, counted = y[-1] - y[0], np.nan_to_num(count)
+    more = counted[-1] - counted[0]
     if gained <= 0 or more <= 0:
         return 0.0
-    return float(min(more * y[-1] / max(count[-1], 1.0) / gained, 1.0))
+    evenly = more * y[-1] / max(counted[-1], 1.0)
+    with_more = np.diff(y)[np.diff(counted) > 0].clip(min=0).sum()
+    return float(min(evenly, with_more, gained) / gained)
 
 
 def has_moved(table: RowTable, grower: Grower) -> bool:

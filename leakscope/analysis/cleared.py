@@ -46,7 +46,7 @@ def find_cleared(case: Case, growth: Growth, undecided: list[Undecided]) -> list
         else:
             found.append(_cleared(case, path, trend))
     # A function that returns what it held gives it another path, and the same name.
-    names = {case.table.latest[path].name for path in unsettled}
+    names = {case.table.latest[path].name for path in unsettled | kin}
     named = {c.name: c for c in sorted(found, key=lambda c: c.total_bytes) if c.name not in names}
     return sorted(named.values(), key=lambda c: -c.total_bytes)[:MOST]
 

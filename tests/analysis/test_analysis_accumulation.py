@@ -94,8 +94,69 @@ def test_lists_that_as_many_objects_as_ever_hold_are_the_culprit() -> None:
     assert agents(lambda s: 4.0 * s.epochs_done + 4, lambda s: 4.0) == ["agents[*].memory"]
 
 
+def test_small_objects_that_are_counted_late_are_no_growth_of_their_list() -> None:
+    def counted(state: State) -> float:
+        return 4.0 if state.epoch < EPOCHS - 2 else 20.0
+
+    assert agents(lambda s: 4.0 * s.epochs_done + 4, counted) == ["agents[*].memory"]
+
+
 def test_objects_that_become_more_are_growth_of_their_list() -> None:
     assert agents(lambda s: s.epochs_done + 1.0, lambda s: s.epochs_done + 1.0) == ["agents"]
+
+
+def layout(entries: Callable[[State], float]) -> list[str]:
+    """Return what is accused of what piles up on the parameters in a list of tuples."""
+    size = 100 * KIB
+
+    def hooked(state: State) -> float:
+        return 6.0 * state.epochs_done + 6
+
+    above = "layout[*][0]"
+    things = [
+        Thing("layout", lambda s: hooked(s) * size + 900, length=entries),
+        Thing(
+            "layout[*]", lambda s: hooked(s) * size + 800, "tuple", "tuple",
+            parent="layout", length=lambda s: 2 * entries(s), count=entries,
+        ),
+        Thing(
+            above, lambda s: hooked(s) * size + 700, "tensor", "torch.nn.Parameter",
+            parent="layout[*]", count=entries,
+        ),
+        Thing(
+            f"{above}.hooks", lambda s: hooked(s) * size + 600, "dict", "dict",
+            parent=above, length=hooked, count=entries,
+        ),
+        Thing(
+            f"{above}.hooks[*]", lambda s: hooked(s) * size, "function", "functools.partial",
+            parent=f"{above}.hooks", count=hooked,
+        ),
+    ]  # fmt: skip
+    report = analyse(Program(epochs=EPOCHS).plant(*things).build())
+    return [culprit.path for culprit in report.culprits]
+
+
+def test_what_piles_up_below_as_many_tuples_as_ever_is_not_their_list() -> None:
+    assert layout(lambda s: 6.0) == ["layout[*][0].hooks"]
+
+
+def test_tuples_that_become_more_are_growth_of_their_list() -> None:
+    assert layout(lambda s: 6.0 * s.epochs_done + 6) == ["layout"]
+
+
+def test_an_owner_of_a_culprit_is_not_said_to_be_fine_under_its_new_path() -> None:
+    size = 300 * KIB
+    owner = Thing("train()·layout", lambda s: size * s.step, "list", "list", length=lambda s: 2)
+    bank = Thing("train()·layout[0].bank", lambda s: size * s.step, parent="train()·layout")
+    run = Program(epochs=EPOCHS, steps=10, validation=0).plant(owner, bank).build()
+    *measured, at_the_end = run.main.measurements
+    seen = next(m.census for m in reversed(measured) if m.census is not None)
+    rows = [replace(row, path=row.path.replace("train()", "__main__"), parent="")
+            for row in seen.rows if row.path == "train()·layout"]  # fmt: skip
+    run.main.measurements[-1] = dataclasses.replace(at_the_end, census=replace(seen, rows=rows))
+    report = analyse(run)
+    assert [culprit.path for culprit in report.culprits] == ["train()·layout[0].bank"]
+    assert not report.cleared
 
 
 def test_lists_in_a_dict_of_lists_are_growth_of_the_dict() -> None:
