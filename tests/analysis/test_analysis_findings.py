@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -454,6 +455,17 @@ def test_open_figures_are_blamed_for_what_nothing_else_explains() -> None:
     assert found.severity is Severity.WARNING
     assert found.bytes_per_unit == pytest.approx(9 * MIB, rel=0.1)
     assert "plt.close" in found.remedy.text
+
+
+def test_the_rate_of_figures_is_of_the_window_in_which_nothing_else_explains_it() -> None:
+    program = Program(epochs=40).gauge(gauge.FIGURES, lambda s: s.epochs_done * 3)
+    run = program.swell(lambda s: max(s.epochs_done - 20, 0) * 9 * MIB).build()
+    run.main.measurements = [
+        dataclasses.replace(m, census=m.census if m.boundary.epoch > 20 else None)
+        for m in run.main.measurements
+    ]
+    found = finding(analyse(run), "open_figures")
+    assert found.bytes_per_unit == pytest.approx(9 * MIB, rel=0.1)
 
 
 def test_open_figures_are_told_with_the_lines_that_make_them() -> None:

@@ -95,7 +95,8 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
 
 def _finding(case: Case, handle: Handle, trend: Trend, ledgers: list[Ledger]) -> Finding:
     imputed = _unexplained(ledgers) if handle.holds_memory else 0.0
-    per_unit = imputed / max(trend.net_bytes, 1.0) * trend.bytes_per_unit
+    # What nothing explains is of the ledger's window; of the handles, all were counted.
+    scale = imputed / max(trend.bytes_per_unit * _done_in_window(case), 1.0)
     matters = handle.holds_memory and imputed >= 8 * MIB
     text = (
         f"{human_count(trend.net_bytes)} more {handle.noun} than at the beginning, "
@@ -103,7 +104,6 @@ def _finding(case: Case, handle: Handle, trend: Trend, ledgers: list[Ledger]) ->
     )
     if matters:
         text += f" They may hold the {human_bytes(imputed)} that nothing else explains (estimate)."
-    scale = imputed / max(trend.net_bytes, 1.0)
     return finding(
         handle.kind,
         f"More and more {handle.noun}",
@@ -112,7 +112,7 @@ def _finding(case: Case, handle: Handle, trend: Trend, ledgers: list[Ledger]) ->
         severity=Severity.WARNING if matters else Severity.NOTE,
         trend=Trend(
             verdict=trend.verdict,
-            bytes_per_unit=per_unit,
+            bytes_per_unit=trend.bytes_per_unit * scale,
             interval=(trend.interval[0] * scale, trend.interval[1] * scale),
             unit=trend.unit,
             points=trend.points,
@@ -125,6 +125,12 @@ def _finding(case: Case, handle: Handle, trend: Trend, ledgers: list[Ledger]) ->
         known=case.known_by(handle.library) if handle.library else None,
         falsifier=(f"If the {handle.noun} are closed and memory grows on, it was not them.", None),
     )
+
+
+def _done_in_window(case: Case) -> float:
+    if case.window is None:
+        return 0.0
+    return float(case.unit.done[case.window.last] - case.unit.done[case.window.first])
 
 
 def _lines(case: Case, handle: Handle) -> list[str]:
