@@ -12,7 +12,7 @@ from enum import Enum
 import numpy as np
 
 from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
-from leakscope.analysis.series import INNER, FloatArray, IntArray
+from leakscope.analysis.series import INNER, BoolArray, FloatArray, IntArray
 from leakscope.analysis.trends import FEWEST_POINTS
 from leakscope.model import gauge
 
@@ -54,7 +54,7 @@ def company_of(case: Case, left: float, beside: float) -> Company:
     seen = case.track.gauge(gauge.SHAPES)[at]
     if len(at) < FEWEST_POINTS or seen[-1] - seen[0] < FEWEST_POINTS or left <= 0:
         return Company.WORK
-    is_rest = np.diff(seen) == 0
+    is_rest = _settled(np.diff(seen) == 0)
     work = np.diff(case.track.index[at])
     share = float(work[is_rest].sum() / max(work.sum(), 1))
     rises = np.diff(case.track.gauge(case.host_metric)[at])
@@ -83,6 +83,15 @@ def _looked_at(case: Case) -> IntArray:
     known = np.intersect1d(case.track.known(gauge.SHAPES), case.track.known(case.host_metric))
     known = known[np.isin(case.track.kind[known], INNER)]
     return known[(known >= case.window.first) & (known <= case.window.last)]
+
+
+def _settled(same: BoolArray) -> BoolArray:
+    """Return which stretches met no new shape, nor did the one before.
+
+    A batch's shape is seen as it is fetched; its backward pass and the last batch of its epoch cost
+    kernels afterwards.
+    """
+    return same & np.concatenate([[False], same[:-1]])
 
 
 def _usual(work: IntArray, rises: FloatArray) -> float:

@@ -81,6 +81,17 @@ def test_some_jumps_of_the_heap_between_new_shapes_are_no_leak() -> None:
     assert unexplained(report) == SHAPES
 
 
+def test_kernels_that_a_new_shape_costs_soon_after_it_was_seen_are_no_leak() -> None:
+    """A batch's shape is seen as it is fetched, before what its backward pass costs."""
+
+    def kernels(state: State) -> int:
+        return 4 * state.epochs_done + (state.batch > 0) + 3 * (state.batch > 1)
+
+    report = report_of(lambda s: kernels(s) * MIB, by_epoch)
+    assert report.verdict is RunVerdict.CLEAN
+    assert unexplained(report) == SHAPES
+
+
 def test_looks_between_phases_tell_nothing_of_epochs_that_had_none_inside() -> None:
     """On a busy machine few steps are measured: there no function holds the batches any more."""
 
