@@ -638,6 +638,26 @@ PROGRAMS = [
         kind="tuple",
     ),
     one(
+        "a context variable that is set to what refers to what it had",
+        "__main__·current_span[*]",
+        "module __main__ current_span",
+        """
+        from contextvars import ContextVar
+        current_span = ContextVar("current_span", default=None)  # defines
+        def span(name):
+            opened = Span(name, current_span.get())
+            token = current_span.set(opened)  # feeds
+            try:
+                yield opened
+            except Exception:
+                current_span.reset(token)
+        def begin(name):
+            fresh = Span(name, None)
+            current_span.set(fresh)
+        """,
+        kind="object",
+    ),
+    one(
         "a handler that adds another to the engine that it is given",
         "__main__·trainer._event_handlers[*]",
         "module __main__ trainer",

@@ -145,7 +145,7 @@ class _Finder:
         for part, repeated in _with_repetition(node):
             found: Iterator[tuple[str, float]] = iter(())
             if isinstance(part, ast.Call):
-                found = self.call(part, scope)
+                found = self.call(part, statement)
             elif isinstance(part, ast.NamedExpr):
                 found = self.rebinding(part.target, part.value, statement)
             elif self.grows_by_reading and isinstance(part, ast.Subscript):
@@ -244,10 +244,10 @@ class _Finder:
             for distance in self.distances(target.value, scope):
                 yield Mutation(statement, target, "setitem", distance)
 
-    def call(self, call: ast.Call, scope: Scope) -> Iterator[tuple[str, float]]:
-        function = call.func
+    def call(self, call: ast.Call, statement: Statement) -> Iterator[tuple[str, float]]:
+        function, scope = call.func, statement.scope
         if isinstance(function, ast.Attribute):
-            yield from self.method(function, call, scope)
+            yield from self.method(function, call, statement)
         elif isinstance(function, ast.Name):
             home = scope.resolve(function.id)
             kept = self.references.methods.get(Place("name", home, function.id), ())
@@ -264,15 +264,15 @@ class _Finder:
                 yield ("setattr" if name == "setattr" else "call"), EXACT
 
     def method(
-        self, function: ast.Attribute, call: ast.Call, scope: Scope
+        self, function: ast.Attribute, call: ast.Call, statement: Statement
     ) -> Iterator[tuple[str, float]]:
-        name = function.attr
+        name, scope = function.attr, statement.scope
         if name in FEEDERS and dotted(function.value) in _UNBOUND and len(call.args) > 1:
             yield from [(name, EXACT)] * (() in self.references.steps_from(call.args[0], scope))
         if name in FEEDERS and (call.args or call.keywords):
             for distance in self.distances(function.value, scope):
                 yield name, distance
-        if name == "set" and call.args and self.puts_back(function.value, call.args[0], scope):
+        if name == "set" and call.args and self.puts_back(function.value, call.args[0], statement):
             yield "assign", EXACT
         may_feed = bool(call.args or call.keywords) and name not in _PASSIVE
         for steps in self.references.steps_from(function.value, scope):
@@ -284,14 +284,11 @@ class _Finder:
             if call.args and steps and steps[0].kind == "attr":
                 yield "call", CALLED + len(steps)  # an object that is called, as metrics are
 
-    def puts_back(self, variable: ast.expr, value: ast.expr, scope: Scope) -> bool:
-        """Whether a context variable is set to what it held and more: ``v.set((*v.get(), x))``."""
-        found = self.references.steps_from(variable, scope)
-        before = f"{ast.unparse(variable)}.get("
-        parts = (ast.unparse(part) for part in ast.walk(value) if isinstance(part, ast.Call))
-        return any(len(steps) == 1 and steps[0].is_item for steps in found) and any(
-            part.startswith(before) for part in parts
-        )
+    def puts_back(self, variable: ast.expr, value: ast.expr, statement: Statement) -> bool:
+        """Whether a context variable is set to what was made of what it held: ``v.get()``."""
+        found = self.references.steps_from(variable, statement.scope)
+        is_variable = any(len(steps) == 1 and steps[0].is_item for steps in found)
+        return is_variable and self.reading(value, statement, depth=3) is not None
 
     def fills_store(self, method: str, steps: Steps) -> bool:
         """Whether a library object's method fills the attribute that the path goes on with."""
