@@ -91,7 +91,10 @@ def _settled(same: BoolArray) -> BoolArray:
     A batch's shape is seen as it is fetched; its backward pass and the last batch of its epoch cost
     kernels afterwards.
     """
-    return same & np.concatenate([[False], same[:-1]])
+    settled = same.copy()
+    settled[:1] = False
+    settled[1:] &= same[:-1]
+    return settled
 
 
 def _usual(work: IntArray, rises: FloatArray) -> float:
