@@ -9,46 +9,15 @@ that while nothing grows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from math import ceil, inf
 
 from leakscope.instrument.common_places import is_common
 from leakscope.instrument.costs import Costs, Due
+from leakscope.instrument.floor import FLOOR_AT_KEY, MAIN_FLOOR, Floor
 from leakscope.instrument.growth import GrowthWatch
 from leakscope.instrument.stack import Phase
 from leakscope.model.boundary import BoundaryKind
 
-FLOOR_AT_KEY = 6
-"""Censuses that each kind of boundary between phases gets at once."""
-
-
-@dataclass(frozen=True)
-class Floor:
-    """What a run gets at once, whatever the budget says.
-
-    Seconds are those of a machine that has nothing else to do: on a busy one all takes longer, the
-    program too, and a run of the same work gets as many censuses.
-    """
-
-    share: float = 0.08
-    seconds: float = 1.5
-    exempt: int = 2
-    """Censuses of each kind beyond the limit that ``share`` and ``seconds`` set."""
-    cheap_exempt: int = FLOOR_AT_KEY
-    """The same where they are cheap."""
-    dear: float = inf
-    """Beyond so many seconds only the very first is."""
-    has_full: bool = True
-    """Whether the whole heap is walked at all."""
-    at_end: bool = True
-    """Whether the end of the run gets a census."""
-
-
-WORKER_FLOOR = Floor(
-    share=0.01, seconds=0.25, exempt=2, cheap_exempt=4, dear=0.1, has_full=False, at_end=False
-)
-"""Of a DataLoader's worker, for which the training waits, and of which there are many: a dataset of
-a million objects is walked once at once, and then when the budget pays for it."""
 LATE_AT_KEY = 3
 """So many more where training phases begin, at every second, then fourth, … of them, if they are
 cheap or memory rises: what begins or ends after the first six must be seen in a run of seconds
@@ -156,7 +125,7 @@ class Schedule:
         costs: Costs,
         note: Note,
         growth: GrowthWatch,
-        floor: Floor = Floor(),
+        floor: Floor = MAIN_FLOOR,
     ) -> None:
         self._floor = floor
         self._ceiling = budget
@@ -346,11 +315,12 @@ class Schedule:
     # Grants
 
     def _grant_floor(self, key: _Key, tier: Due, now: float, *, inside: bool) -> Due:
-        allowed = self._floor.share * now + self._floor.seconds * self._costs.slowed
+        expected = self._costs.expect(Due.FOCUSED)
+        at_once = 0.0 if self._is_dear(expected) else self._floor.seconds * self._costs.slowed
+        allowed = self._floor.share * now + at_once
         if tier is Due.FULL and self._may_look_at_all(key, allowed, now):
             self._granted = (key, True, inside)
             return tier
-        expected = self._costs.expect(Due.FOCUSED)
         fits = not inside or self._floor_inside + expected <= FLOOR_INSIDE * allowed
         if fits and self._floor_spent + expected <= allowed:
             self._granted = (key, True, inside)
@@ -365,12 +335,15 @@ class Schedule:
     def _exempt_at(self, key: _Key, expected: float, *, inside: bool) -> int:
         """Return how many censuses a kind gets beyond the limit, given what one will cost."""
         slowed = self._costs.slowed
-        if expected > self._floor.dear * slowed:
+        if self._is_dear(expected):
             return 0 if self._costs.knows(Due.FOCUSED) else 1
         if expected <= CHEAP_SECONDS * slowed and not inside:
             return self._floor.cheap_exempt
         first = key.begins_training and expected <= BEGINNING_SECONDS * slowed
         return EXEMPT_BEGINNINGS if first else self._floor.exempt
+
+    def _is_dear(self, expected: float) -> bool:
+        return expected > self._floor.dear * self._costs.slowed
 
     def _may_look_at_all(self, key: _Key, allowed: float, now: float) -> bool:
         """Whether the floor bears a walk of the whole heap."""

@@ -15,6 +15,7 @@ import msgspec
 
 from leakscope.instrument.auto import AutoBoundaries
 from leakscope.instrument.costs import Costs, Due
+from leakscope.instrument.floor import Floor
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.growth import GrowthWatch
 from leakscope.instrument.guard import Guard
@@ -24,7 +25,7 @@ from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.phases import PhaseTracker
 from leakscope.instrument.requests import Requests
 from leakscope.instrument.rundirectory import make_run_directory, project_root_of
-from leakscope.instrument.schedule import Floor, Schedule
+from leakscope.instrument.schedule import Schedule
 from leakscope.instrument.shortages import Shortages
 from leakscope.instrument.slow_gauges import Reader
 from leakscope.instrument.stack import Phase

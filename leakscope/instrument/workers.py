@@ -22,8 +22,8 @@ from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
 from leakscope.instrument.census_cost import CensusCost, costs_with
 from leakscope.instrument.copies import CopiesReader
 from leakscope.instrument.costs import Costs
+from leakscope.instrument.floor import WORKER_FLOOR
 from leakscope.instrument.options import SessionOptions
-from leakscope.instrument.schedule import WORKER_FLOOR
 from leakscope.instrument.session import Session
 from leakscope.model.interrupts import ours
 from leakscope.model.record import HeaderRecord

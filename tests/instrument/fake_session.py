@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from leakscope.instrument.costs import Costs
+from leakscope.instrument.floor import Floor
 from leakscope.instrument.options import SessionOptions
-from leakscope.instrument.schedule import Floor
 from leakscope.instrument.session import Session
 from leakscope.model import gauge
 from leakscope.model.blocks import DeviceStorages

@@ -7,7 +7,7 @@ from fake_session import FakeSession
 
 from leakscope.instrument.census_cost import costs_with
 from leakscope.instrument.costs import MOST_SLOWED
-from leakscope.instrument.schedule import WORKER_FLOOR
+from leakscope.instrument.floor import WORKER_FLOOR
 from leakscope.model.boundary import BoundaryKind as Kind
 from leakscope.model.census import CensusScope
 from leakscope.model.record import NoteRecord, OverheadRecord
@@ -87,6 +87,17 @@ class TestWorkers:
             run.train_pass(40)
         run.close()
         assert run.taker.taken == []
+
+    @pytest.mark.parametrize(("known", "looks"), [(0.0, 1), (0.08, 0)])
+    def test_one_of_a_hundred_thousand_objects_is_not_taken_for_cheap(self, known, looks):
+        run = FakeSession(focused=0.08, floor=WORKER_FLOOR, costs=costs_with(known))
+        for _ in range(6):
+            run.train_pass(40)
+        assert len(run.taker.taken) == looks
+        run.steps(4000, 0.02)
+        run.close()
+        assert looks + 3 <= len(run.taker.taken)
+        assert run.spent <= 0.08 * looks + 0.02 * run.elapsed
 
     @pytest.mark.parametrize("known", [0.0, 0.04])
     def test_cheap_ones_are_taken_at_once_at_every_kind_of_boundary(self, known):

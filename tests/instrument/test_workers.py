@@ -21,7 +21,7 @@ from torch.utils.data import dataloader as dataloader_module
 
 import leakscope
 from leakscope.instrument.auto.workers import is_importable, is_recorded
-from leakscope.instrument.schedule import WORKER_FLOOR
+from leakscope.instrument.floor import WORKER_FLOOR
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.run import Recording
