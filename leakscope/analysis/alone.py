@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.culprits import find_culprits
-from leakscope.analysis.growers import Grower
 from leakscope.analysis.known import Catalogue
-from leakscope.analysis.search import search_growth
+from leakscope.analysis.search import Growth, search_growth
 from leakscope.analysis.siblings import with_siblings_joined
 from leakscope.model.report import Culprit
 from leakscope.model.run import Recording, Run
@@ -14,7 +13,7 @@ from leakscope.model.run import Recording, Run
 
 def judge_alone(
     run: Run, recording: Recording, catalogue: Catalogue | None = None
-) -> tuple[Case, list[Grower], list[Culprit]]:
+) -> tuple[Case, Growth, list[Culprit]]:
     """Return the case of one recording, what grows in it, and its culprits, the worst first.
 
     Sources that only the first process of the run recorded are its sources too.
@@ -22,5 +21,5 @@ def judge_alone(
     recording.sources = run.main.sources | recording.sources
     recording.titles = run.main.titles | recording.titles
     case = Case(run, recording, catalogue)
-    growers = with_siblings_joined(case, search_growth(case)).growers
-    return case, growers, find_culprits(case, case.sources, growers)
+    growth = with_siblings_joined(case, search_growth(case))
+    return case, growth, find_culprits(case, case.sources, growth.growers)

@@ -98,15 +98,15 @@ def _cleared(case: Case, path: int, trend: Trend | None) -> Cleared:
         )
     if trend is None:
         return _entry(case, path, row, "constant: as large at every boundary", "constant")
-    return _entry(case, path, row, _reason(case, path, row, trend), trend.verdict.value)
-
-
-def _reason(case: Case, path: int, row: CensusRow, trend: Trend) -> str:
     if trend.verdict is TrendVerdict.BOUNDED or _filled(case, path):
         since = _since(case, path, case.table.retained[HOST][path])
         stopped = "stopped growing"
         entries = f"{human_count(row.length)} entries" if row.length is not None else stopped
-        return f"bounded: {entries}{since}"
+        return _entry(case, path, row, f"bounded: {entries}{since}", "bounded")
+    return _entry(case, path, row, _reason(trend), trend.verdict.value)
+
+
+def _reason(trend: Trend) -> str:
     if trend.verdict is TrendVerdict.SAWTOOTH:
         return f"{trend.reason}: it is emptied again"
     if trend.verdict is TrendVerdict.INCONCLUSIVE:
@@ -134,6 +134,9 @@ def _since(case: Case, path: int, values: np.ndarray[tuple[int], np.dtype[np.flo
     where = case.table.at[known[start]]
     if start == 0:
         return " throughout"
+    if case.recording.header.worker is not None:
+        passes, batch = int(case.track.occurrence[where]), int(case.track.batch[where])
+        return f" since pass {passes + 1}" if passes else f" since batch {batch}"
     epoch, step = int(case.track.epoch[where]), int(case.track.step[where])
     return f" since epoch {epoch + 1}" if epoch else f" since step {step}"
 

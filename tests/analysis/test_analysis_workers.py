@@ -546,3 +546,43 @@ def test_a_culprit_of_workers_is_said_to_be_looked_at_before_their_last_pass() -
     assert "last looked at in pass 6 of 8" in told
     whole = culprit(analyse(run_of(Program(epochs=8), leaking()))).sentence
     assert "last looked at" not in whole
+
+
+def caching(number: int = 0, path: str = "Frames.cache", **header) -> Recording:
+    """A worker whose cache fills over two passes and then stays."""
+    filling = Thing(
+        path,
+        lambda s: min(s.step, 80) * 100 * KIB,
+        length=lambda s: min(s.step, 80),
+        type="OrderedDict",
+        kind="dict",
+    )
+    return worker(loading().plant(filling), number, **header)
+
+
+def bounded(report: Report) -> list[str]:
+    return [f"{one.name}: {one.reason}" for one in report.cleared if one.kind == "bounded"]
+
+
+def test_what_fills_up_in_workers_is_told_as_fine():
+    told = bounded(analyse(run_of(Program(epochs=8), *(caching(n) for n in range(2)))))
+    (only,) = told
+    assert only.startswith("Frames.cache: bounded: 80 entries since pass ")
+    assert only.endswith("(7.8 MiB), in each of 2 DataLoader workers, 15.6 MiB in all of them")
+
+
+def test_workers_that_follow_one_another_are_not_added_up_in_what_is_fine():
+    workers = [caching(generation=g, pid=10 + g) for g in range(3)]
+    (only,) = bounded(analyse(run_of(Program(epochs=8), *workers)))
+    assert only.endswith("(7.8 MiB), in a DataLoader worker")
+
+
+def test_what_grows_in_one_worker_is_not_called_fine_for_another():
+    report = analyse(run_of(Program(epochs=8), caching(0), leaking(1)))
+    assert culprit(report).name == "Frames.cache"
+    assert bounded(report) == []
+
+
+def test_what_a_worker_merely_holds_is_not_listed_once_more():
+    steady = worker(loading().constant("worker()·dataset.images", 100 * MIB))
+    assert analyse(run_of(Program(epochs=8), steady)).cleared == []

@@ -9,6 +9,7 @@ import msgspec
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.culprits import ORDER
+from leakscope.analysis.workers.bounded import find_bounded
 from leakscope.analysis.workers.copied import copied_findings, find_copied, own_copies
 from leakscope.analysis.workers.died import find_died
 from leakscope.analysis.workers.judged import (
@@ -36,7 +37,7 @@ class Workers:
     findings: list[Finding]
     rows: list[WorkerMemory]
     cleared: list[Cleared]
-    """What their loaders may hold ahead."""
+    """What has filled up in them, and what their loaders may hold ahead."""
 
 
 def conclude_workers(case: Case, culprits: list[Culprit], findings: list[Finding]) -> Workers:
@@ -60,7 +61,7 @@ def conclude_workers(case: Case, culprits: list[Culprit], findings: list[Finding
         with_culprits_of_workers(culprits, theirs),
         _ranked(kept),
         tell_workers(workers, names),
-        find_prefetched(workers),
+        [*find_bounded(workers), *find_prefetched(workers)],
     )
 
 

@@ -15,12 +15,14 @@ import numpy as np
 
 from leakscope.analysis.alone import judge_alone
 from leakscope.analysis.case import Case
+from leakscope.analysis.cleared import find_cleared
 from leakscope.analysis.culprits import ORDER, signature
 from leakscope.analysis.forecast import forecast
 from leakscope.analysis.known import Catalogue
 from leakscope.analysis.severity import HORIZON
+from leakscope.analysis.undecided import find_undecided
 from leakscope.model import gauge
-from leakscope.model.report import Culprit, Severity
+from leakscope.model.report import Cleared, Culprit, Severity
 from leakscope.model.run import Recording, Run
 from leakscope.model.sizes import human_bytes
 from leakscope.model.worker import WorkerMemory
@@ -44,6 +46,9 @@ class Worker:
     culprits: list[Culprit]
     gained: dict[str, float]
     """By a culprit's signature, what it came to by the worker's end at its rate."""
+    cleared: list[Cleared]
+    undecided: frozenset[str]
+    """Names of what may leak."""
 
     @property
     def group(self) -> Group:
@@ -60,13 +65,17 @@ def judge_workers(run: Run, catalogue: Catalogue | None = None) -> list[Worker]:
 
 
 def _judge(run: Run, recording: Recording, catalogue: Catalogue | None) -> Worker:
-    case, growers, culprits = judge_alone(run, recording, catalogue)
+    case, growth, culprits = judge_alone(run, recording, catalogue)
     gained = {
         signature(case.table.latest[g.path]): g.trend.bytes_per_unit * g.units
-        for g in growers
+        for g in growth.growers
         if g.growth == "across"
     }
-    return Worker(recording, case, culprits, gained)
+    undecided = find_undecided(case, growth)
+    open_names = frozenset(one.name for one in undecided)
+    return Worker(
+        recording, case, culprits, gained, find_cleared(case, growth, undecided), open_names
+    )
 
 
 def gained_by_culprits(workers: list[Worker]) -> float:
