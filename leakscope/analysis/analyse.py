@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 import numpy as np
@@ -28,7 +28,7 @@ from leakscope.analysis.known import Catalogue
 from leakscope.analysis.ledger import find_ledgers
 from leakscope.analysis.overhead import find_overhead
 from leakscope.analysis.phases import find_phases
-from leakscope.analysis.ranks import RankSummary, conclude_ranks
+from leakscope.analysis.ranks import Ranks, RankSummary, conclude_ranks, recording_of_rank
 from leakscope.analysis.rates import find_growth
 from leakscope.analysis.retained import find_retained
 from leakscope.analysis.search import search_growth
@@ -44,8 +44,15 @@ from leakscope.model.run import Recording, Run
 LOW = "memory-low"
 
 
+ReadRank = Callable[[int], Recording | None]
+"""Returns the recording of a rank that was judged elsewhere; None where it can't be read."""
+
+
 def analyse(
-    run: Run, others: Iterable[RankSummary] = (), catalogue: Catalogue | None = None
+    run: Run,
+    others: Iterable[RankSummary] = (),
+    catalogue: Catalogue | None = None,
+    read_rank: ReadRank | None = None,
 ) -> Report:
     """Return everything that can be concluded about a run, from its recordings alone.
 
@@ -53,12 +60,13 @@ def analyse(
         run: what was read.
         others: ranks of it that were judged elsewhere, because there are many.
         catalogue: the known culprits to ask, by default those that leakscope ships.
+        read_rank: reads one of those ranks, in case it is the one to tell of.
 
     """
     attempts = find_attempts(run)
     case = Case(attempts.run, _main(attempts.run), catalogue)
     with np.errstate(all="ignore"):
-        report = _report(case, others)
+        report = _report(case, others, read_rank)
     note = attempts.note()
     notes = [note, *report.notes] if note else report.notes
     faults = catalogue.faults if catalogue is not None else ()
@@ -66,8 +74,16 @@ def analyse(
     return msgspec.structs.replace(report, attempts=attempts.told(), notes=notes, errors=errors)
 
 
-def _report(case: Case, others: Iterable[RankSummary]) -> Report:
-    """Return the report, of several ranks told as of the worst one."""
+def _report(
+    case: Case,
+    others: Iterable[RankSummary],
+    read_rank: ReadRank | None = None,
+    known: Ranks | None = None,
+) -> Report:
+    """Return the report, of several ranks told as of the worst one.
+
+    ``known`` is what was concluded of all ranks where the case is the one chosen of many.
+    """
     run = case.run
     growth = with_siblings_joined(case, search_growth(case))
     cures = find_cures(case.recording)
@@ -75,9 +91,11 @@ def _report(case: Case, others: Iterable[RankSummary]) -> Report:
     culprits = find_culprits(case, case.sources, growth.growers)
     shortage = find_out_of_memory(case, culprits)
     findings = find_findings(case, growth, ledgers, shortage)
-    ranks = conclude_ranks(case, culprits, others)
+    ranks = known.as_of(case, culprits) if known else conclude_ranks(case, culprits, others)
     if ranks.worst is not None and case.recording is _main(run):
         return _report(Case(run, ranks.worst, case.catalogue), others)
+    if ranks.chosen is not None and (chosen := _read(run, ranks.chosen.rank, read_rank)):
+        return _report(Case(run, chosen, case.catalogue), (), None, ranks)
     workers = conclude_workers(case, ranks.culprits, findings)
     culprits, findings = workers.culprits, workers.findings
     ledgers = with_imputed(case, ledgers, findings)
@@ -113,6 +131,16 @@ def _report(case: Case, others: Iterable[RankSummary]) -> Report:
         cures=cures,
         retained=find_retained(case, culprits),
     )
+
+
+def _read(run: Run, rank: int, read_rank: ReadRank | None) -> Recording | None:
+    """Return the recording of a rank with what the first process knows of the program's source."""
+    here = recording_of_rank(run, rank)
+    recording = here or (read_rank(rank) if read_rank is not None else None)
+    if recording is not None:
+        recording.sources = run.main.sources | recording.sources
+        recording.titles = run.main.titles | recording.titles
+    return recording
 
 
 def _notes(recording: Recording) -> list[str]:

@@ -31,7 +31,7 @@ def conclude(run_path: Path) -> Report:
     many = open_many(folder)
     if many is None:
         return analyse(open_run(folder), catalogue=catalogue)
-    return analyse(many.run, judge_in_parallel(many, catalogue=catalogue), catalogue)
+    return analyse(many.run, judge_in_parallel(many, catalogue=catalogue), catalogue, many.read)
 
 
 def catalogue_in_force() -> Catalogue:

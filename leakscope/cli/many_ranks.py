@@ -45,7 +45,15 @@ class ManyRanks:
     """A run whose leading recordings were read, and where those of the other ranks are."""
 
     run: Run
-    others: list[Path]
+    others: dict[int, Path]
+    """By rank."""
+
+    def read(self, rank: int) -> Recording | None:
+        """Return the recording of another rank; None where it can't be read any more."""
+        try:
+            return open_recording(self.others[rank])
+        except (KeyError, LeakscopeError, OSError):
+            return None
 
 
 def open_many(folder: Path) -> ManyRanks | None:
@@ -60,7 +68,7 @@ def open_many(folder: Path) -> ManyRanks | None:
     of_leads = open_run(folder, [lead.path for lead in leads])
     judged = find_attempts(of_leads).judged if len(of_leads.recordings) == len(groups) else -1
     group, lead = groups[judged], leads[judged]
-    others = [one.path for one in _ranks(group) if one is not lead]
+    others = {one.header.rank: one.path for one in _ranks(group) if one is not lead}
     workers = sorted((s for s in group if s.header.worker is not None), key=lambda s: -s.bytes)
     kept = [one.path for one in (*leads, *workers[:MOST_WORKERS])]
     run = open_run(folder, kept) if workers else of_leads
@@ -78,7 +86,7 @@ def judge_in_parallel(
     main = find_attempts(many.run).run.main
     told_by = Recording(main.header, sources=main.sources, titles=main.titles)
     told = Run(many.run.path, many.run.manifest, [told_by], outcomes=many.run.outcomes)
-    waiting = deque(many.others)
+    waiting = deque(many.others.values())
     judges = [_Judge(told, catalogue) for _ in range(count)]
     try:
         for judge in judges:

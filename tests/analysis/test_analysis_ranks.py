@@ -324,6 +324,37 @@ def test_of_many_ranks_a_sentence_names_few():
     assert "in 9 of 18 ranks, the first of them rank 0" in culprit.sentence
 
 
+def test_of_many_ranks_that_are_alike_the_first_one_is_told():
+    report = report_of(*(leaking(seed=n) for n in range(10)))
+    assert (report.rank, report.notes) == (0, [])
+
+
+def test_of_many_ranks_the_one_that_differs_is_told_though_nothing_in_it_has_a_name():
+    programs = [healthy(n) for n in range(10)]
+    programs[6] = healthy(6).swell(lambda s: s.step * MIB)
+    report = report_of(*programs)
+    assert report.odd_rank is not None
+    assert report.rank == report.odd_rank.rank == 6
+    assert report.verdict is report_of(programs[6], programs[6]).verdict is RunVerdict.INCONCLUSIVE
+    (note,) = report.notes
+    assert note == (
+        "Ledger, timeline and phases are those of rank 6 of 10: "
+        "it is the first that differs from the others."
+    )
+
+
+def test_of_many_ranks_the_one_whose_memory_ran_out_is_told():
+    run = together(leaking(), *(leaking(seed=n) for n in range(1, 10)))
+    run.recordings[4].end = None
+    run.outcomes[0, 4] = {"exit_code": 137, "signal": 9, "oom_killed": 1, "rank": 4}
+    report = analyse(run)
+    assert report.rank == 4
+    assert report.out_of_memory is not None
+    assert report.notes == [
+        "Ledger, timeline and phases are those of rank 4 of 10: memory ran out there."
+    ]
+
+
 def test_a_rank_that_came_late_or_ended_early_hides_no_other():
     odd = healthy(1).leak("Trainer.losses", 4 * MIB)
     run = together(healthy(), odd, healthy(2), Program(epochs=2, seed=3))

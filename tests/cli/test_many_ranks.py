@@ -87,6 +87,28 @@ def test_the_report_is_the_one_of_all_recordings_read_at_once(run):
     assert report.odd_rank.rank == LEAKY
 
 
+def test_the_report_is_of_the_rank_in_which_the_worst_culprit_grows(run):
+    report = conclude(run)
+    assert report.rank == LEAKY
+    assert report.notes[0] == (
+        f"Ledger, timeline and phases are those of rank {LEAKY} of {RANKS}: "
+        "Trainer.kept grows most there."
+    )
+    assert report.timeline is not None
+    highest = max(value for line in report.timeline.lines for _, value in line.points)
+    assert highest >= (300 + 10 * (EPOCHS - 1)) * MIB
+
+
+def test_a_rank_whose_recording_is_gone_meanwhile_is_told_as_of_the_first_one(run):
+    many = open_many(run)
+    assert many is not None
+    summaries = list(judge_in_parallel(many))
+    many.others[LEAKY].unlink()
+    report = analyse(many.run, summaries, read_rank=many.read)
+    assert report.rank == 0
+    assert report.culprits[0].name == "Trainer.kept"
+
+
 def test_few_ranks_are_read_at_once(run):
     for journal in sorted(run.glob("*.journal"))[MANY:]:
         journal.unlink()

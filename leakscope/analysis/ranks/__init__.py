@@ -7,25 +7,26 @@ matched by signature. Nothing was exchanged between them while they trained.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from leakscope.analysis.case import Case
-from leakscope.analysis.ending import OOM_KILLED, shortage_at_the_end
+from leakscope.analysis.ending import OOM_KILLED
 from leakscope.analysis.killed import killed_notes, named_ranks
 from leakscope.analysis.ranks.courses import odd_one_out
 from leakscope.analysis.ranks.drawn import shown_courses
 from leakscope.analysis.ranks.merged import MergedCulprits
 from leakscope.analysis.ranks.rows import with_beginnings
 from leakscope.analysis.ranks.summary import RankSummary, summarise, summarise_rank
+from leakscope.analysis.ranks.worst import Chosen, choose, worst_here
 from leakscope.model.rank import OddRank, RankCourse, RankMemory
-from leakscope.model.report import Culprit, Problem, Severity
+from leakscope.model.report import Culprit, Problem
 from leakscope.model.run import Recording, Run
 
 MANY = 8
-"""Of more ranks each is read and judged by itself, and told is the first one."""
+"""Of more ranks each is read and judged by itself."""
 MOST_PROBLEMS = 200
 
-__all__ = ["RankSummary", "Ranks", "conclude_ranks", "summarise_rank"]
+__all__ = ["RankSummary", "Ranks", "conclude_ranks", "recording_of_rank", "summarise_rank"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,23 @@ class Ranks:
     worst: Recording | None = None
     """Of the rank whose memory ran out, or else of that in which the worst culprit grows, where
     that is another one and it is here."""
+    chosen: Chosen | None = None
+    """The same of many ranks, which needn't be here."""
+    merged: MergedCulprits | None = None
+    """What the culprits were told from."""
+
+    def as_of(self, case: Case, culprits: list[Culprit]) -> Ranks:
+        """Return the same as told of the rank that was chosen, which nothing is judged for anew."""
+        if self.merged is None or self.chosen is None:
+            return self
+        own = case.recording.header.rank
+        self.merged.tell_as(own, culprits)
+        return replace(
+            self,
+            culprits=self.merged.of([row.rank for row in self.rows]),
+            notes=(self.chosen.sentence, *_notes(self.rows, case)),
+            chosen=None,
+        )
 
 
 def conclude_ranks(
@@ -74,6 +92,7 @@ def conclude_ranks(
         alone = tuple(problems[:MOST_PROBLEMS])
         return Ranks(culprits, [], problems=alone, notes=killed_notes(case.run))
     told = merged.of([row.rank for row in rows])
+    is_many = len(rows) > MANY
     rows.sort(key=lambda row: row.rank)
     problems.sort(key=lambda problem: problem.where)
     odd = odd_one_out(courses)
@@ -83,26 +102,15 @@ def conclude_ranks(
         odd,
         tuple(problems[:MOST_PROBLEMS]),
         shown_courses(courses, odd.rank if odd else None),
-        (*_killed(rows, own.rank), *killed_notes(case.run)),
-        _worst(case, merged, told) if len(rows) <= MANY else None,
+        _notes(rows, case),
+        None if is_many else worst_here(_of_ranks(case.run), case, merged, told),
+        choose(case, merged, told, rows, odd) if is_many else None,
+        merged,
     )
 
 
-def _worst(case: Case, merged: MergedCulprits, told: list[Culprit]) -> Recording | None:
-    """Return the rank to tell of where it is another one.
-
-    The kernel may kill more ranks than the one that used up their memory: of those whose memory ran
-    out it is the one in which the worst culprit grows.
-    """
-    own = case.recording.header.rank
-    others = [one for one in _of_ranks(case.run) if one.header.rank != own]
-    ranks = [case.recording, *others]
-    ran_out = [one for one in ranks if shortage_at_the_end(case.run, one)]
-    grows = bool(told) and told[0].severity is not Severity.NOTE
-    rank = merged.rank_of(told[0]) if grows else None
-    blamed = [one for one in ran_out or ranks if one.header.rank == rank]
-    chosen = next(iter([*blamed, *ran_out]), case.recording)
-    return None if chosen is case.recording else chosen
+def _notes(rows: list[RankMemory], case: Case) -> tuple[str, ...]:
+    return (*_killed(rows, case.recording.header.rank), *killed_notes(case.run))
 
 
 def _killed(rows: list[RankMemory], own: int) -> tuple[str, ...]:
@@ -123,6 +131,11 @@ def _summaries(
         if recording.header.rank != case.recording.header.rank:
             yield summarise_rank(case.run, recording, case.catalogue)
     yield from others
+
+
+def recording_of_rank(run: Run, rank: int) -> Recording | None:
+    """Return the longest recording of a rank in a run that measured something."""
+    return next((one for one in _of_ranks(run) if one.header.rank == rank), None)
 
 
 def _of_ranks(run: Run) -> list[Recording]:

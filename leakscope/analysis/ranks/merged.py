@@ -64,11 +64,16 @@ class MergedCulprits:
         """Return the rank as which a culprit is told."""
         return self._told[culprit.signature].rank
 
+    def tell_as(self, rank: int, own: list[Culprit]) -> None:
+        """Tell culprits from now on as the report of another rank, already taken in, has them."""
+        self._own_rank = rank
+        self._own = {culprit.signature: culprit for culprit in own}
+
     def of(self, ranks: list[int]) -> list[Culprit]:
         """Return the culprits with the rates of all ranks, the worst first."""
         merged = [
             _with_rates(
-                self._own[key] if told.rank == self._own_rank else told.culprit,
+                self._own.get(key, told.culprit) if told.rank == self._own_rank else told.culprit,
                 self._rates[key],
                 ranks,
             )
