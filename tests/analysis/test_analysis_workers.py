@@ -451,6 +451,16 @@ def test_workers_that_died_are_told_with_their_exit_and_are_no_leak():
     assert found.bytes_per_unit == 0
 
 
+def test_a_worker_of_another_rank_is_not_taken_for_one_of_the_same_number_that_died():
+    run = run_of(
+        Program(epochs=8),
+        worker(loading().gauge(gauge.PSS, lambda s: 300 * MIB), pid=101),
+        worker(loading().gauge(gauge.PSS, lambda s: 900 * MIB), pid=101, rank=1),
+    )
+    run.main.process_ends.append(ProcessEndRecord(boundary=60, pid=101, exit_code=-9, loader=1))
+    assert "The heaviest held 300 MiB" in finding(analyse(run), "workers_died").text
+
+
 def test_processes_that_left_with_an_exit_code_are_a_note():
     report = dying(ProcessEndRecord(boundary=0, pid=7, exit_code=3, name="ForkPoolWorker"))
     found = finding(report, "workers_died")
@@ -586,3 +596,14 @@ def test_what_grows_in_one_worker_is_not_called_fine_for_another():
 def test_what_a_worker_merely_holds_is_not_listed_once_more():
     steady = worker(loading().constant("worker()·dataset.images", 100 * MIB))
     assert analyse(run_of(Program(epochs=8), steady)).cleared == []
+
+
+def test_workers_of_one_number_on_two_machines_are_told_apart():
+    shares = [0.0, 0.2, 0.4, 0.6]
+    copies, steady = copying(shares), worker(loading(), rank=1)
+    assert copies.header.pid == steady.header.pid
+    report = analyse(run_of(Program(epochs=8), copies, steady))
+    assert {row.rank: row.copies for row in report.workers} == {
+        0: ["worker.dataset.samples"],
+        1: [],
+    }

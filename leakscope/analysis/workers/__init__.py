@@ -54,9 +54,10 @@ def conclude_workers(case: Case, culprits: list[Culprit], findings: list[Finding
     gained = case.gauge_trend(gauge.CHILDREN_PSS).net_bytes
     kept = [f for f in findings if f.kind != "children" or told < COVERS * gained]
     kept += [*copied_findings(case, copied), *own_copies(workers)]
-    names: dict[int, list[str]] = defaultdict(list)
+    names: dict[tuple[int, int], list[str]] = defaultdict(list)
     for one in copied:
-        names[one.worker.recording.header.pid].append(one.row.name)
+        header = one.worker.recording.header
+        names[header.rank, header.pid].append(one.row.name)
     return Workers(
         with_culprits_of_workers(culprits, theirs),
         _ranked(kept),

@@ -71,7 +71,7 @@ def find_died(case: Case) -> list[Finding]:
         finding(
             "workers_died",
             f"{plural(len(ended), 'process')} died",
-            f"{'; '.join(told)}. {_held(case.run, ended)}{_killed_for_memory(case.run)}What they "
+            f"{'; '.join(told)}. {_held(case, ended)}{_killed_for_memory(case.run)}What they "
             "held ended with them and counts as no growth.",
             REMEDIES.get(_signal(worst[0].exit_code), OTHERWISE),
             severity=Severity.WARNING if is_killed else Severity.NOTE,
@@ -107,13 +107,16 @@ def _when(case: Case, ends: list[ProcessEndRecord]) -> str:
     return f" between steps {steps[0]} and {steps[-1]}"
 
 
-def _held(run: Run, ended: list[ProcessEndRecord]) -> str:
+def _held(case: Case, ended: list[ProcessEndRecord]) -> str:
     """Return how much the heaviest of them held, of those that were recorded."""
     pids = {end.pid for end in ended}
+    rank = case.recording.header.rank
     readings = [
         m.gauges.get(gauge.PSS, m.gauges.get(gauge.RSS, 0))
-        for recording in run.recordings
-        if recording.header.worker is not None and recording.header.pid in pids
+        for recording in case.run.recordings
+        if recording.header.worker is not None
+        and recording.header.rank == rank
+        and recording.header.pid in pids
         for m in recording.measurements[-1:]
     ]
     most = max(readings, default=0)

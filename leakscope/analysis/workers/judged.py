@@ -188,13 +188,18 @@ def _is_worse(one: Culprit, other: Culprit) -> bool:
     return one.total_bytes * max(one.workers, 1) > other.total_bytes * max(other.workers, 1)
 
 
-def tell_workers(workers: list[Worker], copies: dict[int, list[str]]) -> list[WorkerMemory]:
-    """Return a row per worker, the heaviest first; ``copies`` are names by process id."""
+def tell_workers(
+    workers: list[Worker], copies: dict[tuple[int, int], list[str]]
+) -> list[WorkerMemory]:
+    """Return a row per worker, the heaviest first; ``copies`` are names by rank and process id.
+
+    Ranks on two machines may have workers of the same number.
+    """
     rows = [_row(worker, copies) for worker in workers]
     return sorted(rows, key=lambda row: -(row.pss_bytes or 0))[:MOST_TOLD]
 
 
-def _row(worker: Worker, copies: dict[int, list[str]]) -> WorkerMemory:
+def _row(worker: Worker, copies: dict[tuple[int, int], list[str]]) -> WorkerMemory:
     header, track = worker.recording.header, worker.case.track
     private = list(_finite(track.gauge(gauge.PRIVATE)))
     written = list(_finite(track.gauge(gauge.PRIVATE_DIRTY)))
@@ -214,7 +219,7 @@ def _row(worker: Worker, copies: dict[int, list[str]]) -> WorkerMemory:
         private_last_bytes=private[-1] if private else None,
         written_last_bytes=written[-1] if written else None,
         grows=[c.name for c in worker.culprits if c.severity is not Severity.NOTE],
-        copies=copies.get(header.pid, []),
+        copies=copies.get((header.rank, header.pid), []),
     )
 
 
