@@ -60,7 +60,9 @@ def write_text(path: Path, text: str) -> None:
         UnwritableError: it can't be written; nothing is left behind.
 
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    from leakscope.recording.directory import temporary_beside
+
+    temporary = temporary_beside(path)
     try:
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
         temporary.replace(path)

@@ -91,7 +91,7 @@ class RunDirectory:
             outcome = {**outcome, "rank": rank}
             name = f"outcome-rank{rank}-{outcome.get('attempt', 0)}.json"
         target = self.path / name
-        temporary = target.with_name(f".{name}.{os.getpid()}.tmp")
+        temporary = temporary_beside(target)
         try:
             temporary.write_bytes(encode(outcome))
             temporary.replace(target)
@@ -114,6 +114,14 @@ def find_run(path: Path) -> Path:
         raise NoRunError(_what_instead(path), slug="no-run")
     except (OSError, ValueError) as fault:
         raise NoRunError(f"{path} can't be read: {fault}.", slug="no-run") from fault
+
+
+def temporary_beside(target: Path) -> Path:
+    """Return where to write a file before it takes its place, a path that nobody else has.
+
+    In a directory that machines share, processes of two of them may have the same number.
+    """
+    return target.with_name(f".{target.name}.{os.getpid()}-{os.urandom(6).hex()}.tmp")
 
 
 def is_file_of_run(path: Path) -> bool:
@@ -189,7 +197,7 @@ def _is_json(path: Path) -> bool:
 
 def _write_new(target: Path, data: bytes) -> None:
     """Write a file that must not exist; whole or not at all, and only one of two writers wins."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary = temporary_beside(target)
     try:
         temporary.write_bytes(data)
         try:

@@ -105,12 +105,24 @@ class RecordingWriter:
     def _open(self) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
         try:
-            self.path = _unused(self.path)
-            self._fd = os.open(self.path, flags, 0o644)
+            self._fd = self._make(flags)
             status = os.fstat(self._fd)
             self._identity = (status.st_dev, status.st_ino)
         except ours(OSError) as fault:
             self._give_up(f"The recording {self.path} can't be written: {fault.strerror}.")
+
+    def _make(self, flags: int) -> int:
+        """Make the journal under a name that nobody has.
+
+        Where machines share the directory one may look free that another has just taken.
+        """
+        self.path = _unused(self.path)
+        try:
+            return os.open(self.path, flags, 0o644)
+        except ours(FileExistsError):
+            own = f"{self.path.stem}-{os.urandom(6).hex()}{JOURNAL_SUFFIX}"
+            self.path = self.path.with_name(own)
+            return os.open(self.path, flags, 0o644)
 
     def _admits(self, record: Record, size: int) -> bool:
         share = (self.bytes_written + size) / self._max_bytes

@@ -86,6 +86,22 @@ def test_of_two_runs_into_one_folder_at_once_one_wins(tmp_path, monkeypatch, lin
     assert sorted(p.name for p in tmp_path.iterdir()) == ["run.json"]
 
 
+def test_of_processes_with_one_number_on_two_machines_one_makes_the_run(tmp_path, monkeypatch):
+    real, begun = os.link, []
+
+    def link(source, target):
+        if not begun:
+            begun.append(True)
+            RunDirectory.create(tmp_path, RunManifest(script="other_machine.py"))
+        real(source, target)
+
+    monkeypatch.setattr(directory.os, "link", link)
+    with pytest.raises(RunExistsError):
+        RunDirectory.create(tmp_path, RunManifest(script="this_machine.py"))
+    assert "other_machine.py" in (tmp_path / "run.json").read_text()
+    assert [p.name for p in tmp_path.iterdir()] == ["run.json"]
+
+
 def test_a_file_in_place_of_the_folder_is_a_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file", tmp_path / "file" / "run"):

@@ -288,6 +288,20 @@ _WRITE_FOREVER = textwrap.dedent(
 )
 
 
+def test_a_name_that_another_machine_has_just_taken_is_passed_over(tmp_path, monkeypatch):
+    run = RunDirectory.create(tmp_path / "run", RunManifest()).path
+    other = RecordingWriter(run, HeaderRecord(pid=7, host="other"))
+    with monkeypatch.context() as stale:  # what another machine makes is seen there late
+        stale.setattr(writer_module, "_unused", lambda path: path)
+        mine = RecordingWriter(run, HeaderRecord(pid=7, host="mine"))
+    assert mine.failed is None
+    mine.write(boundary(0))
+    other.write(boundary(0))
+    mine.close()
+    other.close()
+    assert sorted(r.header.host for r in open_run(run).recordings) == ["mine", "other"]
+
+
 def _python(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
