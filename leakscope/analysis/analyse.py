@@ -96,9 +96,9 @@ def _report(
         return _report(Case(run, ranks.worst, case.catalogue), others)
     if ranks.chosen is not None and (chosen := _read(run, ranks.chosen.rank, read_rank)):
         return _report(Case(run, chosen, case.catalogue), (), None, ranks)
-    workers = conclude_workers(case, ranks.culprits, findings)
+    workers = conclude_workers(case, ranks.culprits, findings, ledgers)
     culprits, findings = workers.culprits, workers.findings
-    ledgers = with_imputed(case, ledgers, findings)
+    ledgers = with_imputed(case, workers.ledgers, findings)
     undecided = find_undecided(case, growth)
     verdict, missing = verdict_of(case, culprits, findings, ledgers, undecided)
     if shortage is not None and verdict is not RunVerdict.LEAK:

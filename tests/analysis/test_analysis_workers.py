@@ -607,3 +607,38 @@ def test_workers_of_one_number_on_two_machines_are_told_apart():
         0: ["worker.dataset.samples"],
         1: [],
     }
+
+
+def parent_of_growing_children(rate: float) -> Program:
+    parent = Program(epochs=8, validation=0).gauge(gauge.PSS, lambda s: 300 * MIB)
+    parent.gauge(gauge.CHILDREN, lambda s: 2)
+    return parent.gauge(gauge.CHILDREN_PSS, lambda s: 100 * MIB + s.step * rate)
+
+
+def ledger_of(report: Report) -> dict[str, int]:
+    (host,) = report.ledgers
+    assert sum(entry.bytes for entry in host.entries) == host.total_bytes
+    return {entry.label: entry.bytes for entry in host.entries}
+
+
+@pytest.mark.parametrize(("beside", "told"), [(0, 1.0), (1600 * KIB, 1 / 3)])
+def test_what_grows_in_workers_has_its_part_of_the_ledger(beside, told):
+    parent = parent_of_growing_children(2 * 400 * KIB + beside)
+    report = analyse(run_of(parent, leaking(0), leaking(1)))
+    (host,) = report.ledgers
+    part = ledger_of(report)["Frames.cache in 2 workers"]
+    assert part == pytest.approx(told * host.total_bytes, rel=0.1)
+    left = sum(size for label, size in ledger_of(report).items() if "child processes" in label)
+    assert left == pytest.approx((1 - told) * host.total_bytes, abs=0.1 * host.total_bytes)
+
+
+def test_no_more_is_put_down_to_workers_than_child_processes_gained():
+    report = analyse(run_of(parent_of_growing_children(100 * KIB), leaking(0), leaking(1)))
+    (host,) = report.ledgers
+    assert 0 < ledger_of(report)["Frames.cache in 2 workers"] <= host.total_bytes
+
+
+def test_workers_of_another_rank_have_no_part_of_this_ones_ledger():
+    parent = parent_of_growing_children(800 * KIB)
+    report = analyse(run_of(parent, leaking(0, rank=1)))
+    assert not any("Frames.cache" in label for label in ledger_of(report))

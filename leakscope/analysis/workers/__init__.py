@@ -9,6 +9,7 @@ import msgspec
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.culprits import ORDER
+from leakscope.analysis.workers.accounted import with_workers
 from leakscope.analysis.workers.bounded import find_bounded
 from leakscope.analysis.workers.copied import copied_findings, find_copied, own_copies
 from leakscope.analysis.workers.died import find_died
@@ -22,7 +23,7 @@ from leakscope.analysis.workers.judged import (
 from leakscope.analysis.workers.piling import REPLACES, find_piling
 from leakscope.analysis.workers.prefetched import find_prefetched
 from leakscope.model import gauge
-from leakscope.model.report import Cleared, Culprit, Finding
+from leakscope.model.report import Cleared, Culprit, Finding, Ledger
 from leakscope.model.worker import WorkerMemory
 
 COVERS = 0.5
@@ -38,9 +39,12 @@ class Workers:
     rows: list[WorkerMemory]
     cleared: list[Cleared]
     """What has filled up in them, and what their loaders may hold ahead."""
+    ledgers: list[Ledger]
 
 
-def conclude_workers(case: Case, culprits: list[Culprit], findings: list[Finding]) -> Workers:
+def conclude_workers(
+    case: Case, culprits: list[Culprit], findings: list[Finding], ledgers: list[Ledger]
+) -> Workers:
     """Return what was concluded of the run's process, with what its workers' recordings say."""
     piling = find_piling(case, culprits)
     if piling:
@@ -48,7 +52,7 @@ def conclude_workers(case: Case, culprits: list[Culprit], findings: list[Finding
     findings = [*findings, *find_died(case)]
     workers = judge_workers(case.run, case.catalogue)
     if not workers:
-        return Workers(culprits, _ranked(findings), [], [])
+        return Workers(culprits, _ranked(findings), [], [], ledgers)
     theirs, copied = culprits_of(case, workers), find_copied(case, workers)
     told = gained_by_culprits(workers) + sum(one.bytes for one in copied)
     gained = case.gauge_trend(gauge.CHILDREN_PSS).net_bytes
@@ -63,6 +67,7 @@ def conclude_workers(case: Case, culprits: list[Culprit], findings: list[Finding
         _ranked(kept),
         tell_workers(workers, names),
         [*find_bounded(workers), *find_prefetched(workers)],
+        with_workers(case, ledgers, workers),
     )
 
 
