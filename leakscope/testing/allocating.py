@@ -43,6 +43,9 @@ def sites_of(holder: object, ownership: Ownership) -> list[Site]:
     # A cache keeps its items in a dict of its own.
     inner = [item for cache in items if type(cache) is dict for item in gc.get_referents(cache)]
     latest = [*islice(items, _MOST_ITEMS), *islice(reversed(inner), _MOST_ITEMS)]
+    if type(holder) is dict:
+        # The collector isn't told of keys that are all strings.
+        latest += islice(reversed(holder), _MOST_ITEMS)
     stacks = list(islice(filter(None, (_lines(item, ownership) for item in latest)), _SAMPLES))
     stacks = stacks or [_lines(holder, ownership)]
     ranks: dict[tuple[str, int], int] = {}

@@ -13,6 +13,7 @@ from leakscope.model.growth import Growth
 from leakscope.model.interrupts import ours
 from leakscope.model.sizes import plural
 from leakscope.testing.judging import Courses
+from leakscope.testing.module_names import ADVICE, is_namespace
 from leakscope.testing.rounds import Rounds
 
 _MOST_NAMED = 3
@@ -49,7 +50,7 @@ def _growth(table: RowTable, sources: SourceIndex, grower: Grower) -> Growth:
         feeding=origins.fed_at or origins.allocated_at,
         defined_at=origins.defined_at or "",
         holds=[" ".join(filter(None, (held.type, held.detail))) for held in row.holds],
-        advice=origins.remedy.title if row.root is not RootKind.NATIVE else "",
+        advice=_advice(row, origins.remedy.title),
         diff=origins.remedy.diff or "",
         excerpts=origins.excerpts,
     )
@@ -71,6 +72,12 @@ def _holder(row: CensusRow) -> str:
     if row.root is RootKind.NATIVE:
         return f"What native code holds ({row.type})"
     return row.name
+
+
+def _advice(row: CensusRow, title: str) -> str:
+    if is_namespace(row):
+        return ADVICE
+    return title if row.root is not RootKind.NATIVE else ""
 
 
 def _texts(files: set[str]) -> dict[str, str]:

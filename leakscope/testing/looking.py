@@ -22,9 +22,10 @@ from leakscope.heap.memory import reached_bytes
 from leakscope.heap.ownership import ownership_under
 from leakscope.heap.roles import Roles
 from leakscope.heap.roots import Root, Roots, find_roots
-from leakscope.heap.rows import RowMaker
+from leakscope.heap.rows import Draft, RowMaker
 from leakscope.model.census import Census, CensusRow, CensusScope, Owner, RootKind, Site
 from leakscope.testing.allocating import sites_of
+from leakscope.testing.module_names import ModuleNames
 from leakscope.testing.runner import gathering, is_made_by_runner, is_of_runner
 
 _LEAST_CUTOFF, _MOST_CUTOFF = 128, 1024
@@ -63,6 +64,7 @@ class Looker:
         self._ownership = ownership_under(project_root)
         self._definitions = Definitions(self._ownership)
         self._given = given
+        self._module_names = ModuleNames(self._ownership)
         self._sizes: dict[str, tuple[int, int]] = {}
         self._growing: list[tuple[str, object]] = []
         """What was seen to grow. It keeps the user's objects only until it is asked for."""
@@ -97,6 +99,7 @@ class Looker:
         """Let go of everything."""
         self.keeps.clear()
         self._growing.clear()
+        self._module_names.forget()
 
     @property
     def source_files(self) -> set[str]:
@@ -111,6 +114,8 @@ class Looker:
         request = request_from(roots, full=True, own=[self, *self.keeps, *hidden])
         result = walk(replace(request, max_selected=1, count_types=True))
         amounts: dict[str, int] = dict(items)
+        for module, names in self._module_names.counts().items():
+            amounts[f"names {module}"] = names
         for total in result.types:
             name = anatomy.qualified_name(total.type)
             for what, amount in (("objects", total.count), ("bytes", total.bytes)):
@@ -133,16 +138,19 @@ class Looker:
         maker = RowMaker(result, roots, self._ownership, self._definitions)
         roles = Roles(result, maker)
         drafts = [draft for draft in maker.drafts() if not is_of_runner(draft.path)]
-        rows = [maker.row(draft, roles.of_draft(draft)) for draft in drafts]
-        before, self._sizes = self._sizes, {row.path: _size(row) for row in rows}
-        for row, draft in zip(rows, drafts, strict=True):
+        seen: list[tuple[CensusRow, object]] = [
+            (maker.row(draft, roles.of_draft(draft)), result.nodes.objects[_last(draft)])
+            for draft in drafts
+        ]
+        seen += self._module_names.rows(result.nodes)
+        before, self._sizes = self._sizes, {row.path: _size(row) for row, _ in seen}
+        for row, held_by in seen:
             row.allocated_at[:] = self._sites.get(row.path, ())
             if before and any(map(gt, _size(row), before.get(row.path, (0, 0)))):
-                held_by = result.nodes.objects[(draft.inner or draft.nodes)[-1]]
                 self._growing.append((row.path, held_by))
         return Census(
             scope=CensusScope.FULL,
-            rows=rows,
+            rows=[row for row, _ in seen],
             cutoff_bytes=cutoff_bytes,
             objects=result.objects,
             heap_bytes=result.heap_bytes,
@@ -173,6 +181,10 @@ class Looker:
             user_count=at + len(given),
             stages=[*roots.stages, at],
         )
+
+
+def _last(draft: Draft) -> int:
+    return (draft.inner or draft.nodes)[-1]
 
 
 def _size(row: CensusRow) -> tuple[int, int]:

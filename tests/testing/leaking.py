@@ -115,3 +115,7 @@ def loggers() -> None:
 
 def callbacks_at_exit() -> None:
     atexit.register(functools.partial(len, bytes(1000)))
+
+
+def new_names() -> None:
+    globals()[f"NAME_{next(NUMBERS)}"] = bytes(1000)

@@ -34,6 +34,7 @@ PLANTED = {
     "a_default": ("a_default.gathered", "gathered.append"),
     "handlers": ("logging.Logger.manager.loggerDict['leaking'].handlers", "addHandler"),
     "loggers": ("logging.Logger.manager.loggerDict", "getLogger(f"),
+    "new_names": ("leaking.globals()", 'globals()[f"NAME_'),
     "callbacks_at_exit": ("What native code holds (functools.partial)", None),
 }
 SMALL = {"the_same_object": 8, "handlers": 190, "loggers": 350}
@@ -180,6 +181,90 @@ def test_where_nothing_tells_which_line_feeds_none_is_left_out(
     (tmp_path / "bus.py").write_text(BUS.format(more=more))
     (growth,) = found_in(tmp_path / "bus.py", "subscribes")["subscribes"]
     assert growth["fed_by"] == said
+
+
+NAMES = """
+import random
+import sys
+from itertools import count
+
+import naming
+
+numbers = count()
+same = bytes(1000)
+
+
+def sets_attributes():
+    setattr(naming, f"set_{next(numbers)}", [0] * 125)
+
+
+def same_object():
+    globals()[f"same_{next(numbers)}"] = same
+
+
+def small():
+    globals()[f"small_{next(numbers)}"] = 1
+
+
+def defines():
+    exec(f"def made_{next(numbers)}(): pass", globals())
+
+
+def takes_back():
+    number = next(numbers)
+    globals()[f"passing_{number}"] = bytes(1000)
+    globals().pop(f"passing_{number - 1}", None)
+
+
+def replaces():
+    globals()["only"] = bytes(random.randrange(5000))
+
+
+def of_few():
+    globals()[f"few_{next(numbers) % 40}"] = bytes(1000)
+
+
+fills = iter(range(70))
+
+
+def until_full():
+    number = next(fills, None)
+    if number is not None:
+        globals()[f"filled_{number}"] = bytes(1000)
+
+
+def seldom():
+    number = next(numbers)
+    if not number % 31:
+        globals()[f"seldom_{number}"] = bytes(1000)
+
+
+def lazily():
+    global made_late
+    if "made_late" not in globals() and next(numbers) % 37 == 0:
+        made_late = [bytes(100_000)]
+"""
+
+
+def test_names_that_calls_add_to_a_module_are_found(tmp_path: Path) -> None:
+    (tmp_path / "naming.py").write_text(NAMES)
+    lines = NAMES.splitlines()
+    least = {"sets_attributes": 1000, "same_object": 40, "small": 40, "defines": 100}
+    for name, [growth] in found_in(tmp_path / "naming.py", *least).items():
+        assert (growth["holder"], growth["objects"]) == ("naming.globals()", 1), name
+        assert least[name] <= growth["bytes"] < 1.5 * least[name] + 100, name
+        file, _, line = growth["fed_by"].rpartition(":")
+        at = next(n for n, text in enumerate(lines, 1) if f"def {name}" in text)
+        assert (file, int(line)) == ("naming.py", at + 1)
+
+
+def test_names_that_come_and_go_or_end_at_a_number_are_no_growth(tmp_path: Path) -> None:
+    (tmp_path / "naming.py").write_text(NAMES)
+    found = found_in(
+        tmp_path / "naming.py",
+        *("takes_back", "replaces", "of_few", "until_full", "seldom", "lazily"),
+    )
+    assert not any(found.values()), found
 
 
 ALLOWED = """
