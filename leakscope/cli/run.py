@@ -22,6 +22,7 @@ from leakscope.cli.command_line import ProgramCommand
 from leakscope.cli.conclusion import conclude, print_summary, write_reports
 from leakscope.cli.destination import prepare
 from leakscope.cli.faults import explain, say
+from leakscope.cli.missing import is_missing_module
 from leakscope.cli.supervisor import Ending, end_as, supervise
 from leakscope.instrument.configured import chosen_trackers, configured_options
 from leakscope.instrument.launch import Launch
@@ -151,7 +152,9 @@ def run(
     """
     _require_program(program)
     python = [sys.executable, *interpreter_options()]
-    if os.environ.get("LEAKSCOPE", "").lower() in _OFF or _is_missing_module(program):
+    # Of a module that is missing Python's own words are the best.
+    is_missing = program.kind == "module" and is_missing_module(program.target)
+    if os.environ.get("LEAKSCOPE", "").lower() in _OFF or is_missing:
         os.execv(sys.executable, [*python, *program.arguments])  # noqa: S606
     world = this_world()
     options = configured_options(
@@ -214,26 +217,6 @@ def _require_program(program: Program) -> None:
     if Path(name).is_dir() and not Path(name, "__main__.py").exists():
         say(f"can't find '__main__' module in {name!r}")
         sys.exit(1)
-
-
-def _is_missing_module(program: Program) -> bool:
-    """Whether ``-m`` names what Python will not find; its own words on it are the best.
-
-    Of a module in a package only the package is looked for: to find more, it would have to run.
-    """
-    if program.kind != "module":
-        return False
-    import importlib.util
-
-    before = [*sys.path]
-    if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        return importlib.util.find_spec(program.target.partition(".")[0]) is None
-    except (ImportError, ValueError, AttributeError):
-        return False
-    finally:
-        sys.path[:] = before
 
 
 def _finish(path: Path, *, report: bool, quiet: bool) -> None:

@@ -200,6 +200,42 @@ def test_a_module_that_is_missing_is_told_by_python_and_leaves_no_run(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["package.nosuch", "package.step.nosuch", "package", "spaced.no"])
+def test_what_a_package_lacks_is_told_by_python_and_leaves_no_run(
+    name: str, tmp_path: Path
+) -> None:
+    for folder in ("package", "spaced"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "package/__init__.py").write_text("")
+    (tmp_path / "package/step.py").write_text("")
+    done = leakscope("run", "-m", name, folder=tmp_path)
+    plain = subprocess.run(
+        [sys.executable, "-m", name], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (plain.returncode, plain.stderr)
+    assert done.returncode == 1
+    assert not (tmp_path / "leakscope-runs").exists()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import os; __path__.append(os.path.dirname(__path__[0]) + '/elsewhere')",
+        "import sys, package2; sys.modules[__name__] = package2",
+    ],
+)
+def test_a_module_that_only_its_package_finds_is_recorded(source: str, tmp_path: Path) -> None:
+    for folder in ("package", "package2", "elsewhere"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").write_text("")
+    (tmp_path / "package/__init__.py").write_text(source)
+    for folder in ("package2", "elsewhere"):
+        (tmp_path / folder / "hidden.py").write_text("print('ran')")
+    done = leakscope("run", "--out", "run", "-m", "package.hidden", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
+    assert (tmp_path / "run/run.json").exists()
+
+
 def test_a_module_of_the_working_directory_is_found_and_recorded(tmp_path: Path) -> None:
     (tmp_path / "training").mkdir()
     (tmp_path / "training/step.py").write_text("print('ran')")
