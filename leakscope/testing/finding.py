@@ -12,8 +12,8 @@ from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.growth import Growth
 from leakscope.model.interrupts import ours
 from leakscope.model.sizes import plural
+from leakscope.testing import exit_handlers, module_names
 from leakscope.testing.judging import Courses
-from leakscope.testing.module_names import ADVICE, is_namespace
 from leakscope.testing.rounds import Rounds
 
 _MOST_NAMED = 3
@@ -29,8 +29,17 @@ def find(rounds: Rounds) -> list[Growth]:
     ]
     if not growers:
         return []
+    growers = _without_twins(courses.table, growers)
     sources = SourceIndex(_texts(rounds.looker.source_files), rounds.looker.project_root)
     return [_growth(courses.table, sources, grower) for grower in growers]
+
+
+def _without_twins(table: RowTable, growers: list[Grower]) -> list[Grower]:
+    """Leave out ``atexit`` where what only native code holds is named: it may hold that."""
+    rows = {grower.path: table.latest[grower.path] for grower in growers}
+    if not any(row.root is RootKind.NATIVE for row in rows.values()):
+        return growers
+    return [grower for grower in growers if rows[grower.path].path != exit_handlers.PATH]
 
 
 def _growth(table: RowTable, sources: SourceIndex, grower: Grower) -> Growth:
@@ -75,8 +84,10 @@ def _holder(row: CensusRow) -> str:
 
 
 def _advice(row: CensusRow, title: str) -> str:
-    if is_namespace(row):
-        return ADVICE
+    if module_names.is_namespace(row):
+        return module_names.ADVICE
+    if row.path == exit_handlers.PATH:
+        return exit_handlers.ADVICE
     return title if row.root is not RootKind.NATIVE else ""
 
 

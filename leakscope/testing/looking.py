@@ -25,6 +25,7 @@ from leakscope.heap.roots import Root, Roots, find_roots
 from leakscope.heap.rows import Draft, RowMaker
 from leakscope.model.census import Census, CensusRow, CensusScope, Owner, RootKind, Site
 from leakscope.testing.allocating import sites_of
+from leakscope.testing.exit_handlers import ExitHandlers
 from leakscope.testing.module_names import ModuleNames
 from leakscope.testing.runner import gathering, is_made_by_runner, is_of_runner
 
@@ -65,6 +66,7 @@ class Looker:
         self._definitions = Definitions(self._ownership)
         self._given = given
         self._module_names = ModuleNames(self._ownership)
+        self._exit_handlers = ExitHandlers(self._ownership)
         self._sizes: dict[str, tuple[int, int]] = {}
         self._growing: list[tuple[str, object]] = []
         """What was seen to grow. It keeps the user's objects only until it is asked for."""
@@ -86,6 +88,10 @@ class Looker:
         cutoff_bytes = min(max(growth_bytes // _PART_OF_GROWTH, _LEAST_CUTOFF), _MOST_CUTOFF)
         return without_collector(self._census, cutoff_bytes)
 
+    def begin_sites(self) -> None:
+        """Note what tracemalloc knows before the calls from which ``learn_sites`` learns."""
+        self._exit_handlers.begin()
+
     def learn_sites(self) -> None:
         """Learn which lines made the latest items of what was seen to grow, and let go of it.
 
@@ -93,6 +99,7 @@ class Looker:
         """
         sites = ((path, sites_of(held_by, self._ownership)) for path, held_by in self._growing)
         self._sites = {path: found for path, found in sites if found}
+        self._exit_handlers.learn()
         self._growing.clear()
 
     def forget(self) -> None:
@@ -114,6 +121,7 @@ class Looker:
         request = request_from(roots, full=True, own=[self, *self.keeps, *hidden])
         result = walk(replace(request, max_selected=1, count_types=True))
         amounts: dict[str, int] = dict(items)
+        amounts["functions at exit"] = self._exit_handlers.count
         for module, names in self._module_names.counts().items():
             amounts[f"names {module}"] = names
         for total in result.types:
@@ -150,7 +158,7 @@ class Looker:
                 self._growing.append((row.path, held_by))
         return Census(
             scope=CensusScope.FULL,
-            rows=[row for row, _ in seen],
+            rows=[*(row for row, _ in seen), self._exit_handlers.row()],
             cutoff_bytes=cutoff_bytes,
             objects=result.objects,
             heap_bytes=result.heap_bytes,

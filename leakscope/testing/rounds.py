@@ -120,6 +120,7 @@ class Rounds:
                 yield from self._round(times * self.plan.steps)
                 self._take_census()
             with traced():
+                self.looker.begin_sites()
                 yield from self._round(DOUBLINGS[-1] * self.plan.steps)
                 self.looker.learn_sites()
             self._take_census()

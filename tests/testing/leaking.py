@@ -119,3 +119,7 @@ def callbacks_at_exit() -> None:
 
 def new_names() -> None:
     globals()[f"NAME_{next(NUMBERS)}"] = bytes(1000)
+
+
+def buffers_at_exit() -> None:
+    atexit.register(len, bytes(1000))

@@ -35,6 +35,7 @@ PLANTED = {
     "handlers": ("logging.Logger.manager.loggerDict['leaking'].handlers", "addHandler"),
     "loggers": ("logging.Logger.manager.loggerDict", "getLogger(f"),
     "new_names": ("leaking.globals()", 'globals()[f"NAME_'),
+    "buffers_at_exit": ("atexit", "atexit.register(len"),
     "callbacks_at_exit": ("What native code holds (functools.partial)", None),
 }
 SMALL = {"the_same_object": 8, "handlers": 190, "loggers": 350}
@@ -264,6 +265,83 @@ def test_names_that_come_and_go_or_end_at_a_number_are_no_growth(tmp_path: Path)
         tmp_path / "naming.py",
         *("takes_back", "replaces", "of_few", "until_full", "seldom", "lazily"),
     )
+    assert not any(found.values()), found
+
+
+AT_EXIT = """
+import atexit
+from atexit import register as at_end
+from itertools import count
+
+numbers = count()
+
+
+def nothing(*_):
+    pass
+
+
+def by_another_name():
+    at_end(nothing)
+
+
+def decorated():
+    @atexit.register
+    def made():
+        pass
+
+
+def taken_back():
+    atexit.register(nothing, bytes(1000))
+    atexit.unregister(nothing)
+
+
+def seldom():
+    if next(numbers) % 31 == 0:
+        atexit.register(nothing, bytes(1000))
+"""
+
+
+def test_functions_registered_at_exit_are_found_where_they_stay(tmp_path: Path) -> None:
+    (tmp_path / "ending.py").write_text(AT_EXIT)
+    leaks = {"by_another_name": "at_end(nothing)", "decorated": "@atexit.register"}
+    found = found_in(tmp_path / "ending.py", *leaks, "taken_back", "seldom")
+    assert found["taken_back"] == found["seldom"] == []
+    lines = AT_EXIT.splitlines()
+    for name, statement in leaks.items():
+        (growth,) = found[name]
+        assert (growth["holder"], growth["objects"]) == ("atexit", 1)
+        at = next(n for n, text in enumerate(lines, 1) if statement in text)
+        assert growth["fed_by"] == f"ending.py:{at}"
+
+
+AT_EXIT_TRACED = """
+import atexit
+import tracemalloc
+
+
+def registers(function):
+    atexit.register(function, bytes(1000))
+
+
+tracemalloc.start()
+for _ in range(100):
+    registers(len)
+
+
+def taken_back_where_many_stay():
+    registers(print)
+    atexit.unregister(print)
+
+
+def done():
+    atexit.unregister(len)
+"""
+
+
+@pytest.mark.slow
+def test_what_was_registered_before_is_no_evidence(tmp_path: Path) -> None:
+    (tmp_path / "ending.py").write_text(AT_EXIT_TRACED)
+    found = found_in(tmp_path / "ending.py", "taken_back_where_many_stay", "done")
     assert not any(found.values()), found
 
 
