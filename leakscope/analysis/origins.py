@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -39,8 +40,12 @@ def find_origins(
     grower: Grower,
     row: CensusRow,
     known: KnownCulprit | None = None,
+    likeliest_first: Callable[[list[FeedingLine]], list[FeedingLine]] | None = None,
 ) -> Origins:
-    """Return where a culprit was defined, fed and filled, and what to change there."""
+    """Return where a culprit was defined, fed and filled, and what to change there.
+
+    ``likeliest_first`` orders the feeding lines, where the caller knows more of what ran.
+    """
     feeding: list[FeedingLine] = []
     defined = None
     sites = sorted(table.sites.get(grower.path, []), key=lambda s: -s.bytes)
@@ -55,6 +60,8 @@ def find_origins(
             kept = assigned or sources.feeding(errors.owner, errors, grower.phase)
             told = [line for line in kept if line.form != "call"]
             feeding = list(dict.fromkeys([*told, *feeding]))
+    if likeliest_first is not None:
+        feeding = likeliest_first(feeding)
     shown = feeding[:MOST_LINES]
     return Origins(
         defined_at=defined,

@@ -14,6 +14,7 @@ from leakscope.model.interrupts import ours
 from leakscope.model.sizes import plural
 from leakscope.testing import exit_handlers, module_names
 from leakscope.testing.judging import Courses
+from leakscope.testing.reach import Reach
 from leakscope.testing.rounds import Rounds
 
 _MOST_NAMED = 3
@@ -31,7 +32,8 @@ def find(rounds: Rounds) -> list[Growth]:
         return []
     growers = _without_twins(courses.table, growers)
     sources = SourceIndex(_texts(rounds.looker.source_files), rounds.looker.project_root)
-    return [_growth(courses.table, sources, grower) for grower in growers]
+    reach = rounds.looker.reach
+    return [_growth(courses.table, sources, grower, reach) for grower in growers]
 
 
 def _without_twins(table: RowTable, growers: list[Grower]) -> list[Grower]:
@@ -42,9 +44,9 @@ def _without_twins(table: RowTable, growers: list[Grower]) -> list[Grower]:
     return [grower for grower in growers if rows[grower.path].path != exit_handlers.PATH]
 
 
-def _growth(table: RowTable, sources: SourceIndex, grower: Grower) -> Growth:
+def _growth(table: RowTable, sources: SourceIndex, grower: Grower, reach: Reach) -> Growth:
     row = table.latest[grower.path]
-    origins = find_origins(sources, table, grower, row)
+    origins = find_origins(sources, table, grower, row, likeliest_first=reach.likeliest_first)
     count = table.count[grower.path, grower.columns]
     objects = grower.items_per_unit or max(0.0, float(count[-1] - count[0])) / grower.units
     return Growth(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import gt
 from typing import Any
 
@@ -27,6 +27,7 @@ from leakscope.model.census import Census, CensusRow, CensusScope, Owner, RootKi
 from leakscope.testing.allocating import sites_of
 from leakscope.testing.exit_handlers import ExitHandlers
 from leakscope.testing.module_names import ModuleNames
+from leakscope.testing.reach import Reach
 from leakscope.testing.runner import gathering, is_made_by_runner, is_of_runner
 
 _LEAST_CUTOFF, _MOST_CUTOFF = 128, 1024
@@ -41,6 +42,7 @@ class Given:
 
     values: Mapping[str, object]
     owner: Owner | None = None
+    reach: Reach = field(default_factory=Reach)
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,11 @@ class Looker:
         self.keeps.clear()
         self._growing.clear()
         self._module_names.forget()
+
+    @property
+    def reach(self) -> Reach:
+        """Which code the scenario is."""
+        return self._given.reach
 
     @property
     def source_files(self) -> set[str]:

@@ -19,6 +19,7 @@ from leakscope.model.interrupts import ours
 from leakscope.testing.faults import tell
 from leakscope.testing.looking import Given, Looker
 from leakscope.testing.plugin import REPORTED
+from leakscope.testing.reach import Reach, code_of, tests_of
 from leakscope.testing.rounds import Plan, Rounds, to_plan
 from leakscope.testing.scenario import growth_in
 
@@ -91,8 +92,11 @@ class Measured:
         The function that is running has names of its own for them.
         """
         item = self._item
+        own = code_of(item.function)
+        others = [code for code in tests_of(vars(item.module).values()) if code is not own]
+        reach = Reach(own, others)
         if not self._with_fixtures:
-            return Given({})
+            return Given({}, reach=reach)
         values: dict[str, Any] = dict(item.funcargs)
         if item.instance is not None:
             values["self"] = item.instance
@@ -106,6 +110,7 @@ class Measured:
                 line=0 if code is None else code.co_firstlineno,
                 module=item.module.__name__,
             ),
+            reach,
         )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from leakscope.model.growth import Growth
 from leakscope.testing.looking import Given, Looker
+from leakscope.testing.reach import Reach, code_of
 from leakscope.testing.rounds import ALLOW, STEPS, WARMUP, Rounds, to_plan
 
 
@@ -48,7 +49,7 @@ def find_growth(
     """
     plan = to_plan(steps, warmup, allow, tuple([ignore] if isinstance(ignore, str) else ignore))
     root = Path.cwd() if project_root is None else Path(project_root).resolve()
-    looker = Looker(str(root), Given({}))
+    looker = Looker(str(root), Given({}, reach=Reach(code_of(scenario))))
     rounds = Rounds(looker, plan)
     try:
         with closing(iter(rounds)) as calls:

@@ -462,3 +462,42 @@ def test_it_is_switched_off_like_any_plugin(tmp_path: Path) -> None:
     done = run_installed(tmp_path, "-p", "no:leakscope")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "PytestUnknownMarkWarning" in done.stdout
+
+
+SEVERAL = """
+import pytest
+
+KEPT = []
+FEW = pytest.mark.leak_free(steps=4)
+
+
+def feed():
+    KEPT.append("from a helper")
+
+
+class TestFirst:
+    def test_other(self):
+        KEPT.append("from another test")
+
+
+@FEW
+def test_by_a_helper():
+    feed()
+
+
+def test_yet_another():
+    KEPT.append("from yet another test")
+
+
+def test_own(leakscope):
+    for _ in leakscope.rounds(steps=20):
+        KEPT.append("from its own line")
+    leakscope.check()
+"""
+
+
+def test_lines_of_other_tests_are_not_said_to_feed(tmp_path: Path) -> None:
+    ran = run_pytest(tmp_path, SEVERAL)
+    own, helper = ran.line_of("from its own"), ran.line_of("from a helper")
+    for name, said in {"test_own": f"{own} or {helper}", "test_by_a_helper": helper}.items():
+        assert ran.failures[name].partition("\n")[0].endswith(f"fed by {said}"), name
