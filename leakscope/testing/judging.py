@@ -131,7 +131,8 @@ class Courses:
             units=calls,
             columns=ends,
             x=course.x[[0, -1]],
-            y=y[[0, -1]],
+            # Of items in room that a container had to spare the bytes don't tell.
+            y=np.array([y[0], y[0] + gained]),
             spread=spread_of(table.count[path, columns], y),
             items_per_unit=items / calls if items > 0 else None,
         )

@@ -345,6 +345,26 @@ def test_what_was_registered_before_is_no_evidence(tmp_path: Path) -> None:
     assert not any(found.values()), found
 
 
+ROOMY = """
+import sys
+
+kept = []
+while len(kept) < 20_000 or sys.getsizeof(kept) == size:
+    size = sys.getsizeof(kept)
+    kept.append(None)
+
+
+def fills_what_was_spare():
+    kept.append(None)
+"""
+
+
+def test_a_list_with_room_to_spare_is_found_by_its_items(tmp_path: Path) -> None:
+    (tmp_path / "roomy.py").write_text(ROOMY)
+    (growth,) = found_in(tmp_path / "roomy.py", "fills_what_was_spare")["fills_what_was_spare"]
+    assert (growth["holder"], growth["bytes"], growth["objects"]) == ("roomy.kept", 8, 1)
+
+
 ALLOWED = """
 import leakscope
 
