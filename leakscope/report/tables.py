@@ -146,7 +146,7 @@ def component_rows(components: Sequence[Component]) -> list[ComponentRow]:
             device=component.device,
             start=cell_of(component.start_bytes, tops[component.device]),
             phases=[
-                cell_of(component.by_phase.get(phase, 0), tops[component.device], "peak")
+                cell_of(component.by_phase.get(phase), tops[component.device], "peak")
                 for phase in shown
             ],
             peak=cell_of(component.peak_bytes, tops[component.device], "peak"),
@@ -197,9 +197,9 @@ def _tops(amounts: Iterable[tuple[str, int]]) -> dict[str, int]:
     return tops
 
 
-def cell_of(amount: int, top: int, kind: str = "") -> Cell:
-    """Return an amount with its bar."""
-    return Cell(size_of(amount), bar_of(amount, top, kind), str(amount))
+def cell_of(amount: int | None, top: int, kind: str = "") -> Cell:
+    """Return an amount with its bar; what wasn't measured is unknown, and sorted as nothing."""
+    return Cell(size_of(amount), bar_of(amount, top, kind), str(amount or 0))
 
 
 def bar_of(amount: float | None, top: float, kind: str) -> Bar:

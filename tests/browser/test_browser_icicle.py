@@ -7,9 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
+import report_samples as samples
+import retained_samples
 from browser_pages import page_of
 from browser_view import DESKTOP, PHONE, THEMES, Theme, View, plain
+
+from leakscope.model.retained import NodeKind
+from leakscope.report import render_html
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
@@ -167,6 +173,34 @@ def test_the_pointer_tells_path_bytes_shares_and_growth(view: View, show: Open) 
     assert "+300 MiB" in told
     view.page.mouse.move(0, 0)
     assert "510 MiB" in reading(view)
+
+
+def test_what_was_not_seen_is_no_zero_and_counts_part_their_thousands(
+    view: View, tmp_path: Path
+) -> None:
+    tree = retained_samples.retained()
+    nodes = [
+        msgspec.structs.replace(node, count=4000) if node.kind is NodeKind.SMALLER else node
+        for node in tree.nodes
+    ]
+    place = next(n for n, node in enumerate(nodes) if node.label == "model")
+    censuses = [
+        msgspec.structs.replace(
+            census,
+            bytes={"host": [0 if (n, at) == (place, 1) else b for n, b in enumerate(sizes)]},
+        )
+        for at, census in enumerate(tree.censuses)
+        for sizes in census.bytes.values()
+    ]
+    changed = msgspec.structs.replace(tree, nodes=nodes, censuses=censuses)
+    file = tmp_path / "unseen.html"
+    page = render_html(msgspec.structs.replace(samples.leaking(), retained=changed))
+    file.write_text(page, encoding="utf-8")
+    view.wear(DESKTOP, "light")
+    view.open(file)
+    box(view, "model").hover()
+    assert "– (1:00 end of validation, epoch 2) → 90 MiB" in reading(view)
+    assert "4,000 smaller ones" in view.page.locator(".box.of-smaller .label").all_inner_texts()
 
 
 def test_a_search_marks_what_it_finds_and_tells_the_sum(view: View, show: Open) -> None:

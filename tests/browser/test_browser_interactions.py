@@ -224,6 +224,17 @@ def test_charts_tell_their_values_to_the_keyboard(view: View, show: Show) -> Non
     assert all(words for _, words in told)
 
 
+def test_a_reading_parts_the_thousands_of_its_steps(view: View, show: Show) -> None:
+    show(view, "leaking")
+    told = []
+    for surface in view.page.locator("figure.series").get_by_role("slider").all():
+        surface.press("End")
+        told.append(surface.get_attribute("aria-valuetext") or "")
+    steps = [words for words in told if words.startswith("step ")]
+    assert steps
+    assert all(re.match(r"step \d{1,3}(,\d{3})+\b", words) for words in steps)
+
+
 @pytest.mark.parametrize("name", ["leaking", "snapshot"])
 def test_details_open_and_close_by_mouse_and_keyboard(name: str, view: View, show: Show) -> None:
     show(view, name)

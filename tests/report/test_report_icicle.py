@@ -289,3 +289,19 @@ def test_a_tensor_that_keeps_a_graph_says_so() -> None:
     ]
     boxes = figure("held", view_of(msgspec.structs.replace(plain, nodes=nodes))).boxes
     assert "Tensor, keeps an autograd graph" in {box.type for box in boxes}
+
+
+def test_what_was_seen_at_neither_census_has_no_change_to_tell() -> None:
+    plain = retained_samples.retained()
+    place = next(n for n, node in enumerate(plain.nodes) if node.label == "model")
+
+    def without(census: RetainedCensus) -> RetainedCensus:
+        sizes = [0 if n == place else size for n, size in enumerate(census.bytes["host"])]
+        return msgspec.structs.replace(census, bytes={"host": sizes})
+
+    unseen = msgspec.structs.replace(plain, censuses=[without(census) for census in plain.censuses])
+    row = next(row for row in view_of(unseen).rows if row.name == "Trainer.model")
+    assert {size.text for size in (row.first, row.last, row.change)} == {"–"}
+    assert "unknown" not in row.change.exact
+    steady = next(row for row in view_of(plain).rows if row.name == "Trainer.all_pred_boxes")
+    assert steady.change.text == "+300 MiB"

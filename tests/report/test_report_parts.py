@@ -27,6 +27,7 @@ from leakscope.report.ledger import ledger_view
 from leakscope.report.markdown import culprit_markdown
 from leakscope.report.page import report_page
 from leakscope.report.source import diff_lines, excerpt_view, tokens_of
+from leakscope.report.tables import component_rows
 
 MIB = 1024**2
 
@@ -314,6 +315,14 @@ def test_an_unsettled_second_run_fixes_nothing() -> None:
 def test_a_value_that_one_run_lacks_has_no_difference() -> None:
     caches = comparison_page(samples.comparison()).components[-1]
     assert (caches.before.text, caches.delta.text) == ("–", "–")
+
+
+def test_a_phase_in_which_a_component_was_not_measured_says_so() -> None:
+    first, *others = samples.leaking().components
+    within = msgspec.structs.replace(first, by_phase={"train": first.peak_bytes})
+    rows = component_rows([within, *others])
+    assert [cell.size.text for cell in rows[0].phases] == [rows[0].peak.size.text, "–"]
+    assert rows[0].phases[1].bar.kind == "none"
 
 
 def test_lines_that_never_leave_zero_are_left_out() -> None:

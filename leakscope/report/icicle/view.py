@@ -249,7 +249,7 @@ def _rows(subject: _Subject) -> list[RowView]:
             shown=_held_size(shown[place]),
             first=_held_size(first[place]),
             last=_held_size(last[place]),
-            change=size_of(change.bytes[place], signed=True),
+            change=_change_size(first[place], last[place], change.bytes[place]),
             mark=subject.marks.get(place),
         )
         for place in rows[:TABLE_ROWS]
@@ -257,9 +257,13 @@ def _rows(subject: _Subject) -> list[RowView]:
 
 
 def _held_size(size: int | None) -> Size:
-    return (
-        Size(UNKNOWN, "nothing, or too little for a row of its own") if size == 0 else size_of(size)
-    )
+    return Size(UNKNOWN, words.ABSENT) if size == 0 else size_of(size)
+
+
+def _change_size(first: int | None, last: int | None, change: int | None) -> Size:
+    if first == last == 0:
+        return Size(UNKNOWN, f"both times {words.ABSENT}")
+    return size_of(change, signed=True)
 
 
 def _data(subject: _Subject, mode: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from leakscope.model.sizes import plural
 from leakscope.report.sizes import clock, humane_bytes
 
 NOT_NAMED = "not named"
+ABSENT = "nothing, or too little for a row of its own"
 WHOLE = {
     CensusScope.FOCUSED: "all that your names reach",
     CensusScope.FULL: "the whole Python heap",

@@ -80,7 +80,7 @@
     };
     const labelOf = (box) => {
       if (box.kind === "rest") return tree.words.rest;
-      if (box.kind === "smaller") return `${box.count} smaller one${box.count === 1 ? "" : "s"}`;
+      if (box.kind === "smaller") return `${grouped(box.count, 0)} smaller one${box.count === 1 ? "" : "s"}`;
       return box.node ? tree.labels[box.node] : wholeName();
     };
     const wayTo = (node) => { const way = []; for (let at = node; at >= 0; at = tree.parents[at]) way.unshift(at); return way; };
@@ -108,7 +108,8 @@
       if (first === last || size(first) === null || size(last) === null) return "";
       if (!box.node && tree.censuses[first].scope !== tree.censuses[last].scope) return "";
       const change = view.mode === "held" ? `, ${signed(size(last) - size(first))}` : "";
-      return `${bytes(size(first))} (${tree.censuses[first].moment}) \u2192 ${bytes(size(last))} (${tree.censuses[last].moment})${change}`;
+      const held = (place) => (size(place) ? bytes(size(place)) : "\u2013");
+      return `${held(first)} (${tree.censuses[first].moment}) \u2192 ${held(last)} (${tree.censuses[last].moment})${change}`;
     };
     const read = (box) => {
       const name = piece("p", ""), told = piece("p", ""), mark = markOf(box);
@@ -196,7 +197,7 @@
       if (!hits.size) { found.textContent = view.mode === "held" ? "Nothing found" : "Nothing found that changed"; return; }
       const total = outermost.reduce((sum, node) => sum + (weights.bytes[node] ?? 0), 0);
       const share = view.mode === "held" && weights.bytes[0] ? `, ${percent(total / weights.bytes[0])} of all` : "";
-      found.replaceChildren(piece("b", amount(total)), ` in ${outermost.length} place${outermost.length === 1 ? "" : "s"}${share}`);
+      found.replaceChildren(piece("b", amount(total)), ` in ${grouped(outermost.length, 0)} place${outermost.length === 1 ? "" : "s"}${share}`);
     };
     const draw = () => {
       weights = weigh(tree, view);
