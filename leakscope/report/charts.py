@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from leakscope.analysis.timeline import keep_extremes
 from leakscope.model.explanation import Course
-from leakscope.model.report import Culprit, PhaseSpan, Timeline
+from leakscope.model.report import Culprit, Line, PhaseSpan, Timeline
 from leakscope.report.sizes import clock, humane_bytes, scale_of, unit_name
 from leakscope.report.stretches import begins_anew, moments_of, stretches_of
 from leakscope.report.svg import Canvas, Drawing, canvas, shade
@@ -30,6 +30,8 @@ SECONDS = "s"
 CLOCK = "clock"
 FEW = 60
 """So many points are drawn one by one."""
+FINEST = 900
+"""A stretch of an axis shorter than this part of it can't be seen."""
 DRAWN = 1500
 """So many points of a line tell all that a drawing of this size can show."""
 MOST_EPOCHS = 80
@@ -73,8 +75,7 @@ def draw_timeline(timeline: Timeline, key: str, size: tuple[int, int]) -> Drawin
         for i, points in enumerate(finite(line.points) for line in timeline.lines)
     ]
     _scale(view, [t.points for tracks in lines for t in tracks], timeline.limit_bytes)
-    if can_shade(timeline.spans, view.axes.get_xlim()):
-        _shade_phases(view, timeline.spans)
+    _shade_phases(view, timeline.spans, shown_stretch(timeline.lines))
     _mark_epochs(view, epoch_starts(timeline))
     for tracks in reversed(lines):
         for track in tracks:
@@ -105,7 +106,7 @@ def draw_overlay(
         ticks = 6 if size == WIDE else 4
         view.axes.xaxis.set_major_locator(MaxNLocator(ticks, integer=True))
         view.axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
-    _shade_phases(view, spans)
+    _shade_phases(view, spans, view.axes.get_xlim())
     for track in tracks:
         _draw_track(view, track)
         if len(track.points) <= FEW:
@@ -140,7 +141,8 @@ def draw_series(culprit: Culprit, key: str, spans: Sequence[PhaseSpan]) -> Drawi
         _draw_fit(view, points, culprit.bytes_per_unit, culprit.interval)
     _draw_measured(view, points, joined=len(points) > FEW or not is_fitted(culprit))
     if culprit.chart_unit == SECONDS:
-        _shade_phases(view, [span for span in spans if span.phase == culprit.phase], "phase-2")
+        within = [span for span in spans if span.phase == culprit.phase]
+        _shade_phases(view, within, colour="phase-2")
         view.axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: clock(seconds)))
     else:
         view.axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -167,10 +169,20 @@ def draw_course(course: Course, key: str, size: tuple[int, int]) -> Drawing:
     return view.finish(key, "Live and reserved memory along the history")
 
 
-def can_shade(spans: Sequence[PhaseSpan], shown: tuple[float, float]) -> bool:
-    """Return whether phases last long enough to be told apart on so many seconds."""
-    lasted = [span.end_s - span.start_s for span in spans]
-    return not lasted or median(lasted) * 900 >= shown[1] - shown[0]
+def shown_stretch(lines: Sequence[Line]) -> tuple[float, float]:
+    """Return the first and the last moment of lines that have any."""
+    moments = [x for line in lines for x, _ in finite(line.points)]
+    return min(moments), max(moments)
+
+
+def too_short(spans: Sequence[PhaseSpan], shown: tuple[float, float]) -> dict[str, float]:
+    """Return how long each phase lasts that is too short to be seen on so much of an axis."""
+    lasted: dict[str, list[float]] = {}
+    for span in spans:
+        lasted.setdefault(span.phase, []).append(span.end_s - span.start_s)
+    usual = {phase: median(lengths) for phase, lengths in lasted.items()}
+    least = (shown[1] - shown[0]) / FINEST
+    return {phase: length for phase, length in usual.items() if length < least}
 
 
 def epoch_starts(timeline: Timeline) -> list[tuple[float, int]]:
@@ -275,10 +287,19 @@ def _tick(amount: float, scale: int) -> str:
     return f"{amount / scale:g} {unit_name(scale)}" if amount else "0"
 
 
-def _shade_phases(view: Canvas, spans: Sequence[PhaseSpan], colour: str | None = None) -> None:
+def _shade_phases(
+    view: Canvas,
+    spans: Sequence[PhaseSpan],
+    shown: tuple[float, float] | None = None,
+    colour: str | None = None,
+) -> None:
+    """Shade all phases, or those that can be seen on what is ``shown``."""
     left, right = view.axes.get_xlim()
+    bare = too_short(spans, shown) if shown else {}
     for phase, own in phase_shades(spans).items():
-        stretches = _merged([s for s in spans if s.phase == phase], (right - left) / 900)
+        if phase in bare:
+            continue
+        stretches = _merged([s for s in spans if s.phase == phase], (right - left) / FINEST)
         inside = [(max(start, left), min(end, right)) for start, end in stretches]
         outline = _blocks(view, [(start, end) for start, end in inside if end > start])
         if outline is not None:

@@ -12,13 +12,20 @@ from leakscope.report.charts import (
     epoch_starts,
     finite,
     finite_only,
-    phase_shades,
     series_dash,
     series_shade,
+    shown_stretch,
 )
 from leakscope.report.culprit import CulpritView
 from leakscope.report.stretches import moments_of
-from leakscope.report.timeline import TimelineView, line_data, shown_lines, timeline_data
+from leakscope.report.timeline import (
+    OUTSIDE,
+    TimelineView,
+    line_data,
+    phase_data,
+    shown_lines,
+    timeline_data,
+)
 
 MOST_CULPRITS = 8
 """So many culprits can be laid over the gauges."""
@@ -46,9 +53,8 @@ def exploring_data(
         )
     ]
     phases = [*dict.fromkeys(span.phase for span in timeline.spans)]
-    phases += sorted({moment.phase for moment in timeline.moments} - {*phases})
-    number = {phase: place for place, phase in enumerate(phases)}
-    shades = phase_shades(timeline.spans)
+    unspanned = sorted({moment.phase for moment in timeline.moments} - {*phases})
+    number = {phase: place for place, phase in enumerate([*phases, *unspanned])}
     epochs = epoch_starts(timeline)
     return {
         view.key: data
@@ -60,7 +66,8 @@ def exploring_data(
                 *_culprit_lines(timeline, report.culprits, cards, len(lines)),
             ],
             "phases": [
-                {"label": p or "outside any phase", "shade": shades.get(p, "")} for p in phases
+                *phase_data(timeline.spans, shown_stretch(shown_lines(timeline))),
+                *({"label": phase or OUTSIDE, "shade": ""} for phase in unspanned),
             ],
             "spans": [_span(span, number, bool(epochs)) for span in timeline.spans],
             "epochs": [[_moment(start), epoch] for start, epoch in epochs],

@@ -13,7 +13,6 @@ from leakscope.report.charts import (
     MOST_EPOCHS,
     NARROW,
     WIDE,
-    can_shade,
     draw_timeline,
     epoch_starts,
     finite,
@@ -21,11 +20,20 @@ from leakscope.report.charts import (
     phase_shades,
     series_dash,
     series_shade,
+    shown_stretch,
+    too_short,
 )
 from leakscope.report.culprit import ChartView
 from leakscope.report.sizes import Size, humane_bytes, humane_duration, size_of
 from leakscope.report.stretches import begins_anew, moments_of
 from leakscope.report.svg import Drawing, Frame
+
+OUTSIDE = "outside any phase"
+CLOSEST = 1_000_000
+"""A phase that lasts so small a part of the run is still shaded in the closest look."""
+NONE_SHADED = "Phases are too short to be shaded; looking closer shows them"
+MOST_NAMED = 3
+"""So many phases that aren't shaded are told by name."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,7 @@ def timeline_view(timeline: Timeline | None, beginning: str = "") -> TimelineVie
             for i, line in enumerate(timeline.lines)
         ],
         phases=[
-            LegendEntry(phase or "outside any phase", shade)
+            LegendEntry(phase or OUTSIDE, shade)
             for phase, shade in phase_shades(timeline.spans).items()
         ],
         note=" ".join(filter(None, [beginning, _note(timeline)])),
@@ -167,11 +175,6 @@ def _summary(line: Line) -> str:
     )
 
 
-def _shown(timeline: Timeline) -> tuple[float, float]:
-    moments = [x for line in timeline.lines for x, _ in finite(line.points)]
-    return min(moments), max(moments)
-
-
 def _note(timeline: Timeline) -> str:
     top = max(y for line in timeline.lines for _, y in finite(line.points))
     notes = []
@@ -197,9 +200,36 @@ def _note(timeline: Timeline) -> str:
 
 def _phase_notes(timeline: Timeline) -> list[str]:
     known, begun = len(timeline.spans), timeline.phases_begun
-    if timeline.spans and not can_shade(timeline.spans, _shown(timeline)):
-        some = f": {known:,} of {begun:,}, evenly over the run" if begun else ""
-        return [f"Phases are too short to be shaded; looking closer shows them{some}."]
+    bare = unshaded_words(timeline.spans, shown_stretch(timeline.lines))
     if not begun:
-        return []
-    return [f"Shaded are {known:,} of {begun:,} phases, evenly over the run."]
+        return [f"{bare}."] if bare else []
+    some = f"{known:,} of {begun:,}"
+    if bare == NONE_SHADED:
+        return [f"{bare}: {some}, evenly over the run."]
+    if bare:
+        return [f"{bare}.", f"Known are {some} phases, evenly over the run."]
+    return [f"Shaded are {some} phases, evenly over the run."]
+
+
+def unshaded_words(spans: Sequence[PhaseSpan], shown: tuple[float, float]) -> str:
+    """Return which phases a chart of so much of the axis doesn't shade; empty where it does all."""
+    bare = [phase or OUTSIDE for phase in too_short(spans, shown)]
+    if not bare:
+        return ""
+    if len(bare) == len(phase_shades(spans)):
+        return NONE_SHADED
+    named = ", ".join(bare[:MOST_NAMED])
+    rest = f" and {len(bare) - MOST_NAMED:,} more" if len(bare) > MOST_NAMED else ""
+    they = "it" if len(bare) == 1 else "them"
+    return f"Too short to be shaded: {named}{rest}; looking closer shows {they}"
+
+
+def phase_data(spans: Sequence[PhaseSpan], shown: tuple[float, float]) -> list[dict[str, Any]]:
+    """Return phases as plain values; ``lasts`` is told of those shaded in a closer look alone."""
+    bare = too_short(spans, shown)
+    least = (shown[1] - shown[0]) / CLOSEST
+    return [
+        {"label": phase or OUTSIDE, "shade": shade}
+        | ({"lasts": round(max(bare[phase], least), 9)} if phase in bare else {})
+        for phase, shade in phase_shades(spans).items()
+    ]

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import report_samples as samples
 from browser_pages import page_of
-from browser_view import DESKTOP, View, plain
+from browser_view import DESKTOP, SIZES, View, plain
 from synthetic_runs import Program
 
 from leakscope.analysis.analyse import analyse
@@ -328,6 +328,33 @@ def test_a_long_run_is_told_alike_on_its_axis_and_in_readings(view: View, tmp_pa
         assert read is not None
         assert named[0] < int(read[1]) <= named[-1] + (named[-1] - named[-2])
     assert int(read[1]) == epochs
+    view.assert_quiet()
+
+
+@pytest.mark.parametrize("size", SIZES.values(), ids=[*SIZES])
+def test_what_the_note_says_is_not_shaded_is_shaded_in_a_closer_look(
+    size: dict[str, int], view: View, tmp_path: Path
+) -> None:
+    report = samples.leaking()
+    assert report.timeline is not None
+    spans = [
+        msgspec.structs.replace(span, end_s=span.start_s + 0.2)
+        if span.phase == "validation"
+        else span
+        for span in report.timeline.spans
+    ]
+    timeline = msgspec.structs.replace(report.timeline, spans=spans)
+    file = tmp_path / "short.html"
+    file.write_text(render_html(msgspec.structs.replace(report, timeline=timeline)), "utf-8")
+    view.wear(size, "light")
+    view.open(file)
+    chart = Chart(view)
+    assert "Too short to be shaded: validation;" in chart.figure.inner_text()
+    shades = "(all) => [...new Set(all.map((one) => one.style.getPropertyValue('--key')))].sort()"
+    shaded = chart.plot.locator("rect.phase")
+    assert shaded.evaluate_all(shades) == ["var(--phase-1)"]
+    chart.tool("in").click()
+    assert shaded.evaluate_all(shades) == ["var(--phase-1)", "var(--phase-2)"]
     view.assert_quiet()
 
 

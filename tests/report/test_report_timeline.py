@@ -9,8 +9,10 @@ import msgspec
 import report_samples as samples
 from page_reader import read_page
 
-from leakscope.model.report import Line, Report
+from leakscope.model.report import Line, PhaseSpan, Report
 from leakscope.report import render_html
+from leakscope.report.page import report_page
+from leakscope.report.timeline import unshaded_words
 
 
 def timeline_of(report: Report) -> dict[str, Any]:
@@ -174,3 +176,46 @@ def test_a_reading_names_no_epoch_where_a_run_shows_but_one() -> None:
     chart = timeline_of(msgspec.structs.replace(report, timeline=timeline))
     assert {epoch for _, epoch, *_ in chart["spans"]} == {None}
     assert {epoch for _, _, epoch, *_ in chart["moments"]} == {None}
+
+
+def with_short_validations(report: Report, phase: str = "validation") -> Report:
+    """Return the report with every phase of a name shorter than a pixel."""
+    assert report.timeline is not None
+    spans = [
+        msgspec.structs.replace(span, end_s=span.start_s + 0.01) if span.phase == phase else span
+        for span in report.timeline.spans
+    ]
+    timeline = msgspec.structs.replace(report.timeline, spans=spans)
+    return msgspec.structs.replace(report, timeline=timeline)
+
+
+def note_and_drawing(report: Report) -> tuple[str, str]:
+    view = report_page(report).timeline
+    assert view is not None
+    return view.note, view.wide.svg
+
+
+def test_a_note_names_the_phases_that_are_not_shaded_and_no_other() -> None:
+    report = samples.leaking()
+    note, drawing = note_and_drawing(report)
+    assert "shaded" not in note
+    assert "var(--phase-1)" in drawing
+    assert "var(--phase-2)" in drawing
+    short = with_short_validations(report)
+    note, drawing = note_and_drawing(short)
+    assert note.endswith("Too short to be shaded: validation; looking closer shows it.")
+    assert "var(--phase-1)" in drawing
+    assert "var(--phase-2)" not in drawing
+    assert ["lasts" in phase for phase in timeline_of(short)["phases"]] == [False, True]
+    note, drawing = note_and_drawing(with_short_validations(short, "train"))
+    assert note.endswith("Phases are too short to be shaded; looking closer shows them.")
+    assert "var(--phase-" not in drawing
+
+
+def test_of_many_phases_that_are_not_shaded_some_are_named() -> None:
+    span = PhaseSpan(phase="", occurrence=0, epoch=0, start_s=0.0, end_s=0.001)
+    spans = [msgspec.structs.replace(span, phase=f"part {number}") for number in range(5)]
+    long = msgspec.structs.replace(span, phase="train", end_s=90.0)
+    told = unshaded_words([*spans, long], (0.0, 100.0))
+    assert told.startswith("Too short to be shaded: part 0, part 1, part 2 and 2 more; ")
+    assert unshaded_words([long], (0.0, 100.0)) == ""

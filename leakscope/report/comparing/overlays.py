@@ -25,7 +25,15 @@ from leakscope.report.charts import (
 )
 from leakscope.report.sizes import humane_bytes
 from leakscope.report.svg import Drawing
-from leakscope.report.timeline import LegendEntry, TimelineView, peak_of, shown_lines
+from leakscope.report.timeline import (
+    OUTSIDE,
+    LegendEntry,
+    TimelineView,
+    peak_of,
+    phase_data,
+    shown_lines,
+    unshaded_words,
+)
 from leakscope.report.wording import metric_words
 
 STEP = "step"
@@ -95,7 +103,6 @@ def series_view(change: CulpritChange, key: str) -> SeriesView | None:
 def overlay_data(overlay: Overlay) -> dict[str, Any]:
     """Return what the script needs to look closer at an overlay, as plain values."""
     phases = [*dict.fromkeys(span.phase for span in overlay.spans)]
-    shades = phase_shades(overlay.spans)
     number = {phase: place for place, phase in enumerate(phases)}
     return {
         "zooms": True,
@@ -104,7 +111,7 @@ def overlay_data(overlay: Overlay) -> dict[str, Any]:
             {"key": name, "shade": name, "dash": SIDE_DASHES[name], **line}
             for name, line in zip(overlay.lines, _lines(overlay.lines), strict=True)
         ],
-        "phases": [{"label": p or "outside any phase", "shade": shades.get(p, "")} for p in phases],
+        "phases": phase_data(overlay.spans, overlay.view.wide.frame.x),
         "spans": [
             [
                 number[span.phase],
@@ -144,7 +151,9 @@ def _overlay(comparison: Comparison, metric: str, wanted: str, number: int) -> O
         for name, size in (("wide", WIDE), ("narrow", NARROW))
     ]
     told = {name: points for name, points in zip(SIDES, sides, strict=True) if points}
+    bare = unshaded_words(spans, drawings[0].frame.x)
     note = BETWEEN if axis == STEP else "" if wanted == CLOCK else NO_CLOCK
+    note = f"{note}{f' {bare}.' if bare else ''}"
     thinned = any(t and t.thinned_from for t in timelines)
     return Overlay(
         title=title,
@@ -157,8 +166,7 @@ def _overlay(comparison: Comparison, metric: str, wanted: str, number: int) -> O
                 for name, points in told.items()
             ],
             phases=[
-                LegendEntry(phase or "outside any phase", shade)
-                for phase, shade in phase_shades(spans).items()
+                LegendEntry(phase or OUTSIDE, shade) for phase, shade in phase_shades(spans).items()
             ],
             note=f"{note}{' Thinned; peaks are kept.' if thinned else ''}".strip(),
             summary=" ".join(_summary(name, points) for name, points in told.items()),

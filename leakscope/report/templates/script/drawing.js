@@ -57,6 +57,9 @@ const runningEpoch = (chart, at) => {
   return goesOn || chart.spans.some((span) => span[1] === epoch && span[3] > at) ? epoch : undefined;
 };
 
+/* A phase that lasts less than this part of what is shown can't be seen. */
+const finest = 900;
+
 /* Returns where the drawing shows its data, as the frames of the printed drawings say it. */
 const drawChart = (svg, chart, lines, coloured, stretch, width, height) => {
   const [from, to] = stretch.shown;
@@ -78,11 +81,10 @@ const drawChart = (svg, chart, lines, coloured, stretch, width, height) => {
   /* At once, for text can be measured on the page alone. */
   svg.replaceChildren(frame, plane);
 
-  const seen = chart.spans.filter((span) => span[3] >= from && span[2] <= to && coloured.has(span[0]) && chart.phases[span[0]].shade);
-  if (seen.length * 2 <= inner.width) {
-    for (const [phase, , start, end] of seen) {
-      plane.append(shaded(svgElement("rect", { class: "phase", x: round(xOf(start)), y: 0, width: Math.max(0.5, round(xOf(end) - xOf(start))), height: inner.height }), chart.phases[phase].shade));
-    }
+  const isShaded = Array.from(chart.phases, (phase, place) => phase.shade && coloured.has(place) && (phase.lasts === undefined || phase.lasts * finest >= to - from));
+  for (const [phase, , start, end] of chart.spans) {
+    if (!isShaded[phase] || end < from || start > to) continue;
+    plane.append(shaded(svgElement("rect", { class: "phase", x: round(xOf(start)), y: 0, width: Math.max(0.5, round(xOf(end) - xOf(start))), height: inner.height }), chart.phases[phase].shade));
   }
   const begun = chart.epochs.filter(([start]) => start >= from && start <= to);
   const running = runningEpoch(chart, from);
