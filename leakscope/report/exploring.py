@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from leakscope.model.report import Culprit, PhaseSpan, Point, Report, Timeline
+from leakscope.model.report import Culprit, PhaseSpan, Point, Report, Severity, Timeline
 from leakscope.report.charts import (
     SECONDS,
     epoch_starts,
@@ -40,7 +40,7 @@ def exploring_data(
 
     Times are seconds; phases are told by their place in ``phases``. What can be laid over the lines
     is not drawn until somebody wants it: further gauges, and culprits whose series can be placed
-    in time.
+    in time. The first culprit alone is ``on`` at once, where the chart keeps its scale with it.
     """
     timeline = report.timeline
     if view is None or timeline is None:
@@ -63,7 +63,7 @@ def exploring_data(
             "lines": lines,
             "laidOver": [
                 *_further_lines(timeline, len(lines) + MOST_CULPRITS),
-                *_culprit_lines(timeline, report.culprits, cards, len(lines)),
+                *_culprit_lines(timeline, report.culprits, cards, lines),
             ],
             "phases": [
                 *phase_data(timeline.spans, shown_stretch(shown_lines(timeline))),
@@ -103,14 +103,20 @@ def _further_lines(timeline: Timeline, taken: int) -> list[dict[str, Any]]:
 
 
 def _culprit_lines(
-    timeline: Timeline, culprits: Sequence[Culprit], cards: Sequence[CulpritView], taken: int
+    timeline: Timeline,
+    culprits: Sequence[Culprit],
+    cards: Sequence[CulpritView],
+    gauges: Sequence[dict[str, Any]],
 ) -> list[dict[str, Any]]:
+    top = max(y for gauge in gauges for _, y in gauge["points"])
+    accused = [card.anchor for card in cards if card.severity != Severity.NOTE.value]
     when = {moment.boundary: moment.time_s for moment in timeline.moments}
     lines: list[dict[str, Any]] = []
     for culprit, card in zip(culprits, cards, strict=True):
         points = _placed(culprit, when)
         if len(points) > 1 and len(lines) < MOST_CULPRITS:
-            place = taken + len(lines)
+            place = len(gauges) + len(lines)
+            fits = max(y for _, y in points) <= top
             lines.append(
                 {
                     "key": card.anchor,
@@ -119,6 +125,7 @@ def _culprit_lines(
                     "shade": series_shade(place),
                     "dash": series_dash(place, laid_over=True),
                     "points": points,
+                    "on": fits and [card.anchor] == accused[:1],
                 }
             )
     return lines

@@ -206,25 +206,54 @@ def test_the_legend_switches_lines_and_phases(chart: Chart) -> None:
         return (chart.plot.locator("path.line").count(), chart.plot.locator("rect.phase").count())
 
     lines, phases = drawn()
-    assert (lines, phases) == (2, 24)
+    assert (lines, phases) == (3, 24)
     gauge = chart.figure.locator("[data-series=rss] button")
     gauge.click()
     assert gauge.get_attribute("aria-pressed") == "false"
-    assert drawn() == (1, 24)
+    assert drawn() == (2, 24)
     chart.figure.locator("[data-phase='1'] button").click()
-    assert drawn() == (1, 12)
-    gauge.click()
     assert drawn() == (2, 12)
+    gauge.click()
+    assert drawn() == (3, 12)
 
 
-def test_a_culprit_is_laid_over_the_gauges_and_read_with_them(chart: Chart) -> None:
-    over = chart.figure.locator(".overlays button").filter(has_text="all_pred_boxes")
-    assert over.get_attribute("aria-pressed") == "false"
-    over.click()
+def test_the_first_culprit_is_laid_over_the_gauges_and_read_with_them(chart: Chart) -> None:
+    overlays = chart.figure.locator(".overlays button")
+    first = overlays.filter(has_text="all_pred_boxes")
+    pressed = [one.get_attribute("aria-pressed") for one in overlays.all()]
+    assert pressed == ["true", "false", "false"]
+    assert first.get_attribute("aria-pressed") == "true"
     assert chart.plot.locator("path.line.culprit").count() == 1
     chart.surface.focus()
     chart.surface.press("End")
     assert "3.5 GiB Trainer.all_pred_boxes" in plain(chart.surface.get_attribute("aria-valuetext"))
+    first.click()
+    assert chart.plot.locator("path.line.culprit").count() == 0
+    overlays.filter(has_text="crops").click()
+    assert chart.plot.locator("path.line.culprit").count() == 1
+
+
+def test_a_switch_that_is_off_has_another_shape_than_one_that_is_on(chart: Chart) -> None:
+    slide = "(one) => getComputedStyle(one, '::before').backgroundImage.match(/at (.*?) 50%/)[1]"
+    first, second = chart.figure.locator(".overlays button").all()[:2]
+    assert first.evaluate(slide) != second.evaluate(slide)
+    second.click()
+    assert first.evaluate(slide) == second.evaluate(slide)
+
+
+def test_a_culprit_that_nobody_asked_for_leaves_a_closer_look_its_scale(chart: Chart) -> None:
+    stretch = chart.figure.locator(".stretch")
+    lowest = chart.plot.locator("text.amount").first
+    for _ in range(8):
+        chart.tool("in").click()
+    assert lowest.text_content() != "0"
+    assert "Trainer.all_pred_boxes lies below it." in stretch.inner_text()
+    over = chart.figure.locator(".overlays button").filter(has_text="all_pred_boxes")
+    over.click()
+    over.click()
+    assert chart.plot.locator("path.line.culprit").count() == 1
+    assert lowest.text_content() == "0"
+    assert "lies below" not in stretch.inner_text()
 
 
 def test_a_further_gauge_is_laid_over_the_lines(view: View, tmp_path: Path) -> None:
@@ -244,7 +273,7 @@ def test_a_further_gauge_is_laid_over_the_lines(view: View, tmp_path: Path) -> N
     before = chart.plot.locator("path.line").count()
     over.click()
     assert chart.plot.locator("path.line").count() == before + 1
-    assert chart.plot.locator("path.line.culprit").count() == 0
+    assert chart.plot.locator("path.line.culprit").count() == 1
     chart.surface.focus()
     chart.surface.press("End")
     assert "572 MiB (at 3:20) C heap in use" in plain(chart.surface.get_attribute("aria-valuetext"))
@@ -268,7 +297,8 @@ def test_each_line_that_is_laid_over_looks_as_in_the_legend_and_as_no_other(
     buttons = chart.figure.locator(".overlays button")
     assert buttons.count() == 8
     for button in buttons.all():
-        button.click()
+        if button.get_attribute("aria-pressed") == "false":
+            button.click()
     look = (
         "(all) => all.map((one) => [getComputedStyle(one).stroke,"
         " getComputedStyle(one).strokeDasharray])"
@@ -292,6 +322,7 @@ def test_a_culprits_card_lays_its_series_over_the_timeline(chart: Chart) -> None
 
 
 def test_all_lines_can_be_switched_off_and_on_again(chart: Chart) -> None:
+    chart.figure.locator(".overlays button[aria-pressed=true]").click()
     for name in ("rss", "named", "rss"):
         chart.figure.locator(f"[data-series={name}] button").click()
     assert chart.plot.locator("path.line").count() == 1

@@ -9,7 +9,7 @@ import msgspec
 import report_samples as samples
 from page_reader import read_page
 
-from leakscope.model.report import Line, PhaseSpan, Report
+from leakscope.model.report import Line, PhaseSpan, Report, Severity
 from leakscope.report import render_html
 from leakscope.report.page import report_page
 from leakscope.report.timeline import unshaded_words
@@ -219,3 +219,16 @@ def test_of_many_phases_that_are_not_shaded_some_are_named() -> None:
     told = unshaded_words([*spans, long], (0.0, 100.0))
     assert told.startswith("Too short to be shaded: part 0, part 1, part 2 and 2 more; ")
     assert unshaded_words([long], (0.0, 100.0)) == ""
+
+
+def test_the_first_culprit_alone_is_shown_at_once_where_it_flattens_nothing() -> None:
+    report = samples.leaking()
+    assert [line["on"] for line in timeline_of(report)["laidOver"]] == [True, False, False]
+    first, *others = report.culprits
+    huge = [msgspec.structs.replace(point, y=point.y * 1000) for point in first.chart]
+    tall = msgspec.structs.replace(first, chart=huge)
+    chart = timeline_of(msgspec.structs.replace(report, culprits=[tall, *others]))
+    assert not any(line["on"] for line in chart["laidOver"])
+    noted = msgspec.structs.replace(first, severity=Severity.NOTE)
+    chart = timeline_of(msgspec.structs.replace(report, culprits=[noted, others[0]]))
+    assert [line["on"] for line in chart["laidOver"]] == [False, True]

@@ -34,6 +34,14 @@ const pointsBetween = (points, from, to, pixels) => {
   return kept;
 };
 
+/* How high a line is drawn at a moment: between its points, or as at the first or last of them. */
+const heightAt = (points, x) => {
+  const after = points.findIndex(([at]) => at >= x);
+  if (after < 1) return points.at(after)[1];
+  const [[x0, y0], [x1, y1]] = points.slice(after - 1, after + 1);
+  return y0 + ((y1 - y0) * (x - x0)) / (x1 - x0 || 1);
+};
+
 /* A line's points cut where it is drawn anew: between these nothing was read. */
 const runsOf = (line) => [0, ...(line.begins ?? [])].map((from, place, all) => line.points.slice(from, all[place + 1]));
 
@@ -68,7 +76,9 @@ const drawChart = (svg, chart, lines, coloured, stretch, width, height) => {
   const drawn = lines.map((line) => runsOf(line)
     .filter((run) => run.length && run[0][0] <= to && run.at(-1)[0] >= from)
     .map((run) => pointsBetween(run, from, to, inner.width)));
-  let [low, high] = heightsOf(chart, drawn.flat(), from, to, stretch.isWhole);
+  /* A line that nobody asked for doesn't keep the others from being seen closely. */
+  const asked = drawn.filter((_, place) => !lines[place].on);
+  let [low, high] = heightsOf(chart, (asked.length ? asked : drawn).flat(), from, to, stretch.isWhole);
   const levels = byteTicks(low, high, Math.max(2, Math.round(inner.height / 62)));
   low = low === 0 ? 0 : Math.floor(low / levels.step) * levels.step;
   high = Math.ceil(high / levels.step) * levels.step;

@@ -13,7 +13,7 @@
     plot.hidden = tools.hidden = told.hidden = false;
     figure.classList.add("explored");
     plot.append(svg, band);
-    const on = new Set(chart.lines), coloured = new Set(Array.from(chart.phases, (_, place) => place));
+    const on = new Set(series.filter((line) => line.on ?? !laidOver.includes(line))), coloured = new Set(Array.from(chart.phases, (_, place) => place));
     const box = reader(plot, "Memory over the run. Arrow keys read values, plus and minus zoom, Shift with an arrow pans, 0 shows all.");
     box.surface.id = `${key}-surface`;
     let frame = null, at = null, waiting = false;
@@ -29,7 +29,10 @@
       if (stretch.isWhole) return "";
       const [from, to] = stretch.shown, decimals = to - from < 10 ? 2 : 0;
       const cut = frame.y[0] > 0 ? " The scale doesn't begin at zero." : "";
-      return `${momentAt(from, decimals)} to ${momentAt(to, decimals)} of ${momentAt(whole[1], 0)}.${cut}`;
+      const heights = ({ points }) => [heightAt(points, from), heightAt(points, to), ...points.filter(([x]) => x >= from && x <= to).map(([, y]) => y)];
+      const under = shownLines().filter((line) => heights(line).every((y) => y < frame.y[0]));
+      const below = under.map((line) => ` ${line.label} lies below it.`).join("");
+      return `${momentAt(from, decimals)} to ${momentAt(to, decimals)} of ${momentAt(whole[1], 0)}.${cut}${below}`;
     };
     const draw = () => {
       waiting = false;
@@ -169,7 +172,10 @@
         switched.focus({ preventScroll: true });
       });
     };
-    const flipIn = (set, member) => (pressed) => { if (pressed) set.add(member); else set.delete(member); };
+    const flipIn = (set, member) => (pressed) => {
+      if (pressed) set.add(member); else set.delete(member);
+      if (member.on) member.on = false;
+    };
     for (const entry of figure.querySelectorAll("[data-series]")) {
       const line = chart.lines.find((one) => one.key === entry.dataset.series);
       if (line) switchFor(entry, true, flipIn(on, line));
@@ -191,7 +197,7 @@
         name.append(...(line.culprit ? line.label.split(/(?=[.·])|(?<=_)/).flatMap((part) => [part, element("wbr", "")]) : [line.label]));
         entry.append(strokeKey(line), name);
         (line.culprit ? overlays.querySelector(".culprits") : further).append(entry);
-        switchFor(entry, false, flipIn(on, line));
+        switchFor(entry, on.has(line), flipIn(on, line));
         offerOn(document.querySelector(`[data-overlay="${CSS.escape(line.key)}"]`), entry.querySelector("button"));
       }
       overlays.hidden = false;
