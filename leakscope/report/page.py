@@ -123,6 +123,7 @@ def report_page(report: Report) -> Page:
     timeline = timeline_view(report.timeline, beginning)
     icicle = icicle_view(report.retained, culprits, report.work.processes)
     suspects: list[SuspectView] = [*culprits, *findings]
+    ranks = ranks_view(report)
     in_workers = named_in_workers(report.culprits)
     lead = next((s for s in suspects if s.severity != Severity.NOTE.value), None)
     verdict = wording.verdict_words(report.verdict, ran_out=report.out_of_memory is not None)
@@ -153,7 +154,7 @@ def report_page(report: Report) -> Page:
         phases=phase_rows(report.phases),
         has_long_words=_has_long_words(report),
         of_rank=f"rank {report.rank}" if report.rank is not None else "",
-        ranks=ranks_view(report),
+        ranks=ranks,
         attempts=attempt_rows(report.attempts),
         workers=worker_rows(report.workers),
         components=component_rows(report.components),
@@ -168,7 +169,7 @@ def report_page(report: Report) -> Page:
         version=report.run.leakscope_version,
         terms=wording.TERMS,
         words=wording.words_for(report),
-        data=_data(culprits, findings, timeline, report)
+        data=_data(culprits, findings, timeline, ranks, report)
         | {"icicles": {icicle.key: icicle.data} if icicle else {}},
     )
 
@@ -265,9 +266,11 @@ def _data(
     culprits: list[CulpritView],
     findings: list[SuspectView],
     timeline: TimelineView | None,
+    ranks: RanksView | None,
     report: Report,
 ) -> dict[str, Any]:
     charts = exploring_data(timeline, report, culprits)
+    charts |= {ranks.chart.key: ranks.chart.data} if ranks and ranks.chart else {}
     charts |= {c.chart.key: chart_data(c.chart) for c in culprits if c.chart}
     copies = {
         f"{view.anchor}-markdown": culprit_markdown(culprit, report.run)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median, quantiles
+from typing import Any
 
 from leakscope.model.rank import Attempt, RankCourse, RankMemory
 from leakscope.model.report import Culprit, Report
@@ -18,7 +19,7 @@ from leakscope.report.sizes import (
 )
 from leakscope.report.svg import Drawing
 from leakscope.report.tables import Cell, cell_of
-from leakscope.report.timeline import LegendEntry, peak_of
+from leakscope.report.timeline import LegendEntry, compact, peak_of
 
 FEW = 16
 """Ranks of which each has a row at once."""
@@ -53,6 +54,9 @@ class RankChart:
     wide: Drawing
     narrow: Drawing
     lines: list[LegendEntry]
+    data: dict[str, Any]
+    """What the read-out needs."""
+    key: str = "ranks"
 
 
 @dataclass(frozen=True)
@@ -198,19 +202,23 @@ def _chart(courses: Sequence[RankCourse]) -> RankChart | None:
     points = [course.points for course in courses]
     if not any(finite(one) for one in points):
         return None
-    return RankChart(
+    wide, narrow = (
         draw_ranks(points, "ranks-wide", WIDE),
         draw_ranks(points, "ranks-narrow", NARROW),
-        [
-            LegendEntry(
-                course.label,
-                series_shade(place),
-                dash=series_dash(place),
-                peak=peak_of(course.points),
-            )
-            for place, course in enumerate(courses)
-        ],
     )
+    entries = [
+        LegendEntry(
+            course.label, series_shade(place), dash=series_dash(place), peak=peak_of(course.points)
+        )
+        for place, course in enumerate(courses)
+    ]
+    lines = [
+        {"label": e.label, "shade": e.shade, "dash": e.dash, "points": compact(course)}
+        for e, course in zip(entries, points, strict=True)
+    ]
+    frames = {"wide": asdict(wide.frame), "narrow": asdict(narrow.frame)}
+    data = {"frames": frames, "x": "step", "lines": lines, "spans": []}
+    return RankChart(wide, narrow, entries, data)
 
 
 def _columns(ranks: Sequence[RankMemory]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from browser_pages import page_of
-from browser_view import DESKTOP, PHONE, View
+from browser_view import DESKTOP, PHONE, View, plain
 
 Show = Callable[..., None]
 LONG_ENOUGH_S = 20.0
@@ -233,6 +233,26 @@ def test_a_reading_parts_the_thousands_of_its_steps(view: View, show: Show) -> N
     steps = [words for words in told if words.startswith("step ")]
     assert steps
     assert all(re.match(r"step \d{1,3}(,\d{3})+\b", words) for words in steps)
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_memory_of_ranks_is_read_by_pointer_and_keyboard(
+    size: dict[str, int], view: View, show: Show
+) -> None:
+    show(view, "ranks")
+    view.wear(size, "light")
+    figure = view.page.locator("figure[data-chart=ranks]")
+    surface = figure.get_by_role("slider")
+    surface.press("End")
+    told = plain(surface.get_attribute("aria-valuetext"))
+    assert told == "step 39, 133 MiB rank 0, 133 MiB rank 8"
+    readout = figure.locator(".readout:visible")
+    assert readout.locator(".key.stroke").count() == 2
+    surface.press("ArrowLeft")
+    assert plain(surface.get_attribute("aria-valuetext")).startswith("step 38, ")
+    surface.hover()
+    assert re.match(r"step 1[5-9]\n", readout.inner_text())
+    view.assert_quiet()
 
 
 @pytest.mark.parametrize("name", ["leaking", "snapshot"])

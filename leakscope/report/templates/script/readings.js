@@ -64,7 +64,7 @@ const pointedAt = (plot, frame, clientX) => {
         readingRow(where(x), moment(x)),
         ...chart.lines.filter((line) => line.points.length).map((line) => {
           const [when, amount] = line.points[nearest(line.points, x)];
-          return readingRow(moment(when) === moment(x) ? line.label : `(at ${moment(when)}) ${line.label}`, bytes(amount));
+          return readingRow(moment(when) === moment(x) ? line.label : `(at ${moment(when)}) ${line.label}`, bytes(amount), line.shade && line);
         }),
       ]);
     };
