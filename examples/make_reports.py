@@ -75,6 +75,13 @@ EXAMPLES = {
         "In a notebook", recorded=by_magic, forms=("leak.ipynb", "leak_fixed.ipynb")
     ),
 }
+MEASURED = {
+    "zoo.html": (
+        "The zoo",
+        "programs that leak and look-alikes that don't, each with its verdict.",
+    ),
+    "robustness.html": ("Robustness", "the same under other seeds, lengths and budgets."),
+}
 HERE = Path(__file__).resolve().parent
 SCRATCH = Path("build", "samples")
 
@@ -103,7 +110,8 @@ def make(name: str, out: Path) -> list[Path]:
             made = HERE.parent / run / f"report{suffix}"
             shutil.copyfile(made, (folder / run.name).with_suffix(suffix))
     for suffix in ("html", "json"):
-        page, pair = folder / f"comparison.{suffix}", [str(run) for run in runs]
+        # Of the files beside it, to whose pages it then links.
+        page, pair = folder / f"comparison.{suffix}", [str(folder / f"{r.name}.json") for r in runs]
         python("-m", "leakscope", "compare", *pair, "--format", suffix, "--out", str(page))
     shutil.rmtree(HERE.parent / scratch)
     return [folder / f"{name}.html" for name in ("leaking", "fixed", "comparison")]
@@ -128,13 +136,24 @@ def samples_of(out: Path, example: str) -> RunList:
     return RunList(directory=example, title=EXAMPLES[example].title, runs=runs, links=[link])
 
 
+def measured(out: Path) -> list[RunList]:
+    """Return the pages under `out` that tell how right the verdicts are; none where none is."""
+    links = [
+        RunLink(label=label, page=str(out / name), sentence=sentence)
+        for name, (label, sentence) in MEASURED.items()
+        if (out / name).exists()
+    ]
+    title = "How right the verdicts are"
+    return [RunList(directory="", title=title, runs=[], links=links)] if links else []
+
+
 def write_index(out: Path) -> Path:
     """Write the page that links all sample reports under `out`."""
     made = [name for name in EXAMPLES if (out / name / "comparison.json").exists()]
     index = out / "index.html"
     index.write_text(
         render_runs_html(
-            [samples_of(out, example) for example in made],
+            [*(samples_of(out, example) for example in made), *measured(out)],
             beside=out,
             title="Sample reports",
             lead_in="Training programs from `examples/`, each with its leaks, with them mended, "

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import click
 
-from leakscope.cli.conclusion import conclude, terminal_width
+from leakscope.cli.conclusion import HTML, conclude, terminal_width
 from leakscope.cli.faults import say
 from leakscope.cli.output import (
     FORMS,
@@ -84,7 +84,8 @@ def compare(
 
     form = form or format_of(out, "text", _FORMS)
     comparison = compare_reports(read_report(before), read_report(after))
-    deliver(_rendered(comparison, form, out), out, form)
+    reports = [page_beside(out, run) for run in (before, after)]
+    deliver(_rendered(comparison, form, out, reports), out, form)
     if not is_stdout(out):
         tell(f"leakscope: {comparison.headline}\nleakscope: comparison in {out}")
     met = [change for change in comparison.culprits if is_met(change, fail_on)]
@@ -131,7 +132,22 @@ def _decode_report(path: Path) -> Report:
         ) from fault
 
 
-def _rendered(comparison: Comparison, form: str, out: Path | None) -> str:
+def page_beside(out: Path | None, run: Path) -> str:
+    """Return the path from a page to a run's own, empty where that doesn't lie beside or below it.
+
+    A link to anywhere else would break as soon as the folder is handed on.
+    """
+    if out is None or is_stdout(out):
+        return ""
+    page = run / HTML if run.is_dir() else run.with_suffix(".html")
+    folder = out.absolute().parent.resolve()
+    beside = page.absolute().parent.resolve() / page.name
+    if not page.is_file() or not beside.is_relative_to(folder):
+        return ""
+    return str(beside.relative_to(folder))
+
+
+def _rendered(comparison: Comparison, form: str, out: Path | None, reports: Sequence[str]) -> str:
     from leakscope.report import (
         render_comparison_html,
         render_comparison_json,
@@ -140,7 +156,7 @@ def _rendered(comparison: Comparison, form: str, out: Path | None) -> str:
     )
 
     if form == "html":
-        return render_comparison_html(comparison)
+        return render_comparison_html(comparison, reports)
     if form == "json":
         return render_comparison_json(comparison)
     if form == "markdown":

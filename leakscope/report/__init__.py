@@ -50,11 +50,11 @@ def render_html(report: Report) -> str:
     return html.render_html(report)
 
 
-def render_comparison_html(comparison: Comparison) -> str:
+def render_comparison_html(comparison: Comparison, reports: Sequence[str] = ("", "")) -> str:
     """Return the comparison as one self-contained HTML file."""
     from leakscope.report import html
 
-    return html.render_comparison_html(comparison)
+    return html.render_comparison_html(comparison, reports)
 
 
 def render_comparison_markdown(comparison: Comparison) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -31,6 +33,7 @@ from leakscope.report.encoding import render_comparison_json
 from leakscope.report.icicle import IcicleView, comparison_icicle
 from leakscope.report.markdown import comparison_markdown
 from leakscope.report.page import environment_facts, run_context
+from leakscope.report.runs.page import href_of
 from leakscope.report.tables import Fact
 
 _WORDS = [*(wording.CHANGES[change] for change in wording.WORST_FIRST), wording.NOT_SEEN]
@@ -48,6 +51,8 @@ class RunView:
     verdict_label: str
     context: list[Fact]
     environment: list[Fact]
+    href: str
+    """Of its own report; empty where none lies beside the page."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +94,8 @@ class ComparisonPage:
     data: dict[str, Any]
 
 
-def comparison_page(comparison: Comparison) -> ComparisonPage:
-    """Return the whole page for a comparison."""
+def comparison_page(comparison: Comparison, reports: Sequence[str] = ("", "")) -> ComparisonPage:
+    """Return the whole page for a comparison; ``reports`` are paths to those of the two runs."""
     drawn, by_time = overlays(comparison), overlays_by_time(comparison)
     outcome, label = wording.outcome_of(comparison)
     changes = change_views(comparison.culprits)
@@ -102,7 +107,7 @@ def comparison_page(comparison: Comparison) -> ComparisonPage:
         details=[*comparison.details],
         outcome=outcome,
         outcome_label=label,
-        runs=_runs(comparison),
+        runs=_runs(comparison, reports),
         counts=_counts(comparison),
         warnings=[*comparison.work_differences],
         same_work=same_work_words(comparison.work),
@@ -163,7 +168,7 @@ def _data(
     return {"charts": charts, "copies": copies}
 
 
-def _runs(comparison: Comparison) -> list[RunView]:
+def _runs(comparison: Comparison, reports: Sequence[str]) -> list[RunView]:
     sides = [
         ("Before", comparison.before, comparison.before_verdict, comparison.before_cost),
         ("After", comparison.after, comparison.after_verdict, comparison.after_cost),
@@ -175,6 +180,7 @@ def _runs(comparison: Comparison) -> list[RunView]:
             verdict_label=wording.VERDICTS[verdict],
             context=run_context(run, cost.work if cost.work.duration_s else None),
             environment=environment_facts(run),
+            href=href_of(report, PurePath()) if report else "",
         )
-        for role, run, verdict, cost in sides
+        for (role, run, verdict, cost), report in zip(sides, reports, strict=True)
     ]

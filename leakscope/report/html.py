@@ -31,9 +31,11 @@ def render_html(report: Report) -> str:
     return _environment().get_template("report.html.j2").render(page=report_page(report))
 
 
-def render_comparison_html(comparison: Comparison) -> str:
-    """Return the page of two runs side by side."""
-    page = comparison_page(comparison)
+def render_comparison_html(comparison: Comparison, reports: Sequence[str] = ("", "")) -> str:
+    """Return the page of two runs side by side, with links to their reports where these are told:
+    paths from the folder that the page will lie in.
+    """
+    page = comparison_page(comparison, reports)
     return _environment().get_template("comparison.html.j2").render(page=page)
 
 

@@ -11,7 +11,7 @@ from cli_runs import MIB, record_run, report_with
 from click.testing import CliRunner, Result
 
 from leakscope.cli import leakscope
-from leakscope.cli.compare import read_report, to_changes
+from leakscope.cli.compare import page_beside, read_report, to_changes
 from leakscope.model.comparison import Change
 from leakscope.model.errors import NewerSchemaError, NoRunError
 from leakscope.model.report import Severity
@@ -152,3 +152,20 @@ def test_why_a_report_is_none_is_told_in_plain_words(text: str, why: str, tmp_pa
     with pytest.raises(NoRunError) as caught:
         read_report(path)
     assert str(caught.value) == f"{path} is no report of leakscope: {why}."
+
+
+def test_a_comparison_links_the_reports_that_lie_beside_it(tmp_path: Path) -> None:
+    before, after = (tmp_path / name for name in ("before: one.json", "after.json"))
+    for path in (before, after):
+        written(path, 4.0 * MIB)
+    compare(before, after, "--out", tmp_path / "comparison.html")
+    assert "Report<span" not in (tmp_path / "comparison.html").read_text()
+    before.with_suffix(".html").write_text("")
+    compare(before, after, "--out", tmp_path / "comparison.html")
+    page = (tmp_path / "comparison.html").read_text()
+    assert page.count("Report<span") == 1
+    assert '<a href="before%3A%20one.html">' in page
+    (tmp_path / "elsewhere").mkdir()
+    compare(before, after, "--out", tmp_path / "elsewhere" / "comparison.html")
+    assert "Report<span" not in (tmp_path / "elsewhere" / "comparison.html").read_text()
+    assert page_beside(None, before) == ""

@@ -27,6 +27,20 @@ def test_the_index_links_every_sample_report(
     assert all(example.title in page for example in make_reports.EXAMPLES.values())
 
 
+def test_the_index_links_how_right_the_verdicts_are_where_that_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    make_reports = importlib.import_module("make_reports")
+    assert "How right" not in make_reports.write_index(tmp_path).read_text()
+    (tmp_path / "robustness.html").touch()
+    page = make_reports.write_index(tmp_path).read_text()
+    assert '<a href="robustness.html">Robustness</a>' in page
+    assert "zoo.html" not in page
+    assert re.search(r"How right the verdicts are</h2>", page)
+    assert {*make_reports.MEASURED} == {path.name for path in REPORTS.glob("[rz]*.html")}
+
+
 def test_every_example_has_a_sample() -> None:
     programs = {path.name for path in (ROOT / "examples").iterdir() if path.is_dir()}
     assert programs - {"__pycache__"} <= {path.parent.name for path in REPORTS.glob("*/*.json")}

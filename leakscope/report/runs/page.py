@@ -114,7 +114,9 @@ def runs_page(lists: Sequence[RunList], title: str, lead_in: str, beside: PurePa
                 anchor=f"list-{number}",
                 title=listed.title or listed.directory,
                 rows=[_row(run, beside) for run in listed.runs],
-                links=[LinkView(k.label, _href(k.page, beside), k.sentence) for k in listed.links],
+                links=[
+                    LinkView(k.label, href_of(k.page, beside), k.sentence) for k in listed.links
+                ],
                 others=others_words(listed),
             )
             for number, listed in enumerate(lists, 1)
@@ -126,7 +128,7 @@ def _row(run: ListedRun, beside: PurePath) -> RunRow:
     lead = run.lead
     return RunRow(
         name=run.name,
-        href=_href(run.page, beside) if run.page else "",
+        href=href_of(run.page, beside) if run.page else "",
         script=run.script,
         sub=PurePath(run.script).name,
         kind=run.verdict.value if run.verdict else run.standing.value,
@@ -170,7 +172,8 @@ def spark_of(course: Sequence[float]) -> Spark | None:
     return Spark(line, f"{line}L{_WIDTH} {_HEIGHT}L0 {_HEIGHT}Z", label)
 
 
-def _href(page: str, beside: PurePath) -> str:
+def href_of(page: str, beside: PurePath) -> str:
+    """Return the address of a page for a link from a page in a folder."""
     # A colon in the first part would be taken for a scheme; quoted, it is a name like any other.
     relative = os.path.relpath(page, beside)
     try:
