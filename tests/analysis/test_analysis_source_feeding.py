@@ -1707,12 +1707,37 @@ def test_an_end_of_a_tee_is_to_be_dropped_when_it_has_been_read() -> None:
         def main():
             stream, ahead = itertools.tee(batches())
             first = next(ahead)
+            for x in stream:  # feeds
+                train(x)
+        def other(stream):
             for x in stream:
                 train(x)
         """,
     )
+    assert held_by_library(program, type="itertools._tee", kind="other") == program.marked("feeds")
     assert "Drop ahead" in remedy_of(program, type="itertools._tee", kind="other", name="ahead")
     assert "tee" not in remedy_of(program)
+
+
+def test_an_end_of_a_tee_that_an_object_keeps_is_fed_by_who_reads_the_other() -> None:
+    program = one(
+        "an end of a tee, kept by an object",
+        "__main__·feed.look",
+        "module __main__ feed",
+        """
+        class Feed:
+            def __init__(self, source):
+                self.look, self.stream = itertools.tee(source)
+                self.first = [x for x in itertools.islice(self.look, 4)]
+            def __next__(self):
+                return next(self.stream)  # feeds
+        class Other:
+            def __next__(self):
+                return next(self.stream)
+        feed = Feed(batches())  # defines
+        """,
+    )
+    assert held_by_library(program, type="itertools._tee", kind="other") == program.marked("feeds")
 
 
 def test_warnings_that_pile_up_are_fed_by_what_warns() -> None:

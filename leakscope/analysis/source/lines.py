@@ -15,7 +15,7 @@ class FeedingLine:
     """The statement's first line, without its indentation."""
     form: str
     """How: ``append``, ``setitem``, ``augmented``, ``assign``, ``put``, ``setattr``, ``link``,
-    ``call``, …"""
+    ``read``, ``call``, …"""
     is_direct: bool = True
     """Whether the statement itself puts it there: not what it calls, nor by making the container
     anew."""

@@ -11,6 +11,7 @@ from leakscope.analysis.source.named_parts import statements_that_name_parts
 from leakscope.analysis.source.path import Steps
 from leakscope.analysis.source.program import COMPREHENSIONS, Scope, Statement, own_nodes
 from leakscope.analysis.source.references import Place, References
+from leakscope.analysis.source.tee_ends import reading_the_other_ends
 from leakscope.analysis.source.types import dotted
 from leakscope.model.census import CensusRow
 
@@ -96,6 +97,8 @@ def find_mutations(references: References, row: CensusRow) -> list[Mutation]:
     ordered = sorted(seen.values(), key=lambda s: (s.scope.module.file, s.line))
     finder = _Finder(references, row, inside)
     found = [mutation for statement in ordered for mutation in finder.in_statement(statement)]
+    read = reading_the_other_ends(references, row)
+    found += [Mutation(statement, node, "read", EXACT) for statement, node in read]
     if finder.is_object:
         own = statements_that_name_parts(references.program, row)
         found += [Mutation(statement, node, "setattr", EXACT) for statement, node in own]
