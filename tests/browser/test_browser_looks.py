@@ -124,3 +124,16 @@ def test_a_bar_that_goes_on_beyond_the_edge_casts_a_shadow_there(
     assert style_of(view, ".bar nav", "boxShadow") != {"none"}
     show(view, page_of("leaking"), tmp_path, SIZES["desktop"])
     assert style_of(view, ".bar nav", "boxShadow") == {"none"}
+
+
+def test_a_wide_window_gives_its_room_to_charts_and_not_to_lines_of_text(
+    view: View, tmp_path: Path
+) -> None:
+    show(view, page_of("leaking"), tmp_path, {"width": 1920, "height": 1080})
+    widths = "(all) => all.map((one) => one.getBoundingClientRect().width)"
+    (plot,) = view.page.locator("figure[data-chart=timeline] .plot.live").evaluate_all(widths)
+    assert plot > 850
+    texts = view.page.locator(".remedy p, .doubt, .sentence").evaluate_all(widths)
+    assert texts
+    assert max(texts) < 810
+    assert view.too_wide() == ""
