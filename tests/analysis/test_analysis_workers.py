@@ -402,6 +402,19 @@ def test_what_keeps_ever_more_worker_processes_alive_is_named():
     assert report.headline.startswith("Memory grows: worker processes pile up")
 
 
+@pytest.mark.parametrize("epochs", [{0, 1, 3, 5}, {0, 1, 2, 3}], ids=["far apart", "at first"])
+def test_processes_that_are_counted_seldom_and_at_the_end_are_seen_to_pile_up(epochs):
+    def seen(state):
+        is_read = state.epoch in epochs or state.kind is BoundaryKind.RUN_END
+        return 2 * min(state.epoch + 1, 8) if is_read else None
+
+    parent = keeping_loaders(processes=lambda s: seen(s) or 0)
+    parent.gauge(gauge.CHILDREN, seen)
+    parent.gauge(gauge.CHILDREN_PSS, lambda s: None if (n := seen(s)) is None else n * 60 * MIB)
+    found = finding(analyse(parent.build()), "worker_processes")
+    assert "16 child processes at last, 2 more per epoch" in found.text
+
+
 def test_small_processes_that_pile_up_are_a_note():
     found = finding(analyse(keeping_loaders(each=100 * KIB).build()), "worker_processes")
     assert found.severity is Severity.NOTE

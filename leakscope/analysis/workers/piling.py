@@ -78,13 +78,15 @@ def find_piling(case: Case, culprits: list[Culprit]) -> list[Finding]:
 def _counts(case: Case) -> tuple[FloatArray, FloatArray, int]:
     """Return units done and numbers of child processes, and how many of these a verdict takes.
 
-    They are counted at comparable boundaries. Where that ended in the first part of the work, the
-    number at the end stands for all that was not: what has piled up meanwhile is there still.
+    They are counted at comparable boundaries. Where that was seldom, or ended in the first part of
+    the work, the number at the end stands for all that was not: what has piled up meanwhile is
+    there still.
     """
     x, y = case.gauge_series(gauge.CHILDREN)
-    if case.is_read_throughout(gauge.CHILDREN) or not len(y):
+    last = case.unit.done[case.comparable[-1]] if len(y) else 0.0
+    is_enough = len(y) >= FEWEST_POINTS and case.is_read_throughout(gauge.CHILDREN)
+    if is_enough or not len(y) or x[-1] >= last:
         return x, y, FEWEST_POINTS
-    last = case.unit.done[case.comparable[-1]]
     counted = case.track.gauge(gauge.CHILDREN)[case.track.known(gauge.CHILDREN)[-1]]
     return np.append(x, last), np.append(y, counted), FEWEST_POINTS - 1
 
