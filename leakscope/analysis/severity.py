@@ -26,7 +26,8 @@ PEAK_BYTES = 16 * MIB
 PEAK_OF_BASELINE = 0.05
 """The same, relative to what the process holds anyway."""
 WARNED_OF_BASELINE = 0.1
-"""And this much before the phase comes near a limit: what is given back ends no run by itself."""
+"""What is less than this is also held against what stands between two boundaries, as a copy does
+of all that was gathered."""
 BOOKKEEPING_BYTES = 1 * MIB
 """What a library gathers by itself is not worth a note up to this much."""
 GATHERED_BYTES = 2 * MIB
@@ -44,6 +45,8 @@ class PhaseHeight:
     peak: float
     rise: float
     """Height of one passage above its own beginning."""
+    full_rise: float
+    """Height of the highest passage above its own, with what stood between two boundaries."""
     limit: float | None
 
 
@@ -76,5 +79,6 @@ def of_within(peak_bytes: float, together_bytes: float, height: PhaseHeight) -> 
         return Severity.NOTE
     if height.limit and height.peak > PEAK_OF_LIMIT * height.limit:
         return Severity.CRITICAL
-    warned = together_bytes >= WARNED_OF_BASELINE * height.baseline
-    return Severity.WARNING if warned else Severity.NOTE
+    is_much = together_bytes >= WARNED_OF_BASELINE * height.baseline
+    is_most = together_bytes > PEAK_SHARE * height.full_rise
+    return Severity.WARNING if is_much or is_most else Severity.NOTE

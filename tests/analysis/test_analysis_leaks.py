@@ -274,17 +274,27 @@ def test_a_climb_is_critical_where_its_phase_comes_near_the_limit_between_bounda
 
 
 @pytest.mark.parametrize(
-    ("limit", "kept", "severity"),
+    ("kept", "copied", "limit", "severity"),
     [
-        (None, 3 * MIB, Severity.NOTE),
-        (None, 6 * MIB, Severity.WARNING),
-        (450 * MIB, 3 * MIB, Severity.CRITICAL),
+        (3 * MIB, 0, None, Severity.WARNING),
+        (3 * MIB, 40 * MIB, None, Severity.NOTE),
+        (3 * MIB, 40 * MIB, 480 * MIB, Severity.CRITICAL),
+        (6 * MIB, 90 * MIB, None, Severity.WARNING),
     ],
+    ids=["most of it", "less than a copy", "near the limit", "much"],
 )
-def test_a_climb_that_is_given_back_warns_where_it_is_much_or_comes_near_a_limit(
-    limit: int | None, kept: int, severity: Severity
+def test_what_is_little_and_given_back_is_held_against_what_stands_between_boundaries(
+    kept: int, copied: int, limit: int | None, severity: Severity
 ) -> None:
-    report = report_of(Program(epochs=5, limit=limit).local("validate()·preds", kept))
+    program = Program(epochs=5, limit=limit).local("validate()·preds", kept)
+    ends, at_height = ("validation", BoundaryKind.PHASE_END), 10 * kept + copied
+
+    def highest(state: State) -> int:
+        reached = state.epoch > 0 or (state.phase, state.kind) == ends
+        return 400 * MIB + at_height * reached
+
+    program.gauge(gauge.RSS_PEAK, highest)
+    report = report_of(program)
     assert [c.severity for c in report.culprits] == [severity]
     alarmed = severity is not Severity.NOTE
     assert report.verdict is (RunVerdict.LEAK if alarmed else RunVerdict.CLEAN)
