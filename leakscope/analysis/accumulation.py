@@ -115,10 +115,11 @@ class _Walk:
     def _holds_no_elements_alone(self, node: int, row: int) -> bool:
         """Return whether a name leads on from these objects: not the lists in a dict of lists.
 
-        A tuple can gather nothing: what grows in it is below.
+        A tuple can gather nothing: what grows in it is below, unless it is the next link of a list.
         """
-        kinds = {self.table.latest[node].kind, self.table.latest[row].kind}
-        return not kinds <= CONTAINERS or self.table.latest[row].kind == "tuple"
+        holder, held = self.table.latest[node], self.table.latest[row]
+        leads_on = held.kind == "tuple" and held.type != holder.type
+        return not {holder.kind, held.kind} <= CONTAINERS or leads_on
 
     def _gathers(self, node: int, row: int) -> bool:
         """Return whether it is less more objects that gather: ``agents[*].memory`` gets longer."""

@@ -144,6 +144,23 @@ def test_tuples_that_become_more_are_growth_of_their_list() -> None:
     assert layout(lambda s: 6.0 * s.epochs_done + 6) == ["layout"]
 
 
+def test_a_list_of_linked_tuples_is_named_by_what_holds_its_first_link() -> None:
+    def named(state: State) -> float:
+        return min(state.epoch + 1.0, 3.0)
+
+    size = 300 * KIB
+    first = Thing(
+        "Model.tape", lambda s: size * (s.epoch + 2), "tuple", "__main__.Entry",
+        length=lambda s: 3,
+    )  # fmt: skip
+    others = Thing(
+        "Model.tape.before", lambda s: size * (s.epoch + 1), "tuple", "__main__.Entry",
+        parent="Model.tape", count=named, length=lambda s: 3 * named(s),
+    )  # fmt: skip
+    report = analyse(Program(epochs=EPOCHS).plant(first, others).build())
+    assert [culprit.path for culprit in report.culprits] == ["Model.tape"]
+
+
 def test_an_owner_of_a_culprit_is_not_said_to_be_fine_under_its_new_path() -> None:
     size = 300 * KIB
     owner = Thing("train()·layout", lambda s: size * s.step, "list", "list", length=lambda s: 2)

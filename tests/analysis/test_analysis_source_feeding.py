@@ -1360,6 +1360,28 @@ PROGRAMS = [
         kind="dict",
     ),
     one(
+        "hooks on parameters that a list of tuples names",
+        "Reducer.layout[*][0]._post_accumulate_grad_hooks",
+        "class Reducer layout",
+        """
+        class Reducer:
+            def __init__(self, model):
+                self.model = model
+                self.layout = []  # defines
+            def rebuild(self):
+                self.layout = []
+                for p in self.model.parameters():
+                    p.register_hook(self.clip)
+                    p.register_post_accumulate_grad_hook(self.arrived)  # feeds
+                    self.layout.append((p, slice(0, p.numel())))
+        reducer = Reducer(Net())
+        for step in range(100):
+            reducer.rebuild()
+        """,
+        kind="dict",
+        type="collections.OrderedDict",
+    ),
+    one(
         "open figures",
         "matplotlib._pylab_helpers·Gcf.figs",
         "module matplotlib._pylab_helpers Gcf",

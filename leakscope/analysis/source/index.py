@@ -8,11 +8,16 @@ from leakscope.analysis.source.anchors import anchor
 from leakscope.analysis.source.definitions import find_definition
 from leakscope.analysis.source.files import SourceFiles
 from leakscope.analysis.source.lines import FeedingLine
-from leakscope.analysis.source.mutations import CALLED, REBOUND, Mutation, find_mutations
+from leakscope.analysis.source.mutations import CALLED, OUTER, REBOUND, Mutation, find_mutations
 from leakscope.analysis.source.program import Program
 from leakscope.analysis.source.ranking import Heat, rank
 from leakscope.analysis.source.references import References
-from leakscope.analysis.source.suspects import cache_decorator, cached_function, suspect_mutations
+from leakscope.analysis.source.suspects import (
+    cache_decorator,
+    cached_function,
+    keeps_hooks,
+    suspect_mutations,
+)
 from leakscope.analysis.source.types import Types
 from leakscope.model.census import CensusRow, Owner
 from leakscope.model.report import Excerpt
@@ -73,7 +78,9 @@ class SourceIndex:
         """Return the statements behind ``feeding``, best first."""
         references = self.references(owner, row)
         found = find_mutations(references, row)
-        if all(mutation.distance >= CALLED for mutation in found):
+        # Only hooks that are registered come to where hooks are kept, not what is put around it.
+        least = OUTER if keeps_hooks(row) else CALLED
+        if all(mutation.distance >= least for mutation in found):
             found = suspect_mutations(references, row) or found
         ranked = rank(found, row, self.heat, phase, grows_inside=grows_inside)
         return ranked[:_MOST_LINES]

@@ -7,6 +7,7 @@ function: no name of the user's leads there, but the calls that feed them are re
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 
 from leakscope.analysis.source.handlers import Handler
@@ -24,6 +25,7 @@ _LOG_RECORD = "logging.LogRecord"
 _LOG_METHODS = frozenset(
     {"debug", "info", "warning", "error", "exception", "critical", "fatal", "log"}
 )
+_HOOK_STORE = re.compile(r"_\w+_hooks")
 _FIGURE_MAKERS = frozenset({"figure", "subplots", "subplot_mosaic"})
 
 
@@ -40,7 +42,8 @@ def suspect_mutations(references: References, row: CensusRow) -> list[Mutation]:
     if row.kind == "figure" or "Gcf" in row.path:
         return list(_calls(program, _makes_figure, SUSPECTED))
     if "hooks" in row.path or "Hook" in row.type or "RemovableHandle" in row.type:
-        return list(_calls(program, _registers_hook, SUSPECTED))
+        of_kind = list(_calls(program, _named(_registering(row)), SUSPECTED))
+        return of_kind or list(_calls(program, _registers_hook, SUSPECTED))
     if "_event_handlers" in row.path:
         return list(_calls(program, _named({"add_event_handler"}), SUSPECTED))
     if "handlers" in row.path or row.type.endswith("Handler"):
@@ -50,6 +53,25 @@ def suspect_mutations(references: References, row: CensusRow) -> list[Mutation]:
     if row.root is RootKind.LIBRARY:
         return list(_calls_into(program, row))
     return list(_entries_of_callbacks(program, row))
+
+
+def keeps_hooks(row: CensusRow) -> bool:
+    """Return whether a row is an attribute in which torch keeps hooks."""
+    return bool(_registering(row))
+
+
+def _registering(row: CensusRow) -> set[str]:
+    """Return what the methods are called that put hooks into a row; none for other rows.
+
+    Modules' backward hooks have two of them, tensors' another.
+    """
+    last = parse_path(row.path).steps[-1:]
+    stores = [step.value for step in last if step.kind == "attr"]
+    kept = {store[1:-1] for store in stores if _HOOK_STORE.fullmatch(store)}
+    names = {f"register_{hook}" for hook in kept}
+    if "backward_hook" in kept:
+        names |= {"register_full_backward_hook", "register_hook"}
+    return names
 
 
 def _entries_of_callbacks(program: Program, row: CensusRow) -> Iterator[Mutation]:
