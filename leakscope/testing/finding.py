@@ -12,8 +12,9 @@ from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.growth import Growth
 from leakscope.model.interrupts import ours
 from leakscope.model.sizes import plural
-from leakscope.testing import exit_handlers, module_names
+from leakscope.testing import exit_handlers, live_threads, module_names
 from leakscope.testing.judging import Courses
+from leakscope.testing.live_threads import with_threads_once
 from leakscope.testing.reach import Reach
 from leakscope.testing.rounds import Rounds
 
@@ -25,7 +26,7 @@ def find(rounds: Rounds) -> list[Growth]:
     courses = Courses(rounds.censuses, rounds.plan.ignore)
     growers = [
         grower
-        for grower in courses.growers()
+        for grower in with_threads_once(courses.table, courses.growers())
         if grower.trend.bytes_per_unit > rounds.plan.allow_bytes
     ]
     if not growers:
@@ -82,6 +83,8 @@ def _likeliest(feeding: list[str], making: list[str]) -> str:
 def _holder(row: CensusRow) -> str:
     if row.root is RootKind.NATIVE:
         return f"What native code holds ({row.type})"
+    if row.path == live_threads.PATH:
+        return live_threads.HOLDER
     return row.name
 
 
@@ -90,6 +93,8 @@ def _advice(row: CensusRow, title: str) -> str:
         return module_names.ADVICE
     if row.path == exit_handlers.PATH:
         return exit_handlers.ADVICE
+    if row.path == live_threads.PATH:
+        return live_threads.ADVICE
     return title if row.root is not RootKind.NATIVE else ""
 
 

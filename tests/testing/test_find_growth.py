@@ -314,6 +314,55 @@ def test_functions_registered_at_exit_are_found_where_they_stay(tmp_path: Path) 
         assert growth["fed_by"] == f"ending.py:{at}"
 
 
+THREADS = """
+import queue
+import threading
+
+
+class Writer:
+    def __init__(self):
+        self.pending = queue.Queue()
+        self.thread = threading.Thread(target=self.write, daemon=True)
+        self.thread.start()
+
+    def write(self):
+        while self.pending.get() is not None:
+            pass
+
+
+def waits_forever():
+    Writer().pending.put("text")
+
+
+def never_rings():
+    timer = threading.Timer(3600, print)
+    timer.daemon = True
+    timer.start()
+
+
+def ends():
+    writer = Writer()
+    writer.pending.put(None)
+    writer.thread.join()
+"""
+
+
+@pytest.mark.slow
+def test_threads_that_do_not_end_are_told_once_with_what_they_hold(tmp_path: Path) -> None:
+    (tmp_path / "waiting.py").write_text(THREADS)
+    leaks = {"waits_forever": "threading.Thread(", "never_rings": "threading.Timer("}
+    found = found_in(tmp_path / "waiting.py", *leaks, "ends")
+    assert found["ends"] == []
+    lines = THREADS.splitlines()
+    for name, statement in leaks.items():
+        (growth,) = found[name]
+        held = "What running threads hold (threading._active)"
+        assert (growth["holder"], growth["objects"]) == (held, 1)
+        assert growth["bytes"] > 2000
+        at = next(n for n, text in enumerate(lines, 1) if statement in text)
+        assert growth["fed_by"] == f"waiting.py:{at}"
+
+
 AT_EXIT_TRACED = """
 import atexit
 import tracemalloc
