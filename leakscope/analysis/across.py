@@ -276,7 +276,9 @@ def in_units(comparables: Comparables, places: Places, grower: Grower) -> Grower
     gained = grower.gained
     unit = unit_of_growth(track, places, values, grower.columns, table.at, gained)
     x = unit.done[table.at[grower.columns]]
-    slope = theil_sen(x, without_jump(grower.y, x))
+    told_by = _up_to_the_end(table, grower, unit.done)
+    work = unit.done[table.at[told_by]]
+    slope = theil_sen(work, without_jump(np.nan_to_num(values[told_by]), work))
     trend = Trend(
         verdict=grower.trend.verdict,
         bytes_per_unit=slope.rate if slope.rate > 0 else gained / max(x[-1] - x[0], 1.0),
@@ -286,6 +288,10 @@ def in_units(comparables: Comparables, places: Places, grower: Grower) -> Grower
         net_bytes=grower.trend.net_bytes,
         reason=grower.trend.reason,
     )
+    per_boundary = grower.per_boundary
+    if told_by is not grower.columns:
+        index = track.index[table.at[told_by]].astype(np.float64)
+        per_boundary = _per_boundary(trend, work, index).bytes_per_unit
     counted = replace(
         grower,
         unit=unit.name,
@@ -294,12 +300,29 @@ def in_units(comparables: Comparables, places: Places, grower: Grower) -> Grower
         gained=trend.bytes_per_unit * float(x[-1] - x[0]),
         units=max(unit.total, float(x[-1] - x[0])),
         x=x,
-        items_per_unit=items_per_unit(table, grower.path, grower.columns, x),
+        per_boundary=per_boundary,
+        items_per_unit=items_per_unit(table, grower.path, told_by, work),
     )
     if not stood_still(track, table, counted, unit.done):
         return counted
     ended = msgspec.structs.replace(trend, verdict=TrendVerdict.BOUNDED, reason=STOPPED)
     return replace(counted, trend=ended)
+
+
+def _up_to_the_end(table: RowTable, grower: Grower, done: FloatArray) -> IntArray:
+    """Return the censuses that tell a rate: with the last one of all, for growth in steps.
+
+    It need not be alike, but of few steps it tells how many came since the last that is.
+    """
+    columns = grower.columns
+    if grower.trend.verdict is not TrendVerdict.STEPWISE:
+        return columns
+    values = table.retained[grower.device][grower.path]
+    last = int(np.flatnonzero(table.covered(grower.path))[-1])
+    has_worked = done[table.at[last]] > done[table.at[columns[-1]]]
+    return (
+        np.append(columns, last) if has_worked and values[last] >= values[columns[-1]] else columns
+    )
 
 
 def items_per_unit(table: RowTable, path: int, columns: IntArray, x: FloatArray) -> float | None:

@@ -198,6 +198,10 @@ class Program:
         )
         return Run(path=Path("run"), manifest=manifest, recordings=[recording])
 
+    def census_at(self, state: State) -> Census:
+        """Return what a census shows in this state."""
+        return self._census(state)
+
     def _loaders(self) -> Iterator[State]:
         now = State()
         yield now

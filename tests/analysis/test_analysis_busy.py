@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from synthetic_runs import KIB, MIB, Program, State, Thing
 
 from leakscope.analysis.analyse import analyse
 from leakscope.model import gauge
+from leakscope.model.boundary import BoundaryKind
 from leakscope.model.report import Report, RunVerdict, Severity
 
 SEEDS = range(12)
@@ -100,3 +103,29 @@ def test_what_comes_and_goes_or_has_filled_up_is_neither_accused_nor_left_open(
     for report in reports(program, skipped):
         assert report.verdict is not RunVerdict.LEAK, report.headline
         assert "Trainer.cache" not in report.headline
+
+
+def test_of_growth_in_few_steps_the_end_of_the_run_tells_how_many_came_last() -> None:
+    each, every, steps = 1_280_000, 40, 160
+
+    def episodes(state: State) -> float:
+        return state.step // every
+
+    replays = Thing("replays", lambda s: episodes(s) * each or None, length=episodes)
+    program = Program(endless=True, steps=steps, validation=0).plant(replays)
+    program.leak("frames", 28 * KIB)
+    run = program.build()
+    measured = run.main.measurements
+    for i, measurement in enumerate(measured):
+        boundary, census = measurement.boundary, measurement.census
+        if boundary.kind is BoundaryKind.RUN_END:
+            seen = program.census_at(State(step=steps))
+            measured[i] = replace(measurement, census=seen)
+        elif boundary.step in {42, 63, 94, 141}:
+            seen = program.census_at(State(step=boundary.step, phase="train"))
+            measured[i] = replace(measurement, census=seen)
+        elif boundary.step > 42 and census is not None:
+            measured[i] = replace(measurement, census=None)
+    first, second = analyse(run).culprits
+    assert (first.name, second.name) == ("replays", "frames")
+    assert first.bytes_per_unit == pytest.approx(each / every, rel=0.05)
