@@ -11,6 +11,8 @@
 >>> leakscope.find_growth(round_trip)   # or repeat something, and get what it leaves behind
 
 >>> leakscope.cleanup.clear_memory()    # or clean up, and read what that really freed
+
+For pytest, which would warn where the package is imported before it is: PYTEST_DONT_REWRITE.
 """
 
 from __future__ import annotations

@@ -223,6 +223,24 @@ def test_what_a_test_logs_is_not_counted_where_no_report_is_asked_for(
     assert not ran.failures, ran.out
 
 
+def test_a_recorded_pytest_does_not_warn_that_leakscope_is_imported_already(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it():\n    assert True\n")
+    command = [sys.executable, "-m", "leakscope", "run", "--quiet", "-m", "pytest", "-rw"]
+    done = subprocess.run(
+        [*command, "test_it.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTEST_ADDOPTS": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=250,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "PytestAssertRewriteWarning" not in done.stdout
+
+
 TELLS = """
 import warnings
 from itertools import count
