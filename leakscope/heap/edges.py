@@ -29,6 +29,7 @@ from leakscope.heap.adapters.buffer import (
     c_data_memory,
     exported_memory,
     text_buffer_bytes,
+    text_pieces,
 )
 from leakscope.heap.adapters.image import canvas_bytes, image_bytes, is_image_core
 from leakscope.heap.adapters.keys import lone_texts
@@ -242,6 +243,8 @@ class EdgeReader:
                 found.append(record_base(value, self._known.record))
             case Payload.MAPPING:
                 found.append(mapped_memory(value))
+            case Payload.TEXT_BUFFER:
+                found += text_pieces(value)
             case Payload.ARROW:
                 found += arrow_memory(value, self._known)
             case Payload.STORAGE:

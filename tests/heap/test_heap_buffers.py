@@ -77,9 +77,33 @@ class TestTextBuffers:
 
     def test_one_that_is_only_written_weighs_its_text(self, engine: str) -> None:
         log = io.StringIO()
-        for _ in range(100):
-            log.write("x" * 800)
-        assert payload(engine, log) == {"host": SIZE}
+        for number in range(100):
+            log.write(f"{number:800}")
+        assert SIZE <= retained(seen(engine, log), log) < SIZE + 10 * KB
+
+    def test_what_it_was_given_again_and_again_weighs_once(self, engine: str) -> None:
+        log, line = io.StringIO(), "x" * SIZE
+        for _ in range(5):
+            log.write(line)
+        gathers_objects = sys.version_info < (3, 12)
+        times = 1 if gathers_objects else 5
+        assert SIZE * times <= retained(seen(engine, log), log) < SIZE * times + 6 * KB
+
+    @pytest.mark.parametrize("is_named", [True, False])
+    def test_what_it_gathers_is_not_held_by_native_code(self, engine: str, is_named: bool) -> None:
+        log = io.StringIO()
+        for number in range(120_000):  # the first are joined, the last are not
+            log.write(f"{engine} {is_named} {number:030}")
+        nodes = seen(engine, *([log] if is_named else []), full=True).nodes
+        gathered = [
+            parent
+            for obj, parent in zip(nodes.objects, nodes.parent, strict=True)
+            if type(obj) is list and obj and str(obj[0]).startswith(f"{engine} {is_named} 0")
+        ]
+        gathers_objects = sys.version_info < (3, 12)
+        assert len(gathered) == 2 * gathers_objects
+        assert all(nodes.objects[parent] is log for parent in gathered if parent >= 0)
+        assert all(parent >= 0 for parent in gathered)
 
     def test_one_that_was_sought_in_weighs_its_room(self, engine: str) -> None:
         log = io.StringIO("x" * KB)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import sys
 import types
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ from leakscope.heap import graph
 from leakscope.heap.graph import WalkRequest, WalkResult, walk
 
 ENGINES = ["reference", *(["native"] if graph.engine_name() == "native" else [])]
-PAYLOADS = (np.ndarray, np.void) if torch is None else (np.ndarray, np.void, torch.Tensor)
+PAYLOADS = (np.ndarray, np.void, io.StringIO, *(() if torch is None else (torch.Tensor,)))
 SAVED = None if torch is None else torch._C._autograd.SavedTensor
 NOTHING = {id(value) for value in (None, True, False, ..., NotImplemented)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import sys
 from typing import Any
 
 _BYTES_HEADER = bytes.__basicsize__ - 1
@@ -11,6 +12,7 @@ _NUMBERS_HEADER = 24
 _INSIDE = 16
 """Smaller data of ctypes lie in the object."""
 _ACCUMULATING = 2
+_GATHERS_OBJECTS = sys.version_info < (3, 12)
 _WIDE_CHARACTER = 4
 
 
@@ -36,6 +38,8 @@ class _TextBuffer(ctypes.Structure):
         ("length", ctypes.c_ssize_t),
         ("capacity", ctypes.c_size_t),
         ("state", ctypes.c_int),
+        ("joined", ctypes.c_void_p),
+        ("pieces", ctypes.c_void_p),
     )
 
 
@@ -48,12 +52,25 @@ def c_data_bytes(value: object) -> int:
 def text_buffer_bytes(value: object) -> int:
     """Return the bytes that an ``io.StringIO`` has for its text.
 
-    Until it is read or sought in, it gathers pieces as wide as their characters: then at least.
+    Until it is read or sought in, it gathers pieces, which are objects before Python 3.12; from
+    then on they are as wide as their characters, so that these are the least.
     """
     buffer = _TextBuffer.from_address(id(value))
     if buffer.state == _ACCUMULATING:
-        return int(buffer.length)
+        return 0 if _GATHERS_OBJECTS else int(buffer.length)
     return int(buffer.capacity) * _WIDE_CHARACTER if buffer.text else 0
+
+
+def text_pieces(value: object) -> list[object]:
+    """Return the lists in which an ``io.StringIO`` gathers what is written, where it has some.
+
+    Source: CPython's ``Modules/_io/stringio.c``, whose traversal leaves them out.
+    """
+    buffer = _TextBuffer.from_address(id(value))
+    if not _GATHERS_OBJECTS or buffer.state != _ACCUMULATING:
+        return []
+    found = (buffer.joined, buffer.pieces)
+    return [ctypes.cast(address, ctypes.py_object).value for address in found if address]
 
 
 def c_data_memory(value: object) -> tuple[int, int]:

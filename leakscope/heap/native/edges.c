@@ -279,6 +279,8 @@ static void enter(Walk *w, uint32_t number) {
         facts.type->tp_traverse(object, visit, w);
     if (facts.flags & TYPE_DICT)
         visit_text_keys(object, visit, w);
+    if (facts.flags & TYPE_TEXT_BUFFER)
+        visit_text_pieces(object, visit, w);
     w->cut_globals = w->cut_builtins = NULL;
     if ((facts.flags & TYPES_WITH_PAYLOAD) || facts.rank == RANK_GRAPH)
         follow_payload(w, number, object, &facts, data);

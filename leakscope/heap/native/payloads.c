@@ -20,6 +20,9 @@ typedef struct {
     Py_ssize_t position, length;
     size_t capacity;
     int state;
+#if PY_VERSION_HEX < 0x030C0000
+    PyObject *joined, *pieces;
+#endif
 } TextBuffer;
 
 enum { ACCUMULATING = 2 };
@@ -38,11 +41,36 @@ static uint64_t c_data_bytes(PyObject *object) {
     return data->owns && !is_inside && data->bytes > 0 ? (uint64_t)data->bytes : 0;
 }
 
-/* Until it is read or sought in, a buffer gathers pieces as wide as their characters: at least. */
+#if PY_VERSION_HEX < 0x030C0000
+static uint64_t gathered_bytes(const TextBuffer *buffer) {
+    (void)buffer;
+    return 0; /* pieces weigh by themselves */
+}
+
+/* What a buffer has gathered, of which its own traversal doesn't tell (Modules/_io/stringio.c). */
+void visit_text_pieces(PyObject *object, visitproc visitor, void *argument) {
+    const TextBuffer *buffer = (const TextBuffer *)object;
+    if (buffer->state != ACCUMULATING)
+        return;
+    if (buffer->joined != NULL)
+        visitor(buffer->joined, argument);
+    if (buffer->pieces != NULL)
+        visitor(buffer->pieces, argument);
+}
+#else
+/* At least: pieces are as wide as their characters. */
+static uint64_t gathered_bytes(const TextBuffer *buffer) { return (uint64_t)buffer->length; }
+
+void visit_text_pieces(PyObject *object, visitproc visitor, void *argument) {
+    (void)object, (void)visitor, (void)argument;
+}
+#endif
+
+/* It gathers pieces until it is read or sought in. */
 static uint64_t text_buffer_bytes(PyObject *object) {
     const TextBuffer *buffer = (const TextBuffer *)object;
     if (buffer->state == ACCUMULATING)
-        return (uint64_t)buffer->length;
+        return gathered_bytes(buffer);
     return buffer->text ? sizeof(Py_UCS4) * (uint64_t)buffer->capacity : 0;
 }
 

@@ -117,6 +117,8 @@ static void uncount_payload(Unreached *u, PyObject *object, const TypeFacts *fac
         traverse_array(object, uncount, u, array_bytes(w, object));
     } else if (facts->flags & TYPE_RECORD) {
         uncount_owned(u, record_base(object));
+    } else if (facts->flags & TYPE_TEXT_BUFFER) {
+        visit_text_pieces(object, uncount, u);
     }
 }
 

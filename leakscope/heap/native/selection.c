@@ -178,6 +178,8 @@ int group_children(Walk *w, const Tree *t, Choice *c) {
             facts.type->tp_traverse(object, add_folded, &h);
         if (facts.flags & TYPE_DICT)
             visit_text_keys(object, add_folded, &h);
+        if (facts.flags & TYPE_TEXT_BUFFER)
+            visit_text_pieces(object, add_folded, &h);
         if (facts.flags & TYPE_ARRAY)
             traverse_array(object, add_folded, &h, array_bytes(w, object));
     }

@@ -301,6 +301,7 @@ int is_true(PyObject *answer);
 
 /* payloads.c: data that an object owns beside what its type tells. */
 uint64_t payload_bytes(Walk *w, PyObject *object, const TypeFacts *facts);
+void visit_text_pieces(PyObject *buffer, visitproc visitor, void *argument);
 int exported_memory(Walk *w, PyObject *object, const TypeFacts *facts, uintptr_t *address,
                     uint64_t *bytes);
 
