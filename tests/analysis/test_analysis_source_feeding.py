@@ -1360,6 +1360,62 @@ PROGRAMS = [
         kind="dict",
     ),
     one(
+        "handed on with a part of the arguments",
+        "main()·log",
+        "function main log",
+        """
+        from functools import partial
+        def evaluate(model, log, step):
+            log.append(model.score(step))  # feeds
+        def train(model):
+            log = []
+            model.step(log)
+        def main():
+            log = []  # defines
+            check = partial(evaluate, model, log)
+            for step in range(100):
+                check(step)
+        """,
+    ),
+    one(
+        "handed on by name to what is started",
+        "main()·log",
+        "function main log",
+        """
+        def evaluate(model, *, log):
+            log.append(model.score())  # feeds
+        def main():
+            log = []  # defines
+            for step in range(100):
+                pool.submit(evaluate, model, log=log)
+        """,
+    ),
+    one(
+        "what a library object is given",
+        "Labeller.accelerator._dataloaders",
+        "class Labeller accelerator",
+        """
+        from accelerate import Accelerator
+        class Labeller:
+            def __init__(self):
+                self.accelerator = Accelerator()  # defines
+                self.net = self.accelerator.prepare(Net())
+            def teacher(self):
+                teacher = copy.deepcopy(self.net)
+                return self.accelerator.prepare(teacher)  # feeds
+            def loader(self):
+                loader = DataLoader(self.select(self.teacher()))
+                return self.accelerator.prepare(loader)  # feeds first
+            def epoch(self):
+                for x in self.loader():
+                    self.accelerator.backward(self.net(x).sum())
+                    self.accelerator.clip_grad_norm_(self.net.parameters(), 2.0)
+        labeller = Labeller()
+        for epoch in range(9):
+            labeller.epoch()
+        """,
+    ),
+    one(
         "hooks on parameters that a list of tuples names",
         "Reducer.layout[*][0]._post_accumulate_grad_hooks",
         "class Reducer layout",

@@ -49,6 +49,8 @@ _PASSIVE = frozenset(
         "item", "keys", "values", "items", "get", "state_dict", "load_state_dict", "join",
         "format", "clear", "pop", "popleft", "remove", "close", "copy", "cpu", "cuda", "detach",
         "size", "numel", "backward", "mean", "sum", "modules", "children", "start", "flush",
+        "clip_grad_norm_", "clip_grad_value_", "gather", "gather_for_metrics", "unwrap_model",
+        "wait_for_everyone", "autocast", "no_sync", "print",
     }
 )  # fmt: skip
 

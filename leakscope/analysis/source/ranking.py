@@ -140,7 +140,7 @@ def _tier(distance: float) -> float:
 
 def _weakness(
     mutation: Mutation, row: CensusRow, heat: Heat, phase: str
-) -> tuple[int, bool, bool, bool, bool, float, bool, bool, str, int]:
+) -> tuple[int, bool, bool, bool, bool, float, bool, bool, bool, str, int]:
     statement = mutation.statement
     return (
         -_witnessed(mutation, row),
@@ -150,6 +150,7 @@ def _weakness(
         replaces(mutation),
         mutation.distance,
         mutation.distance >= CALLED and not _is_called_alike(statement, row),
+        mutation.distance >= CALLED and not _is_given_alike(mutation, row),
         not (statement.loops or mutation.repeated),
         statement.scope.module.file,
         statement.line,
@@ -195,6 +196,14 @@ def _in_phase(statement: Statement, phase: str) -> bool:
 def _is_called_alike(statement: Statement, row: CensusRow) -> bool:
     words = set(_WORD.findall(row.path))
     return any(words & set(_WORD.findall(name)) for name in _called_names(statement))
+
+
+def _is_given_alike(mutation: Mutation, row: CensusRow) -> bool:
+    """Return whether what is handed over is called like what it fills: ``prepare(loader)``."""
+    attribute = row.path.rpartition(".")[2].lower()
+    given = mutation.node.args if isinstance(mutation.node, ast.Call) else []
+    words = {word for value in given for word in _WORD.findall(dotted(value).lower())}
+    return any(word in attribute for word in words)
 
 
 def _one_per_statement(mutations: list[Mutation]) -> list[Mutation]:

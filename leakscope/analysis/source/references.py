@@ -297,8 +297,8 @@ class _Follower:
     def passed(self, call: ast.Call) -> None:
         given = [*call.args, *(k.value for k in call.keywords)]
         self.listened(call.func, given)
+        self.started(call)
         if not any(self.references.steps_from(value, self.scope) for value in given):
-            self.started(call)
             return
         types = self.references.types
         for function in types.called_functions(call.func, self.scope):
@@ -337,7 +337,7 @@ class _Follower:
                     self.references.add(Place("attr", cls, str(name)), steps, level=self.level + 1)
 
     def started(self, call: ast.Call) -> None:
-        """``Thread(target=f, args=(out,))``, ``submit(f, out)``: the arguments arrive in ``f``."""
+        """``Thread(target=f, args=(out,))``, ``partial(f, out)``: the arguments arrive in ``f``."""
         if _name_of(call.func) not in _STARTERS:
             return
         keywords = {k.arg: k.value for k in call.keywords}
@@ -346,7 +346,7 @@ class _Follower:
         arguments = packed.elts if isinstance(packed, ast.Tuple) else call.args[1:]
         if target is not None:
             for function in self.references.types.called_functions(target, self.scope):
-                self.into(function, arguments, [], target)
+                self.into(function, arguments, call.keywords, target)
 
     def into(
         self,
