@@ -58,9 +58,9 @@ def raised_to(case: Case, phase: str, metric: str) -> tuple[float, float | None]
 def _full_rise(case: Case, phase: str, metric: str) -> float:
     """Return how far memory rose at most, at and between boundaries, in one passage of a phase.
 
-    Only a passage that raised the mark says so; it is 0 where none did. The one that reached
-    highest alone would not do: each may raise the mark by a page, from a beginning that is higher
-    by all that the C allocator kept.
+    Only a passage that raised the mark says so, and not the first of all, which pays for warm-up;
+    it is 0 where there is none. The one that reached highest alone would not do: each may raise
+    the mark by a page, from a beginning that is higher by all that the C allocator kept.
     """
     marks = _marks(case, phase, metric)
     if marks is None:
@@ -70,7 +70,8 @@ def _full_rise(case: Case, phase: str, metric: str) -> float:
     _, firsts = np.unique(track.occurrence[mine], return_index=True)
     begins = mine[firsts]
     passage = np.searchsorted(begins, marks.at, side="right") - 1
-    rises = marks.highest[passage >= 0] - values[begins[passage[passage >= 0]]]
+    warm = passage > 0
+    rises = marks.highest[warm] - values[begins[passage[warm]]]
     return float(rises.max(initial=0.0))
 
 

@@ -274,23 +274,25 @@ def test_a_climb_is_critical_where_its_phase_comes_near_the_limit_between_bounda
 
 
 @pytest.mark.parametrize(
-    ("kept", "copied", "limit", "severity"),
+    ("kept", "copied", "epoch", "limit", "severity"),
     [
-        (3 * MIB, 0, None, Severity.WARNING),
-        (3 * MIB, 40 * MIB, None, Severity.NOTE),
-        (3 * MIB, 40 * MIB, 480 * MIB, Severity.CRITICAL),
-        (6 * MIB, 90 * MIB, None, Severity.WARNING),
+        (3 * MIB, 0, 1, None, Severity.WARNING),
+        (3 * MIB, 40 * MIB, 1, None, Severity.NOTE),
+        (3 * MIB, 40 * MIB, 0, None, Severity.WARNING),
+        (3 * MIB, 40 * MIB, 1, 480 * MIB, Severity.CRITICAL),
+        (6 * MIB, 90 * MIB, 1, None, Severity.WARNING),
     ],
-    ids=["most of it", "less than a copy", "near the limit", "much"],
+    ids=["most of it", "less than a copy", "warm-up once", "near the limit", "much"],
 )
 def test_what_is_little_and_given_back_is_held_against_what_stands_between_boundaries(
-    kept: int, copied: int, limit: int | None, severity: Severity
+    kept: int, copied: int, epoch: int, limit: int | None, severity: Severity
 ) -> None:
     program = Program(epochs=5, limit=limit).local("validate()·preds", kept)
     ends, at_height = ("validation", BoundaryKind.PHASE_END), 10 * kept + copied
 
     def highest(state: State) -> int:
-        reached = state.epoch > 0 or (state.phase, state.kind) == ends
+        at_the_end = state.epoch == epoch and (state.phase, state.kind) == ends
+        reached = state.epoch > epoch or at_the_end
         return 400 * MIB + at_height * reached
 
     program.gauge(gauge.RSS_PEAK, highest)
