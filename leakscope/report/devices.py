@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from leakscope.model.device import DeviceMemory, DeviceOwner, UnexplainedBlocks
 from leakscope.model.shortage import Advice
-from leakscope.report.cuda.memory_map import CACHE, HOLE, NARROW, SHADES, WIDE, draw_map
-from leakscope.report.cuda.page import MapView, PoolView, figure_facts, parts_of, pool_views
+from leakscope.report.cuda.memory_map import SHADES, MapView, free_entries, map_entry, map_view
+from leakscope.report.cuda.page import PoolView, figure_facts, parts_of, pool_views
 from leakscope.report.device_words import owner_words, role_words
 from leakscope.report.sizes import Size, humane_number, humane_share, size_of
 from leakscope.report.tables import Bar, Cell, Fact, cell_of
-from leakscope.report.timeline import LegendEntry
 
 SHOWN = 12
 """Owners shown at once; the others are folded away."""
@@ -99,22 +98,18 @@ def _facts(device: DeviceMemory) -> list[Fact]:
 
 
 def _map(device: DeviceMemory, anchor: str) -> MapView:
-    legend = [
-        LegendEntry(role_words(row.role), shade_of(row.role), size_of(row.bytes))
-        for row in device.roles
-    ]
-    legend.append(LegendEntry("holes", SHADES[HOLE], size_of(device.figures.stuck)))
-    legend.append(LegendEntry("free segments", SHADES[CACHE], size_of(device.figures.cached)))
-    return MapView(
-        wide=draw_map(device.memory_map, f"{anchor}-map-wide", WIDE),
-        narrow=draw_map(device.memory_map, f"{anchor}-map-narrow", NARROW),
-        legend=legend,
-    )
+    legend = [map_entry(role_words(row.role), _kind(row.role), row.bytes) for row in device.roles]
+    legend += free_entries(device.figures)
+    return map_view(device.memory_map, f"{anchor}-blocks", legend, role_words)
 
 
 def shade_of(role: str) -> str:
     """Return the CSS variable of a role; a role ``cache`` is no cache of the allocator's."""
-    return SHADES.get("caches" if role == "cache" else role, "map-other")
+    return SHADES.get(_kind(role), "map-other")
+
+
+def _kind(role: str) -> str:
+    return "caches" if role == "cache" else role
 
 
 def _owner(row: DeviceOwner, top: int) -> OwnerView:

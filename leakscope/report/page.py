@@ -124,6 +124,7 @@ def report_page(report: Report) -> Page:
     icicle = icicle_view(report.retained, culprits, report.work.processes)
     suspects: list[SuspectView] = [*culprits, *findings]
     ranks = ranks_view(report)
+    devices = device_views(report.devices)
     in_workers = named_in_workers(report.culprits)
     lead = next((s for s in suspects if s.severity != Severity.NOTE.value), None)
     verdict = wording.verdict_words(report.verdict, ran_out=report.out_of_memory is not None)
@@ -143,7 +144,7 @@ def report_page(report: Report) -> Page:
         timeline=timeline,
         icicle=icicle,
         shortage=shortage_view(report.out_of_memory),
-        devices=device_views(report.devices),
+        devices=devices,
         cures=cures_view(report.cures),
         culprits=culprits,
         culprits_count=wording.count_words(report.culprits),
@@ -170,7 +171,8 @@ def report_page(report: Report) -> Page:
         terms=wording.TERMS,
         words=wording.words_for(report),
         data=_data(culprits, findings, timeline, ranks, report)
-        | {"icicles": {icicle.key: icicle.data} if icicle else {}},
+        | {"icicles": {icicle.key: icicle.data} if icicle else {}}
+        | {"maps": {d.memory_map.key: d.memory_map.data for d in devices}},
     )
 
 

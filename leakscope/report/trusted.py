@@ -49,6 +49,7 @@ SCRIPTS = (
     "copying",
     "sorting",
     "readings",
+    "map",
     "axes",
     "window",
     "drawing",

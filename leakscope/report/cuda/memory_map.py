@@ -1,19 +1,22 @@
 """Segments as a picture: laid end to end in rows, each block in the colour of its class.
 
 Drawn by hand rather than by a plotting library: thousands of rectangles become one path a class.
-Only numbers of ours enter it; what the classes are called stands beside it, in the page.
+Only numbers and the keys of the classes enter it; what those are called stands in the page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any
 
-from leakscope.model.device import MapSegment
+from leakscope.model.device import Figures, MapSegment
 from leakscope.model.explanation import BlockClass
 from leakscope.report.cuda.words import group_words
+from leakscope.report.sizes import size_of
 from leakscope.report.svg import Drawing, Frame
+from leakscope.report.timeline import LegendEntry
 
 HOLE, CACHE = "hole", "cache"
 SHADES = {
@@ -48,6 +51,51 @@ SEAM = 1.2
 _FLAT = Frame(0, 1, 0, 1, (0, 1), (0, 1))
 
 
+@dataclass(frozen=True)
+class MapView:
+    """The map of memory with its legend, and what the script reads out of it."""
+
+    key: str
+    wide: Drawing
+    narrow: Drawing
+    legend: list[LegendEntry]
+    data: dict[str, Any]
+
+
+def map_entry(label: str, kind: str, amount: int) -> LegendEntry:
+    """Return the entry of a class of blocks in the legend."""
+    return LegendEntry(label, SHADES.get(kind, "map-other"), size_of(amount), key=key_of(kind))
+
+
+def key_of(kind: str) -> str:
+    """Return what the script knows a class by; one without a colour of its own is as any other."""
+    return kind if kind in SHADES else "other"
+
+
+def free_entries(figures: Figures) -> list[LegendEntry]:
+    """Return the entries of what is free: in segments that are used in part, and in whole ones."""
+    return [
+        map_entry("holes", HOLE, figures.stuck),
+        map_entry("free segments", CACHE, figures.cached),
+    ]
+
+
+def map_view(
+    segments: Sequence[MapSegment],
+    key: str,
+    legend: list[LegendEntry],
+    label_of: Callable[[str], str],
+) -> MapView:
+    """Return the map at both widths; ``label_of`` says what a class of blocks is called."""
+    return MapView(
+        key=key,
+        wide=draw_map(segments, f"{key}-wide", WIDE),
+        narrow=draw_map(segments, f"{key}-narrow", NARROW),
+        legend=legend,
+        data=_map_data(segments, label_of),
+    )
+
+
 @dataclass
 class _Pen:
     """Where the next bytes are drawn, and what was drawn so far."""
@@ -80,10 +128,8 @@ def draw_map(segments: Sequence[MapSegment], key: str, size: tuple[int, int]) ->
     total = sum(segment.size for segment in segments) or 1
     pen = _Pen(width=width, scale=width * rows / total)
     labels = []
-    for (stream, pool, is_small), inside in groupby(
-        segments, key=lambda s: (s.stream, s.pool, s.is_small)
-    ):
-        labels.append((pen.y + LABEL - 8, group_words(stream, pool, is_small=is_small)))
+    for words, inside in _groups(segments):
+        labels.append((pen.y + LABEL - 8, words))
         pen.x, pen.y = 0.0, pen.y + LABEL
         for segment in inside:
             for place, block in enumerate(segment.blocks):
@@ -94,7 +140,7 @@ def draw_map(segments: Sequence[MapSegment], key: str, size: tuple[int, int]) ->
 
 def _svg(pen: _Pen, labels: Sequence[tuple[float, str]], key: str) -> str:
     body = [
-        f'<path d="{"".join(steps)}" fill="{_fill(kind, key)}"/>'
+        f'<path d="{"".join(steps)}" fill="{_fill(kind, key)}" data-kind="{key_of(kind)}"/>'
         for kind, steps in sorted(pen.paths.items())
     ]
     body += [f'<text x="0" y="{y:g}" class="map-label">{words}</text>' for y, words in labels]
@@ -110,3 +156,40 @@ def _svg(pen: _Pen, labels: Sequence[tuple[float, str]], key: str) -> str:
 
 def _fill(kind: str, key: str) -> str:
     return f"url(#{key}-hole)" if kind == HOLE else f"var(--{SHADES.get(kind, 'map-other')})"
+
+
+def _groups(segments: Iterable[MapSegment]) -> Iterable[tuple[str, Iterable[MapSegment]]]:
+    for (stream, pool, is_small), inside in groupby(
+        segments, key=lambda segment: (segment.stream, segment.pool, segment.is_small)
+    ):
+        yield group_words(stream, pool, is_small=is_small), inside
+
+
+def _map_data(segments: Sequence[MapSegment], label_of: Callable[[str], str]) -> dict[str, Any]:
+    """Return the segments as the script lays them out again, with how the drawing was made.
+
+    A segment is its blocks in order, each as its size and the place of its class in ``kinds``.
+    """
+    kinds: dict[str, int] = {}
+    groups = [
+        [
+            words,
+            [
+                [
+                    value
+                    for b in s.blocks
+                    for value in (b.size, kinds.setdefault(b.kind, len(kinds)))
+                ]
+                for s in inside
+            ],
+        ]
+        for words, inside in _groups(segments)
+    ]
+    labels = [{HOLE: "hole", CACHE: "free segment"}.get(kind) or label_of(kind) for kind in kinds]
+    shades = [SHADES.get(kind, "map-other") for kind in kinds]
+    return {
+        "kinds": list(zip(kinds, labels, shades, strict=True)),
+        "groups": groups,
+        "shapes": {"wide": WIDE, "narrow": NARROW},
+        "row": [ROW, GAP, LABEL],
+    }

@@ -8,13 +8,20 @@ from typing import Any
 
 from leakscope import __version__
 from leakscope.model.device import Figures, PoolFigures
-from leakscope.model.explanation import ClassRow, DeviceExplanation, Explanation, Finding, SiteRow
+from leakscope.model.explanation import (
+    BlockClass,
+    ClassRow,
+    DeviceExplanation,
+    Explanation,
+    Finding,
+    SiteRow,
+)
 from leakscope.model.explanation import PhaseRow as Phase
 from leakscope.model.shortage import Advice
 from leakscope.model.sizes import plural
 from leakscope.report.cuda import words
 from leakscope.report.cuda.curve import curve_data, curve_view
-from leakscope.report.cuda.memory_map import CACHE, HOLE, NARROW, SHADES, WIDE, draw_map
+from leakscope.report.cuda.memory_map import SHADES, MapView, free_entries, map_entry, map_view
 from leakscope.report.sizes import (
     Size,
     humane_bytes,
@@ -23,9 +30,8 @@ from leakscope.report.sizes import (
     humane_share,
     size_of,
 )
-from leakscope.report.svg import Drawing
 from leakscope.report.tables import Bar, Cell, Fact, bar_of
-from leakscope.report.timeline import LegendEntry, TimelineView
+from leakscope.report.timeline import TimelineView
 
 
 @dataclass(frozen=True)
@@ -52,15 +58,6 @@ class PlaceRow:
     cell: Cell
     count: str
     share: str
-
-
-@dataclass(frozen=True)
-class MapView:
-    """The map of memory with its legend."""
-
-    wide: Drawing
-    narrow: Drawing
-    legend: list[LegendEntry]
 
 
 @dataclass(frozen=True)
@@ -174,7 +171,13 @@ def snapshot_page(explanation: Explanation) -> SnapshotPage:
         settings=[Fact(key, value) for key, value in explanation.settings.items() if value],
         terms=words.TERMS,
         version=__version__,
-        data={"charts": charts, "copies": {}},
+        data={
+            "charts": charts,
+            "maps": {
+                view.memory_map.key: view.memory_map.data for view in devices if view.memory_map
+            },
+            "copies": {},
+        },
     )
 
 
@@ -257,15 +260,14 @@ def _map(device: DeviceExplanation, key: str, figures: Figures) -> MapView | Non
     if not device.memory_map:
         return None
     legend = [
-        LegendEntry(words.CLASSES[row.kind], SHADES[row.kind.value], size_of(row.bytes))
-        for row in device.classes
+        map_entry(words.CLASSES[row.kind], row.kind.value, row.bytes) for row in device.classes
     ]
-    legend.append(LegendEntry("holes", SHADES[HOLE], size_of(figures.stuck)))
-    legend.append(LegendEntry("free segments", SHADES[CACHE], size_of(figures.cached)))
-    return MapView(
-        wide=draw_map(device.memory_map, f"{key}-map-wide", WIDE),
-        narrow=draw_map(device.memory_map, f"{key}-map-narrow", NARROW),
-        legend=legend,
+    legend += free_entries(figures)
+    return map_view(
+        device.memory_map,
+        f"{key}-blocks",
+        legend,
+        lambda kind: words.CLASSES[BlockClass(kind)],
     )
 
 

@@ -27,6 +27,8 @@ const reader = (plot, label) => {
     cursor.style.left = `${share * width}px`;
     cursor.style.top = `${frame.top * height}px`;
     cursor.style.height = `${(frame.bottom - frame.top) * height}px`;
+    /* Of a picture with many rows it stands below the one that is read. */
+    readout.style.top = frame.below === undefined ? "" : `calc(${frame.below * height}px + 0.25rem)`;
     const room = width - readout.offsetWidth;
     readout.style.left = `${Math.max(0, Math.min(room, share > 0.55 ? share * width - readout.offsetWidth - 12 : share * width + 12))}px`;
     surface.setAttribute("aria-valuetext", rows.map((row) => row.textContent.trim()).filter(Boolean).join(", "));
