@@ -135,7 +135,7 @@ def _freed(sizes: FloatArray) -> str:
     freed = falls[falls >= FREED_SHARE * sizes[:-1]]
     freed = freed[freed >= float(MIB)]
     if not len(freed):
-        return f" In {plural(len(sizes), 'look')} it was not seen to be freed." * (len(sizes) > 2)
+        return f" In {plural(len(sizes), 'look')} it was not seen to be freed." * (len(sizes) > 1)
     return (
         f" Between {plural(len(sizes), 'look')} the collector freed it {plural(len(freed), 'time')}"
         f", {human_bytes(float(np.median(freed)))} each."
