@@ -60,7 +60,11 @@ def stood_still(track: Track, table: RowTable, grower: Grower, done: FloatArray)
 
 
 def _seen_at_rest(table: RowTable, grower: Grower, done: FloatArray) -> bool:
-    """Return whether a later census, of whatever kind, shows the path about as large."""
+    """Return whether a later census, of whatever kind, shows the path about as large.
+
+    One with as many more items as before isn't: what others hold too at that moment, as the loop's
+    variables hold the newest of them at the end of a run, is not counted as its own.
+    """
     values = table.retained[grower.device][grower.path]
     later = np.flatnonzero(table.covered(grower.path) & np.isfinite(values))
     if not len(later) or later[-1] <= grower.columns[-1]:
@@ -69,6 +73,10 @@ def _seen_at_rest(table: RowTable, grower: Grower, done: FloatArray) -> bool:
     units = done[table.at[end]] - done[last]
     gained = values[end] - values[grower.columns[-1]]
     is_long = units >= PLATEAU_SHARE * (done[last] - done[first])
+    length = table.length[grower.path]
+    added, due = length[end] - length[grower.columns[-1]], (grower.items_per_unit or 0.0) * units
+    if due > 0 and added >= (1.0 - STOOD_STILL) * due:
+        return False
     return bool(is_long and gained < STOOD_STILL * grower.trend.bytes_per_unit * units)
 
 

@@ -103,3 +103,18 @@ def test_a_short_rest_at_the_end_is_no_standstill() -> None:
     recording = run.recordings[0]
     recording.measurements[:] = [m for m in recording.measurements if m.boundary.epoch <= 8]
     assert analyse(run).verdict is RunVerdict.LEAK
+
+
+@pytest.mark.parametrize(("items", "verdict"), [(16, RunVerdict.LEAK), (6, RunVerdict.CLEAN)])
+def test_what_has_more_items_at_the_end_is_not_at_rest_though_others_hold_the_newest(
+    items: int, verdict: RunVerdict
+) -> None:
+    thing = replace(
+        grown(until=LOOKED_UNTIL), kind="list", length=lambda s: 1 + min(s.epoch, items)
+    )
+    run = run_of(thing, reads_slack=False)
+    whole = Program(epochs=16, steps=20, validation=0).plant(thing).build()
+    last = [m.census for m in whole.recordings[0].measurements if m.census is not None][-1]
+    measurements = run.recordings[0].measurements
+    measurements[-1] = replace(measurements[-1], census=last)
+    assert analyse(run).verdict is verdict
