@@ -29,11 +29,20 @@ class Floor:
     """Whether the whole heap is walked at all."""
     at_end: bool = True
     """Whether the end of the run gets a census."""
+    records: int = 200
+    """Boundaries that are recorded before their part of the budget spaces them."""
 
 
 MAIN_FLOOR = Floor()
 WORKER_FLOOR = Floor(
-    share=0.01, seconds=0.25, exempt=2, cheap_exempt=4, dear=0.05, has_full=False, at_end=False
+    share=0.01,
+    seconds=0.1,
+    exempt=2,
+    cheap_exempt=4,
+    dear=0.05,
+    has_full=False,
+    at_end=False,
+    records=24,
 )
 """Of a DataLoader's worker, for which the training waits, and of which there are many: a dataset of
 a hundred thousand objects and more is walked once at once, and then when the budget pays for it."""

@@ -59,7 +59,6 @@ FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.9)
 EARLY_MARKS = 100
 """Batches of a phase without an end after which censuses lie closer, in proportion: its last part
 must be seen often enough to tell what goes on growing from what has filled up."""
-EARLY_RECORDS = 200
 RECORD_SHARE = 0.25
 INSIDE_SHARE = 0.5
 """Parts of the budget for recording batches and for censuses between them."""
@@ -179,7 +178,7 @@ class Schedule:
             self._censuses += 1
             self._resident_settled = resident
         self._records += 1
-        if self._records >= EARLY_RECORDS:
+        if self._records >= self._floor.records:
             octave = 2.0 ** (self._records // RECORDS_PER_OCTAVE)
             cost = self._costs.expect(Due.RECORD)
             self._record_spacing = octave * cost / (self._budget * RECORD_SHARE)
