@@ -178,13 +178,15 @@ def _spans(track: Track, begun: IntArray) -> list[PhaseSpan]:
     for at in _evenly_by_phase(track, begun).tolist():
         boundary = track.boundaries[at]
         passage = (int(track.phase[at]), boundary.occurrence)
+        end = ended.get(passage, last[passage])
         spans.append(
             PhaseSpan(
                 phase=boundary.phase,
                 occurrence=boundary.occurrence,
                 epoch=boundary.epoch,
                 start_s=boundary.time_s,
-                end_s=float(track.time_s[ended.get(passage, last[passage])]),
+                end_s=float(track.time_s[end]),
+                steps=(boundary.step, int(track.step[end])),
             )
         )
     return spans

@@ -304,6 +304,8 @@ class PhaseSpan(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     start_s: float
     end_s: float
+    steps: tuple[int, int] | None = None
+    """How many steps had ended when it began, and when it ended; None where that isn't told."""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ No text of the user's enters a drawing: names and units stand beside it, in the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -51,6 +51,8 @@ LIMIT_IN_SIGHT = 2.5
 _TIME_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 
 Points = Sequence[tuple[float, float]]
+TicksOf = Callable[[tuple[float, float], int], list[tuple[float, str]]]
+"""Returns places and their names on a stretch of an axis, at most about so many."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,20 @@ def draw_overlay(
     *,
     axis: str,
     spans: Sequence[PhaseSpan] = (),
+    ticks: TicksOf | None = None,
 ) -> Drawing:
-    """Return the same thing in two runs over one axis: the clock, or what ``axis`` counts."""
+    """Return the same thing in two runs over one axis: the clock, or what ``axis`` counts.
+
+    Args:
+        before: its points in the first run.
+        after: its points in the second.
+        key: makes identifiers unique on a page.
+        size: width and height in pixels.
+        axis: what is counted.
+        spans: phases to shade.
+        ticks: returns what to write below an axis that isn't as even as its count.
+
+    """
     view = _time_canvas(size)
     tracks = [
         Track(points, name, "" if size == SMALL else SIDE_DASHES[name])
@@ -102,9 +116,12 @@ def draw_overlay(
         if points
     ]
     _scale(view, [track.points for track in tracks], None)
-    if axis != CLOCK:
-        ticks = 6 if size == WIDE else 4
-        view.axes.xaxis.set_major_locator(MaxNLocator(ticks, integer=True))
+    most = 6 if size == WIDE else 4
+    if ticks is not None:
+        told = ticks(view.axes.get_xlim(), most)
+        view.axes.set_xticks([at for at, _ in told], [text for _, text in told])
+    elif axis != CLOCK:
+        view.axes.xaxis.set_major_locator(MaxNLocator(most, integer=True))
         view.axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
     _shade_phases(view, spans, view.axes.get_xlim())
     for track in tracks:

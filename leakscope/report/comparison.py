@@ -12,6 +12,7 @@ import msgspec
 from leakscope.model.comparison import Comparison
 from leakscope.model.report import Severity
 from leakscope.report import wording
+from leakscope.report.comparing.axis import shared_axis
 from leakscope.report.comparing.changes import ChangeView, cards, change_views
 from leakscope.report.comparing.overlays import (
     Overlay,
@@ -96,9 +97,10 @@ class ComparisonPage:
 
 def comparison_page(comparison: Comparison, reports: Sequence[str] = ("", "")) -> ComparisonPage:
     """Return the whole page for a comparison; ``reports`` are paths to those of the two runs."""
-    drawn, by_time = overlays(comparison), overlays_by_time(comparison)
+    axis = shared_axis(comparison)
+    drawn, by_time = overlays(comparison, axis), overlays_by_time(comparison, axis)
     outcome, label = wording.outcome_of(comparison)
-    changes = change_views(comparison.culprits)
+    changes = change_views(comparison.culprits, axis)
     icicle = comparison_icicle(comparison.retained, changes)
     shown = cards(changes)
     return ComparisonPage(

@@ -9,6 +9,7 @@ from leakscope.model.comparison import CulpritChange
 from leakscope.model.report import Severity
 from leakscope.model.sizes import plural
 from leakscope.report import wording
+from leakscope.report.comparing.axis import SharedAxis
 from leakscope.report.comparing.overlays import SeriesView, series_view
 from leakscope.report.culprit import KnownView, anchor_of, known_view
 from leakscope.report.markdown import change_markdown
@@ -66,11 +67,19 @@ class ChangeView:
     known: KnownView | None
 
 
-def change_views(changes: Sequence[CulpritChange]) -> list[ChangeView]:
-    """Return every culprit, what is new or worse before the rest, else in the order of rank."""
+def change_views(
+    changes: Sequence[CulpritChange], axis: SharedAxis | None = None
+) -> list[ChangeView]:
+    """Return every culprit, what is new or worse before the rest, else in the order of rank.
+
+    Args:
+        changes: what became of them.
+        axis: what both runs lie along.
+
+    """
     taken: set[str] = set()
     ordered = wording.worst_first(changes)
-    return [_view(change, place, taken) for place, change in enumerate(ordered)]
+    return [_view(change, place, taken, axis) for place, change in enumerate(ordered)]
 
 
 def cards(views: Sequence[ChangeView]) -> list[ChangeView]:
@@ -78,7 +87,9 @@ def cards(views: Sequence[ChangeView]) -> list[ChangeView]:
     return [view for view in views if view.severity != Severity.NOTE.value][:MOST_CARDS]
 
 
-def _view(change: CulpritChange, place: int, taken: set[str]) -> ChangeView:
+def _view(
+    change: CulpritChange, place: int, taken: set[str], axis: SharedAxis | None
+) -> ChangeView:
     sides = (
         (change.before_bytes_per_unit, change.before_interval),
         (change.after_bytes_per_unit, change.after_interval),
@@ -103,7 +114,7 @@ def _view(change: CulpritChange, place: int, taken: set[str]) -> ChangeView:
         place=change.place,
         facts=_facts(change),
         sizes=_sizes(change),
-        series=series_view(change, f"change-series-{place}") if is_grave else None,
+        series=series_view(change, f"change-series-{place}", axis) if is_grave else None,
         signature=change.signature,
         markdown=change_markdown(change),
         known=known_view(change.known),

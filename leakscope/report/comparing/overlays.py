@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from leakscope.analysis.comparing.clock import by_step
 from leakscope.model.comparison import Comparison, CulpritChange
 from leakscope.model.report import Line, PhaseSpan, Timeline
 from leakscope.report.charts import (
@@ -23,6 +22,7 @@ from leakscope.report.charts import (
     finite,
     phase_shades,
 )
+from leakscope.report.comparing.axis import SharedAxis
 from leakscope.report.sizes import humane_bytes
 from leakscope.report.svg import Drawing
 from leakscope.report.timeline import (
@@ -40,7 +40,10 @@ STEP = "step"
 MAIN = ("rss", "pss")
 """Gauges of the process's own memory: the first of them is drawn, the other says the same."""
 SIDES = ("before", "after")
-BETWEEN = "A validation between two steps is as wide as one."
+WIDENED = (
+    "The numbers below count steps; validations and other phases between two of them have room of "
+    "their own."
+)
 NO_CLOCK = "Over time, each from its own start: not both runs counted steps."
 
 Points = list[tuple[float, float]]
@@ -57,6 +60,8 @@ class Overlay:
     """By side."""
     spans: list[PhaseSpan]
     epochs: list[tuple[float, int]]
+    steps: Points
+    """Places on the axis and the steps that had ended there; none over the clock."""
 
 
 @dataclass(frozen=True)
@@ -69,35 +74,48 @@ class SeriesView:
     sides: list[LegendEntry]
     lines: dict[str, Points]
     unit: str
+    steps: Points
+    """As those of an overlay; none of what is counted evenly."""
 
 
-def overlays(comparison: Comparison) -> list[Overlay]:
+def overlays(comparison: Comparison, axis: SharedAxis | None) -> list[Overlay]:
     """Return each gauge that both runs, or one of them, read; by step where both counted steps."""
-    return [_overlay(comparison, m, STEP, n) for n, m in enumerate(_metrics(comparison))]
+    return [_overlay(comparison, m, n, axis, STEP) for n, m in enumerate(_metrics(comparison))]
 
 
-def overlays_by_time(comparison: Comparison) -> list[Overlay]:
+def overlays_by_time(comparison: Comparison, axis: SharedAxis | None) -> list[Overlay]:
     """Return the leading gauge over the clock, where it is drawn by step otherwise."""
-    if not _has_steps(comparison):
+    if axis is None:
         return []
-    return [_overlay(comparison, metric, CLOCK, 0) for metric in _metrics(comparison)[:1]]
+    return [_overlay(comparison, metric, 0, None, CLOCK) for metric in _metrics(comparison)[:1]]
 
 
-def series_view(change: CulpritChange, key: str) -> SeriesView | None:
-    """Return a culprit's series in both runs, None where neither has one."""
+def series_view(
+    change: CulpritChange, key: str, shared: SharedAxis | None = None
+) -> SeriesView | None:
+    """Return a culprit's series in both runs, None where neither has one.
+
+    What climbs within a phase lies on the axis that both runs share.
+    """
     charts = (change.before_chart, change.after_chart)
     sides = [finite((point.x, point.y) for point in chart) for chart in charts]
     if not any(sides):
         return None
     axis = CLOCK if change.chart_unit == SECONDS else change.chart_unit or change.unit
+    placed = _placed(change, shared) if shared is not None and axis == STEP else None
+    sides = placed or sides
     return SeriesView(
         key=key,
-        drawing=draw_overlay(sides[0], sides[1], key, SMALL, axis=axis),
+        drawing=draw_overlay(
+            sides[0], sides[1], key, SMALL, axis=axis,
+            ticks=shared.ticks if shared is not None and placed else None,
+        ),
         axis="time in the run" if axis == CLOCK else axis,
         sides=[_side(name, points) for name, points in zip(SIDES, sides, strict=True) if points],
         lines={name: points for name, points in zip(SIDES, sides, strict=True) if points},
         unit=axis,
-    )
+        steps=shared.steps if shared is not None and placed else [],
+    )  # fmt: skip
 
 
 def overlay_data(overlay: Overlay) -> dict[str, Any]:
@@ -107,6 +125,7 @@ def overlay_data(overlay: Overlay) -> dict[str, Any]:
     return {
         "zooms": True,
         "x": overlay.axis,
+        "steps": _rounded(overlay.steps),
         "lines": [
             {"key": name, "shade": name, "dash": SIDE_DASHES[name], **line}
             for name, line in zip(overlay.lines, _lines(overlay.lines), strict=True)
@@ -133,30 +152,44 @@ def series_data(series: SeriesView) -> dict[str, Any]:
     return {
         "frames": {"only": asdict(series.drawing.frame)},
         "x": series.unit,
+        "steps": _rounded(series.steps),
         "lines": _lines(series.lines),
         "spans": [],
     }
 
 
-def _overlay(comparison: Comparison, metric: str, wanted: str, number: int) -> Overlay:
-    axis = wanted if wanted == CLOCK or _has_steps(comparison) else CLOCK
+def _placed(change: CulpritChange, shared: SharedAxis) -> list[Points] | None:
+    """Return the series of what climbs within a phase along the axis of both runs."""
+    if change.growth != "within":
+        return None
+    before = shared.of_boundaries(0, change.before_chart)
+    after = shared.of_boundaries(1, change.after_chart)
+    return None if before is None or after is None else [finite(before), finite(after)]
+
+
+def _rounded(steps: Points) -> list[list[float]]:
+    return [[round(place, 3), round(step, 3)] for place, step in steps]
+
+
+def _overlay(
+    comparison: Comparison, metric: str, number: int, shared: SharedAxis | None, wanted: str
+) -> Overlay:
     timelines = (comparison.before_timeline, comparison.after_timeline)
-    sides = [_points(timeline, metric, axis) for timeline in timelines]
-    shown = _phased(timelines, axis)
+    sides = [_points(timeline, metric, shared, side) for side, timeline in enumerate(timelines)]
+    shown = _phased(timelines, shared)
     spans = shown.spans if shown else []
     key = f"overlay-{wanted}-{number}"
-    title = f"{_title(metric)} by step" if axis == STEP else f"{_title(metric)} over time"
     drawings = [
-        draw_overlay(sides[0], sides[1], f"{key}-{name}", size, axis=axis, spans=spans)
+        draw_overlay(
+            sides[0], sides[1], f"{key}-{name}", size, axis=CLOCK if shared is None else STEP,
+            spans=spans, ticks=shared.ticks if shared else None,
+        )
         for name, size in (("wide", WIDE), ("narrow", NARROW))
-    ]
+    ]  # fmt: skip
     told = {name: points for name, points in zip(SIDES, sides, strict=True) if points}
-    bare = unshaded_words(spans, drawings[0].frame.x)
-    note = BETWEEN if axis == STEP else "" if wanted == CLOCK else NO_CLOCK
-    note = f"{note}{f' {bare}.' if bare else ''}"
     thinned = any(t and t.thinned_from for t in timelines)
     return Overlay(
-        title=title,
+        title=f"{_title(metric)} {'by step' if shared else 'over time'}",
         view=TimelineView(
             key=key,
             wide=drawings[0],
@@ -168,25 +201,30 @@ def _overlay(comparison: Comparison, metric: str, wanted: str, number: int) -> O
             phases=[
                 LegendEntry(phase or OUTSIDE, shade) for phase, shade in phase_shades(spans).items()
             ],
-            note=f"{note}{' Thinned; peaks are kept.' if thinned else ''}".strip(),
+            note=_note(shared, wanted, unshaded_words(spans, drawings[0].frame.x), thinned),
             summary=" ".join(_summary(name, points) for name, points in told.items()),
             zooms=True,
         ),
-        axis=axis,
+        axis=STEP if shared else CLOCK,
         lines=told,
         spans=spans,
         epochs=epoch_starts(shown) if shown else [],
+        steps=shared.steps if shared else [],
     )
+
+
+def _note(shared: SharedAxis | None, wanted: str, bare: str, thinned: bool) -> str:
+    notes = [
+        NO_CLOCK if shared is None and wanted == STEP else "",
+        WIDENED if shared is not None and shared.has_pauses else "",
+        f"{bare}." if bare else "",
+        "Thinned; peaks are kept." if thinned else "",
+    ]
+    return " ".join(filter(None, notes))
 
 
 def _title(metric: str) -> str:
     return "Memory" if metric in MAIN else metric_words(metric)
-
-
-def _has_steps(comparison: Comparison) -> bool:
-    timelines = (comparison.before_timeline, comparison.after_timeline)
-    drawn = [t for t in timelines if t is not None and any(finite(x.points) for x in t.lines)]
-    return bool(drawn) and all(timeline.steps for timeline in drawn)
 
 
 def _metrics(comparison: Comparison) -> list[str]:
@@ -197,15 +235,13 @@ def _metrics(comparison: Comparison) -> list[str]:
     return [metric for metric in named if metric in own or metric not in MAIN]
 
 
-def _points(timeline: Timeline | None, metric: str, axis: str) -> Points:
+def _points(timeline: Timeline | None, metric: str, shared: SharedAxis | None, side: int) -> Points:
     line = _line(timeline, metric)
-    if timeline is None or line is None:
-        return []
-    points = finite(line.points)
-    if axis == CLOCK or not points:
+    points = finite(line.points) if line else []
+    if shared is None or not points:
         return points
-    steps = by_step([x for x, _ in points], timeline.steps)
-    return list(zip(steps, (y for _, y in points), strict=True))
+    places = shared.places(side, [x for x, _ in points])
+    return list(zip(places, (y for _, y in points), strict=True))
 
 
 def _line(timeline: Timeline | None, metric: str) -> Line | None:
@@ -213,23 +249,24 @@ def _line(timeline: Timeline | None, metric: str) -> Line | None:
     return next((line for line in lines if line.metric == metric), None)
 
 
-def _phased(timelines: Sequence[Timeline | None], axis: str) -> Timeline | None:
-    """Return the first run that has phases, those and its epochs by step; over the clock no two
-    runs share them.
+def _phased(timelines: Sequence[Timeline | None], shared: SharedAxis | None) -> Timeline | None:
+    """Return the run whose phases reach furthest, those and its epochs along the axis; over the
+    clock no two runs share them.
     """
-    known = next((t for t in timelines if t is not None and t.spans and t.steps), None)
-    if axis == CLOCK or known is None:
+    known = [(side, t) for side, t in enumerate(timelines) if t is not None and t.spans and t.steps]
+    if shared is None or not known:
         return None
-    starts = by_step([span.start_s for span in known.spans], known.steps)
-    ends = by_step([span.end_s for span in known.spans], known.steps)
-    begun = by_step([start for start, _ in known.epochs], known.steps)
+    side, longest = max(known, key=lambda one: one[1].steps[-1][1])
+    starts = shared.places(side, [span.start_s for span in longest.spans])
+    ends = shared.places(side, [span.end_s for span in longest.spans])
+    begun = shared.places(side, [start for start, _ in longest.epochs])
     return msgspec.structs.replace(
-        known,
+        longest,
         spans=[
             msgspec.structs.replace(span, start_s=start, end_s=end)
-            for span, start, end in zip(known.spans, starts, ends, strict=True)
+            for span, start, end in zip(longest.spans, starts, ends, strict=True)
         ],
-        epochs=[(at, epoch) for at, (_, epoch) in zip(begun, known.epochs, strict=True)],
+        epochs=[(at, epoch) for at, (_, epoch) in zip(begun, longest.epochs, strict=True)],
     )
 
 

@@ -34,6 +34,21 @@ const countTicks = (from, to, count) => {
   const step = Math.max(1, roundStep((to - from) / count));
   return ticksBetween(from, to, step).map((at) => ({ at, text: grouped(at, step < 10 && step % 1 ? 1 : 0) }));
 };
+/* Steps that halt where other things have room of their own: "halts" are places and the steps ended there. */
+const stepAt = (halts, place) => {
+  const after = halts.findIndex(([at]) => at >= place);
+  if (after < 1) return halts.at(after)[1];
+  const [[p0, s0], [p1, s1]] = halts.slice(after - 1, after + 1);
+  return s0 + ((s1 - s0) * (place - p0)) / (p1 - p0 || 1);
+};
+const placeOfStep = (halts, step) => {
+  const after = halts.findIndex(([, ended]) => ended >= step - 1e-9);
+  if (after < 1) return halts.at(after)[0];
+  const [[p0, s0], [p1, s1]] = halts.slice(after - 1, after + 1);
+  return p0 + ((p1 - p0) * (step - s0)) / (s1 - s0 || 1);
+};
+const stepTicks = (halts, from, to, count) => countTicks(stepAt(halts, from), stepAt(halts, to), count)
+  .map(({ at, text }) => ({ at: placeOfStep(halts, at), text })).filter(({ at }) => at >= from && at <= to);
 /* A moment with as many decimals as tell it apart from its neighbours. */
 const exactClock = (seconds, decimals) => {
   if (!decimals) return clock(seconds);

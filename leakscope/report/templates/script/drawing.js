@@ -115,7 +115,8 @@ const drawChart = (svg, chart, lines, coloured, stretch, width, height) => {
     frame.append(svgElement("line", { class: "level", x1: 0, x2: inner.width, y1: round(yOf(at)), y2: round(yOf(at)) }));
     frame.append(svgElement("text", { class: "amount", x: -8, y: round(yOf(at)) + 4 }, text));
   }
-  const ticks = (chart.x === "clock" ? timeTicks : countTicks)(from, to, Math.max(2, Math.round(inner.width / 95)));
+  const wanted = Math.max(2, Math.round(inner.width / 95));
+  const ticks = chart.steps?.length ? stepTicks(chart.steps, from, to, wanted) : (chart.x === "clock" ? timeTicks : countTicks)(from, to, wanted);
   for (const { at, text } of ticks) {
     frame.append(svgElement("line", { class: "tick", x1: round(xOf(at)), x2: round(xOf(at)), y1: inner.height, y2: inner.height + 4 }));
     frame.append(svgElement("text", { class: "moment", x: round(xOf(at)), y: inner.height + 18 }, text));

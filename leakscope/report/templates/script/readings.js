@@ -61,7 +61,8 @@ const pointedAt = (plot, frame, clientX) => {
       at = index;
       const x = lead.points[index][0];
       box.surface.setAttribute("aria-valuenow", String(index));
-      const moment = (at) => (chart.x === "clock" ? clock(at) : `${chart.x} ${at.toLocaleString("en")}`);
+      const count = (at) => (chart.steps?.length ? Math.floor(stepAt(chart.steps, at) + 1e-6) : at);
+      const moment = (at) => (chart.x === "clock" ? clock(at) : `${chart.x} ${count(at).toLocaleString("en")}`);
       box.show(frame, x, [
         readingRow(where(x), moment(x)),
         ...chart.lines.filter((line) => line.points.length).map((line) => {

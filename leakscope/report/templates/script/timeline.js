@@ -19,7 +19,8 @@
     let frame = null, at = null, waiting = false;
 
     /* Where the chart is: a time, or so much of what its axis counts. */
-    const momentAt = (x, decimals) => (chart.x === "clock" ? exactClock(x, decimals) : `${chart.x} ${grouped(Math.floor(x + 1e-9), 0)}`);
+    const countAt = (x) => (chart.steps?.length ? stepAt(chart.steps, x) : x);
+    const momentAt = (x, decimals) => (chart.x === "clock" ? exactClock(x, decimals) : `${chart.x} ${grouped(Math.floor(countAt(x) + 1e-6), 0)}`);
     const shownLines = () => series.filter((line) => on.has(line) && line.points.length);
     const sizes = () => {
       const width = Math.round(plot.clientWidth);

@@ -1,0 +1,201 @@
+"""The axis that two runs share: by step, with room for what lies between two steps.
+
+A step is one wide. What the steps stop for, a validation as a rule, is as wide as it has batches,
+so that a climb inside can be seen, and lies at the same place in both runs. All of it together gets
+at least a quarter and at most half of the axis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from matplotlib.ticker import MaxNLocator
+
+from leakscope.analysis.comparing.clock import by_step
+from leakscope.analysis.units import is_training
+from leakscope.model.comparison import Comparison, RunCost
+from leakscope.model.report import PhaseSpan, Point, Timeline
+
+LEAST_SHARE = 1 / 3
+"""Of the steps' width: what pauses get together at least."""
+MOST_SHARE = 1.0
+BESIDE = 0.25
+"""So much of a step lies before each pause."""
+_PER_STEP = 0.5
+"""A phase that comes with so many of the steps is a part of them."""
+
+Points = list[tuple[float, float]]
+Slot = tuple[int, str, int]
+"""A pause: after which step, of which phase, the so-manieth of it there."""
+
+
+@dataclass(frozen=True)
+class SharedAxis:
+    """Where the moments of two runs lie."""
+
+    clocks: tuple[Points, Points]
+    """Of each run: seconds, and the place on the axis; empty where it has no timeline."""
+    steps: Points
+    """Places, and the step that had ended there: both go up, the steps with halts."""
+    moments: tuple[dict[int, float], dict[int, float]] = field(default_factory=lambda: ({}, {}))
+    """Of each run: when its boundaries were, by number."""
+
+    @property
+    def has_pauses(self) -> bool:
+        """Whether something between two steps has room of its own."""
+        return len(self.steps) > 2
+
+    def places(self, side: int, seconds: Sequence[float]) -> list[float]:
+        """Return where moments of a run lie."""
+        return _along(self.clocks[side], seconds)
+
+    def of_boundaries(self, side: int, points: Sequence[Point]) -> Points | None:
+        """Return a series where its boundaries lie; None where not all of these are known."""
+        when = self.moments[side]
+        if any(point.boundary not in when for point in points):
+            return None
+        places = self.places(side, [when[point.boundary] for point in points]) if points else []
+        return list(zip(places, (point.y for point in points), strict=True))
+
+    def place_of(self, step: float) -> float:
+        """Return where a step has ended, before what comes after it."""
+        places, steps = zip(*self.steps, strict=True)
+        after = int(np.searchsorted(steps, step))
+        if after in (0, len(steps)):
+            return float(places[min(after, len(steps) - 1)])
+        share = (step - steps[after - 1]) / (steps[after] - steps[after - 1])
+        return float(places[after - 1] + share * (places[after] - places[after - 1]))
+
+    def ticks(self, shown: tuple[float, float], most: int) -> list[tuple[float, str]]:
+        """Return where round steps have ended on a stretch of the axis, and their numbers."""
+        first, last = _along(self.steps, shown)
+        rounded = MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(first, last)
+        told = [(self.place_of(step), f"{step:,.0f}") for step in rounded if first <= step <= last and step == round(step)]
+        return [tick for tick in told if shown[0] <= tick[0] <= shown[1]]
+
+
+def shared_axis(comparison: Comparison) -> SharedAxis | None:
+    """Return the axis of two runs, None where not both of those that were measured count steps."""
+    timelines = (comparison.before_timeline, comparison.after_timeline)
+    measured = [t for t in timelines if t is not None and any(line.points for line in t.lines)]
+    if not measured or not all(timeline.steps for timeline in measured):
+        return None
+    costs = (comparison.before_cost, comparison.after_cost)
+    pauses = [_pauses(timeline) if timeline else {} for timeline in timelines]
+    first = math.floor(min(timeline.steps[0][1] for timeline in measured))
+    last = math.floor(max(timeline.steps[-1][1] for timeline in measured))
+    widths = _widths(pauses, costs, max(1.0, last - first))
+    ends = _ends(widths)
+    clocks = [
+        _clock(timeline, one, ends) if timeline else []
+        for timeline, one in zip(timelines, pauses, strict=True)
+    ]
+    moments = [{m.boundary: m.time_s for m in t.moments} if t else {} for t in timelines]
+    return SharedAxis((clocks[0], clocks[1]), _halts(widths, last), (moments[0], moments[1]))
+
+
+def _pauses(timeline: Timeline) -> dict[Slot, PhaseSpan]:
+    """Return the phases between two steps: none where only some are known, or they come with the
+    steps.
+    """
+    if timeline.phases_begun or not timeline.steps:
+        return {}
+    spans = [span for span in timeline.spans if span.phase and not is_training(span.phase)]
+    times = Counter(span.phase for span in spans)
+    most = max(1.0, _PER_STEP * timeline.steps[-1][1])
+    found: dict[Slot, PhaseSpan] = {}
+    so_many: Counter[tuple[int, str]] = Counter()
+    free_from = -math.inf
+    for span in sorted(spans, key=lambda span: span.start_s):
+        step, goes_on = _steps_around(span, timeline)
+        if goes_on or times[span.phase] > most or not free_from <= span.start_s < span.end_s:
+            continue
+        found[step, span.phase, so_many[step, span.phase]] = span
+        so_many[step, span.phase] += 1
+        free_from = span.end_s
+    return found
+
+
+def _steps_around(span: PhaseSpan, timeline: Timeline) -> tuple[int, bool]:
+    """Return after which step a phase began, and whether steps ended in it."""
+    if span.steps is not None:
+        return span.steps[0], span.steps[1] > span.steps[0]
+    begin, end = by_step([span.start_s, span.end_s], timeline.steps)
+    return math.floor(begin + 1e-9), end - begin >= 1
+
+
+def _widths(
+    pauses: Sequence[dict[Slot, PhaseSpan]], costs: Sequence[RunCost], steps: float
+) -> dict[Slot, float]:
+    """Return how wide each pause is, of both runs the one with more batches."""
+    widths: dict[Slot, float] = {}
+    for found, cost in zip(pauses, costs, strict=True):
+        times = Counter(phase for _, phase, _ in found)
+        for slot in found:
+            batches = cost.work.batches.get(slot[1], 0) / times[slot[1]]
+            widths[slot] = max(widths.get(slot, 0.0), batches, 1.0)
+    total = sum(widths.values())
+    wanted = min(max(total, LEAST_SHARE * steps), MOST_SHARE * steps)
+    # In each gap one order holds: of the first run, then what the second has beside it.
+    ordered = sorted(widths, key=lambda slot: slot[0])
+    return {slot: widths[slot] * wanted / total for slot in ordered}
+
+
+def _ends(widths: dict[Slot, float]) -> dict[Slot, tuple[float, float]]:
+    """Return where each pause begins and ends."""
+    ends, before = {}, 0.0
+    for slot, width in widths.items():
+        begin = slot[0] + before + BESIDE
+        ends[slot] = (begin, begin + width)
+        before += BESIDE + width
+    return ends
+
+
+def _halts(widths: dict[Slot, float], last: int) -> Points:
+    """Return the places between which the steps go on evenly, or halt."""
+    gaps: dict[int, float] = {}
+    for (step, _, _), width in widths.items():
+        gaps[step] = gaps.get(step, 0.0) + BESIDE + width
+    halts, before = [(0.0, 0.0)], 0.0
+    for step, width in gaps.items():
+        halts += [(step + before, float(step)), (step + before + width, float(step))]
+        before += width
+    return _without_twins([*halts, (last + before + 1.0, last + 1.0)])
+
+
+def _clock(
+    timeline: Timeline, pauses: dict[Slot, PhaseSpan], ends: dict[Slot, tuple[float, float]]
+) -> Points:
+    """Return when a run was where on the axis."""
+    gaps = sorted({slot[0] for slot in ends})
+    edges = {slot[0]: end for slot, (_, end) in ends.items()}
+    before = [0.0, *(edges[step] - step for step in gaps)]
+    own = {slot[0] for slot in pauses}
+    clock = []
+    for second, step in timeline.steps:
+        whole = math.floor(step)
+        if step == whole or whole not in own:
+            passed = int(np.searchsorted(gaps, whole if step == whole else whole + 0.5))
+            clock.append((second, step + before[passed]))
+    for slot, span in pauses.items():
+        clock += zip((span.start_s, span.end_s), ends[slot], strict=True)
+    clock.sort()
+    last_moment = max((x for line in timeline.lines for x, _ in line.points), default=0.0)
+    if clock and last_moment > clock[-1][0]:
+        clock.append((last_moment, clock[-1][1] + BESIDE))
+    highest = np.maximum.accumulate([place for _, place in clock]).tolist()
+    return list(zip((second for second, _ in clock), highest, strict=True))
+
+
+def _without_twins(points: Iterable[tuple[float, float]]) -> Points:
+    return list(dict.fromkeys(points))
+
+
+def _along(knots: Points, at: Sequence[float]) -> list[float]:
+    xs, ys = zip(*knots, strict=True)
+    found: list[float] = np.interp(at, xs, ys).tolist()
+    return found
