@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
+from pathlib import PurePath
 
 import msgspec
 
-from leakscope.analysis.comparing.changes import change_of
+from leakscope.analysis.comparing.changes import change_of, name_of, own_text
 from leakscope.analysis.comparing.facts import work_facts
 from leakscope.analysis.comparing.headline import verdict_in_words
-from leakscope.analysis.comparing.matching import pair
+from leakscope.analysis.comparing.matching import Suspect, pair, perhaps_renamed
 from leakscope.analysis.comparing.processes import rank_pairs, worker_pairs
 from leakscope.analysis.comparing.values import component_changes, growth_changes, peak_changes
 from leakscope.analysis.comparing.work import is_another_program, work_differences
@@ -23,11 +25,13 @@ _ORDER = [Change.FIXED, Change.REDUCED, Change.UNCHANGED, Change.WORSE, Change.N
 def compare(before: Report, after: Report) -> Comparison:
     """Return what changed from one run to the other."""
     is_other = is_another_program(before, after)
+    pairs = pair(before, after)
+    renamed = perhaps_renamed(pairs)
     changes = [
-        _elsewhere(change_of(b, a, before, after))
-        if is_other and a is None
-        else change_of(b, a, before, after)
-        for b, a in pair(before, after)
+        _elsewhere(change_of(b, a, before, after), after)
+        if is_other and (a is None or b is None)
+        else _renamed(change_of(b, a, before, after), renamed)
+        for b, a in pairs
     ]
     changes.sort(key=lambda c: (c.severity is Severity.NOTE, _ORDER.index(c.change)))
     peaks = peak_changes(before, after)
@@ -60,9 +64,23 @@ def compare(before: Report, after: Report) -> Comparison:
     )
 
 
-def _elsewhere(change: CulpritChange) -> CulpritChange:
+def _renamed(change: CulpritChange, renamed: Mapping[str, Suspect]) -> CulpritChange:
+    """Return a change with what is to be said of a culprit that may only have another name now."""
+    was = renamed.get(change.signature)
+    if was is None or change.change is not Change.NEW or change.is_unproven:
+        return change
+    text = f"{change.text.removesuffix('.')}, as {name_of(was)} did; it may be the same, renamed."
+    return msgspec.structs.replace(change, text=text)
+
+
+def _elsewhere(change: CulpritChange, after: Report) -> CulpritChange:
+    """Return what is said of a culprit that only one of two scripts has: neither new nor fixed."""
     text = f"{change.name} was not seen in the other script, which did other work."
-    return msgspec.structs.replace(change, text=text, is_elsewhere=True, significant=False)
+    if change.change is Change.NEW:
+        text = own_text(change, PurePath(after.run.script).name)
+    return msgspec.structs.replace(
+        change, text=text, is_elsewhere=True, significant=False, doubt="", is_unproven=False
+    )
 
 
 def _cost(report: Report) -> RunCost:

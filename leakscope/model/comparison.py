@@ -56,9 +56,9 @@ class CulpritChange(msgspec.Struct, frozen=True, kw_only=True):
     doubt: str = ""
     """Why nothing certain can be said of it; empty where it can."""
     is_elsewhere: bool = False
-    """Whether it is missing only where another script did other work, which mends nothing."""
+    """Whether only one of two scripts has it, which did different work: neither fixed nor new."""
     is_unproven: bool = False
-    """Whether it is missing where the second run could not have shown it, which mends nothing."""
+    """Whether the run that lacks it could not have shown it: neither fixed nor new."""
     place: str = ""
     """The line to look at: of the second run where it is still there, else of the first."""
     growth: str = "across"

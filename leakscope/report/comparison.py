@@ -37,7 +37,7 @@ from leakscope.report.page import environment_facts, run_context
 from leakscope.report.runs.page import href_of
 from leakscope.report.tables import Fact
 
-_WORDS = [*(wording.CHANGES[change] for change in wording.WORST_FIRST), wording.NOT_SEEN]
+_WORDS = [*(wording.CHANGES[change] for change in wording.WORST_FIRST), *wording.UNSEEN]
 MOST_COPIED = 300_000
 """Characters of JSON behind a copy button, which leaves out the points of the timelines and the
 tree of names; of more there is no button, but the command writes it."""

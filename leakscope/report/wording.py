@@ -72,6 +72,10 @@ CHANGES = {
     Change.NEW: "New",
 }
 NOT_SEEN = "Not seen"
+FIRST_SEEN = "First seen"
+ONLY_THERE = "Only there"
+UNSEEN = (ONLY_THERE, FIRST_SEEN, NOT_SEEN)
+"""What a culprit is called that one run lacks where this tells of no change."""
 MISSING = "missing"
 """Stands for a change in the page's styles where nothing says that it is one."""
 REAL = (
@@ -300,13 +304,17 @@ def outcome_of(comparison: Comparison) -> tuple[str, str]:
 
 
 def is_unseen(change: CulpritChange) -> bool:
-    """Return whether a culprit is missing where that mends nothing."""
+    """Return whether a culprit is missing from one run where that tells of no change."""
     return change.is_elsewhere or change.is_unproven
 
 
 def change_word(change: CulpritChange) -> str:
     """Return what became of a culprit in a word."""
-    return NOT_SEEN if is_unseen(change) else CHANGES[change.change]
+    if not is_unseen(change):
+        return CHANGES[change.change]
+    if change.change is not Change.NEW:
+        return NOT_SEEN
+    return ONLY_THERE if change.is_elsewhere else FIRST_SEEN
 
 
 def change_style(change: CulpritChange) -> str:

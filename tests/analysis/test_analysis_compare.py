@@ -297,7 +297,7 @@ def test_components_are_compared_by_name_and_device() -> None:
         ({"work": {"batches": {"train": 100}}}, "Only the first run had the phase validation"),
         ({"work": {"batches": {"train": 90, "validation": 50}}}, "In train"),
         ({"work": {"duration_s": 600.0}}, "10.0 times as long"),
-        ({"work": {"processes": 4}}, "processes"),
+        ({"work": {"processes": 4}}, "had 1 process, the second 4"),
         ({"run": {"environment": {"python": "3.12"}}}, "Python differs: 3.11"),
         ({"run": {"environment": {"torch": "2.2"}}}, "torch differs"),
         ({"run": {"environment": {"machine": "b"}}}, "machine differs"),

@@ -8,7 +8,8 @@ import pytest
 from test_analysis_compare import MB, culprit, report
 
 from leakscope.analysis.compare import compare
-from leakscope.model.report import PhaseMemory
+from leakscope.model.comparison import Change
+from leakscope.model.report import Culprit, PhaseMemory, RunVerdict, Severity
 from leakscope.model.shortage import OutOfMemory
 from leakscope.report import (
     render_comparison_html,
@@ -39,7 +40,7 @@ def test_the_verdict_is_one_sentence_and_the_rest_stands_below_it() -> None:
     )
     assert compared.details == [
         "Fixed: B.fixed no longer grows (was 2 MiB per validation); 2 more are fixed.",
-        "Unchanged: E.same still grows by 2 MiB per validation (was 2 MiB per validation).",
+        "Unchanged: E.same still grows by 2 MiB per validation, as before.",
         "Peak memory in validation fell from 1.9 GiB to 410 MiB.",
         "The scripts differ: train.py, then train_fixed.py.",
     ]
@@ -134,3 +135,64 @@ def test_however_much_there_is_to_say_the_terminal_says_it_in_thirty_lines(width
     told = render_comparison_text(compared, width=width).splitlines()
     assert len(told) <= 30
     assert "  The scripts differ: train.py, then train_fixed.py." in told
+
+
+def test_what_only_another_script_has_is_not_called_new() -> None:
+    other = report(culprit("Other.frames"), run={"script": "other.py"}, work={"steps": 900})
+    compared = compare(report(culprit()), other)
+    assert compared.details == [
+        "Only there: Other.frames is other.py's own and grows by 2 MiB per validation.",
+        "Not seen there: Trainer.validate.all_boxes; what was not done can't have been mended.",
+    ]
+    page = comparison_page(compared)
+    assert [(card.label, card.change, card.before.text) for card in page.cards] == [
+        ("Only there", "missing", "not seen"), ("Not seen", "missing", "2 MiB per validation"),
+    ]  # fmt: skip
+    html, text = render_comparison_html(compared), render_comparison_text(compared)
+    for told in (html, text, render_comparison_markdown(compared)):
+        assert not re.search(r">New<|New:|^new |\| new \|", told, re.MULTILINE)
+    assert "not seen → 2 MiB per validation" in text
+    own = next(change for change in compared.culprits if change.name == "Other.frames")
+    assert own.change is Change.NEW, "what fails on new culprits fails on it"
+
+
+def test_what_an_inconclusive_first_run_could_not_show_is_not_called_new() -> None:
+    short = report(verdict=RunVerdict.INCONCLUSIVE)
+    compared = compare(short, report(culprit()))
+    assert outcome_of(compared) == ("inconclusive", "Not settled")
+    assert compared.headline.startswith(
+        "First seen: Trainer.validate.all_boxes grows by 2 MiB per validation; "
+        "it was not seen before, but the first run is inconclusive"
+    )
+    assert comparison_page(compared).cards[0].label == "First seen"
+
+
+def test_a_phase_that_the_first_run_lacked_has_nothing_new() -> None:
+    compared = compare(report(work={"batches": {"train": 100}}), report(culprit()))
+    assert compared.culprits[0].is_unproven
+    assert "the first run had no phase validation" in compared.culprits[0].doubt
+
+
+@pytest.mark.parametrize("name", ["Trainer.validate.all_scores", "Tester.validate.all_boxes"])
+def test_what_grows_as_fast_under_another_name_is_said_to_be_perhaps_the_same(name: str) -> None:
+    compared = compare(report(culprit()), report(culprit(name)))
+    assert compared.headline.startswith(
+        f"New: {name} is new: it grows by 2 MiB per validation, as Trainer.validate.all_boxes did; "
+        "it may be the same, renamed."
+    )
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [culprit("Trainer.validate.all_scores", rate=3.0 * MB)],
+        [culprit("Loader.items")],
+        [culprit("Trainer.validate.all_scores", type="dict", kind="dict")],
+        [culprit("Trainer.validate.all_scores"), culprit("Trainer.validate.all_labels")],
+        [culprit("Trainer.validate.all_scores", severity=Severity.NOTE)],
+    ],
+    ids=["faster", "elsewhere", "another type", "two of them", "a note"],
+)
+def test_what_could_be_something_else_is_not_said_to_be_renamed(others: list[Culprit]) -> None:
+    compared = compare(report(culprit()), report(*others))
+    assert not any("renamed" in change.text for change in compared.culprits)

@@ -25,7 +25,7 @@ def change_of(
     assert known is not None
     rate = _in_unit_of(before, after, second)
     change, significant = _judge(before, after, rate)
-    unproven = _absence_proves_nothing(before, second) if after is None else ""
+    unproven = _unproven(before, after, first, second)
     doubt = unproven or _doubt(before, after, rate, significant)
     charts, unit = _charts(before, after, first, second)
     return CulpritChange(
@@ -153,17 +153,24 @@ def differs(
     return apart and abs(after - before) > WORTH_A_WORD * largest
 
 
-def _absence_proves_nothing(before: Suspect | None, after: Report) -> str:
-    """Return why a culprit's absence from a run says little; empty where it says enough."""
-    if before is None:
-        return ""
-    if after.verdict is RunVerdict.INCONCLUSIVE:
-        return "the second run is inconclusive"
-    if after.out_of_memory is not None:
-        return "the second run ran out of memory"
-    did = {phase.phase for phase in after.phases} | set(after.work.batches)
-    if before.phase and did and before.phase not in did:
-        return f"the second run had no phase {before.phase}"
+def _unproven(before: Suspect | None, after: Suspect | None, first: Report, second: Report) -> str:
+    """Return why a culprit's absence from one of the runs says little; empty where it says enough.
+
+    What grows in a run that ran out of memory has been seen in it, as long as it lasted.
+    """
+    if after is None and before is not None:
+        if second.out_of_memory is not None and second.verdict is not RunVerdict.INCONCLUSIVE:
+            return "the second run ran out of memory"
+        return _proves_nothing(before, second, "second")
+    return _proves_nothing(after, first, "first") if after is not None and before is None else ""
+
+
+def _proves_nothing(suspect: Suspect, run: Report, which: str) -> str:
+    if run.verdict is RunVerdict.INCONCLUSIVE:
+        return f"the {which} run is inconclusive"
+    did = {phase.phase for phase in run.phases} | set(run.work.batches)
+    if suspect.phase and did and suspect.phase not in did:
+        return f"the {which} run had no phase {suspect.phase}"
     return ""
 
 
@@ -201,7 +208,7 @@ def _sentence(
     second: Report,
 ) -> str:
     if before is None and after is not None:
-        return _new(after)
+        return _new(after, unproven)
     assert before is not None
     was = f" (was {rate_text(before)})" if _has_rate(before) else ""
     if after is None:
@@ -211,6 +218,8 @@ def _sentence(
         return f"{_called(before)} {gone}{was}{_cleared(before, second)}."
     moved = "" if name_of(before) == name_of(after) else f" (was called {name_of(before)})"
     now = f": {rate_text(after)}" if _has_rate(after) else ""
+    if was and rate_text(before) == rate_text(after):
+        was = ", as before"
     if isinstance(after, Culprit):
         return f"{_called(after)}{moved} {_GROWS[change]} {rate_text(after)}{was}."
     return f"{_called(after)} {_STANDS[change]}{now}{was}."
@@ -231,11 +240,27 @@ _STANDS = {
 """What is said of findings: their titles are sentences or parts of them, which can't grow."""
 
 
-def _new(suspect: Suspect) -> str:
+def _new(suspect: Suspect, unproven: str) -> str:
+    if unproven:
+        return f"{_called(suspect)}{_told(suspect)}; it was not seen before, but {unproven}."
     rate = rate_text(suspect)
     if isinstance(suspect, Culprit):
         return f"{_called(suspect)} is new: it grows by {rate}."
     return f"{_called(suspect)} is new" + (f": {rate}." if _has_rate(suspect) else ".")
+
+
+def own_text(suspect: CulpritChange, script: str) -> str:
+    """Return what is said of a culprit that only another script has, one that did other work."""
+    rate, unit = suspect.after_bytes_per_unit or 0.0, suspect.unit
+    grows = f" and grows by {human_bytes(rate)} per {unit}" if rate and unit else ""
+    return f"{suspect.name} is {script}'s own{grows}."
+
+
+def _told(suspect: Suspect) -> str:
+    """Return how a culprit grows, or that a finding is there."""
+    if isinstance(suspect, Culprit):
+        return f" grows by {rate_text(suspect)}"
+    return f": {rate_text(suspect)}" if _has_rate(suspect) else " is found"
 
 
 def _called(suspect: Suspect) -> str:

@@ -18,6 +18,7 @@ from leakscope.model.sizes import human_bytes
 
 MOST_NAMES = 3
 UNPROVEN = "Not seen again"
+FIRST_SEEN = "First seen"
 _LABELS = {
     Change.NEW: "New",
     Change.WORSE: "Worse",
@@ -49,7 +50,7 @@ def verdict_in_words(
 
 def _parts(grave: Sequence[CulpritChange]) -> list[str]:
     """Return a sentence for each kind of change: on the first of that kind, and how many more."""
-    labels = [*_LABELS.values(), UNPROVEN]
+    labels = [*_LABELS.values(), FIRST_SEEN, UNPROVEN]
     return [
         _part(label, kind)
         for label in labels
@@ -58,7 +59,9 @@ def _parts(grave: Sequence[CulpritChange]) -> list[str]:
 
 
 def _label(change: CulpritChange) -> str:
-    return UNPROVEN if change.is_unproven else _LABELS[change.change]
+    if change.is_unproven:
+        return FIRST_SEEN if change.change is Change.NEW else UNPROVEN
+    return _LABELS[change.change]
 
 
 def _part(label: str, changes: Sequence[CulpritChange]) -> str:
@@ -89,12 +92,19 @@ def _ends(before: Report, after: Report) -> list[str]:
 
 
 def _elsewhere(changes: Sequence[CulpritChange]) -> list[str]:
-    names = [change.name for change in changes if change.is_elsewhere]
+    """Return what only one of two scripts has."""
+    apart = [change for change in changes if change.is_elsewhere]
+    own = [change for change in apart if change.change is Change.NEW]
+    names = [change.name for change in apart if change.change is not Change.NEW]
+    told = [_part("Only there", own)] if own else []
     if not names:
-        return []
+        return told
     more = len(names) - MOST_NAMES
     shown = names[:MOST_NAMES] + ([f"{more:,} more"] if more > 0 else [])
-    return [f"Not seen there: {listed(shown)}; what was not done can't have been mended."]
+    return [
+        *told,
+        f"Not seen there: {listed(shown)}; what was not done can't have been mended.",
+    ]
 
 
 def _nothing_grave(after: Report) -> str:

@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from leakscope.analysis.ending import STILL_RUNNING, WATCHED_ENDED
 from leakscope.model.report import Report, Work
+from leakscope.model.sizes import plural
 
 NOT_GIVEN = "not given"
 GIVEN = "given"
@@ -66,13 +67,15 @@ def _scripts(before: Report, after: Report) -> Iterator[str]:
 
 def _counts(before: Work, after: Work) -> Iterator[str]:
     for noun, one, other in (
-        ("steps", before.steps, after.steps),
-        ("epochs", before.epochs, after.epochs),
-        ("validations", before.validations, after.validations),
-        ("processes", before.processes, after.processes),
+        ("step", before.steps, after.steps),
+        ("epoch", before.epochs, after.epochs),
+        ("validation", before.validations, after.validations),
     ):
         if one != other:
-            yield f"The first run did {one:,} {noun}, the second {other:,}."
+            yield f"The first run did {plural(one, noun)}, the second {other:,}."
+    if before.processes != after.processes:
+        had = plural(before.processes, "process")
+        yield f"The first run had {had}, the second {after.processes:,}."
 
 
 def _durations(before: Work, after: Work) -> Iterator[str]:
@@ -90,7 +93,7 @@ def _batches(before: Work, after: Work) -> Iterator[str]:
             which = "first" if other is None else "second"
             yield f"Only the {which} run had the phase {phase}."
         elif one != other:
-            yield f"In {phase} the first run had {one:,} batches, the second {other:,}."
+            yield f"In {phase} the first run had {plural(one, 'batch')}, the second {other:,}."
 
 
 def arguments_of(command: Sequence[str]) -> dict[str, str]:

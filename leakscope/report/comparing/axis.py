@@ -74,7 +74,8 @@ class SharedAxis:
         """Return where round steps have ended on a stretch of the axis, and their numbers."""
         first, last = _along(self.steps, shown)
         rounded = MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(first, last)
-        told = [(self.place_of(step), f"{step:,.0f}") for step in rounded if first <= step <= last and step == round(step)]
+        steps = [step for step in rounded if first <= step <= last and step == round(step)]
+        told = [(self.place_of(step), f"{step:,.0f}") for step in steps]
         return [tick for tick in told if shown[0] <= tick[0] <= shown[1]]
 
 

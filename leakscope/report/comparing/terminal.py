@@ -135,7 +135,10 @@ def _rates(change: CulpritChange) -> str:
     before, after = _rate(change.before_bytes_per_unit), _rate(change.after_bytes_per_unit)
     unit = one_line(change.unit)
     if wording.is_unseen(change):
-        return f"{before} per {unit} → {wording.missing_rate(change)}"
+        missing = wording.missing_rate(change)
+        if change.before_bytes_per_unit is None:
+            return f"{missing} → {after} per {unit}"
+        return f"{before} per {unit} → {missing}"
     return f"{before} → {after} per {unit}"
 
 
