@@ -133,7 +133,8 @@ def samples_of(out: Path, example: str) -> RunList:
     link = RunLink(
         label="Before and after", page=str(folder / "comparison.html"), sentence=compared
     )
-    return RunList(directory=example, title=EXAMPLES[example].title, runs=runs, links=[link])
+    title = EXAMPLES[example].title
+    return RunList(directory=example, title=title, runs=runs, links=[link], are_alike=True)
 
 
 def measured(out: Path) -> list[RunList]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from leakscope.model.runs import ListedRun, RunList, Standing
 from leakscope.recording.directory import OUTCOME, holds_run, journals, read_manifest
 from leakscope.recording.liveness import folder_goes_on
 from leakscope.recording.sketching import is_readable
+from leakscope.report.runs.comparisons import comparisons_in
 from leakscope.report.runs.reading import UnreadableReportError, read_listed
 from leakscope.report.runs.words import WORST_FIRST
 
@@ -27,6 +30,12 @@ ORDERS: dict[str, Callable[[ListedRun], Any]] = {
     "duration": lambda run: -(run.duration_s or 0.0),
 }
 """In which orders runs can be listed; the first is the usual one."""
+DEEPEST = 2
+"""So many folders down runs are looked for below those of the directory itself."""
+MOST_ENTRIES = 1000
+"""A folder that holds more is no shelf of runs: a dataset, as a rule."""
+MOST_FOLDERS = 2000
+"""So many folders that hold no run are looked into."""
 
 
 def list_runs(directory: Path, order: str = "newest") -> RunList:
@@ -38,16 +47,60 @@ def list_runs(directory: Path, order: str = "newest") -> RunList:
     """
     try:
         _require_shelf(directory)
-        folders = [one for one in sorted(directory.iterdir()) if _is_folder(one)]
-        listed = {folder: _listed(folder) for folder in folders}
+        shelf = _Shelf(directory)
+        for folder in sorted(filter(_is_folder, directory.iterdir())):
+            shelf.look_into(folder, DEEPEST)
     except OSError as fault:
         reason = fault.strerror or fault
         raise NoRunError(f"{directory} can't be read: {reason}.", slug="no-run") from fault
     return RunList(
         directory=str(directory),
-        runs=sorted((run for run in listed.values() if run is not None), key=ORDERS[order]),
-        others=[folder.name for folder, run in listed.items() if run is None],
+        runs=sorted(shelf.runs, key=ORDERS[order]),
+        others=shelf.others,
+        links=comparisons_in([directory, *shelf.folders]),
     )
+
+
+class _Shelf:
+    """What is found below a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.runs: list[ListedRun] = []
+        self.others: list[str] = []
+        """Folders of the directory that hold no run, nor does any below them."""
+        self.folders: list[Path] = []
+        """Folders that hold folders of runs."""
+        self._left = MOST_FOLDERS
+
+    def look_into(self, folder: Path, deeper: int) -> None:
+        """Take the run that a folder holds, else those below it."""
+        run = _listed(folder, str(folder.relative_to(self.directory)))
+        if run is not None:
+            self.runs.append(run)
+            return
+        known = len(self.runs)
+        if deeper and self._left > 0:
+            self._left -= 1
+            for below in _folders_in(folder):
+                self.look_into(below, deeper - 1)
+        if len(self.runs) > known:
+            self.folders.append(folder)
+        elif folder.parent == self.directory:
+            self.others.append(folder.name)
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    """Return the folders in a folder; none of what can't be read or is a dataset, nor links."""
+    try:
+        with os.scandir(folder) as entries:
+            found = list(islice(entries, MOST_ENTRIES + 1))
+    except OSError:
+        return []
+    if len(found) > MOST_ENTRIES:
+        return []
+    kept = [e for e in found if not e.name.startswith(".") and e.is_dir(follow_symlinks=False)]
+    return sorted(folder / entry.name for entry in kept)
 
 
 def _require_shelf(directory: Path) -> None:
@@ -71,23 +124,25 @@ def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.name.startswith(".")
 
 
-def _listed(folder: Path) -> ListedRun | None:
+def _listed(folder: Path, name: str) -> ListedRun | None:
     """Return what is said of a folder; None where it holds no run."""
     report = folder / JSON
     page = str(folder / HTML) if (folder / HTML).is_file() else ""
     try:
         is_run = holds_run(folder)
         if is_run and _is_written_still(folder, report):
-            return _without_report(folder, page)
+            return _without_report(folder, name, page)
         if report.is_file():
-            return read_listed(report, name=folder.name, path=str(folder), page=page)
-        return _without_report(folder, page) if is_run else None
+            return read_listed(report, name=name, path=str(folder), page=page)
+        return _without_report(folder, name, page) if is_run else None
     except UnreadableReportError as fault:
         mended = f" {_what_to_do(folder, 'makes it anew')}" if is_run else ""
-        return _bare(folder, page, Standing.UNREADABLE, f"{JSON} {fault}.{mended}")
+        return _bare(folder, name, page, Standing.UNREADABLE, f"{JSON} {fault}.{mended}")
     except OSError as fault:
         reason = fault.strerror or fault
-        return _bare(folder, page, Standing.UNREADABLE, f"The folder can't be read: {reason}.")
+        return _bare(
+            folder, name, page, Standing.UNREADABLE, f"The folder can't be read: {reason}."
+        )
 
 
 def _is_written_still(folder: Path, report: Path) -> bool:
@@ -99,15 +154,15 @@ def _is_written_still(folder: Path, report: Path) -> bool:
     return newest > made and folder_goes_on(folder) is not False
 
 
-def _without_report(folder: Path, page: str) -> ListedRun:
+def _without_report(folder: Path, name: str, page: str) -> ListedRun:
     goes_on = folder_goes_on(folder)
     if goes_on:
         remark = f"`leakscope show {folder}` tells where it stands."
-        return _bare(folder, page, Standing.RUNNING, remark)
+        return _bare(folder, name, page, Standing.RUNNING, remark)
     remark = _what_to_do(folder, "makes its report")
     if goes_on is None:
         remark = f"It may still be running on another machine. {remark}"
-    return _bare(folder, page, Standing.UNREPORTED, remark)
+    return _bare(folder, name, page, Standing.UNREPORTED, remark)
 
 
 def _what_to_do(folder: Path, report_does: str) -> str:
@@ -116,10 +171,10 @@ def _what_to_do(folder: Path, report_does: str) -> str:
     return f"`leakscope report {folder}` {report_does}."
 
 
-def _bare(folder: Path, page: str, standing: Standing, remark: str) -> ListedRun:
+def _bare(folder: Path, name: str, page: str, standing: Standing, remark: str) -> ListedRun:
     manifest = read_manifest(folder)
     return ListedRun(
-        name=folder.name,
+        name=name,
         path=str(folder),
         standing=standing,
         remark=remark,

@@ -87,4 +87,6 @@ class RunList(msgspec.Struct, frozen=True, kw_only=True):
     runs: list[ListedRun]
     others: list[str] = []
     """Names of folders beside them that hold no run."""
+    are_alike: bool = False
+    """Whether all of them are forms of one program."""
     links: list[RunLink] = []

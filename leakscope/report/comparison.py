@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from leakscope.model.comparison import Comparison
-from leakscope.model.report import Severity
+from leakscope.model.report import RunFacts, Severity
 from leakscope.report import wording
 from leakscope.report.comparing.axis import shared_axis
 from leakscope.report.comparing.changes import ChangeView, cards, change_views
@@ -61,6 +61,8 @@ class ComparisonPage:
     """Everything the comparison template shows."""
 
     title: str
+    names: str
+    """Of both runs: ``before → after``."""
     headline: str
     details: list[str]
     outcome: str
@@ -105,6 +107,7 @@ def comparison_page(comparison: Comparison, reports: Sequence[str] = ("", "")) -
     shown = cards(changes)
     return ComparisonPage(
         title=f"{label} · before and after",
+        names=_names(comparison.before, comparison.after),
         headline=wording.headline_after(label, comparison.headline),
         details=[*comparison.details],
         outcome=outcome,
@@ -134,6 +137,13 @@ def comparison_page(comparison: Comparison, reports: Sequence[str] = ("", "")) -
         data=_data(comparison, changes, [*drawn, *by_time])
         | {"icicles": {icicle.key: icicle.data} if icicle else {}},
     )
+
+
+def _names(before: RunFacts, after: RunFacts) -> str:
+    """Return what both runs are called: by their folders, with those above where these are alike."""
+    paths = [PurePath(run.path or run.run_id or run.script) for run in (before, after)]
+    parts = 2 if paths[0].name == paths[1].name else 1
+    return " → ".join("/".join(path.parts[-parts:]) for path in paths)
 
 
 def _counts(comparison: Comparison) -> list[Fact]:

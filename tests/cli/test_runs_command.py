@@ -19,11 +19,11 @@ from leakscope.cli import leakscope
 from leakscope.model.errors import NoRunError
 from leakscope.model.record import EndRecord, HeaderRecord, RunManifest
 from leakscope.model.report import Growth, Line, Report, Severity, Timeline
-from leakscope.model.runs import RunList, Standing
+from leakscope.model.runs import ListedRun, RunList, Standing
 from leakscope.model.shortage import OutOfMemory
 from leakscope.recording import RecordingWriter, RunDirectory
 from leakscope.report import render_html, render_json
-from leakscope.report.runs.words import GROWTH_MEANING, growth_words
+from leakscope.report.runs.words import GROWTH_MEANING, bounds_by_run, growth_words
 from leakscope.report.wording import LEAK_RAN_OUT
 
 
@@ -203,10 +203,91 @@ def test_the_terminal_has_a_line_for_each_and_a_sparkline(shelf: Path) -> None:
     line = next(line for line in text.splitlines() if "leaking" in line)
     assert line.startswith("Leak ")
     assert "900 MiB" in line
-    assert line.endswith("▁▁▂▃▄▅▆▇██")
+    assert line.endswith("▃▄▄▅▅▆▇▇██"), "of one scale with the clean run, which needs less"
     assert "train.history · 4 MiB per epoch" in text
     assert "notes holds no run." in text
     assert "\x1b" not in text
+
+
+def test_runs_of_one_script_are_drawn_on_one_scale(tmp_path: Path) -> None:
+    for name, peak, script in (("low", 400, "a.py"), ("high", 900, "a.py"), ("other", 9, "b.py")):
+        told = report_of(None, peak=peak * MIB)
+        run = msgspec.structs.replace(told.run, script=script)
+        put(tmp_path / name, msgspec.structs.replace(told, run=run))
+    told = {run.name: bounds for run, bounds in _bounded(listed(tmp_path))}
+    assert told["low"] == told["high"] == (200 * MIB, 900 * MIB)
+    assert told["other"] == (4.5 * MIB, 9 * MIB)
+
+
+def _bounded(told: RunList) -> list[tuple[ListedRun, tuple[float, float]]]:
+    return list(zip(told.runs, bounds_by_run(told), strict=True))
+
+
+def test_forms_of_one_program_are_drawn_on_one_scale_whatever_they_are_called(
+    tmp_path: Path,
+) -> None:
+    for name, peak in (("train.py", 900), ("train_fixed.py", 400)):
+        told = report_of(None, peak=peak * MIB)
+        run = msgspec.structs.replace(told.run, script=name)
+        put(tmp_path / name, msgspec.structs.replace(told, run=run))
+    alike = msgspec.structs.replace(listed(tmp_path), are_alike=True)
+    assert set(bounds_by_run(alike)) == {(200 * MIB, 900 * MIB)}
+
+
+def test_the_lead_culprits_own_rate_is_whole_on_a_narrow_terminal(
+    shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert "  train.history · 4 MiB per epoch\n" in invoke("runs", shelf).stdout
+
+
+def test_runs_in_folders_of_the_directory_are_listed_too(shelf: Path) -> None:
+    put(shelf / "sweep" / "lr" / "seed0", report_of(None, created=3_000_000.0))
+    (shelf / "data" / "train" / "cats").mkdir(parents=True)
+    told = listed(shelf)
+    assert [run.name for run in told.runs] == ["sweep/lr/seed0", "clean", "leaking"]
+    assert told.others == ["data", "notes"]
+    page = shelf / "index.html"
+    invoke("runs", shelf, "--out", page)
+    assert 'href="sweep/lr/seed0/report.html"' in page.read_text()
+
+
+def test_a_dataset_beside_runs_is_not_searched(shelf: Path) -> None:
+    for number in range(1001):
+        (shelf / "data" / f"{number}").mkdir(parents=True)
+    put(shelf / "data" / "0" / "run", report_of(None))
+    assert len(listed(shelf).runs) == 2
+
+
+def compared(out: Path, before: Path, after: Path) -> None:
+    words = ["compare", before / "report.json", after / "report.json", "--out", out]
+    assert invoke(*words).exception is None
+
+
+def test_comparisons_beside_the_runs_are_linked(shelf: Path) -> None:
+    compared(shelf / "fixed.html", shelf / "leaking", shelf / "clean")
+    (shelf / "index.html").write_text(invoke("runs", shelf, "--format", "html").stdout)
+    (shelf / "mine.html").write_text('<meta name="leakscope-comparison" content="a">')
+    (link,) = listed(shelf).links
+    assert link.page == str(shelf / "fixed.html")
+    assert link.label == "one → one, compared"
+    assert link.sentence.startswith("Fixed · train.history no longer grows")
+    page = shelf / "all.html"
+    invoke("runs", shelf, "--out", page)
+    assert '<a href="fixed.html">one → one, compared</a>' in page.read_text()
+    text = invoke("runs", shelf).stdout
+    assert "one → one, compared: Fixed · train.history no longer grows" in text
+    assert "\n  fixed.html\n" in text
+
+
+def test_of_very_many_comparisons_the_newest_are_linked(shelf: Path) -> None:
+    compared(shelf / "0.html", shelf / "leaking", shelf / "clean")
+    for number in range(1, 25):
+        page = shelf / f"{number}.html"
+        page.write_bytes((shelf / "0.html").read_bytes())
+        os.utime(page, (2e9 + number, 2e9 + number))
+    pages = [Path(link.page).name for link in listed(shelf).links]
+    assert pages == [f"{number}.html" for number in range(24, 4, -1)]
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

@@ -14,8 +14,10 @@ from leakscope.report.culprit import Piece, pieces_of
 from leakscope.report.runs.words import (
     GROWTH_MEANING,
     PEAK_MEANING,
+    SCALE_MEANING,
     WORST_FIRST,
-    bounds_of,
+    Bounds,
+    bounds_by_run,
     ending_of,
     growth_words,
     label_of,
@@ -100,6 +102,7 @@ class RunsPage:
     lists: list[ListView]
     growth_meaning: str = GROWTH_MEANING
     peak_meaning: str = PEAK_MEANING
+    scale_meaning: str = SCALE_MEANING
     data: dict[str, Any] = field(default_factory=lambda: {"charts": {}, "copies": {}})
 
 
@@ -113,7 +116,10 @@ def runs_page(lists: Sequence[RunList], title: str, lead_in: str, beside: PurePa
             ListView(
                 anchor=f"list-{number}",
                 title=listed.title or listed.directory,
-                rows=[_row(run, beside) for run in listed.runs],
+                rows=[
+                    _row(run, beside, bounds)
+                    for run, bounds in zip(listed.runs, bounds_by_run(listed), strict=True)
+                ],
                 links=[
                     LinkView(k.label, href_of(k.page, beside), k.sentence) for k in listed.links
                 ],
@@ -124,7 +130,7 @@ def runs_page(lists: Sequence[RunList], title: str, lead_in: str, beside: PurePa
     )
 
 
-def _row(run: ListedRun, beside: PurePath) -> RunRow:
+def _row(run: ListedRun, beside: PurePath, bounds: Bounds) -> RunRow:
     lead = run.lead
     return RunRow(
         name=run.name,
@@ -147,18 +153,18 @@ def _row(run: ListedRun, beside: PurePath) -> RunRow:
         peak_order=str(run.peak_bytes or 0),
         duration=humane_duration(run.duration_s),
         duration_order=str(run.duration_s or 0),
-        spark=spark_of(run.course),
+        spark=spark_of(run.course, bounds),
     )
 
 
-def spark_of(course: Sequence[float]) -> Spark | None:
-    """Return the sparkline of a course, or None where it has no two points.
+def spark_of(course: Sequence[float], bounds: Bounds) -> Spark | None:
+    """Return the sparkline of a course between two amounts, or None where it has no two points.
 
     It is drawn by hand: hundreds of figures would take matplotlib seconds each page.
     """
     if len(course) < 2:
         return None
-    low, top = bounds_of(course)
+    low, top = bounds
     span = top - low or 1.0
     places = [
         (_WIDTH * i / (len(course) - 1), 1 + (_HEIGHT - 2) * (1 - (y - low) / span))

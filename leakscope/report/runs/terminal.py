@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 from leakscope.model.printable import one_line
 from leakscope.model.runs import ListedRun, RunList
 from leakscope.report.paper import Paper
 from leakscope.report.runs.words import (
     PEAK_MEANING,
-    bounds_of,
+    Bounds,
+    bounds_by_run,
     ending_of,
     growth_words,
     label_of,
@@ -23,7 +26,7 @@ _HEADINGS = ("verdict", "run", "when (UTC)", "took", "peak", "memory")
 _NAME = 1
 _LEAST_NAME = 20
 """So many letters of a name are shown before another column is left out."""
-_FIRST_TO_GO = tuple(map(_HEADINGS.index, ("memory", "when (UTC)", "took")))
+_FIRST_TO_GO = tuple(map(_HEADINGS.index, ("when (UTC)", "memory", "took")))
 _TO_THE_RIGHT = tuple(map(_HEADINGS.index, ("took", "peak")))
 _WIDE = 100
 _LONG, _SHORT = "%Y-%m-%d %H:%M", "%m-%d %H:%M"
@@ -33,7 +36,8 @@ def render_runs_text(listed: RunList, *, width: int = 100, color: bool = False) 
     """Return the list for a terminal; without ``color`` it is plain text."""
     paper = Paper(width, color)
     lines = [summary_of(listed.runs), ""]
-    rows = [_cells(run, paper) for run in listed.runs]
+    scales = bounds_by_run(listed)
+    rows = [_cells(run, paper, scale) for run, scale in zip(listed.runs, scales, strict=True)]
     widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
     shown = _fitting(widths, width)
     if listed.runs:
@@ -42,10 +46,14 @@ def render_runs_text(listed: RunList, *, width: int = 100, color: bool = False) 
         verdict = run.verdict.value if run.verdict else "muted"
         line = _line(row, shown, paper)
         lines.append(paper.paint(line[: widths[0]], verdict) + line[widths[0] :])
-        about = _about(run)
+        about = _about(run, width - 2)
         lines += [paper.paint(paper.clip(about, "  "), "muted")] if about else []
     if any(run.has_children for run in listed.runs):
         lines += ["", *paper.wrap(f"peak: {PEAK_MEANING[0].lower()}{PEAK_MEANING[1:]}")]
+    for link in listed.links:
+        lines += ["", *paper.wrap(one_line(f"{link.label}: {link.sentence}"), most=2)]
+        place = os.path.relpath(link.page, listed.directory)
+        lines += [paper.paint(paper.clip(one_line(place), "  "), "muted")]
     others = others_words(listed)
     lines += ["", *paper.wrap(others)] if others else []
     return "\n".join(lines) + "\n"
@@ -66,7 +74,7 @@ def _left(shown: dict[int, int], room: int) -> int:
     return room - sum(shown.values()) + shown[_NAME] - 2 * (len(shown) - 1)
 
 
-def _cells(run: ListedRun, paper: Paper) -> tuple[str, ...]:
+def _cells(run: ListedRun, paper: Paper, bounds: Bounds) -> tuple[str, ...]:
     form = _LONG if paper.width >= _WIDE else _SHORT
     return (
         label_of(run),
@@ -74,7 +82,7 @@ def _cells(run: ListedRun, paper: Paper) -> tuple[str, ...]:
         humane_moment(run.created, form) if run.created > 0 else "–",
         humane_duration(run.duration_s),
         humane_bytes(run.peak_bytes),
-        sparkline(run.course, SPARK, bounds_of(run.course)),
+        sparkline(run.course, SPARK, bounds),
     )
 
 
@@ -86,14 +94,12 @@ def _line(cells: tuple[str, ...], shown: dict[int, int], paper: Paper) -> str:
     return paper.clip("  ".join(parts).rstrip())
 
 
-def _about(run: ListedRun) -> str:
+def _about(run: ListedRun, room: int) -> str:
+    """Return what to look at first; how fast all memory grows where there is room for it."""
     if run.remark:
         return one_line(run.remark)
     if run.lead is None:
         return ending_of(run)
     grown = f"all memory {growth_words(run)}" if run.growth_bytes_per_unit else ""
-    return one_line(
-        " · ".join(
-            part for part in (run.lead.name, lead_rate(run.lead), grown, ending_of(run)) if part
-        )
-    )
+    told = one_line(" · ".join(filter(None, [run.lead.name, lead_rate(run.lead), ending_of(run)])))
+    return f"{told} · {grown}" if grown and len(f"{told} · {grown}") <= room else told

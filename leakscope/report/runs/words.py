@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from leakscope.model.report import RunVerdict
 from leakscope.model.runs import Lead, ListedRun, RunList, Standing
@@ -27,6 +28,10 @@ GROWTH_MEANING = (
     "well have fallen in all, whatever grows in it; the lead culprit's own rate stands with it."
 )
 PEAK_MEANING = "The highest of the process and its child processes together."
+SCALE_MEANING = (
+    "Lines of memory of one script share a scale, from the lowest to the highest reading of its "
+    "runs here; where those are nearly alike they lie flat."
+)
 _LEAST_SPAN = 0.1
 """A sparkline is at least this part of its peak high: the noise of a steady run stays flat."""
 _COUNTED: dict[RunVerdict | Standing, tuple[str, str]] = {
@@ -60,8 +65,23 @@ def others_words(listed: RunList) -> str:
     return f"{len(listed.others)} other folders hold no run: {some}."
 
 
-def bounds_of(course: Sequence[float]) -> tuple[float, float]:
-    """Return the values at the foot and at the top of a sparkline."""
+Bounds = tuple[float, float]
+
+
+def bounds_by_run(listed: RunList) -> list[Bounds]:
+    """Return the values at the foot and at the top of each run's sparkline.
+
+    Runs of one script share them, so that their lines compare; so do all forms of one program.
+    """
+    keys = ["" if listed.are_alike else PurePath(run.script).name for run in listed.runs]
+    courses: dict[str, list[float]] = {}
+    for key, run in zip(keys, listed.runs, strict=True):
+        courses.setdefault(key, []).extend(run.course)
+    bounds = {key: _bounds_of(course) for key, course in courses.items()}
+    return [bounds[key] for key in keys]
+
+
+def _bounds_of(course: Sequence[float]) -> Bounds:
     low, high = min(course, default=0.0), max(course, default=0.0)
     return low, max(high, low + _LEAST_SPAN * high)
 
