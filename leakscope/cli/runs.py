@@ -28,6 +28,7 @@ Examples:
   leakscope runs --out leakscope-runs/index.html     a page that links their reports
 
 \b
+Runs up to two folders further down are listed too, and comparison pages beside them.
 What a run's report.json says is taken as it stands; runs without one, and runs in progress, say so.
 
 \b

@@ -140,7 +140,7 @@ def comparison_page(comparison: Comparison, reports: Sequence[str] = ("", "")) -
 
 
 def _names(before: RunFacts, after: RunFacts) -> str:
-    """Return what both runs are called: by their folders, with those above where these are alike."""
+    """Return what both runs are called: their folders, with those above where these are alike."""
     paths = [PurePath(run.path or run.run_id or run.script) for run in (before, after)]
     parts = 2 if paths[0].name == paths[1].name else 1
     return " → ".join("/".join(path.parts[-parts:]) for path in paths)

@@ -270,13 +270,13 @@ def test_comparisons_beside_the_runs_are_linked(shelf: Path) -> None:
     (shelf / "mine.html").write_text('<meta name="leakscope-comparison" content="a">')
     (link,) = listed(shelf).links
     assert link.page == str(shelf / "fixed.html")
-    assert link.label == "one → one, compared"
+    assert link.label == "runs/one → runs/one, compared"
     assert link.sentence.startswith("Fixed · train.history no longer grows")
     page = shelf / "all.html"
     invoke("runs", shelf, "--out", page)
-    assert '<a href="fixed.html">one → one, compared</a>' in page.read_text()
+    assert '<a href="fixed.html">runs/one → runs/one, compared</a>' in page.read_text()
     text = invoke("runs", shelf).stdout
-    assert "one → one, compared: Fixed · train.history no longer grows" in text
+    assert "runs/one → runs/one, compared: Fixed · train.history no longer grows" in text
     assert "\n  fixed.html\n" in text
 
 
