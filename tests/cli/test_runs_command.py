@@ -288,6 +288,10 @@ def test_of_very_many_comparisons_the_newest_are_linked(shelf: Path) -> None:
         os.utime(page, (2e9 + number, 2e9 + number))
     pages = [Path(link.page).name for link in listed(shelf).links]
     assert pages == [f"{number}.html" for number in range(24, 4, -1)]
+    text = invoke("runs", shelf).stdout
+    assert "\n  20.html\n" in text
+    assert "19.html" not in text
+    assert "\nand 15 more comparisons\n" in text
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

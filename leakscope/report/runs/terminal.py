@@ -6,6 +6,7 @@ import os
 
 from leakscope.model.printable import one_line
 from leakscope.model.runs import ListedRun, RunList
+from leakscope.model.sizes import plural
 from leakscope.report.paper import Paper
 from leakscope.report.runs.words import (
     PEAK_MEANING,
@@ -22,6 +23,8 @@ from leakscope.report.sizes import humane_bytes, humane_duration, humane_moment
 from leakscope.report.sparkline import sparkline
 
 SPARK = 12
+MOST_LINKS = 5
+"""So many comparisons are told, the newest."""
 _HEADINGS = ("verdict", "run", "when (UTC)", "took", "peak", "memory")
 _NAME = 1
 _LEAST_NAME = 20
@@ -50,10 +53,12 @@ def render_runs_text(listed: RunList, *, width: int = 100, color: bool = False) 
         lines += [paper.paint(paper.clip(about, "  "), "muted")] if about else []
     if any(run.has_children for run in listed.runs):
         lines += ["", *paper.wrap(f"peak: {PEAK_MEANING[0].lower()}{PEAK_MEANING[1:]}")]
-    for link in listed.links:
+    for link in listed.links[:MOST_LINKS]:
         lines += ["", *paper.wrap(one_line(f"{link.label}: {link.sentence}"), most=2)]
         place = os.path.relpath(link.page, listed.directory)
         lines += [paper.paint(paper.clip(one_line(place), "  "), "muted")]
+    left = len(listed.links) - MOST_LINKS
+    lines += ["", f"and {plural(left, 'more comparison')}"] if left > 0 else []
     others = others_words(listed)
     lines += ["", *paper.wrap(others)] if others else []
     return "\n".join(lines) + "\n"
