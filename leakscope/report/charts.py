@@ -95,6 +95,7 @@ def draw_overlay(
     *,
     axis: str,
     spans: Sequence[PhaseSpan] = (),
+    epochs: Sequence[tuple[float, int]] = (),
     ticks: TicksOf | None = None,
 ) -> Drawing:
     """Return the same thing in two runs over one axis: the clock, or what ``axis`` counts.
@@ -106,6 +107,7 @@ def draw_overlay(
         size: width and height in pixels.
         axis: what is counted.
         spans: phases to shade.
+        epochs: where epochs begin, and their numbers.
         ticks: returns what to write below an axis that isn't as even as its count.
 
     """
@@ -124,6 +126,7 @@ def draw_overlay(
         view.axes.xaxis.set_major_locator(MaxNLocator(most, integer=True))
         view.axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
     _shade_phases(view, spans, view.axes.get_xlim())
+    _mark_epochs(view, epochs)
     for track in tracks:
         _draw_track(view, track)
         if len(track.points) <= FEW:

@@ -288,6 +288,8 @@ def outcome_of(comparison: Comparison) -> tuple[str, str]:
     is_open = comparison.after_verdict is RunVerdict.INCONCLUSIVE or any(map(is_unseen, grave))
     if verdicts == (RunVerdict.LEAK, RunVerdict.CLEAN) and not is_open:
         return RunVerdict.CLEAN.value, "Fixed"
+    if verdicts == (RunVerdict.CLEAN, RunVerdict.CLEAN) and not grave:
+        return RunVerdict.CLEAN.value, "No leak"
     if changes & {Change.NEW, Change.WORSE}:
         return RunVerdict.LEAK.value, "Worse"
     if changes == {Change.UNCHANGED}:

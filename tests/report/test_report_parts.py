@@ -307,6 +307,11 @@ def test_a_comparison_is_summed_up_in_a_word(changes: list[Change], word: str) -
     assert wording.outcome_of(changed(*changes))[1] == word
 
 
+def test_of_two_runs_without_a_leak_nothing_is_left_in_question() -> None:
+    clean = changed(verdicts=(RunVerdict.CLEAN, RunVerdict.CLEAN))
+    assert wording.outcome_of(clean) == ("clean", "No leak")
+
+
 def test_an_unsettled_second_run_fixes_nothing() -> None:
     verdicts = (RunVerdict.LEAK, RunVerdict.INCONCLUSIVE)
     assert wording.outcome_of(changed(Change.FIXED, verdicts=verdicts))[1] == "Not settled"

@@ -12,6 +12,7 @@ from leakscope.model.comparison import Comparison, CulpritChange
 from leakscope.model.report import Line, PhaseSpan, Timeline
 from leakscope.report.charts import (
     CLOCK,
+    MOST_EPOCHS,
     NARROW,
     SECONDS,
     SIDE_DASHES,
@@ -40,10 +41,7 @@ STEP = "step"
 MAIN = ("rss", "pss")
 """Gauges of the process's own memory: the first of them is drawn, the other says the same."""
 SIDES = ("before", "after")
-WIDENED = (
-    "The numbers below count steps; validations and other phases between two of them have room of "
-    "their own."
-)
+WIDENED = "Validations and other phases between two steps have room of their own."
 NO_CLOCK = "Over time, each from its own start: not both runs counted steps."
 
 Points = list[tuple[float, float]]
@@ -178,11 +176,12 @@ def _overlay(
     sides = [_points(timeline, metric, shared, side) for side, timeline in enumerate(timelines)]
     shown = _phased(timelines, shared)
     spans = shown.spans if shown else []
+    epochs = epoch_starts(shown) if shown else []
     key = f"overlay-{wanted}-{number}"
     drawings = [
         draw_overlay(
             sides[0], sides[1], f"{key}-{name}", size, axis=CLOCK if shared is None else STEP,
-            spans=spans, ticks=shared.ticks if shared else None,
+            spans=spans, epochs=epochs, ticks=shared.ticks if shared else None,
         )
         for name, size in (("wide", WIDE), ("narrow", NARROW))
     ]  # fmt: skip
@@ -201,21 +200,29 @@ def _overlay(
             phases=[
                 LegendEntry(phase or OUTSIDE, shade) for phase, shade in phase_shades(spans).items()
             ],
-            note=_note(shared, wanted, unshaded_words(spans, drawings[0].frame.x), thinned),
+            note=_note(shared, wanted, epochs, unshaded_words(spans, drawings[0].frame.x), thinned),
             summary=" ".join(_summary(name, points) for name, points in told.items()),
             zooms=True,
         ),
         axis=STEP if shared else CLOCK,
         lines=told,
         spans=spans,
-        epochs=epoch_starts(shown) if shown else [],
+        epochs=epochs,
         steps=shared.steps if shared else [],
     )
 
 
-def _note(shared: SharedAxis | None, wanted: str, bare: str, thinned: bool) -> str:
+def _note(
+    shared: SharedAxis | None,
+    wanted: str,
+    epochs: Sequence[tuple[float, int]],
+    bare: str,
+    thinned: bool,
+) -> str:
+    marked = "; those at the top, epochs" if 0 < len(epochs) <= MOST_EPOCHS else ""
     notes = [
         NO_CLOCK if shared is None and wanted == STEP else "",
+        f"Numbers below count steps{marked}." if shared is not None else "",
         WIDENED if shared is not None and shared.has_pauses else "",
         f"{bare}." if bare else "",
         "Thinned; peaks are kept." if thinned else "",
