@@ -196,3 +196,14 @@ def test_what_grows_as_fast_under_another_name_is_said_to_be_perhaps_the_same(na
 def test_what_could_be_something_else_is_not_said_to_be_renamed(others: list[Culprit]) -> None:
     compared = compare(report(culprit()), report(*others))
     assert not any("renamed" in change.text for change in compared.culprits)
+
+
+def test_a_run_that_tells_too_little_is_named_where_nothing_was_found() -> None:
+    thin, clean = report(verdict=RunVerdict.INCONCLUSIVE), report()
+    assert compare(thin, thin).headline == "No culprit in either run, but both are inconclusive."
+    for runs, which in (((thin, clean), "first"), ((clean, thin), "second")):
+        compared = compare(*runs)
+        assert compared.headline == (
+            f"No culprit in either run, but the {which} run is inconclusive."
+        )
+        assert outcome_of(compared)[0] == "inconclusive"

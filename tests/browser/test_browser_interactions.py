@@ -210,6 +210,28 @@ def test_both_runs_are_read_at_the_same_step(view: View, show: Show) -> None:
     view.assert_quiet()
 
 
+def test_a_validation_has_room_of_its_own_and_tells_how_far_it_has_come(
+    view: View, show: Show
+) -> None:
+    show(view, "comparison")
+    figure = view.page.locator("figure[data-chart='overlay-step-0']")
+    surface = figure.get_by_role("slider")
+    surface.press("Home")
+    told = []
+    for _ in range(60):
+        surface.press("ArrowRight")
+        told.append(surface.get_attribute("aria-valuetext") or "")
+    inside = [words for words in told if "validation" in words]
+    assert len(inside) > 3
+    assert all(re.search(r"\d % through", words) for words in inside)
+    assert not any("% through" in words for words in told if "validation" not in words)
+    ticks = figure.locator(".plot.live text.moment").all_text_contents()
+    counts = [int(tick.replace(",", "")) for tick in ticks]
+    assert counts == sorted(counts)
+    assert counts[-1] <= 400
+    view.assert_quiet()
+
+
 def test_charts_tell_their_values_to_the_keyboard(view: View, show: Show) -> None:
     show(view, "leaking")
     surface = view.page.get_by_role("slider").first

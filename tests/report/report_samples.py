@@ -804,5 +804,10 @@ def comparison_evidence() -> dict[str, object]:
 
 def _with_steps(timeline: Timeline | None) -> Timeline:
     assert timeline is not None
-    clock = [(TRAIN_S * n / 40, float(n)) for n in range(400)]
+    cycle, each = TRAIN_S + VALIDATION_S, 33
+    clock = [(0.0, 0.0)]
+    for epoch in range(EPOCHS):
+        done = each * epoch
+        clock += [(epoch * cycle + TRAIN_S * n / each, float(done + n)) for n in range(1, each + 1)]
+        clock.append((epoch * cycle + 0.999 * cycle, done + each + 0.9))
     return msgspec.structs.replace(timeline, steps=clock)

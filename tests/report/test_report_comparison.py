@@ -102,7 +102,7 @@ def test_timelines_are_laid_over_each_other_by_step(text: str) -> None:
     page = comparison_page(samples.comparison())
     assert page.overlay is not None
     assert page.overlay.axis == "step"
-    assert page.overlay.steps[-1] >= (max(x for x, _ in page.overlay.lines["before"]), 399.0)
+    assert page.overlay.steps[-1] >= (max(x for x, _ in page.overlay.lines["before"]), 396.0)
     assert page.overlay.steps[-1][1] <= 400
     assert [overlay.axis for overlay in page.by_time] == ["clock"]
     assert "Memory by step" in text

@@ -38,7 +38,7 @@ def verdict_in_words(
     the end; at the beginning, where that one did other work.
     """
     grave = [change for change in changes if change.severity is not Severity.NOTE]
-    told = [*_parts(grave), *_elsewhere(grave)] or [_nothing_grave(after)]
+    told = [*_parts(grave), *_elsewhere(grave)] or [_nothing_grave(before, after)]
     if is_another_program(before, after):
         return [_another_script(before, after), *_ends(before, after), *told]
     if grave and (peak := _peak_clause(grave, peaks, before)):
@@ -107,9 +107,14 @@ def _elsewhere(changes: Sequence[CulpritChange]) -> list[str]:
     ]
 
 
-def _nothing_grave(after: Report) -> str:
-    if after.verdict is RunVerdict.INCONCLUSIVE:
-        return "No culprit in either run, but the second run is inconclusive."
+def _nothing_grave(before: Report, after: Report) -> str:
+    """Return that nothing was found, and which run doesn't tell enough for that to mean much."""
+    open_ones = [report.verdict is RunVerdict.INCONCLUSIVE for report in (before, after)]
+    if all(open_ones):
+        return "No culprit in either run, but both are inconclusive."
+    if any(open_ones):
+        which = "first" if open_ones[0] else "second"
+        return f"No culprit in either run, but the {which} run is inconclusive."
     return "No culprit in either run."
 
 

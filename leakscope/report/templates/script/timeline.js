@@ -21,6 +21,12 @@
     /* Where the chart is: a time, or so much of what its axis counts. */
     const countAt = (x) => (chart.steps?.length ? stepAt(chart.steps, x) : x);
     const momentAt = (x, decimals) => (chart.x === "clock" ? exactClock(x, decimals) : `${chart.x} ${grouped(Math.floor(countAt(x) + 1e-6), 0)}`);
+    /* How far a phase has come for which the steps stand still. */
+    const throughAt = (x) => {
+      const span = chart.steps?.length && chart.spans.find(([, , start, end]) => start <= x && x <= end);
+      if (!span || countAt(span[3]) - countAt(span[2]) > 1e-3) return "";
+      return `${Math.round((100 * (x - span[2])) / (span[3] - span[2] || 1))} % through ${chart.phases[span[0]].label}`;
+    };
     const shownLines = () => series.filter((line) => on.has(line) && line.points.length);
     const sizes = () => {
       const width = Math.round(plot.clientWidth);
@@ -31,9 +37,11 @@
       const [from, to] = stretch.shown, decimals = to - from < 10 ? 2 : 0;
       const cut = frame.y[0] > 0 ? " The scale doesn't begin at zero." : "";
       const heights = ({ points }) => [heightAt(points, from), heightAt(points, to), ...points.filter(([x]) => x >= from && x <= to).map(([, y]) => y)];
-      const under = shownLines().filter((line) => heights(line).every((y) => y < frame.y[0]));
+      const isThere = ({ points }) => points[0][0] <= to && points.at(-1)[0] >= from;
+      const under = shownLines().filter((line) => isThere(line) && heights(line).every((y) => y < frame.y[0]));
       const below = under.map((line) => ` ${line.label} lies below it.`).join("");
-      return `${momentAt(from, decimals)} to ${momentAt(to, decimals)} of ${momentAt(whole[1], 0)}.${cut}${below}`;
+      const edge = (x) => [momentAt(x, decimals), throughAt(x)].filter(Boolean).join(", ");
+      return `${edge(from)} to ${edge(to)} of ${momentAt(whole[1], 0)}.${cut}${below}`;
     };
     const draw = () => {
       waiting = false;
@@ -59,7 +67,8 @@
     const whereAt = (x) => {
       if (!chart.moments.length) {
         const span = chart.spans.find(([, , start, end]) => start <= x && x <= end);
-        return span ? phaseWords(span[0], span[1]).join(", ") : "";
+        const through = throughAt(x).replace(/ through .*/, " through");
+        return span ? [...phaseWords(span[0], span[1]), through].filter(Boolean).join(", ") : "";
       }
       const [, step, epoch, phase] = chart.moments[nearest(chart.moments, x)];
       const stood = hasSteps ? [`step ${grouped(step, 0)}`] : [];
