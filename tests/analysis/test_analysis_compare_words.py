@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import pytest
 from test_analysis_compare import MB, culprit, report
 
 from leakscope.analysis.compare import compare
 from leakscope.model.comparison import Change
+from leakscope.model.overhead import Overhead
 from leakscope.model.report import Culprit, PhaseMemory, RunVerdict, Severity
 from leakscope.model.shortage import OutOfMemory
 from leakscope.report import (
@@ -207,3 +209,15 @@ def test_a_run_that_tells_too_little_is_named_where_nothing_was_found() -> None:
             f"No culprit in either run, but the {which} run is inconclusive."
         )
         assert outcome_of(compared)[0] == "inconclusive"
+
+
+def test_a_run_watched_from_outside_neither_fixes_nor_brings_what_has_a_name() -> None:
+    recorded = msgspec.structs.replace(
+        report(culprit()), overhead=Overhead(wall_share=0.01, peak_bytes=0, censuses=40)
+    )
+    watched = report(work={"steps": 0, "epochs": 0, "validations": 0, "batches": {}})
+    gone, come = compare(recorded, watched), compare(watched, recorded)
+    assert gone.headline.startswith("Not seen again: Trainer.validate.all_boxes was not seen")
+    assert "nothing in the second run was looked at by name" in gone.headline
+    assert come.headline.startswith("First seen: ")
+    assert [outcome_of(one) for one in (gone, come)] == [("inconclusive", "Not settled")] * 2

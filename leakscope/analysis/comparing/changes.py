@@ -161,13 +161,19 @@ def _unproven(before: Suspect | None, after: Suspect | None, first: Report, seco
     if after is None and before is not None:
         if second.out_of_memory is not None and second.verdict is not RunVerdict.INCONCLUSIVE:
             return "the second run ran out of memory"
-        return _proves_nothing(before, second, "second")
-    return _proves_nothing(after, first, "first") if after is not None and before is None else ""
+        return _proves_nothing(before, first, second, "second")
+    if before is None and after is not None:
+        return _proves_nothing(after, second, first, "first")
+    return ""
 
 
-def _proves_nothing(suspect: Suspect, run: Report, which: str) -> str:
+def _proves_nothing(suspect: Suspect, seen_in: Report, run: Report, which: str) -> str:
+    """Return why a run says little about what was seen in the other one."""
     if run.verdict is RunVerdict.INCONCLUSIVE:
         return f"the {which} run is inconclusive"
+    named = isinstance(suspect, Culprit) and seen_in.overhead.censuses > 0
+    if named and not run.overhead.censuses:
+        return f"nothing in the {which} run was looked at by name"
     did = {phase.phase for phase in run.phases} | set(run.work.batches)
     if suspect.phase and did and suspect.phase not in did:
         return f"the {which} run had no phase {suspect.phase}"
