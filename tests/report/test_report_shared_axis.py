@@ -18,13 +18,21 @@ STEPS, BATCHES = 10, 20
 
 
 def run(
-    epochs: int = 3, pace: float = 1.0, batches: int = BATCHES, *, told: bool = True, every: int = 1
+    epochs: int = 3,
+    pace: float = 1.0,
+    batches: int = BATCHES,
+    *,
+    steps: int = STEPS,
+    told: bool = True,
+    every: int = 1,
 ) -> Timeline:
     """Return a run that validates after each epoch, which takes it one step's time."""
-    second, steps, boundary = 0.0, 0, 0
+    each = steps
+    second, steps, boundary, begun = 0.0, 0, 0, []
     clock, spans, points, moments = [(0.0, 0.0)], [], [(0.0, 1.0)], [Moment(0.0, 0, 0, 0, "")]
     for epoch in range(epochs):
-        for _ in range(STEPS):
+        begun.append((second, epoch))
+        for _ in range(each):
             second, steps, boundary = second + pace, steps + 1, boundary + 1
             clock.append((second, float(steps)))
             points.append((second, 100.0 + epoch))
@@ -44,7 +52,7 @@ def run(
             )
         )  # fmt: skip
     lines = [Line(label="resident", metric="rss", points=points)]
-    return Timeline(lines=lines, spans=spans, steps=clock, moments=moments)
+    return Timeline(lines=lines, spans=spans, steps=clock, moments=moments, epochs=begun)
 
 
 def comparing(before: Timeline | None, after: Timeline | None) -> Comparison:
@@ -164,6 +172,26 @@ def test_phases_that_come_with_each_step_are_parts_of_the_steps() -> None:
 def test_phases_of_which_only_some_are_known_are_not_widened() -> None:
     timeline = msgspec.structs.replace(run(), phases_begun=5000)
     assert not axis_of(timeline, None).has_pauses
+
+
+def test_epochs_of_different_lengths_lie_over_each_other() -> None:
+    usual, halved = run(), run(steps=STEPS // 2)
+    axis = axis_of(usual, halved)
+    assert axis.unit == "epoch"
+    first, second = stretches(axis, 0, usual), stretches(axis, 1, halved)
+    for ours, theirs in zip(first, second, strict=True):
+        assert ours == pytest.approx(theirs)
+    places = axis.places(1, [x for x, _ in halved.lines[0].points])
+    assert all(first < second for first, second in pairwise(places))
+    assert [text for _, text in axis.ticks((0.0, places[-1]), 4)] == ["0", "1", "2", "3"]
+    page = comparison_page(comparing(usual, halved))
+    assert page.overlay is not None
+    assert page.overlay.title == "Memory by epoch"
+    assert "count epochs done" in page.overlay.view.note
+
+
+def test_epochs_of_one_length_count_as_steps_also_where_one_run_is_cut_short() -> None:
+    assert axis_of(run(epochs=4), run(epochs=3)).unit == "step"
 
 
 def test_runs_without_steps_share_no_axis() -> None:

@@ -2,7 +2,8 @@
 
 A step is one wide. What the steps stop for, a validation as a rule, is as wide as it has batches,
 so that a climb inside can be seen, and lies at the same place in both runs. All of it together gets
-at least a quarter and at most half of the axis.
+at least a quarter and at most half of the axis. Where the epochs of one run have more steps, as
+with another batch size, epochs lie over each other instead.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator
@@ -28,9 +31,11 @@ BESIDE = 0.25
 _PER_STEP = 0.5
 """A phase that comes with so many of the steps is a part of them."""
 
+STEP, EPOCH = "step", "epoch"
+
 Points = list[tuple[float, float]]
-Slot = tuple[int, str, int]
-"""A pause: after which step, of which phase, the so-manieth of it there."""
+Slot = tuple[float, str, int]
+"""A pause: how far the steps had come, of which phase, the so-manieth of it there."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +45,16 @@ class SharedAxis:
     clocks: tuple[Points, Points]
     """Of each run: seconds, and the place on the axis; empty where it has no timeline."""
     steps: Points
-    """Places, and the step that had ended there: both go up, the steps with halts."""
+    """Places, and how many steps or epochs had ended there: both go up, these with halts."""
+    unit: str = STEP
+    """What is counted: steps, or epochs."""
     moments: tuple[dict[int, float], dict[int, float]] = field(default_factory=lambda: ({}, {}))
     """Of each run: when its boundaries were, by number."""
 
     @property
     def has_pauses(self) -> bool:
         """Whether something between two steps has room of its own."""
-        return len(self.steps) > 2
+        return len(self.steps) > 3
 
     def places(self, side: int, seconds: Sequence[float]) -> list[float]:
         """Return where moments of a run lie."""
@@ -86,20 +93,72 @@ def shared_axis(comparison: Comparison) -> SharedAxis | None:
     if not measured or not all(timeline.steps for timeline in measured):
         return None
     costs = (comparison.before_cost, comparison.after_cost)
-    pauses = [_pauses(timeline) if timeline else {} for timeline in timelines]
-    first = math.floor(min(timeline.steps[0][1] for timeline in measured))
-    last = math.floor(max(timeline.steps[-1][1] for timeline in measured))
+    paces, each = _paces(timelines)
+    pauses = [_pauses(t, pace) if t else {} for t, pace in zip(timelines, paces, strict=True)]
+    ends_at = [
+        (_far(pace, math.floor(t.steps[0][1])), _far(pace, math.floor(t.steps[-1][1])))
+        for t, pace in zip(timelines, paces, strict=True)
+        if t in measured and t is not None
+    ]
+    first, last = min(begin for begin, _ in ends_at), max(end for _, end in ends_at)
     widths = _widths(pauses, costs, max(1.0, last - first))
     ends = _ends(widths)
     clocks = [
-        _clock(timeline, one, ends) if timeline else []
-        for timeline, one in zip(timelines, pauses, strict=True)
+        _clock(timeline, pace, one, ends) if timeline else []
+        for timeline, pace, one in zip(timelines, paces, pauses, strict=True)
     ]
     moments = [{m.boundary: m.time_s for m in t.moments} if t else {} for t in timelines]
-    return SharedAxis((clocks[0], clocks[1]), _halts(widths, last), (moments[0], moments[1]))
+    halts = [(place, step / (each or 1.0)) for place, step in _halts(widths, last)]
+    unit = EPOCH if each else STEP
+    return SharedAxis((clocks[0], clocks[1]), halts, unit, (moments[0], moments[1]))
 
 
-def _pauses(timeline: Timeline) -> dict[Slot, PhaseSpan]:
+def _paces(timelines: Sequence[Timeline | None]) -> tuple[list[Points], float]:
+    """Return how far steps take each run, and how wide an epoch is.
+
+    A step is one wide, and epochs count for nothing, unless both runs tell several and those of
+    one have more steps.
+    """
+    begun = [_epochs_begun(timeline) if timeline else [] for timeline in timelines]
+    if not all(len(starts) > 2 for starts in begun):
+        return [[], []], 0.0
+    usual = [median(b - a for a, b in pairwise(starts)) for starts in begun]
+    each = float(max(usual))
+    if min(usual) < 1 or usual[0] == usual[1]:
+        return [[], []], 0.0
+    return [
+        [(float(start), each * epoch) for epoch, start in enumerate(starts)] for starts in begun
+    ], each
+
+
+def _epochs_begun(timeline: Timeline) -> list[int]:
+    """Return after how many steps each epoch began, and where the last would end by its usual
+    length; nothing where only some are told.
+    """
+    if timeline.epochs_begun or len(timeline.epochs) < 2 or not timeline.steps:
+        return []
+    told = {
+        span.epoch: span.steps[0]
+        for span in reversed(timeline.spans)
+        if is_training(span.phase) and span.steps is not None
+    }
+    numbers = [epoch for _, epoch in timeline.epochs]
+    at = by_step([start for start, _ in timeline.epochs], timeline.steps)
+    starts = [
+        told.get(epoch, math.floor(step + 1e-9)) for epoch, step in zip(numbers, at, strict=True)
+    ]
+    starts[0] = math.floor(timeline.steps[0][1])
+    last = math.floor(timeline.steps[-1][1])
+    usual = median(b - a for a, b in pairwise(starts))
+    return [*starts, max(last, starts[-1] + round(usual))]
+
+
+def _far(pace: Points, step: float) -> float:
+    """Return how far a step takes a run."""
+    return _along(pace, [step])[0] if pace else float(step)
+
+
+def _pauses(timeline: Timeline, pace: Points) -> dict[Slot, PhaseSpan]:
     """Return the phases between two steps: none where only some are known, or they come with the
     steps.
     """
@@ -109,14 +168,15 @@ def _pauses(timeline: Timeline) -> dict[Slot, PhaseSpan]:
     times = Counter(span.phase for span in spans)
     most = max(1.0, _PER_STEP * timeline.steps[-1][1])
     found: dict[Slot, PhaseSpan] = {}
-    so_many: Counter[tuple[int, str]] = Counter()
+    so_many: Counter[tuple[float, str]] = Counter()
     free_from = -math.inf
     for span in sorted(spans, key=lambda span: span.start_s):
         step, goes_on = _steps_around(span, timeline)
         if goes_on or times[span.phase] > most or not free_from <= span.start_s < span.end_s:
             continue
-        found[step, span.phase, so_many[step, span.phase]] = span
-        so_many[step, span.phase] += 1
+        far = _far(pace, step)
+        found[far, span.phase, so_many[far, span.phase]] = span
+        so_many[far, span.phase] += 1
         free_from = span.end_s
     return found
 
@@ -156,20 +216,23 @@ def _ends(widths: dict[Slot, float]) -> dict[Slot, tuple[float, float]]:
     return ends
 
 
-def _halts(widths: dict[Slot, float], last: int) -> Points:
+def _halts(widths: dict[Slot, float], last: float) -> Points:
     """Return the places between which the steps go on evenly, or halt."""
-    gaps: dict[int, float] = {}
+    gaps: dict[float, float] = {}
     for (step, _, _), width in widths.items():
         gaps[step] = gaps.get(step, 0.0) + BESIDE + width
     halts, before = [(0.0, 0.0)], 0.0
     for step, width in gaps.items():
         halts += [(step + before, float(step)), (step + before + width, float(step))]
         before += width
-    return _without_twins([*halts, (last + before + 1.0, last + 1.0)])
+    return _without_twins([*halts, (last + before, last), (last + before + 1.0, last)])
 
 
 def _clock(
-    timeline: Timeline, pauses: dict[Slot, PhaseSpan], ends: dict[Slot, tuple[float, float]]
+    timeline: Timeline,
+    pace: Points,
+    pauses: dict[Slot, PhaseSpan],
+    ends: dict[Slot, tuple[float, float]],
 ) -> Points:
     """Return when a run was where on the axis."""
     gaps = sorted({slot[0] for slot in ends})
@@ -179,9 +242,11 @@ def _clock(
     clock = []
     for second, step in timeline.steps:
         whole = math.floor(step)
-        if step == whole or whole not in own:
-            passed = int(np.searchsorted(gaps, whole if step == whole else whole + 0.5))
-            clock.append((second, step + before[passed]))
+        far, beyond = _far(pace, whole), step - whole
+        if not beyond or far not in own:
+            passed = int(np.searchsorted(gaps, far, side="right" if beyond else "left"))
+            part = beyond * (_far(pace, whole + 1) - far)
+            clock.append((second, far + part + before[passed]))
     for slot, span in pauses.items():
         clock += zip((span.start_s, span.end_s), ends[slot], strict=True)
     clock.sort()

@@ -23,7 +23,7 @@ from leakscope.report.charts import (
     finite,
     phase_shades,
 )
-from leakscope.report.comparing.axis import SharedAxis
+from leakscope.report.comparing.axis import STEP, SharedAxis
 from leakscope.report.sizes import humane_bytes
 from leakscope.report.svg import Drawing
 from leakscope.report.timeline import (
@@ -37,7 +37,6 @@ from leakscope.report.timeline import (
 )
 from leakscope.report.wording import metric_words
 
-STEP = "step"
 MAIN = ("rss", "pss")
 """Gauges of the process's own memory: the first of them is drawn, the other says the same."""
 SIDES = ("before", "after")
@@ -102,6 +101,8 @@ def series_view(
     axis = CLOCK if change.chart_unit == SECONDS else change.chart_unit or change.unit
     placed = _placed(change, shared) if shared is not None and axis == STEP else None
     sides = placed or sides
+    if shared is not None and placed:
+        axis = shared.unit
     return SeriesView(
         key=key,
         drawing=draw_overlay(
@@ -165,6 +166,12 @@ def _placed(change: CulpritChange, shared: SharedAxis) -> list[Points] | None:
     return None if before is None or after is None else [finite(before), finite(after)]
 
 
+def _counted(shared: SharedAxis) -> str:
+    if shared.unit == STEP:
+        return "steps"
+    return "epochs done, for those of one run have more steps"
+
+
 def _rounded(steps: Points) -> list[list[float]]:
     return [[round(place, 3), round(step, 3)] for place, step in steps]
 
@@ -188,7 +195,7 @@ def _overlay(
     told = {name: points for name, points in zip(SIDES, sides, strict=True) if points}
     thinned = any(t and t.thinned_from for t in timelines)
     return Overlay(
-        title=f"{_title(metric)} {'by step' if shared else 'over time'}",
+        title=f"{_title(metric)} {f'by {shared.unit}' if shared else 'over time'}",
         view=TimelineView(
             key=key,
             wide=drawings[0],
@@ -204,7 +211,7 @@ def _overlay(
             summary=" ".join(_summary(name, points) for name, points in told.items()),
             zooms=True,
         ),
-        axis=STEP if shared else CLOCK,
+        axis=shared.unit if shared else CLOCK,
         lines=told,
         spans=spans,
         epochs=epochs,
@@ -222,7 +229,7 @@ def _note(
     marked = "; those at the top, epochs" if 0 < len(epochs) <= MOST_EPOCHS else ""
     notes = [
         NO_CLOCK if shared is None and wanted == STEP else "",
-        f"Numbers below count steps{marked}." if shared is not None else "",
+        f"Numbers below count {_counted(shared)}{marked}." if shared is not None else "",
         WIDENED if shared is not None and shared.has_pauses else "",
         f"{bare}." if bare else "",
         "Thinned; peaks are kept." if thinned else "",

@@ -41,6 +41,7 @@ const stepAt = (halts, place) => {
   const [[p0, s0], [p1, s1]] = halts.slice(after - 1, after + 1);
   return s0 + ((s1 - s0) * (place - p0)) / (p1 - p0 || 1);
 };
+const countWords = (unit, count) => (unit === "epoch" ? `${grouped(count, 2)} epochs done` : `${unit} ${grouped(Math.floor(count + 1e-6), 0)}`);
 const placeOfStep = (halts, step) => {
   const after = halts.findIndex(([, ended]) => ended >= step - 1e-9);
   if (after < 1) return halts.at(after)[0];

@@ -61,8 +61,8 @@ const pointedAt = (plot, frame, clientX) => {
       at = index;
       const x = lead.points[index][0];
       box.surface.setAttribute("aria-valuenow", String(index));
-      const count = (at) => (chart.steps?.length ? Math.floor(stepAt(chart.steps, at) + 1e-6) : at);
-      const moment = (at) => (chart.x === "clock" ? clock(at) : `${chart.x} ${count(at).toLocaleString("en")}`);
+      const counted = (at) => (chart.steps?.length ? countWords(chart.x, stepAt(chart.steps, at)) : `${chart.x} ${at.toLocaleString("en")}`);
+      const moment = (at) => (chart.x === "clock" ? clock(at) : counted(at));
       box.show(frame, x, [
         readingRow(where(x), moment(x)),
         ...chart.lines.filter((line) => line.points.length).map((line) => {

@@ -20,7 +20,7 @@
 
     /* Where the chart is: a time, or so much of what its axis counts. */
     const countAt = (x) => (chart.steps?.length ? stepAt(chart.steps, x) : x);
-    const momentAt = (x, decimals) => (chart.x === "clock" ? exactClock(x, decimals) : `${chart.x} ${grouped(Math.floor(countAt(x) + 1e-6), 0)}`);
+    const momentAt = (x, decimals) => (chart.x === "clock" ? exactClock(x, decimals) : countWords(chart.x, countAt(x)));
     /* How far a phase has come for which the steps stand still. */
     const throughAt = (x) => {
       const span = chart.steps?.length && chart.spans.find(([, , start, end]) => start <= x && x <= end);
