@@ -280,6 +280,34 @@ def test_comparisons_beside_the_runs_are_linked(shelf: Path) -> None:
     assert "\n  fixed.html\n" in text
 
 
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"<![foo", b"\xff\xfe" * 5000, b"", b"<meta name='generator' content='leakscope'>",
+        b"<meta name=generator content=leakscope><meta name=leakscope-comparison>",
+    ],
+)  # fmt: skip
+def test_pages_that_are_no_comparisons_are_not_linked(page: bytes, shelf: Path) -> None:
+    (shelf / "page.html").write_bytes(page)
+    (shelf / "folder.html").mkdir()
+    assert listed(shelf).links == []
+
+
+def test_a_comparison_page_cannot_smuggle_anything_into_the_list(shelf: Path) -> None:
+    said = 'content="&lt;img src=x onerror=alert(1)&gt;\x1b[31m"'
+    (shelf / "javascript:alert(1).html").write_text(
+        f'<meta name="generator" content="leakscope"><meta name="leakscope-comparison" {said}>'
+        f'<meta name="description" {said}>'
+    )
+    assert len(listed(shelf).links) == 1
+    assert "\x1b" not in invoke("runs", shelf).stdout
+    page = shelf / "index.html"
+    invoke("runs", shelf, "--out", page)
+    text = page.read_text()
+    assert "<img" not in text
+    assert 'href="javascript%3Aalert%281%29.html"' in text
+
+
 def test_of_very_many_comparisons_the_newest_are_linked(shelf: Path) -> None:
     compared(shelf / "0.html", shelf / "leaking", shelf / "clean")
     for number in range(1, 25):
