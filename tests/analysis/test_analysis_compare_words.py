@@ -11,7 +11,7 @@ from test_analysis_compare import MB, culprit, report
 from leakscope.analysis.compare import compare
 from leakscope.model.comparison import Change
 from leakscope.model.overhead import Overhead
-from leakscope.model.report import Culprit, PhaseMemory, RunVerdict, Severity
+from leakscope.model.report import Culprit, Growth, PhaseMemory, RunVerdict, Severity
 from leakscope.model.shortage import OutOfMemory
 from leakscope.report import (
     render_comparison_html,
@@ -221,3 +221,26 @@ def test_a_run_watched_from_outside_neither_fixes_nor_brings_what_has_a_name() -
     assert "nothing in the second run was looked at by name" in gone.headline
     assert come.headline.startswith("First seen: ")
     assert [outcome_of(one) for one in (gone, come)] == [("inconclusive", "Not settled")] * 2
+
+
+def test_a_narrow_terminal_still_tells_which_gauge_and_what_differs() -> None:
+    grows = [
+        Growth(
+            metric=metric,
+            unit="epoch",
+            bytes_per_unit=rate * MB,
+            interval=(rate, rate * MB),
+            explained_share=0.0,
+        )
+        for metric, rate in (("rss", 6.0), ("pss", 5.0))
+    ]
+    before = report(culprit(), growth=grows)
+    compared = compare(before, report(run={"script": "other.py"}, work={"steps": 900}))
+    lines = render_comparison_text(compared, width=60).splitlines()
+    told = [line.split("  ")[0] for line in lines]
+    assert {"growth of RSS per epoch", "growth of PSS per epoch"} <= set(told)
+    assert "! The first run did 100 steps, the second 900." in lines
+    words = " ".join(" ".join(lines).split())
+    assert "what was not done can't have been mended." in words
+    assert all(len(line) <= 60 for line in lines)
+    assert len(lines) <= 30

@@ -27,6 +27,8 @@ AROUND_VALUES = 3
 """Lines above and below the values."""
 LABEL = 11
 CURVE = 8
+SHORT = {"rss": "RSS", "pss": "PSS", "children_pss": "children"}
+"""What gauges are called where there is little room: which of them it is, is what matters."""
 LEAST_BYTES = 1 << 20
 """Peaks that differ by less are left out."""
 
@@ -40,10 +42,9 @@ def render_comparison_text(comparison: Comparison, *, width: int = 100, color: b
     verdict = _verdict(comparison, paper)
     lines = [*_curves(comparison, paper), *_work(comparison, paper)]
     lines += spaced(_changes(comparison, paper))
-    foot = spaced([*_doubts(comparison, paper), _cost(comparison, paper)])
+    foot = spaced([*_doubts(comparison, paper), *_cost(comparison, paper)])
     room = LINES - len(verdict) - len(lines) - len(foot) - AROUND_VALUES
-    details = [paper.clip(text, "  ") for text in comparison.details]
-    details = details[max(0, len(details) - max(0, room - FEWEST_VALUES)) :]
+    details = _details(comparison, paper, max(0, room - FEWEST_VALUES))
     most = max(FEWEST_VALUES, min(MOST_VALUES, room - len(details)))
     return "\n".join([*verdict, *details, *lines, *_values(comparison, paper, most), *foot]) + "\n"
 
@@ -54,6 +55,17 @@ def _verdict(comparison: Comparison, paper: Paper) -> list[str]:
     headline = wording.headline_after(word, comparison.headline)
     lines = paper.wrap(f"{label} · {headline}")
     return [lines[0].replace(label, paper.paint(label, outcome), 1), *lines[1:]]
+
+
+def _details(comparison: Comparison, paper: Paper, room: int) -> list[str]:
+    """Return what else is to be said, in so many lines: cut short only where these don't suffice.
+
+    What the list of culprits tells too goes first.
+    """
+    told = [paper.wrap(text, "  ", most=2) for text in comparison.details]
+    if sum(map(len, told)) > room:
+        told = [[paper.clip(text, "  ")] for text in comparison.details]
+    return [line for lines in told[max(0, len(told) - room) :] for line in lines]
 
 
 def _curves(comparison: Comparison, paper: Paper) -> list[str]:
@@ -85,7 +97,12 @@ def _work(comparison: Comparison, paper: Paper) -> list[str]:
         alike = same_work_words(comparison.work)
         first, *rest = paper.wrap(alike, " " * LABEL) or [""]
         return [f"{'same work':<{LABEL}}{first[LABEL:]}", *rest] if alike else []
-    lines = [paper.clip(f"! not the same work: {text}") for text in differences[:MOST_DIFFERENCES]]
+    begin = "! not the same work: "
+    shown = differences[:MOST_DIFFERENCES]
+    if any(len(begin) + len(one_line(text)) > paper.width for text in shown):
+        lines = [begin.rstrip(" :"), *(paper.clip(text, "! ") for text in shown)]
+    else:
+        lines = [paper.clip(f"{begin}{text}") for text in shown]
     left = len(differences) - MOST_DIFFERENCES
     return [*lines, *([f"! and {plural(left, 'more difference')}"] if left > 0 else [])]
 
@@ -184,6 +201,8 @@ def _value(kind: str, value: ValueChange, paper: Paper) -> str:
     device = f" on {value.device}" if value.device != "host" else ""
     unit = f" per {value.unit}" if value.unit else ""
     name = f"{kind} {_inner(value.name)}{device}{unit}"
+    if len(name) > width - 2 and value.name in SHORT:
+        name = f"{kind} {SHORT[value.name]}{device}{unit}"
     amounts = f"{humane_bytes(value.before_bytes):>12}{humane_bytes(value.after_bytes):>12}"
     noise = "  ~" if value.significant is False else ""
     return f"{clipped(name, width - 2):<{width}}{amounts}{noise}"
@@ -211,8 +230,8 @@ def _interval(interval: tuple[float, float] | None) -> str:
     return humane_interval(interval) if interval else "unknown"
 
 
-def _cost(comparison: Comparison, paper: Paper) -> str:
+def _cost(comparison: Comparison, paper: Paper) -> list[str]:
     costs = (comparison.before_cost, comparison.after_cost)
     took = " and ".join(humane_duration(cost.work.duration_s) for cost in costs)
     shares = " and ".join(humane_share(cost.overhead.wall_share) for cost in costs)
-    return paper.clip(f"the runs took {took}; leakscope {shares} of that")
+    return paper.wrap(f"the runs took {took}; leakscope {shares} of that", most=2)
