@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from leakscope.report.sizes import humane_bytes
 
 BLOCKS = "▁▂▃▄▅▆▇█"
+_BEGIN = 20
+"""So small a part of a course is its begin."""
+_SHORT = 3
 
 
 def sparkline(
@@ -25,6 +28,13 @@ def sparkline(
     if span <= 0:
         return BLOCKS[0] * len(peaks)
     return "".join(BLOCKS[max(0, min(7, int((peak - low) / span * 8)))] for peak in peaks)
+
+
+def settled(values: Sequence[float]) -> Sequence[float]:
+    """Return a course without its begin, where the interpreter starts up and imports: so low that
+    beside it all that comes later would look alike.
+    """
+    return values[max(1, len(values) // _BEGIN) :] if len(values) > _SHORT else values
 
 
 def curve_with_ends(

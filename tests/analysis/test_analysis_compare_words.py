@@ -11,7 +11,7 @@ from test_analysis_compare import MB, culprit, report
 from leakscope.analysis.compare import compare
 from leakscope.model.comparison import Change
 from leakscope.model.overhead import Overhead
-from leakscope.model.report import Culprit, Growth, PhaseMemory, RunVerdict, Severity
+from leakscope.model.report import Culprit, Growth, PhaseMemory, Report, RunVerdict, Severity
 from leakscope.model.shortage import OutOfMemory
 from leakscope.report import (
     render_comparison_html,
@@ -244,3 +244,35 @@ def test_a_narrow_terminal_still_tells_which_gauge_and_what_differs() -> None:
     assert "what was not done can't have been mended." in words
     assert all(len(line) <= 60 for line in lines)
     assert len(lines) <= 30
+
+
+@pytest.mark.parametrize(
+    ("looks", "work", "why"),
+    [
+        (5, {}, "the second run was looked at only 5 times"),
+        (40, {"validations": 2}, "the second run did only 2 validations"),
+    ],
+)
+def test_a_run_too_short_to_show_a_culprit_has_not_fixed_it(
+    looks: int, work: dict[str, int], why: str
+) -> None:
+    def looked_at(times: int, told: Report) -> Report:
+        return msgspec.structs.replace(
+            told, overhead=Overhead(wall_share=0.01, peak_bytes=0, censuses=times)
+        )
+
+    def peak(most: int) -> PhaseMemory:
+        return PhaseMemory(
+            phase="validation", occurrences=5, metric="rss", before_bytes=0, peak_bytes=most * MB,
+            after_bytes=0, kept_bytes=0,
+        )  # fmt: skip
+
+    long = looked_at(40, report(culprit(), phases=[peak(900)]))
+    short = looked_at(looks, report(work=work, phases=[peak(400)]))
+    compared = compare(long, short)
+    assert compared.headline.startswith("Not seen again: ")
+    assert why in compared.headline
+    assert "peak memory" not in f"{compared.headline} {compared.details}".lower()
+    assert outcome_of(compared)[1] == "Not settled"
+    assert compare(short, long).headline.startswith("First seen: ")
+    assert compare(long, looked_at(40, report())).headline.startswith("Fixed: ")

@@ -9,11 +9,15 @@ from __future__ import annotations
 from leakscope.analysis.comparing.clock import by_step
 from leakscope.analysis.comparing.counting import units_done
 from leakscope.analysis.comparing.matching import Suspect
+from leakscope.analysis.trends import FEWEST_POINTS
 from leakscope.model.comparison import WORTH_A_WORD, Change, CulpritChange
 from leakscope.model.report import Culprit, Point, Report, RunVerdict, Severity
-from leakscope.model.sizes import human_bytes
+from leakscope.model.sizes import human_bytes, plural
 
 SECONDS = "s"
+ENOUGH_LOOKS = 2 * FEWEST_POINTS
+"""With fewer censuses, some of them at begin and end, hardly enough are alike to show growth."""
+_COUNTED = frozenset({"step", "batch", "validation", "epoch"})
 _GRAVITY = [Severity.NOTE, Severity.WARNING, Severity.CRITICAL]
 
 
@@ -174,9 +178,22 @@ def _proves_nothing(suspect: Suspect, seen_in: Report, run: Report, which: str) 
     named = isinstance(suspect, Culprit) and seen_in.overhead.censuses > 0
     if named and not run.overhead.censuses:
         return f"nothing in the {which} run was looked at by name"
+    if thin := _too_short(suspect, seen_in, run):
+        return f"the {which} run {thin}"
     did = {phase.phase for phase in run.phases} | set(run.work.batches)
     if suspect.phase and did and suspect.phase not in did:
         return f"the {which} run had no phase {suspect.phase}"
+    return ""
+
+
+def _too_short(suspect: Suspect, seen_in: Report, run: Report) -> str:
+    """Return in which way a run was too short to show what the other did; empty where it wasn't."""
+    looks = seen_in.overhead.censuses, run.overhead.censuses
+    if isinstance(suspect, Culprit) and looks[1] < ENOUGH_LOOKS <= looks[0]:
+        return f"was looked at only {plural(looks[1], 'time')}"
+    there, here = (units_done(r.work, suspect.unit, suspect.phase) for r in (seen_in, run))
+    if suspect.unit in _COUNTED and 0 < here < FEWEST_POINTS <= there:
+        return f"did only {plural(here, suspect.unit)}"
     return ""
 
 

@@ -41,7 +41,8 @@ def verdict_in_words(
     told = [*_parts(grave), *_elsewhere(grave)] or [_nothing_grave(before, after)]
     if is_another_program(before, after):
         return [_another_script(before, after), *_ends(before, after), *told]
-    if grave and (peak := _peak_clause(grave, peaks, before)):
+    is_settled = any(not change.is_unproven for change in grave)
+    if is_settled and (peak := _peak_clause(grave, peaks, before)):
         told = _with_peak(told, peak)
     scripts = scripts_apart(before, after)
     beside = [f"The scripts differ: {scripts[0]}, then {scripts[1]}."] if scripts else []

@@ -14,7 +14,7 @@ from leakscope.report.comparing.work import same_work_words
 from leakscope.report.known import known_lines
 from leakscope.report.paper import Paper, paper_of, spaced
 from leakscope.report.sizes import humane_bytes, humane_duration, humane_interval, humane_share
-from leakscope.report.sparkline import curve_with_ends, peaks_of, sparkline
+from leakscope.report.sparkline import curve_with_ends, peaks_of, settled, sparkline
 
 LINES = 30
 MARKS = {"leak": "✗", "clean": "✓", "inconclusive": "?"}
@@ -75,7 +75,7 @@ def _curves(comparison: Comparison, paper: Paper) -> list[str]:
         "after": _readings(comparison.after_timeline),
     }
     room = max(10, min(60, paper.width - LABEL - 34))
-    peaks = [peak for values in sides.values() for peak in peaks_of(values, room)]
+    peaks = [peak for values in sides.values() for peak in settled(peaks_of(values, room))]
     if not peaks:
         return []
     bounds = min(peaks), max(peaks)

@@ -167,7 +167,7 @@ def spark_of(course: Sequence[float], bounds: Bounds) -> Spark | None:
     low, top = bounds
     span = top - low or 1.0
     places = [
-        (_WIDTH * i / (len(course) - 1), 1 + (_HEIGHT - 2) * (1 - (y - low) / span))
+        (_WIDTH * i / (len(course) - 1), 1 + (_HEIGHT - 2) * (1 - max(0.0, y - low) / span))
         for i, y in enumerate(course)
     ]
     line = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)

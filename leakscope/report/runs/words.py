@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePath
+from statistics import median_low
 
 from leakscope.model.report import RunVerdict
 from leakscope.model.runs import Lead, ListedRun, RunList, Standing
 from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.sizes import humane_rate
+from leakscope.report.sparkline import settled
 
 STANDINGS = {
     Standing.RUNNING: "Still running",
@@ -29,8 +31,8 @@ GROWTH_MEANING = (
 )
 PEAK_MEANING = "The highest of the process and its child processes together."
 SCALE_MEANING = (
-    "Lines of memory of one script share a scale, from the lowest to the highest reading of its "
-    "runs here; where those are nearly alike they lie flat."
+    "Lines of memory of one script share a scale, from where its runs here usually begin, once "
+    "started up, to their highest reading; where those are nearly alike they lie flat."
 )
 _LEAST_SPAN = 0.1
 """A sparkline is at least this part of its peak high: the noise of a steady run stays flat."""
@@ -74,15 +76,18 @@ def bounds_by_run(listed: RunList) -> list[Bounds]:
     Runs of one script share them, so that their lines compare; so do all forms of one program.
     """
     keys = ["" if listed.are_alike else PurePath(run.script).name for run in listed.runs]
-    courses: dict[str, list[float]] = {}
+    courses: dict[str, list[Sequence[float]]] = {}
     for key, run in zip(keys, listed.runs, strict=True):
-        courses.setdefault(key, []).extend(run.course)
-    bounds = {key: _bounds_of(course) for key, course in courses.items()}
+        courses.setdefault(key, []).append(settled(run.course))
+    bounds = {key: _bounds_of([one for one in some if one]) for key, some in courses.items()}
     return [bounds[key] for key in keys]
 
 
-def _bounds_of(course: Sequence[float]) -> Bounds:
-    low, high = min(course, default=0.0), max(course, default=0.0)
+def _bounds_of(courses: Sequence[Sequence[float]]) -> Bounds:
+    """Return the usual lowest value and the highest; a run broken off early has but low ones."""
+    if not courses:
+        return 0.0, 0.0
+    low, high = median_low(map(min, courses)), max(map(max, courses))
     return low, max(high, low + _LEAST_SPAN * high)
 
 
