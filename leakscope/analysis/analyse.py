@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -26,11 +27,12 @@ from leakscope.analysis.headline import headline, verdict_of
 from leakscope.analysis.imputed import with_imputed
 from leakscope.analysis.known import Catalogue
 from leakscope.analysis.ledger import find_ledgers
+from leakscope.analysis.others import other_cases
 from leakscope.analysis.overhead import find_overhead
 from leakscope.analysis.phases import find_phases
 from leakscope.analysis.ranks import Ranks, RankSummary, conclude_ranks, recording_of_rank
 from leakscope.analysis.rates import find_growth
-from leakscope.analysis.retained import find_retained
+from leakscope.analysis.retained import find_elsewhere, find_retained
 from leakscope.analysis.search import search_growth
 from leakscope.analysis.siblings import with_siblings_joined
 from leakscope.analysis.snapshots import snapshot_notes
@@ -95,11 +97,12 @@ def _report(
     if ranks.worst is not None and case.recording is _main(run):
         return _report(Case(run, ranks.worst, case.catalogue), others)
     if ranks.chosen is not None and (chosen := _read(run, ranks.chosen.rank, read_rank)):
-        return _report(Case(run, chosen, case.catalogue), (), None, ranks)
+        return _report(Case(run, chosen, case.catalogue), (), read_rank, ranks)
     workers = conclude_workers(case, ranks.culprits, findings, ledgers)
     culprits, findings = workers.culprits, workers.findings
     ledgers = with_imputed(case, workers.ledgers, findings)
     undecided = find_undecided(case, growth)
+    elsewhere = other_cases(case, culprits, ranks, workers, partial(_read, run, read=read_rank))
     verdict, missing = verdict_of(case, culprits, findings, ledgers, undecided)
     if shortage is not None and verdict is not RunVerdict.LEAK:
         verdict = RunVerdict.OUT_OF_MEMORY
@@ -130,13 +133,14 @@ def _report(
         out_of_memory=shortage,
         cures=cures,
         retained=find_retained(case, culprits),
+        retained_elsewhere=find_elsewhere(case, elsewhere, culprits),
     )
 
 
-def _read(run: Run, rank: int, read_rank: ReadRank | None) -> Recording | None:
+def _read(run: Run, rank: int, read: ReadRank | None) -> Recording | None:
     """Return the recording of a rank with what the first process knows of the program's source."""
     here = recording_of_rank(run, rank)
-    recording = here or (read_rank(rank) if read_rank is not None else None)
+    recording = here or (read(rank) if read is not None else None)
     if recording is not None:
         recording.sources = run.main.sources | recording.sources
         recording.titles = run.main.titles | recording.titles

@@ -423,3 +423,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What ``--probe-cleanup`` has found out."""
     retained: Retained | None = None
     """What memory held, by name, at some of the censuses."""
+    retained_elsewhere: list[Retained] = []
+    """The same of other processes: of ranks and workers in which culprits grow, and of some to
+    compare them with. Times are those of the process that ``retained`` is of."""

@@ -64,9 +64,24 @@ class RetainedCensus(msgspec.Struct, frozen=True, kw_only=True):
     parent, and what they leave of it has no name of its own."""
 
 
-class Retained(msgspec.Struct, frozen=True, kw_only=True):
-    """What memory held over a run. Only two censuses of one scope see the same."""
+class RetainedProcess(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whose memory it is, where a run has several processes."""
 
+    rank: Whole | None = None
+    """None where the run has no ranks."""
+    loader: Whole = 0
+    """Of a worker: the number of its DataLoader, from 1."""
+    worker: Whole | None = None
+    """None in a process that trains."""
+    generation: Whole = 0
+    """How often its loader had started workers before."""
+    pid: Whole = 0
+
+
+class Retained(msgspec.Struct, frozen=True, kw_only=True):
+    """What the memory of a process held over a run. Only two censuses of one scope see the same."""
+
+    process: RetainedProcess = RetainedProcess()
     nodes: list[RetainedNode]
     censuses: list[RetainedCensus]
     """In the order of time; of many a choice spread over the run, first and last among them."""

@@ -121,7 +121,9 @@ def report_page(report: Report) -> Page:
     spans = report.timeline.spans if report.timeline else []
     culprits, findings = culprit_views(report.culprits, spans), finding_views(report.findings)
     timeline = timeline_view(report.timeline, beginning)
-    icicle = icicle_view(report.retained, culprits, report.work.processes)
+    icicle = icicle_view(
+        report.retained, culprits, report.work.processes, report.retained_elsewhere
+    )
     suspects: list[SuspectView] = [*culprits, *findings]
     ranks = ranks_view(report)
     devices = device_views(report.devices)

@@ -9,6 +9,7 @@ from pathlib import Path
 import cuda_samples
 import msgspec
 import report_samples as samples
+import retained_samples
 from hostile_text import ATTACKS, infested
 from rank_samples import rank, report_of
 
@@ -66,7 +67,18 @@ def workers() -> Report:
         )
         for number in range(2)
     ]  # fmt: skip
-    return msgspec.structs.replace(samples.leaking(), workers=told)
+    leaking = samples.leaking()
+    first, *rest = leaking.culprits
+    grown = msgspec.structs.replace(
+        first, name="Frames.decoded", path=retained_samples.IN_WORKER, workers=1
+    )
+    return msgspec.structs.replace(
+        leaking,
+        workers=told,
+        culprits=[grown, *rest],
+        work=msgspec.structs.replace(leaking.work, processes=3),
+        retained_elsewhere=[retained_samples.of_worker(), retained_samples.of_worker(0, 0)],
+    )
 
 
 def growth() -> GrowthReport:

@@ -251,6 +251,48 @@ def test_a_link_to_a_box_opens_it(view: View, show: Open) -> None:
     expect(view.page.locator(":focus .label")).to_have_text("all_pred_boxes")
 
 
+def test_another_process_is_looked_at_with_its_own_moments(view: View, show: Open) -> None:
+    show(view, "workers")
+    assert box(view, "decoded").is_visible()
+    whose = view.page.get_by_label("in", exact=True)
+    assert whose.locator("option").all_inner_texts() == [
+        "loader 1, worker 1", "main process", "loader 1, worker 0",
+    ]  # fmt: skip
+    whose.select_option(label="main process")
+    assert box(view, "all_pred_boxes").is_visible()
+    assert "this is the main one" in view.page.locator(".icicle-notes").inner_text()
+    moments = view.page.get_by_label("at", exact=True).locator("option")
+    assert moments.last.inner_text() == "4:00 end of validation, epoch 5"
+    view.page.get_by_label("at", exact=True).select_option(index=1)
+    whose.select_option(label="loader 1, worker 0")
+    assert moments.all_inner_texts()[-1] == "0:06 end of pass 3"
+    assert plain(boxes(view).first.locator(".size").inner_text()) == "7 MiB"
+    whose.select_option(label="main process")
+    assert plain(boxes(view).first.locator(".size").inner_text()) == "220 MiB"
+    view.assert_quiet()
+
+
+def test_a_card_leads_to_its_box_in_the_process_where_it_grows(view: View, show: Open) -> None:
+    show(view, "workers")
+    view.page.get_by_label("in", exact=True).select_option(label="main process")
+    view.page.get_by_role("link", name="Show in memory").first.click()
+    expect(view.page.locator(":focus .label")).to_have_text("decoded")
+    assert view.page.get_by_label("in", exact=True).input_value() == "0"
+    assert view.page.get_by_role("button", name="Growth").get_attribute("aria-pressed") == "true"
+    assert plain(boxes(view).first.locator(".size").inner_text()) == "+60 MiB"
+    view.assert_quiet()
+
+
+def test_without_the_script_each_process_is_read_as_a_table(plain_view: View, show: Open) -> None:
+    show(plain_view, "workers")
+    tables = plain_view.page.get_by_text("Tables of the other processes")
+    tables.click()
+    told = plain(plain_view.page.locator("details", has=tables).inner_text())
+    assert "main process" in told
+    assert "loader 1, worker 0" in told
+    assert "Trainer.all_pred_boxes" in told
+
+
 def test_the_comparison_shows_what_differs(view: View, show: Open) -> None:
     show(view, "comparison")
     assert plain(boxes(view).first.locator(".size").inner_text()) == "−400 MiB"

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import CensusScope
-from leakscope.model.retained import NodeKind, Retained, RetainedCensus, RetainedNode
+from leakscope.model.retained import (
+    NodeKind,
+    Retained,
+    RetainedCensus,
+    RetainedNode,
+    RetainedProcess,
+)
 
 MIB = 1 << 20
 NODES = [
@@ -32,6 +38,7 @@ NODES = [
     RetainedNode(kind=NodeKind.SMALLER, parent=2, count=40),
 ]  # fmt: skip
 LIBRARIES = (6, 7, 8)
+IN_WORKER = "worker()·dataset.decoded"
 
 
 def census(
@@ -70,3 +77,35 @@ def compared() -> Retained:
     """The same list before and after it was emptied."""
     censuses = [census(4, 400, whole=530), census(4, 2, whole=130)]
     return Retained(nodes=NODES, censuses=censuses, taken=2, first=0, last=1, shown=1)
+
+
+def of_worker(number: int = 1, grown: int = 60) -> Retained:
+    """A worker's dict that grew by so many MiB over two of its passes."""
+    nodes = [
+        RetainedNode(kind=NodeKind.WHOLE),
+        RetainedNode(kind=NodeKind.OWNER, parent=0, label="worker()"),
+        RetainedNode(
+            kind=NodeKind.ROW, parent=1, label="dataset", name="worker.dataset",
+            path="worker()·dataset", type="__main__.Frames",
+        ),
+        RetainedNode(
+            kind=NodeKind.ROW, parent=2, label="decoded", name="Frames.decoded",
+            path=IN_WORKER, type="dict",
+        ),
+    ]  # fmt: skip
+    censuses = [
+        RetainedCensus(
+            boundary=Boundary(
+                index=16 * way, kind=BoundaryKind.PHASE_END, time_s=3.0 * way, phase="pass",
+                occurrence=way, batch=16,
+            ),
+            scope=CensusScope.FOCUSED,
+            cutoff_bytes=16384,
+            bytes={"host": [(size + extra) * MIB for extra in (2, 1, 1, 0)]},
+        )
+        for way, size in ((0, 5), (1, 5 + grown // 2), (2, 5 + grown))
+    ]  # fmt: skip
+    return Retained(
+        process=RetainedProcess(loader=1, worker=number, pid=100 + number),
+        nodes=nodes, censuses=censuses, taken=3, first=0, last=2, shown=2,
+    )  # fmt: skip

@@ -18,13 +18,19 @@ from retained_samples import MIB
 from leakscope.analysis.retained.weights import Weights, grown, held
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import CensusScope
-from leakscope.model.retained import NodeKind, Retained, RetainedCensus, RetainedNode
+from leakscope.model.retained import (
+    NodeKind,
+    Retained,
+    RetainedCensus,
+    RetainedNode,
+    RetainedProcess,
+)
 from leakscope.report import render_comparison_html, render_html, render_json
 from leakscope.report.culprit import culprit_views
 from leakscope.report.icicle import comparison_icicle, icicle_view
 from leakscope.report.icicle.layout import LEAST_SHARE, MOST_ROWS, REST, lay_out
 from leakscope.report.icicle.view import BoxView, FigureView, IcicleView
-from leakscope.report.icicle.words import event_words
+from leakscope.report.icicle.words import event_words, process_words
 
 
 def view_of(retained: Retained) -> IcicleView:
@@ -167,6 +173,57 @@ def test_of_several_processes_it_says_whose_memory_is_drawn() -> None:
     assert not view_of(retained_samples.retained()).notes[0].startswith("Of ")
 
 
+def of_processes() -> IcicleView:
+    culprit = msgspec.structs.replace(
+        samples.leaking().culprits[0], path=retained_samples.IN_WORKER, workers=1
+    )
+    elsewhere = [retained_samples.of_worker(0, 0), retained_samples.of_worker()]
+    view = icicle_view(retained_samples.retained(), culprit_views([culprit]), 4, elsewhere)
+    assert view is not None
+    return view
+
+
+def test_the_process_in_which_the_worst_culprit_grows_is_drawn_and_named() -> None:
+    view = of_processes()
+    assert view.processes == ["loader 1, worker 1", "main process", "loader 1, worker 0"]
+    assert view.process == view.data["process"] == "loader 1, worker 1"
+    assert figure("growth", view).total.text == "+60 MiB"
+    assert next(box for box in figure("held", view).boxes if box.mark).label == "decoded"
+    assert view.moments[-1] == "0:06 end of pass 3"
+    assert view.notes[0].startswith("Of 4 processes this is loader 1, worker 1, beside 2 others")
+
+
+def test_every_process_is_there_for_the_script_and_as_a_table() -> None:
+    view = of_processes()
+    assert [tree["process"] for tree in view.data["elsewhere"]] == view.processes[1:]
+    assert [table.process for table in view.tables] == view.processes
+    names = [[row.name for row in table.rows] for table in view.tables]
+    assert names[0] == names[2] == ["worker.dataset", "Frames.decoded"]
+    assert "Trainer.all_pred_boxes" in names[1]
+
+
+def test_a_rank_is_told_by_its_number_and_so_are_its_workers() -> None:
+    trains, loads = RetainedProcess(rank=3), RetainedProcess(rank=3, loader=1, worker=0)
+    assert process_words(trains) == "rank 3"
+    assert process_words(loads) == "rank 3, loader 1, worker 0"
+    anew = msgspec.structs.replace(loads, generation=4)
+    assert process_words(anew) == "rank 3, loader 1, worker 0, from pass 5 on"
+    assert not process_words(RetainedProcess(), processes=1)
+
+
+def test_a_culprit_without_a_drawn_box_is_led_to_by_the_script_alone() -> None:
+    first, *rest = samples.leaking().culprits
+    grown = msgspec.structs.replace(first, path=retained_samples.IN_WORKER, workers=1)
+    report = msgspec.structs.replace(
+        samples.leaking(),
+        culprits=[first, msgspec.structs.replace(grown, signature="w"), *rest],
+        retained_elsewhere=[retained_samples.of_worker()],
+    )
+    page = render_html(report)
+    assert 'href="#culprit-w-box" data-undrawn hidden' in page
+    assert page.count("data-undrawn hidden") == 1
+
+
 def test_graphs_that_were_not_counted_whole_are_told() -> None:
     plain = retained_samples.retained()
     cut = [msgspec.structs.replace(census, truncated=True) for census in plain.censuses]
@@ -300,8 +357,9 @@ def test_what_was_seen_at_neither_census_has_no_change_to_tell() -> None:
         return msgspec.structs.replace(census, bytes={"host": sizes})
 
     unseen = msgspec.structs.replace(plain, censuses=[without(census) for census in plain.censuses])
-    row = next(row for row in view_of(unseen).rows if row.name == "Trainer.model")
-    assert {size.text for size in (row.first, row.last, row.change)} == {"–"}
-    assert "unknown" not in row.change.exact
-    steady = next(row for row in view_of(plain).rows if row.name == "Trainer.all_pred_boxes")
-    assert steady.change.text == "+300 MiB"
+    row = next(row for row in view_of(unseen).tables[0].rows if row.name == "Trainer.model")
+    assert {size.text for size in row.sizes} == {"–"}
+    assert "unknown" not in row.sizes[-1].exact
+    (table,) = view_of(plain).tables
+    steady = next(row for row in table.rows if row.name == "Trainer.all_pred_boxes")
+    assert steady.sizes[-1].text == "+300 MiB"

@@ -26,7 +26,14 @@ MANY = 8
 """Of more ranks each is read and judged by itself."""
 MOST_PROBLEMS = 200
 
-__all__ = ["RankSummary", "Ranks", "conclude_ranks", "recording_of_rank", "summarise_rank"]
+__all__ = [
+    "RankSummary",
+    "Ranks",
+    "conclude_ranks",
+    "ranks_here",
+    "recording_of_rank",
+    "summarise_rank",
+]
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,7 @@ def conclude_ranks(
         tuple(problems[:MOST_PROBLEMS]),
         shown_courses(courses, odd.rank if odd else None),
         _notes(rows, case),
-        None if is_many else worst_here(_of_ranks(case.run), case, merged, told),
+        None if is_many else worst_here(ranks_here(case.run), case, merged, told),
         choose(case, merged, told, rows, odd) if is_many else None,
         merged,
     )
@@ -127,7 +134,7 @@ def _summaries(
     case: Case, culprits: list[Culprit], others: Iterable[RankSummary]
 ) -> Iterable[RankSummary]:
     yield summarise(case, culprits)
-    for recording in _of_ranks(case.run):
+    for recording in ranks_here(case.run):
         if recording.header.rank != case.recording.header.rank:
             yield summarise_rank(case.run, recording, case.catalogue)
     yield from others
@@ -135,10 +142,10 @@ def _summaries(
 
 def recording_of_rank(run: Run, rank: int) -> Recording | None:
     """Return the longest recording of a rank in a run that measured something."""
-    return next((one for one in _of_ranks(run) if one.header.rank == rank), None)
+    return next((one for one in ranks_here(run) if one.header.rank == rank), None)
 
 
-def _of_ranks(run: Run) -> list[Recording]:
+def ranks_here(run: Run) -> list[Recording]:
     """Return the recordings of ranks that measured something, one for each rank: the longest."""
     longest: dict[int, Recording] = {}
     for recording in run.recordings:

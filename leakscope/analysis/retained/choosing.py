@@ -52,10 +52,13 @@ def looks_of(case: Case) -> list[Look]:
     return sorted(inside or found, key=lambda look: look.boundary.time_s)
 
 
-def choose(case: Case, looks: Sequence[Look], culprits: Iterable[Culprit]) -> list[int]:
-    """Return places of the censuses to keep, in the order of time."""
+def choose(
+    case: Case, looks: Sequence[Look], culprits: Iterable[Culprit], most: int = MOST_CENSUSES
+) -> list[int]:
+    """Return places of so many censuses to keep at most, in the order of time."""
+    most = min(most, MOST_CENSUSES)
     wanted = dict.fromkeys(place for place in _wanted(case, looks, culprits) if place is not None)
-    return _spread([*wanted][:MOST_CENSUSES], len(looks))
+    return _spread([*wanted][:most], len(looks), most)
 
 
 def like_pair(case: Case, looks: Sequence[Look]) -> tuple[int, int]:
@@ -158,11 +161,11 @@ def _place(looks: Sequence[Look], boundary: Boundary) -> int | None:
     return next((p for p, look in enumerate(looks) if look.boundary is boundary), None)
 
 
-def _spread(wanted: Sequence[int], count: int) -> list[int]:
+def _spread(wanted: Sequence[int], count: int, most: int) -> list[int]:
     """Return the wanted places and others, each the farthest from all that were chosen."""
     chosen, places = [*wanted], np.arange(count)
     distance = np.min([abs(places - place) for place in chosen], axis=0)
-    while len(chosen) < min(MOST_CENSUSES, count):
+    while len(chosen) < min(most, count):
         chosen.append(int(np.argmax(distance)))
         distance = np.minimum(distance, abs(places - chosen[-1]))
     return sorted(chosen)

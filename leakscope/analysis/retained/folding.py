@@ -15,7 +15,9 @@ MOST_CELLS = 120_000
 _LEAST_NODES = 100
 
 
-def fold(tree: Tree, wanted: Collection[str] = (), cutoff_bytes: int = 0) -> Tree:
+def fold(
+    tree: Tree, wanted: Collection[str] = (), cutoff_bytes: int = 0, cells: int = MOST_CELLS
+) -> Tree:
     """Return the tree with its heaviest nodes and those of the wanted paths; below each parent the
     others are one node, in whose bytes nothing is lost.
 
@@ -23,7 +25,7 @@ def fold(tree: Tree, wanted: Collection[str] = (), cutoff_bytes: int = 0) -> Tre
     """
     heights = _heights(tree)
     columns = sum(len(by_device) for by_device in tree.bytes)
-    most = max(_LEAST_NODES, min(MOST_NODES, MOST_CELLS // max(1, columns)))
+    most = max(_LEAST_NODES, min(MOST_NODES, cells // max(1, columns)))
     told = {
         place
         for place, node in enumerate(tree.nodes)

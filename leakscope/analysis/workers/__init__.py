@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -17,7 +17,9 @@ from leakscope.analysis.workers.judged import (
     culprits_of,
     gained_by_culprits,
     judge_workers,
+    peak_bytes,
     tell_workers,
+    tellers,
     with_culprits_of_workers,
 )
 from leakscope.analysis.workers.piling import REPLACES, find_piling
@@ -40,6 +42,10 @@ class Workers:
     cleared: list[Cleared]
     """What has filled up in them, and what their loaders may hold ahead."""
     ledgers: list[Ledger]
+    tellers: dict[str, Case] = field(default_factory=dict)
+    """By a culprit's signature the worker as which it is told."""
+    heaviest: list[Case] = field(default_factory=list)
+    """Those that were judged, the heaviest first."""
 
 
 def conclude_workers(
@@ -68,6 +74,8 @@ def conclude_workers(
         tell_workers(workers, names),
         [*find_bounded(workers), *find_prefetched(workers)],
         with_workers(case, ledgers, workers),
+        tellers(workers),
+        [worker.case for worker in sorted(workers, key=peak_bytes, reverse=True)],
     )
 
 

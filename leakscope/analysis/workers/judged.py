@@ -90,17 +90,33 @@ def gained_by_culprits(workers: list[Worker]) -> float:
 
 def culprits_of(case: Case, workers: list[Worker]) -> list[Culprit]:
     """Return what grows in workers, each once, the worst first; ``case`` is their parent's."""
+    found = _found(workers).values()
+    merged = [_with_forecast(case, _merged(same), same[0][0]) for same in found]
+    return sorted(merged, key=lambda c: (ORDER[c.severity], -c.total_bytes * c.workers))
+
+
+def tellers(workers: list[Worker]) -> dict[str, Case]:
+    """Return by a culprit's signature the worker as which it is told."""
+    return {signature: _best(same)[0].case for signature, same in _found(workers).items()}
+
+
+def _found(workers: list[Worker]) -> dict[str, list[tuple[Worker, Culprit]]]:
+    """Return by signature in which workers a culprit was found."""
     same: dict[str, list[tuple[Worker, Culprit]]] = defaultdict(list)
     for worker in workers:
         for culprit in worker.culprits:
             same[culprit.signature].append((worker, culprit))
-    merged = [_with_forecast(case, _merged(found), found[0][0]) for found in same.values()]
-    return sorted(merged, key=lambda c: (ORDER[c.severity], -c.total_bytes * c.workers))
+    return same
+
+
+def _best(found: list[tuple[Worker, Culprit]]) -> tuple[Worker, Culprit]:
+    """Return the best known one, which speaks for all."""
+    return max(found, key=lambda one: (-ORDER[one[1].severity], len(one[1].chart)))
 
 
 def _merged(found: list[tuple[Worker, Culprit]]) -> Culprit:
-    """Return a culprit for all workers in which it was found: the best known one speaks for all."""
-    best, told = max(found, key=lambda one: (-ORDER[one[1].severity], len(one[1].chart)))
+    """Return a culprit for all workers in which it was found."""
+    best, told = _best(found)
     alive: dict[Group, int] = defaultdict(int)
     for worker, _ in found:
         alive[worker.group] += 1
@@ -203,7 +219,6 @@ def _row(worker: Worker, copies: dict[tuple[int, int], list[str]]) -> WorkerMemo
     header, track = worker.recording.header, worker.case.track
     private = list(_finite(track.gauge(gauge.PRIVATE)))
     written = list(_finite(track.gauge(gauge.PRIVATE_DIRTY)))
-    shares = list(_finite(track.gauge(gauge.PSS)))
     return WorkerMemory(
         loader=header.loader,
         worker=header.worker or 0,
@@ -214,13 +229,18 @@ def _row(worker: Worker, copies: dict[tuple[int, int], list[str]]) -> WorkerMemo
         batches=int(sum(_batches(worker.case))),
         prefetch=header.prefetch,
         batch_bytes=batch_bytes(worker) or None,
-        pss_bytes=max(shares, default=None),
+        pss_bytes=peak_bytes(worker) or None,
         private_first_bytes=private[0] if private else None,
         private_last_bytes=private[-1] if private else None,
         written_last_bytes=written[-1] if written else None,
         grows=[c.name for c in worker.culprits if c.severity is not Severity.NOTE],
         copies=copies.get((header.rank, header.pid), []),
     )
+
+
+def peak_bytes(worker: Worker) -> int:
+    """Return a worker's memory at its highest, shared pages divided; 0 if it was never read."""
+    return max(_finite(worker.case.track.gauge(gauge.PSS)), default=0)
 
 
 def batch_bytes(worker: Worker) -> int:

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from leakscope.analysis.retained.weights import Weights, grown, held
+from leakscope.model.report import Severity
 from leakscope.model.retained import NodeKind, Retained
 from leakscope.model.sizes import plural
 from leakscope.report.comparing.changes import ChangeView
 from leakscope.report.culprit import CulpritView
 from leakscope.report.icicle import words
 from leakscope.report.icicle.layout import REST, Box, lay_out
-from leakscope.report.sizes import UNKNOWN, Size, size_of
+from leakscope.report.icicle.subject import Mark, Subject
+from leakscope.report.icicle.table import TableView, table_of
+from leakscope.report.sizes import Size, size_of
 
 HELD, GROWTH = "held", "growth"
-TABLE_ROWS = 30
 _FAINT, _DEEP = 14, 46
 """Per cent of colour in a box of growth: where much shrank besides, and where all of it grew."""
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A culprit that a box is of."""
-
-    anchor: str
-    """Of its card."""
-    sign: str
-    """A few letters for the box: its rank, or what became of it."""
-    words: str
-    tone: str = ""
-    """What became of it, where two runs are compared."""
 
 
 @dataclass(frozen=True)
@@ -64,55 +53,60 @@ class FigureView:
 
 
 @dataclass(frozen=True)
-class RowView:
-    """A line of the table that says the same in numbers."""
-
-    name: str
-    shown: Size
-    first: Size
-    last: Size
-    change: Size
-    mark: Mark | None
-
-
-@dataclass(frozen=True)
 class IcicleView:
     """Everything that the template shows; ``data`` is what the script draws any other view from."""
 
     key: str
     mode: str
+    process: str
+    """Whose memory is drawn; empty where there is a single process."""
+    processes: list[str]
+    """All that can be chosen, the one that is drawn first."""
     figures: list[FigureView]
     moments: list[str]
     first: int
     last: int
     shown: int
     devices: list[str]
+    """Of all processes, those of the one that is drawn first."""
     device: str
-    rows: list[RowView]
+    tables: list[TableView]
+    """One for each process."""
     notes: list[str]
     anchors: frozenset[str]
-    """Culprits that have a box."""
+    """Culprits that have a box in the memory of any process."""
+    drawn: frozenset[str]
+    """Those whose box is there without a script."""
     data: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class _Subject:
-    """What is drawn: a tree on one device, what its moments are called, and the culprits in it."""
-
-    retained: Retained
-    device: str
-    moments: Sequence[str]
-    marks: Mapping[int, Mark]
-
-
 def icicle_view(
-    retained: Retained | None, culprits: Sequence[CulpritView] = (), processes: int = 1
+    retained: Retained | None,
+    culprits: Sequence[CulpritView] = (),
+    processes: int = 1,
+    elsewhere: Sequence[Retained] = (),
 ) -> IcicleView | None:
-    """Return the icicle of a run of so many processes, None where no census tells anything."""
-    if retained is None:
+    """Return the icicle of a run of so many processes, None where no census tells anything.
+
+    Drawn first is the process in which the worst culprit grows, if that is one of those elsewhere.
+    """
+    trees = [tree for tree in (retained, *elsewhere) if tree is not None]
+    if not trees:
         return None
     signs = {c.path: Mark(c.anchor, c.rank, f"culprit {c.rank}: {c.name}") for c in culprits}
-    return _view(retained, words.moments(retained), signs, HELD, words.notes(retained, processes))
+    subjects = [
+        Subject(
+            tree,
+            words.process_words(tree.process, processes),
+            words.moments(tree),
+            signs,
+            words.notes(tree, processes, len(trees)),
+        )
+        for tree in trees
+    ]
+    lead = next((c.anchor for c in culprits if c.severity != Severity.NOTE.value), "")
+    worst = max(subjects, key=lambda one: one.changed(lead))
+    return _view([worst, *(one for one in subjects if one is not worst)], HELD)
 
 
 def comparison_icicle(
@@ -125,52 +119,36 @@ def comparison_icicle(
     signs = {
         c.path: Mark(c.anchor, c.label, f"{c.label}: {c.name}", c.change) for c in changes if c.path
     }
-    return _view(retained, moments, signs, GROWTH, words.doubts(retained))
+    return _view([Subject(retained, "", moments, signs, words.doubts(retained))], GROWTH)
 
 
-def _view(
-    retained: Retained,
-    moments: Sequence[str],
-    signs: Mapping[str, Mark],
-    mode: str,
-    notes: Sequence[str],
-) -> IcicleView:
-    devices = [*dict.fromkeys(d for census in retained.censuses for d in census.bytes)]
-    device = max(devices, key=lambda d: grown(retained, d, *_ends(retained)).widths[0])
-    subject = _Subject(retained, device, moments, _marks(retained, signs))
+def _view(subjects: Sequence[Subject], mode: str) -> IcicleView:
+    """Return the icicle of several processes, the first of them drawn."""
+    drawn, retained = subjects[0], subjects[0].retained
+    change = "Growth" if mode == HELD else "Difference"
+    figures = [_held_figure(drawn), _growth_figure(drawn, change)]
+    boxes = next(figure.boxes for figure in figures if figure.mode == mode)
     return IcicleView(
         key="memory",
         mode=mode,
-        figures=[
-            _held_figure(subject),
-            _growth_figure(subject, "Growth" if mode == HELD else "Difference"),
-        ],
-        moments=[*moments],
+        process=drawn.process,
+        processes=[subject.process for subject in subjects],
+        figures=figures,
+        moments=[*drawn.moments],
         first=retained.first,
         last=retained.last,
         shown=retained.shown,
-        devices=devices,
-        device=device,
-        rows=_rows(subject),
-        notes=[note for note in notes if note],
-        anchors=frozenset(mark.anchor for mark in subject.marks.values()),
-        data=_data(subject, mode),
+        devices=[*dict.fromkeys(device for one in subjects for device in one.devices)],
+        device=drawn.device,
+        tables=[table_of(subject, change) for subject in subjects],
+        notes=[note for note in drawn.notes if note],
+        anchors=frozenset(mark.anchor for one in subjects for mark in one.marks.values()),
+        drawn=frozenset(box.mark.anchor for box in boxes if box.mark),
+        data=_data(drawn, mode) | {"elsewhere": [_data(one, mode) for one in subjects[1:]]},
     )
 
 
-def _ends(retained: Retained) -> tuple[int, int]:
-    return retained.first, retained.last
-
-
-def _marks(retained: Retained, signs: Mapping[str, Mark]) -> dict[int, Mark]:
-    return {
-        place: signs[node.path]
-        for place, node in enumerate(retained.nodes)
-        if node.kind is NodeKind.ROW and node.path in signs
-    }
-
-
-def _held_figure(subject: _Subject) -> FigureView:
+def _held_figure(subject: Subject) -> FigureView:
     retained = subject.retained
     census = retained.censuses[retained.shown]
     weights = held(retained, subject.device, retained.shown)
@@ -185,9 +163,9 @@ def _held_figure(subject: _Subject) -> FigureView:
     )
 
 
-def _growth_figure(subject: _Subject, title: str) -> FigureView:
+def _growth_figure(subject: Subject, title: str) -> FigureView:
     retained = subject.retained
-    first, last = _ends(retained)
+    first, last = subject.ends
     scopes = [retained.censuses[place].scope for place in (first, last)]
     whole = words.WHOLE[scopes[0]] if scopes[0] is scopes[1] else words.BOTH
     weights = grown(retained, subject.device, first, last)
@@ -202,12 +180,12 @@ def _growth_figure(subject: _Subject, title: str) -> FigureView:
     )
 
 
-def _boxes(subject: _Subject, weights: Weights, whole: str, mode: str) -> list[BoxView]:
+def _boxes(subject: Subject, weights: Weights, whole: str, mode: str) -> list[BoxView]:
     laid = lay_out(subject.retained.nodes, weights)
     return [_box(subject, box, whole, mode) for box in laid]
 
 
-def _box(subject: _Subject, box: Box, whole: str, mode: str) -> BoxView:
+def _box(subject: Subject, box: Box, whole: str, mode: str) -> BoxView:
     node = subject.retained.nodes[box.node]
     size = size_of(box.bytes, signed=mode == GROWTH)
     label = {
@@ -235,42 +213,14 @@ def _direction(change: int) -> str:
     return "up" if change > 0 else "down" if change < 0 else "even"
 
 
-def _rows(subject: _Subject) -> list[RowView]:
-    """Return the names that hold most, with what they held at the moments of both pictures."""
-    retained, device = subject.retained, subject.device
-    first, last = (held(retained, device, place).bytes for place in _ends(retained))
-    shown = held(retained, device, retained.shown).bytes
-    change = grown(retained, device, *_ends(retained))
-    rows = [place for place, node in enumerate(retained.nodes) if node.kind is NodeKind.ROW]
-    rows.sort(key=lambda p: (-max(shown[p] or 0, last[p] or 0, change.widths[p]), p))
-    return [
-        RowView(
-            name=retained.nodes[place].name,
-            shown=_held_size(shown[place]),
-            first=_held_size(first[place]),
-            last=_held_size(last[place]),
-            change=_change_size(first[place], last[place], change.bytes[place]),
-            mark=subject.marks.get(place),
-        )
-        for place in rows[:TABLE_ROWS]
-    ]
-
-
-def _held_size(size: int | None) -> Size:
-    return Size(UNKNOWN, words.ABSENT) if size == 0 else size_of(size)
-
-
-def _change_size(first: int | None, last: int | None, change: int | None) -> Size:
-    if first == last == 0:
-        return Size(UNKNOWN, f"both times {words.ABSENT}")
-    return size_of(change, signed=True)
-
-
-def _data(subject: _Subject, mode: str) -> dict[str, Any]:
+def _data(subject: Subject, mode: str) -> dict[str, Any]:
     nodes = subject.retained.nodes
     censuses = zip(subject.moments, subject.retained.censuses, strict=True)
     return {
         "mode": mode,
+        "process": subject.process,
+        "notes": " ".join(note for note in subject.notes if note),
+        "devices": subject.devices,
         "parents": [node.parent for node in nodes],
         "kinds": [node.kind.value for node in nodes],
         "labels": [words.node_label(node) for node in nodes],

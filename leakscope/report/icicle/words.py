@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import CensusScope
-from leakscope.model.retained import NodeKind, Retained, RetainedNode
+from leakscope.model.retained import NodeKind, Retained, RetainedNode, RetainedProcess
 from leakscope.model.sizes import plural
 from leakscope.report.sizes import clock, humane_bytes
 
@@ -27,6 +27,23 @@ _EVENTS = {
     BoundaryKind.RUN_END: "end of the run",
     BoundaryKind.REQUEST: "when asked for",
 }
+_OF_WORKER = {
+    BoundaryKind.PHASE_BEGIN: "start of pass {way}",
+    BoundaryKind.BATCH: "pass {way}, batch {batch}",
+    BoundaryKind.PHASE_END: "end of pass {way}",
+}
+"""A worker has no epochs: it is asked for one way through its loader after the other."""
+MAIN, THE_MAIN = "main process", "the main one"
+
+
+def process_words(process: RetainedProcess, processes: int = 2) -> str:
+    """Return ``rank 1, loader 1, worker 0``; empty where there is a single process."""
+    rank = f"rank {process.rank}" if process.rank is not None else ""
+    if process.worker is None:
+        return rank or (MAIN if processes > 1 else "")
+    again = f", from pass {process.generation + 1} on" if process.generation else ""
+    worker = f"loader {process.loader}, worker {process.worker}{again}"
+    return f"{rank}, {worker}" if rank else worker
 
 
 def event_words(boundary: Boundary, *, by_epoch: bool = True) -> str:
@@ -45,11 +62,19 @@ def moments(retained: Retained, sides: Sequence[str] = ()) -> list[str]:
     """Return ``1:20 end of validation, epoch 4`` for each census; of two runs, which of them."""
     by_epoch = any(census.boundary.epoch for census in retained.censuses)
     names = sides or [clock(census.boundary.time_s) for census in retained.censuses]
+    in_worker = retained.process.worker is not None
     return [
-        f"{name}{':' if sides else ''} {event_words(census.boundary, by_epoch=by_epoch)}"
+        f"{name}{':' if sides else ''} {_event(census.boundary, by_epoch, in_worker)}"
         f"{', whole heap' if census.scope is CensusScope.FULL else ''}"
         for name, census in zip(names, retained.censuses, strict=True)
     ]
+
+
+def _event(boundary: Boundary, by_epoch: bool, in_worker: bool) -> str:
+    pattern = _OF_WORKER.get(boundary.kind) if in_worker else None
+    if pattern is None:
+        return event_words(boundary, by_epoch=by_epoch)
+    return pattern.format(way=boundary.occurrence + 1, batch=boundary.batch)
 
 
 def node_label(node: RetainedNode) -> str:
@@ -69,8 +94,15 @@ def short_type(node: RetainedNode) -> str:
     return type_words(node).rpartition(".")[2]
 
 
-def notes(retained: Retained, processes: int = 1) -> list[str]:
-    """Return what a reader must know of the censuses that can be looked at."""
+def notes(retained: Retained, processes: int = 1, choosable: int = 1) -> list[str]:
+    """Return what a reader must know of the censuses that can be looked at.
+
+    Args:
+        retained: what is drawn.
+        processes: how many the run had.
+        choosable: how many of them can be looked at.
+
+    """
     count, taken = len(retained.censuses), f"{retained.taken:,}"
     kept = (
         f"{count} of {taken} censuses are kept, spread over the run. "
@@ -78,7 +110,10 @@ def notes(retained: Retained, processes: int = 1) -> list[str]:
         else ""
     )
     cutoff = humane_bytes(max(census.cutoff_bytes for census in retained.censuses))
-    alone = "" if processes < 2 else f"Of {processes:,} processes this is the main one. "
+    name = process_words(retained.process, processes)
+    others = f", beside {plural(choosable - 1, 'other')} to choose" if choosable > 1 else ""
+    alone = f"Of {processes:,} processes this is {THE_MAIN if name == MAIN else name}{others}. "
+    alone = alone if processes > 1 else ""
     return [f"{alone}{kept}What holds less than {cutoff} has no box of its own.", *doubts(retained)]
 
 

@@ -61,15 +61,19 @@
     return boxes;
   };
 
-  const icicle = (root, tree) => {
+  const icicle = (root, drawnFirst) => {
+    const trees = [drawnFirst, ...(drawnFirst.elsewhere ?? [])];
     const figures = Object.fromEntries([...root.querySelectorAll("[data-mode]")].map((figure) => [figure.dataset.mode, figure]));
     const choices = Object.fromEntries([...root.querySelectorAll("[data-choice]")].map((select) => [select.dataset.choice, select]));
     const search = root.querySelector("input"), path = root.querySelector(".icicle-path"), trail = path.querySelector("nav");
     const found = path.querySelector(".found"), reading = root.querySelector(".icicle-reading");
-    const devices = choices.device ? [...choices.device.options].map((option) => option.text) : [tree.device];
-    tree.children = tree.parents.map(() => []);
-    tree.parents.forEach((parent, node) => { if (parent >= 0) tree.children[parent].push(node); });
-    const view = { mode: tree.mode, at: tree.shown, from: tree.first, to: tree.last, device: tree.device, top: 0 };
+    const notes = root.querySelector(".icicle-notes");
+    for (const one of trees) {
+      one.children = one.parents.map(() => []);
+      one.parents.forEach((parent, node) => { if (parent >= 0) one.children[parent].push(node); });
+      one.view = { mode: one.mode, at: one.shown, from: one.first, to: one.last, device: one.device, top: 0 };
+    }
+    let tree = drawnFirst, view = tree.view;
     let weights, boxes = [], drawn = [], current = 0;
 
     const amount = (size) => (view.mode === "held" ? bytes(size) : signed(size));
@@ -134,6 +138,14 @@
       drawn[current].tabIndex = 0;
       if (move) drawn[current].focus({ preventScroll: true });
       read(boxes[current]);
+    };
+    const options = (select, texts) => select?.replaceChildren(...texts.map((text, place) => new Option(text, place)));
+    const turnTo = (other) => {
+      other.view.mode = view.mode;
+      [tree, view] = [other, other.view];
+      for (const name of ["at", "from", "to"]) options(choices[name], tree.censuses.map((census) => census.moment));
+      options(choices.device, tree.devices);
+      if (notes) notes.textContent = tree.notes;
     };
     const zoom = (node, move = false) => {
       view.top = node;
@@ -205,21 +217,25 @@
       boxes = layOut(tree, weights, view.top);
       current = 0;
       for (const [mode, figure] of Object.entries(figures)) figure.hidden = mode !== view.mode;
+      const place = { ...view, device: tree.devices.indexOf(view.device), process: trees.indexOf(tree) };
+      const needless = { at: view.mode !== "held", from: view.mode === "held", to: view.mode === "held", device: tree.devices.length < 2 };
       for (const [name, select] of Object.entries(choices)) {
-        select.closest(".choice").hidden = name !== "device" && (name === "at") !== (view.mode === "held");
-        select.value = String(name === "device" ? devices.indexOf(view.device) : view[name]);
+        select.closest(".choice").hidden = needless[name] ?? false;
+        select.value = String(place[name]);
       }
       root.dataset.showing = view.mode;
       for (const button of root.querySelectorAll("[data-show]")) button.setAttribute("aria-pressed", String(button.dataset.show === view.mode));
       const figure = figures[view.mode], moment = (place) => tree.censuses[place].moment;
       const said = view.mode === "held" ? moment(view.at) : `${moment(view.from)} \u2192 ${moment(view.to)}`;
       figure.querySelector(".moment").textContent = said;
+      const whose = figure.querySelector(".process");
+      if (whose) whose.textContent = tree.process;
       const total = figure.querySelector(".total");
       total.textContent = amount(weights.bytes[0]);
       total.title = exactly(weights.bytes[0]);
       const area = element("div", `boxes ${view.mode}`);
       area.setAttribute("role", boxes.length ? "tree" : "group");
-      area.setAttribute("aria-label", `${figure.querySelector(".chart-title").textContent}, ${said}`);
+      area.setAttribute("aria-label", [figure.querySelector(".chart-title").textContent, tree.process, said].filter(Boolean).join(", "));
       area.style.setProperty("--rows", String(1 + Math.max(0, ...boxes.map((box) => box.row))));
       drawn = boxes.map(boxElement);
       area.append(...drawn);
@@ -260,7 +276,9 @@
 
     for (const [name, select] of Object.entries(choices)) {
       select.addEventListener("change", () => {
-        if (name === "device") view.device = devices[select.value]; else view[name] = Number(select.value);
+        if (name === "process") turnTo(trees[select.value]);
+        else if (name === "device") view.device = tree.devices[select.value];
+        else view[name] = Number(select.value);
         draw();
       });
     }
@@ -269,13 +287,17 @@
     }
     search.addEventListener("input", highlight);
 
-    /* A culprit's card leads to its box: where it grew, else where it held most. */
+    /* A culprit's card leads to its box: in the process and where it grew, else where it held most. */
+    const nodeOf = (one, anchor) => Number(Object.keys(one.marks).find((place) => `${one.marks[place][0]}-box` === anchor) ?? -1);
+    const grownIn = (one, node) => Math.max(...one.devices.map((device) => weigh(one, { mode: "growth", from: one.first, to: one.last, device }).widths[node]));
     const reveal = (anchor) => {
-      const node = Number(Object.keys(tree.marks).find((place) => `${tree.marks[place][0]}-box` === anchor) ?? -1);
-      if (node < 0) return false;
+      const marked = trees.map((one) => [one, nodeOf(one, anchor)]).filter(([, found]) => found >= 0);
+      if (!marked.length) return false;
+      const [other, node] = marked.reduce((best, one) => (grownIn(...one) > grownIn(...best) ? one : best));
+      if (other !== tree) turnTo(other);
       search.value = "";
       const most = (device) => Math.max(...tree.censuses.map((census) => census.bytes[device]?.[node] ?? 0));
-      view.device = devices.reduce((best, device) => (most(device) > most(best) ? device : best), view.device);
+      view.device = tree.devices.reduce((best, device) => (most(device) > most(best) ? device : best), view.device);
       view.mode = "growth";
       view.top = 0;
       if (!(weigh(tree, view).widths[node] > 0)) {
@@ -295,6 +317,7 @@
       if (event.target.closest("a")?.hash === location.hash && follow()) event.preventDefault();
     });
 
+    for (const link of document.querySelectorAll("[data-undrawn]")) link.hidden = false;
     root.querySelector(".icicle-tools").hidden = path.hidden = reading.hidden = false;
     draw();
     follow();
