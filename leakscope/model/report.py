@@ -162,6 +162,8 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     excerpts: list[Excerpt] = []
     chart: list[Point] = []
     chart_unit: str = ""
+    chart_s: list[float] = []
+    """Of a worker's: seconds into the run of each point, for its boundaries are not the run's."""
     known: Recognised | None = None
 
 

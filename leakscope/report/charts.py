@@ -65,8 +65,12 @@ class Track:
     """Lengths of strokes and gaps; empty where it is drawn through."""
 
 
-def draw_timeline(timeline: Timeline, key: str, size: tuple[int, int]) -> Drawing:
-    """Return memory over the run with its phases shaded and its censuses ticked."""
+def draw_timeline(
+    timeline: Timeline, key: str, size: tuple[int, int], laid_over: Track | None = None
+) -> Drawing:
+    """Return memory over the run with its phases shaded, its censuses ticked and one more line, if
+    any, over all.
+    """
     view = _time_canvas(size)
     moments = moments_of(timeline.lines)
     lines = [
@@ -82,6 +86,8 @@ def draw_timeline(timeline: Timeline, key: str, size: tuple[int, int]) -> Drawin
     for tracks in reversed(lines):
         for track in tracks:
             _draw_track(view, track, filled=tracks is lines[0])
+    if laid_over is not None:
+        _draw_track(view, laid_over, dotted=len(laid_over.points) <= FEW)
     _mark_limit(view, timeline.limit_bytes)
     _tick_censuses(view, timeline.censuses_s)
     return view.finish(key, "Memory over the run, with its phases shaded")
@@ -366,12 +372,12 @@ def _merged(spans: Sequence[PhaseSpan], gap: float) -> list[tuple[float, float]]
     return joined
 
 
-def _draw_track(view: Canvas, track: Track, *, filled: bool = False) -> None:
+def _draw_track(view: Canvas, track: Track, *, filled: bool = False, dotted: bool = False) -> None:
     points = finite(track.points)
     xs, ys = _columns(points)
     if filled and len(points) > 1:
         view.axes.fill_between(xs, ys, color=shade("area"), linewidth=0, zorder=1)
-    marker = "o" if len(points) == 1 else None
+    marker = "o" if dotted or len(points) == 1 else None
     style = (0, tuple(map(float, track.dash.split()))) if track.dash else "-"
     view.axes.plot(
         xs, ys, color=shade(track.shade), linewidth=1.8, linestyle=style, marker=marker,

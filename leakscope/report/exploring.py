@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from leakscope.model.report import Culprit, PhaseSpan, Point, Report, Severity, Timeline
+from leakscope.model.report import PhaseSpan, Report, Timeline
 from leakscope.report.charts import (
-    SECONDS,
     epoch_starts,
     finite,
     finite_only,
@@ -16,31 +15,31 @@ from leakscope.report.charts import (
     series_shade,
     shown_stretch,
 )
-from leakscope.report.culprit import CulpritView
+from leakscope.report.laid_over import MOST_CULPRITS
 from leakscope.report.stretches import moments_of
 from leakscope.report.timeline import (
     OUTSIDE,
+    LaidOver,
     TimelineView,
+    compact,
     line_data,
     phase_data,
     shown_lines,
     timeline_data,
 )
 
-MOST_CULPRITS = 8
-"""So many culprits can be laid over the gauges."""
 _DIGITS = 3
 """Of seconds: a step of a millisecond has a place of its own."""
 
 
 def exploring_data(
-    view: TimelineView | None, report: Report, cards: Sequence[CulpritView]
+    view: TimelineView | None, report: Report, laid: Sequence[LaidOver]
 ) -> dict[str, Any]:
     """Return all that the script needs to draw any stretch of the timeline, as plain values.
 
     Times are seconds; phases are told by their place in ``phases``. What can be laid over the lines
-    is not drawn until somebody wants it: further gauges, and culprits whose series can be placed
-    in time. The first culprit alone is ``on`` at once, where the chart keeps its scale with it.
+    is not drawn until somebody wants it: further gauges, and culprits but for the one that is
+    ``on``.
     """
     timeline = report.timeline
     if view is None or timeline is None:
@@ -63,7 +62,7 @@ def exploring_data(
             "lines": lines,
             "laidOver": [
                 *_further_lines(timeline, len(lines) + MOST_CULPRITS),
-                *_culprit_lines(timeline, report.culprits, cards, lines),
+                *map(_culprit_line, laid),
             ],
             "phases": [
                 *phase_data(timeline.spans, shown_stretch(shown_lines(timeline))),
@@ -102,45 +101,16 @@ def _further_lines(timeline: Timeline, taken: int) -> list[dict[str, Any]]:
     ]
 
 
-def _culprit_lines(
-    timeline: Timeline,
-    culprits: Sequence[Culprit],
-    cards: Sequence[CulpritView],
-    gauges: Sequence[dict[str, Any]],
-) -> list[dict[str, Any]]:
-    top = max(y for gauge in gauges for _, y in gauge["points"])
-    accused = [card.anchor for card in cards if card.severity != Severity.NOTE.value]
-    when = {moment.boundary: moment.time_s for moment in timeline.moments}
-    lines: list[dict[str, Any]] = []
-    for culprit, card in zip(culprits, cards, strict=True):
-        points = _placed(culprit, when)
-        if len(points) > 1 and len(lines) < MOST_CULPRITS:
-            place = len(gauges) + len(lines)
-            fits = max(y for _, y in points) <= top
-            lines.append(
-                {
-                    "key": card.anchor,
-                    "culprit": True,
-                    "label": card.name,
-                    "shade": series_shade(place),
-                    "dash": series_dash(place, laid_over=True),
-                    "points": points,
-                    "on": fits and [card.anchor] == accused[:1],
-                }
-            )
-    return lines
-
-
-def _placed(culprit: Culprit, when: dict[int, float]) -> list[list[float]]:
-    """Return a culprit's series over seconds; a worker's own clock can't be read here."""
-    if culprit.workers:
-        return []
-    known = finite((_second(point, culprit.chart_unit, when), point.y) for point in culprit.chart)
-    return [[_moment(second), round(amount)] for second, amount in sorted(known)]
-
-
-def _second(point: Point, unit: str, when: dict[int, float]) -> float:
-    return point.x if unit == SECONDS else when.get(point.boundary, float("nan"))
+def _culprit_line(line: LaidOver) -> dict[str, Any]:
+    return {
+        "key": line.key,
+        "culprit": True,
+        "label": line.label,
+        "shade": line.shade,
+        "dash": line.dash,
+        "points": compact(line.points),
+        "on": line.on,
+    }
 
 
 def _span(span: PhaseSpan, number: dict[str, int], has_epochs: bool) -> list[float | None]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 import msgspec
 
+from leakscope.model.printable import one_line
 from leakscope.model.report import (
     Culprit,
     Finding,
@@ -28,6 +30,7 @@ from leakscope.report.devices import DeviceView, device_views
 from leakscope.report.encoding import render_plain
 from leakscope.report.exploring import exploring_data
 from leakscope.report.icicle import IcicleView, icicle_view
+from leakscope.report.laid_over import laid_over
 from leakscope.report.ledger import LedgerView, ledger_view
 from leakscope.report.markdown import culprit_markdown, finding_markdown
 from leakscope.report.measuring import MeasuringView, measuring_view
@@ -36,6 +39,7 @@ from leakscope.report.shortage import ShortageView, shortage_view
 from leakscope.report.sizes import (
     humane_duration,
     humane_moment,
+    humane_rate,
     size_of,
 )
 from leakscope.report.tables import (
@@ -70,12 +74,13 @@ class Page:
     verdict: str
     verdict_label: str
     headline: list[Piece]
-    names_lead: bool
     context: list[Fact]
     ended: str
     """How the program ended, where not by itself and the headline doesn't tell."""
     lead: SuspectView | None
     deadline: str
+    together: str
+    """What part of the growth it is, and how fast all culprits grow together."""
     assurance: AssuranceView
     others: list[SuspectView]
     timeline: TimelineView | None
@@ -114,33 +119,36 @@ class Page:
     """Those of the terms that this page uses."""
     data: dict[str, Any]
 
+    @property
+    def names_lead(self) -> bool:
+        """Whether the headline names what is shown below it."""
+        return any(piece.code for piece in self.headline)
+
 
 def report_page(report: Report) -> Page:
     """Return the whole page for a report."""
     report, beginning = _from_first_phase(report)
     spans = report.timeline.spans if report.timeline else []
     culprits, findings = culprit_views(report.culprits, spans), finding_views(report.findings)
-    timeline = timeline_view(report.timeline, beginning)
-    icicle = icicle_view(
-        report.retained, culprits, report.work.processes, report.retained_elsewhere
-    )
+    laid = laid_over(report, culprits)
+    timeline = timeline_view(report.timeline, beginning, next((o for o in laid if o.on), None))
+    icicle = _icicle(report, culprits)
     suspects: list[SuspectView] = [*culprits, *findings]
     ranks = ranks_view(report)
     devices = device_views(report.devices)
     in_workers = named_in_workers(report.culprits)
-    lead = next((s for s in suspects if s.severity != Severity.NOTE.value), None)
+    lead = _lead(suspects)
     verdict = wording.verdict_words(report.verdict, ran_out=report.out_of_memory is not None)
-    headline = _headline(report.headline or verdict, lead)
     return Page(
         title=f"{verdict} · {_program(report.run)}",
         verdict=report.verdict.value,
         verdict_label=verdict,
-        headline=headline,
-        names_lead=any(piece.code for piece in headline),
+        headline=_headline(report.headline or verdict, lead),
         context=run_context(report.run, report.work),
         ended=wording.ending_words(report),
         lead=lead,
         deadline=deadline_words(report),
+        together=together_words(report),
         assurance=assurance_view(report, lead.anchor if lead else ""),
         others=[suspect for suspect in suspects if suspect is not lead][:OTHERS],
         timeline=timeline,
@@ -172,10 +180,19 @@ def report_page(report: Report) -> Page:
         version=report.run.leakscope_version,
         terms=wording.TERMS,
         words=wording.words_for(report),
-        data=_data(culprits, findings, timeline, ranks, report)
+        data=_data(culprits, findings, exploring_data(timeline, report, laid), ranks, report)
         | {"icicles": {icicle.key: icicle.data} if icicle else {}}
         | {"maps": {d.memory_map.key: d.memory_map.data for d in devices}},
     )
+
+
+def _lead(suspects: Sequence[SuspectView]) -> SuspectView | None:
+    return next((s for s in suspects if s.severity != Severity.NOTE.value), None)
+
+
+def _icicle(report: Report, culprits: Sequence[CulpritView]) -> IcicleView | None:
+    processes = report.work.processes
+    return icicle_view(report.retained, culprits, processes, report.retained_elsewhere)
 
 
 def _has_long_words(report: Report) -> bool:
@@ -227,6 +244,26 @@ def deadline_words(report: Report) -> str:
     return f"That is the memory limit{', ' if wait else ''}{wait}."
 
 
+def together_words(report: Report) -> str:
+    """Return ``5 % of the growth; all 25 culprits together 341 KiB per step``.
+
+    Rates are added up where they count the same unit on the same device, in a single process, and
+    no two of them share what they hold.
+    """
+    lead = wording.lead_of(report)
+    if not isinstance(lead, Culprit) or lead.growth != "across":
+        return ""
+    part = wording.share_words(lead.share, lead.growth) if lead.share else ""
+    grown = [c for c in report.culprits if c.severity is not Severity.NOTE and c.growth == "across"]
+    alike = all((c.unit, c.device, c.workers) == (lead.unit, lead.device, 0) for c in grown)
+    apart = not any(c.also_held_by or c.leak_share_bytes or c.rates_by_rank for c in grown)
+    if len(grown) < 2 or not alike or not apart:
+        return part
+    rate = humane_rate(sum(c.bytes_per_unit for c in grown), one_line(lead.unit))
+    both = f"{plural(len(grown), 'culprit')} grow by {rate} together"
+    return f"{part}; {both}" if part else both
+
+
 def environment_facts(run: RunFacts) -> list[Fact]:
     """Return what the run ran on."""
     facts = [Fact(name.replace("_", " "), value) for name, value in sorted(run.environment.items())]
@@ -269,11 +306,10 @@ def _problems(report: Report) -> list[Fact]:
 def _data(
     culprits: list[CulpritView],
     findings: list[SuspectView],
-    timeline: TimelineView | None,
+    charts: dict[str, Any],
     ranks: RanksView | None,
     report: Report,
 ) -> dict[str, Any]:
-    charts = exploring_data(timeline, report, culprits)
     charts |= {ranks.chart.key: ranks.chart.data} if ranks and ranks.chart else {}
     charts |= {c.chart.key: chart_data(c.chart) for c in culprits if c.chart}
     copies = {

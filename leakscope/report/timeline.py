@@ -13,6 +13,7 @@ from leakscope.report.charts import (
     MOST_EPOCHS,
     NARROW,
     WIDE,
+    Track,
     draw_timeline,
     epoch_starts,
     finite,
@@ -53,6 +54,20 @@ class LegendEntry:
 
 
 @dataclass(frozen=True)
+class LaidOver:
+    """A culprit's series over seconds."""
+
+    key: str
+    """The anchor of its card."""
+    label: str
+    shade: str
+    dash: str
+    points: list[tuple[float, float]]
+    on: bool
+    """Whether it is drawn before anybody asks for it."""
+
+
+@dataclass(frozen=True)
 class TimelineView:
     """Memory over the run, drawn for wide and for narrow pages."""
 
@@ -65,23 +80,30 @@ class TimelineView:
     summary: str
     zooms: bool = False
     """Whether the page's script can look closer."""
+    laid_over: LegendEntry | None = None
+    """The culprit that is drawn over the lines."""
 
 
-def timeline_view(timeline: Timeline | None, beginning: str = "") -> TimelineView | None:
+def timeline_view(
+    timeline: Timeline | None, beginning: str = "", laid: LaidOver | None = None
+) -> TimelineView | None:
     """Return the timeline, or None where nothing was measured.
 
     Args:
         timeline: what is shown of it.
         beginning: what is to be said of the time before that.
+        laid: the culprit to draw over the lines.
 
     """
     if timeline is None or not any(finite(line.points) for line in timeline.lines):
         return None
     timeline = msgspec.structs.replace(timeline, lines=shown_lines(timeline))
+    over = Track(laid.points, laid.shade, laid.dash) if laid else None
+    told = [*timeline.lines, *([_as_line(laid)] if laid else [])]
     return TimelineView(
         key="timeline",
-        wide=draw_timeline(timeline, "timeline-wide", WIDE),
-        narrow=draw_timeline(timeline, "timeline-narrow", NARROW),
+        wide=draw_timeline(timeline, "timeline-wide", WIDE, over),
+        narrow=draw_timeline(timeline, "timeline-narrow", NARROW, over),
         lines=[
             LegendEntry(
                 line.label,
@@ -97,9 +119,19 @@ def timeline_view(timeline: Timeline | None, beginning: str = "") -> TimelineVie
             for phase, shade in phase_shades(timeline.spans).items()
         ],
         note=" ".join(filter(None, [beginning, _note(timeline)])),
-        summary=" ".join(_summary(line) for line in timeline.lines),
+        summary=" ".join(_summary(line) for line in told),
         zooms=True,
+        laid_over=_entry(laid) if laid else None,
     )
+
+
+def _as_line(laid: LaidOver) -> Line:
+    return Line(label=laid.label, metric=laid.key, points=laid.points)
+
+
+def _entry(laid: LaidOver) -> LegendEntry:
+    peak = peak_of(laid.points)
+    return LegendEntry(laid.label, laid.shade, key=laid.key, dash=laid.dash, peak=peak)
 
 
 def shown_lines(timeline: Timeline) -> list[Line]:

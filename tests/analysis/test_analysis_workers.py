@@ -115,6 +115,17 @@ def test_the_forecast_of_workers_is_told_as_a_time_too():
     )
 
 
+def test_the_course_of_a_workers_leak_is_told_on_the_clock_of_its_parent() -> None:
+    theirs = leaking(started=1_000.0 + 40.0, host="here")
+    run = run_of(Program(epochs=8), theirs)
+    run.main.header = msgspec.structs.replace(run.main.header, started=1_000.0, host="here")
+    told = culprit(analyse(run))
+    when = {m.boundary.index: m.boundary.time_s for m in theirs.measurements}
+    assert told.chart_s == [pytest.approx(40.0 + when[p.boundary]) for p in told.chart]
+    theirs.header = msgspec.structs.replace(theirs.header, host="there")
+    assert culprit(analyse(run)).chart_s == []
+
+
 def test_workers_of_one_epoch_after_the_other_are_not_added_up():
     workers = [leaking(n, generation=g, pid=10 * g + n) for g in range(3) for n in range(2)]
     assert culprit(analyse(run_of(Program(epochs=8), *workers))).workers == 2

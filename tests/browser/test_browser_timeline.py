@@ -296,6 +296,8 @@ def test_each_line_that_is_laid_over_looks_as_in_the_legend_and_as_no_other(
     chart = Chart(view)
     buttons = chart.figure.locator(".overlays button")
     assert buttons.count() == 8
+    assert [button.is_visible() for button in buttons.all()] == [True] * 3 + [False] * 5
+    chart.figure.get_by_text("Further culprits").click()
     for button in buttons.all():
         if button.get_attribute("aria-pressed") == "false":
             button.click()
@@ -304,7 +306,8 @@ def test_each_line_that_is_laid_over_looks_as_in_the_legend_and_as_no_other(
         " getComputedStyle(one).strokeDasharray])"
     )
     drawn = chart.plot.locator("path.line").evaluate_all(look)
-    assert drawn == chart.figure.locator(".legend .key.stroke path").evaluate_all(look)
+    keys = chart.figure.locator(".legend li:not(.laid-over) .key.stroke path")
+    assert drawn == keys.evaluate_all(look)
     assert len({tuple(one) for one in drawn}) == 10
     view.assert_quiet()
 
@@ -319,6 +322,41 @@ def test_a_culprits_card_lays_its_series_over_the_timeline(chart: Chart) -> None
     page.wait_for_function(
         "() => document.querySelector('.plot.live').getBoundingClientRect().top > 0"
     )
+
+
+def test_a_card_opens_the_list_in_which_its_series_is_folded_up(view: View, tmp_path: Path) -> None:
+    report = samples.leaking()
+    many = [
+        msgspec.structs.replace(report.culprits[0], name=f"Trainer.kept_{n}", signature=f"{n:016x}")
+        for n in range(5)
+    ]
+    file = tmp_path / "many.html"
+    file.write_text(render_html(msgspec.structs.replace(report, culprits=many)), "utf-8")
+    view.wear(DESKTOP, "light")
+    view.open(file)
+    view.page.locator("[data-overlay]").last.click()
+    assert view.page.evaluate("document.activeElement.textContent") == "Trainer.kept_4"
+    chart = Chart(view)
+    over = chart.figure.locator(".overlays button").filter(has_text="kept_4")
+    assert over.is_visible()
+    assert over.get_attribute("aria-pressed") == "true"
+
+
+def test_the_first_culprit_is_seen_without_a_script_and_on_paper(
+    plain_view: View, chart: Chart, tmp_path: Path
+) -> None:
+    entry = ".timeline .laid-over"
+    assert not chart.view.page.locator(entry).is_visible()
+    chart.view.page.emulate_media(media="print")
+    assert chart.view.page.locator(entry).is_visible()
+    chart.view.page.emulate_media(media="screen")
+    file = tmp_path / "plain.html"
+    file.write_bytes(page_of("leaking"))
+    plain_view.wear(DESKTOP, "light")
+    plain_view.open(file)
+    told = plain(plain_view.page.locator(entry).inner_text())
+    assert "Trainer.all_pred_boxes" in told
+    assert "peak 3.5 GiB" in told
 
 
 def test_all_lines_can_be_switched_off_and_on_again(chart: Chart) -> None:

@@ -10,11 +10,11 @@ import report_samples as samples
 from page_reader import read_page
 
 from leakscope.model.overhead import Gauged, Overhead, Taken
-from leakscope.model.report import Falsifier, Problem
+from leakscope.model.report import Falsifier, Problem, Report, Severity
 from leakscope.report import render_html
 from leakscope.report.assurance import assurance_view
 from leakscope.report.measuring import MOST_ROWS, measuring_view
-from leakscope.report.page import deadline_words
+from leakscope.report.page import deadline_words, together_words
 from leakscope.report.sizes import humane_wait
 
 MIB = 1 << 20
@@ -179,3 +179,38 @@ def test_without_a_pace_only_the_limit_is_named() -> None:
     work = msgspec.structs.replace(report.work, epochs=0)
     assert deadline_words(msgspec.structs.replace(report, work=work)) == "That is the memory limit."
     assert deadline_words(samples.clean()) == ""
+
+
+def growing(count: int, **fields: object) -> Report:
+    """A report of so many culprits of 2 MiB a step each, a tenth of the growth."""
+    told = {
+        "growth": "across", "unit": "step", "bytes_per_unit": 2.0 * MIB, "share": 0.1,
+        "severity": Severity.WARNING,
+    }  # fmt: skip
+    first = msgspec.structs.replace(samples.leaking().culprits[0], **told)
+    last = msgspec.structs.replace(first, **fields)
+    return msgspec.structs.replace(samples.leaking(), culprits=[first] * (count - 1) + [last])
+
+
+def test_the_first_screen_says_how_fast_all_culprits_grow_together() -> None:
+    words = "10 % of the growth; 3 culprits grow by 6 MiB per step together"
+    assert together_words(growing(3)) == words
+    assert f"{words}." in read_page(render_html(growing(3))).text
+    assert together_words(growing(1)) == "10 % of the growth"
+    assert together_words(growing(3, severity=Severity.NOTE)).startswith("10 % of the growth; 2 ")
+
+
+@pytest.mark.parametrize(
+    "unlike",
+    [
+        {"unit": "epoch"}, {"device": "cuda:0"}, {"workers": 2}, {"also_held_by": ["Trainer.b"]},
+        {"leak_share_bytes": 1024}, {"rates_by_rank": {"1": 3.0}},
+    ],
+)  # fmt: skip
+def test_rates_that_may_not_be_added_up_are_told_of_the_first_alone(unlike: dict) -> None:
+    assert together_words(growing(3, **unlike)) == "10 % of the growth"
+
+
+def test_what_falls_back_has_no_part_of_the_growth() -> None:
+    assert together_words(growing(1, growth="within")) == ""
+    assert together_words(samples.clean()) == ""

@@ -221,6 +221,25 @@ def test_of_many_phases_that_are_not_shaded_some_are_named() -> None:
     assert unshaded_words([long], (0.0, 100.0)) == ""
 
 
+def test_a_worker_that_tells_the_time_has_its_place() -> None:
+    report = samples.leaking()
+    moments = [10.0 + n for n in range(len(report.culprits[0].chart))]
+    inside = msgspec.structs.replace(report.culprits[0], workers=2, chart_s=moments)
+    (line,) = timeline_of(msgspec.structs.replace(report, culprits=[inside]))["laidOver"]
+    assert line["label"] == "Trainer.all_pred_boxes, one worker"
+    assert [x for x, _ in line["points"]] == moments
+
+
+def test_the_first_culprit_is_drawn_and_told_without_a_script() -> None:
+    report = samples.leaking()
+    plain = msgspec.structs.replace(report, culprits=[])
+    with_lead, without = (read_page(render_html(one)).text for one in (report, plain))
+    assert "Trainer.all_pred_boxes begins at 298 MiB" in with_lead
+    assert "Trainer.all_pred_boxes begins at" not in without
+    dash = "stroke-dasharray: 9,5.4"
+    assert render_html(report).count(dash) == render_html(plain).count(dash) + 2
+
+
 def test_the_first_culprit_alone_is_shown_at_once_where_it_flattens_nothing() -> None:
     report = samples.leaking()
     assert [line["on"] for line in timeline_of(report)["laidOver"]] == [True, False, False]

@@ -91,7 +91,7 @@ def gained_by_culprits(workers: list[Worker]) -> float:
 def culprits_of(case: Case, workers: list[Worker]) -> list[Culprit]:
     """Return what grows in workers, each once, the worst first; ``case`` is their parent's."""
     found = _found(workers).values()
-    merged = [_with_forecast(case, _merged(same), same[0][0]) for same in found]
+    merged = [_with_forecast(case, _merged(case, same), same[0][0]) for same in found]
     return sorted(merged, key=lambda c: (ORDER[c.severity], -c.total_bytes * c.workers))
 
 
@@ -114,8 +114,8 @@ def _best(found: list[tuple[Worker, Culprit]]) -> tuple[Worker, Culprit]:
     return max(found, key=lambda one: (-ORDER[one[1].severity], len(one[1].chart)))
 
 
-def _merged(found: list[tuple[Worker, Culprit]]) -> Culprit:
-    """Return a culprit for all workers in which it was found."""
+def _merged(case: Case, found: list[tuple[Worker, Culprit]]) -> Culprit:
+    """Return a culprit for all workers in which it was found; ``case`` is their parent's."""
     best, told = _best(found)
     alive: dict[Group, int] = defaultdict(int)
     for worker, _ in found:
@@ -130,10 +130,25 @@ def _merged(found: list[tuple[Worker, Culprit]]) -> Culprit:
         )
     return msgspec.structs.replace(
         told,
+        chart_s=_moments(case, best.case, told),
         workers=count,
         bytes_per_unit=rate,
         sentence=" ".join(filter(None, (told.sentence, where, _last_look(best.case, told.unit)))),
     )
+
+
+def _moments(case: Case, worker: Case, culprit: Culprit) -> list[float]:
+    """Return the seconds, on the parent's clock, of the points of a culprit's chart; empty where
+    they can't be told.
+    """
+    parent, own = case.recording.header, worker.recording.header
+    if parent.started <= 0 or own.started <= 0 or parent.host != own.host:
+        return []
+    when = {boundary.index: boundary.time_s for boundary in worker.track.boundaries}
+    if any(point.boundary not in when for point in culprit.chart):
+        return []
+    later = own.started - parent.started
+    return [round(max(0.0, when[point.boundary] + later), 3) for point in culprit.chart]
 
 
 def _last_look(case: Case, unit: str) -> str:

@@ -178,6 +178,7 @@
       button.hidden = false;
       button.addEventListener("click", () => {
         if (switched.getAttribute("aria-pressed") !== "true") switched.click();
+        switched.closest("details")?.setAttribute("open", "");
         figure.scrollIntoView({ block: "center" });
         switched.focus({ preventScroll: true });
       });
@@ -193,20 +194,28 @@
     for (const entry of figure.querySelectorAll("[data-phase]")) switchFor(entry, true, flipIn(coloured, Number(entry.dataset.phase)));
     const overlays = figure.querySelector(".overlays");
     if (overlays && laidOver.length) {
-      const further = element("ul", "legend");
-      if (laidOver.some((line) => !line.culprit)) {
-        const folded = element("details", "further"), summary = element("summary", "");
-        summary.append("Further gauges");
-        further.setAttribute("aria-label", "Further gauges to lay over the others");
-        folded.append(summary, further);
+      /* Few culprits stand there at once: their names may be long, and the chart is what matters. */
+      const atOnce = laidOver.filter((line) => line.culprit).slice(0, 3);
+      const foldedUp = (name) => {
+        const folded = element("details", "further"), summary = element("summary", ""), list = element("ul", "legend");
+        summary.append(name);
+        list.setAttribute("aria-label", `${name} to lay over the others`);
+        folded.append(summary, list);
         overlays.append(folded);
-      }
+        return list;
+      };
+      const lists = {};
+      const listFor = (line) => {
+        if (atOnce.includes(line)) return overlays.querySelector(".culprits");
+        const name = line.culprit ? "Further culprits" : "Further gauges";
+        return (lists[name] ??= foldedUp(name));
+      };
       for (const line of laidOver) {
         const entry = element("li", ""), name = element(line.culprit ? "code" : "span", "");
         entry.dataset.series = line.key;
         name.append(...(line.culprit ? line.label.split(/(?=[.·])|(?<=_)/).flatMap((part) => [part, element("wbr", "")]) : [line.label]));
         entry.append(strokeKey(line), name);
-        (line.culprit ? overlays.querySelector(".culprits") : further).append(entry);
+        listFor(line).append(entry);
         switchFor(entry, on.has(line), flipIn(on, line));
         offerOn(document.querySelector(`[data-overlay="${CSS.escape(line.key)}"]`), entry.querySelector("button"));
       }
