@@ -7,14 +7,14 @@ import re
 from leakscope.model.comparison import Comparison, CulpritChange, ValueChange
 from leakscope.model.known import Recognised
 from leakscope.model.printable import one_line, printable
-from leakscope.model.report import Culprit, Finding, Remedy, RunFacts, Severity
+from leakscope.model.report import Culprit, Finding, Held, Remedy, RunFacts, Severity
 from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.comparing.work import same_work_words
 from leakscope.report.sizes import humane_bytes, humane_interval, humane_rate
 from leakscope.report.wording import is_address, known_words, rate_words, share_words
 
-MOST_ROWS = 12
+MOST_ROWS, MOST_HELD = 12, 2
 _MARKS = {"leak": "✗", "clean": "✓", "inconclusive": "?"}
 _MARKUP = re.compile(r"([\\`*\[\]<>|~])")
 
@@ -33,6 +33,8 @@ def culprit_markdown(culprit: Culprit, run: RunFacts | None = None) -> str:
         *_doubt(culprit),
         ("fed at", ", ".join(map(code_span, culprit.fed_at))),
         ("defined at", code_span(culprit.defined_at) if culprit.defined_at else ""),
+        ("path", code_span(culprit.path)),
+        ("holds", ", ".join(map(_held, culprit.holds[:MOST_HELD]))),
         ("signature", code_span(culprit.signature)),
         *_of_run(run),
     ]  # fmt: skip
@@ -64,6 +66,11 @@ def finding_markdown(finding: Finding, run: RunFacts | None = None) -> str:
     lines = [f"### {_running(finding.title)}", "", _running(finding.text), ""]
     lines += [f"- **{label}:** {value}" for label, value in facts if value]
     return "\n".join([*lines, *_remedy(finding.remedy)]) + "\n"
+
+
+def _held(held: Held) -> str:
+    form = f" {_running(held.detail)}" if held.detail else ""
+    return f"{held.count:,} × {code_span(held.type)}{form} ({humane_bytes(held.bytes)})"
 
 
 def _of_run(run: RunFacts | None) -> list[tuple[str, str]]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from leakscope.model.printable import one_line
 from leakscope.model.report import (
     Culprit,
     Finding,
@@ -39,7 +38,6 @@ from leakscope.report.shortage import ShortageView, shortage_view
 from leakscope.report.sizes import (
     humane_duration,
     humane_moment,
-    humane_rate,
     size_of,
 )
 from leakscope.report.tables import (
@@ -55,6 +53,7 @@ from leakscope.report.tables import (
     phase_rows,
 )
 from leakscope.report.timeline import TimelineView, chart_data, timeline_view
+from leakscope.report.together import together_words
 from leakscope.report.workers import WorkerRow, named_in_workers, worker_rows
 
 OTHERS = 5
@@ -242,26 +241,6 @@ def deadline_words(report: Report) -> str:
         return ""
     wait = wording.wait_words(lead.forecast, report.work)
     return f"That is the memory limit{', ' if wait else ''}{wait}."
-
-
-def together_words(report: Report) -> str:
-    """Return ``5 % of the growth; all 25 culprits together 341 KiB per step``.
-
-    Rates are added up where they count the same unit on the same device, in a single process, and
-    no two of them share what they hold.
-    """
-    lead = wording.lead_of(report)
-    if not isinstance(lead, Culprit) or lead.growth != "across":
-        return ""
-    part = wording.share_words(lead.share, lead.growth) if lead.share else ""
-    grown = [c for c in report.culprits if c.severity is not Severity.NOTE and c.growth == "across"]
-    alike = all((c.unit, c.device, c.workers) == (lead.unit, lead.device, 0) for c in grown)
-    apart = not any(c.also_held_by or c.leak_share_bytes or c.rates_by_rank for c in grown)
-    if len(grown) < 2 or not alike or not apart:
-        return part
-    rate = humane_rate(sum(c.bytes_per_unit for c in grown), one_line(lead.unit))
-    both = f"{plural(len(grown), 'culprit')} grow by {rate} together"
-    return f"{part}; {both}" if part else both
 
 
 def environment_facts(run: RunFacts) -> list[Fact]:

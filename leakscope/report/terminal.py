@@ -16,6 +16,7 @@ from leakscope.report.measuring import in_longer_runs
 from leakscope.report.paper import Paper, paper_of, spaced
 from leakscope.report.sizes import humane_bytes, humane_duration, humane_interval, humane_share
 from leakscope.report.sparkline import curve_with_ends, sparkline
+from leakscope.report.together import all_together
 
 LINES = 30
 """A report has so many, where it has to tell nothing out of the ordinary."""
@@ -55,7 +56,7 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
     lead = wording.lead_of(report)
     head = [*_verdict(report, paper), *_ending(report, paper), *_curve(report, paper)]
     head += _shortage(report.out_of_memory, paper)
-    leading, remedy = _leading(lead, report.work, paper), _remedy(lead, paper)
+    leading, remedy = _leading(report, lead, paper), _remedy(lead, paper)
     foot = _foot(report, lead, paper)
     room = LINES - len([*head, *spaced([*leading, *remedy]), *foot])
     others = _others(
@@ -177,7 +178,7 @@ def _first_way(ended: OutOfMemory | None, paper: Paper) -> list[str]:
     return [paper.clip(f"to make it fit: {way.title}{enough}", "  ")]
 
 
-def _leading(lead: Culprit | Finding | None, work: Work, paper: Paper) -> list[str]:
+def _leading(report: Report, lead: Culprit | Finding | None, paper: Paper) -> list[str]:
     """Return what makes the run a leak: how fast, where, until when, and how sure that is."""
     if lead is None:
         return []
@@ -189,7 +190,7 @@ def _leading(lead: Culprit | Finding | None, work: Work, paper: Paper) -> list[s
             *([paper.clip(f"at {place}", "   ")] if place else []),
             *known_lines(lead.known, paper, "   "),
         ]
-    severity = lead.severity.value
+    severity, together = lead.severity.value, all_together(report, lead)
     name = paper.paint(clipped(lead.name, paper.width - 16), "name")
     device = f" on {lead.device}" if lead.device != "host" else ""
     told = (
@@ -199,10 +200,15 @@ def _leading(lead: Culprit | Finding | None, work: Work, paper: Paper) -> list[s
     return [
         f"{lead.rank}. {name}  {paper.paint(severity, severity)}",
         paper.clip(told, "   "),
+        *([paper.clip(together, "   ")] if together else []),
         paper.clip(_course(lead, paper), "   "),
         *([_fed_at(lead, paper, "   ")] if wording.place_of(lead) else []),
         *known_lines(lead.known, paper, "   "),
-        *([paper.clip(_forecast(lead.forecast, work, paper), "   ")] if lead.forecast else []),
+        *(
+            [paper.clip(_forecast(lead.forecast, report.work, paper), "   ")]
+            if lead.forecast
+            else []
+        ),
     ]
 
 

@@ -133,6 +133,15 @@ def test_markdown_is_titled_by_what_kind_of_growth_it_is_and_how_grave(
     assert any(line.startswith(f"- **severity:** {severity.value}: ") for line in lines)
 
 
+def test_markdown_tells_who_holds_it_and_what_it_holds() -> None:
+    culprit = samples.boxes_culprit()
+    lines = culprit_markdown(culprit).splitlines()
+    assert f"- **path:** `{culprit.path}`" in lines
+    (held,) = (line for line in lines if line.startswith("- **holds:** "))
+    first = culprit.holds[0]
+    assert held.startswith(f"- **holds:** {first.count:,} × `{first.type}`")
+
+
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_markdown_tells_how_sure_a_verdict_is_and_what_would_prove_it_wrong(attack: str) -> None:
     lines = culprit_markdown(samples.boxes_culprit()).splitlines()

@@ -14,8 +14,10 @@ from leakscope.model.report import Falsifier, Problem, Report, Severity
 from leakscope.report import render_html
 from leakscope.report.assurance import assurance_view
 from leakscope.report.measuring import MOST_ROWS, measuring_view
-from leakscope.report.page import deadline_words, together_words
+from leakscope.report.page import deadline_words
 from leakscope.report.sizes import humane_wait
+from leakscope.report.terminal import render_text
+from leakscope.report.together import together_words
 
 MIB = 1 << 20
 
@@ -196,6 +198,7 @@ def test_the_first_screen_says_how_fast_all_culprits_grow_together() -> None:
     words = "10 % of the growth; 3 culprits grow by 6 MiB per step together"
     assert together_words(growing(3)) == words
     assert f"{words}." in read_page(render_html(growing(3))).text
+    assert "\n   3 culprits grow by 6 MiB per step together\n" in render_text(growing(3))
     assert together_words(growing(1)) == "10 % of the growth"
     assert together_words(growing(3, severity=Severity.NOTE)).startswith("10 % of the growth; 2 ")
 
