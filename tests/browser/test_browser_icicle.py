@@ -272,6 +272,19 @@ def test_another_process_is_looked_at_with_its_own_moments(view: View, show: Ope
     view.assert_quiet()
 
 
+def test_a_search_says_in_which_other_process_something_is(view: View, show: Open) -> None:
+    show(view, "workers")
+    told = view.page.locator(".found")
+    view.page.get_by_role("searchbox").fill("pred_boxes")
+    assert told.inner_text() == "Nothing found here, but in main process"
+    view.page.get_by_role("searchbox").fill("no such thing")
+    assert told.inner_text() == "Nothing found"
+    view.page.get_by_role("searchbox").fill("pred_boxes")
+    view.page.get_by_label("in", exact=True).select_option(label="main process")
+    assert "in 1 place" in told.inner_text()
+    view.assert_quiet()
+
+
 def test_a_card_leads_to_its_box_in_the_process_where_it_grows(view: View, show: Open) -> None:
     show(view, "workers")
     view.page.get_by_label("in", exact=True).select_option(label="main process")

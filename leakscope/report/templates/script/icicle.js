@@ -199,14 +199,19 @@
     };
     const highlight = () => {
       const wanted = search.value.trim().toLowerCase();
-      const matches = (node) => [tree.labels[node], tree.names[node], tree.types[node]].some((text) => text.toLowerCase().includes(wanted));
+      const matchesIn = (one, node) => node > 0 && [one.labels[node], one.names[node], one.types[node]].some((text) => text.toLowerCase().includes(wanted));
       const area = figures[view.mode].querySelector(".boxes");
       area?.classList.toggle("searched", wanted !== "");
       if (!wanted) { found.replaceChildren(); return; }
-      const hits = new Set(tree.parents.map((_, node) => node).filter((node) => node && weights.widths[node] && matches(node)));
+      const hits = new Set(tree.parents.map((_, node) => node).filter((node) => weights.widths[node] && matchesIn(tree, node)));
       const outermost = [...hits].filter((node) => !wayTo(node).slice(0, -1).some((above) => hits.has(above)));
       boxes.forEach((box, index) => drawn[index].classList.toggle("match", box.kind === "smaller" ? box.small.some((node) => hits.has(node)) : box.kind !== "rest" && hits.has(box.node)));
-      if (!hits.size) { found.textContent = view.mode === "held" ? "Nothing found" : "Nothing found that changed"; return; }
+      if (!hits.size) {
+        const others = trees.filter((one) => one !== tree && one.parents.some((_, node) => matchesIn(one, node))).map((one) => one.process);
+        const there = others.length ? `, but in ${others.join("; ")}` : "";
+        found.textContent = `${view.mode === "held" ? "Nothing found" : "Nothing found that changed"}${there && " here"}${there}`;
+        return;
+      }
       const total = outermost.reduce((sum, node) => sum + (weights.bytes[node] ?? 0), 0);
       const share = view.mode === "held" && weights.bytes[0] ? `, ${percent(total / weights.bytes[0])} of all` : "";
       found.replaceChildren(piece("b", amount(total)), ` in ${grouped(outermost.length, 0)} place${outermost.length === 1 ? "" : "s"}${share}`);

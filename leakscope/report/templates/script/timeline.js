@@ -195,7 +195,7 @@
     const overlays = figure.querySelector(".overlays");
     if (overlays && laidOver.length) {
       /* Few culprits stand there at once: their names may be long, and the chart is what matters. */
-      const atOnce = laidOver.filter((line) => line.culprit).slice(0, 3);
+      const atOnce = laidOver.filter((line) => line.culprit).slice(0, 3).filter((line, place) => !place || line.label.length <= 36);
       const foldedUp = (name) => {
         const folded = element("details", "further"), summary = element("summary", ""), list = element("ul", "legend");
         summary.append(name);
