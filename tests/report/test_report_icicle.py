@@ -211,6 +211,13 @@ def test_a_rank_is_told_by_its_number_and_so_are_its_workers() -> None:
     assert not process_words(RetainedProcess(), processes=1)
 
 
+def test_passes_are_those_of_the_loader_not_of_the_worker() -> None:
+    theirs = retained_samples.of_worker()
+    anew = msgspec.structs.replace(theirs.process, generation=4)
+    view = view_of(msgspec.structs.replace(theirs, process=anew))
+    assert view.moments == ["0:00 end of pass 5", "0:03 end of pass 6", "0:06 end of pass 7"]
+
+
 def test_a_culprit_without_a_drawn_box_is_led_to_by_the_script_alone() -> None:
     first, *rest = samples.leaking().culprits
     grown = msgspec.structs.replace(first, path=retained_samples.IN_WORKER, workers=1)

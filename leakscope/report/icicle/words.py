@@ -62,19 +62,20 @@ def moments(retained: Retained, sides: Sequence[str] = ()) -> list[str]:
     """Return ``1:20 end of validation, epoch 4`` for each census; of two runs, which of them."""
     by_epoch = any(census.boundary.epoch for census in retained.censuses)
     names = sides or [clock(census.boundary.time_s) for census in retained.censuses]
-    in_worker = retained.process.worker is not None
+    process = retained.process
     return [
-        f"{name}{':' if sides else ''} {_event(census.boundary, by_epoch, in_worker)}"
+        f"{name}{':' if sides else ''} {_event(census.boundary, by_epoch, process)}"
         f"{', whole heap' if census.scope is CensusScope.FULL else ''}"
         for name, census in zip(names, retained.censuses, strict=True)
     ]
 
 
-def _event(boundary: Boundary, by_epoch: bool, in_worker: bool) -> str:
-    pattern = _OF_WORKER.get(boundary.kind) if in_worker else None
+def _event(boundary: Boundary, by_epoch: bool, process: RetainedProcess) -> str:
+    pattern = _OF_WORKER.get(boundary.kind) if process.worker is not None else None
     if pattern is None:
         return event_words(boundary, by_epoch=by_epoch)
-    return pattern.format(way=boundary.occurrence + 1, batch=boundary.batch)
+    way = process.generation + boundary.occurrence + 1
+    return pattern.format(way=way, batch=boundary.batch)
 
 
 def node_label(node: RetainedNode) -> str:
