@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from leakscope.analysis.case import Case
-from leakscope.analysis.ranks import Ranks, ranks_here
+from leakscope.analysis.ranks import MANY, Ranks, ranks_here
 from leakscope.analysis.workers import Workers
 from leakscope.model.report import Culprit
-from leakscope.model.run import Recording
+from leakscope.model.run import Recording, Run
 
 
 def other_cases(
@@ -40,7 +40,13 @@ def other_cases(
             recording = read(rank)
             if recording is not None:
                 yield Case(case.run, recording, case.catalogue)
-    for recording in ranks_here(case.run):
+    for recording in _to_compare_with(case.run, len(ranks.rows)):
         if recording.header.rank not in known:
             yield Case(case.run, recording, case.catalogue)
     yield from workers.heaviest
+
+
+def _to_compare_with(run: Run, ranks: int) -> list[Recording]:
+    """Return ranks besides those that are told of: all of few, of many the first alone."""
+    here = ranks_here(run)
+    return here if ranks <= MANY else [one for one in here if one is run.main]

@@ -16,7 +16,7 @@ from leakscope.report.measuring import in_longer_runs
 from leakscope.report.paper import Paper, paper_of, spaced
 from leakscope.report.sizes import humane_bytes, humane_duration, humane_interval, humane_share
 from leakscope.report.sparkline import curve_with_ends, sparkline
-from leakscope.report.together import all_together
+from leakscope.report.together import rate_together
 
 LINES = 30
 """A report has so many, where it has to tell nothing out of the ordinary."""
@@ -59,9 +59,7 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
     leading, remedy = _leading(report, lead, paper), _remedy(lead, paper)
     foot = _foot(report, lead, paper)
     room = LINES - len([*head, *spaced([*leading, *remedy]), *foot])
-    others = _others(
-        [c for c in report.culprits if c is not lead], _noted(report, paper), paper, room
-    )
+    others = _others(report, [c for c in report.culprits if c is not lead], paper, room)
     room -= len(others)
     if room < 0:
         remedy = _remedy(lead, paper, max(FEWEST_DIFF_LINES, SHOWN_DIFF_LINES + room - 1))
@@ -69,8 +67,9 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
     return "\n".join([*head, *spaced(answer), *others, *foot]) + "\n"
 
 
-def _others(culprits: Sequence[Culprit], noted: list[str], paper: Paper, room: int) -> list[str]:
+def _others(report: Report, culprits: Sequence[Culprit], paper: Paper, room: int) -> list[str]:
     """Return as many further culprits as there is room for, one in any case, and how many more."""
+    noted = _noted(report, paper)
     room -= len(noted) + 2
     told, shown = [*noted], 0
     for culprit in culprits[:MOST_OTHERS]:
@@ -81,7 +80,7 @@ def _others(culprits: Sequence[Culprit], noted: list[str], paper: Paper, room: i
         if shown and room < 0:
             break
         told, shown = [*told, *lines], shown + 1
-    return spaced([*told, *_more(culprits[shown:])])
+    return spaced([*told, *_more(report, culprits[shown:])])
 
 
 def _foot(report: Report, lead: Culprit | Finding | None, paper: Paper) -> list[str]:
@@ -107,7 +106,7 @@ def render_summary(
     for culprit in report.culprits[:SHOWN_IN_SUMMARY]:
         lines += _short(culprit, paper, "  ")
         lines += _what_next(culprit, paper, "     ") if culprit is lead else []
-    lines += _more(report.culprits[SHOWN_IN_SUMMARY:], "  ")
+    lines += _more(report, report.culprits[SHOWN_IN_SUMMARY:], "  ")
     serious = [f for f in report.findings if f.severity is not Severity.NOTE]
     for finding in (serious if report.culprits else report.findings)[:SHOWN_FINDINGS]:
         lines.append(_finding(finding, paper))
@@ -190,7 +189,7 @@ def _leading(report: Report, lead: Culprit | Finding | None, paper: Paper) -> li
             *([paper.clip(f"at {place}", "   ")] if place else []),
             *known_lines(lead.known, paper, "   "),
         ]
-    severity, together = lead.severity.value, all_together(report, lead)
+    severity = lead.severity.value
     name = paper.paint(clipped(lead.name, paper.width - 16), "name")
     device = f" on {lead.device}" if lead.device != "host" else ""
     told = (
@@ -200,7 +199,6 @@ def _leading(report: Report, lead: Culprit | Finding | None, paper: Paper) -> li
     return [
         f"{lead.rank}. {name}  {paper.paint(severity, severity)}",
         paper.clip(told, "   "),
-        *([paper.clip(together, "   ")] if together else []),
         paper.clip(_course(lead, paper), "   "),
         *([_fed_at(lead, paper, "   ")] if wording.place_of(lead) else []),
         *known_lines(lead.known, paper, "   "),
@@ -412,10 +410,14 @@ def _next_command(report: Report, run_path: str) -> str:
     return f"leakscope report {run_path} --format text"
 
 
-def _more(left: Sequence[Culprit], indent: str = "") -> list[str]:
-    """Return how many culprits, and how many that hardly matter, are left to the report."""
+def _more(report: Report, left: Sequence[Culprit], indent: str = "") -> list[str]:
+    """Return how many culprits, and how many that hardly matter, are left to the report, and what
+    all come to.
+    """
     notes = sum(one.severity is Severity.NOTE for one in left)
     serious = len(left) - notes
     told = [plural(serious, "more culprit")] if serious else []
     told += [plural(notes, "note" if serious else "more note")] if notes else []
-    return [f"{indent}   and {', '.join(told)}: see report.html"] if told else []
+    rate = rate_together(report) if serious else ""
+    together = f"; all together grow by {rate}" if rate else ""
+    return [f"{indent}   and {', '.join(told)}: see report.html{together}"] if told else []

@@ -16,7 +16,7 @@ from leakscope.report.assurance import assurance_view
 from leakscope.report.measuring import MOST_ROWS, measuring_view
 from leakscope.report.page import deadline_words
 from leakscope.report.sizes import humane_wait
-from leakscope.report.terminal import render_text
+from leakscope.report.terminal import render_summary
 from leakscope.report.together import together_words
 
 MIB = 1 << 20
@@ -195,19 +195,22 @@ def growing(count: int, **fields: object) -> Report:
 
 
 def test_the_first_screen_says_how_fast_all_culprits_grow_together() -> None:
-    words = "10 % of the growth; 3 culprits grow by 6 MiB per step together"
+    words = "10 % of the growth; all 3 culprits grow by 6 MiB per step"
     assert together_words(growing(3)) == words
     assert f"{words}." in read_page(render_html(growing(3))).text
-    assert "\n   3 culprits grow by 6 MiB per step together\n" in render_text(growing(3))
+    told = render_summary(growing(9), report_path="report.html")
+    assert "and 6 more culprits: see report.html; all together grow by 18 MiB per step\n" in told
     assert together_words(growing(1)) == "10 % of the growth"
-    assert together_words(growing(3, severity=Severity.NOTE)).startswith("10 % of the growth; 2 ")
+    assert together_words(growing(3, severity=Severity.NOTE)).startswith(
+        "10 % of the growth; all 2 "
+    )
 
 
 @pytest.mark.parametrize(
     "unlike",
     [
-        {"unit": "epoch"}, {"device": "cuda:0"}, {"workers": 2}, {"also_held_by": ["Trainer.b"]},
-        {"leak_share_bytes": 1024}, {"rates_by_rank": {"1": 3.0}},
+        {"unit": "epoch"}, {"growth": "within"}, {"device": "cuda:0"}, {"workers": 2},
+        {"also_held_by": ["Trainer.b"]}, {"leak_share_bytes": 1024}, {"rates_by_rank": {"1": 3.0}},
     ],
 )  # fmt: skip
 def test_rates_that_may_not_be_added_up_are_told_of_the_first_alone(unlike: dict) -> None:
