@@ -83,6 +83,7 @@ def test_on_a_phone_names_are_whole_and_lines_end_between_their_words(
     view: View, tmp_path: Path
 ) -> None:
     show(view, page_of("detector/leaking"), tmp_path, PHONE)
+    view.page.get_by_text("Further culprits").click()
     for where in (".other-name", ".overlays .switch code"):
         names = view.page.locator(where)
         assert names.count() > 3
