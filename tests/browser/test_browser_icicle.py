@@ -14,7 +14,7 @@ import retained_samples
 from browser_pages import page_of
 from browser_view import DESKTOP, PHONE, THEMES, Theme, View, plain
 
-from leakscope.model.retained import NodeKind
+from leakscope.model.retained import NodeKind, Retained, RetainedProcess
 from leakscope.report import render_html
 
 if TYPE_CHECKING:
@@ -269,6 +269,35 @@ def test_another_process_is_looked_at_with_its_own_moments(view: View, show: Ope
     assert plain(boxes(view).first.locator(".size").inner_text()) == "7 MiB"
     whose.select_option(label="main process")
     assert plain(boxes(view).first.locator(".size").inner_text()) == "220 MiB"
+    view.assert_quiet()
+
+
+def test_devices_to_choose_are_those_of_the_process_that_is_drawn(
+    view: View, tmp_path: Path
+) -> None:
+    def on(device: str, rank: int) -> Retained:
+        plain = retained_samples.retained()
+        censuses = [
+            msgspec.structs.replace(one, bytes=one.bytes | {device: one.bytes["host"]})
+            for one in plain.censuses
+        ]
+        return msgspec.structs.replace(plain, censuses=censuses, process=RetainedProcess(rank=rank))
+
+    report = msgspec.structs.replace(
+        samples.leaking(), retained=on("cuda:1", 1), retained_elsewhere=[on("cuda:0", 0)]
+    )
+    file = tmp_path / "devices.html"
+    file.write_text(render_html(report), encoding="utf-8")
+    view.wear(DESKTOP, "light")
+    view.open(file)
+    device = view.page.get_by_label("on", exact=True)
+    assert device.locator("option").all_inner_texts() == ["host", "cuda:1"]
+    device.select_option(label="cuda:1")
+    view.page.get_by_label("in", exact=True).select_option(label="rank 0")
+    assert device.locator("option").all_inner_texts() == ["host", "cuda:0"]
+    assert device.input_value() == "0"
+    device.select_option(label="cuda:0")
+    assert plain(boxes(view).first.locator(".size").inner_text()) == "510 MiB"
     view.assert_quiet()
 
 

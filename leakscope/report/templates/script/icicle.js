@@ -324,6 +324,7 @@
 
     for (const link of document.querySelectorAll("[data-undrawn]")) link.hidden = false;
     root.querySelector(".icicle-tools").hidden = path.hidden = reading.hidden = false;
+    turnTo(tree);
     draw();
     follow();
   };
