@@ -133,7 +133,7 @@ def report_page(report: Report) -> Page:
     timeline = timeline_view(report.timeline, beginning, next((o for o in laid if o.on), None))
     icicle = _icicle(report, culprits)
     suspects: list[SuspectView] = [*culprits, *findings]
-    ranks = ranks_view(report)
+    ranks = ranks_view(report, icicle.places if icicle else None)
     devices = device_views(report.devices)
     in_workers = named_in_workers(report.culprits)
     lead = _lead(suspects)
@@ -166,7 +166,7 @@ def report_page(report: Report) -> Page:
         of_rank=f"rank {report.rank}" if report.rank is not None else "",
         ranks=ranks,
         attempts=attempt_rows(report.attempts),
-        workers=worker_rows(report.workers),
+        workers=worker_rows(report.workers, icicle.places if icicle else None),
         components=component_rows(report.components),
         component_phases=component_phases(report.components),
         cleared=cleared_rows(report.cleared),

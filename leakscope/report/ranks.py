@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median, quantiles
 from typing import Any
@@ -45,6 +45,8 @@ class RankRow:
     rate: str
     grows: list[str]
     badge: str = ""
+    memory: str = ""
+    """Where on the page its memory is shown; empty where it isn't."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +94,13 @@ class RanksView:
     culprits: list[CulpritRates]
 
 
-def ranks_view(report: Report) -> RanksView | None:
-    """Return what the page says of ranks, None where a process trained alone."""
+def ranks_view(
+    report: Report, places: Mapping[tuple[int, int], str] | None = None
+) -> RanksView | None:
+    """Return what the page says of ranks, None where a process trained alone.
+
+    ``places`` tell where on the page the memory of a process is shown, by rank and process id.
+    """
     ranks = report.ranks
     if not ranks:
         return None
@@ -104,7 +111,11 @@ def ranks_view(report: Report) -> RanksView | None:
     badges |= {odd: "differs first"} if odd is not None else {}
     shown = first if len(ranks) <= FEW else [one for one in first if one.rank in badges]
     others = [] if len(ranks) <= FEW else list(ranks)
-    rows = [_row(rank, top, badges.get(rank.rank, "")) for rank in shown]
+    known = places or {}
+    rows = [
+        _row(rank, top, badges.get(rank.rank, ""), known.get((rank.rank, rank.pid), ""))
+        for rank in shown
+    ]
     return RanksView(
         count=humane_number(len(ranks)),
         sentence=report.odd_rank.sentence if report.odd_rank else "",
@@ -181,7 +192,7 @@ def _middle(ranks: Sequence[RankMemory], top: int) -> list[RankRow]:
     ]
 
 
-def _row(rank: RankMemory, top: int, badge: str) -> RankRow:
+def _row(rank: RankMemory, top: int, badge: str, memory: str = "") -> RankRow:
     cells = (rank.first_bytes, rank.peak_bytes, rank.last_bytes)
     first, peak, last = (None if size is None else cell_of(size, top, "peak") for size in cells)
     late = f", began {humane_duration(rank.late_s)} after the first" if rank.late_s else ""
@@ -195,6 +206,7 @@ def _row(rank: RankMemory, top: int, badge: str) -> RankRow:
         rate=humane_rate(rank.bytes_per_unit, rank.unit) if rank.unit else "",
         grows=rank.grows,
         badge=badge,
+        memory=memory,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from leakscope.model.report import Culprit, Severity
@@ -29,6 +29,8 @@ class WorkerRow:
     written: Cell | None
     grows: list[str]
     copies: list[str]
+    memory: str = ""
+    """Where on the page its memory is shown; empty where it isn't."""
 
 
 def named_in_workers(culprits: Sequence[Culprit]) -> str:
@@ -45,14 +47,20 @@ def named_in_workers(culprits: Sequence[Culprit]) -> str:
     return f"in DataLoader workers: {', '.join(told)}" if told else ""
 
 
-def worker_rows(workers: Sequence[WorkerMemory]) -> list[WorkerRow]:
-    """Return one row a worker; all bars share one scale."""
+def worker_rows(
+    workers: Sequence[WorkerMemory], places: Mapping[tuple[int, int], str] | None = None
+) -> list[WorkerRow]:
+    """Return one row a worker; all bars share one scale.
+
+    ``places`` tell where on the page the memory of a process is shown, by rank and process id.
+    """
     sizes = (s for w in workers for s in (w.pss_bytes, w.private_first_bytes, w.private_last_bytes))
     top = max((size for size in sizes if size), default=0)
-    return [_row(worker, top) for worker in workers]
+    known = places or {}
+    return [_row(worker, top, known.get((worker.rank, worker.pid), "")) for worker in workers]
 
 
-def _row(worker: WorkerMemory, top: int) -> WorkerRow:
+def _row(worker: WorkerMemory, top: int, memory: str) -> WorkerRow:
     rank = f"rank {worker.rank}, " if worker.rank else ""
     started = _STARTED.get(worker.start_method, "started")
     again = f" in its loader's pass {worker.generation + 1}" if worker.generation else ""
@@ -66,6 +74,7 @@ def _row(worker: WorkerMemory, top: int) -> WorkerRow:
         written=_cell(worker.written_last_bytes, top),
         grows=worker.grows,
         copies=worker.copies,
+        memory=memory,
     )
 
 

@@ -272,6 +272,21 @@ def test_another_process_is_looked_at_with_its_own_moments(view: View, show: Ope
     view.assert_quiet()
 
 
+def test_a_worker_in_the_table_leads_to_its_memory(view: View, show: Open) -> None:
+    show(view, "workers")
+    rows = view.page.locator("#workers tbody tr")
+    leads = [row.get_by_role("link", name="Show in memory") for row in rows.all()]
+    assert [lead.count() for lead in leads] == [1, 1]
+    whose = view.page.get_by_label("in", exact=True)
+    for lead, name in zip(leads, ("loader 1, worker 0", "loader 1, worker 1"), strict=True):
+        lead.click()
+        expect(whose).to_be_focused()
+        assert whose.locator("option:checked").inner_text() == name
+    leads[0].click()
+    assert whose.locator("option:checked").inner_text() == "loader 1, worker 0"
+    view.assert_quiet()
+
+
 def test_devices_to_choose_are_those_of_the_process_that_is_drawn(
     view: View, tmp_path: Path
 ) -> None:

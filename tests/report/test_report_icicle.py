@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
+import rank_samples
 import report_samples as samples
 import retained_samples
 from hypothesis import given, settings
@@ -209,6 +210,19 @@ def test_a_rank_is_told_by_its_number_and_so_are_its_workers() -> None:
     anew = msgspec.structs.replace(loads, generation=4)
     assert process_words(anew) == "rank 3, loader 1, worker 0, from pass 5 on"
     assert not process_words(RetainedProcess(), processes=1)
+
+
+def test_ranks_lead_to_their_memory_where_it_is_on_the_page() -> None:
+    def of(number: int) -> Retained:
+        process = RetainedProcess(rank=number, pid=100 + number)
+        return msgspec.structs.replace(retained_samples.retained(), process=process)
+
+    report = rank_samples.report_of([rank_samples.rank(number) for number in range(3)], rank=1)
+    told = msgspec.structs.replace(report, retained=of(1), retained_elsewhere=[of(0)])
+    seen = read_page(render_html(told))
+    links = [link for link in seen.links if link.startswith("#memory-of-")]
+    assert links == ["#memory-of-1", "#memory-of-0"]
+    assert {link[1:] for link in links} <= {*seen.ids}
 
 
 def test_passes_are_those_of_the_loader_not_of_the_worker() -> None:

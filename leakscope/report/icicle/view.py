@@ -62,6 +62,8 @@ class IcicleView:
     """Whose memory is drawn; empty where there is a single process."""
     processes: list[str]
     """All that can be chosen, the one that is drawn first."""
+    places: dict[tuple[int, int], str]
+    """By rank and process id where the memory of a process is shown on the page."""
     figures: list[FigureView]
     moments: list[str]
     first: int
@@ -133,6 +135,10 @@ def _view(subjects: Sequence[Subject], mode: str) -> IcicleView:
         mode=mode,
         process=drawn.process,
         processes=[subject.process for subject in subjects],
+        places={
+            (one.retained.process.rank or 0, one.retained.process.pid): f"memory-of-{place}"
+            for place, one in enumerate(subjects)
+        },
         figures=figures,
         moments=[*drawn.moments],
         first=retained.first,

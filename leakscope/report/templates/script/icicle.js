@@ -295,7 +295,17 @@
     /* A culprit's card leads to its box: in the process and where it grew, else where it held most. */
     const nodeOf = (one, anchor) => Number(Object.keys(one.marks).find((place) => `${one.marks[place][0]}-box` === anchor) ?? -1);
     const grownIn = (one, node) => Math.max(...one.devices.map((device) => weigh(one, { mode: "growth", from: one.first, to: one.last, device }).widths[node]));
+    const turnToNamed = (anchor) => {
+      const other = trees[/^memory-of-(\d+)$/.exec(anchor)?.[1]];
+      if (!other) return false;
+      turnTo(other);
+      draw();
+      root.scrollIntoView({ block: "start" });
+      root.querySelector("[data-choice=process]")?.focus({ preventScroll: true });
+      return true;
+    };
     const reveal = (anchor) => {
+      if (turnToNamed(anchor)) return true;
       const marked = trees.map((one) => [one, nodeOf(one, anchor)]).filter(([, found]) => found >= 0);
       if (!marked.length) return false;
       const [other, node] = marked.reduce((best, one) => (grownIn(...one) > grownIn(...best) ? one : best));
