@@ -9,12 +9,12 @@ standard library.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 import numpy as np
 
-from leakscope.analysis.accumulation import accumulation_points
+from leakscope.analysis.accumulation import SPREAD, accumulation_points
 from leakscope.analysis.across import spread_of
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.search import share_named
@@ -33,7 +33,8 @@ _LAST_OF_FIRST = 0.8
 it is watched brings less."""
 _FEWEST_ROUNDS = 2
 _BYTES_PER_ITEM = 8
-"""What an item takes where the container had room to spare for it."""
+"""What an item takes where the container had room to spare for it: the least that a call can leave
+behind."""
 _STOPPING = (
     "re._cache*",
     "re.*._cache*",
@@ -59,6 +60,8 @@ class Course:
     """Calls before each census."""
     gain: FloatArray
     """By round, what it gained per call, of whatever was judged."""
+    is_of_bytes: bool = False
+    """Whether nothing could be judged but bytes, which may shift from one holder to another."""
 
     @property
     def is_steady(self) -> bool:
@@ -108,7 +111,7 @@ class Courses:
         gained = float(y[-1] - y[0])
         if device == HOST:
             gained = max(gained, _BYTES_PER_ITEM * items)
-        if gained <= 0:
+        if gained <= 0 or (course.is_of_bytes and gained < _BYTES_PER_ITEM * calls):
             return None
         ends = columns[[0, -1]]
         rate = gained / calls
@@ -148,7 +151,7 @@ class Courses:
             values = np.nan_to_num(counted)
             if np.isfinite(counted).all() and values[-1] > values[0]:
                 return self._course_of(values, columns)
-        return self._course_of(np.nan_to_num(retained[columns]), columns)
+        return replace(self._course_of(np.nan_to_num(retained[columns]), columns), is_of_bytes=True)
 
     def _course_of(self, values: FloatArray, columns: IntArray) -> Course:
         x = self.calls[columns]
@@ -167,7 +170,11 @@ class Courses:
         items = self.table.length[path, columns]
         if items[-1] <= items[0]:
             return False
-        return row.capacity is not None or not self._course_of(items, columns).is_steady
+        if row.capacity is not None:
+            return True
+        # Of the links of a chain only the first have names, which says nothing of the others.
+        has_more_objects = spread_of(self.table.count[path, columns], items) >= SPREAD
+        return not has_more_objects and not self._course_of(items, columns).is_steady
 
     def _take_out(self, device: str) -> None:
         """Subtract what will stop by itself from all that hold it."""

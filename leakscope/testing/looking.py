@@ -7,6 +7,7 @@ registries of libraries are where tests leave things behind.
 from __future__ import annotations
 
 import gc
+import sys
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -87,6 +88,7 @@ class Looker:
         # What finalizers leave behind is garbage of the next generation.
         gc.collect()
         gc.collect()
+        _forget_lookups()
         cutoff_bytes = min(max(growth_bytes // _PART_OF_GROWTH, _LEAST_CUTOFF), _MOST_CUTOFF)
         return without_collector(self._census, cutoff_bytes)
 
@@ -196,6 +198,18 @@ class Looker:
             user_count=at + len(given),
             stages=[*roots.stages, at],
         )
+
+
+def _forget_lookups() -> None:
+    """Have the interpreter let go of the names of attributes that it looked up last.
+
+    Its cache of methods refers to some thousand (``Objects/typeobject.c``), now to these and now to
+    those: so an object would seem to retain more of its own attributes' names from look to look.
+    """
+    forget = getattr(sys, "_clear_internal_caches", None) or getattr(
+        sys, "_clear_type_cache", lambda: None
+    )
+    forget()
 
 
 def _last(draft: Draft) -> int:

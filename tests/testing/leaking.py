@@ -18,6 +18,8 @@ ERRORS: list[Exception] = []
 BUFFER = bytearray()
 TEXT = ""
 HEAD: object = None
+PAIRS: object = None
+RECORDS: object = None
 
 
 class Server:
@@ -86,6 +88,16 @@ def text() -> None:
 def a_chain() -> None:
     global HEAD
     HEAD = Node(HEAD)
+
+
+def a_chain_of_pairs() -> None:
+    global PAIRS
+    PAIRS = (PAIRS, bytes(1000))
+
+
+def a_chain_of_dicts() -> None:
+    global RECORDS
+    RECORDS = {"before": RECORDS, "payload": bytes(1000)}
 
 
 def an_attribute() -> None:

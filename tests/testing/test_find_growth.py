@@ -29,6 +29,8 @@ PLANTED = {
     "a_buffer": ("leaking.BUFFER", "BUFFER.extend"),
     "text": ("leaking.TEXT", "TEXT +="),
     "a_chain": ("leaking.HEAD", "HEAD = Node"),
+    "a_chain_of_pairs": ("leaking.PAIRS", "PAIRS = (PAIRS"),
+    "a_chain_of_dicts": ("leaking.RECORDS", "RECORDS = {"),
     "an_attribute": ("Server.seen", "self.seen[number]"),
     "a_cache": ("cached", "cached(next(NUMBERS))"),
     "a_default": ("a_default.gathered", "gathered.append"),
