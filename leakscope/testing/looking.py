@@ -206,10 +206,11 @@ def _forget_lookups() -> None:
     Its cache of methods refers to some thousand (``Objects/typeobject.c``), now to these and now to
     those: so an object would seem to retain more of its own attributes' names from look to look.
     """
-    forget = getattr(sys, "_clear_internal_caches", None) or getattr(
-        sys, "_clear_type_cache", lambda: None
-    )
-    forget()
+    for name in ("_clear_internal_caches", "_clear_type_cache"):  # the first since Python 3.13
+        forget = getattr(sys, name, None)
+        if forget is not None:
+            forget()
+            return
 
 
 def _last(draft: Draft) -> int:

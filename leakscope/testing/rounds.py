@@ -7,7 +7,7 @@ that what a round leaves, whatever its length, isn't taken for a leak.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import index
 from typing import ClassVar, SupportsIndex
@@ -51,7 +51,7 @@ def to_plan(
     steps: SupportsIndex = STEPS,
     warmup: SupportsIndex = WARMUP,
     allow: str | float = ALLOW,
-    ignore: str | tuple[str, ...] | list[str] = (),
+    ignore: str | Iterable[str] = (),
 ) -> Plan:
     """Return a plan.
 
@@ -66,10 +66,14 @@ def to_plan(
         raise LeakscopeError(
             f"allow is a size such as '0 B' or '4 KB', not {allow!r}.", slug="no-size"
         )
-    patterns = (ignore,) if isinstance(ignore, str) else tuple(ignore)
+    return Plan(calls, warm, allowed, _patterns(ignore))
+
+
+def _patterns(ignore: object) -> tuple[str, ...]:
+    patterns = tuple(ignore) if isinstance(ignore, Iterable) else (None,)
     if not all(isinstance(pattern, str) for pattern in patterns):
         raise LeakscopeError(f"ignore is a list of names, not {ignore!r}.", slug="no-pattern")
-    return Plan(calls, warm, allowed, patterns)
+    return (ignore,) if isinstance(ignore, str) else patterns
 
 
 def _bytes(allow: object) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def find_growth(
     steps: int = STEPS,
     warmup: int = WARMUP,
     allow: str | float = ALLOW,
-    ignore: str | Sequence[str] = (),
+    ignore: str | Iterable[str] = (),
     project_root: str | Path | None = None,
 ) -> list[Growth]:
     """Call a scenario again and again and return what grows with every call, the fastest first.
@@ -47,7 +47,7 @@ def find_growth(
         LeakscopeError: an argument is out of its range.
 
     """
-    plan = to_plan(steps, warmup, allow, tuple([ignore] if isinstance(ignore, str) else ignore))
+    plan = to_plan(steps, warmup, allow, ignore)
     root = Path.cwd() if project_root is None else Path(project_root).resolve()
     looker = Looker(str(root), Given({}, reach=Reach(code_of(scenario))))
     rounds = Rounds(looker, plan)

@@ -471,7 +471,9 @@ def test_what_a_scenario_raises_is_handed_on() -> None:
         ({"allow": "much"}, "allow is a size such as '0 B' or '4 KB', not 'much'"),
         ({"allow": -1}, "allow is a size such as '0 B' or '4 KB', not -1"),
         ({"allow": None}, "allow is a size such as '0 B' or '4 KB', not None"),
-        ({"ignore": [1]}, r"ignore is a list of names, not \(1,\)"),
+        ({"ignore": [1]}, r"ignore is a list of names, not \[1\]"),
+        ({"ignore": None}, "ignore is a list of names, not None"),
+        ({"ignore": 5}, "ignore is a list of names, not 5"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], said: str) -> None:
