@@ -22,6 +22,8 @@ from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, LeakscopeError, Newe
 
 if TYPE_CHECKING:
     from leakscope.analysis.checking.judging import Allowed
+    from leakscope.analysis.checking.limits import GrowthLimit
+    from leakscope.configuration.reading import Configuration
     from leakscope.model.check import Baseline, Check
     from leakscope.model.report import Report
 
@@ -209,13 +211,13 @@ def _allowed(asked: Mapping[str, Any], written: Path | None) -> Allowed:
     force = {
         name: configuration.value(name) if value is None else value for name, value in asked.items()
     }
-    limit, baseline = force["check.max-growth"], force["check.baseline"]
+    given, baseline = asked["check.max-growth"], force["check.baseline"]
     before = _before(written)
     if written is not None and asked["check.baseline"] is None:
         baseline = None
     return Allowed(
         today=datetime.now(timezone.utc).date(),
-        limit=to_growth_limit(limit) if limit else None,
+        limit=limit_in(configuration) if given is None else to_growth_limit(given),
         baseline=read_baseline(baseline) if baseline is not None else before,
         tolerance=force["check.tolerance"],
         ignored=force["check.ignore"],
@@ -223,6 +225,23 @@ def _allowed(asked: Mapping[str, Any], written: Path | None) -> Allowed:
         remarks=configuration.remarks,
         strict=force["check.strict"],
     )
+
+
+def limit_in(configuration: Configuration) -> GrowthLimit | None:
+    """Return what the environment or the project lets grow, None where they set no limit.
+
+    Raises:
+        LeakscopeError: it is no rate of growth; the message says where it is written.
+
+    """
+    from leakscope.analysis.checking.limits import to_growth_limit
+
+    name = "check.max-growth"
+    try:
+        return to_growth_limit(configuration.value(name)) if configuration.value(name) else None
+    except LeakscopeError as fault:
+        where = configuration.chosen[name].source
+        raise LeakscopeError(f"{name} in {where}: {fault}", slug=fault.slug) from fault
 
 
 def _before(written: Path | None) -> Baseline | None:

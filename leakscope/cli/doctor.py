@@ -111,14 +111,13 @@ def examine() -> Health:
 
 def _bad_limit(configuration: Configuration) -> list[str]:
     """Return why the growth that may be can't be followed; such a limit isn't in force."""
-    from leakscope.analysis.checking.limits import to_growth_limit
+    from leakscope.cli.check import limit_in
 
-    name = "check.max-growth"
     try:
-        to_growth_limit(configuration.value(name) or "0 B/step")
+        limit_in(configuration)
     except LeakscopeError as fault:
-        chosen = configuration.chosen.pop(name)
-        return [f"{name} in {chosen.source}: {fault}"]
+        configuration.chosen.pop("check.max-growth")
+        return [str(fault)]
     return []
 
 

@@ -11,7 +11,9 @@ from leakscope.model.printable import one_line
 from leakscope.model.toml import read_toml
 
 FILE = "pyproject.toml"
-_HEADER = re.compile(rb"^\s*\[\[?\s*tool\s*\.\s*[\"']?leakscope\b", re.MULTILINE)
+_NAME = b"leakscope"
+_HEADER = re.compile(rb"^\s*(\[\[?\s*)?tool\s*\.\s*[\"']?leakscope\b", re.MULTILINE)
+"""By which a file that is no TOML is known to be meant for leakscope too."""
 _MOST_BYTES = 1 << 20
 """A file that is larger was written by no person."""
 
@@ -39,9 +41,9 @@ def read_section(start: Path) -> Section:
     for folder in (start, *start.parents):
         path = folder / FILE
         text = _read(path)
-        if text is None or not _HEADER.search(text):
-            continue
-        return _parse(path, text)
+        section = None if text is None or _NAME not in text else _parse(path, text)
+        if section is not None:
+            return section
     return Section()
 
 
@@ -54,14 +56,19 @@ def _read(path: Path) -> bytes | None:
         return None
 
 
-def _parse(path: Path, text: bytes) -> Section:
+def _parse(path: Path, text: bytes) -> Section | None:
+    """Return a file's section; None where it has none, as far as can be told of a broken one."""
+    is_meant = _HEADER.search(text) is not None
     try:
-        table = read_toml(text.decode()).get("tool", {}).get("leakscope", {})
+        table = read_toml(text.decode()).get("tool", {}).get("leakscope")
     except ImportError:
         sentence = f"{path} is not read: Python 3.10 has no TOML reader; install tomli."
-        return Section(path, remarks=[sentence])
+        return Section(path, remarks=[sentence]) if is_meant else None
     except (ValueError, AttributeError, RecursionError) as fault:
-        return Section(path, remarks=[f"{path} is not read: {one_line(str(fault))}."])
+        sentence = f"{path} is not read: {one_line(str(fault))}."
+        return Section(path, remarks=[sentence]) if is_meant else None
+    if table is None:
+        return None
     if not isinstance(table, dict):
         return Section(path, remarks=[f"tool.leakscope in {path} is not read: it is no table."])
     return Section(path, table)

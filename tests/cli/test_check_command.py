@@ -310,6 +310,7 @@ def test_a_limit_of_the_project_that_is_none_is_a_fault(
     monkeypatch.setenv("LEAKSCOPE_CHECK_MAX_GROWTH", "10 bananas")
     fault = check(leaking).exception
     assert isinstance(fault, LeakscopeError)
+    assert str(fault).startswith("check.max-growth in LEAKSCOPE_CHECK_MAX_GROWTH: '10 bananas' is")
     assert exit_code_of(fault) == 1
 
 

@@ -121,6 +121,35 @@ def test_wrong_types_are_refused_in_one_sentence(text: str, said: str, folder: P
         found.refuse_faults()
 
 
+@reads_toml
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[tool]\nleakscope = {budget = 0.5}\n",
+        "[tool]\nleakscope.budget = 0.5\n",
+        "tool.leakscope.budget = 0.5\n",
+        '[tool."leakscope"]\nbudget = 0.5\n',
+    ],
+)
+def test_the_section_is_read_however_toml_spells_it(text: str, folder: Path) -> None:
+    (folder / "pyproject.toml").write_text(text)
+    assert read().value("budget") == 0.5
+
+
+@reads_toml
+@pytest.mark.parametrize(
+    "text", ['[project]\nname = "leakscope-user"\n', 'x = "leakscope', "tool = 1"]
+)
+def test_a_file_that_only_speaks_of_leakscope_is_passed_over(text: str, folder: Path) -> None:
+    project(folder, "budget = 0.5")
+    below = folder / "below"
+    below.mkdir()
+    (below / "pyproject.toml").write_text(text)
+    found = read_configuration(below, {})
+    assert found.value("budget") == 0.5
+    assert found.remarks == []
+
+
 def test_a_wrong_value_of_the_environment_names_the_variable() -> None:
     found = read({"LEAKSCOPE_TRACEMALLOC": "sometimes"})
     assert found.faults == [
