@@ -29,7 +29,7 @@ from leakscope.testing.allocating import sites_of
 from leakscope.testing.exit_handlers import ExitHandlers
 from leakscope.testing.module_names import ModuleNames
 from leakscope.testing.reach import Reach
-from leakscope.testing.runner import gathering, is_made_by_runner, is_of_runner
+from leakscope.testing.runner import gathering, is_made_by_runner, is_of_runner, structure
 
 _LEAST_CUTOFF, _MOST_CUTOFF = 128, 1024
 _PART_OF_GROWTH = 8
@@ -147,6 +147,7 @@ class Looker:
         roots = self._roots()
         request = replace(
             request_from(roots, full=True, own=[self, *self.keeps, *hidden]),
+            barriers=structure(),
             keep_graph=True,
             cutoff_bytes=cutoff_bytes,
             max_selected=_MOST_OBJECTS,
@@ -188,7 +189,7 @@ class Looker:
                 f"{spoken}.{name}",
                 None if owner is None else _with_variable(owner, name),
             )
-            for name, value in self._given.values.items()
+            for name, value in dict(self._given.values).items()
             if not (is_made_by_runner(value) or _is_ours(value))
         ]
         at = roots.user_count

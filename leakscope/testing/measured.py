@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -97,12 +97,9 @@ class Measured:
         reach = Reach(own, others)
         if not self._with_fixtures:
             return Given({}, reach=reach)
-        values: dict[str, Any] = dict(item.funcargs)
-        if item.instance is not None:
-            values["self"] = item.instance
         code = getattr(item.obj, "__code__", None)
         return Given(
-            values,
+            _Fixtures(item),
             Owner(
                 kind="function",
                 name=getattr(item.obj, "__qualname__", item.originalname),
@@ -112,6 +109,33 @@ class Measured:
             ),
             reach,
         )
+
+
+class _Fixtures(Mapping[str, Any]):
+    """What a test's fixtures are now, and its instance, by the names that the test has for them.
+
+    Those that it asks for while it runs come later: ``request.getfixturevalue("server")``.
+    """
+
+    def __init__(self, item: pytest.Function) -> None:
+        self._item = item
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values())
+
+    def __len__(self) -> int:
+        return len(self._values())
+
+    def _values(self) -> dict[str, Any]:
+        item = self._item
+        asked = getattr(getattr(item, "_request", None), "_fixture_defs", {})
+        results = {name: getattr(made, "cached_result", None) for name, made in asked.items()}
+        values = {name: result[0] for name, result in results.items() if result is not None}
+        values |= item.funcargs
+        return values if item.instance is None else {**values, "self": item.instance}
 
 
 def plan_of(arguments: tuple[Any, ...], options: dict[str, Any], name: str) -> Plan:

@@ -22,6 +22,18 @@ _GATHERING = frozenset(
     }
 )
 """Modules whose objects keep what a test printed, logged, patched or told until it ends."""
+_STRUCTURE = frozenset(
+    {
+        "_pytest.config",
+        "_pytest.fixtures",
+        "_pytest.main",
+        "_pytest.nodes",
+        "_pytest.python",
+        "_pytest.runner",
+        "_pytest.unittest",
+    }
+)
+"""Modules whose objects are the tests themselves, and lead to the values of their fixtures."""
 _RUNNING = ("_pytest.runner", "SetupState")
 """The class that knows the test that is running, and all that it is part of."""
 _OF_THE_RUNNING = ("user_properties", "_report_sections", "stash")
@@ -42,21 +54,35 @@ def is_made_by_runner(value: object) -> bool:
 def gathering() -> list[object]:
     """Return the objects that gather until the running test ends, wherever names lead to them."""
     found: list[object] = []
-    homes: dict[int, tuple[str, str]] = {}
-    for obj in gc.get_objects():
-        cls = type(obj)
-        home = homes.get(id(cls))
-        if home is None:
-            home = homes[id(cls)] = (anatomy.module_name(cls), anatomy.qualname(cls))
+    for obj, home in _with_homes():
         if home[0] in _GATHERING:
             _settle(obj)
             # Its lists too, for others refer to those past it.
             found += [obj, *(v for v in _attributes(obj).values() if type(v) is list)]
         elif home == _RUNNING:
             found += _kept_of_tests(obj)
-        elif cls is GeneratorType:
+        elif type(obj) is GeneratorType:
             found += _recorded(obj)
     return found
+
+
+def structure() -> list[object]:
+    """Return the objects that are the tests: a ``conftest`` may have a name for each of them.
+
+    What a fixture gathers lies behind them, and such a name would say nothing of it.
+    """
+    return [obj for obj, (module, _) in _with_homes() if module in _STRUCTURE]
+
+
+def _with_homes() -> Iterator[tuple[object, tuple[str, str]]]:
+    """Yield the collector's objects with the module and the name of their classes."""
+    homes: dict[int, tuple[str, str]] = {}
+    for obj in gc.get_objects():
+        cls = type(obj)
+        home = homes.get(id(cls))
+        if home is None:
+            home = homes[id(cls)] = (anatomy.module_name(cls), anatomy.qualname(cls))
+        yield obj, home
 
 
 def _attributes(obj: object) -> dict[str, object]:

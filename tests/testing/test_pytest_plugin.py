@@ -519,3 +519,47 @@ def test_lines_of_other_tests_are_not_said_to_feed(tmp_path: Path) -> None:
     own, helper = ran.line_of("from its own"), ran.line_of("from a helper")
     for name, said in {"test_own": f"{own} or {helper}", "test_by_a_helper": helper}.items():
         assert ran.failures[name].partition("\n")[0].endswith(f"fed by {said}"), name
+
+
+NOTING = """
+SEEN = []
+
+
+def pytest_collection_modifyitems(items):
+    SEEN.extend(items)
+
+
+def pytest_runtest_logreport(report):
+    SEEN.append(report)
+"""
+
+WITH_A_SERVER = """
+import pytest
+
+FEW = pytest.mark.leak_free(steps=4)
+
+
+@pytest.fixture
+def server():
+    return {"answers": []}
+
+
+@FEW
+def test_given(server):
+    server["answers"].append(bytes(1000))
+
+
+@FEW
+def test_asked_for(request):
+    server = request.getfixturevalue("server")
+    server["answers"].append(bytes(999))
+"""
+
+
+def test_fixtures_have_the_tests_names_whoever_notes_the_tests(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(NOTING)
+    ran = run_pytest(tmp_path, WITH_A_SERVER)
+    for name, statement in {"test_given": "bytes(1000)", "test_asked_for": "bytes(999)"}.items():
+        grows = f"{name}.server['answers'] grows by 1 KiB per call"
+        line = ran.line_of(statement)
+        assert ran.failures[name].startswith(f"{grows}, fed by {line}\n"), ran.failures[name]
