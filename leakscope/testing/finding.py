@@ -12,9 +12,10 @@ from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.growth import Growth
 from leakscope.model.interrupts import ours
 from leakscope.model.sizes import plural
-from leakscope.testing import exit_handlers, live_threads, module_names
+from leakscope.testing import exit_handlers, live_threads, made_classes, module_names
 from leakscope.testing.judging import Courses
 from leakscope.testing.live_threads import with_threads_once
+from leakscope.testing.made_classes import with_classes_once
 from leakscope.testing.reach import Reach
 from leakscope.testing.rounds import Rounds
 
@@ -24,9 +25,11 @@ _MOST_NAMED = 3
 def find(rounds: Rounds) -> list[Growth]:
     """Return what grew beyond what is allowed, with the lines that feed it, the fastest first."""
     courses = Courses(rounds.censuses, rounds.plan.ignore)
+    class_paths = rounds.looker.class_paths
+    told_once = with_threads_once(courses.table, courses.growers())
     growers = [
         grower
-        for grower in with_threads_once(courses.table, courses.growers())
+        for grower in with_classes_once(courses.table, told_once, class_paths)
         if grower.trend.bytes_per_unit > rounds.plan.allow_bytes
     ]
     if not growers:
@@ -34,7 +37,8 @@ def find(rounds: Rounds) -> list[Growth]:
     growers = _without_twins(courses.table, growers)
     sources = SourceIndex(_texts(rounds.looker.source_files), rounds.looker.project_root)
     reach = rounds.looker.reach
-    return [_growth(courses.table, sources, grower, reach) for grower in growers]
+    found = [_growth(courses.table, sources, grower, reach) for grower in growers]
+    return [made_classes.of_classes(g) if g.path in class_paths else g for g in found]
 
 
 def _without_twins(table: RowTable, growers: list[Grower]) -> list[Grower]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import gt
 from typing import Any
@@ -25,6 +25,7 @@ from leakscope.heap.roles import Roles
 from leakscope.heap.roots import Root, Roots, find_roots
 from leakscope.heap.rows import Draft, RowMaker
 from leakscope.model.census import Census, CensusRow, CensusScope, Owner, RootKind, Site
+from leakscope.testing import made_classes
 from leakscope.testing.allocating import sites_of
 from leakscope.testing.exit_handlers import ExitHandlers
 from leakscope.testing.module_names import ModuleNames
@@ -74,6 +75,8 @@ class Looker:
         self._growing: list[tuple[str, object]] = []
         """What was seen to grow. It keeps the user's objects only until it is asked for."""
         self._sites: dict[str, list[Site]] = {}
+        self.class_paths: set[str] = set()
+        """Under which classes stand that no module has a name for."""
         self.keeps: list[Any] = []
         """Objects of whoever asks, which are no part of the program."""
 
@@ -101,10 +104,15 @@ class Looker:
 
         A census under tracemalloc would take ten times as long: so this is asked before it.
         """
-        sites = ((path, sites_of(held_by, self._ownership)) for path, held_by in self._growing)
+        sites = ((path, sites_of(held_by, self._ownership)) for path, held_by in self._gaining())
         self._sites = {path: found for path, found in sites if found}
         self._exit_handlers.learn()
         self._growing.clear()
+
+    def _gaining(self) -> Iterator[tuple[str, object]]:
+        for path, held_by in self._growing:
+            is_of_classes = path in self.class_paths
+            yield path, made_classes.latest_classes(self._ownership) if is_of_classes else held_by
 
     def forget(self) -> None:
         """Let go of everything."""
@@ -193,10 +201,13 @@ class Looker:
             if not (is_made_by_runner(value) or _is_ours(value))
         ]
         at = roots.user_count
+        named = roots.named[:at]
+        classes = [*made_classes.class_roots(self._ownership, self._definitions, named)]
+        self.class_paths = {root.path for root in classes}
         return replace(
             roots,
-            named=[*roots.named[:at], *given, *roots.named[at:]],
-            user_count=at + len(given),
+            named=[*named, *given, *classes, *roots.named[at:]],
+            user_count=at + len(given) + len(classes),
             stages=[*roots.stages, at],
         )
 

@@ -365,6 +365,74 @@ def test_threads_that_do_not_end_are_told_once_with_what_they_hold(tmp_path: Pat
         assert growth["fed_by"] == f"waiting.py:{at}"
 
 
+MAKES_CLASSES = """
+from itertools import count
+
+numbers = count()
+kept = []
+by_name = {}
+
+
+def makes():
+    kept.append(type("Record", (), {"payload": bytes(1000)}))
+
+
+def makes_by_number():
+    by_name[next(numbers)] = type(f"Record{next(numbers)}", (), {"payload": bytes(1000)})
+
+
+def keeps_instances():
+    class Local:
+        pass
+
+    one = Local()
+    one.payload = bytes(1000)
+    kept.append(one)
+
+
+def factory():
+    class Registry:
+        entries = []
+
+    return Registry()
+
+
+registry = factory()
+
+
+def registers():
+    registry.entries.append(bytes(1000))
+
+
+def lets_go():
+    class Local:
+        payload = bytes(1000)
+
+    Local()
+"""
+
+
+@pytest.mark.slow
+def test_classes_that_calls_make_are_told_once_with_what_keeps_them(tmp_path: Path) -> None:
+    file = tmp_path / "making.py"
+    file.write_text(MAKES_CLASSES)
+    holders = {
+        "makes": {"making.kept", "What is taken by classes called Record"},
+        "makes_by_number": {"making.by_name", "What is taken by classes called Record*"},
+        "keeps_instances": {"making.kept"},
+    }
+    found = found_in(file, *holders, "registers", "lets_go")
+    assert found["lets_go"] == []
+    assert [growth["holder"] for growth in found["registers"]] == ["Registry.entries"]
+    for name, expected in holders.items():
+        (growth,) = found[name]
+        assert growth["holder"] in expected
+        assert growth["objects"] == 1
+        assert 2500 <= growth["bytes"] < 4500
+        line = int(growth["fed_by"].rpartition(":")[2])
+        assert any(word in MAKES_CLASSES.splitlines()[line - 1] for word in ("kept", "by_name"))
+
+
 AT_EXIT_TRACED = """
 import atexit
 import tracemalloc
