@@ -17,6 +17,7 @@ from typing import Any
 
 from leakscope.heap import anatomy
 from leakscope.model.interrupts import real_path
+from leakscope.model.notebook import cells_of_shell
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _NAME = __name__.partition(".")[0]
@@ -124,6 +125,8 @@ class Ownership:
         self._own, self._user = own, user
 
     def _is_user_file(self, path: str) -> bool:
+        if path in cells_of_shell():
+            return True
         if path.startswith(("<", *self._library)):
             return False
         real = real_path(path)

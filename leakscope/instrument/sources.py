@@ -25,6 +25,7 @@ class Sources:
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
+        self._cells: set[str] = set()
 
     def new(self, paths: Iterable[str]) -> Iterable[SourceRecord]:
         """Yield the text of the files that were not yielded before and can be read."""
@@ -40,9 +41,9 @@ class Sources:
         """Yield the latest cells of a notebook that were not yielded before."""
         cells = cells_of_shell()
         for path, number in [*cells.items()][-MOST_CELLS:]:
-            if f"{path} {number}" in self._seen or len(self._seen) >= MOST_FILES:
+            if f"{path} {number}" in self._cells or len(self._cells) >= MOST_FILES:
                 continue
-            self._seen.add(f"{path} {number}")  # a cell that is run again has the same path
+            self._cells.add(f"{path} {number}")  # a cell that is run again has the same path
             text = _text_of_cell(path)
             if text and len(text) <= MOST_BYTES and not text.startswith(_WRAPPED):
                 yield SourceRecord(path=path, text=text, title=f"In [{number}]")

@@ -14,20 +14,20 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     """One path that grows with every call; printed, it is a sentence."""
 
     path: str
-    """The full pattern from the root: ``test_cache·STORE.seen``."""
+    """The full pattern from the root, such as ``test_cache·STORE.seen``."""
     holder: str
-    """Who holds it, as a person would say it: ``test_cache.STORE.seen``."""
+    """Who holds it, as a person would say it, such as ``test_cache.STORE.seen``."""
     type: str
-    """Qualified type of what grows: ``list``, ``torch.Tensor``."""
+    """Qualified type of what grows, such as ``list`` or ``torch.Tensor``."""
     kind: str
-    """The type in general terms, as in a census: ``list``, ``dict``, ``lru_cache``, ``object``."""
+    """The type in general terms, such as ``list``, ``dict``, ``lru_cache`` or ``object``."""
     bytes_per_call: float
     """Bytes kept on the device, with all that they keep alive."""
     objects_per_call: float
     """Items that a container gains, or objects where there come to be more of them; 0 where what is
     there gets larger."""
     device: str = "host"
-    """Where the bytes lie: ``host``, ``cuda:0``."""
+    """Where the bytes lie, such as ``host`` or ``cuda:0``."""
     fed_by: str = ""
     """The line that adds to it, as ``test_cache.py:12``; two with "or" between them where several
     may; empty where none is known."""
@@ -36,12 +36,13 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     defined_at: str = ""
     """Where it was made, as ``file:line``; empty where that isn't known."""
     holds: list[str] = []
-    """What it holds, the heaviest types first: ``bytes``, ``Tensor float32 (256, 4) on cpu``."""
+    """What it holds, the heaviest types first, such as ``Tensor float32 (256, 4) on cpu``."""
     advice: str = ""
     """What to change, in one phrase."""
     diff: str = ""
     """A change to the user's source that mends it, where its pattern is recognised."""
     excerpts: list[Excerpt] = []
+    """The user's source around the lines that feed it."""
 
     @property
     def sentence(self) -> str:

@@ -92,6 +92,9 @@ def test_the_reference_has_what_is_public(site: Path) -> None:
     public += [f"leakscope.cleanup.{name}" for name in cleanup.__all__]
     public += [f"leakscope.notebook.{name}" for name in notebook.__all__]
     assert not [name for name in public if f'id="{name}"' not in page]
+    assert "Type<span" not in page, "sentences with a colon are taken apart"
+    assert "log_every" in page.partition('id="leakscope.transformers.LeakScopeCallback"')[2][:4000]
+    assert 'id="leakscope.Growth.bytes_per_call"' in page
     rooms = {"cleanup", "heap", "notebook"}
     own = {"Growth", "Scope", "__version__", "find_growth", "profile"}
     assert set(leakscope.__all__) == own | rooms

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import posixpath
 
+from msgspec.structs import replace
+
 from leakscope.analysis.source.cells import NOTEBOOK, Cells
+from leakscope.model.census import Site
 from leakscope.model.report import Excerpt
 
 
@@ -94,6 +97,12 @@ class SourceFiles:
     def line_in_text(self, file: str, line: int) -> int:
         """Return the line of the text that stands for a file: all cells of a notebook are one."""
         return self._cells.line_in_all(file, line) if file in self._titles else line
+
+    def in_text(self, site: Site) -> Site:
+        """Return a place where something was allocated, as a place of the text it stands in."""
+        if site.file not in self._titles:
+            return site
+        return replace(site, file=NOTEBOOK, line=self.line_in_text(site.file, site.line))
 
     def excerpt(self, file: str, marked: list[int], context: int = 4) -> Excerpt | None:
         """Return the lines around the marked ones, or None where the text isn't known."""

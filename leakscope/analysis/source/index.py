@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from msgspec.structs import replace
+
 from leakscope.analysis.source.anchors import anchor
 from leakscope.analysis.source.definitions import find_definition
 from leakscope.analysis.source.files import SourceFiles
@@ -76,6 +78,8 @@ class SourceIndex:
         self, owner: Owner | None, row: CensusRow, phase: str = "", *, grows_inside: bool = False
     ) -> list[Mutation]:
         """Return the statements behind ``feeding``, best first."""
+        sites = [self.files.in_text(site) for site in row.allocated_at]
+        row = replace(row, allocated_at=sites)
         references = self.references(owner, row)
         found = find_mutations(references, row)
         # Only hooks that are registered come to where hooks are kept, not what is put around it.
