@@ -26,6 +26,8 @@ from leakscope.model.growth import Growth
 _ADVICE = "Make the class once, outside of what is called again and again"
 _NUMBER = re.compile(r"\d+")
 _SOME = 100
+_LISTED_OTHERWISE = 0.1
+"""What part of as many classes may come or go meanwhile in the same lists."""
 
 
 def class_roots(
@@ -78,8 +80,8 @@ def with_classes_once(
     left = list(growers)
     for made in [g for g in growers if table.latest[g.path].path in paths]:
         alike = [g for g in left if g is not made and _gathers_as_many(table, g, made)]
-        native = [g for g in alike if table.latest[g.path].root is RootKind.NATIVE]
-        keeper = next((g for g in alike if g not in native), None)
+        keeper = next((g for g in alike if not _is_native(table, g)), None)
+        native = [g for g in left if _is_native(table, g) and _lists(table, g, made)]
         left = [g for g in left if g not in native]
         if keeper is not None:
             both = _together(keeper, made)
@@ -104,7 +106,26 @@ def _together(keeper: Grower, made: Grower) -> Grower:
     )
 
 
+def _is_native(table: RowTable, grower: Grower) -> bool:
+    return table.latest[grower.path].root is RootKind.NATIVE
+
+
 def _gathers_as_many(table: RowTable, grower: Grower, made: Grower) -> bool:
+    return _items_less_classes(table, grower, made) == 0
+
+
+def _lists(table: RowTable, grower: Grower, made: Grower) -> bool:
+    """Return whether these may be where bases list their subclasses, those of others among them."""
+    is_dict = table.latest[grower.path].type == "dict"
+    most = _LISTED_OTHERWISE * _number(table, made)
+    return is_dict and abs(_items_less_classes(table, grower, made)) <= most
+
+
+def _items_less_classes(table: RowTable, grower: Grower, made: Grower) -> int:
+    items = (grower.items_per_unit or 0.0) * grower.units
+    return round(items - _number(table, made))
+
+
+def _number(table: RowTable, made: Grower) -> float:
     count = np.nan_to_num(table.count[made.path, made.columns])
-    more = (grower.items_per_unit or 0.0) * grower.units
-    return bool(more) and round(more) == round(float(count[-1] - count[0]))
+    return float(count[-1] - count[0])
