@@ -1705,6 +1705,23 @@ PROGRAMS = [
         kind="module",
         type="__main__.Net",
     ),
+    Program(
+        "modules that others give it under names made at run time",
+        "main()·net",
+        ("function", "main", "net"),
+        {
+            "train.py": """
+            def main():
+                net = nn.Module()  # defines
+                net.add_module("head", nn.Linear(3, 3))
+                for number in range(9):
+                    net.add_module(f"layer_{number}", nn.Linear(3, 3))  # feeds
+                    net.other(f"layer_{number}", nn.Linear(3, 3))
+            """
+        },
+        kind="module",
+        type="torch.nn.modules.module.Module",
+    ),
     one(
         "exceptions kept",
         "main()·errors",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from leakscope.analysis.source.inside import Inside
-from leakscope.analysis.source.named_parts import statements_that_name_parts
+from leakscope.analysis.source.named_parts import is_named_anew, statements_that_name_parts
 from leakscope.analysis.source.path import Steps
 from leakscope.analysis.source.program import COMPREHENSIONS, Scope, Statement, own_nodes
 from leakscope.analysis.source.references import Place, References
@@ -277,6 +277,8 @@ class _Finder:
         if name in FEEDERS and (call.args or call.keywords):
             for distance in self.distances(function.value, scope):
                 yield name, distance
+        if is_named_anew(name, call) and () in self.references.steps_from(function.value, scope):
+            yield name, EXACT
         if name == "set" and call.args and self.puts_back(function.value, call.args[0], statement):
             yield "assign", EXACT
         may_feed = bool(call.args or call.keywords) and name not in _PASSIVE

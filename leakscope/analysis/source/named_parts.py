@@ -29,6 +29,11 @@ def statements_that_name_parts(
                 yield statement, node
 
 
+def is_named_anew(method: str, call: ast.Call) -> bool:
+    """Return whether a module's method gives it a part under a name that is made as it runs."""
+    return method in _NAMERS and bool(call.args) and not isinstance(call.args[0], ast.Constant)
+
+
 def _names_a_part(call: ast.Call) -> bool:
     function = call.func
     if isinstance(function, ast.Attribute):
