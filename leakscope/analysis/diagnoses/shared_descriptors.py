@@ -22,6 +22,7 @@ from leakscope.model.trend import Trend
 
 FEWEST = 20
 FEWEST_POINTS = 5
+"""With fewer comparable boundaries they must have become more at readings everywhere."""
 MOST_NAMED = 3
 SAME_PACE = 0.5
 """What gains at least this part of as many items as there come descriptors may hold them."""
@@ -40,7 +41,7 @@ REMEDY = Remedy(
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
     """Return a finding when descriptors of shared memory become ever more."""
     trend = _trend(case)
-    if not _piles_up(trend):
+    if not _piles_up(case, trend):
         return []
     last = len(case.track) - 1
     limit = case.nearest(gauge.OPEN_FILES_LIMIT, last)
@@ -73,7 +74,7 @@ def descriptors_pile_up(case: Case) -> bool:
     trend = _trend(case)
     x, y = case.gauge_series(gauge.OPEN_FILES)
     files = judge(x, y, unit=case.unit.name, noise_bytes=0.5)
-    return _piles_up(trend) and trend.net_bytes >= SAME_PACE * files.net_bytes
+    return _piles_up(case, trend) and trend.net_bytes >= SAME_PACE * files.net_bytes
 
 
 def _trend(case: Case) -> Trend:
@@ -81,9 +82,10 @@ def _trend(case: Case) -> Trend:
     return judge(x, y, unit=case.unit.name, noise_bytes=0.5)
 
 
-def _piles_up(trend: Trend) -> bool:
-    enough = trend.points >= FEWEST_POINTS and trend.net_bytes >= FEWEST
-    return is_growth(trend.verdict) and enough
+def _piles_up(case: Case, trend: Trend) -> bool:
+    if not is_growth(trend.verdict) or trend.net_bytes < FEWEST:
+        return False
+    return trend.points >= FEWEST_POINTS or case.rises_all_along(gauge.SHARED_DESCRIPTORS)
 
 
 def _names(case: Case, growth: Growth, trend: Trend) -> list[str]:
