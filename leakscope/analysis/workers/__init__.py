@@ -20,6 +20,7 @@ from leakscope.analysis.workers.judged import (
     tell_workers,
     with_culprits_of_workers,
 )
+from leakscope.analysis.workers.last_look import with_last_look
 from leakscope.analysis.workers.piling import REPLACES, find_piling
 from leakscope.analysis.workers.prefetched import find_prefetched
 from leakscope.model import gauge
@@ -57,6 +58,7 @@ def conclude_workers(
     told = gained_by_culprits(workers) + sum(one.bytes for one in copied)
     gained = case.gauge_trend(gauge.CHILDREN_PSS).net_bytes
     kept = [f for f in findings if f.kind != "children" or told < COVERS * gained]
+    kept = with_last_look(kept, workers)
     kept += [*copied_findings(case, copied), *own_copies(workers)]
     names: dict[tuple[int, int], list[str]] = defaultdict(list)
     for one in copied:
