@@ -306,11 +306,12 @@ def _fed_at(culprit: Culprit, paper: Paper, indent: str) -> str:
 
 def _findings(report: Report, lead: Culprit | Finding | None, paper: Paper) -> list[str]:
     others = [finding for finding in report.findings if finding is not lead]
-    lines = [
-        line
-        for finding in others[:SHOWN_FINDINGS]
-        for line in (_finding(finding, paper), *known_lines(finding.known, paper, "  "))
-    ]
+    lines: list[str] = []
+    for finding in others[:SHOWN_FINDINGS]:
+        lines += [_finding(finding, paper), *known_lines(finding.known, paper, "  ")]
+        if lead is None and finding is others[0]:  # nothing else has to be told at length
+            lines += paper.wrap(finding.text, "  ", SHOWN_TEXT_LINES)
+            lines += _what_next(finding, paper, "  ")
     left = len(others) - SHOWN_FINDINGS
     return [*lines, *([f"and {plural(left, 'more finding')}: see report.html"] if left > 0 else [])]
 

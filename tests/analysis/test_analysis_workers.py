@@ -277,6 +277,29 @@ def test_growing_children_are_no_finding_where_they_copy_what_they_inherited():
     assert {f.kind for f in report.findings} == {"copy_on_write"}
 
 
+def test_what_is_copied_is_told_of_the_workers_that_live_at_the_same_time():
+    passes = [copying([0.0, 0.3, 0.6], number=n, generation=g) for g in range(3) for n in range(2)]
+    found = finding(analyse(run_of(Program(epochs=8), *passes)), "copy_on_write")
+    assert "2 forked workers copied up to 120 MiB" in found.text
+    assert "by looking at it, 240 MiB in all of them; 160 MiB more may follow." in found.text
+    assert found.total_bytes == 240 * MIB
+
+
+def test_workers_of_two_loaders_that_copy_the_same_are_counted_together():
+    workers = [copying([0.0, 0.3, 0.6]) for _ in range(2)]
+    workers[1].header = msgspec.structs.replace(workers[1].header, loader=2)
+    found = finding(analyse(run_of(Program(epochs=8), *workers)), "copy_on_write")
+    assert "2 forked workers copied up to 120 MiB" in found.text
+    assert found.total_bytes == 240 * MIB
+
+
+def test_what_workers_of_one_pass_after_the_other_copy_hides_no_growth_of_children():
+    parent = Program(epochs=8).gauge(gauge.CHILDREN_PSS, lambda s: s.step * 2 * MIB)
+    passes = [copying([0.0, 0.3, 0.6], generation=g) for g in range(4)]
+    report = analyse(run_of(parent, *passes))
+    assert {f.kind for f in report.findings} == {"copy_on_write", "children"}
+
+
 def test_what_is_shared_all_along_is_not_copied():
     report = analyse(run_of(Program(epochs=8), copying([0.0, 0.01, 0.02])))
     assert report.findings == []
@@ -494,9 +517,7 @@ def test_what_is_prefetched_is_cleared_with_its_bound():
     report = analyse(run_of(Program(epochs=8), fetching(15 * MIB), fetching(15 * MIB, number=1)))
     (cleared,) = (c for c in report.cleared if c.name == "batches prefetched by loader 1")
     assert cleared.total_bytes == 120 * MIB
-    assert cleared.reason == (
-        "bounded: 8 batches of up to 15 MiB, by prefetch_factor=4 and 2 workers (120 MiB)"
-    )
+    assert cleared.reason == ("bounded: 2 workers × prefetch_factor=4 × 15 MiB at most: 120 MiB")
     assert {row.prefetch for row in report.workers} == {4}
     assert {row.batch_bytes for row in report.workers} == {15 * MIB}
 

@@ -264,6 +264,16 @@ def test_a_clean_report_tells_why_what_was_looked_at_is_fine() -> None:
     assert "✓ FrameCache.frames: bounded: 500 entries since epoch 2" in render_text(samples.clean())
 
 
+def test_where_nothing_leaks_the_first_note_is_told_at_length() -> None:
+    slack = samples.slack_finding()
+    text = render_text(msgspec.structs.replace(samples.clean(), findings=[slack]), width=200)
+    assert text.count(slack.text) == 1
+    assert f"→ {slack.remedy.title}" in text
+    leaking = render_text(msgspec.structs.replace(samples.leaking(), findings=[slack]), width=200)
+    assert slack.title in leaking
+    assert slack.text not in leaking
+
+
 def test_a_clean_summary_asks_for_no_change() -> None:
     text = summary(samples.clean())
     assert text.startswith("✓ No leak · ")

@@ -14,6 +14,7 @@ from leakscope.analysis.workers.bounded import find_bounded
 from leakscope.analysis.workers.copied import copied_findings, find_copied, own_copies
 from leakscope.analysis.workers.died import find_died
 from leakscope.analysis.workers.judged import (
+    at_one_time,
     culprits_of,
     gained_by_culprits,
     judge_workers,
@@ -55,7 +56,8 @@ def conclude_workers(
     if not workers:
         return Workers(culprits, _ranked(findings), [], [], ledgers)
     theirs, copied = culprits_of(case, workers), find_copied(case, workers)
-    told = gained_by_culprits(workers) + sum(one.bytes for one in copied)
+    told = at_one_time((one.group, gained_by_culprits([one])) for one in workers)
+    told += at_one_time((one.worker.group, one.bytes) for one in copied)
     gained = case.gauge_trend(gauge.CHILDREN_PSS).net_bytes
     kept = [f for f in findings if f.kind != "children" or told < COVERS * gained]
     kept = with_last_look(kept, workers)

@@ -7,7 +7,7 @@ culprit: its rate is that of one worker, and how many there are is told beside i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -76,6 +76,17 @@ def _judge(run: Run, recording: Recording, catalogue: Catalogue | None) -> Worke
     return Worker(
         recording, case, culprits, gained, find_cleared(case, growth, undecided), open_names
     )
+
+
+def at_one_time(weights: Iterable[tuple[Group, float]]) -> float:
+    """Return what workers come to that live at the same time: of each loader one generation."""
+    groups: dict[Group, float] = defaultdict(float)
+    for group, weight in weights:
+        groups[group] += weight
+    loaders: dict[tuple[int, int], float] = defaultdict(float)
+    for (rank, loader, _), weight in groups.items():
+        loaders[rank, loader] = max(loaders[rank, loader], weight)
+    return sum(loaders.values())
 
 
 def gained_by_culprits(workers: list[Worker]) -> float:
