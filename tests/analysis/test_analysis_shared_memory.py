@@ -46,3 +46,10 @@ def test_descriptors_that_pile_up_are_told_in_five_epochs():
     program.gauge(gauge.OPEN_FILES, lambda s: 10 + s.step)
     report = analyse(program.gauge(gauge.OPEN_FILES_LIMIT, lambda s: 1024).build())
     assert "40 per epoch" in found(report, "shared_descriptors").text
+
+
+def test_open_files_are_counted_while_the_program_runs_and_not_when_it_has_closed_them():
+    program = Program(epochs=8, validation=0).gauge(gauge.SHARED_DESCRIPTORS, lambda s: s.step)
+    program.gauge(gauge.OPEN_FILES, lambda s: 10 + s.step if s.phase else 10)
+    report = analyse(program.gauge(gauge.OPEN_FILES_LIMIT, lambda s: 20_000).build())
+    assert "Of 20,000 that may be open 330 were." in found(report, "shared_descriptors").text

@@ -465,6 +465,39 @@ def test_processes_that_nothing_known_keeps_are_told_without_a_name():
     assert {f.kind for f in analyse(parent.build()).findings} == {"children", "processes"}
 
 
+def keeping_in_closures(each: float = 60 * MIB) -> Program:
+    """The same, each loader kept by a function in a list: kilobytes, which nothing accuses."""
+    parent = keeping_loaders(each)
+    parent.things.clear()
+    gathered = lambda s: s.epochs_done  # noqa: E731
+    history = Thing("Trainer.history", lambda s: 20 * KIB + 100 * s.epochs_done, length=gathered)
+    loader = "Trainer.history[*]⟨loader⟩"
+    kept = Thing(loader, lambda s: 20 * KIB, "object", LOADER, "Trainer.history", count=gathered)
+    return parent.plant(history, kept)
+
+
+LOADER = "torch.utils.data.dataloader.DataLoader"
+
+
+def test_what_keeps_worker_processes_alive_is_named_however_little_it_weighs():
+    report = analyse(keeping_in_closures().build())
+    assert report.culprits == []
+    found = finding(report, "worker_processes")
+    assert found.title == "Worker processes pile up: Trainer.history keeps them alive"
+    assert "Trainer.history gathers DataLoaders" in found.text
+    assert {f.kind for f in report.findings} == {"worker_processes"}
+
+
+def test_workers_that_pile_up_by_nothing_that_a_census_shows_are_not_told_to_grow_each():
+    parent = keeping_loaders()
+    parent.things.clear()
+    report = analyse(run_of(parent, worker(loading(1))))
+    assert {f.kind for f in report.findings} == {"worker_processes"}
+    found = finding(report, "worker_processes")
+    assert found.title == "Worker processes pile up"
+    assert "one DataLoader" in found.remedy.title
+
+
 def dying(*ends: ProcessEndRecord, **outcome: int) -> Report:
     run = run_of(
         Program(epochs=8), worker(loading().gauge(gauge.PSS, lambda s: 300 * MIB), pid=101)
@@ -495,6 +528,14 @@ def test_a_worker_of_another_rank_is_not_taken_for_one_of_the_same_number_that_d
     )
     run.main.process_ends.append(ProcessEndRecord(boundary=60, pid=101, exit_code=-9, loader=1))
     assert "The heaviest held 300 MiB" in finding(analyse(run), "workers_died").text
+
+
+def test_what_a_dead_worker_held_is_its_share_though_resident_memory_was_read_last():
+    program = loading().gauge(gauge.RSS, lambda s: 900 * MIB)
+    program.gauge(gauge.PSS, lambda s: 40 * MIB if s.step < 200 else None)
+    run = run_of(Program(epochs=8), worker(program, pid=101))
+    run.main.process_ends.append(ProcessEndRecord(boundary=60, pid=101, exit_code=-9, loader=1))
+    assert "The heaviest held 40 MiB" in finding(analyse(run), "workers_died").text
 
 
 def test_processes_that_left_with_an_exit_code_are_a_note():

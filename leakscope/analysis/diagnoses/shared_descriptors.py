@@ -10,6 +10,8 @@ which lie elsewhere.
 
 from __future__ import annotations
 
+import numpy as np
+
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
@@ -54,7 +56,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     if names:
         text += f" {', '.join(names)} {'gain' if len(names) > 1 else 'gains'} items as fast."
     if limit:
-        text += f" Of {human_count(limit)} that may be open {human_count(_open(case))} are."
+        text += f" Of {human_count(limit)} that may be open {human_count(_open(case))} were."
     return [
         finding(
             "shared_descriptors",
@@ -98,7 +100,8 @@ def _names(case: Case, growth: Growth, trend: Trend) -> list[str]:
 
 
 def _open(case: Case) -> float:
-    return case.nearest(gauge.OPEN_FILES, len(case.track) - 1) or 0.0
+    """Return the most files that were open: a program that ends has closed them."""
+    return float(np.nanmax(case.track.gauge(gauge.OPEN_FILES), initial=0.0))
 
 
 def _is_near(case: Case, trend: Trend, limit: float | None) -> bool:
