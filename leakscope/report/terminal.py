@@ -337,7 +337,7 @@ def _ledger(ledger: Ledger, paper: Paper) -> list[str]:
     largest = sorted(known, key=lambda entry: -abs(entry.bytes))[:SHOWN_LEDGER_TERMS]
     terms = [f"{entry.label} {humane_bytes(entry.bytes, signed=True)}" for entry in largest]
     whole = ledger.total_bytes
-    share = f" ({humane_share(abs(left) / whole)})" if whole > 0 else ""
+    share = f" ({humane_share(abs(left) / whole)})" if whole > 0 and abs(left) <= whole else ""
     terms.append(f"unexplained {humane_bytes(left, signed=True)}{share}")
     name = wording.metric_words(ledger.metric)
     return paper.wrap(f"{name} {humane_bytes(whole, signed=True)}: {', '.join(terms)}")

@@ -25,6 +25,8 @@ from leakscope.model.run import Recording, Run
 MANY = 8
 """Of more ranks each is read and judged by itself."""
 MOST_PROBLEMS = 200
+RANKS = "ranks"
+"""Where it is that ranks are missing."""
 
 __all__ = ["RankSummary", "Ranks", "conclude_ranks", "recording_of_rank", "summarise_rank"]
 
@@ -88,13 +90,14 @@ def conclude_ranks(
         rows.append(summary.row)
         if summary.course is not None:
             courses[summary.row.rank] = summary.course
+    problems = [*_missing(case.run, {row.rank for row in rows}, own.world_size), *problems]
     if len(rows) < 2:
         alone = tuple(problems[:MOST_PROBLEMS])
         return Ranks(culprits, [], problems=alone, notes=killed_notes(case.run))
     told = merged.of([row.rank for row in rows])
     is_many = len(rows) > MANY
     rows.sort(key=lambda row: row.rank)
-    problems.sort(key=lambda problem: problem.where)
+    problems.sort(key=lambda problem: (problem.where != RANKS, problem.where))
     odd = odd_one_out(courses)
     return Ranks(
         told,
@@ -107,6 +110,25 @@ def conclude_ranks(
         choose(case, merged, told, rows, odd) if is_many else None,
         merged,
     )
+
+
+def _missing(run: Run, told: set[int], world_size: int) -> list[Problem]:
+    """Return that ranks are missing, where the directory was to have them.
+
+    A program that has but one of its ranks record itself means to.
+    """
+    missing = [rank for rank in range(world_size) if rank not in told]
+    if not missing or (len(told) < 2 and not run.outcome):
+        return []
+    return [
+        Problem(
+            where=RANKS,
+            message=(
+                f"of {world_size} nothing is here of {named_ranks(missing)}: leakscope merge puts "
+                "together what machines without a shared disk have recorded apart"
+            ),
+        )
+    ]
 
 
 def _notes(rows: list[RankMemory], case: Case) -> tuple[str, ...]:
