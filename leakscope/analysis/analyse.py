@@ -36,7 +36,11 @@ from leakscope.analysis.siblings import with_siblings_joined
 from leakscope.analysis.snapshots import snapshot_notes
 from leakscope.analysis.timeline import find_timeline
 from leakscope.analysis.undecided import find_undecided
-from leakscope.analysis.workers import conclude_workers
+from leakscope.analysis.workers import (
+    conclude_workers,
+    rank_elsewhere,
+    with_growth_in_workers,
+)
 from leakscope.model.record import HeaderRecord
 from leakscope.model.report import Problem, Report, RunVerdict
 from leakscope.model.run import Recording, Run
@@ -97,6 +101,9 @@ def _report(
     if ranks.chosen is not None and (chosen := _read(run, ranks.chosen.rank, read_rank)):
         return _report(Case(run, chosen, case.catalogue), (), None, ranks)
     workers = conclude_workers(case, ranks.culprits, findings, ledgers)
+    elsewhere = rank_elsewhere(case, workers.culprits) if case.recording is _main(run) else None
+    if elsewhere is not None and (chosen := _read(run, elsewhere, None)):
+        return _report(Case(run, chosen, case.catalogue), others)
     culprits, findings = workers.culprits, workers.findings
     ledgers = with_imputed(case, workers.ledgers, findings)
     undecided = find_undecided(case, growth)
@@ -120,7 +127,7 @@ def _report(
         components=find_components(case),
         devices=find_devices(case),
         rank=case.recording.header.rank if ranks.rows else None,
-        ranks=ranks.rows,
+        ranks=with_growth_in_workers(ranks.rows, culprits),
         odd_rank=ranks.odd,
         rank_courses=ranks.courses,
         workers=workers.rows,

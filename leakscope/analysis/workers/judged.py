@@ -19,6 +19,7 @@ from leakscope.analysis.cleared import find_cleared
 from leakscope.analysis.culprits import ORDER, signature
 from leakscope.analysis.forecast import forecast
 from leakscope.analysis.known import Catalogue
+from leakscope.analysis.ranks.merged import with_rates
 from leakscope.analysis.severity import HORIZON
 from leakscope.analysis.undecided import find_undecided
 from leakscope.model import gauge
@@ -105,17 +106,37 @@ def culprits_of(case: Case, workers: list[Worker]) -> list[Culprit]:
     for worker in workers:
         for culprit in worker.culprits:
             same[culprit.signature].append((worker, culprit))
-    merged = [_with_forecast(case, _merged(found), found[0][0]) for found in same.values()]
+    ranks = ranks_of(case.run)
+    merged = [_of_all(case, found, ranks) for found in same.values()]
     return sorted(merged, key=lambda c: (ORDER[c.severity], -c.total_bytes * c.workers))
+
+
+def _of_all(case: Case, found: list[tuple[Worker, Culprit]], ranks: list[int]) -> Culprit:
+    """Return a culprit for all workers of all ranks, with when those of this machine fill it."""
+    host = case.recording.header.host
+    here = at_one_time((w.group, 1) for w, _ in found if w.recording.header.host == host)
+    told = _with_forecast(case, _merged(found), found[0][0], max(int(here), 1))
+    if len(ranks) < 2:
+        return told
+    rates: dict[int, list[float]] = defaultdict(list)
+    for worker, culprit in found:
+        rates[worker.recording.header.rank].append(culprit.bytes_per_unit)
+    return with_rates(told, {n: float(np.median(of)) for n, of in rates.items()}, ranks)
+
+
+def ranks_of(run: Run) -> list[int]:
+    """Return the ranks that were recorded."""
+    headers = (r.header for r in run.recordings if r.measurements)
+    return sorted({h.rank for h in headers if h.worker is None and h.world_size > 1})
 
 
 def _merged(found: list[tuple[Worker, Culprit]]) -> Culprit:
     """Return a culprit for all workers in which it was found: the best known one speaks for all."""
     best, told = max(found, key=lambda one: (-ORDER[one[1].severity], len(one[1].chart)))
-    alive: dict[Group, int] = defaultdict(int)
+    by_rank: dict[int, list[Group]] = defaultdict(list)
     for worker, _ in found:
-        alive[worker.group] += 1
-    count = max(alive.values())
+        by_rank[worker.recording.header.rank].append(worker.group)
+    count = max(int(at_one_time((group, 1) for group in groups)) for groups in by_rank.values())
     rate = float(np.median([c.bytes_per_unit for _, c in found]))
     where = "It grows in a DataLoader worker."
     if count > 1:
@@ -145,9 +166,9 @@ def _last_look(case: Case, unit: str) -> str:
     )
 
 
-def _with_forecast(case: Case, culprit: Culprit, worker: Worker) -> Culprit:
-    """Return the culprit with when all its workers together reach the limit of all processes."""
-    rate = culprit.bytes_per_unit * culprit.workers
+def _with_forecast(case: Case, culprit: Culprit, worker: Worker, count: int) -> Culprit:
+    """Return the culprit with when so many workers together reach the limit of all processes."""
+    rate = culprit.bytes_per_unit * count
     passed = worker.gained.get(culprit.signature, 0.0) / max(culprit.bytes_per_unit, 1.0)
     if culprit.growth != "across" or passed <= 0:
         return msgspec.structs.replace(culprit, forecast=None)
