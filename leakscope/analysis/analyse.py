@@ -28,7 +28,13 @@ from leakscope.analysis.known import Catalogue
 from leakscope.analysis.ledger import find_ledgers
 from leakscope.analysis.overhead import find_overhead
 from leakscope.analysis.phases import find_phases
-from leakscope.analysis.ranks import Ranks, RankSummary, conclude_ranks, recording_of_rank
+from leakscope.analysis.ranks import (
+    Ranks,
+    RankSummary,
+    conclude_ranks,
+    is_many,
+    recording_of_rank,
+)
 from leakscope.analysis.rates import find_growth
 from leakscope.analysis.retained import find_retained
 from leakscope.analysis.search import search_growth
@@ -102,8 +108,9 @@ def _report(
         return _report(Case(run, chosen, case.catalogue), (), None, ranks)
     workers = conclude_workers(case, ranks.culprits, findings, ledgers)
     elsewhere = rank_elsewhere(case, workers.culprits) if case.recording is _main(run) else None
-    if elsewhere is not None and (chosen := _read(run, elsewhere, None)):
-        return _report(Case(run, chosen, case.catalogue), others)
+    if elsewhere is not None and (chosen := _read(run, elsewhere, read_rank)):
+        of_many = ranks.chosen_for(elsewhere, workers.culprits[0]) if is_many(ranks) else None
+        return _report(Case(run, chosen, case.catalogue), others, None, of_many)
     culprits, findings = workers.culprits, workers.findings
     ledgers = with_imputed(case, workers.ledgers, findings)
     undecided = find_undecided(case, growth)

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 from synthetic_runs import KIB, Program
 from test_analysis_ranks import healthy, together
-from test_analysis_workers import copying, culprit, leaking
+from test_analysis_workers import copying, culprit, leaking, loading, worker
 
 from leakscope.analysis.analyse import analyse
+from leakscope.analysis.ranks import summarise_rank
 from leakscope.model import gauge
 from leakscope.model.report import Report
 from leakscope.model.run import Recording
@@ -20,8 +21,9 @@ def report_of(*workers: Recording, parent: Program | None = None) -> Report:
     return analyse(run)
 
 
-def leaking_in(rank: int) -> list[Recording]:
-    return [leaking(number, rank=rank, pid=500 + 10 * rank + number) for number in range(2)]
+def leaking_in(rank: int, size: int = 2) -> list[Recording]:
+    more = {"rank": rank, "world_size": size}
+    return [leaking(number, pid=500 + 10 * rank + number, **more) for number in range(2)]
 
 
 def test_what_grows_in_the_workers_of_one_rank_is_told_with_the_rank():
@@ -60,3 +62,32 @@ def test_what_workers_of_another_rank_gain_explains_no_children_of_this_one():
         one.header = msgspec.structs.replace(one.header, rank=1)
     report = report_of(*others, parent=parent)
     assert "children" in {finding.kind for finding in report.findings}
+
+
+def test_of_many_ranks_the_one_whose_workers_leak_is_read_and_told():
+    run = together(*(healthy(seed) for seed in range(10)))
+    elsewhere = {one.header.rank: one for one in run.recordings[1:]}
+    summaries = [summarise_rank(run, one) for one in elsewhere.values()]
+    idle = [loading_in(rank) for rank in range(10) if rank != 7]
+    run.recordings = [run.recordings[0], *leaking_in(7, 10), *idle]
+    run.unread = 9
+    report = analyse(run, summaries, read_rank=elsewhere.get)
+    assert "in each of 2 DataLoader workers of rank 7" in report.headline
+    assert report.rank == 7
+    assert report.notes[0] == (
+        "Ledger, timeline and phases are those of rank 7 of 10: Frames.cache grows most there."
+    )
+
+
+def loading_in(rank: int) -> Recording:
+    return worker(loading(), rank=rank, pid=700 + rank, world_size=10)
+
+
+def test_workers_that_were_not_read_are_not_said_to_be_without():
+    run = together(*(healthy(seed) for seed in range(10)))
+    summaries = [summarise_rank(run, one) for one in run.recordings[1:]]
+    run.recordings = [run.recordings[0], *leaking_in(7, 10)]
+    run.unread = 20
+    told = culprit(analyse(run, summaries))
+    assert told.in_ranks == ""
+    assert "only" not in told.sentence

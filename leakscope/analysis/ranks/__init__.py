@@ -17,7 +17,7 @@ from leakscope.analysis.ranks.drawn import shown_courses
 from leakscope.analysis.ranks.merged import MergedCulprits
 from leakscope.analysis.ranks.rows import with_beginnings
 from leakscope.analysis.ranks.summary import RankSummary, summarise, summarise_rank
-from leakscope.analysis.ranks.worst import Chosen, choose, worst_here
+from leakscope.analysis.ranks.worst import Chosen, choose, told_of, worst_here
 from leakscope.model.rank import OddRank, RankCourse, RankMemory
 from leakscope.model.report import Culprit, Problem
 from leakscope.model.run import Recording, Run
@@ -28,7 +28,14 @@ MOST_PROBLEMS = 200
 RANKS = "ranks"
 """Where it is that ranks are missing."""
 
-__all__ = ["RankSummary", "Ranks", "conclude_ranks", "recording_of_rank", "summarise_rank"]
+__all__ = [
+    "RankSummary",
+    "Ranks",
+    "conclude_ranks",
+    "is_many",
+    "recording_of_rank",
+    "summarise_rank",
+]
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,16 @@ class Ranks:
             chosen=None,
         )
 
+    def chosen_for(self, rank: int, culprit: Culprit) -> Ranks:
+        """Return the same with a rank chosen of many, in whose workers the worst culprit grows."""
+        sentence = told_of(rank, len(self.rows), f"{culprit.name} grows most there.")
+        return replace(self, chosen=Chosen(rank, sentence))
+
+
+def is_many(ranks: Ranks) -> bool:
+    """Return whether there are so many that each was read and judged by itself."""
+    return len(ranks.rows) > MANY
+
 
 def conclude_ranks(
     case: Case, culprits: list[Culprit], others: Iterable[RankSummary] = ()
@@ -95,7 +112,6 @@ def conclude_ranks(
         alone = tuple(problems[:MOST_PROBLEMS])
         return Ranks(culprits, [], problems=alone, notes=killed_notes(case.run))
     told = merged.of([row.rank for row in rows])
-    is_many = len(rows) > MANY
     rows.sort(key=lambda row: row.rank)
     problems.sort(key=lambda problem: (problem.where != RANKS, problem.where))
     odd = odd_one_out(courses)
@@ -106,8 +122,8 @@ def conclude_ranks(
         tuple(problems[:MOST_PROBLEMS]),
         shown_courses(courses, odd.rank if odd else None),
         _notes(rows, case),
-        None if is_many else worst_here(_of_ranks(case.run), case, merged, told),
-        choose(case, merged, told, rows, odd) if is_many else None,
+        None if len(rows) > MANY else worst_here(_of_ranks(case.run), case, merged, told),
+        choose(case, merged, told, rows, odd) if len(rows) > MANY else None,
         merged,
     )
 

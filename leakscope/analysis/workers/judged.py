@@ -125,9 +125,11 @@ def _of_all(case: Case, found: list[tuple[Worker, Culprit]], ranks: list[int]) -
 
 
 def ranks_of(run: Run) -> list[int]:
-    """Return the ranks that were recorded."""
-    headers = (r.header for r in run.recordings if r.measurements)
-    return sorted({h.rank for h in headers if h.worker is None and h.world_size > 1})
+    """Return the ranks by which a culprit of workers is told; none where some were not read."""
+    headers = [r.header for r in run.recordings if r.measurements and r.header.world_size > 1]
+    ranks = sorted({header.rank for header in headers})
+    is_whole = not run.unread or len(ranks) == max(h.world_size for h in headers)
+    return ranks if ranks and is_whole else []
 
 
 def _merged(found: list[tuple[Worker, Culprit]]) -> Culprit:
