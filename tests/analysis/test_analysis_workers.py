@@ -115,6 +115,20 @@ def test_the_forecast_of_workers_is_told_as_a_time_too():
     )
 
 
+def test_what_grows_in_workers_of_two_loaders_is_told_as_the_one_has_it_that_loses_most():
+    few = [worker(loading().leak("Frames.cache", 40 * KIB), n, loader=2, pid=n) for n in (7, 8, 9)]
+    many = [leaking(n) for n in range(2)]
+    report = analyse(run_of(Program(epochs=8), *few, *many))
+    told, alone = culprit(report), culprit(analyse(run_of(Program(epochs=8), *many)))
+    assert told.bytes_per_unit == pytest.approx(40 * 400 * KIB, rel=0.05)
+    assert told.workers == 2
+    assert "It grows in 3 workers of other loaders too." in told.sentence
+    assert told.forecast is not None and alone.forecast is not None
+    assert told.forecast.units_left == pytest.approx(
+        alone.forecast.units_left / (1 + 3 * 40 / 800), rel=0.05
+    )
+
+
 def test_workers_of_one_epoch_after_the_other_are_not_added_up():
     workers = [leaking(n, generation=g, pid=10 * g + n) for g in range(3) for n in range(2)]
     assert culprit(analyse(run_of(Program(epochs=8), *workers))).workers == 2

@@ -25,7 +25,7 @@ from leakscope.analysis.undecided import find_undecided
 from leakscope.model import gauge
 from leakscope.model.report import Cleared, Culprit, Severity
 from leakscope.model.run import Recording, Run
-from leakscope.model.sizes import human_bytes
+from leakscope.model.sizes import human_bytes, plural
 from leakscope.model.worker import WorkerMemory
 
 MOST_JUDGED = 32
@@ -56,6 +56,10 @@ class Worker:
         """The workers that live at the same time for the same loader."""
         header = self.recording.header
         return header.rank, header.loader, header.generation
+
+
+Found = list[tuple[Worker, Culprit]]
+"""The workers in which the same grows, with what each says of it."""
 
 
 def judge_workers(run: Run, catalogue: Catalogue | None = None) -> list[Worker]:
@@ -111,17 +115,44 @@ def culprits_of(case: Case, workers: list[Worker]) -> list[Culprit]:
     return sorted(merged, key=lambda c: (ORDER[c.severity], -c.total_bytes * c.workers))
 
 
-def _of_all(case: Case, found: list[tuple[Worker, Culprit]], ranks: list[int]) -> Culprit:
-    """Return a culprit for all workers of all ranks, with when those of this machine fill it."""
-    host = case.recording.header.host
-    here = at_one_time((w.group, 1) for w, _ in found if w.recording.header.host == host)
-    told = _with_forecast(case, _merged(found), found[0][0], max(int(here), 1))
+def _of_all(case: Case, found: Found, ranks: list[int]) -> Culprit:
+    """Return a culprit for all workers of all ranks, with when those of this machine fill it.
+
+    It is told as the loader has it in whose workers it comes to most: a pass of another one may be
+    ten times as long.
+    """
+    loaders: dict[int, Found] = defaultdict(list)
+    for worker, culprit in found:
+        loaders[worker.recording.header.loader].append((worker, culprit))
+    lead = max(loaders.values(), key=_weight)
+    others = [of for of in loaders.values() if of is not lead and of[0][1].unit == lead[0][1].unit]
+    told, host = _merged(lead, others), case.recording.header.host
+    rate = sum(
+        _rate(of) * _count(w for w, _ in of if w.recording.header.host == host)
+        for of in (lead, *others)
+    )
+    told = _with_forecast(case, told, lead[0][0], rate or told.bytes_per_unit)
     if len(ranks) < 2:
         return told
     rates: dict[int, list[float]] = defaultdict(list)
-    for worker, culprit in found:
+    for worker, culprit in lead:
         rates[worker.recording.header.rank].append(culprit.bytes_per_unit)
     return with_rates(told, {n: float(np.median(of)) for n, of in rates.items()}, ranks)
+
+
+def _weight(found: Found) -> tuple[int, float]:
+    """Return how grave a culprit is in workers of a loader, and what it came to in them."""
+    gained = ((w.group, max(w.gained.get(c.signature, 0.0), c.total_bytes)) for w, c in found)
+    return max(-ORDER[culprit.severity] for _, culprit in found), at_one_time(gained)
+
+
+def _rate(found: Found) -> float:
+    return float(np.median([culprit.bytes_per_unit for _, culprit in found]))
+
+
+def _count(workers: Iterable[Worker]) -> int:
+    """Return how many of these workers live at the same time."""
+    return int(at_one_time((worker.group, 1) for worker in workers))
 
 
 def ranks_of(run: Run) -> list[int]:
@@ -132,20 +163,25 @@ def ranks_of(run: Run) -> list[int]:
     return ranks if ranks and is_whole else []
 
 
-def _merged(found: list[tuple[Worker, Culprit]]) -> Culprit:
-    """Return a culprit for all workers in which it was found: the best known one speaks for all."""
+def _merged(found: Found, others: list[Found]) -> Culprit:
+    """Return a culprit for workers of a loader: the best known one speaks for all.
+
+    ``others`` are the workers of other loaders in which the same grows.
+    """
     best, told = max(found, key=lambda one: (-ORDER[one[1].severity], len(one[1].chart)))
-    by_rank: dict[int, list[Group]] = defaultdict(list)
+    by_rank: dict[int, list[Worker]] = defaultdict(list)
     for worker, _ in found:
-        by_rank[worker.recording.header.rank].append(worker.group)
-    count = max(int(at_one_time((group, 1) for group in groups)) for groups in by_rank.values())
-    rate = float(np.median([c.bytes_per_unit for _, c in found]))
+        by_rank[worker.recording.header.rank].append(worker)
+    count, rate = max(map(_count, by_rank.values())), _rate(found)
     where = "It grows in a DataLoader worker."
     if count > 1:
         where = (
             f"That is in one worker; it grows in each of {count} DataLoader workers, by "
             f"{human_bytes(rate * count)} per {told.unit} in all of them."
         )
+    if others:
+        number = sum(_count(worker for worker, _ in of) for of in others)
+        where += f" It grows in {plural(number, 'worker')} of other loaders too."
     return msgspec.structs.replace(
         told,
         workers=count,
@@ -168,9 +204,8 @@ def _last_look(case: Case, unit: str) -> str:
     )
 
 
-def _with_forecast(case: Case, culprit: Culprit, worker: Worker, count: int) -> Culprit:
-    """Return the culprit with when so many workers together reach the limit of all processes."""
-    rate = culprit.bytes_per_unit * count
+def _with_forecast(case: Case, culprit: Culprit, worker: Worker, rate: float) -> Culprit:
+    """Return the culprit with when workers reach the limit of all processes at a rate of all."""
     passed = worker.gained.get(culprit.signature, 0.0) / max(culprit.bytes_per_unit, 1.0)
     if culprit.growth != "across" or passed <= 0:
         return msgspec.structs.replace(culprit, forecast=None)
