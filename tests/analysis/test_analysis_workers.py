@@ -572,7 +572,7 @@ def test_what_is_prefetched_is_cleared_with_its_bound():
     report = analyse(run_of(Program(epochs=8), fetching(15 * MIB), fetching(15 * MIB, number=1)))
     (cleared,) = (c for c in report.cleared if c.name == "batches prefetched by loader 1")
     assert cleared.total_bytes == 120 * MIB
-    assert cleared.reason == ("bounded: 2 workers × prefetch_factor=4 × 15 MiB at most: 120 MiB")
+    assert cleared.reason == "bounded: 120 MiB, 8 batches of up to 15 MiB (prefetch_factor=4)"
     assert {row.prefetch for row in report.workers} == {4}
     assert {row.batch_bytes for row in report.workers} == {15 * MIB}
 

@@ -40,8 +40,8 @@ def _told(rank: int, loader: int, group: list[Worker]) -> Cleared:
         name=name,
         path=name,
         reason=(
-            f"bounded: {plural(len(group), 'worker')} × prefetch_factor={max(ahead)} × "
-            f"{human_bytes(max(each))} at most: {human_bytes(total)}"
+            f"bounded: {human_bytes(total)}, {plural(sum(ahead), 'batch')} of up to "
+            f"{human_bytes(max(each))} (prefetch_factor={max(ahead)})"
         ),
         kind="bounded",
         total_bytes=total,
