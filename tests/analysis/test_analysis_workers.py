@@ -629,6 +629,18 @@ def test_what_climbs_through_the_only_pass_of_a_worker_is_not_said_to_be_freed()
     assert not any(words in told for words in ("freed only", "falls back", "it sets the peak"))
 
 
+def test_what_climbs_in_workers_that_live_for_one_pass_is_freed_when_that_ends():
+    def passing():
+        program = Program(epochs=1, steps=200, validation=0, inner=10)
+        return program.local("worker()·Stream.__iter__()·pool", 400 * KIB, phase="train")
+
+    anew = [worker(passing(), generation=n, pid=n) for n in range(3)]
+    report = analyse(run_of(Program(epochs=8), *anew))
+    assert culprit(report).falls_back
+    told = f"{report.headline} {culprit(report).sentence} {culprit(report).remedy.text}"
+    assert "nothing shows it" not in told
+
+
 def test_what_climbs_through_each_pass_of_a_worker_is_said_to_fall_back():
     passing = loading().local("worker()·Stream.__iter__()·pool", 800 * KIB, phase="train")
     found = culprit(analyse(run_of(Program(epochs=8), worker(passing))))

@@ -66,11 +66,19 @@ def judge_workers(run: Run, catalogue: Catalogue | None = None) -> list[Worker]:
     """Return the workers that measured most, each judged by itself."""
     recordings = [r for r in run.recordings if r.header.worker is not None and r.measurements]
     recordings.sort(key=lambda r: -len(r.measurements))
-    return [_judge(run, recording, catalogue) for recording in recordings[:MOST_JUDGED]]
+    headers = (recording.header for recording in recordings)
+    anew = {(h.rank, h.loader) for h in headers if h.generation}
+    return [_judge(run, recording, catalogue, anew) for recording in recordings[:MOST_JUDGED]]
 
 
-def _judge(run: Run, recording: Recording, catalogue: Catalogue | None) -> Worker:
-    case, growth, culprits = judge_alone(run, recording, catalogue)
+def _judge(
+    run: Run, recording: Recording, catalogue: Catalogue | None, anew: set[tuple[int, int]]
+) -> Worker:
+    """Return a worker's recording as judged; ``anew`` are loaders that start workers again."""
+    header = recording.header
+    case, growth, culprits = judge_alone(
+        run, recording, catalogue, ends_with_pass=(header.rank, header.loader) in anew
+    )
     gained = {
         signature(case.table.latest[g.path]): g.trend.bytes_per_unit * g.units
         for g in growth.growers
