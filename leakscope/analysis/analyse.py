@@ -48,7 +48,7 @@ from leakscope.analysis.workers import (
     with_growth_in_workers,
 )
 from leakscope.model.record import HeaderRecord
-from leakscope.model.report import Problem, Report, RunVerdict
+from leakscope.model.report import Culprit, Problem, Report, RunVerdict
 from leakscope.model.run import Recording, Run
 
 LOW = "memory-low"
@@ -107,10 +107,8 @@ def _report(
     if ranks.chosen is not None and (chosen := _read(run, ranks.chosen.rank, read_rank)):
         return _report(Case(run, chosen, case.catalogue), (), None, ranks)
     workers = conclude_workers(case, ranks.culprits, findings, ledgers)
-    elsewhere = rank_elsewhere(case, workers.culprits) if case.recording is _main(run) else None
-    if elsewhere is not None and (chosen := _read(run, elsewhere, read_rank)):
-        of_many = ranks.chosen_for(elsewhere, workers.culprits[0]) if is_many(ranks) else None
-        return _report(Case(run, chosen, case.catalogue), others, None, of_many)
+    if elsewhere := _elsewhere(case, ranks, workers.culprits, read_rank):
+        return _report(elsewhere[0], others, None, elsewhere[1])
     culprits, findings = workers.culprits, workers.findings
     ledgers = with_imputed(case, workers.ledgers, findings)
     undecided = find_undecided(case, growth)
@@ -145,6 +143,20 @@ def _report(
         cures=cures,
         retained=find_retained(case, culprits),
     )
+
+
+def _elsewhere(
+    case: Case, ranks: Ranks, culprits: list[Culprit], read_rank: ReadRank | None
+) -> tuple[Case, Ranks | None] | None:
+    """Return the case of the rank in whose workers the worst culprit grows, with what is known of
+    all ranks where they are many; None where the case is that of this rank.
+    """
+    rank = rank_elsewhere(case, culprits) if case.recording is _main(case.run) else None
+    chosen = None if rank is None else _read(case.run, rank, read_rank)
+    if rank is None or chosen is None:
+        return None
+    known = ranks.chosen_for(rank, culprits[0]) if is_many(ranks) else None
+    return Case(case.run, chosen, case.catalogue), known
 
 
 def _read(run: Run, rank: int, read_rank: ReadRank | None) -> Recording | None:
