@@ -30,7 +30,13 @@ from leakscope.analysis.ledger import find_ledgers
 from leakscope.analysis.others import other_cases
 from leakscope.analysis.overhead import find_overhead
 from leakscope.analysis.phases import find_phases
-from leakscope.analysis.ranks import Ranks, RankSummary, conclude_ranks, recording_of_rank
+from leakscope.analysis.ranks import (
+    Ranks,
+    RankSummary,
+    conclude_ranks,
+    is_many,
+    recording_of_rank,
+)
 from leakscope.analysis.rates import find_growth
 from leakscope.analysis.retained import find_elsewhere, find_retained
 from leakscope.analysis.search import search_growth
@@ -38,10 +44,15 @@ from leakscope.analysis.siblings import with_siblings_joined
 from leakscope.analysis.snapshots import snapshot_notes
 from leakscope.analysis.timeline import find_timeline
 from leakscope.analysis.undecided import find_undecided
-from leakscope.analysis.workers import conclude_workers
+from leakscope.analysis.workers import (
+    conclude_workers,
+    rank_elsewhere,
+    with_growth_in_workers,
+)
 from leakscope.model.record import HeaderRecord
-from leakscope.model.report import Problem, Report, RunVerdict
+from leakscope.model.report import Culprit, Problem, Report, RunVerdict
 from leakscope.model.run import Recording, Run
+from leakscope.model.shortage import OutOfMemory
 
 LOW = "memory-low"
 
@@ -99,13 +110,14 @@ def _report(
     if ranks.chosen is not None and (chosen := _read(run, ranks.chosen.rank, read_rank)):
         return _report(Case(run, chosen, case.catalogue), (), read_rank, ranks)
     workers = conclude_workers(case, ranks.culprits, findings, ledgers)
+    if told := _of_rank_elsewhere(case, ranks, workers.culprits, read_rank):
+        return _report(told[0], others, read_rank, told[1])
     culprits, findings = workers.culprits, workers.findings
     ledgers = with_imputed(case, workers.ledgers, findings)
     undecided = find_undecided(case, growth)
     elsewhere = other_cases(case, culprits, ranks, workers, partial(_read, run, read=read_rank))
     verdict, missing = verdict_of(case, culprits, findings, ledgers, undecided)
-    if shortage is not None and verdict is not RunVerdict.LEAK:
-        verdict = RunVerdict.OUT_OF_MEMORY
+    verdict = _with_shortage(verdict, shortage)
     work = find_work(run, case)
     return Report(
         verdict=verdict,
@@ -123,7 +135,7 @@ def _report(
         components=find_components(case),
         devices=find_devices(case),
         rank=case.recording.header.rank if ranks.rows else None,
-        ranks=ranks.rows,
+        ranks=with_growth_in_workers(ranks.rows, culprits),
         odd_rank=ranks.odd,
         rank_courses=ranks.courses,
         workers=workers.rows,
@@ -135,6 +147,26 @@ def _report(
         retained=find_retained(case, culprits),
         retained_elsewhere=find_elsewhere(case, elsewhere, culprits),
     )
+
+
+def _with_shortage(verdict: RunVerdict, shortage: OutOfMemory | None) -> RunVerdict:
+    """Return the verdict on a run that ended for want of memory, where none leaked."""
+    is_other = shortage is not None and verdict is not RunVerdict.LEAK
+    return RunVerdict.OUT_OF_MEMORY if is_other else verdict
+
+
+def _of_rank_elsewhere(
+    case: Case, ranks: Ranks, culprits: list[Culprit], read_rank: ReadRank | None
+) -> tuple[Case, Ranks | None] | None:
+    """Return the case of the rank in whose workers the worst culprit grows, with what is known of
+    all ranks where they are many; None where the case is that of this rank.
+    """
+    rank = rank_elsewhere(case, culprits) if case.recording is _main(case.run) else None
+    chosen = None if rank is None else _read(case.run, rank, read_rank)
+    if rank is None or chosen is None:
+        return None
+    known = ranks.chosen_for(rank, culprits[0]) if is_many(ranks) else None
+    return Case(case.run, chosen, case.catalogue), known
 
 
 def _read(run: Run, rank: int, read: ReadRank | None) -> Recording | None:

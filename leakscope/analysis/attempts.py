@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from leakscope.analysis.ending import how_it_ended
+from leakscope.analysis.ending import how_it_ended, outcome_of
 from leakscope.model.rank import Attempt
 from leakscope.model.record import HeaderRecord
-from leakscope.model.run import Recording, Run
+from leakscope.model.run import ASKED_TO_END, Recording, Run
 from leakscope.model.sizes import plural
 
 COMPLETED = "completed"
@@ -165,12 +165,24 @@ def _last_moment(recording: Recording) -> float:
     return recording.header.started + max(last, recording.end.time_s if recording.end else 0.0)
 
 
+def _is_told(run: Run, recording: Recording) -> bool:
+    """Return whether a rank ended for a reason of its own that is known.
+
+    One without any, where supervisors tell of kills, was asked to end: by the launcher, because of
+    another rank.
+    """
+    outcome = outcome_of(run, recording)
+    asked = outcome.get("signal") in ASKED_TO_END
+    return recording.end is not None or (bool(outcome) and not asked)
+
+
 def _how_it_ended(run: Run) -> str:
     """Return how the first rank ended that didn't complete."""
     ranks = [recording for recording in run.recordings if recording.header.worker is None]
     failed = [r for r in ranks if r.end is None or r.end.status != COMPLETED]
     if not failed:
         return COMPLETED
-    first = min(failed, key=_last_moment)
+    is_supervised = bool(run.outcome or run.outcomes)
+    first = min(failed, key=lambda r: (is_supervised and not _is_told(run, r), _last_moment(r)))
     how = how_it_ended(run, first)
     return f"rank {first.header.rank} first: {how}" if first.header.world_size > 1 else how

@@ -13,7 +13,7 @@ from leakscope.analysis.growers import Grower
 from leakscope.analysis.known import Catalogue, Found, Sighting, find_known, shipped
 from leakscope.analysis.series import HOST, FloatArray, IntArray, RowTable, Track, tabulate
 from leakscope.analysis.source import SourceIndex
-from leakscope.analysis.trends import FEWEST_POINTS, judge, theil_sen, warm_up
+from leakscope.analysis.trends import FEWEST_POINTS, goes_on_evenly, judge, theil_sen, warm_up
 from leakscope.analysis.units import Places, Unit, epochs, in_part, is_training, unit_of_phase
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind, comparable_key
@@ -220,6 +220,15 @@ class Case:
         work that is compared: what grew in the first tenth may have rested ever since.
         """
         return self._reach_through(self._read_at(name))
+
+    def rises_all_along(self, name: str) -> bool:
+        """Return whether a gauge rose as good as linearly over all its readings during the work.
+
+        Where few boundaries are comparable, readings elsewhere tell whether growth goes on between.
+        """
+        known = self.track.known(name)
+        known = known[known <= self.track.last_work]
+        return goes_on_evenly(self.work_done[known], self.track.gauge(name)[known])
 
     def gauge_trend(self, name: str, noise_bytes: float = GAUGE_NOISE_BYTES) -> Trend:
         """Return rate and shape of a gauge over comparable boundaries."""

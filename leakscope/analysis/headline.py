@@ -225,7 +225,8 @@ def _inner(title: str) -> str:
 def _says(culprit: Culprit) -> str:
     name = clipped(culprit.name, LONGEST_NAME)
     place = f" ({culprit.fed_at[0]})" if culprit.fed_at else ""
-    rate = f"{human_bytes(culprit.bytes_per_unit)} per {culprit.unit}{_in_ranks(culprit)}"
+    rate = f"{human_bytes(culprit.bytes_per_unit)} per {culprit.unit}"
+    rate += "" if culprit.workers else _in_ranks(culprit)
     if culprit.growth == "within":
         climb = f"{name} climbs by {rate}{place} to {human_bytes(culprit.total_bytes)}"
         if not culprit.falls_back:
@@ -240,9 +241,11 @@ def _in_ranks(culprit: Culprit) -> str:
 
 
 def _in_workers(culprit: Culprit) -> str:
-    if culprit.workers < 2:
-        return " in a DataLoader worker" * culprit.workers
-    return f" in each of {culprit.workers} DataLoader workers"
+    if not culprit.workers:
+        return ""
+    several = f"each of {culprit.workers} DataLoader workers"
+    where = several if culprit.workers > 1 else "a DataLoader worker"
+    return f" in {where}" + (f" of {culprit.in_ranks}" if culprit.in_ranks else "")
 
 
 def _is_near(culprit: Culprit) -> bool:

@@ -167,6 +167,8 @@ def _last_census(case: Case, steps: int) -> tuple[Census | None, str, int]:
             place = f"The last look at the heap was {_place(case, look.boundary)}"
             since = max(0, steps - look.boundary.step)
             return look.census, f"{place}, {look.boundary.time_s:.1f} s after the start.", since
+    if case.is_watched:
+        return None, "It was watched from outside, where nothing has a name.", 0
     return None, "No census of the heap had been taken.", 0
 
 

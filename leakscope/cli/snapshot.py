@@ -247,7 +247,8 @@ def as_text(told: _Told) -> str:
         metric = gauge.RSS if device == HOST else f"{device}.{gauge.DEVICE_ALLOCATED}"
         used = human_bytes(taken.gauges.get(metric, 0))
         rows = biggest(taken, device)
-        lines += ["", used + (" resident" if device == HOST else f" live on {device}")]
+        what = f" resident{_in_children(taken)}" if device == HOST else f" live on {device}"
+        lines += ["", used + what]
         lines += [] if rows else ["  no name holds 1 % of it"]
         lines += [
             f"{human_bytes(row.bytes):>10}  {human_share(row.share):>5}  {one_line(row.name)}"
@@ -255,3 +256,15 @@ def as_text(told: _Told) -> str:
             for row in rows
         ]
     return "\n".join([*lines, "", f"Recorded in {told.run}; next: leakscope show {told.run}"])
+
+
+def _in_children(taken: SnapshotRecord) -> str:
+    """Return what child processes have besides, such as a DataLoader's workers."""
+    from leakscope.model import gauge
+    from leakscope.model.sizes import human_bytes, plural
+
+    count = taken.gauges.get(gauge.CHILDREN, 0)
+    if not count:
+        return ""
+    held = human_bytes(taken.gauges.get(gauge.CHILDREN_PSS, 0))
+    return f", and {held} in {plural(count, 'child process')} (shared pages divided)"

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
 from leakscope.instrument.census_cost import CensusCost, costs_with
@@ -28,6 +28,9 @@ from leakscope.instrument.session import Session
 from leakscope.model.interrupts import ours
 from leakscope.model.record import HeaderRecord
 from leakscope.probes.batches import BatchProbe
+
+if TYPE_CHECKING:
+    from leakscope.heap import CensusTaker
 
 A_PASS = "pass"  # noqa: S105  no password
 """The phase of a worker: a pass over what the loader's sampler gives it."""
@@ -245,6 +248,7 @@ def _session(
     if writer.failed:
         return None
     taker = CensusTaker(project_root=place.project_root, given=given)
+    _prepare(taker, costs)
     return Session(
         options,
         path,
@@ -256,6 +260,17 @@ def _session(
         floor=WORKER_FLOOR,
         costs=costs,
     )
+
+
+def _prepare(taker: CensusTaker, costs: Costs) -> None:
+    """Have what only the first census needs to learn be no part of what the next will cost."""
+    began = time.perf_counter()
+    try:
+        taker.prepare()
+    except ours(Exception):
+        return
+    finally:
+        costs.spend("census", time.perf_counter() - began)
 
 
 def _header(place: Place, worker: int) -> HeaderRecord:

@@ -239,6 +239,8 @@ def _finding_view(finding: Finding, anchor: str) -> SuspectView:
 
 def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
     is_ending = isinstance(suspect, Finding) and suspect.kind in ENDINGS
+    # What lies outside the process, or grows by no part of it, is no share of its growth.
+    has_share = isinstance(suspect, Culprit) or (suspect.share > 0 and not is_ending)
     return {
         "anchor": anchor,
         "rank": str(suspect.rank),
@@ -255,7 +257,7 @@ def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
             falls_back=not isinstance(suspect, Culprit) or suspect.falls_back,
         ),
         "rate": _rate(suspect),
-        "share": "" if is_ending else humane_share(suspect.share),
+        "share": humane_share(suspect.share) if has_share else "",
         "share_label": wording.SHARES.get(suspect.growth, "Share"),
         "share_width": percent(suspect.share),
         "total": size_of(suspect.total_bytes) if suspect.total_bytes else None,

@@ -310,11 +310,12 @@ def _fed_at(culprit: Culprit, paper: Paper, indent: str) -> str:
 
 def _findings(report: Report, lead: Culprit | Finding | None, paper: Paper) -> list[str]:
     others = [finding for finding in report.findings if finding is not lead]
-    lines = [
-        line
-        for finding in others[:SHOWN_FINDINGS]
-        for line in (_finding(finding, paper), *known_lines(finding.known, paper, "  "))
-    ]
+    lines: list[str] = []
+    for finding in others[:SHOWN_FINDINGS]:
+        lines += [_finding(finding, paper), *known_lines(finding.known, paper, "  ")]
+        if lead is None and finding is others[0]:  # nothing else has to be told at length
+            lines += paper.wrap(finding.text, "  ", SHOWN_TEXT_LINES)
+            lines += _what_next(finding, paper, "  ")
     left = len(others) - SHOWN_FINDINGS
     return [*lines, *([f"and {plural(left, 'more finding')}: see report.html"] if left > 0 else [])]
 
@@ -340,7 +341,7 @@ def _ledger(ledger: Ledger, paper: Paper) -> list[str]:
     largest = sorted(known, key=lambda entry: -abs(entry.bytes))[:SHOWN_LEDGER_TERMS]
     terms = [f"{entry.label} {humane_bytes(entry.bytes, signed=True)}" for entry in largest]
     whole = ledger.total_bytes
-    share = f" ({humane_share(abs(left) / whole)})" if whole > 0 else ""
+    share = f" ({humane_share(abs(left) / whole)})" if whole > 0 and abs(left) <= whole else ""
     terms.append(f"unexplained {humane_bytes(left, signed=True)}{share}")
     name = wording.metric_words(ledger.metric)
     return paper.wrap(f"{name} {humane_bytes(whole, signed=True)}: {', '.join(terms)}")

@@ -114,3 +114,21 @@ def test_what_the_supervisor_saw_is_about_the_attempt_that_it_saw():
     assert report.attempts[0].is_judged
     assert "out-of-memory" not in report.run.ended
     assert "out-of-memory" in report.attempts[1].ended
+
+
+def test_the_rank_that_failed_first_is_the_one_with_a_reason_and_not_who_was_asked_to_end():
+    run = restarted(healthy(6), healthy(0))
+    first, second = run.recordings[2:]
+    first.end = None
+    second.end = EndRecord(status="exception", exception="RuntimeError: timed out", time_s=7.0)
+    run.outcome = {"exit_code": 143, "signal": 15, "attempt": 1}
+    assert analyse(run).attempts[1].ended == "rank 1 first: exception: RuntimeError: timed out"
+
+
+def test_without_a_supervisor_the_rank_that_vanished_before_the_others_is_the_first():
+    run = restarted(healthy(6), healthy(2))
+    first, second = run.recordings[2:]
+    first.end = None
+    last = first.measurements[-1].boundary.time_s
+    second.end = EndRecord(status="exception", exception="RuntimeError: reset", time_s=last + 1)
+    assert analyse(run).attempts[1].ended.startswith("rank 0 first: killed")

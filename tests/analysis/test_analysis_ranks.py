@@ -60,6 +60,30 @@ def test_what_grows_in_one_rank_alone_is_told_with_the_rank():
     assert "in rank 2 of 4 only" in culprit.sentence
 
 
+def parted(*here: int, world_size: int = 4, **outcome: int) -> Report:
+    """The report of a directory that has some of the ranks."""
+    run = together(*(healthy(seed) for seed in range(world_size)))
+    run.recordings = [run.recordings[rank] for rank in here]
+    run.outcome = {**outcome}
+    return analyse(run)
+
+
+@pytest.mark.parametrize(("here", "left"), [((0, 1), "rank 2 and rank 3"), ((1, 2, 3), "rank 0")])
+def test_ranks_that_another_machine_recorded_are_said_to_be_missing(here, left):
+    (problem,) = parted(*here).errors
+    assert problem.where == "ranks"
+    assert problem.message.startswith(f"of 4 nothing is here of {left}: leakscope merge puts")
+
+
+def test_one_rank_of_those_that_a_supervisor_was_to_record_misses_the_others():
+    assert parted(0, world_size=2, exit_code=0).errors
+    assert not parted(0, world_size=2).errors
+
+
+def test_where_all_ranks_are_none_is_missing():
+    assert not parted(0, 1, 2, 3).errors
+
+
 def test_ranks_at_different_rates_are_told_with_the_fastest():
     report = report_of(leaking(), leaking(3 * LEAK))
     (culprit,) = report.culprits

@@ -16,7 +16,7 @@ from leakscope.model.run import Measurement, Recording, Run
 MIB = 1 << 20
 
 
-def watched(*readings: dict[str, int], status: str = "watched no longer") -> Report:
+def watched(*readings: dict[str, int], status: str = "watched no longer", **outcome: int) -> Report:
     """Return the report of a run with these readings, one a second."""
     measurements = [
         Measurement(
@@ -33,13 +33,15 @@ def watched(*readings: dict[str, int], status: str = "watched no longer") -> Rep
     recording = Recording(
         HeaderRecord(role="monitor", pid=7),
         measurements=measurements,
-        end=EndRecord(status=status, time_s=float(len(readings))),
+        end=None if outcome else EndRecord(status=status, time_s=float(len(readings))),
     )
     manifest = RunManifest(
         leakscope_version="0", run_id="r", created=0.0, command=[], script="train.py",
         project_root="/", options={}, environment={}, memory_total=64 << 30,
     )  # fmt: skip
-    return analyse(Run(Path("watched"), manifest, [recording]))
+    run = Run(Path("watched"), manifest, [recording])
+    run.outcome = {**outcome}
+    return analyse(run)
 
 
 def growing(files: int = 0, heap: int = 0, children: int = 0, count: int = 40) -> Report:
@@ -135,3 +137,16 @@ def test_too_few_readings_are_all_counted(count: int, told: str) -> None:
     assert report.verdict is RunVerdict.INCONCLUSIVE
     assert report.missing[0].startswith(told)
     assert "train" not in report.missing[0]
+
+
+def test_a_watched_program_that_the_kernel_killed_is_told_without_steps_and_censuses() -> None:
+    readings = [
+        {gauge.RSS: 200 * MIB, gauge.CGROUP_USED: 299 * MIB, gauge.CGROUP_LIMIT: 300 * MIB}
+        for _ in range(19)
+    ]
+    report = watched(*readings, oom_killed=1, signal=9)
+    assert report.verdict is RunVerdict.OUT_OF_MEMORY
+    assert "out-of-memory killer when it had been watched for 18 s: 299 MiB" in report.headline
+    (found,) = report.findings
+    assert "watched from outside, where nothing has a name" in found.text
+    assert found.remedy.title == "Run it under leakscope to learn what grows"

@@ -126,6 +126,20 @@ def test_the_course_of_a_workers_leak_is_told_on_the_clock_of_its_parent() -> No
     assert culprit(analyse(run)).chart_s == []
 
 
+def test_what_grows_in_workers_of_two_loaders_is_told_as_the_one_has_it_that_loses_most():
+    few = [worker(loading().leak("Frames.cache", 40 * KIB), n, loader=2, pid=n) for n in (7, 8, 9)]
+    many = [leaking(n) for n in range(2)]
+    report = analyse(run_of(Program(epochs=8), *few, *many))
+    told, alone = culprit(report), culprit(analyse(run_of(Program(epochs=8), *many)))
+    assert told.bytes_per_unit == pytest.approx(40 * 400 * KIB, rel=0.05)
+    assert told.workers == 2
+    assert "It grows in 3 workers of other loaders too." in told.sentence
+    assert told.forecast is not None and alone.forecast is not None
+    assert told.forecast.units_left == pytest.approx(
+        alone.forecast.units_left / (1 + 3 * 40 / 800), rel=0.05
+    )
+
+
 def test_workers_of_one_epoch_after_the_other_are_not_added_up():
     workers = [leaking(n, generation=g, pid=10 * g + n) for g in range(3) for n in range(2)]
     assert culprit(analyse(run_of(Program(epochs=8), *workers))).workers == 2
@@ -286,6 +300,29 @@ def test_growing_children_are_no_finding_where_they_copy_what_they_inherited():
     parent = Program(epochs=8).gauge(gauge.CHILDREN_PSS, lambda s: s.step * 500 * KIB)
     report = analyse(run_of(parent, copying([0.0, 0.3, 0.6]), copying([0.0, 0.3, 0.6], number=1)))
     assert {f.kind for f in report.findings} == {"copy_on_write"}
+
+
+def test_what_is_copied_is_told_of_the_workers_that_live_at_the_same_time():
+    passes = [copying([0.0, 0.3, 0.6], number=n, generation=g) for g in range(3) for n in range(2)]
+    found = finding(analyse(run_of(Program(epochs=8), *passes)), "copy_on_write")
+    assert "2 forked workers copied up to 120 MiB" in found.text
+    assert "by looking at it, 240 MiB in all of them; 160 MiB more may follow." in found.text
+    assert found.total_bytes == 240 * MIB
+
+
+def test_workers_of_two_loaders_that_copy_the_same_are_counted_together():
+    workers = [copying([0.0, 0.3, 0.6]) for _ in range(2)]
+    workers[1].header = msgspec.structs.replace(workers[1].header, loader=2)
+    found = finding(analyse(run_of(Program(epochs=8), *workers)), "copy_on_write")
+    assert "2 forked workers copied up to 120 MiB" in found.text
+    assert found.total_bytes == 240 * MIB
+
+
+def test_what_workers_of_one_pass_after_the_other_copy_hides_no_growth_of_children():
+    parent = Program(epochs=8).gauge(gauge.CHILDREN_PSS, lambda s: s.step * 2 * MIB)
+    passes = [copying([0.0, 0.3, 0.6], generation=g) for g in range(4)]
+    report = analyse(run_of(parent, *passes))
+    assert {f.kind for f in report.findings} == {"copy_on_write", "children"}
 
 
 def test_what_is_shared_all_along_is_not_copied():
@@ -453,6 +490,39 @@ def test_processes_that_nothing_known_keeps_are_told_without_a_name():
     assert {f.kind for f in analyse(parent.build()).findings} == {"children", "processes"}
 
 
+def keeping_in_closures(each: float = 60 * MIB) -> Program:
+    """The same, each loader kept by a function in a list: kilobytes, which nothing accuses."""
+    parent = keeping_loaders(each)
+    parent.things.clear()
+    gathered = lambda s: s.epochs_done  # noqa: E731
+    history = Thing("Trainer.history", lambda s: 20 * KIB + 100 * s.epochs_done, length=gathered)
+    loader = "Trainer.history[*]⟨loader⟩"
+    kept = Thing(loader, lambda s: 20 * KIB, "object", LOADER, "Trainer.history", count=gathered)
+    return parent.plant(history, kept)
+
+
+LOADER = "torch.utils.data.dataloader.DataLoader"
+
+
+def test_what_keeps_worker_processes_alive_is_named_however_little_it_weighs():
+    report = analyse(keeping_in_closures().build())
+    assert report.culprits == []
+    found = finding(report, "worker_processes")
+    assert found.title == "Worker processes pile up: Trainer.history keeps them alive"
+    assert "Trainer.history gathers DataLoaders" in found.text
+    assert {f.kind for f in report.findings} == {"worker_processes"}
+
+
+def test_workers_that_pile_up_by_nothing_that_a_census_shows_are_not_told_to_grow_each():
+    parent = keeping_loaders()
+    parent.things.clear()
+    report = analyse(run_of(parent, worker(loading(1))))
+    assert {f.kind for f in report.findings} == {"worker_processes"}
+    found = finding(report, "worker_processes")
+    assert found.title == "Worker processes pile up"
+    assert "one DataLoader" in found.remedy.title
+
+
 def dying(*ends: ProcessEndRecord, **outcome: int) -> Report:
     run = run_of(
         Program(epochs=8), worker(loading().gauge(gauge.PSS, lambda s: 300 * MIB), pid=101)
@@ -485,6 +555,14 @@ def test_a_worker_of_another_rank_is_not_taken_for_one_of_the_same_number_that_d
     assert "The heaviest held 300 MiB" in finding(analyse(run), "workers_died").text
 
 
+def test_what_a_dead_worker_held_is_its_share_though_resident_memory_was_read_last():
+    program = loading().gauge(gauge.RSS, lambda s: 900 * MIB)
+    program.gauge(gauge.PSS, lambda s: 40 * MIB if s.step < 200 else None)
+    run = run_of(Program(epochs=8), worker(program, pid=101))
+    run.main.process_ends.append(ProcessEndRecord(boundary=60, pid=101, exit_code=-9, loader=1))
+    assert "The heaviest held 40 MiB" in finding(analyse(run), "workers_died").text
+
+
 def test_processes_that_left_with_an_exit_code_are_a_note():
     report = dying(ProcessEndRecord(boundary=0, pid=7, exit_code=3, name="ForkPoolWorker"))
     found = finding(report, "workers_died")
@@ -505,9 +583,7 @@ def test_what_is_prefetched_is_cleared_with_its_bound():
     report = analyse(run_of(Program(epochs=8), fetching(15 * MIB), fetching(15 * MIB, number=1)))
     (cleared,) = (c for c in report.cleared if c.name == "batches prefetched by loader 1")
     assert cleared.total_bytes == 120 * MIB
-    assert cleared.reason == (
-        "bounded: 8 batches of up to 15 MiB, by prefetch_factor=4 and 2 workers (120 MiB)"
-    )
+    assert cleared.reason == "bounded: 120 MiB, 8 batches of up to 15 MiB (prefetch_factor=4)"
     assert {row.prefetch for row in report.workers} == {4}
     assert {row.batch_bytes for row in report.workers} == {15 * MIB}
 
@@ -562,6 +638,18 @@ def test_what_climbs_through_the_only_pass_of_a_worker_is_not_said_to_be_freed()
     assert report.headline.startswith("Memory grows through pass:")
     told = f"{report.headline} {found.sentence} {found.remedy.text}"
     assert not any(words in told for words in ("freed only", "falls back", "it sets the peak"))
+
+
+def test_what_climbs_in_workers_that_live_for_one_pass_is_freed_when_that_ends():
+    def passing():
+        program = Program(epochs=1, steps=200, validation=0, inner=10)
+        return program.local("worker()·Stream.__iter__()·pool", 400 * KIB, phase="train")
+
+    anew = [worker(passing(), generation=n, pid=n) for n in range(3)]
+    report = analyse(run_of(Program(epochs=8), *anew))
+    assert culprit(report).falls_back
+    told = f"{report.headline} {culprit(report).sentence} {culprit(report).remedy.text}"
+    assert "nothing shows it" not in told
 
 
 def test_what_climbs_through_each_pass_of_a_worker_is_said_to_fall_back():

@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 from torch.utils.data import dataloader as dataloader_module
 
 import leakscope
+from leakscope.heap import census
 from leakscope.instrument.auto.workers import is_importable, is_recorded
 from leakscope.instrument.floor import WORKER_FLOOR
 from leakscope.model import gauge
@@ -250,6 +251,30 @@ def test_where_censuses_are_dear_only_the_first_workers_of_a_loader_take_one(out
         for r in recordings(out)
     ]
     assert sorted(taken) == [(0, 1), (0, 1), (1, 0), (1, 0), (2, 0), (2, 0)]
+
+
+def learning_slowly(monkeypatch, seconds):
+    """Let each process need so long to learn of the user's modules, once."""
+    find_roots, learned = census.find_roots, set()
+
+    def slow(*args, **kwargs):
+        until = time.process_time() + seconds * (os.getpid() not in learned)
+        while time.process_time() < until:
+            pass
+        learned.add(os.getpid())
+        return find_roots(*args, **kwargs)
+
+    monkeypatch.setattr(census, "find_roots", slow)
+
+
+def test_what_a_worker_learns_only_once_makes_its_censuses_no_dearer(out, monkeypatch):
+    floor = replace(WORKER_FLOOR, dear=0.6, share=0.0, seconds=0.0)
+    monkeypatch.setattr("leakscope.instrument.workers.WORKER_FLOOR", floor)
+    learning_slowly(monkeypatch, 1.0)
+    with leakscope.profile(out, report=False, quiet=True):
+        batches(passes=1, num_workers=1)
+    (recording,) = recordings(out)
+    assert sum(m.census is not None for m in recording.measurements) > 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells it on Linux")

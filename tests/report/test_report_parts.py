@@ -22,7 +22,7 @@ from leakscope.report import render_text, sizes, wording
 from leakscope.report.charts import SMALL, WIDE, draw_series, draw_timeline, phase_shades
 from leakscope.report.comparing.values import value_rows
 from leakscope.report.comparison import comparison_page
-from leakscope.report.culprit import first_sentences, pieces_of, remedy_view
+from leakscope.report.culprit import finding_views, first_sentences, pieces_of, remedy_view
 from leakscope.report.ledger import ledger_view
 from leakscope.report.markdown import culprit_markdown
 from leakscope.report.page import report_page
@@ -377,3 +377,9 @@ def test_page_and_terminal_tell_alike_how_much_is_unexplained() -> None:
     assert ledger_view(ledger).unexplained == "< 1 %"
     report = msgspec.structs.replace(samples.leaking(), ledgers=[ledger])
     assert "(< 1 %)" in " ".join(render_text(report).split())
+
+
+def test_a_finding_that_is_no_share_of_the_growth_is_not_told_as_0_percent_of_it() -> None:
+    slack = samples.slack_finding()
+    apart = msgspec.structs.replace(slack, share=0.0, growth="constant")
+    assert [view.share for view in finding_views([slack, apart])] == ["4 %", ""]

@@ -260,8 +260,25 @@ def test_what_is_unexplained_is_told_however_little() -> None:
     assert re.search(r"unexplained \+\d+ MiB \(\d+ %\)", render_text(samples.leaking()))
 
 
+def test_more_unexplained_than_memory_grew_is_no_share_of_that_growth() -> None:
+    (ledger, *_) = samples.leaking().ledgers
+    shrunk = msgspec.structs.replace(ledger, total_bytes=1000)
+    text = render_text(msgspec.structs.replace(samples.leaking(), ledgers=[shrunk]))
+    assert re.search(r"unexplained \+\d+ MiB\s", text)
+
+
 def test_a_clean_report_tells_why_what_was_looked_at_is_fine() -> None:
     assert "✓ FrameCache.frames: bounded: 500 entries since epoch 2" in render_text(samples.clean())
+
+
+def test_where_nothing_leaks_the_first_note_is_told_at_length() -> None:
+    slack = samples.slack_finding()
+    text = render_text(msgspec.structs.replace(samples.clean(), findings=[slack]), width=200)
+    assert text.count(slack.text) == 1
+    assert f"→ {slack.remedy.title}" in text
+    leaking = render_text(msgspec.structs.replace(samples.leaking(), findings=[slack]), width=200)
+    assert slack.title in leaking
+    assert slack.text not in leaking
 
 
 def test_a_clean_summary_asks_for_no_change() -> None:

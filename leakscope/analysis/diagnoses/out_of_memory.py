@@ -13,11 +13,13 @@ from __future__ import annotations
 from leakscope.analysis.case import Case
 from leakscope.analysis.cuda.faults import fault_sentence
 from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.diagnoses.watched import FROM_WITHIN
 from leakscope.analysis.ending import KILLED, is_killed, is_nearly_full, memory_at_the_end
 from leakscope.analysis.fitting import ways_for
 from leakscope.analysis.live import live_by_component, live_by_name
 from leakscope.analysis.series import HOST
 from leakscope.analysis.shortage import Shortage, counts_epochs, find_shortage, place_of
+from leakscope.model.boundary import Boundary
 from leakscope.model.record import OutOfMemoryRecord
 from leakscope.model.report import Culprit, Finding, Remedy, Severity
 from leakscope.model.shortage import Advice, OutOfMemory
@@ -62,7 +64,7 @@ def find_out_of_memory(case: Case, culprits: list[Culprit]) -> OutOfMemory | Non
 def diagnose(case: Case, ended: OutOfMemory | None) -> list[Finding]:
     """Return a finding where memory ended the run; notes where it was survived or is suspected."""
     if ended is not None:
-        return [_of_the_end(ended)]
+        return [_of_the_end(ended, FROM_WITHIN if case.is_watched else _NOTHING_KNOWN)]
     if case.recording.shortages:
         return [_survived(case)]
     if is_killed(case.run, case.recording) and is_nearly_full(case.run, case.recording):
@@ -70,13 +72,13 @@ def diagnose(case: Case, ended: OutOfMemory | None) -> list[Finding]:
     return []
 
 
-def _of_the_end(ended: OutOfMemory) -> Finding:
+def _of_the_end(ended: OutOfMemory, otherwise: Remedy) -> Finding:
     helpful = [way for way in ended.fits_if if way.helps] or ended.fits_if
     return finding(
         KIND,
         "Memory ran out" + ("" if ended.device == HOST else f" on {ended.device}"),
         f"{ended.sentence} {ended.evidence}",
-        _remedy(ended.fits_if[:1] or helpful[:1]),
+        _remedy(ended.fits_if[:1] or helpful[:1], otherwise),
         severity=Severity.CRITICAL,
         total_bytes=ended.live_bytes or 0,
         device=ended.device,
@@ -84,9 +86,9 @@ def _of_the_end(ended: OutOfMemory) -> Finding:
     )
 
 
-def _remedy(ways: list[Advice]) -> Remedy:
+def _remedy(ways: list[Advice], otherwise: Remedy) -> Remedy:
     if not ways:
-        return _NOTHING_KNOWN
+        return otherwise
     return Remedy(title=ways[0].title, text=ways[0].evidence)
 
 
@@ -148,12 +150,18 @@ def _killed_sentence(case: Case, found: Shortage) -> str:
     header = case.recording.header
     whole = "The program" if header.world_size < 2 else f"Rank {header.rank}"
     who = f"{whole} was" if found.cause == KILLED else "A DataLoader worker was"
-    where = f" {place_of(last, epochs=counts_epochs(case))}" if last is not None else ""
+    where = "" if last is None else f" {_when(case, last)}"
     text = f"{who} killed by the kernel's out-of-memory killer{where}"
     if found.free is None or found.limit is None:
         return f"{text}."
     used = human_bytes(found.limit - found.free)
     return f"{text}: {used} of {human_bytes(found.limit)} were in use when last measured."
+
+
+def _when(case: Case, last: Boundary) -> str:
+    if case.is_watched:
+        return f"when it had been watched for {last.time_s:.0f} s"
+    return place_of(last, epochs=counts_epochs(case))
 
 
 def _were(size: int) -> str:

@@ -10,6 +10,8 @@ which lie elsewhere.
 
 from __future__ import annotations
 
+import numpy as np
+
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
@@ -22,6 +24,7 @@ from leakscope.model.trend import Trend
 
 FEWEST = 20
 FEWEST_POINTS = 5
+"""With fewer comparable boundaries they must have become more at readings everywhere."""
 MOST_NAMED = 3
 SAME_PACE = 0.5
 """What gains at least this part of as many items as there come descriptors may hold them."""
@@ -40,7 +43,7 @@ REMEDY = Remedy(
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
     """Return a finding when descriptors of shared memory become ever more."""
     trend = _trend(case)
-    if not _piles_up(trend):
+    if not _piles_up(case, trend):
         return []
     last = len(case.track) - 1
     limit = case.nearest(gauge.OPEN_FILES_LIMIT, last)
@@ -53,7 +56,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     if names:
         text += f" {', '.join(names)} {'gain' if len(names) > 1 else 'gains'} items as fast."
     if limit:
-        text += f" Of {human_count(limit)} that may be open {human_count(_open(case))} are."
+        text += f" Of {human_count(limit)} that may be open {human_count(_open(case))} were."
     return [
         finding(
             "shared_descriptors",
@@ -73,7 +76,7 @@ def descriptors_pile_up(case: Case) -> bool:
     trend = _trend(case)
     x, y = case.gauge_series(gauge.OPEN_FILES)
     files = judge(x, y, unit=case.unit.name, noise_bytes=0.5)
-    return _piles_up(trend) and trend.net_bytes >= SAME_PACE * files.net_bytes
+    return _piles_up(case, trend) and trend.net_bytes >= SAME_PACE * files.net_bytes
 
 
 def _trend(case: Case) -> Trend:
@@ -81,9 +84,10 @@ def _trend(case: Case) -> Trend:
     return judge(x, y, unit=case.unit.name, noise_bytes=0.5)
 
 
-def _piles_up(trend: Trend) -> bool:
-    enough = trend.points >= FEWEST_POINTS and trend.net_bytes >= FEWEST
-    return is_growth(trend.verdict) and enough
+def _piles_up(case: Case, trend: Trend) -> bool:
+    if not is_growth(trend.verdict) or trend.net_bytes < FEWEST:
+        return False
+    return trend.points >= FEWEST_POINTS or case.rises_all_along(gauge.SHARED_DESCRIPTORS)
 
 
 def _names(case: Case, growth: Growth, trend: Trend) -> list[str]:
@@ -96,7 +100,8 @@ def _names(case: Case, growth: Growth, trend: Trend) -> list[str]:
 
 
 def _open(case: Case) -> float:
-    return case.nearest(gauge.OPEN_FILES, len(case.track) - 1) or 0.0
+    """Return the most files that were open: a program that ends has closed them."""
+    return float(np.nanmax(case.track.gauge(gauge.OPEN_FILES), initial=0.0))
 
 
 def _is_near(case: Case, trend: Trend, limit: float | None) -> bool:

@@ -10,6 +10,8 @@ holds, which is the culprit then; and files of other programs of the same user.
 
 from __future__ import annotations
 
+import numpy as np
+
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.ledger import named_shared_memory
@@ -23,6 +25,7 @@ from leakscope.model.sizes import human_bytes
 
 GROWTH_BYTES = 16 * MIB
 FEWEST = 5
+"""With fewer comparable boundaries it must have grown at readings everywhere."""
 NAMED = 0.5
 """With so much of it under a name that is what to look at."""
 
@@ -39,18 +42,20 @@ REMEDY = Remedy(
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
     """Return a finding when named files of shared memory grow steadily and nothing holds them."""
     trend = case.gauge_trend(gauge.SHM_FILES)
-    if not is_growth(trend.verdict) or trend.points < FEWEST or trend.net_bytes < GROWTH_BYTES:
+    if not is_growth(trend.verdict) or trend.net_bytes < GROWTH_BYTES:
+        return []
+    if trend.points < FEWEST and not case.rises_all_along(gauge.SHM_FILES):
         return []
     if case.window and named_shared_memory(case, case.window) >= NAMED * trend.net_bytes:
         return []
-    most = case.nearest(gauge.SHM_FILES, len(case.track) - 1) or trend.net_bytes
+    most = float(np.nanmax(case.track.gauge(gauge.SHM_FILES)))  # some may be gone at the end
     limit = case.limit_bytes or float("inf")
     fatal = case.used_at_end() + HORIZON * trend.net_bytes >= limit
     return [
         finding(
             "shared_memory",
             "Files in shared memory pile up",
-            f"{human_bytes(trend.net_bytes)} of named files came to /dev/shm in this run, "
+            f"{human_bytes(most)} of named files came to /dev/shm in this run, "
             f"{human_bytes(trend.bytes_per_unit)} per {trend.unit}; no name of the program holds "
             "them. Unless somebody removes them, they stay when it ends.",
             REMEDY,

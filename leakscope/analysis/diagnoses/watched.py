@@ -30,7 +30,7 @@ MOSTLY = 0.6
 """Part of the growth from which on it is said to be of the process or of its children."""
 MORE_THAN_ALL = 1.2
 
-REMEDY = Remedy(
+FROM_WITHIN = Remedy(
     title="Run it under leakscope to learn what grows",
     text=(
         "From outside nothing has a name. Put `leakscope run` in front of the command, or one "
@@ -67,7 +67,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             "The process and its children take ever more",
             f"{human_bytes(trend.bytes_per_unit)} more per {trend.unit}, "
             f"{human_bytes(trend.net_bytes)} in all{_part(case, trend)}.{ends}",
-            REMEDY,
+            FROM_WITHIN,
             severity=Severity.CRITICAL if fatal else Severity.WARNING,
             trend=trend,
             share=1.0,

@@ -17,7 +17,7 @@ from leakscope.analysis.ranks.drawn import shown_courses
 from leakscope.analysis.ranks.merged import MergedCulprits
 from leakscope.analysis.ranks.rows import with_beginnings
 from leakscope.analysis.ranks.summary import RankSummary, summarise, summarise_rank
-from leakscope.analysis.ranks.worst import Chosen, choose, worst_here
+from leakscope.analysis.ranks.worst import Chosen, choose, told_of, worst_here
 from leakscope.model.rank import OddRank, RankCourse, RankMemory
 from leakscope.model.report import Culprit, Problem
 from leakscope.model.run import Recording, Run
@@ -25,11 +25,14 @@ from leakscope.model.run import Recording, Run
 MANY = 8
 """Of more ranks each is read and judged by itself."""
 MOST_PROBLEMS = 200
+RANKS = "ranks"
+"""Where it is that ranks are missing."""
 
 __all__ = [
     "RankSummary",
     "Ranks",
     "conclude_ranks",
+    "is_many",
     "ranks_here",
     "recording_of_rank",
     "summarise_rank",
@@ -69,6 +72,16 @@ class Ranks:
             chosen=None,
         )
 
+    def chosen_for(self, rank: int, culprit: Culprit) -> Ranks:
+        """Return the same with a rank chosen of many, in whose workers the worst culprit grows."""
+        sentence = told_of(rank, len(self.rows), f"{culprit.name} grows most there.")
+        return replace(self, chosen=Chosen(rank, sentence))
+
+
+def is_many(ranks: Ranks) -> bool:
+    """Return whether there are so many that each was read and judged by itself."""
+    return len(ranks.rows) > MANY
+
 
 def conclude_ranks(
     case: Case, culprits: list[Culprit], others: Iterable[RankSummary] = ()
@@ -95,13 +108,13 @@ def conclude_ranks(
         rows.append(summary.row)
         if summary.course is not None:
             courses[summary.row.rank] = summary.course
+    problems = [*_missing(case.run, {row.rank for row in rows}, own.world_size), *problems]
     if len(rows) < 2:
         alone = tuple(problems[:MOST_PROBLEMS])
         return Ranks(culprits, [], problems=alone, notes=killed_notes(case.run))
     told = merged.of([row.rank for row in rows])
-    is_many = len(rows) > MANY
     rows.sort(key=lambda row: row.rank)
-    problems.sort(key=lambda problem: problem.where)
+    problems.sort(key=lambda problem: (problem.where != RANKS, problem.where))
     odd = odd_one_out(courses)
     return Ranks(
         told,
@@ -110,10 +123,29 @@ def conclude_ranks(
         tuple(problems[:MOST_PROBLEMS]),
         shown_courses(courses, odd.rank if odd else None),
         _notes(rows, case),
-        None if is_many else worst_here(ranks_here(case.run), case, merged, told),
-        choose(case, merged, told, rows, odd) if is_many else None,
+        None if len(rows) > MANY else worst_here(ranks_here(case.run), case, merged, told),
+        choose(case, merged, told, rows, odd) if len(rows) > MANY else None,
         merged,
     )
+
+
+def _missing(run: Run, told: set[int], world_size: int) -> list[Problem]:
+    """Return that ranks are missing, where the directory was to have them.
+
+    A program that has but one of its ranks record itself means to.
+    """
+    missing = [rank for rank in range(world_size) if rank not in told]
+    if not missing or (len(told) < 2 and not run.outcome):
+        return []
+    return [
+        Problem(
+            where=RANKS,
+            message=(
+                f"of {world_size} nothing is here of {named_ranks(missing)}: leakscope merge puts "
+                "together what machines without a shared disk have recorded apart"
+            ),
+        )
+    ]
 
 
 def _notes(rows: list[RankMemory], case: Case) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ class MergedCulprits:
     def of(self, ranks: list[int]) -> list[Culprit]:
         """Return the culprits with the rates of all ranks, the worst first."""
         merged = [
-            _with_rates(
+            with_rates(
                 self._own.get(key, told.culprit) if told.rank == self._own_rank else told.culprit,
                 self._rates[key],
                 ranks,
@@ -121,7 +121,8 @@ def _impacts(culprits: list[Culprit]) -> list[float]:
     return found
 
 
-def _with_rates(culprit: Culprit, rates: dict[int, float], ranks: list[int]) -> Culprit:
+def with_rates(culprit: Culprit, rates: dict[int, float], ranks: list[int]) -> Culprit:
+    """Return a culprit with how fast it grows in which of all ranks."""
     return msgspec.structs.replace(
         culprit,
         sentence=f"{culprit.sentence} {_spread(rates, ranks, culprit.unit)}",

@@ -50,7 +50,6 @@ def choose(
     Where nothing grows that has a name, it is the one that differs by having more.
     """
     own = case.recording.header.rank
-    begin = "Ledger, timeline and phases are those of rank {} of " + f"{len(rows)}: "
     blamed = _blamed(merged, told)
     ran_out = [row.rank for row in rows if row.ended == OOM_KILLED]
     if shortage_at_the_end(case.run, case.recording):
@@ -64,7 +63,12 @@ def choose(
         rank, why = odd.rank, "it is the first that differs from the others."
     else:
         return None
-    return None if rank == own else Chosen(rank, begin.format(rank) + why)
+    return None if rank == own else Chosen(rank, told_of(rank, len(rows), why))
+
+
+def told_of(rank: int, count: int, why: str) -> str:
+    """Return which of so many ranks the report is of."""
+    return f"Ledger, timeline and phases are those of rank {rank} of {count}: {why}"
 
 
 def _blamed(merged: MergedCulprits, told: list[Culprit]) -> int | None:

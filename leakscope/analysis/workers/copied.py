@@ -24,7 +24,7 @@ import numpy as np
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.severity import MIB
-from leakscope.analysis.workers.judged import Group, Worker, gained_by_culprits
+from leakscope.analysis.workers.judged import Group, Worker, at_one_time, gained_by_culprits
 from leakscope.model import gauge
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Finding, Remedy, Severity
@@ -236,7 +236,8 @@ def _last_share(worker: Worker, at: int, row: CensusRow) -> float:
 
 def _finding(case: Case, found: list[Copied]) -> Finding:
     most = max(found, key=lambda one: one.in_all)
-    row, count = most.row, len({one.worker.recording.header.worker for one in found})
+    row, count = most.row, int(at_one_time((one.worker.group, 1) for one in found))
+    together = at_one_time((one.worker.group, one.in_all) for one in found)
     to_come = count * most.left
     limit = case.limit_bytes
     threatens = bool(limit) and case.used_at_end() + to_come >= THREATENS * (limit or 1)
@@ -247,6 +248,8 @@ def _finding(case: Case, found: list[Copied]) -> Finding:
     )
     if most.at_once:
         text += ", or the garbage collector did, which looks at all objects"
+    if count > 1:
+        text += f", {human_bytes(together)} in all of them"
     text += f"; {human_bytes(to_come)} more may follow." if to_come >= MIB else ", all there is."
     seen = (
         f"Of sampled items {human_share(most.first)} lay in the worker's own pages at the first "
@@ -258,7 +261,7 @@ def _finding(case: Case, found: list[Copied]) -> Finding:
         text,
         REMEDY,
         severity=Severity.WARNING if threatens else Severity.NOTE,
-        total_bytes=sum(one.in_all for one in found),
+        total_bytes=together,
         confidence=0.9,
         falsifier=("If it were a leak, it would go on when all is copied.", seen),
         subject=row.path,

@@ -20,7 +20,7 @@ from leakscope.analysis.diagnoses.build import finding
 from leakscope.model import gauge
 from leakscope.model.record import ProcessEndRecord
 from leakscope.model.report import Finding, Remedy, Severity
-from leakscope.model.run import Run
+from leakscope.model.run import Recording, Run
 from leakscope.model.sizes import human_bytes, plural
 
 REMEDIES = {
@@ -108,19 +108,26 @@ def _when(case: Case, ends: list[ProcessEndRecord]) -> str:
 
 
 def _held(case: Case, ended: list[ProcessEndRecord]) -> str:
-    """Return how much the heaviest of them held, of those that were recorded."""
+    """Return how much the heaviest of them held, of those that were recorded.
+
+    Resident memory alone, which is read oftener, has all that a forked worker shares.
+    """
     pids = {end.pid for end in ended}
     rank = case.recording.header.rank
     readings = [
-        m.gauges.get(gauge.PSS, m.gauges.get(gauge.RSS, 0))
+        _last_reading(recording, gauge.PSS) or _last_reading(recording, gauge.RSS)
         for recording in case.run.recordings
         if recording.header.worker is not None
         and recording.header.rank == rank
         and recording.header.pid in pids
-        for m in recording.measurements[-1:]
     ]
     most = max(readings, default=0)
     return f"The heaviest held {human_bytes(most)} at its last reading. " if most else ""
+
+
+def _last_reading(recording: Recording, name: str) -> int:
+    read = (m.gauges[name] for m in reversed(recording.measurements) if name in m.gauges)
+    return next(read, 0)
 
 
 def _killed_for_memory(run: Run) -> str:

@@ -7,7 +7,7 @@ culprit: its rate is that of one worker, and how many there are is told beside i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -19,12 +19,13 @@ from leakscope.analysis.cleared import find_cleared
 from leakscope.analysis.culprits import ORDER, signature
 from leakscope.analysis.forecast import forecast
 from leakscope.analysis.known import Catalogue
+from leakscope.analysis.ranks.merged import with_rates
 from leakscope.analysis.severity import HORIZON
 from leakscope.analysis.undecided import find_undecided
 from leakscope.model import gauge
 from leakscope.model.report import Cleared, Culprit, Severity
 from leakscope.model.run import Recording, Run
-from leakscope.model.sizes import human_bytes
+from leakscope.model.sizes import human_bytes, plural
 from leakscope.model.worker import WorkerMemory
 
 MOST_JUDGED = 32
@@ -57,15 +58,27 @@ class Worker:
         return header.rank, header.loader, header.generation
 
 
+Found = list[tuple[Worker, Culprit]]
+"""The workers in which the same grows, with what each says of it."""
+
+
 def judge_workers(run: Run, catalogue: Catalogue | None = None) -> list[Worker]:
     """Return the workers that measured most, each judged by itself."""
     recordings = [r for r in run.recordings if r.header.worker is not None and r.measurements]
     recordings.sort(key=lambda r: -len(r.measurements))
-    return [_judge(run, recording, catalogue) for recording in recordings[:MOST_JUDGED]]
+    headers = (recording.header for recording in recordings)
+    anew = {(h.rank, h.loader) for h in headers if h.generation}
+    return [_judge(run, recording, catalogue, anew) for recording in recordings[:MOST_JUDGED]]
 
 
-def _judge(run: Run, recording: Recording, catalogue: Catalogue | None) -> Worker:
-    case, growth, culprits = judge_alone(run, recording, catalogue)
+def _judge(
+    run: Run, recording: Recording, catalogue: Catalogue | None, anew: set[tuple[int, int]]
+) -> Worker:
+    """Return a worker's recording as judged; ``anew`` are loaders that start workers again."""
+    header = recording.header
+    case, growth, culprits = judge_alone(
+        run, recording, catalogue, ends_with_pass=(header.rank, header.loader) in anew
+    )
     gained = {
         signature(case.table.latest[g.path]): g.trend.bytes_per_unit * g.units
         for g in growth.growers
@@ -76,6 +89,17 @@ def _judge(run: Run, recording: Recording, catalogue: Catalogue | None) -> Worke
     return Worker(
         recording, case, culprits, gained, find_cleared(case, growth, undecided), open_names
     )
+
+
+def at_one_time(weights: Iterable[tuple[Group, float]]) -> float:
+    """Return what workers come to that live at the same time: of each loader one generation."""
+    groups: dict[Group, float] = defaultdict(float)
+    for group, weight in weights:
+        groups[group] += weight
+    loaders: dict[tuple[int, int], float] = defaultdict(float)
+    for (rank, loader, _), weight in groups.items():
+        loaders[rank, loader] = max(loaders[rank, loader], weight)
+    return sum(loaders.values())
 
 
 def gained_by_culprits(workers: list[Worker]) -> float:
@@ -90,44 +114,104 @@ def gained_by_culprits(workers: list[Worker]) -> float:
 
 def culprits_of(case: Case, workers: list[Worker]) -> list[Culprit]:
     """Return what grows in workers, each once, the worst first; ``case`` is their parent's."""
-    found = _found(workers).values()
-    merged = [_with_forecast(case, _merged(case, same), same[0][0]) for same in found]
+    ranks = ranks_of(case.run)
+    merged = [_of_all(case, found, ranks) for found in _found(workers).values()]
     return sorted(merged, key=lambda c: (ORDER[c.severity], -c.total_bytes * c.workers))
 
 
 def tellers(workers: list[Worker]) -> dict[str, Case]:
     """Return by a culprit's signature the worker as which it is told."""
-    return {signature: _best(same)[0].case for signature, same in _found(workers).items()}
+    return {
+        signature: _best(_by_loader(same)[0])[0].case for signature, same in _found(workers).items()
+    }
 
 
-def _found(workers: list[Worker]) -> dict[str, list[tuple[Worker, Culprit]]]:
+def _found(workers: list[Worker]) -> dict[str, Found]:
     """Return by signature in which workers a culprit was found."""
-    same: dict[str, list[tuple[Worker, Culprit]]] = defaultdict(list)
+    same: dict[str, Found] = defaultdict(list)
     for worker in workers:
         for culprit in worker.culprits:
             same[culprit.signature].append((worker, culprit))
     return same
 
 
-def _best(found: list[tuple[Worker, Culprit]]) -> tuple[Worker, Culprit]:
-    """Return the best known one, which speaks for all."""
+def _of_all(case: Case, found: Found, ranks: list[int]) -> Culprit:
+    """Return a culprit for all workers of all ranks, with when those of this machine fill it.
+
+    It is told as the loader has it in whose workers it comes to most: a pass of another one may be
+    ten times as long.
+    """
+    lead, *rest = _by_loader(found)
+    others = [of for of in rest if of[0][1].unit == lead[0][1].unit]
+    told, host = _merged(case, lead, others), case.recording.header.host
+    rate = sum(
+        _rate(of) * _count(w for w, _ in of if w.recording.header.host == host)
+        for of in (lead, *others)
+    )
+    told = _with_forecast(case, told, lead[0][0], rate or told.bytes_per_unit)
+    if len(ranks) < 2:
+        return told
+    rates: dict[int, list[float]] = defaultdict(list)
+    for worker, culprit in lead:
+        rates[worker.recording.header.rank].append(culprit.bytes_per_unit)
+    return with_rates(told, {n: float(np.median(of)) for n, of in rates.items()}, ranks)
+
+
+def _by_loader(found: Found) -> list[Found]:
+    """Return what was found in workers of one loader together, the gravest first."""
+    loaders: dict[int, Found] = defaultdict(list)
+    for worker, culprit in found:
+        loaders[worker.recording.header.loader].append((worker, culprit))
+    return sorted(loaders.values(), key=_weight, reverse=True)
+
+
+def _best(found: Found) -> tuple[Worker, Culprit]:
+    """Return the best known one, which speaks for all workers of a loader."""
     return max(found, key=lambda one: (-ORDER[one[1].severity], len(one[1].chart)))
 
 
-def _merged(case: Case, found: list[tuple[Worker, Culprit]]) -> Culprit:
-    """Return a culprit for all workers in which it was found; ``case`` is their parent's."""
+def _weight(found: Found) -> tuple[int, float]:
+    """Return how grave a culprit is in workers of a loader, and what it came to in them."""
+    gained = ((w.group, max(w.gained.get(c.signature, 0.0), c.total_bytes)) for w, c in found)
+    return max(-ORDER[culprit.severity] for _, culprit in found), at_one_time(gained)
+
+
+def _rate(found: Found) -> float:
+    return float(np.median([culprit.bytes_per_unit for _, culprit in found]))
+
+
+def _count(workers: Iterable[Worker]) -> int:
+    """Return how many of these workers live at the same time."""
+    return int(at_one_time((worker.group, 1) for worker in workers))
+
+
+def ranks_of(run: Run) -> list[int]:
+    """Return the ranks by which a culprit of workers is told; none where some were not read."""
+    headers = [r.header for r in run.recordings if r.measurements and r.header.world_size > 1]
+    ranks = sorted({header.rank for header in headers})
+    is_whole = not run.unread or len(ranks) == max(h.world_size for h in headers)
+    return ranks if ranks and is_whole else []
+
+
+def _merged(case: Case, found: Found, others: list[Found]) -> Culprit:
+    """Return a culprit for workers of a loader: the best known one speaks for all.
+
+    ``case`` is their parent's; ``others`` are the workers of other loaders in which the same grows.
+    """
     best, told = _best(found)
-    alive: dict[Group, int] = defaultdict(int)
+    by_rank: dict[int, list[Worker]] = defaultdict(list)
     for worker, _ in found:
-        alive[worker.group] += 1
-    count = max(alive.values())
-    rate = float(np.median([c.bytes_per_unit for _, c in found]))
+        by_rank[worker.recording.header.rank].append(worker)
+    count, rate = max(map(_count, by_rank.values())), _rate(found)
     where = "It grows in a DataLoader worker."
     if count > 1:
         where = (
             f"That is in one worker; it grows in each of {count} DataLoader workers, by "
             f"{human_bytes(rate * count)} per {told.unit} in all of them."
         )
+    if others:
+        number = sum(_count(worker for worker, _ in of) for of in others)
+        where += f" It grows in {plural(number, 'worker')} of other loaders too."
     return msgspec.structs.replace(
         told,
         chart_s=_moments(case, best.case, told),
@@ -165,9 +249,8 @@ def _last_look(case: Case, unit: str) -> str:
     )
 
 
-def _with_forecast(case: Case, culprit: Culprit, worker: Worker) -> Culprit:
-    """Return the culprit with when all its workers together reach the limit of all processes."""
-    rate = culprit.bytes_per_unit * culprit.workers
+def _with_forecast(case: Case, culprit: Culprit, worker: Worker, rate: float) -> Culprit:
+    """Return the culprit with when workers reach the limit of all processes at a rate of all."""
     passed = worker.gained.get(culprit.signature, 0.0) / max(culprit.bytes_per_unit, 1.0)
     if culprit.growth != "across" or passed <= 0:
         return msgspec.structs.replace(culprit, forecast=None)

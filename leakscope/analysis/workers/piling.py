@@ -20,6 +20,7 @@ from leakscope.analysis.series import HOST, FloatArray
 from leakscope.analysis.severity import HORIZON, MIB
 from leakscope.analysis.trends import is_growth, judge
 from leakscope.model import gauge
+from leakscope.model.known import Recognised
 from leakscope.model.report import Culprit, Finding, Remedy, Severity
 from leakscope.model.sizes import human_bytes, human_count
 from leakscope.model.trend import Trend
@@ -57,9 +58,12 @@ ONE_POOL = Remedy(
 
 @dataclass(frozen=True)
 class Keeper:
-    """A container that gathers what keeps processes alive."""
+    """What gathers what keeps processes alive."""
 
-    culprit: Culprit
+    name: str
+    path: str
+    fed_at: list[str]
+    known: Recognised | None
     plural: str
     count: int
     """How many of them had a row at last: the heavier ones."""
@@ -71,8 +75,16 @@ def find_piling(case: Case, culprits: list[Culprit]) -> list[Finding]:
     trend = judge(x, y, unit=case.unit.name, noise_bytes=0.5)
     if not is_growth(trend.verdict) or trend.points < fewest or trend.net_bytes < FEWEST:
         return []
-    keeper = _keeper(case, culprits)
-    return [] if keeper is None else [_finding(case, trend, keeper)]
+    memory = case.gauge_trend(gauge.CHILDREN_PSS, noise_bytes=4.0 * MIB)
+    keeper = _keeper(case, culprits) or _small_keeper(case)
+    is_told = keeper is not None or _are_workers_that_grow(case, memory)
+    return [_finding(case, trend, memory, keeper)] if is_told else []
+
+
+def _are_workers_that_grow(case: Case, memory: Trend) -> bool:
+    """Return whether loaders started them, and there is so much to them that a name is missed."""
+    has_workers = any(r.header.worker is not None for r in case.run.recordings)
+    return has_workers and is_growth(memory.verdict) and memory.net_bytes >= GROWTH_BYTES
 
 
 def _counts(case: Case) -> tuple[FloatArray, FloatArray, int]:
@@ -93,40 +105,64 @@ def _counts(case: Case) -> tuple[FloatArray, FloatArray, int]:
 
 def _keeper(case: Case, culprits: list[Culprit]) -> Keeper | None:
     """Return the culprit through which most objects are named that keep processes alive."""
+    found = [
+        (Keeper(one.name, one.path, one.fed_at, one.known, plural, count), len(one.path))
+        for path, plural, count in _gathered(case)
+        for one in culprits
+        if one.growth == "across" and case.table.latest[path].path.startswith(one.path)
+    ]
+    return max(found, key=lambda one: (one[0].count, -one[1]), default=(None, 0))[0]
+
+
+def _small_keeper(case: Case) -> Keeper | None:
+    """Return the nearest container that gains items, of kilobytes and so no culprit."""
+    table, found = case.table, []
+    for path, plural, count in _gathered(case):
+        owners = [n for n in [*table.ancestors(path), path] if _gains(table.length[n])]
+        if not owners or count < FEWEST:
+            continue
+        row = table.latest[owners[-1]]
+        lines = case.sources.feeding(row.owner, row) if row.owner is not None else []
+        fed = dict.fromkeys(case.sources.location(one.file, one.line) for one in lines)
+        found.append(Keeper(row.name, row.path, list(fed), None, plural, count))
+    return max(found, key=lambda one: (one.count, -len(one.path)), default=None)
+
+
+def _gathered(case: Case) -> list[tuple[int, str, int]]:
+    """Return the rows of what keeps processes alive and has become more: what several are called,
+    and how many had a row at last.
+    """
     table, found = case.table, []
     for path, row in enumerate(table.latest):
         plural = KEEPERS.get(row.type)
-        counts = table.count[path][np.isfinite(table.count[path])]
-        if plural is None or not len(counts) or counts[-1] <= counts[0]:
-            continue
-        found += [
-            Keeper(culprit, plural, int(counts[-1]))
-            for culprit in culprits
-            if culprit.growth == "across" and row.path.startswith(culprit.path)
-        ]
-    return max(found, key=lambda one: (one.count, -len(one.culprit.path)), default=None)
+        if plural is not None and _gains(table.count[path]):
+            counts = table.count[path][np.isfinite(table.count[path])]
+            found.append((path, plural, int(counts[-1])))
+    return found
 
 
-def _finding(case: Case, count: Trend, keeper: Keeper) -> Finding:
-    memory = case.gauge_trend(gauge.CHILDREN_PSS, noise_bytes=4.0 * MIB)
+def _gains(counts: FloatArray) -> bool:
+    known = counts[np.isfinite(counts)]
+    return len(known) > 1 and bool(known[-1] > known[0])
+
+
+def _finding(case: Case, count: Trend, memory: Trend, keeper: Keeper | None) -> Finding:
     processes = float(np.nanmax(case.track.gauge(gauge.CHILDREN)))
     most = float(np.nanmax(case.track.gauge(gauge.CHILDREN_PSS)))
     each = most / max(processes, 1.0)
-    culprit = keeper.culprit
     gained = max(memory.net_bytes, count.net_bytes * each)
     rate = count.bytes_per_unit * each
-    place = f" ({culprit.fed_at[0]})" if culprit.fed_at else ""
     limit = case.limit_bytes or float("inf")
     fatal = case.used_at_end() + HORIZON * gained >= limit
     serious = Severity.CRITICAL if fatal else Severity.WARNING
+    title, text, falsifier, remedy = _told(keeper)
     return finding(
         "worker_processes",
-        f"Worker processes pile up: {culprit.name} keeps them alive",
+        title,
         f"{human_count(processes)} child processes at last, {human_count(count.bytes_per_unit)} "
         f"more per {count.unit}; each takes {human_bytes(each)} (shared pages divided), all "
-        f"together {human_bytes(most)}. {culprit.name}{place} gathers {keeper.plural}, which keep "
-        "their processes alive.",
-        ONE_LOADER if "DataLoader" in keeper.plural else ONE_POOL,
+        f"together {human_bytes(most)}. {text}",
+        remedy,
         severity=serious if gained >= GROWTH_BYTES else Severity.NOTE,
         trend=Trend(
             verdict=count.verdict,
@@ -139,9 +175,27 @@ def _finding(case: Case, count: Trend, keeper: Keeper) -> Finding:
         ),
         total_bytes=most,
         device=HOST,
-        known=culprit.known,
-        fed_at=culprit.fed_at,
-        confidence=0.9,
-        falsifier=(f"If {culprit.name} lets go of them, their processes end.", None),
-        subject=culprit.path,
+        known=keeper.known if keeper else None,
+        fed_at=keeper.fed_at if keeper else [],
+        confidence=0.9 if keeper else 0.7,
+        falsifier=(falsifier, None),
+        subject=keeper.path if keeper else "",
+    )
+
+
+def _told(keeper: Keeper | None) -> tuple[str, str, str, Remedy]:
+    """Return title, reason, falsifier and remedy."""
+    if keeper is not None:
+        place = f" ({keeper.fed_at[0]})" if keeper.fed_at else ""
+        return (
+            f"Worker processes pile up: {keeper.name} keeps them alive",
+            f"{keeper.name}{place} gathers {keeper.plural}, which keep their processes alive.",
+            f"If {keeper.name} lets go of them, their processes end.",
+            ONE_LOADER if "DataLoader" in keeper.plural else ONE_POOL,
+        )
+    return (
+        "Worker processes pile up",
+        "No census shows what keeps their loaders alive.",
+        "If as many ended as are started, memory would stay.",
+        ONE_LOADER,
     )

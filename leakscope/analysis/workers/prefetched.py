@@ -40,9 +40,8 @@ def _told(rank: int, loader: int, group: list[Worker]) -> Cleared:
         name=name,
         path=name,
         reason=(
-            f"bounded: {plural(sum(ahead), 'batch')} of up to {human_bytes(max(each))}, "
-            f"by prefetch_factor={max(ahead)} and {plural(len(group), 'worker')} "
-            f"({human_bytes(total)})"
+            f"bounded: {human_bytes(total)}, {plural(sum(ahead), 'batch')} of up to "
+            f"{human_bytes(max(each))} (prefetch_factor={max(ahead)})"
         ),
         kind="bounded",
         total_bytes=total,

@@ -1,0 +1,31 @@
+"""What ``leakscope snapshot`` shows of a census, without a process that takes one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from leakscope.cli.recorded import Recorded
+from leakscope.cli.snapshot import _Told, as_text
+from leakscope.model import gauge
+from leakscope.model.boundary import Boundary, BoundaryKind
+from leakscope.model.record import HeaderRecord, SnapshotRecord
+
+MIB = 1 << 20
+
+
+def text(**gauges: int) -> str:
+    boundary = Boundary(index=3, kind=BoundaryKind.STEP, time_s=4.0, phase="train", step=3)
+    taken = SnapshotRecord(
+        boundary=boundary, gauges=gauges, census=None, at_once=False, seconds=0.1
+    )
+    return as_text(_Told(Recorded(7, Path("run/main-7.journal"), HeaderRecord(pid=7)), taken))
+
+
+def test_child_processes_are_told_beside_the_process() -> None:
+    told = text(rss=324 * MIB, **{gauge.CHILDREN: 2, gauge.CHILDREN_PSS: 214 * MIB})
+    assert "\n324 MiB resident, and 214 MiB in 2 child processes (shared pages divided)\n" in told
+
+
+def test_where_there_are_none_nothing_is_said_of_them() -> None:
+    told = text(rss=324 * MIB, **{gauge.CHILDREN: 0, gauge.CHILDREN_PSS: 0})
+    assert "\n324 MiB resident\n" in told
