@@ -32,7 +32,7 @@ class CensusCost:
     def hand_on(self, costs: Costs) -> None:
         """Tell those that come after this worker, if it knows."""
         if costs.knows(Due.FOCUSED):
-            _SECONDS.pack_into(self._page, 0, costs.expect(Due.FOCUSED) / costs.slowed)
+            _SECONDS.pack_into(self._page, 0, costs.expect_alone(Due.FOCUSED))
 
 
 def costs_with(seconds: float) -> Costs:

@@ -61,7 +61,7 @@ class Costs:
         """Learn from a census that took ``seconds``, in which the processor ``worked`` for it."""
         self._taken = _LASTING * self._taken + seconds
         self._worked = _LASTING * self._worked + worked
-        self.slowed = min(max(self._taken / max(self._worked, 1e-6), 1.0), MOST_SLOWED)
+        self.slowed = min(self._waits, MOST_SLOWED)
 
     def knows(self, due: Due) -> bool:
         """Return whether a boundary of this kind was ever measured, here or in a process alike."""
@@ -71,6 +71,15 @@ class Costs:
         """Return the seconds that the next boundary of this kind will probably cost."""
         known = self._expected.get(due)
         return self._foretell(due) if known is None else known
+
+    def expect_alone(self, due: Due) -> float:
+        """Return the same on a machine that has nothing else to do."""
+        return self.expect(due) / self._waits
+
+    @property
+    def _waits(self) -> float:
+        """How many times longer measuring takes than it works, however long that is."""
+        return max(self._taken / max(self._worked, 1e-6), 1.0) if self._taken else 1.0
 
     def _foretell(self, due: Due) -> float:
         """Guess by the size of the heap what was never measured."""

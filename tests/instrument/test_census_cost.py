@@ -32,9 +32,10 @@ def test_what_a_forked_process_has_found_is_known_to_its_parent():
     assert later.expect(Due.FOCUSED) == pytest.approx(0.7)
 
 
-def test_what_it_waited_for_others_is_not_handed_on():
+@pytest.mark.parametrize("worked", [0.2, 0.02])
+def test_what_it_waited_for_others_is_not_handed_on(worked):
     cost, costs = CensusCost(), Costs()
     costs.sample(Due.FOCUSED, 0.6)
-    costs.learn_pace(0.6, 0.2)
+    costs.learn_pace(0.6, worked)
     cost.hand_on(costs)
-    assert cost.seconds == pytest.approx(0.2)
+    assert cost.seconds == pytest.approx(worked)
