@@ -8,6 +8,15 @@ import sys
 LOGGERS = ("leakscope", "leakscope.cleanup")
 
 
+def nobody() -> logging.Logger:
+    """Return a logger that nobody hears."""
+    logger = logging.getLogger("leakscope.nobody")
+    logger.propagate = False
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    return logger
+
+
 def say(text: str, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
     """Log a text; never raises.
 

@@ -85,6 +85,10 @@ def callback(tmp_path: Path) -> Any:
     return LeakScopeCallback(out=tmp_path / "run", report=False, quiet=True)
 
 
+def without_marks(course: Course) -> str:
+    return str(course).replace(" (checkpoint)", "")
+
+
 class TestPhasesAndSteps:
     def test_sanity_check_accumulation_and_validations_inside_epochs(
         self, callback: Any, course: Course
@@ -120,6 +124,40 @@ class TestPhasesAndSteps:
         second.fit(module_of(pl), rows(6), ckpt_path=tmp_path / "last.ckpt")
         assert str(course) == "train[ 4 (checkpoint) 5 6 (checkpoint) train] epoch"
         assert course.epochs == [1]
+
+    @pytest.mark.parametrize(
+        ("optimizers", "every", "fresh", "resumed"),
+        [(2, 1, "train[ 1 2 3 4 train]", "train[ 5 6 7 8 train]"),
+         (1, 2, "train[ b 1 b 2 train]", "train[ b 3 b 4 train]")],
+        ids=["two optimizers", "gathered by hand"],
+    )  # fmt: skip
+    def test_a_module_that_steps_its_optimizers_itself_resumes_from_its_step(
+        self, callback: Any, course: Course, tmp_path: Path,
+        optimizers: int, every: int, fresh: str, resumed: str,
+    ) -> None:  # fmt: skip
+        class Manual(type(module_of(pl))):  # type: ignore[misc]
+            automatic_optimization = False
+
+            def training_step(self, batch: Any, index: int) -> None:
+                given = self.optimizers()
+                for optimizer in given if optimizers > 1 else [given]:
+                    self.manual_backward(super().training_step(batch, index))
+                    if index % every == every - 1:
+                        optimizer.step()
+                        optimizer.zero_grad()
+
+            def configure_optimizers(self) -> Any:
+                return [torch.optim.SGD(self.parameters(), lr=0.1) for _ in range(optimizers)]
+
+        class Saves(pl.Callback):
+            def on_train_batch_end(self, trainer: Any, module: Any, *_: Any) -> None:
+                trainer.save_checkpoint(tmp_path / "last.ckpt")
+
+        trainer_of(callback, Saves(), max_epochs=1).fit(Manual(), rows(8))
+        assert without_marks(course) == f"{fresh} epoch"
+        course.words.clear()
+        trainer_of(callback).fit(Manual(), rows(8), ckpt_path=tmp_path / "last.ckpt")
+        assert without_marks(course) == f"{resumed} epoch"
 
     @pytest.mark.parametrize(
         ("accumulation", "saved_at", "told", "epochs"),
@@ -373,6 +411,20 @@ class TestUpkeep:
         (told,) = [note for note in notes if note.startswith("cleanup_every(2) freed")]
         assert "in 4 cleanups" in told
         assert told in capsys.readouterr().err
+
+    def test_they_do_so_where_the_training_is_broken_off_too(self, tmp_path: Path) -> None:
+        class Stops(pl.Callback):
+            def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, i: int) -> None:
+                if i == 2:
+                    raise RuntimeError("no more")
+
+        callback = LeakScopeCallback(
+            cleanup_every=1, out=tmp_path / "run", report=False, quiet=True
+        )
+        with pytest.raises(RuntimeError):
+            trainer_of(callback, Stops()).fit(module_of(pl), rows(8))
+        (told,) = [n for n in open_run(tmp_path / "run").main.notes if n.slug == "cleanup"]
+        assert "in 2 cleanups" in told.message
 
     def test_workers_with_open_images_are_told(self, course: Course, tmp_path: Path) -> None:
         image = pytest.importorskip("PIL.Image")

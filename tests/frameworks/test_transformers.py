@@ -505,6 +505,23 @@ class TestWhatPeopleKeepByHand:
         assert "in 8 cleanups of" in told.message
         assert told.message in capsys.readouterr().err
 
+    @pytest.mark.parametrize("error", [RuntimeError("no more"), KeyboardInterrupt()])
+    def test_the_gain_is_told_of_a_training_that_is_broken_off_too(
+        self, trainer_of: Callable[..., Any], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+        error: BaseException,
+    ) -> None:  # fmt: skip
+        class Stops(TrainerCallback):
+            def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+                if state.global_step == 4:
+                    raise error
+
+        callback = LeakScopeCallback(out=tmp_path / "run", report=False, cleanup_every=2)
+        with pytest.raises(type(error)):
+            trainer_of(callback, Stops()).train()
+        (told,) = [n for n in open_run(tmp_path / "run").main.notes if n.slug == "cleanup"]
+        assert "in 2 cleanups of" in told.message
+        assert capsys.readouterr().err.count(told.message) == 1
+
     def test_open_images_beside_workers_are_told_of(
         self, trainer_of: Callable[..., Any], tmp_path: Path, callback: LeakScopeCallback,
         course: Course,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TRAIN, VALIDATION, TEST, PREDICT, SANITY = "train", "validation", "test", "predict", "sanity"
 CHECKPOINT = "checkpoint"
+SEVERAL = 2
 
 
 class LightningHooks(TellsTraining):
@@ -50,7 +51,7 @@ class LightningHooks(TellsTraining):
         super().__init__()
         self.training = Training(options)
         self._upkeep = Upkeep(self.training, log_every=log_every, cleanup_every=cleanup_every)
-        self._steps = 0
+        self._steps = self._done = 0
 
     @contained
     def setup(self, trainer: Any, module: Any, stage: str) -> None:
@@ -78,8 +79,8 @@ class LightningHooks(TellsTraining):
     @contained
     def on_train_start(self, trainer: Any, module: Any) -> None:
         """Go on from a checkpoint's step."""
-        self._steps = int(trainer.global_step)
-        self.training.resume(step=self._steps, epoch=int(trainer.current_epoch))
+        self._steps, self._done = int(trainer.global_step), steps_done(trainer)
+        self.training.resume(step=self._done, epoch=int(trainer.current_epoch))
         self._upkeep.begin(trainer.train_dataloader, *as_list(trainer.val_dataloaders))
 
     @contained
@@ -110,8 +111,9 @@ class LightningHooks(TellsTraining):
         if self._steps == steps:
             self.training.batch()
             return None
+        self._done += 1
         self.training.step()
-        return self._upkeep.step(self._steps), step_of_logs(trainer)
+        return self._upkeep.step(self._done), step_of_logs(trainer)
 
     @contained
     def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
@@ -192,16 +194,18 @@ class LightningHooks(TellsTraining):
     @contained
     def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
         """The training has failed, or was interrupted."""
-        self.training.end(exception)
+        self._end(exception)
 
     @contained
     def teardown(self, trainer: Any, module: Any, stage: str) -> None:
-        """All is over: tell what the cleanups gained; record no more, unless somebody else does."""
+        """All is over: record no more, unless somebody else does."""
+        self._end()
+
+    def _end(self, error: BaseException | None = None) -> None:
         try:
-            if stage == "fit":
-                self._upkeep.end()
+            self._upkeep.end()
         finally:
-            self.training.end()
+            self.training.end(error)
 
     def _evaluation_begins(self, trainer: Any, name: str) -> None:
         if not trainer.sanity_checking:
@@ -231,6 +235,17 @@ def step_of_logs(trainer: Any) -> int:
     """Return the number under which the trainer logs what belongs to the batch just now."""
     loop = trainer.fit_loop.epoch_loop
     return int(getattr(loop, "_batches_that_stepped", trainer.global_step))
+
+
+def steps_done(trainer: Any) -> int:
+    """Return in how many batches an optimizer has stepped, by what a checkpoint tells.
+
+    The trainer counts the steps of each of several optimizers: then batches are no more than that.
+    """
+    steps = int(trainer.global_step)
+    if len(trainer.optimizers) < SEVERAL:
+        return steps
+    return min(steps, int(trainer.fit_loop.epoch_loop.batch_progress.total.processed))
 
 
 def as_list(loaders: Any) -> list[Any]:

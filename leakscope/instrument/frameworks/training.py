@@ -77,6 +77,11 @@ class Training:
         return self._leads and self.session is not None
 
     @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is to be said while it trains."""
+        return self._options.quiet
+
+    @property
     def phase(self) -> str:
         """The innermost phase that it opened; empty outside."""
         return self._phases[-1].name if self._phases else ""
@@ -192,7 +197,7 @@ class Training:
 
     def say(self, sentence: str) -> None:
         """Log a sentence, or write it to stderr, unless it is to be quiet."""
-        if not self._options.quiet:
+        if not self.is_quiet:
             say(sentence)
 
     def fault(self, error: Exception) -> None:

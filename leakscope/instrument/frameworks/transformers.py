@@ -90,7 +90,7 @@ class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
     @contained
     def training_has_failed(self, error: BaseException) -> None:
         """``train()`` raised."""
-        self.training.end(error)
+        self._end(error)
 
     @contained
     def evaluation_is_called(self, given: dict[str, Any]) -> None:
@@ -192,13 +192,18 @@ class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
 
     @contained
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Tell what the cleanups gained; record no more, unless somebody else does."""
+        """Record no more, unless somebody else does."""
         try:
             self._end_evaluation()
             self.training.end_epoch()
+        finally:
+            self._end()
+
+    def _end(self, error: BaseException | None = None) -> None:
+        try:
             self._upkeep.end()
         finally:
-            self.training.end()
+            self.training.end(error)
 
     def _tell_step_before_evaluating(self) -> None:
         """A callback before this one may evaluate where it hears that a step is over."""

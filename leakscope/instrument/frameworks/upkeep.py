@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from leakscope.cleanup import cleanup_every as repeated_cleanup
+from leakscope.cleanup.speaking import nobody
 from leakscope.instrument.frameworks.figures import memory_figures
 from leakscope.instrument.frameworks.loader_workers import worker_warnings
 from leakscope.instrument.frameworks.training import Training
@@ -21,15 +22,26 @@ class Upkeep:
     def __init__(
         self, training: Training, *, log_every: int | None = None, cleanup_every: int | None = None
     ) -> None:
-        if log_every is not None and log_every < 1:
-            raise ValueError("log_every needs a number of steps from 1 on.")
+        for name, steps in (("log_every", log_every), ("cleanup_every", cleanup_every)):
+            if steps is not None and steps < 1:
+                raise ValueError(f"{name} needs a number of steps from 1 on.")
         self._training = training
-        self._log_every = log_every
+        self._log_every, self._cleanup_every = log_every, cleanup_every
         self._said: set[str] = set()
-        self._cleanup = None if cleanup_every is None else repeated_cleanup(cleanup_every)
+        self._cleanup: repeated_cleanup | None = None
+        self._is_begun = False
 
     def begin(self, *loaders: Any) -> None:
-        """The training begins: say what its loaders should not keep beside workers."""
+        """The training begins, or begins anew before its end was told.
+
+        Say what its loaders should not keep beside workers.
+        """
+        if not self._training.is_allowed:
+            return
+        self._is_begun = True
+        if self._cleanup_every is not None and self._cleanup is None:
+            logger = nobody() if self._training.is_quiet else None
+            self._cleanup = repeated_cleanup(self._cleanup_every, logger=logger)
         if self._log_every is not None:
             self._training.draws_memory()
         if self._training.leads:
@@ -47,13 +59,14 @@ class Upkeep:
         """A step is over: clean up if it is time; return memory in MiB if it is to be logged."""
         if self._cleanup is not None:
             self._cleanup.step()
-        if self._log_every is None or number % self._log_every:
+        if not self._is_begun or self._log_every is None or number % self._log_every:
             return {}
         return memory_figures()
 
     def end(self) -> None:
-        """The training is over: tell what the cleanups gained."""
-        if self._cleanup is not None:
-            told = str(self._cleanup.report())
+        """The training is over, with an error or without: tell what its cleanups gained."""
+        cleanup, self._cleanup, self._is_begun = self._cleanup, None, False
+        if cleanup is not None and cleanup.report().steps:
+            told = str(cleanup.report())
             self._training.say(told)
             self._training.note("cleanup", told)

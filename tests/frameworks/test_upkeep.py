@@ -1,0 +1,94 @@
+"""What trainers do beside recording: cleanups that tell their gain, memory that is logged."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from leakscope.cleanup import ClearedMemory
+from leakscope.cleanup import repeated as cleanup
+from leakscope.instrument.frameworks.training import Training
+from leakscope.instrument.frameworks.upkeep import Upkeep
+
+
+class Told:
+    """Stands for a training that is told sentences."""
+
+    leads = True
+
+    def __init__(self, *, is_allowed: bool = True, is_quiet: bool = False) -> None:
+        self.is_allowed, self.is_quiet = is_allowed, is_quiet
+        self.notes: list[str] = []
+
+    def note(self, slug: str, sentence: str) -> None:
+        self.notes.append(f"{slug}: {sentence}")
+
+    def say(self, sentence: str) -> None:
+        return None
+
+    def draws_memory(self) -> None:
+        return None
+
+
+@pytest.fixture(autouse=True)
+def cheap_cleanups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a cleanup find nothing at once."""
+    monkeypatch.setattr(cleanup, "clear_memory", lambda _: ClearedMemory((), 0.0))
+
+
+def upkeep_of(told: Told, **given: Any) -> Upkeep:
+    return Upkeep(cast("Training", told), **given)
+
+
+def steps(upkeep: Upkeep, count: int) -> list[dict[str, float]]:
+    return [upkeep.step(number) for number in range(1, count + 1)]
+
+
+def test_each_training_tells_the_gain_of_its_own_cleanups() -> None:
+    told = Told()
+    upkeep = upkeep_of(told, cleanup_every=2)
+    for count in (4, 6):
+        upkeep.begin()
+        steps(upkeep, count)
+        upkeep.end()
+        upkeep.end()
+    assert ["in 2 cleanups" in told.notes[0], "in 3 cleanups" in told.notes[1]] == [True] * 2
+    assert len(told.notes) == 2
+
+
+def test_a_training_that_begins_anew_before_its_end_goes_on_counting() -> None:
+    told = Told()
+    upkeep = upkeep_of(told, cleanup_every=2)
+    for count in (4, 6):
+        upkeep.begin()
+        steps(upkeep, count)
+    upkeep.end()
+    assert "in 5 cleanups" in told.notes[0]
+
+
+def test_a_training_without_a_step_has_nothing_to_tell() -> None:
+    told = Told()
+    upkeep = upkeep_of(told, cleanup_every=2)
+    upkeep.begin()
+    upkeep.end()
+    assert told.notes == []
+
+
+def test_nothing_is_done_where_it_is_switched_off() -> None:
+    told = Told(is_allowed=False)
+    upkeep = upkeep_of(told, cleanup_every=1, log_every=1)
+    upkeep.begin()
+    assert steps(upkeep, 3) == [{}, {}, {}]
+    upkeep.end()
+    assert told.notes == []
+
+
+@pytest.mark.parametrize("is_quiet", [False, True])
+def test_a_quiet_training_does_not_say_that_cleanups_gain_nothing(
+    caplog: pytest.LogCaptureFixture, *, is_quiet: bool
+) -> None:
+    upkeep = upkeep_of(Told(is_quiet=is_quiet), cleanup_every=1)
+    upkeep.begin()
+    steps(upkeep, 6)
+    assert ("gains nothing" in caplog.text) is not is_quiet
