@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
 
-from leakscope.instrument.frameworks.loader_workers import worker_warnings
+from leakscope.instrument.frameworks.loader_workers import DEEPEST, worker_warnings
 
 
 class Photos(Dataset[Any]):
@@ -126,9 +126,26 @@ def test_samples_of_any_shape_inside_any_data_sets_are_found(
     assert sentence.startswith(f"{name} keeps open PIL images beside 1 DataLoader worker")
 
 
+def chat_with(image: Any, number: int) -> dict[str, Any]:
+    """Return a sample as vision-language trainers take it."""
+    question = [{"type": "image", "image": image}, {"type": "text", "text": f"Which {number}?"}]
+    answer = [{"type": "text", "text": "That one."}]
+    told = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+    return {"messages": [{"role": "system", "content": "Look."}, *told]}
+
+
+@pytest.mark.parametrize("is_list", [True, False])
+def test_pictures_in_the_messages_of_chats_are_found(lazy: Any, *, is_list: bool) -> None:
+    chats = [chat_with(None if number < 20 else lazy, number) for number in range(40)]
+    data: Any = chats if is_list else Photos(samples=chats)
+    (sentence,) = worker_warnings(DataLoader(data, num_workers=1, multiprocessing_context="fork"))
+    name = "The data set" if is_list else "Photos.samples"
+    assert sentence.startswith(f"{name} keeps open PIL images beside 1 DataLoader worker")
+
+
 def test_what_lies_far_from_the_data_is_not_looked_at(lazy: Any) -> None:
     far: Any = lazy
-    for _ in range(4):
+    for _ in range(DEEPEST):
         far = [far]
     assert told(images=far) == []
 

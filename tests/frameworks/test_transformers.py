@@ -544,6 +544,21 @@ class TestWhatPeopleKeepByHand:
             "Photos.images keeps open PIL images beside 1 DataLoader worker: each worker decodes"
         )
 
+    def test_those_of_the_data_of_an_evaluation_too(
+        self, trainer_of: Callable[..., Any], tmp_path: Path, callback: LeakScopeCallback,
+        course: Course,
+    ) -> None:  # fmt: skip
+        image = pytest.importorskip("PIL.Image")
+        image.new("RGB", (4, 4)).save(tmp_path / "image.png")
+        data = Rows(8)
+        with image.open(tmp_path / "image.png") as data.image:
+            trainer_of(
+                callback, max_steps=2, eval_strategy="steps", eval_steps=1, eval_dataset=data,
+                dataloader_num_workers=1,
+            ).train()  # fmt: skip
+        (note,) = open_run(tmp_path / "run").main.notes
+        assert note.message.startswith("Rows.image keeps open PIL images beside 1 DataLoader")
+
     @pytest.mark.parametrize("option", [{"log_every": 0}, {"cleanup_every": 0}, {"budget": 7}])
     def test_options_without_sense_are_refused_at_once(self, option: dict[str, int]) -> None:
         with pytest.raises((ValueError, leakscope.model.errors.LeakscopeError)):

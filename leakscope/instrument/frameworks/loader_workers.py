@@ -20,8 +20,9 @@ from leakscope.model.sizes import plural
 
 LOOKED_AT = 2000
 ITEMS_LOOKED_AT = 32
-DEEPEST = 4
-"""So far inside a data set; one that wraps others is not counted."""
+DEEPEST = 8
+"""So far inside a data set; one that wraps others is not counted. A picture in a message of a chat
+lies seven deep: samples, sample, messages, message, content, part, picture."""
 OPEN_IMAGES = "open PIL images"
 LOADED_IMAGES = "PIL images"
 OPEN_FILES = "open files"
@@ -64,7 +65,8 @@ def _sentence(kept: Kept, workers: int, *, is_forked: bool) -> str:
 
 def find_kept(dataset: object) -> Iterator[Kept]:
     """Yield what a dataset keeps of images and files; the same thing may come several times."""
-    waiting = deque([(dataset, type(dataset).__name__, 0)])
+    is_plain = type(dataset).__module__ == "builtins"
+    waiting = deque([(dataset, "The data set" if is_plain else type(dataset).__name__, 0)])
     seen: set[int] = set()
     while waiting and len(seen) < LOOKED_AT:
         thing, name, depth = waiting.popleft()

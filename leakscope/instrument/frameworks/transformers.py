@@ -98,6 +98,8 @@ class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
         self._end_evaluation()
         self._tell_step_before_evaluating()
         self.training.enter(phase_of(given), length_of(given.get("dataloader")))
+        if self.training.leads:  # the trainer makes the loader of an evaluation only for it
+            self._upkeep.warn(given.get("dataloader"))
 
     @contained
     def evaluation_has_failed(self, error: BaseException) -> None:
@@ -118,7 +120,7 @@ class LeakScopeCallback(TrainerCallback, TellsTraining):  # type: ignore[misc]
                 "are counted on here, since what those left in memory may still be there; the "
                 "trainer counts from 0 again.",
             )
-        self._upkeep.begin(kwargs.get("train_dataloader"), kwargs.get("eval_dataloader"))
+        self._upkeep.begin(kwargs.get("train_dataloader"))
 
     @contained
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
