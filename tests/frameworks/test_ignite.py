@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -109,6 +110,42 @@ class TestPhasesAndSteps:
             "train[ 1 2 3 validation[ b b validation] 4 train] "
             "validation:near[ b b validation:near] epoch"
         )
+
+    def test_an_evaluation_by_a_handler_that_was_added_before_comes_after_its_step(
+        self, scope: LeakScope, course: Course
+    ) -> None:
+        engines = Engines(accumulation=2)
+        for event in (Events.ITERATION_COMPLETED(every=2), Events.EPOCH_COMPLETED):
+            engines.trainer.add_event_handler(event, engines.evaluate)
+        scope.attach(engines.trainer, evaluators={"val": engines.evaluator})
+        engines.run(epochs=1)
+        validation = "validation[ b b validation]"
+        assert str(course) == f"train[ b 1 {validation} b 2 {validation} train] {validation} epoch"
+
+    @pytest.mark.parametrize("ending", ["raises", "terminates", "raises where others listen"])
+    def test_an_evaluation_that_is_broken_off_ends_its_phase(
+        self, scope: LeakScope, course: Course, ending: str
+    ) -> None:
+        engines = Engines()
+
+        def breaks_off(engine: Engine) -> None:
+            if ending == "terminates":
+                engine.terminate(skip_completed=True)
+            else:
+                raise ValueError
+
+        engines.evaluator.add_event_handler(Events.ITERATION_STARTED(once=2), breaks_off)
+        if ending.endswith("listen"):
+            engines.evaluator.add_event_handler(Events.EXCEPTION_RAISED, lambda *_: None)
+
+        def evaluate(engine: Engine) -> None:
+            with suppress(ValueError):
+                engines.evaluate(engine)
+
+        scope.attach(engines.trainer, evaluators={"val": engines.evaluator})
+        engines.trainer.add_event_handler(Events.ITERATION_COMPLETED(once=2), evaluate)
+        engines.run(epochs=1)
+        assert str(course) == "train[ 1 2 validation[ b validation] 3 4 train] epoch"
 
     def test_one_that_is_attached_twice_counts_once(self, scope: LeakScope, course: Course) -> None:
         engines = Engines(accumulation=2)

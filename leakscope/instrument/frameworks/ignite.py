@@ -68,6 +68,7 @@ class LeakScope(TellsTraining):
         self._trainer: weakref.ref[Engine] | None = None
         self._iteration, self._done = 0, 0
         self._skipped = 0
+        self._is_step = False
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy in another process knows no trainer yet."""
@@ -139,14 +140,10 @@ class LeakScope(TellsTraining):
     @contained
     def iteration_ends(self, engine: Engine) -> None:
         """An iteration is over, and a step with it if an optimizer stepped."""
-        self._iteration = engine.state.iteration
-        if not self._steps.since_last_asked():
-            self.training.batch()
-            return
-        self._done += 1
-        self.training.step()
-        figures = self._upkeep.step(self._done)
-        engine.state.metrics.update(figures)
+        self._tell_iteration(engine)
+        is_step, self._is_step = self._is_step, False
+        if is_step:
+            engine.state.metrics.update(self._upkeep.step(self._done))
 
     @contained
     def epoch_ends(self, engine: Engine) -> None:
@@ -172,7 +169,9 @@ class LeakScope(TellsTraining):
     @contained
     def evaluation_starts(self, engine: Engine, trainer: Engine, phase: str) -> None:
         """Begin the phase of an evaluator, after the training's if the epoch is complete."""
-        if trainer.last_event_name == Events.EPOCH_COMPLETED:
+        if trainer.last_event_name == Events.ITERATION_COMPLETED:
+            self._tell_iteration(trainer)  # who evaluates may have been added before us
+        elif trainer.last_event_name == Events.EPOCH_COMPLETED:
             self.training.leave(TRAIN)
         self.training.enter(phase, engine.state.epoch_length)
 
@@ -185,6 +184,14 @@ class LeakScope(TellsTraining):
     def evaluation_ends(self, engine: Engine, phase: str) -> None:
         """End the phase of an evaluator."""
         self.training.leave(phase)
+
+    def _tell_iteration(self, engine: Engine) -> None:
+        if engine.state.iteration == self._iteration:
+            return
+        self._iteration = engine.state.iteration
+        self._is_step = self._steps.since_last_asked()
+        self._done += self._is_step
+        (self.training.step if self._is_step else self.training.batch)()
 
     def _end(self, error: BaseException | None = None) -> None:
         self._steps.close()
@@ -204,20 +211,27 @@ def _telling_run(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(engine, *args, **kwargs)
         except BaseException as error:
             without_our_frame(error)
-            for scope in _attached_to(engine):
+            for scope, _ in _handlers(engine, LeakScope.run_starts):
                 scope.run_has_failed(error)
             raise
+        finally:
+            # An evaluation that raises, or skips the event of its completion, is over all the same.
+            for scope, given in _handlers(engine, LeakScope.evaluation_starts):
+                scope.evaluation_ends(engine, given[-1])
 
     return run
 
 
-def _attached_to(trainer: Engine) -> list[LeakScope]:
+def _handlers(engine: Engine, hook: Callable[..., None]) -> list[tuple[LeakScope, tuple[Any, ...]]]:
+    """Return whose hook an engine calls when it starts, and the arguments with which it does."""
     try:
-        handlers = [handler for handler, *_ in trainer._event_handlers[Events.STARTED]]
+        handlers = [
+            (handler, given) for handler, given, _ in engine._event_handlers[Events.STARTED]
+        ]
     except faults(Exception):
         return []
-    ours = [one for one in handlers if getattr(one, "__func__", None) is LeakScope.run_starts]
-    return [one.__self__ for one in ours]
+    ours = [one for one in handlers if getattr(one[0], "__func__", None) is hook]
+    return [(handler.__self__, given) for handler, given in ours]
 
 
 def _wrapped() -> list[PatchedMethod]:
