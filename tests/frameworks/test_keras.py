@@ -29,7 +29,7 @@ with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as hom
     keras = pytest.importorskip("keras")
 
 from leakscope.instrument.frameworks import keras as door
-from leakscope.instrument.frameworks import keras_course
+from leakscope.instrument.frameworks import keras_course, keras_joining
 from leakscope.instrument.frameworks import training as training_module
 from leakscope.keras import LeakScopeCallback
 
@@ -96,6 +96,26 @@ class TestPhasesAndSteps:
 
         fit(model_of(), callback, Evaluates(), epochs=1, validation_data=None)
         assert str(course) == "train[ 1 2 validation[ b validation] 3 4 train] epoch"
+
+    @pytest.mark.parametrize("is_first", [True, False])
+    def test_what_other_callbacks_evaluate_and_predict_is_told_too(
+        self, callback: LeakScopeCallback, course: Course, *, is_first: bool
+    ) -> None:
+        class Looks(keras.callbacks.Callback):  # type: ignore[misc]
+            def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+                if batch == 2:
+                    self.model.evaluate(*rows(4), batch_size=2, verbose=0)
+
+            def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+                self.model.predict(rows(2)[0], batch_size=2, verbose=0)
+
+        order = (callback, Looks()) if is_first else (Looks(), callback)
+        model = model_of()
+        fit(model, *order, epochs=1, validation_data=None)
+        model.predict(rows(2)[0], batch_size=2, verbose=0)
+        training = "train[ 1 2 validation[ b b validation] 3 4"
+        end = "train] test[ b test] epoch" if is_first else "test[ b test] train] epoch"
+        assert str(course) == f"{training} {end}"
 
     @pytest.mark.parametrize("given", ["list", "tuple", "place", "CallbackList"])
     def test_one_that_is_given_twice_counts_once(
@@ -323,6 +343,20 @@ class TestTrainingIsUndisturbed:
         room = keras_course if part == "iterations" else door
         monkeypatch.setattr(getattr(room, owner) if owner else room, name, raiser)
         assert all(map(torch.equal, fit(model_of(accumulation=2), callback), plain))
+
+    @pytest.mark.parametrize("owner", [keras_joining, keras_course.FitCourse])
+    def test_nor_does_one_in_hearing_what_others_predict(
+        self, callback: LeakScopeCallback, course: Course, owner: Any,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        class Predicts(keras.callbacks.Callback):  # type: ignore[misc]
+            def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+                self.model.predict(rows(2)[0], batch_size=2, verbose=0)
+
+        plain = fit(model_of(accumulation=2), Predicts())
+        name = "is_told_of" if owner is keras_joining else "evaluate"
+        monkeypatch.setattr(owner, name, raiser)
+        assert all(map(torch.equal, fit(model_of(accumulation=2), callback, Predicts()), plain))
 
 
 @pytest.fixture

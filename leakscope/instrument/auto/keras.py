@@ -8,6 +8,7 @@ they train: Keras leaves a model in evaluation mode after ``evaluate()`` and ``p
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ ENDINGS = (
     "on_predict_batch_end",
     "on_predict_end",
 )
+JOINING = "leakscope.instrument.frameworks.keras_joining"
 CALLBACKS = 5
 """The place of ``callbacks`` among the arguments of ``fit``."""
 
@@ -153,3 +155,5 @@ class KerasHooks:
     def _hear(self, name: str, callbacks: Any, args: tuple[Any, ...]) -> None:
         if self._is_joined and self._fits is not None:
             self._fits.hear(name, callbacks, *args)
+        elif (joining := sys.modules.get(JOINING)) is not None:
+            joining.hear_beside(name, callbacks)

@@ -10,6 +10,7 @@ import keras
 
 from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
 from leakscope.instrument.frameworks.keras_course import FitCourse
+from leakscope.instrument.frameworks.keras_joining import under_way
 from leakscope.instrument.frameworks.served import ServedMethods
 from leakscope.instrument.frameworks.training import (
     RecordingOptions,
@@ -73,6 +74,11 @@ class LeakScopeCallback(keras.callbacks.Callback, TellsTraining):  # type: ignor
         """``fit()`` was called with these arguments: it looks at a batch before its first event."""
         self._loaders = (given.get("x"), given.get("validation_data"))
         self.training.begin()
+
+    @contained
+    def hear_beside(self, event: str) -> None:
+        """Another callback evaluates or predicts: this one is not among those that are told."""
+        self._course.evaluate(event, after_training=False)
 
     @contained
     def fit_has_failed(self, error: BaseException) -> None:
@@ -168,7 +174,8 @@ def _telling_fit(original: Callable[..., Any]) -> Callable[..., Any]:
         args, kwargs = _told_once(args, kwargs)
         ours = _ours(args, kwargs)
         try:
-            return original(model, *args, **kwargs)
+            with under_way(ours):
+                return original(model, *args, **kwargs)
         except BaseException as error:
             without_our_frame(error)
             for callback in ours:

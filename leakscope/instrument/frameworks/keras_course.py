@@ -23,15 +23,17 @@ class FitCourse:
         self._is_new = True
         self._batches = self._done = 0
         self._counts: bool | None = None
+        self._is_epoch_over = False
 
     def begin(self) -> None:
         """A ``fit()`` begins."""
-        self._is_new, self._counts = True, None
+        self._is_new, self._counts, self._is_epoch_over = True, None, False
         self._batches = self._done = 0
         self._torch_steps.listen()
 
     def begin_epoch(self, model: Any, epoch: int, expected: int | None) -> None:
         """Begin a training phase; the first one goes on from where the optimizer is."""
+        self._close_epoch()
         if self._is_new:
             self._is_new = False
             self._batches = iterations(model)
@@ -50,9 +52,9 @@ class FitCourse:
         return self._done
 
     def end_epoch(self) -> None:
-        """The epoch is over, with the validation in it."""
+        """The epoch is over, but for what callbacks after this one evaluate."""
         self._training.leave(TRAIN)
-        self._training.end_epoch()
+        self._is_epoch_over = True
 
     def begin_test(self, *, after_training: bool) -> None:
         """An evaluation begins: after the batches of the epoch, or between them."""
@@ -76,6 +78,19 @@ class FitCourse:
         """A batch of an evaluation or of predictions is over."""
         self._training.batch()
 
+    def evaluate(self, event: str, *, after_training: bool) -> None:
+        """Tell of an event of evaluating or predicting, named as the method of a callback."""
+        if event == "on_test_begin":
+            self.begin_test(after_training=after_training)
+        elif event == "on_predict_begin":
+            self.begin_predicting()
+        elif event in ("on_test_batch_end", "on_predict_batch_end"):
+            self.end_batch_without_training()
+        elif event == "on_test_end":
+            self.end_test()
+        elif event == "on_predict_end":
+            self.end_predicting()
+
     def close(self) -> None:
         """The ``fit()`` is over: listen no more."""
         self._torch_steps.close()
@@ -83,6 +98,12 @@ class FitCourse:
     def end(self) -> None:
         """Close what is open; an epoch that is not over by now was broken off."""
         self._training.leave_all()
+        self._close_epoch()
+
+    def _close_epoch(self) -> None:
+        if self._is_epoch_over:
+            self._is_epoch_over = False
+            self._training.end_epoch()
 
     def _has_stepped(self, model: Any) -> bool:
         """Return whether the batch was a step: of Keras's optimizer, or of one of torch's."""

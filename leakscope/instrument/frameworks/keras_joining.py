@@ -1,13 +1,50 @@
-"""A ``fit()`` of Keras's that no callback of ours tells of, heard from its list of callbacks."""
+"""A ``fit()`` of Keras's that is heard from lists of callbacks.
+
+All of it where no callback of ours tells of it; else what callbacks of the program evaluate and
+predict meanwhile, whose lists have none of ours.
+"""
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from threading import get_ident
-from typing import Any
+from typing import Any, Protocol
 
 from leakscope.instrument.frameworks.keras_course import FitCourse
 from leakscope.instrument.frameworks.training import TellsTraining, Training, contained
+from leakscope.model.interrupts import ours as faults
+
+
+class HearsBeside(Protocol):
+    """A callback of ours in a ``fit()`` that is under way."""
+
+    def hear_beside(self, event: str) -> None:
+        """Another list of callbacks is told of an event of Keras's, named as its method."""
+
+
+_under_way: list[HearsBeside] = []
+
+
+@contextmanager
+def under_way(callbacks: Sequence[HearsBeside]) -> Iterator[None]:
+    """Have these callbacks hear what others evaluate and predict in their ``fit()``."""
+    _under_way.extend(callbacks)
+    try:
+        yield
+    finally:
+        del _under_way[len(_under_way) - len(callbacks) :]
+
+
+def hear_beside(event: str, callbacks: Any) -> None:
+    """A list of callbacks is told of an event: pass it on where it has none of ours."""
+    try:
+        told = () if not _under_way or is_told_of(callbacks) else tuple(_under_way)
+    except faults(Exception):
+        return
+    for callback in told:
+        callback.hear_beside(event)
 
 
 class JoinedFits(TellsTraining):
@@ -59,16 +96,8 @@ class JoinedFits(TellsTraining):
             self._course.end_batch(callbacks.model)
         elif event == "on_epoch_end" and is_own:
             self._course.end_epoch()
-        elif event == "on_test_begin":
-            self._course.begin_test(after_training=is_own)
-        elif event == "on_predict_begin":
-            self._course.begin_predicting()
-        elif event in ("on_test_batch_end", "on_predict_batch_end"):
-            self._course.end_batch_without_training()
-        elif event == "on_test_end":
-            self._course.end_test()
-        elif event == "on_predict_end":
-            self._course.end_predicting()
+        else:
+            self._course.evaluate(event, after_training=is_own)
 
 
 def is_told_of(callbacks: Any) -> bool:
