@@ -13,10 +13,14 @@ class LedPhases:
         self._stack = stack
         self._iterations = iterations
 
-    def resume(self, *, step: int, epoch: int) -> None:
-        """A training goes on from a checkpoint; where others went before, counts go on instead."""
+    def resume(self, *, step: int, epoch: int) -> int:
+        """A training goes on from a checkpoint; where others went before, counts go on instead.
+
+        Return how many steps more are counted than those of the training.
+        """
         if not self._iterations.steps and not self._stack.trainings:
             self._iterations.steps, self._stack.trainings = step, epoch
+        return self._iterations.steps - step
 
     def begin(self, name: str, expected: int | None = None) -> Phase:
         """Open a phase that only :meth:`end` closes; ``expected`` batches, where that is known."""

@@ -322,6 +322,33 @@ class TestEndings:
         (note,) = [n for n in open_run(tmp_path / "run").main.notes if n.slug == "begun-anew"]
         assert "anew after 3 steps" in note.message
 
+    def test_trackers_are_told_the_steps_that_the_trainer_counts(
+        self, trainer_of: Callable[..., Any], callback: LeakScopeCallback, course: Course,
+        tmp_path: Path,
+    ) -> None:  # fmt: skip
+        told: list[tuple[int, int]] = []
+
+        class Looks(TrainerCallback):
+            def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+                session = current_session()
+                assert session is not None
+                told.append((session.tracker.step - session.trackers.ahead, state.global_step))
+
+        class Fails(TrainerCallback):
+            has_failed = False
+
+            def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+                if state.global_step == 2 and not self.has_failed:
+                    self.has_failed = True
+                    raise RuntimeError("CUDA out of memory.")
+
+        more = {"auto_find_batch_size": True, "num_train_epochs": 1}
+        with leakscope.profile(tmp_path / "own", report=False, quiet=True):
+            trainer_of(callback, Looks(), Fails(), **more).train()
+            trainer_of(callback, Looks(), max_steps=2).train()
+        assert len(told) > 2 + 2
+        assert all(drawn == counted for drawn, counted in told)
+
     @pytest.mark.parametrize("added", ["at once", "later"])
     def test_one_that_was_added_twice_counts_once(
         self, trainer_of: Callable[..., Any], callback: LeakScopeCallback, course: Course,

@@ -232,6 +232,14 @@ class TestTensorBoard:
         Set("auto").reach(0, 0)
         assert random.getstate() == before
 
+    def test_steps_of_trainings_before_are_not_counted(self, writer: Any, tmp_path: Path) -> None:
+        given = Set("auto")
+        given.reach(0.0, 40)
+        given.trackers.ahead = 40
+        given.reach(5.0, 43)
+        writer.close()
+        assert drawn(tmp_path / "logs")["leakscope/host_mib"] == [40, 3]
+
     def test_memory_that_somebody_else_draws_is_left_out(self, writer: Any, tmp_path: Path) -> None:
         given = Set("auto")
         given.trackers.leaves_memory = True

@@ -111,6 +111,7 @@ class Training:
         self._steps_told = 0
         if self.leads:
             self.leave_all()
+            self.resume(step=step, epoch=epoch)
             return
         if not self._join() and not joins:
             self._start()
@@ -123,7 +124,8 @@ class Training:
         """Go on from a checkpoint, where it is read only after the beginning."""
         session = self.session
         if session is not None and self._leads:
-            session.gate.hear(lambda: session.tracker.led.resume(step=step, epoch=epoch))
+            ahead = session.gate.hear(lambda: session.tracker.led.resume(step=step, epoch=epoch))
+            session.trackers.ahead = ahead or 0
 
     def enter(self, name: str, expected: int | None = None) -> None:
         """Begin a phase; ``expected`` batches, where that is known."""

@@ -58,6 +58,8 @@ class Trackers:
         self._step = 0
         self.leaves_memory = False
         """Whether somebody else draws memory already, so that only growth is told."""
+        self.ahead = 0
+        """How many steps more are recorded than the training that goes on counts itself."""
 
     def at(self, boundary: Boundary, gauges: Mapping[str, int], growth: GrowthWatch) -> None:
         """Log what was just recorded, where the last log has been paid for."""
@@ -104,7 +106,7 @@ class Trackers:
         place = tracker.place()
         has_place = place is not None and self._may_log(tracker, place)
         if place is not None and has_place:
-            place.log(figures, self._step)
+            place.log(figures, self._drawn_step)
         spent = self._clock() - began
         # The first time a tracker sets itself up, which is paid once.
         is_first = has_place and tracker.name not in self._logged
@@ -143,8 +145,12 @@ class Trackers:
                 )
                 for one in culprits
             },
-            step=self._step,
+            step=self._drawn_step,
         )
+
+    @property
+    def _drawn_step(self) -> int:
+        return max(0, self._step - self.ahead)
 
     def _tell_of_absent(self) -> None:
         asked = {tracker.name for tracker in self._trackers} & set(self._asked)
