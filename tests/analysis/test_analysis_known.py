@@ -461,8 +461,13 @@ class TestTheRemedy:
 
     def test_a_diff_against_the_users_source_is_kept_and_says_what_it_does(self) -> None:
         general = Remedy(title="Reset metric after each round", text="…", diff="+metric.reset()")
-        told = prefer(self.known(), general)
+        told = prefer(to_entry(table(nature="usage")), general)
         assert told == Remedy(title=general.title, text="Call clear().", diff=general.diff)
+
+    def test_a_fault_of_the_librarys_is_not_mended_by_a_diff(self) -> None:
+        general = Remedy(title="Keep the last 100", text="…", diff="+del kept[:-100]")
+        told = prefer(to_entry(table(nature="fault")), general)
+        assert told == Remedy(title="Empty it", text="Call clear().")
 
     def test_natures_are_told_apart(self) -> None:
         assert to_entry(table(nature="fault")).nature is Nature.FAULT
