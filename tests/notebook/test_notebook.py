@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import linecache
 import os
 import re
 import subprocess
@@ -15,6 +17,7 @@ import pytest
 from leakscope.analysis.source import SourceIndex
 from leakscope.analysis.source.cells import Cells
 from leakscope.instrument.sources import Sources
+from leakscope.model.census import CensusRow, Owner, RootKind, Site
 from leakscope.notebook import run
 from leakscope.recording import open_run
 
@@ -248,6 +251,74 @@ class TestCellsAsOneProgram:
         ).files
         assert files.location("/home/model.py", 1) == "model.py:1"
         assert files.find("/home/model.py") == "/home/model.py"
+
+    def test_the_cell_in_which_the_contents_were_allocated_feeds(self) -> None:
+        old, new = "/tmp/ipykernel_1/11.py", "/tmp/ipykernel_1/12.py"
+        cells = {
+            old: "kept = []\ndef old():\n    kept.append(1)\n",
+            new: "def feed(x):\n    y = x\n    kept.append(y.sum())\n",
+        }
+        row = CensusRow(
+            path="__main__·kept",
+            name="kept",
+            root=RootKind.GLOBAL,
+            owner=Owner(kind="module", name="__main__", variable="kept"),
+            type="list",
+            kind="list",
+            host_bytes=1 << 20,
+            allocated_at=[Site(file=new, line=3, bytes=1 << 20, count=9)],
+        )
+        index = SourceIndex(cells, "/home", self.TITLES)
+        fed = [index.location(one.file, one.line) for one in index.feeding(row.owner, row)]
+        assert fed == ["In [2]:3", "In [1]:3"]
+
+
+def test_cells_are_recorded_beside_any_number_of_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("leakscope.instrument.sources.MOST_FILES", 2)
+    monkeypatch.setattr("leakscope.instrument.sources.cells_of_shell", lambda: {"cell": 7})
+    monkeypatch.setitem(linecache.cache, "cell", (1, None, ["x = 1\n"], "cell"))
+    files = [tmp_path / f"{number}.py" for number in range(3)]
+    for file in files:
+        file.write_text("y = 2\n")
+    sources = Sources()
+    assert len([*sources.new(map(str, files))]) == 2
+    assert [record.title for record in sources.new_cells()] == ["In [7]"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["", "as-files"])
+def test_of_two_cells_the_one_that_fed_is_named(tmp_path: Path, how: str) -> None:
+    if how:
+        pytest.importorskip("ipykernel")
+    feeds = """\
+import torch
+kept = []
+def unused():
+    kept.append(torch.ones(1))
+"""
+    model = """\
+class Model(torch.nn.Linear):
+    def forward(self, x):
+        kept.append(x.repeat(1, 8))
+        return super().forward(x)
+model = Model(64, 64)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def step():
+    model(torch.randn(64, 64)).square().mean().backward()
+    optimizer.step()
+"""
+    *_, told = run_cells(
+        tmp_path,
+        LOAD,
+        feeds,
+        model,
+        "%%leakscope --out first\nfor _ in range(120):\n    step()",
+        "import leakscope; leakscope.notebook.run('first').report.culprits[0].fed_at",
+        how=how,
+    )
+    assert ast.literal_eval(told["text"])[0] == "In [3]:3"
 
 
 def test_without_a_shell_there_are_no_cells() -> None:
