@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +52,23 @@ def test_images_that_were_opened_and_never_loaded(lazy: Any, start: str) -> None
     expected = ["Photos.images keeps open PIL images beside 2 DataLoader workers"]
     assert told(start, images=[lazy, lazy]) == expected
     assert told(start, images={"a": (lazy,)}) == expected
+
+
+@pytest.mark.parametrize(
+    ("start", "from_memory", "is_told"),
+    [("fork", False, True), ("fork", True, False), ("spawn", False, False)],
+)
+def test_images_of_open_files_are_garbled_by_forked_workers(
+    path: Path, start: str, *, from_memory: bool, is_told: bool
+) -> None:
+    from PIL import Image
+
+    source: Any = io.BytesIO(path.read_bytes()) if from_memory else path
+    with Image.open(source) as image:
+        loader = DataLoader(Photos(images=[image]), num_workers=1, multiprocessing_context=start)
+        (sentence,) = worker_warnings(loader)
+    assert ("garbles what they read" in sentence) is is_told
+    assert "each worker decodes its own copy" in sentence
 
 
 def test_loaded_images_cost_something_where_they_are_copied(path: Path) -> None:

@@ -568,7 +568,7 @@ class TestWhatPeopleKeepByHand:
         data.images[0].close()
         (note,) = open_run(tmp_path / "run").main.notes
         assert note.message.startswith(
-            "Photos.images keeps open PIL images beside 1 DataLoader worker: each worker decodes"
+            "Photos.images keeps open PIL images beside 1 DataLoader worker: forked workers share "
         )
 
     def test_those_of_the_data_of_an_evaluation_too(

@@ -26,6 +26,8 @@ lies seven deep: samples, sample, messages, message, content, part, picture."""
 OPEN_IMAGES = "open PIL images"
 LOADED_IMAGES = "PIL images"
 OPEN_FILES = "open files"
+GARBLED = "forked workers share one position in each file, which garbles what they read, and "
+FILES = (io.BufferedReader, io.FileIO, io.TextIOWrapper, io.BufferedRandom)
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Kept:
 
     name: str
     what: str
+    is_in_file: bool = False
+    """Whether an image reads from an open file, not from memory."""
 
 
 def worker_warnings(loader: Any) -> list[str]:
@@ -51,8 +55,9 @@ def worker_warnings(loader: Any) -> list[str]:
 def _sentence(kept: Kept, workers: int, *, is_forked: bool) -> str:
     beside = f"{kept.name} keeps {kept.what} beside {plural(workers, 'DataLoader worker')}"
     if kept.what == OPEN_IMAGES:
+        why = GARBLED if kept.is_in_file and is_forked else ""
         return (
-            f"{beside}: each worker decodes its own copy of the pixels and keeps them. Keep "
+            f"{beside}: {why}each worker decodes its own copy of the pixels and keeps them. Keep "
             "paths and open images in __getitem__, or call load() before the workers start."
         )
     if kept.what == LOADED_IMAGES:
@@ -75,7 +80,7 @@ def find_kept(dataset: object) -> Iterator[Kept]:
         seen.add(id(thing))
         what = _what(thing)
         if what:
-            yield Kept(name, what)
+            yield Kept(name, what, is_in_file=what == OPEN_IMAGES and _reads_a_file(thing))
         elif depth < DEEPEST:
             deeper = 0 if _is_dataset(thing) else depth
             waiting.extend((inner, to, deeper + 1) for inner, to in _inside(thing, name))
@@ -88,9 +93,13 @@ def _what(thing: object) -> str:
             return ""
         is_loaded = (state.get("_im") or state.get("im")) is not None
         return LOADED_IMAGES if is_loaded else OPEN_IMAGES
-    if type(thing) in (io.BufferedReader, io.FileIO, io.TextIOWrapper, io.BufferedRandom):
+    if type(thing) in FILES:
         return "" if thing.closed else OPEN_FILES  # type: ignore[attr-defined]
     return ""
+
+
+def _reads_a_file(image: object) -> bool:
+    return type(_state(image).get("fp")) in FILES
 
 
 def _is_dataset(thing: object) -> bool:
