@@ -21,6 +21,9 @@ LONGEST = 160
 """Characters of an exception's message in a sentence."""
 BESIDE = "; rank "
 """Between what became of other ranks and how the first one ended."""
+_CAUGHT = re.compile(r"\bCaught \w+ in ")
+"""How torch begins the message of an exception that was raised elsewhere: its traceback follows."""
+_RAISED = re.compile(r"[A-Za-z_][\w.]*: ")
 _WORKER = "is killed by signal: Killed"
 """What torch's DataLoader says of a worker that was killed."""
 
@@ -91,7 +94,7 @@ def in_a_sentence(ended: str) -> str:
         rank, _, how = own.partition(": ")
         told = re.sub("^the (program|run)", f"rank {rank}", in_a_sentence(how))
         return f"{killed}; then {told}" if told else killed
-    ended = clipped(ended, LONGEST)
+    ended = clipped(_in_brief(ended), LONGEST)
     if ended.startswith(f"{EXCEPTION}: "):
         return f"the program ended by {ended.removeprefix(f'{EXCEPTION}: ')}"
     if ended == EXCEPTION:
@@ -103,6 +106,19 @@ def in_a_sentence(ended: str) -> str:
     if ended == "interrupted":
         return "the program was interrupted"
     return f"the run was {ended}" if ended.startswith(KILLED) else ""
+
+
+def _in_brief(ended: str) -> str:
+    """Return the first line of a message, and of a worker's traceback in it the last one too.
+
+    The recording may have cut the traceback short.
+    """
+    lines = [line.strip() for line in ended.splitlines() if line.strip()]
+    if len(lines) <= 1:
+        return ended
+    first, last = lines[0], lines[-1]
+    is_whole = _CAUGHT.search(first) and _RAISED.match(last)
+    return f"{first.removesuffix('.')}: {last}" if is_whole else first
 
 
 def is_killed(run: Run, recording: Recording) -> bool:
