@@ -11,9 +11,7 @@ LOGGERS = ("leakscope", "leakscope.cleanup")
 def nobody() -> logging.Logger:
     """Return a logger that nobody hears."""
     logger = logging.getLogger("leakscope.nobody")
-    logger.propagate = False
-    if not logger.handlers:
-        logger.addHandler(logging.NullHandler())
+    logger.disabled = True
     return logger
 
 
