@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
+from typing import Any
+
+from sphinx.ext.napoleon import GoogleDocstring
 
 import leakscope
 
@@ -27,10 +30,42 @@ smartquotes = False  # an option is --epochs, not –epochs
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
-# What the integrations are for is imported only to be looked at; stand-ins do for that.
-autodoc_mock_imports = ["accelerate", "ignite", "keras", "torch", "transformers"]
-sys.modules["lightning.pytorch"] = ModuleType("lightning.pytorch")
-sys.modules["lightning.pytorch"].Callback = type("Callback", (), {})
+autodoc_mock_imports = ["ignite", "torch"]
+
+
+class _StandIn(ModuleType):
+    """A library that is imported only to be looked at.
+
+    Each of its names is a class: what derives from a mock would be one too, without its arguments.
+    """
+
+    __path__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+for library in (
+    "accelerate",
+    "accelerate.tracking",
+    "keras",
+    "lightning.pytorch",
+    "transformers",
+    "transformers.integrations",
+):
+    sys.modules[library] = _StandIn(library)
+sys.modules["keras"].callbacks = _StandIn("keras.callbacks")
+
+
+def _read_as_sentences(text: GoogleDocstring) -> tuple[str, list[str]]:
+    """Return what an attribute's docstring says; types are in the code, not before a colon."""
+    lines = text._dedent(text._consume_to_end())
+    return "", text.__class__(lines, text._config).lines()
+
+
+GoogleDocstring._consume_inline_attribute = _read_as_sentences
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 
