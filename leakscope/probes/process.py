@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ _STATUS = Path("/proc/self/status")
 _SHM = "/dev/shm"  # noqa: S108
 _DEVICES = "/dev"
 _MOST_DESCRIPTORS = 8192
+_MADE_BY_TORCH = re.compile(r"torch_(\d+)_")
 _BLOCK = 512
 """Of ``st_blocks``, whatever the file system's own blocks are."""
 
@@ -214,7 +216,10 @@ def shared_memory(since: float) -> dict[str, int]:
 
 
 def _files_made(since: float) -> int:
-    """Return the bytes of this user's named files; other programs of his may have made some."""
+    """Return the bytes of this user's named files; other programs of his may have made some.
+
+    Those that torch made tell by whom: those of a program that runs beside this one are left out.
+    """
     user, total = os.geteuid(), 0
     with os.scandir(_SHM) as files:
         for file in files:
@@ -222,6 +227,21 @@ def _files_made(since: float) -> int:
                 status = file.stat(follow_symlinks=False)
             except ours(OSError):  # gone meanwhile
                 continue
-            if status.st_uid == user and status.st_ctime >= since:
+            is_new = status.st_uid == user and status.st_ctime >= since
+            if is_new and not _is_of_another_program(file.name):
                 total += status.st_blocks * _BLOCK
     return total
+
+
+def _is_of_another_program(name: str) -> bool:
+    """Return whether a process made a file that lives and belongs to no job of this one's.
+
+    ``torch_<process id>_…`` by ``THManagedMapAllocator`` (``aten/src/ATen/MapAllocator.cpp``).
+    """
+    made_by = _MADE_BY_TORCH.match(name)
+    if made_by is None:
+        return False
+    try:
+        return os.getpgid(int(made_by[1])) != os.getpgrp()
+    except ours(OSError, OverflowError):  # it has ended, as a worker of ours may have
+        return False

@@ -41,6 +41,27 @@ def test_files_that_come_and_go_within_the_epochs_of_a_short_run_are_not_told():
     assert not in_use.findings
 
 
+@pytest.mark.parametrize(("children", "verdict"), [(0, RunVerdict.CLEAN), (2, RunVerdict.LEAK)])
+def test_a_program_that_shares_with_nobody_is_not_accused_of_files_that_bear_no_name(
+    children, verdict
+):
+    program = Program(epochs=8, validation=0).gauge(gauge.SHM_FILES, lambda s: s.step * MIB)
+    report = analyse(program.gauge(gauge.CHILDREN, lambda _: children).build())
+    assert report.verdict is verdict
+    assert ("had no child process" in found(report).text) is (children == 0)
+
+
+def test_a_program_without_children_that_makes_segments_is_accused():
+    program = Program(epochs=8, validation=0).gauge(gauge.SHM_FILES, lambda s: s.step * MIB)
+    run = program.gauge(gauge.CHILDREN, lambda _: 0).build()
+    run.main.sources["train.py"] = (
+        "from multiprocessing.shared_memory import SharedMemory\n\n\n"
+        "def batch(size):\n    return SharedMemory(create=True, size=size)\n"
+    )
+    assert analyse(run).verdict is RunVerdict.LEAK
+    assert found(analyse(run)).fed_at == ["train.py:5"]
+
+
 def test_descriptors_that_pile_up_are_told_in_five_epochs():
     program = Program(epochs=5, validation=0).gauge(gauge.SHARED_DESCRIPTORS, lambda s: s.step)
     program.gauge(gauge.OPEN_FILES, lambda s: 10 + s.step)

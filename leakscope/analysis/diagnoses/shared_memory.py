@@ -5,7 +5,9 @@ Segments of ``multiprocessing.shared_memory`` that are not unlinked, or tensors 
 are memory of no process, and count against the same limit.
 
 May be confused with: prefetched batches, which come and go; segments that a growing container still
-holds, which is the culprit then; and files of other programs of the same user.
+holds, which is the culprit then; and files of other programs of the same user, which bear no sign
+of who made them. A program that shared nothing with anybody is therefore not accused: one that
+never had a child process, and whose source makes no segment.
 """
 
 from __future__ import annotations
@@ -37,6 +39,14 @@ REMEDY = Remedy(
         "names behind. What is there already: ls -l /dev/shm."
     ),
 )
+FALSIFIER = (
+    "If they were on their way, they would be gone at the next boundary; if another program of "
+    "this user made them, they would come without this one, too."
+)
+PROBABLY_OF_OTHERS = (
+    " Another program of this user has probably made them: this one had no child process to share "
+    "them with."
+)
 
 
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
@@ -51,19 +61,28 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     most = float(np.nanmax(case.track.gauge(gauge.SHM_FILES)))  # some may be gone at the end
     limit = case.limit_bytes or float("inf")
     fatal = case.used_at_end() + HORIZON * trend.net_bytes >= limit
+    serious = Severity.CRITICAL if fatal else Severity.WARNING
+    made_at = places_that_call(case.sources, {"shared_memory", ""}, {"SharedMemory"})
+    is_its_own = bool(made_at) or not _is_alone(case)
     return [
         finding(
             "shared_memory",
             "Files in shared memory pile up",
             f"{human_bytes(most)} of named files came to /dev/shm in this run, "
             f"{human_bytes(trend.bytes_per_unit)} per {trend.unit}; no name of the program holds "
-            "them. Unless somebody removes them, they stay when it ends.",
+            "them. Unless somebody removes them, they stay when it ends."
+            + (PROBABLY_OF_OTHERS if not is_its_own else ""),
             REMEDY,
-            severity=Severity.CRITICAL if fatal else Severity.WARNING,
+            severity=serious if is_its_own else Severity.NOTE,
             trend=trend,
             total_bytes=most,
-            fed_at=places_that_call(case.sources, {"shared_memory", ""}, {"SharedMemory"}),
-            confidence=0.8,
-            falsifier=("If they were on their way, they would be gone at the next boundary.", None),
+            fed_at=made_at,
+            confidence=0.8 if is_its_own else 0.3,
+            falsifier=(FALSIFIER, None),
         )
     ]
+
+
+def _is_alone(case: Case) -> bool:
+    """Return whether the program is known to have had no child process."""
+    return float(np.nanmax(case.track.gauge(gauge.CHILDREN), initial=-1.0)) == 0.0
