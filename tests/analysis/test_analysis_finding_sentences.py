@@ -59,7 +59,7 @@ def test_a_check_says_of_a_culprit_that_it_grows() -> None:
     [
         (None, 2.0, "is new: 2 MiB per epoch."),
         (2.0, None, "is gone (was 2 MiB per epoch)."),
-        (2.0, 2.0, "is still so: 2 MiB per epoch (was 2 MiB per epoch)."),
+        (2.0, 2.0, "is still so: 2 MiB per epoch, as before."),
         (2.0, 9.0, "is more than it was: 9 MiB per epoch (was 2 MiB per epoch)."),
         (9.0, 2.0, "is less than it was: 2 MiB per epoch (was 9 MiB per epoch)."),
         (None, 0.0, "is new."),
