@@ -132,7 +132,7 @@ def examples() -> dict[str, Example]:
             ("frames", "grad_norms", "triplets", "FrameCache"),
             (
                 "--episodes=24",
-                "--val-episodes=16",
+                "--val-episodes=32",
                 "--triplet-batch-size=16",
                 "--grad-norm-window=50",
             ),
