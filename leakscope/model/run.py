@@ -72,6 +72,15 @@ class Recording:
     """Whether its process still records; None where that can't be told from here."""
     damage: list[Damage] = field(default_factory=list)
 
+    def began_after(self, other: Recording) -> float | None:
+        """Return how many seconds later it began than another, by their machine's clock.
+
+        None where they are of different machines, whose clocks can't be held against each other.
+        """
+        mine, theirs = self.header, other.header
+        known = mine.started > 0 and theirs.started > 0 and mine.host == theirs.host
+        return mine.started - theirs.started if known else None
+
 
 @dataclass
 class Run:

@@ -115,6 +115,21 @@ def test_the_forecast_of_workers_is_told_as_a_time_too():
     )
 
 
+@pytest.mark.parametrize(
+    ("started", "host", "later"),
+    [
+        (1_040.0, "here", 40.0),
+        (960.0, "here", -40.0),
+        (1_040.0, "there", None),
+        (0.0, "here", None),
+    ],
+)
+def test_clocks_are_held_against_each_other_on_one_machine_alone(started, host, later) -> None:
+    parent = run_of(Program(epochs=1)).main
+    parent.header = msgspec.structs.replace(parent.header, started=1_000.0, host="here")
+    assert leaking(started=started, host=host).began_after(parent) == later
+
+
 def test_the_course_of_a_workers_leak_is_told_on_the_clock_of_its_parent() -> None:
     theirs = leaking(started=1_000.0 + 40.0, host="here")
     run = run_of(Program(epochs=8), theirs)

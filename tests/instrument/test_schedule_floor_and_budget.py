@@ -108,6 +108,11 @@ class TestWorkers:
         for kind in (Kind.PHASE_BEGIN, Kind.STEP, Kind.PHASE_END):
             assert len(run.censuses(kind, "train")) >= 2
 
+    def test_few_of_the_first_batches_are_written_down(self):
+        run = FakeSession(focused=0.6, floor=WORKER_FLOOR, costs=costs_with(0.6))
+        run.train_pass(400, 0.002)
+        assert len(run.writer.boundaries) <= 120
+
     def test_the_last_boundary_reads_what_no_census_does(self):
         run = FakeSession(focused=0.6, floor=WORKER_FLOOR, costs=costs_with(0.6))
         run.train_pass(40)

@@ -42,17 +42,10 @@ def find_elsewhere(
         with np.errstate(all="ignore"):
             retained = find_retained(other, culprits, ROOM)
         if retained is not None:
-            found.append(_on_clock(retained, _later(case, other)))
+            # Clocks of other machines can't tell: those begin with this one.
+            later = other.recording.began_after(case.recording) or 0.0
+            found.append(_on_clock(retained, later))
     return found
-
-
-def _later(case: Case, other: Case) -> float:
-    """Return how much later a process began than the one that the report tells of; clocks of other
-    machines can't tell.
-    """
-    one, two = case.recording.header, other.recording.header
-    known = one.started > 0 and two.started > 0 and one.host == two.host
-    return two.started - one.started if known else 0.0
 
 
 def _on_clock(retained: Retained, later: float) -> Retained:

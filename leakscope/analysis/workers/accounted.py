@@ -52,10 +52,9 @@ def _gains(case: Case, host: Ledger, workers: list[Worker]) -> dict[str, list[fl
         return {}
     found: dict[str, list[float]] = defaultdict(list)
     for worker in workers:
-        header = worker.recording.header
-        ahead = header.started - own.started
-        if header.rank != own.rank:
+        if worker.recording.header.rank != own.rank:
             continue
+        ahead = worker.recording.began_after(case.recording) or 0.0
         for culprit in worker.culprits:
             if culprit.severity is Severity.NOTE or culprit.device != HOST:
                 continue

@@ -225,13 +225,10 @@ def _moments(case: Case, worker: Case, culprit: Culprit) -> list[float]:
     """Return the seconds, on the parent's clock, of the points of a culprit's chart; empty where
     they can't be told.
     """
-    parent, own = case.recording.header, worker.recording.header
-    if parent.started <= 0 or own.started <= 0 or parent.host != own.host:
-        return []
+    later = worker.recording.began_after(case.recording)
     when = {boundary.index: boundary.time_s for boundary in worker.track.boundaries}
-    if any(point.boundary not in when for point in culprit.chart):
+    if later is None or any(point.boundary not in when for point in culprit.chart):
         return []
-    later = own.started - parent.started
     return [round(max(0.0, when[point.boundary] + later), 3) for point in culprit.chart]
 
 

@@ -106,7 +106,11 @@ def series_view(
     return SeriesView(
         key=key,
         drawing=draw_overlay(
-            sides[0], sides[1], key, SMALL, axis=axis,
+            sides[0],
+            sides[1],
+            key,
+            SMALL,
+            axis=axis,
             ticks=shared.ticks if shared is not None and placed else None,
         ),
         axis="time in the run" if axis == CLOCK else axis,
@@ -114,7 +118,7 @@ def series_view(
         lines={name: points for name, points in zip(SIDES, sides, strict=True) if points},
         unit=axis,
         steps=shared.steps if shared is not None and placed else [],
-    )  # fmt: skip
+    )
 
 
 def overlay_data(overlay: Overlay) -> dict[str, Any]:
@@ -187,11 +191,17 @@ def _overlay(
     key = f"overlay-{wanted}-{number}"
     drawings = [
         draw_overlay(
-            sides[0], sides[1], f"{key}-{name}", size, axis=CLOCK if shared is None else STEP,
-            spans=spans, epochs=epochs, ticks=shared.ticks if shared else None,
+            sides[0],
+            sides[1],
+            f"{key}-{name}",
+            size,
+            axis=CLOCK if shared is None else STEP,
+            spans=spans,
+            epochs=epochs,
+            ticks=shared.ticks if shared else None,
         )
         for name, size in (("wide", WIDE), ("narrow", NARROW))
-    ]  # fmt: skip
+    ]
     told = {name: points for name, points in zip(SIDES, sides, strict=True) if points}
     thinned = any(t and t.thinned_from for t in timelines)
     return Overlay(

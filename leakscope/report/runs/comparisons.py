@@ -18,15 +18,19 @@ _MOST_LOOKED_AT = 500
 def comparisons_in(folders: Sequence[Path]) -> list[RunLink]:
     """Return the comparison pages that lie in some folders, the newest first."""
     pages = [page for folder in folders for page in _pages_in(folder)]
-    found = [(made, link) for made, page in sorted(pages, reverse=True)
-             if (link := _link_of(page)) is not None]  # fmt: skip
+    found = [
+        (made, link)
+        for made, page in sorted(pages, reverse=True)
+        if (link := _link_of(page)) is not None
+    ]
     return [link for _, link in found[:MOST_PAGES]]
 
 
 def _pages_in(folder: Path) -> Iterable[tuple[float, Path]]:
     try:
-        return [(page.stat().st_mtime, page) for page in sorted(folder.glob("*.html"))
-                if page.is_file()][:_MOST_LOOKED_AT]  # fmt: skip
+        return [
+            (page.stat().st_mtime, page) for page in sorted(folder.glob("*.html")) if page.is_file()
+        ][:_MOST_LOOKED_AT]
     except OSError:
         return []
 
