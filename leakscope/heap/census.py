@@ -13,7 +13,7 @@ import msgspec
 
 from leakscope.heap.collector import without_collector
 from leakscope.heap.definitions import Definitions
-from leakscope.heap.graph import WalkRequest, WalkResult, walk
+from leakscope.heap.graph import Seal, WalkRequest, WalkResult, can_seal, walk
 from leakscope.heap.graph_ages import made
 from leakscope.heap.looking import request_from
 from leakscope.heap.memory import RowMemory
@@ -21,8 +21,8 @@ from leakscope.heap.origins import origins
 from leakscope.heap.ownership import ownership_under
 from leakscope.heap.pages import exclusive_share, sampled
 from leakscope.heap.roles import Roles
-from leakscope.heap.roots import Roots, find_roots
-from leakscope.heap.rows import Draft, RowMaker
+from leakscope.heap.roots import Roots, SealedRoots, find_roots
+from leakscope.heap.rows import Draft, RowMaker, SealedRows
 from leakscope.heap.sharing import with_shares
 from leakscope.heap.storages import device_storages
 from leakscope.heap.untraced import without_tracing
@@ -69,6 +69,7 @@ class CensusTaker:
         self._max_rows = max_rows
         self._device_storages: list[DeviceStorages] = []
         self._given = given
+        self._seal, self._sealed_roots, self._sealed_rows = Seal(), SealedRoots(), SealedRows()
         self._sampled: dict[str, Sequence[int]] = {}
         """Where objects of the heaviest containers lie: numbers, which keep nothing alive."""
 
@@ -112,7 +113,11 @@ class CensusTaker:
     def own_bytes(self) -> int:
         """What the taker keeps between censuses, in bytes."""
         sampled_bytes = sum(map(getsizeof, self._sampled.values()))
-        return self._memory.own_bytes() + self._definitions.own_bytes() + sampled_bytes
+        parts = (self._seal, self._sealed_roots, self._sealed_rows)
+        sealed_bytes = sum(part.own_bytes for part in parts)
+        return (
+            self._memory.own_bytes() + self._definitions.own_bytes() + sampled_bytes + sealed_bytes
+        )
 
     def copied_shares(self) -> dict[str, float]:
         """Return which part of its heaviest containers a worker has copied by now, by their paths.
@@ -123,20 +128,47 @@ class CensusTaker:
         return {path: share for path, share in shares.items() if share is not None}
 
     def _request(self, roots: Roots, *, full: bool) -> WalkRequest:
+        given = len(self._sealed_roots.modules) - len(roots.library_objects)
         return replace(
             request_from(roots, full=full, own=[self]),
             keep_graph=True,
             cutoff_bytes=self._cutoff_bytes,
             max_selected=max(_LEAST_OBJECTS, self._max_rows * _OBJECTS_PER_ROW),
+            lasting_from=len(roots.named),
+            root_base=max(given, 0),
         )
+
+    def _walk(
+        self, scope: CensusScope, unwound: Sequence[FrameType]
+    ) -> tuple[Roots, WalkResult]:
+        """Walk the heap; a full walk goes on from what earlier ones have sealed."""
+        full = scope is CensusScope.FULL and can_seal()
+        roots = find_roots(
+            self._ownership,
+            self._definitions,
+            full=scope is CensusScope.FULL,
+            sealed=self._sealed_roots if full else None,
+            unwound=unwound,
+            given=self._given,
+        )
+        try:
+            request = self._request(roots, full=scope is CensusScope.FULL)
+            return roots, walk(request, seal=self._seal if full else None)
+        except BaseException:
+            self._unseal()
+            raise
+
+    def _unseal(self) -> None:
+        """Let the next full walk be a whole one."""
+        self._seal, self._sealed_roots, self._sealed_rows = Seal(), SealedRoots(), SealedRows()
 
     def _census(self, scope: CensusScope, unwound: Sequence[FrameType]) -> Census:
         full = scope is CensusScope.FULL
-        roots = find_roots(
-            self._ownership, self._definitions, full=full, unwound=unwound, given=self._given
+        is_whole = full and (not can_seal() or self._seal.is_empty)
+        roots, result = self._walk(scope, unwound)
+        maker = RowMaker(
+            result, roots, self._ownership, self._definitions, self._sealed_rows
         )
-        result = walk(self._request(roots, full=full))
-        maker = RowMaker(result, roots, self._ownership, self._definitions)
         roles = Roles(result, maker)
         self._device_storages = device_storages(roles, maker)
         return Census(
@@ -152,6 +184,9 @@ class CensusTaker:
             frozen_gradient_bytes=roles.frozen_gradients(),
             components=roles.components(),
             walker=result.engine,
+            whole=is_whole,
+            native_bytes=result.native_bytes,
+            sealed=self._seal.count,
         )
 
     def _rows(
@@ -159,7 +194,7 @@ class CensusTaker:
     ) -> list[CensusRow]:
         drafts = {draft.path: draft for draft in maker.drafts()}
         rows = self._memory.choose(
-            [maker.row(d, roles.of_draft(d)) for d in drafts.values()], full=full
+            [maker.row(d, roles.of_draft) for d in drafts.values()], full=full
         )
         if not result.graph_truncated:
             for row in rows:

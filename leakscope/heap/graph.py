@@ -37,6 +37,8 @@ OTHER = -3
 """Root of what only barriers reach, such as classes made at run time."""
 
 
+SEALED_ROOT = 1 << 24
+"""From this number on the root is a lasting one of an earlier walk: see :class:`Seal`."""
 MOST_GROUPS = 62
 """Groups that :func:`leak_shares` tells apart."""
 
@@ -54,6 +56,11 @@ class WalkRequest:
     """Indices of user roots at which a stage begins. What the roots of a stage reach is theirs
     before those of the next are looked at, which only add what they alone reach: an object is not
     renamed because a function that is running has another name for it."""
+    lasting_from: int = 0
+    """Index of the first library root that lasts, which a seal may keep: the locals of running
+    functions before it don't."""
+    root_base: int = 0
+    """The number that a seal gives to that root: how many lasting roots it was given before."""
     full: bool = False
     """Walk the rest of the collector's objects too: library roots, native-held, garbage."""
     barriers: list[object] = field(default_factory=list)
@@ -142,6 +149,8 @@ class Nodes:
     circle: list[list[int]]
     """For the heaviest garbage: indices here of those on the circle that keeps it from being freed
     at once, each referring to the next, the last to the first. See ``circles.py``."""
+    sealed: list[int]
+    """Number of the object in the seal; -1 where the walk reached it."""
 
 
 @dataclass
@@ -284,16 +293,61 @@ def engine_name() -> str:
 _met_deep_graph = False
 
 
-def walk(request: WalkRequest, *, engine: str | None = None) -> WalkResult:
-    """Walk the heap as asked. The process stands still meanwhile; no code of the user's runs."""
+class Seal:
+    """What is known of the libraries' objects, so that they need not be walked each time.
+
+    A walk that is given an empty seal fills it. One that is given a filled seal walks what the
+    user's names reach and what is new, looks for changes in what is sealed, and answers as a whole
+    walk would. It keeps addresses and numbers, and no object alive. The reference engine has none.
+    """
+
+    def __init__(self) -> None:
+        self.handle: Any = None if _native is None else _native.new_seal()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is sealed: the next walk is a whole one."""
+        return self.handle is None or self._facts()[0] == 0
+
+    @property
+    def own_bytes(self) -> int:
+        """What it takes itself."""
+        return 0 if self.handle is None else self._facts()[2]
+
+    @property
+    def count(self) -> int:
+        """How many objects are sealed and not known to be gone."""
+        if self.handle is None:
+            return 0
+        sealed, gone, _ = self._facts()
+        return sealed - gone
+
+    def _facts(self) -> tuple[int, int, int]:
+        facts: tuple[int, int, int] = _native.seal_facts(self.handle)  # type: ignore[union-attr]
+        return facts
+
+
+def can_seal() -> bool:
+    """Return whether walks can go on from a seal: only the native engine's can."""
+    return _native is not None
+
+
+def walk(
+    request: WalkRequest, *, engine: str | None = None, seal: Seal | None = None
+) -> WalkResult:
+    """Walk the heap as asked. The process stands still meanwhile; no code of the user's runs.
+
+    With a ``seal`` the walk must be a full one.
+    """
     global _met_deep_graph
     chosen: Any = reference if _native is None or engine == "reference" else _native
+    sealed = () if seal is None or chosen is reference else (seal.handle,)
     if _met_deep_graph:
         request = replace(request, graph_budget=0)
     access = tensor_access()
     guard = contextlib.nullcontext() if access is None else access.without_overrides()
     with guard:
-        columns = _walk(chosen, request, access)
+        columns = _walk(chosen, request, access, sealed)
     columns["nodes"]["holds"] = [[Group(*g) for g in h] for h in columns["nodes"]["holds"]]
     totals = [TypeTotal(*total) for total in columns.pop("types")]
     _met_deep_graph = _met_deep_graph or columns["graph_is_deep"]
@@ -306,15 +360,17 @@ def walk(request: WalkRequest, *, engine: str | None = None) -> WalkResult:
     )
 
 
-def _walk(chosen: Any, request: WalkRequest, access: TensorAccess | None) -> dict[str, Any]:
+def _walk(
+    chosen: Any, request: WalkRequest, access: TensorAccess | None, seal: tuple[Any, ...]
+) -> dict[str, Any]:
     """Walk, and where that met tensors that consist of others, again with what these are."""
-    columns: dict[str, Any] = chosen.walk(request, access, known_types(), {})
+    columns: dict[str, Any] = chosen.walk(request, access, known_types(), {}, *seal)
     parts = read_parts(columns.pop("opaque"), access)
     if not parts or columns["graph_is_deep"]:
         return columns
     pause_s = columns["pause_s"]
     del columns  # it keeps objects alive, and would be found
-    columns = chosen.walk(request, access, known_types(), parts)
+    columns = chosen.walk(request, access, known_types(), parts, *seal)
     del columns["opaque"]
     columns["pause_s"] += pause_s
     return columns

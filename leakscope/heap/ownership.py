@@ -11,6 +11,7 @@ import os
 import sys
 import sysconfig
 import types
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -154,11 +155,14 @@ def is_own_main(names: dict[str, Any]) -> bool:
     return type(path) is str and is_own_file(path)
 
 
-def all_modules() -> list[tuple[str, dict[str, Any]]]:
-    """Return every imported module by name with its globals."""
+def all_modules(names: Sequence[str] | None = None) -> list[tuple[str, dict[str, Any]]]:
+    """Return every imported module by name with its globals, or those of some names."""
+    modules = list(sys.modules.items())
+    if names is not None:
+        modules = [(name, sys.modules[name]) for name in names if name in sys.modules]
     return [
         (name, anatomy.module_dict(module))
-        for name, module in list(sys.modules.items())
+        for name, module in modules
         if type(name) is str and anatomy.is_instance(module, types.ModuleType)
     ]
 

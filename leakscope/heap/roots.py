@@ -9,6 +9,7 @@ are given their values outside of its loops: ``entry = journal[task]`` names a t
 from __future__ import annotations
 
 import re
+import sys
 import threading
 import types
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from typing import Any
 from leakscope.heap import anatomy
 from leakscope.heap.definitions import Definitions
 from leakscope.heap.frames import locals_of, running_frames
+from leakscope.heap.graph import SEALED_ROOT
 from leakscope.heap.labels import Stands, frame_of, is_generator
 from leakscope.heap.loops import looped_over
 from leakscope.heap.nesting import loop_depths
@@ -62,16 +64,20 @@ class Roots:
     """Objects of leakscope itself."""
     stages: list[int]
     """Indices of the user's roots at which those of one running function begin."""
+    sealed: SealedRoots | None = None
+    """Those of earlier walks, which go by numbers from :data:`SEALED_ROOT` on."""
     _by_id: dict[int, list[str]] | None = None
 
     def objects(self) -> list[Any]:
         """Return what to walk from, in order."""
         return [root.obj for root in self.named] + [obj for obj, _ in self.library_objects]
 
-    def root(self, number: int) -> Root:
-        """Return the root of that number in the walk."""
+    def root(self, number: int, obj: Any) -> Root:
+        """Return the root of that number in the walk, which is ``obj``."""
         if number < len(self.named):
             return self.named[number]
+        if number >= SEALED_ROOT and self.sealed is not None:
+            return library_root(obj, self.sealed.modules[number - SEALED_ROOT])
         return library_root(*self.library_objects[number - len(self.named)])
 
     def is_of_a_call(self, number: int) -> bool:
@@ -91,11 +97,34 @@ class Roots:
         return self.named[number].kind if number < len(self.named) else RootKind.LIBRARY
 
 
+class SealedRoots:
+    """The libraries' roots that walks with a seal were given: their modules' names, no object."""
+
+    def __init__(self) -> None:
+        self.modules: list[str] = []
+        """By the number that the seal gives a root: the module of a namespace, "" of a class."""
+        self._seen: set[str] = set()
+
+    def objects(self, ownership: Ownership) -> list[tuple[Any, str]]:
+        """Return the libraries' roots that no walk was given so far, and remember them."""
+        new = [name for name in list(sys.modules) if type(name) is str and name not in self._seen]
+        self._seen.update(new)
+        found = _library_objects(ownership, new)
+        self.modules += [module for _, module in found]
+        return found
+
+    @property
+    def own_bytes(self) -> int:
+        """What is kept, in bytes."""
+        return sys.getsizeof(self.modules) + sys.getsizeof(self._seen)
+
+
 def find_roots(
     ownership: Ownership,
     definitions: Definitions,
     *,
     full: bool,
+    sealed: SealedRoots | None = None,
     unwound: Sequence[types.FrameType] = (),
     given: Mapping[str, Any] | None = None,
 ) -> Roots:
@@ -105,6 +134,8 @@ def find_roots(
 
     ``unwound`` are frames, outermost first, that an exception has left and its traceback keeps:
     what they hold has the names that it had while they ran.
+
+    ``sealed`` has the libraries' roots that earlier walks were given: only new ones are returned.
     """
     generators = looped_over(lambda f: ownership.owns_code(f.f_code, f.f_globals))
     hidden: list[Any] = []
@@ -134,9 +165,11 @@ def find_roots(
             library += _locals(frame, ownership, definitions, hidden, user=False)
     if not full:
         stages.append(len(user))
-    objects = _library_objects(ownership) if full else []
+    objects: list[tuple[Any, str]] = []
+    if full:
+        objects = sealed.objects(ownership) if sealed else _library_objects(ownership)
     hidden += [anatomy.module_dict(module) for module in ownership.own_modules()]
-    return Roots(user + library, len(user), objects, hidden, stages)
+    return Roots(user + library, len(user), objects, hidden, stages, sealed)
 
 
 def _add_by_depth(
@@ -308,11 +341,16 @@ def _generators(generators: list[object], function: str, definitions: Definition
     return roots
 
 
-def _library_objects(ownership: Ownership) -> list[tuple[Any, str]]:
-    """Return the globals of all modules that are not the user's, by module, and their classes."""
+def _library_objects(
+    ownership: Ownership, modules: Sequence[str] | None = None
+) -> list[tuple[Any, str]]:
+    """Return the globals of all modules that are not the user's, by module, and their classes.
+
+    Of ``modules`` alone, where that is given.
+    """
     found: dict[int, tuple[Any, str]] = {}
     seen = {id(names) for _, names in ownership.user_modules()}
-    for module, names in all_modules():
+    for module, names in all_modules(modules):
         if id(names) not in seen and not _is_own_module(module):
             found.setdefault(id(names), (names, module))
             for cls in anatomy.classes_in(names):

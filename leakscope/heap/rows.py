@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import types
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from leakscope.heap import anatomy, contents, kinds, links
 from leakscope.heap.definitions import Definitions
@@ -47,6 +47,31 @@ class Draft:
         return (self.nodes or self.inner)[0]
 
 
+class SealedName(NamedTuple):
+    """What is remembered of the name of a sealed object."""
+
+    path: str
+    inside: bool
+    may_stand: bool
+    """Whether a person would name it, so that it may stand in a row."""
+
+
+class SealedRows:
+    """Names and rows of sealed objects, which stay the same from census to census.
+
+    They go by the objects' numbers in the seal; no object is kept.
+    """
+
+    def __init__(self) -> None:
+        self.names: dict[int, SealedName] = {}
+        self.rows: dict[str, tuple[tuple[Any, ...], CensusRow]] = {}
+
+    @property
+    def own_bytes(self) -> int:
+        """Roughly what is kept, in bytes."""
+        return 300 * len(self.names) + 1500 * len(self.rows)
+
+
 class RowMaker:
     """Names the nodes of one walk and merges them into rows."""
 
@@ -56,22 +81,32 @@ class RowMaker:
         roots: Roots,
         ownership: Ownership,
         definitions: Definitions,
+        sealed: SealedRows | None = None,
     ) -> None:
         self._nodes: Nodes = result.nodes
         self._roots = roots
         self._naming = Naming(ownership, definitions)
         self._definitions = definitions
-        self.places = self._named()
-        self.paths = [place.path for place in self.places]
+        self._sealed = sealed or SealedRows()
+        self.places = _Places(self._nodes, roots, self._naming)
+        """By node; each is made when it is asked for."""
+        self.paths = _Paths(self._nodes, self.places, self._sealed)
 
     def is_row(self, node: int) -> bool:
         """Say whether a node may stand in a row: selected, and something a person would name."""
+        return self._nodes.selected[node] and self._name_of(node).may_stand
+
+    def _name_of(self, node: int) -> SealedName:
+        entry = self._nodes.sealed[node]
+        known = self._sealed.names.get(entry)
+        if known is not None:
+            return known
         place = self.places[node]
-        return (
-            self._nodes.selected[node]
-            and place.part.stands is not Stands.GLOBALS
-            and not is_transparent(place.part.obj)
-        )
+        stands = place.part.stands is not Stands.GLOBALS and not is_transparent(place.part.obj)
+        name = SealedName(place.path, place.inside, stands)
+        if entry >= 0:
+            self._sealed.names[entry] = name
+        return name
 
     def dominators(self, node: int) -> Iterator[int]:
         """Yield the selected objects that retain a node, the nearest first."""
@@ -80,38 +115,43 @@ class RowMaker:
             yield above
             above = self._nodes.dominator[above]
 
-    def _named(self) -> list[Place]:
-        places: list[Place] = []
-        columns = zip(self._nodes.objects, self._nodes.parent, self._nodes.root, strict=True)
-        for obj, parent, root in columns:
-            if parent >= 0:
-                places.append(self._naming.below(places[parent], obj))
-            elif root >= 0:
-                places.append(self._naming.at_root(self._roots.root(root)))
-            else:
-                places.append(self._nameless(obj, root))
-        return places
-
-    def _nameless(self, obj: Any, root: int) -> Place:
-        said = _said_of(obj)
-        if root == NATIVE:
-            text = f"<held by native code>·{said}"
-            return self._naming.without_root(obj, RootKind.NATIVE, text)
-        if root == GARBAGE:
-            return self._naming.without_root(obj, RootKind.GARBAGE, f"<garbage>·{said}")
-        return self._naming.without_root(obj, RootKind.LIBRARY, f"<unnamed>·{said}")
-
     def drafts(self) -> list[Draft]:
         """Return a draft for every path, in the order of the walk."""
         drafts: dict[str, Draft] = {}
-        for node, (place, path) in enumerate(zip(self.places, self.paths, strict=True)):
-            if self.is_row(node):
-                draft = drafts.setdefault(path, Draft(path, [], []))
-                (draft.inner if place.inside else draft.nodes).append(node)
+        for node, selected in enumerate(self._nodes.selected):
+            name = self._name_of(node) if selected else None
+            if name is not None and name.may_stand:
+                draft = drafts.setdefault(name.path, Draft(name.path, [], []))
+                (draft.inner if name.inside else draft.nodes).append(node)
         return list(drafts.values())
 
-    def row(self, draft: Draft, role: str) -> CensusRow:
+    def row(self, draft: Draft, role_of: Callable[[Draft], str]) -> CensusRow:
         """Return the row of the objects that share a path."""
+        key = self._state(draft)
+        state, row = self._sealed.rows.get(draft.path, (None, None))
+        if row is None or key is None or state != key:
+            row = self._new_row(draft, role_of(draft))
+            if key is not None:
+                self._sealed.rows[draft.path] = (key, row)
+        return row
+
+    def _state(self, draft: Draft) -> tuple[Any, ...] | None:
+        """Return what a row of sealed objects depends on; None for one of others."""
+        nodes = self._nodes
+        tops = (*draft.nodes, *draft.inner)
+        if any(nodes.sealed[node] < 0 for node in tops):
+            return None
+        return tuple(
+            (
+                nodes.sealed[node],
+                nodes.host_bytes[node],
+                sum(nodes.reached_bytes[node].values()),
+                kinds.length_of(nodes.objects[node]),
+            )
+            for node in tops
+        )
+
+    def _new_row(self, draft: Draft, role: str) -> CensusRow:
         nodes, place = self._nodes, self.places[draft.first]
         counted = [n for n in (*draft.nodes, *draft.inner) if not self._is_within(n, draft.path)]
         kind = self.kind(draft.first)
@@ -152,8 +192,7 @@ class RowMaker:
 
     def is_user(self, node: int) -> bool:
         """Say whether the name of a node begins in the user's own code."""
-        root = self.places[node].root
-        return root is not None and root.user
+        return 0 <= self._nodes.root[node] < self._roots.user_count
 
     def reached(self, draft: Draft) -> int:
         """Return how many bytes are named through a draft at most, on all devices."""
@@ -271,6 +310,59 @@ class RowMaker:
                 return self.paths[above]
             above = self._nodes.parent[above]
         return ""
+
+
+class _Places:
+    """The places of a walk's nodes, made when they are asked for."""
+
+    def __init__(self, nodes: Nodes, roots: Roots, naming: Naming) -> None:
+        self._nodes = nodes
+        self._roots = roots
+        self._naming = naming
+        self._known: list[Place | None] = [None] * len(nodes.objects)
+
+    def __getitem__(self, node: int) -> Place:
+        known = self._known[node]
+        if known is not None:
+            return known
+        above = [node]
+        while (parent := self._nodes.parent[above[-1]]) >= 0 and self._known[parent] is None:
+            above.append(parent)
+        place = self._known[parent] if parent >= 0 else None
+        for below in reversed(above):
+            place = self._known[below] = self._named(below, place)
+        assert place is not None
+        return place
+
+    def _named(self, node: int, parent: Place | None) -> Place:
+        obj, root = self._nodes.objects[node], self._nodes.root[node]
+        if parent is not None:
+            return self._naming.below(parent, obj)
+        if root >= 0:
+            return self._naming.at_root(self._roots.root(root, obj))
+        return self._nameless(obj, root)
+
+    def _nameless(self, obj: Any, root: int) -> Place:
+        said = _said_of(obj)
+        if root == NATIVE:
+            text = f"<held by native code>·{said}"
+            return self._naming.without_root(obj, RootKind.NATIVE, text)
+        if root == GARBAGE:
+            return self._naming.without_root(obj, RootKind.GARBAGE, f"<garbage>·{said}")
+        return self._naming.without_root(obj, RootKind.LIBRARY, f"<unnamed>·{said}")
+
+
+class _Paths:
+    """The paths of a walk's nodes."""
+
+    def __init__(self, nodes: Nodes, places: _Places, sealed: SealedRows) -> None:
+        self._nodes = nodes
+        self._places = places
+        self._sealed = sealed
+
+    def __getitem__(self, node: int) -> str:
+        known = self._sealed.names.get(self._nodes.sealed[node])
+        return self._places[node].path if known is None else known.path
 
 
 def retained_on_host(nodes: Nodes, node: int) -> int:

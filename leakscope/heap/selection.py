@@ -19,7 +19,7 @@ from leakscope.heap.tensor_columns import tensor_columns
 
 _MOST_ASKED = 32
 """Of how much garbage circles are looked for."""
-_MOST_DEPTH = 4095
+_MOST_DEPTH = 511
 """Depths are counted up to here; from there on the order of the walk tells parents first."""
 
 
@@ -340,6 +340,7 @@ def _node_columns(
         "keeps_graph": [graph.keeps_graph[n] for n in named],
         "holds": [_groups(graph, retained, request, held.get(n, [])) for n in named],
         "number": named,
+        "sealed": [-1] * len(named),
     }
 
 

@@ -198,3 +198,10 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     """How long the whole process stood still."""
     walker: str = "reference"
     """``native`` or ``reference``."""
+    whole: bool = False
+    """Of a full census: whether every object was walked. Others go on from what an earlier one has
+    sealed: they look at what is new and at what changed, and their sums count the rest."""
+    sealed: Whole = 0
+    """Objects that are sealed after this census."""
+    native_bytes: Whole | None = None
+    """Host bytes that only native code holds; None in a focused census."""

@@ -80,11 +80,11 @@ static uint64_t weigh_again(Walk *w, const Node *node) {
     return shallow_bytes(object, facts) + payload_bytes(w, object, facts);
 }
 
-enum { N_COLUMNS = 18 };
+enum { N_COLUMNS = 19 };
 static const char *const column_names[N_COLUMNS] = {
     "objects", "parent", "root", "dominator", "selected", "shallow_bytes", "host_bytes",
     "device_bytes", "reached_bytes", "unused_bytes", "graph_nodes", "keeps_graph", "holds", "number", "referrers",
-    "others", "holders", "circle"};
+    "others", "holders", "circle", "sealed"};
 
 static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns) {
     uint32_t number = c->named[row];
@@ -119,6 +119,7 @@ static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns)
         others_as_list(c, row),
         holders_as_list(c, row),
         circle_as_list(c, number),
+        number_or_none(entry_of(w, number)),
     };
     Py_INCREF((PyObject *)node->key);
     values[0] = (PyObject *)node->key;
@@ -230,9 +231,18 @@ static void sum_up(Walk *w, Totals *totals) {
     totals->payload[0] = w->array_bytes;
     totals->by_graph[0] = w->array_by_graph;
     totals->objects = w->folded;
+    if (w->resumed) {
+        SealedSums sums = sealed_sums(w);
+        totals->objects += sums.objects;
+        totals->native = sums.by_phase[PHASE_NATIVE];
+        totals->hidden = sums.by_phase[PHASE_HIDDEN];
+        w->heap_bytes += sums.heap;
+    }
     for (size_t i = 0; i < w->order.count; i++) {
         const Node *node = &w->nodes[w->order.items[i]];
         int is_storage = node->type < MEMORY_TYPES;
+        if (node->flags & NODE_SEALED)
+            continue;
         if (node->device == 0) {
             totals->garbage += node->phase == PHASE_GARBAGE ? node->bytes : 0;
             totals->native += node->phase == PHASE_NATIVE ? node->bytes : 0;

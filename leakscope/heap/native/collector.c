@@ -11,12 +11,12 @@
 
 #define LINK_BITS ((uintptr_t)3) /* low bits of a link are the collector's own marks */
 
-static int visit_list(PyGC_Head *list, visitproc visitor, void *argument) {
+static int visit_list(PyGC_Head *list, int is_young, trackedproc visitor, void *argument) {
     PyGC_Head *head = (PyGC_Head *)(list->_gc_next & ~LINK_BITS);
     while (head != list) {
         PyGC_Head *next = (PyGC_Head *)(head->_gc_next & ~LINK_BITS);
         __builtin_prefetch(next);
-        if (visitor((PyObject *)(head + 1), argument) < 0)
+        if (visitor((PyObject *)(head + 1), is_young, argument) < 0)
             return -1;
         head = next;
     }
@@ -33,10 +33,13 @@ static struct gc_generation *first_generation(struct _gc_runtime_state *gc) {
 #endif
 }
 
-/* Visit all tracked objects, the youngest generation first, as gc.get_objects() lists them. */
-void visit_tracked(visitproc visitor, void *argument) {
-    struct gc_generation *generations = first_generation(&PyInterpreterState_Get()->gc);
+/* Visit all tracked objects, the youngest generation first, as gc.get_objects() lists them; after
+ * them what gc.freeze() has set apart, which it doesn't list. */
+void visit_tracked(trackedproc visitor, void *argument) {
+    struct _gc_runtime_state *gc = &PyInterpreterState_Get()->gc;
+    struct gc_generation *generations = first_generation(gc);
     for (size_t i = 0; i < NUM_GENERATIONS; i++)
-        if (visit_list(&generations[i].head, visitor, argument) < 0)
+        if (visit_list(&generations[i].head, i == 0, visitor, argument) < 0)
             return;
+    visit_list(&gc->permanent_generation.head, 0, visitor, argument);
 }

@@ -189,7 +189,7 @@ int sum_reached(Walk *w, Tree *t) {
             uint32_t number = w->order.items[i];
             const Node *node = &w->nodes[number];
             if (node->device == d)
-                sums[number] += node->bytes;
+                sums[number] += node->flags & NODE_SEALED ? named_bytes(w, number) : node->bytes;
             if (node->parent != NONE)
                 sums[node->parent] += sums[number];
         }

@@ -42,7 +42,7 @@ uint64_t folded_bytes(Walk *w, PyObject *object) {
     return bytes < FOLD_LIMIT ? bytes : 0;
 }
 
-static int fold(Walk *w, uint32_t source, PyObject *object) {
+int fold(Walk *w, uint32_t source, PyObject *object) {
     uint64_t bytes = folded_bytes(w, object);
     if (bytes == 0)
         return 0;
@@ -61,6 +61,8 @@ static uint32_t meet(Walk *w, uint32_t source, PyObject *object) {
     int cuts = w->phase == PHASE_USER || w->phase == PHASE_HIDDEN;
     if (cuts && !w->request.full && PyType_Check(object))
         return NONE;
+    if (w->resumed && !takes_sealed(w, object))
+        return NONE;
     uint32_t type = type_number(w, Py_TYPE(object));
     if (type == NONE)
         return NONE;
@@ -77,13 +79,18 @@ static uint32_t meet(Walk *w, uint32_t source, PyObject *object) {
 /* Return a node if it is, or may now become, part of this phase; else NONE. */
 static uint32_t rejoin(Walk *w, uint32_t source, uint64_t entry) {
     uint32_t target = node_of(entry);
-    if (!(entry & UNSETTLED))
-        return target >= w->phase_first ? target : NONE;
+    if (!(entry & UNSETTLED)) {
+        if (target >= w->phase_first)
+            return target;
+        if (w->nodes[target].phase == PHASE_USER)
+            w->nodes[source].flags |= NODE_CROSSES;
+        return NONE;
+    }
     Node *node = &w->nodes[target];
     if (node->phase == (uint32_t)w->phase)
         return target;
     int waits = (node->phase == PHASE_BARRIER && w->phase >= PHASE_LIBRARY) ||
-                (node->phase == PHASE_UNREACHED && w->phase >= PHASE_NATIVE);
+                (node->phase == PHASE_UNREACHED && w->phase >= PHASE_LIBRARY);
     if (!waits)
         return NONE;
     node->phase = (uint32_t)w->phase;
@@ -92,15 +99,24 @@ static uint32_t rejoin(Walk *w, uint32_t source, uint64_t entry) {
     return enqueue(w, target, w->types[node->type].rank) < 0 ? NONE : target;
 }
 
-static void follow(Walk *w, const Pending *edge) {
+static uint32_t settle(Walk *w, uint32_t source, PyObject *object, uint64_t key) {
     if (w->n_pinned)
-        note_referrer(w, edge->source, edge->object);
-    uint64_t entry = find_entry(&w->index, edge->key);
-    uint32_t target = entry ? rejoin(w, edge->source, entry)
-                      : fold(w, edge->source, edge->object) ? NONE
-                                                            : meet(w, edge->source, edge->object);
+        note_referrer(w, source, object);
+    uint64_t entry = find_entry(&w->index, key);
+    return entry                       ? rejoin(w, source, entry)
+           : fold(w, source, object) ? NONE
+                                       : meet(w, source, object);
+}
+
+static void follow(Walk *w, const Pending *edge) {
+    uint32_t target = settle(w, edge->source, edge->object, edge->key);
     if (target != NONE)
         add_edge(w, edge->source, target);
+}
+
+/* Return where an edge leads in this phase, without adding it; NONE where it leads nowhere. */
+uint32_t follow_edge(Walk *w, uint32_t source, PyObject *object) {
+    return settle(w, source, object, key_of(w, object));
 }
 
 static void follow_first(Walk *w) {
@@ -205,7 +221,7 @@ static int cut_namespaces(Walk *w, PyObject *object, const TypeFacts *facts) {
     return 1;
 }
 
-static void inherit(Walk *w, Node *node) {
+void inherit(Walk *w, Node *node) {
     const Node *parent = &w->nodes[node->parent];
     node->depth = parent->depth < MOST_DEPTH ? parent->depth + 1 : MOST_DEPTH;
     node->mark = parent->mark;

@@ -53,6 +53,8 @@ static int read_request(Request *r, PyObject *request) {
         take_number(request, "full", &full) < 0 ||
         take_number(request, "keep_graph", &keeps_graph) < 0 ||
         take_number(request, "count_types", &counts_types) < 0 ||
+        take_number(request, "lasting_from", &r->lasting_from) < 0 ||
+        take_number(request, "root_base", &r->root_base) < 0 ||
         take_number(request, "max_selected", &r->max_selected) < 0 ||
         take_number(request, "max_depth", &r->max_depth) < 0 ||
         take_number(request, "graph_budget", &r->graph_budget) < 0 ||
@@ -198,8 +200,12 @@ static PyObject *walk_heap(Walk *w, PyObject *request) {
         add_memory_types(w) < 0 || watch_pinned(w) < 0)
         goto out;
     w->n_devices = 1;
+    if (w->seal && begin_resumed(w) < 0)
+        goto out;
     walk_user(w, request);
-    if (w->request.full && !w->failed)
+    if (w->resumed && !w->failed)
+        walk_resumed(w);
+    else if (w->request.full && !w->failed)
         walk_rest(w);
     settle_extents(w);
     find_unread(w);
@@ -210,25 +216,35 @@ static PyObject *walk_heap(Walk *w, PyObject *request) {
         sum_reached(w, &tree) < 0 || choose(w, &tree, &choice) < 0 ||
         group_children(w, &tree, &choice) < 0)
         goto out;
+    if (w->seal && add_to_seal(w, &tree) < 0)
+        reset_seal(w, w->seal);
     answer = build_answer(w, &tree, &choice);
     if (answer != NULL && add_graph(w, &tree, answer) < 0)
         Py_CLEAR(answer);
 out:
+    drop_resumed(w);
     release(w, &tree, &choice);
     if (answer == NULL && !PyErr_Occurred())
         PyErr_NoMemory();
     return answer;
 }
 
-PyDoc_STRVAR(walk_doc, "walk(request, access, known, parts)\n--\n\n"
+PyDoc_STRVAR(walk_doc, "walk(request, access, known, parts, seal=None)\n--\n\n"
                        "Walk the heap as asked and return the columns of a WalkResult.");
 
+PyDoc_STRVAR(new_seal_doc, "new_seal()\n--\n\nReturn an empty seal.");
+
+PyDoc_STRVAR(seal_facts_doc, "seal_facts(seal)\n--\n\n"
+                             "Return how many objects it has, how many are gone, its own bytes.");
+
 static PyObject *native_walk(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *request, *access, *known, *parts;
-    if (!PyArg_ParseTuple(args, "OOO!O!", &request, &access, &PyTuple_Type, &known, &PyDict_Type,
-                          &parts))
+    PyObject *request, *access, *known, *parts, *seal = Py_None;
+    if (!PyArg_ParseTuple(args, "OOO!O!|O", &request, &access, &PyTuple_Type, &known, &PyDict_Type,
+                          &parts, &seal))
         return NULL;
     Walk walk = {.first_graph = NONE, .parts = parts};
+    if (seal != Py_None && (walk.seal = seal_of(seal)) == NULL)
+        return NULL;
     double began = seconds();
     PyObject *answer = NULL;
     int collecting = PyGC_IsEnabled();
@@ -286,6 +302,8 @@ PyDoc_STRVAR(trace_again_doc, "trace_again()\n--\n\n"
 
 static PyMethodDef methods[] = {
     {"walk", native_walk, METH_VARARGS, walk_doc},
+    {"new_seal", new_seal, METH_NOARGS, new_seal_doc},
+    {"seal_facts", seal_facts, METH_O, seal_facts_doc},
     {"leak_shares", leak_shares, METH_VARARGS, leak_shares_doc},
     {"classes_in", classes_in, METH_O, classes_in_doc},
     {"remember_allocators", remember_allocators, METH_NOARGS, remember_allocators_doc},

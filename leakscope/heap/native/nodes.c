@@ -95,7 +95,7 @@ int enqueue(Walk *w, uint32_t node, int rank) {
 
 static int may_seed(const Walk *w, const Node *node) {
     return node->phase == PHASE_BARRIER ||
-           (node->phase == PHASE_UNREACHED && w->phase >= PHASE_NATIVE);
+           (node->phase == PHASE_UNREACHED && w->phase >= PHASE_LIBRARY);
 }
 
 /* Begin a path at an object; returns its node, NONE where an earlier phase has it. */
@@ -103,6 +103,8 @@ uint32_t seed(Walk *w, PyObject *object, int32_t root) {
     uint64_t entry = find_entry(&w->index, key_of(w, object));
     uint32_t number;
     if (entry == 0) {
+        if (w->resumed && !takes_sealed(w, object))
+            return NONE;
         uint32_t type = type_number(w, Py_TYPE(object));
         number = type == NONE
                      ? NONE
@@ -124,11 +126,13 @@ uint32_t seed(Walk *w, PyObject *object, int32_t root) {
     return number;
 }
 
-/* Give an object a node that waits until its phase comes. */
-void reserve(Walk *w, PyObject *object, int phase) {
+/* Give an object a node that waits until its phase comes, and return it; NONE where it has one. */
+uint32_t reserve(Walk *w, PyObject *object, int phase) {
     if (w->failed || find_entry(&w->index, key_of(w, object)))
-        return;
+        return NONE;
+    if (w->resumed && phase != PHASE_UNREACHED && !takes_sealed(w, object))
+        return NONE;
     uint32_t type = type_number(w, Py_TYPE(object));
-    if (type != NONE)
-        add_node(w, (uintptr_t)object, type, NONE, root_of_phase(phase), phase);
+    return type == NONE ? NONE
+                        : add_node(w, (uintptr_t)object, type, NONE, root_of_phase(phase), phase);
 }

@@ -28,20 +28,24 @@ void walk_user(Walk *w, PyObject *request) {
     drain(w);
 }
 
-static void walk_library(Walk *w) {
+void walk_library(Walk *w) {
     const Request *r = &w->request;
     begin_phase(w, PHASE_LIBRARY);
     for (Py_ssize_t i = r->library_from; i < PyList_GET_SIZE(r->roots) && !w->failed; i++)
         seed(w, PyList_GET_ITEM(r->roots, i), (int32_t)i);
+    if (w->resumed)
+        resume_phase(w, PHASE_LIBRARY);
     drain(w);
 }
 
 /* Make every node that waits in a phase's colour a seed of the phase that begins. */
-static void walk_waiting(Walk *w, int waiting, int phase) {
+void walk_waiting(Walk *w, int waiting, int phase) {
     begin_phase(w, phase);
+    if (w->resumed)
+        resume_phase(w, phase);
     size_t count = w->n_nodes;
     for (size_t i = 0; i < count && !w->failed; i++)
-        if (w->nodes[i].phase == (uint32_t)waiting) {
+        if (w->nodes[i].phase == (uint32_t)waiting && !(w->nodes[i].flags & NODE_SEALED)) {
             w->nodes[i].phase = (uint32_t)phase;
             w->nodes[i].root = root_of_phase(phase);
             push(w, &w->seeds, (uint32_t)i);
@@ -54,32 +58,56 @@ typedef struct {
     Walk *walk;
     int64_t *references; /* of each unreached object: those that nobody unreached accounts for */
     uint8_t *told;       /* of each unreached object of a storage: whether a tensor told of it */
-    size_t base;
-    PyObject *coming[LAG];
-    size_t count;
+    size_t base, count;
 } Unreached;
 
-static int reserve_later(PyObject *object, void *argument) {
-    Unreached *u = argument;
-    prefetch_slot(&u->walk->index, key_of(u->walk, object));
-    PyObject **place = &u->coming[u->count++ % LAG];
-    if (u->count > LAG)
-        reserve(u->walk, *place, PHASE_UNREACHED);
-    *place = object;
-    return u->walk->failed ? -1 : 0;
+/* Note that the collector tracks an object; one that nothing has reached so far waits for its phase.
+ * Returns its node. */
+uint32_t mark_tracked(Walk *w, PyObject *object, int is_young) {
+    uint64_t entry = find_entry(&w->index, key_of(w, object));
+    uint32_t node = entry ? node_of(entry) : reserve(w, object, PHASE_UNREACHED);
+    if (node != NONE)
+        w->nodes[node].flags |= NODE_TRACKED | (is_young ? NODE_YOUNG : 0);
+    return node;
 }
 
-static void reserve_tracked(Unreached *u) {
-    visit_tracked(reserve_later, u);
-    for (size_t i = u->count > LAG ? u->count - LAG : 0; i < u->count; i++)
-        reserve(u->walk, u->coming[i % LAG], PHASE_UNREACHED);
+typedef struct {
+    Walk *walk;
+    uintptr_t coming[LAG]; /* with the lowest bit set where it is young */
+    size_t count;
+} Tracked;
+
+static int mark_later(PyObject *object, int is_young, void *argument) {
+    Tracked *t = argument;
+    prefetch_slot(&t->walk->index, key_of(t->walk, object));
+    uintptr_t *place = &t->coming[t->count++ % LAG];
+    if (t->count > LAG)
+        mark_tracked(t->walk, (PyObject *)(*place & ~(uintptr_t)1), *place & 1);
+    *place = (uintptr_t)object | (is_young != 0);
+    return t->walk->failed ? -1 : 0;
+}
+
+static void mark_all_tracked(Walk *w) {
+    Tracked t = {.walk = w};
+    visit_tracked(mark_later, &t);
+    for (size_t i = t.count > LAG ? t.count - LAG : 0; i < t.count; i++) {
+        uintptr_t coming = t.coming[i % LAG];
+        mark_tracked(w, (PyObject *)(coming & ~(uintptr_t)1), coming & 1);
+    }
+}
+
+/* Return the place of an object among the unreached; SIZE_MAX where it is none of them. */
+static size_t place_of(const Unreached *u, PyObject *object) {
+    uint64_t entry = find_entry(&u->walk->index, key_of(u->walk, object));
+    size_t place = entry ? node_of(entry) - u->base : SIZE_MAX; /* before the base it wraps round */
+    return place < u->count ? place : SIZE_MAX;
 }
 
 static int uncount(PyObject *object, void *argument) {
     Unreached *u = argument;
-    uint64_t entry = find_entry(&u->walk->index, key_of(u->walk, object));
-    if (entry && node_of(entry) >= u->base)
-        u->references[node_of(entry) - u->base]--;
+    size_t place = place_of(u, object);
+    if (place != SIZE_MAX)
+        u->references[place]--;
     return 0;
 }
 
@@ -93,8 +121,7 @@ static void uncount_owned(Unreached *u, PyObject *object) {
 static void uncount_storage(Unreached *u, PyObject *tensor) {
     PyObject *storage = PyObject_CallOneArg(u->walk->access.untyped_storage, tensor);
     PyErr_Clear();
-    uint64_t entry = storage ? find_entry(&u->walk->index, key_of(u->walk, storage)) : 0;
-    size_t place = entry && node_of(entry) >= u->base ? node_of(entry) - u->base : SIZE_MAX;
+    size_t place = storage ? place_of(u, storage) : SIZE_MAX;
     if (place != SIZE_MAX && !u->told[place]) {
         u->told[place] = 1;
         u->references[place]--;
@@ -127,6 +154,8 @@ static void count_references(Unreached *u, size_t count) {
     for (size_t i = 0; i < count; i++)
         u->references[i] = Py_REFCNT((PyObject *)w->nodes[u->base + i].key);
     for (size_t i = 0; i < count; i++) {
+        if (w->nodes[u->base + i].phase != PHASE_UNREACHED)
+            continue;
         PyObject *object = (PyObject *)w->nodes[u->base + i].key;
         const TypeFacts *facts = &w->types[w->nodes[u->base + i].type];
         if (facts->type->tp_traverse != NULL && PyObject_IS_GC(object))
@@ -159,7 +188,7 @@ static void walk_held(Unreached *u, size_t count, int kept) {
     Walk *w = u->walk;
     for (size_t i = 0; i < count && !w->failed; i++) {
         Node *node = &w->nodes[u->base + i];
-        if (u->references[i] > 0 && is_kept_by_torch(w, node) == kept)
+        if (node->phase == PHASE_UNREACHED && u->references[i] > 0 && is_kept_by_torch(w, node) == kept)
             walk_one(w, node, ROOT_NATIVE);
     }
     drain(w);
@@ -175,12 +204,10 @@ static void walk_garbage(Unreached *u, size_t count, int kept) {
     }
 }
 
-/* The collector's own reasoning: what has more references than the unreached hold is held by
- * somebody who can't be traversed. */
-static void walk_unreached(Walk *w) {
-    Unreached u = {.walk = w, .base = w->n_nodes};
-    reserve_tracked(&u);
-    size_t count = w->n_nodes - u.base;
+/* The collector's own reasoning: of the nodes from `base` on that wait, what has more references
+ * than the others hold is held by somebody who can't be traversed. */
+void walk_unreached(Walk *w, size_t base, size_t count) {
+    Unreached u = {.walk = w, .base = base, .count = count};
     u.references = fresh(w, count, sizeof(int64_t));
     u.told = fresh(w, count, sizeof(uint8_t));
     if (u.references == NULL || u.told == NULL || w->failed)
@@ -188,6 +215,8 @@ static void walk_unreached(Walk *w) {
     memset(u.told, 0, count);
     count_references(&u, count);
     begin_phase(w, PHASE_NATIVE);
+    if (w->resumed)
+        resume_phase(w, PHASE_NATIVE);
     walk_held(&u, count, 0);
     walk_held(&u, count, 1);
     begin_phase(w, PHASE_GARBAGE);
@@ -203,5 +232,7 @@ void walk_rest(Walk *w) {
     walk_waiting(w, PHASE_BARRIER, PHASE_OTHER);
     walk_waiting(w, PHASE_HIDDEN, PHASE_HIDDEN);
     hide_parts(w);
-    walk_unreached(w);
+    size_t base = w->n_nodes;
+    mark_all_tracked(w);
+    walk_unreached(w, base, w->n_nodes - base);
 }

@@ -113,7 +113,7 @@ int choose(Walk *w, const Tree *t, Choice *c) {
 
 #define MAX_GROUPS 256
 
-static Kind *add_kind(Walk *w, Kinds *kinds, uint32_t type, uint64_t bytes, PyObject *sample) {
+Kind *add_kind(Walk *w, Kinds *kinds, uint32_t type, uint64_t bytes, PyObject *sample) {
     uint32_t i = 0;
     while (i < kinds->count && kinds->items[i].type != type)
         i++;
@@ -132,7 +132,7 @@ static Kind *add_kind(Walk *w, Kinds *kinds, uint32_t type, uint64_t bytes, PyOb
     Kind *kind = &kinds->items[i];
     kind->count++;
     kind->bytes += bytes;
-    if (kind->n_samples < (uint32_t)w->request.max_samples)
+    if (sample && kind->n_samples < (uint32_t)w->request.max_samples)
         kind->samples[kind->n_samples++] = sample;
     return kind;
 }
@@ -169,6 +169,8 @@ int group_children(Walk *w, const Tree *t, Choice *c) {
         if (kind != NULL)
             kind->unread += unread_of(w, t, v);
     }
+    if (w->resumed)
+        group_sealed(w, c);
     for (size_t i = 0; i < c->n_chosen; i++) {
         const Node *node = &w->nodes[c->chosen[i].node];
         PyObject *object = (PyObject *)node->key;

@@ -24,8 +24,8 @@
 #define MAX_DEVICES 64 /* the host among them */
 #define MAX_SAMPLES 8
 #define MAX_REFERRERS 8
-#define MOST_DEPTH 4095
-#define MAX_MARKS 63
+#define MOST_DEPTH 511
+#define MAX_MARKS 31
 
 enum { PHASE_USER, PHASE_LIBRARY, PHASE_OTHER, PHASE_HIDDEN, PHASE_NATIVE, PHASE_GARBAGE,
        PHASE_BARRIER, PHASE_UNREACHED };
@@ -58,15 +58,19 @@ typedef struct {
     int8_t mark;
 } TypeFacts;
 
-enum { NODE_BY_GRAPH = 1, NODE_KEEPS_GRAPH = 2, NODE_GRADIENT = 4, NODE_FROZEN = 8 };
+enum { NODE_BY_GRAPH = 1, NODE_KEEPS_GRAPH = 2, NODE_GRADIENT = 4, NODE_FROZEN = 8,
+       NODE_TRACKED = 16, /* on the collector's lists */
+       NODE_YOUNG = 32,   /* and in its youngest generation */
+       NODE_CROSSES = 64, /* has an edge to what an earlier phase reached */
+       NODE_SEALED = 128, /* stands for an entry of the seal */ };
 
 typedef struct {
     uintptr_t key; /* address of a Python object, or of a storage with its lowest bit set */
     uint64_t bytes;
     uint32_t first_edge, n_edges, parent, type;
     int32_t root;
-    uint32_t depth : 12, phase : 3, flags : 4, device : 6;
-    int32_t mark : 7;
+    uint32_t depth : 9, phase : 3, flags : 8, device : 6;
+    int32_t mark : 6;
 } Node;
 
 typedef struct {
@@ -116,7 +120,7 @@ typedef struct {
 } Known;
 
 typedef struct {
-    Py_ssize_t library_from, max_selected, max_depth, graph_budget, max_groups, max_samples;
+    Py_ssize_t library_from, lasting_from, root_base, max_selected, max_depth, graph_budget, max_groups, max_samples;
     uint64_t cutoff, circle_bytes;
     int full, keeps_graph, counts_types;
     PyObject *roots, *barriers, *hidden, *marked, *late, *stages, *pinned;
@@ -164,6 +168,9 @@ typedef struct {
     uint64_t count, bytes;
 } TypeTotal;
 
+typedef struct Seal Seal;
+typedef struct Resumed Resumed;
+
 typedef struct {
     Request request;
     Access access;
@@ -196,6 +203,8 @@ typedef struct {
     Pinned *pinned;
     TypeTotal *totals; /* by type's number; NULL unless types are counted */
     uint32_t n_pinned, n_totals;
+    Seal *seal;        /* what earlier walks sealed, and where this one does; NULL without one */
+    Resumed *resumed;  /* of a walk that goes on from a seal; NULL of a whole one */
 
     int phase;
     uint32_t phase_first; /* settled nodes from here on are of this phase, those before of others */
@@ -366,7 +375,7 @@ uint32_t add_node(Walk *w, uintptr_t key, uint32_t type, uint32_t parent, int32_
 void add_edge(Walk *w, uint32_t source, uint32_t target);
 int enqueue(Walk *w, uint32_t node, int rank);
 uint32_t seed(Walk *w, PyObject *object, int32_t root);
-void reserve(Walk *w, PyObject *object, int phase);
+uint32_t reserve(Walk *w, PyObject *object, int phase);
 
 /* edges.c: following edges, breadth first. */
 int root_of_phase(int phase);
@@ -379,12 +388,45 @@ void begin_phase(Walk *w, int phase);
 void drain(Walk *w);
 void drain_stage(Walk *w);
 
+int fold(Walk *w, uint32_t source, PyObject *object);
+uint32_t follow_edge(Walk *w, uint32_t source, PyObject *object);
+void inherit(Walk *w, Node *node);
+
 /* phases.c */
 void walk_user(Walk *w, PyObject *request);
 void walk_rest(Walk *w);
+uint32_t mark_tracked(Walk *w, PyObject *object, int is_young);
+void walk_library(Walk *w);
+void walk_waiting(Walk *w, int waiting, int phase);
+void walk_unreached(Walk *w, size_t base, size_t count);
 
 /* collector.c */
-void visit_tracked(visitproc visitor, void *argument);
+typedef int (*trackedproc)(PyObject *object, int is_young, void *argument);
+void visit_tracked(trackedproc visitor, void *argument);
+
+/* seal.c: what stays the same from census to census. */
+Seal *seal_of(PyObject *capsule);
+int add_to_seal(Walk *w, const Tree *t);
+void reset_seal(Walk *w, Seal *seal);
+PyObject *new_seal(PyObject *module, PyObject *nothing);
+PyObject *seal_facts(PyObject *module, PyObject *seal);
+
+/* resume.c: a walk that goes on from a seal. */
+int begin_resumed(Walk *w);
+int takes_sealed(Walk *w, PyObject *object);
+void walk_resumed(Walk *w);
+void resume_phase(Walk *w, int phase);
+void finish_resumed(Walk *w);
+void group_sealed(Walk *w, const Choice *c);
+uint64_t named_bytes(const Walk *w, uint32_t number);
+void drop_resumed(Walk *w);
+
+/* What is sealed, summed up: objects and host bytes by phase. */
+typedef struct {
+    uint64_t objects, heap, by_phase[PHASE_UNREACHED + 1];
+} SealedSums;
+SealedSums sealed_sums(const Walk *w);
+uint32_t entry_of(const Walk *w, uint32_t number);
 
 /* pinned.c */
 int watch_pinned(Walk *w);
@@ -410,6 +452,7 @@ uint64_t worth_of(const Walk *w, const Tree *t, uint32_t number);
 void add_with_ancestors(Walk *w, Choice *c, Numbers *named, uint32_t number);
 int choose(Walk *w, const Tree *t, Choice *c);
 int group_children(Walk *w, const Tree *t, Choice *c);
+Kind *add_kind(Walk *w, Kinds *kinds, uint32_t type, uint64_t bytes, PyObject *sample);
 
 /* holders.c */
 void find_holders(Walk *w, const Tree *t, Choice *c, Numbers *named);

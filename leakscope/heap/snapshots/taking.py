@@ -93,7 +93,7 @@ def _walked(roots: Roots, options: Options, engine: str | None) -> WalkResult:
 
 def _rows(maker: RowMaker, roles: Roles) -> tuple[CensusRow, ...]:
     drafts = [draft for draft in maker.drafts() if maker.reached(draft) >= _least(maker, draft)]
-    rows = [maker.row(draft, roles.of_draft(draft)) for draft in drafts]
+    rows = [maker.row(draft, roles.of_draft) for draft in drafts]
     return tuple(sorted(rows, key=lambda row: (not row.user, -reached_bytes(row), row.path)))
 
 
