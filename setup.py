@@ -9,7 +9,7 @@ setup(
         Extension(
             "leakscope.heap._native",
             sources=sorted(str(part) for part in Path("leakscope/heap/native").glob("*.c")),
-            depends=["leakscope/heap/native/walk.h"],
+            depends=["leakscope/heap/native/walk.h", "leakscope/heap/native/seal.h"],
             include_dirs=["leakscope/heap/native"],
             extra_compile_args=["-O3", "-std=gnu11", "-fno-strict-aliasing", "-fvisibility=hidden"],
             optional=True,

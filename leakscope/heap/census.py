@@ -138,9 +138,7 @@ class CensusTaker:
             root_base=max(given, 0),
         )
 
-    def _walk(
-        self, scope: CensusScope, unwound: Sequence[FrameType]
-    ) -> tuple[Roots, WalkResult]:
+    def _walk(self, scope: CensusScope, unwound: Sequence[FrameType]) -> tuple[Roots, WalkResult]:
         """Walk the heap; a full walk goes on from what earlier ones have sealed."""
         full = scope is CensusScope.FULL and can_seal()
         roots = find_roots(
@@ -166,9 +164,7 @@ class CensusTaker:
         full = scope is CensusScope.FULL
         is_whole = full and (not can_seal() or self._seal.is_empty)
         roots, result = self._walk(scope, unwound)
-        maker = RowMaker(
-            result, roots, self._ownership, self._definitions, self._sealed_rows
-        )
+        maker = RowMaker(result, roots, self._ownership, self._definitions, self._sealed_rows)
         roles = Roles(result, maker)
         self._device_storages = device_storages(roles, maker)
         return Census(

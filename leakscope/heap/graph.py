@@ -150,7 +150,8 @@ class Nodes:
     """For the heaviest garbage: indices here of those on the circle that keeps it from being freed
     at once, each referring to the next, the last to the first. See ``circles.py``."""
     sealed: list[int]
-    """Number of the object in the seal; -1 where the walk reached it."""
+    """Number of the object in the seal; -1 where the walk reached it. Where something changed that
+    leads to the object, its name may be another: there it is -2 less the number."""
 
 
 @dataclass
@@ -323,7 +324,8 @@ class Seal:
         return sealed - gone
 
     def _facts(self) -> tuple[int, int, int]:
-        facts: tuple[int, int, int] = _native.seal_facts(self.handle)  # type: ignore[union-attr]
+        assert _native is not None
+        facts: tuple[int, int, int] = _native.seal_facts(self.handle)
         return facts
 
 

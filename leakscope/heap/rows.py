@@ -66,6 +66,17 @@ class SealedRows:
         self.names: dict[int, SealedName] = {}
         self.rows: dict[str, tuple[tuple[Any, ...], CensusRow]] = {}
 
+    def forget_renamed(self, nodes: Nodes) -> None:
+        """Forget the names that may be others now; of what this walk doesn't answer, all."""
+        if any(entry < -1 for entry in nodes.sealed):
+            kept = {entry for entry in nodes.sealed if entry >= 0}
+            self.names = {entry: name for entry, name in self.names.items() if entry in kept}
+
+    def remember(self, entry: int, name: SealedName) -> None:
+        """Remember the name of a sealed object, by its number in ``Nodes.sealed``."""
+        if entry >= 0:
+            self.names[entry] = name
+
     @property
     def own_bytes(self) -> int:
         """Roughly what is kept, in bytes."""
@@ -88,6 +99,7 @@ class RowMaker:
         self._naming = Naming(ownership, definitions)
         self._definitions = definitions
         self._sealed = sealed or SealedRows()
+        self._sealed.forget_renamed(self._nodes)
         self.places = _Places(self._nodes, roots, self._naming)
         """By node; each is made when it is asked for."""
         self.paths = _Paths(self._nodes, self.places, self._sealed)
@@ -104,8 +116,7 @@ class RowMaker:
         place = self.places[node]
         stands = place.part.stands is not Stands.GLOBALS and not is_transparent(place.part.obj)
         name = SealedName(place.path, place.inside, stands)
-        if entry >= 0:
-            self._sealed.names[entry] = name
+        self._sealed.remember(entry, name)
         return name
 
     def dominators(self, node: int) -> Iterator[int]:

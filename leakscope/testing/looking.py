@@ -165,7 +165,7 @@ class Looker:
         roles = Roles(result, maker)
         drafts = [draft for draft in maker.drafts() if not is_of_runner(draft.path)]
         seen: list[tuple[CensusRow, object]] = [
-            (maker.row(draft, roles.of_draft(draft)), result.nodes.objects[_last(draft)])
+            (maker.row(draft, roles.of_draft), result.nodes.objects[_last(draft)])
             for draft in drafts
         ]
         seen += self._module_names.rows(result.nodes)

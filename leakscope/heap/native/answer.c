@@ -80,6 +80,14 @@ static uint64_t weigh_again(Walk *w, const Node *node) {
     return shallow_bytes(object, facts) + payload_bytes(w, object, facts);
 }
 
+/* The number of an entry; of one whose name may have changed, -2 less that. */
+static PyObject *sealed_number(Walk *w, uint32_t number) {
+    uint32_t entry = entry_of(w, number);
+    if (entry == NONE)
+        return PyLong_FromLong(-1);
+    return PyLong_FromLongLong(is_renamed(w, entry) ? -2 - (long long)entry : (long long)entry);
+}
+
 enum { N_COLUMNS = 19 };
 static const char *const column_names[N_COLUMNS] = {
     "objects", "parent", "root", "dominator", "selected", "shallow_bytes", "host_bytes",
@@ -119,7 +127,7 @@ static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns)
         others_as_list(c, row),
         holders_as_list(c, row),
         circle_as_list(c, number),
-        number_or_none(entry_of(w, number)),
+        sealed_number(w, number),
     };
     Py_INCREF((PyObject *)node->key);
     values[0] = (PyObject *)node->key;

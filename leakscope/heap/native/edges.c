@@ -61,8 +61,11 @@ static uint32_t meet(Walk *w, uint32_t source, PyObject *object) {
     int cuts = w->phase == PHASE_USER || w->phase == PHASE_HIDDEN;
     if (cuts && !w->request.full && PyType_Check(object))
         return NONE;
-    if (w->resumed && !takes_sealed(w, object))
+    if (w->resumed && !takes_sealed(w, object)) {
+        if (is_doubtful(w, object))
+            w->nodes[source].flags |= NODE_CROSSES;
         return NONE;
+    }
     uint32_t type = type_number(w, Py_TYPE(object));
     if (type == NONE)
         return NONE;

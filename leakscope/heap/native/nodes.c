@@ -103,6 +103,8 @@ uint32_t seed(Walk *w, PyObject *object, int32_t root) {
     uint64_t entry = find_entry(&w->index, key_of(w, object));
     uint32_t number;
     if (entry == 0) {
+        if (w->resumed && w->phase == PHASE_LIBRARY && root >= w->request.lasting_from)
+            unseal(w, object); /* of a module that is new */
         if (w->resumed && !takes_sealed(w, object))
             return NONE;
         uint32_t type = type_number(w, Py_TYPE(object));
@@ -129,6 +131,8 @@ uint32_t seed(Walk *w, PyObject *object, int32_t root) {
 /* Give an object a node that waits until its phase comes, and return it; NONE where it has one. */
 uint32_t reserve(Walk *w, PyObject *object, int phase) {
     if (w->failed || find_entry(&w->index, key_of(w, object)))
+        return NONE;
+    if (w->resumed && phase == PHASE_HIDDEN && is_sealed_ours(w, object))
         return NONE;
     if (w->resumed && phase != PHASE_UNREACHED && !takes_sealed(w, object))
         return NONE;

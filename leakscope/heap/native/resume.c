@@ -33,6 +33,8 @@ struct Resumed {
     uint64_t *verified; /* not tracked, but an edge led to it */
     uint64_t *kept;     /* it has a node */
     uint64_t *looked;   /* what it refers to was looked at */
+    uint64_t *changed;  /* and is not what it was */
+    uint64_t *ours;     /* it is one of our own objects, of which the walk was told */
     uint64_t *met;      /* what names it was looked at, and still refers to it */
     uint32_t *nodes;    /* by entry: its node + 1; when all is done, that of the nearest dominator */
     uint64_t *retained; /* by entry */
@@ -44,6 +46,7 @@ struct Resumed {
     uint64_t *named; /* by kept node's place: bytes that are named through it */
     uint32_t *places; /* by node: its place among the kept, plus one */
     size_t n_places;
+    int looks_at_all;
     SealedSums sums;
     uint32_t types[MOST_SEALED_TYPES]; /* by sealed type: its number in this walk, plus one */
 };
@@ -74,6 +77,8 @@ int begin_resumed(Walk *w) {
     r->kept = fresh(w, r->n_words, 8);
     r->looked = fresh(w, r->n_words, 8);
     r->met = fresh(w, r->n_words, 8);
+    r->changed = fresh(w, r->n_words, 8);
+    r->ours = fresh(w, r->n_words, 8);
     r->nodes = fresh(w, seal->count, 4);
     return w->failed ? -1 : 0;
 }
@@ -82,7 +87,7 @@ void drop_resumed(Walk *w) {
     Resumed *r = w->resumed;
     if (r == NULL)
         return;
-    void *blocks[] = {r->seen, r->borrowed, r->verified, r->kept, r->looked, r->met, r->nodes,
+    void *blocks[] = {r->seen, r->borrowed, r->verified, r->kept, r->looked, r->met, r->changed, r->ours, r->nodes,
                       r->retained, r->links, r->claims, r->pairs, r->named, r->places, r->kept_nodes.items, r->kept_entries.items,
                       r->waiting.items, r};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
@@ -103,7 +108,7 @@ int takes_sealed(Walk *w, PyObject *object) {
         return 1;
     }
     if (w->phase != PHASE_USER || PyType_Check(object) || PyModule_Check(object) ||
-        (SEALED_PHASE(sealed) == PHASE_HIDDEN && (sealed->word & SEALED_ROOT_FLAG)))
+        has_bit(w->resumed->ours, entry))
         return 0;
     set_bit(w->resumed->borrowed, entry);
     return 1;
@@ -130,6 +135,34 @@ uint32_t checksum_of(PyObject *object) {
     if (type->tp_traverse != NULL && PyObject_IS_GC(object))
         type->tp_traverse(object, mix, &sum);
     return (uint32_t)(sum >> 32) ^ (uint32_t)sum;
+}
+
+/* Note that an object is our own; say whether it is sealed as such, so that it needs no node. */
+int is_sealed_ours(Walk *w, PyObject *object) {
+    uint32_t entry = sealed_at(w->seal, (uintptr_t)object);
+    if (entry == NONE || SEALED_PHASE(&w->seal->entries[entry]) != PHASE_HIDDEN ||
+        !(w->seal->entries[entry].word & SEALED_ROOT_FLAG))
+        return 0;
+    set_bit(w->resumed->ours, entry);
+    return 1;
+}
+
+/* Say whether the seal is wrong about an object to which something refers: it has it as held by native code
+ * alone, or as named by what is gone. The next walk will find it new. */
+int is_doubtful(const Walk *w, PyObject *object) {
+    uint32_t entry = sealed_at(w->seal, (uintptr_t)object);
+    if ((w->phase != PHASE_LIBRARY && w->phase != PHASE_OTHER) || entry == NONE)
+        return 0;
+    const Sealed *sealed = &w->seal->entries[entry];
+    int is_root = (sealed->word & SEALED_ROOT_FLAG) != 0;
+    return SEALED_PHASE(sealed) == PHASE_NATIVE || (!is_root && w->seal->entries[sealed->parent].word == 0);
+}
+
+/* Take an object as new, whatever the seal knows of its place. */
+void unseal(Walk *w, PyObject *object) {
+    uint32_t entry = sealed_at(w->seal, (uintptr_t)object);
+    if (entry != NONE)
+        forget(w->seal, entry);
 }
 
 /* What the collector tracks: what is sealed and alive, and what is new. */
@@ -440,6 +473,7 @@ static void look_at(Walk *w, uint32_t entry) {
     uint32_t number = sum != sealed->checksum ? number_of_type(w, sealed) : NONE;
     if (number == NONE)
         return;
+    set_bit(w->resumed->changed, entry);
     uint64_t bytes = shallow_bytes(object, &w->types[number]) + look.folded;
     sealed->bytes = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
     sealed->checksum = sum;
@@ -506,6 +540,8 @@ static ssize_t read_stretches(Reading *r, size_t from, size_t n) {
 static void judge_stretches(Reading *r, size_t from, size_t n) {
     for (size_t i = from; i < n; i++)
         for (size_t k = r->first[i]; k < r->first[i + 1]; k++) {
+            if (r->walk->seal->entries[r->dicts[k]].word == 0)
+                continue;
             uintptr_t offset = address_of_entry(r->walk, r->dicts[k]) - (uintptr_t)r->remote[i].iov_base;
             judge_dict(r->walk, r->dicts[k], r->memory + i * STRETCH + offset);
         }
@@ -720,6 +756,65 @@ void resume_phase(Walk *w, int phase) {
             follow_link(w, &r->links[i]);
 }
 
+/* Looking at all edges. Objects that are taken to be immutable may have come to refer to something all the
+ * same. What nobody seems to refer to is taken to be held by native code; where that is much, all that is
+ * sealed is asked whether it refers to it, and looked at again at the next walk. */
+
+#define UNTOLD_CUTOFFS 4 /* so many times what a row needs may be held by native code before that */
+
+static int find_native(PyObject *object, void *argument) {
+    Look *look = argument;
+    Walk *w = look->walk;
+    uint64_t found = find_entry(&w->index, key_of(w, object));
+    if (found)
+        look->is_boundary |= w->nodes[node_of(found)].phase == PHASE_NATIVE;
+    else
+        look->is_boundary |= is_doubtful(w, object);
+    return 0;
+}
+
+static uint64_t new_native_bytes(const Walk *w) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < w->order.count; i++) {
+        const Node *node = &w->nodes[w->order.items[i]];
+        if (node->phase == PHASE_NATIVE && !(node->flags & NODE_SEALED))
+            bytes += node->bytes;
+    }
+    return bytes;
+}
+
+static void look_at_all(Walk *w) {
+    Seal *seal = w->seal;
+    const Resumed *r = w->resumed;
+    begin_phase(w, PHASE_LIBRARY); /* as whose edges these count */
+    for (uint32_t i = 0; i < seal->count; i++) {
+        Sealed *sealed = &seal->entries[i];
+        int phase = SEALED_PHASE(sealed);
+        if (sealed->word == 0 || !has_bit(r->seen, i) || has_bit(r->borrowed, i) ||
+            (phase != PHASE_LIBRARY && phase != PHASE_OTHER))
+            continue;
+        PyObject *object = SEALED_OBJECT(sealed);
+        Look look = {.walk = w, .entry = i};
+        if (Py_TYPE(object)->tp_traverse != NULL && PyObject_IS_GC(object))
+            Py_TYPE(object)->tp_traverse(object, find_native, &look);
+        sealed->word |= look.is_boundary ? SEALED_BOUNDARY : 0;
+    }
+}
+
+/* Say whether what native code seems to hold may be sealed as such. */
+int seals_native(const Walk *w) { return !w->resumed || !w->resumed->looks_at_all; }
+
+static void question_native(Walk *w) {
+    Seal *seal = w->seal;
+    uint64_t bytes = seal->native_bytes + new_native_bytes(w);
+    int is_much = bytes >= UNTOLD_CUTOFFS * w->request.cutoff && !seal->has_looked_at_all;
+    seal->has_looked_at_all = w->resumed->looks_at_all = is_much;
+    if (is_much) {
+        look_at_all(w);
+        seal->native_bytes = 0;
+    }
+}
+
 void walk_resumed(Walk *w) {
     size_t base = w->n_nodes;
     sweep(w);
@@ -736,6 +831,7 @@ void walk_resumed(Walk *w) {
     walk_waiting(w, PHASE_HIDDEN, PHASE_HIDDEN);
     hide_parts(w);
     walk_unreached(w, base, count);
+    question_native(w);
     finish_resumed(w);
 }
 
@@ -779,6 +875,17 @@ uint32_t entry_of(const Walk *w, uint32_t number) {
     const Resumed *r = w->resumed;
     uint32_t place = r && r->places && number < r->n_places ? r->places[number] : 0;
     return place ? r->kept_entries.items[place - 1] : NONE;
+}
+
+/* Say whether the name of a sealed object may be another than it was: something that leads to it changed. */
+int is_renamed(const Walk *w, uint32_t entry) {
+    const Seal *seal = w->seal;
+    while (seal->entries[entry].word && !(seal->entries[entry].word & SEALED_ROOT_FLAG)) {
+        entry = seal->entries[entry].parent;
+        if (has_bit(w->resumed->changed, entry))
+            return 1;
+    }
+    return 0;
 }
 
 void note_kept(const Walk *w, uint32_t *entries) {

@@ -141,6 +141,8 @@ static int may_seal(const Sealing *s, const Node *node) {
     if (node->phase < PHASE_LIBRARY || node->phase > PHASE_NATIVE || !may_seal_type(facts) ||
         (node->flags & NODE_BY_GRAPH) || node->bytes >= UINT32_MAX)
         return 0;
+    if (node->phase == PHASE_NATIVE && !seals_native(s->walk))
+        return 0;
     int is_root = node->parent == NONE && node->phase == PHASE_LIBRARY;
     if (is_root && node->root < request->lasting_from)
         return 0;
@@ -199,6 +201,8 @@ static void seal_node(Sealing *s, uint32_t number) {
     };
     if (node->flags & NODE_TRACKED)
         set_bit(seal->tracked, entry);
+    if (node->phase == PHASE_NATIVE && w->resumed)
+        seal->native_bytes += node->bytes;
     s->entries[number] = entry + 1;
 }
 
@@ -247,9 +251,13 @@ int list_dicts(Walk *w, Seal *seal, Numbers *dicts) {
     sorting = seal;
     qsort(dicts->items, dicts->count, 4, by_address);
     sorting = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < dicts->count; i++)
+        if (count == 0 || dicts->items[count - 1] != dicts->items[i])
+            dicts->items[count++] = dicts->items[i];
     drop(w, seal->dicts);
     seal->dicts = dicts->items;
-    seal->n_dicts = dicts->count;
+    seal->n_dicts = count;
     return 0;
 }
 

@@ -42,6 +42,8 @@ struct Seal {
     size_t n_dicts;
     size_t n_gone;
     uint32_t round; /* which part of the immutable ones has its turn to be looked at */
+    uint64_t native_bytes; /* sealed as held by native code alone since all edges were looked at */
+    int has_looked_at_all; /* at the walk before */
     uint64_t folded; /* objects that are part of an entry */
     PyTypeObject *types[MOST_SEALED_TYPES];
     uint8_t is_static[MOST_SEALED_TYPES]; /* that type is never freed */

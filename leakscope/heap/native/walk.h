@@ -414,6 +414,11 @@ PyObject *seal_facts(PyObject *module, PyObject *seal);
 /* resume.c: a walk that goes on from a seal. */
 int begin_resumed(Walk *w);
 int takes_sealed(Walk *w, PyObject *object);
+int is_doubtful(const Walk *w, PyObject *object);
+int seals_native(const Walk *w);
+void unseal(Walk *w, PyObject *object);
+int is_sealed_ours(Walk *w, PyObject *object);
+int is_renamed(const Walk *w, uint32_t entry);
 void walk_resumed(Walk *w);
 void resume_phase(Walk *w, int phase);
 void finish_resumed(Walk *w);

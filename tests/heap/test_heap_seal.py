@@ -1,0 +1,135 @@
+"""A walk that goes on from a seal answers as a whole walk does."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sealed_programs import LIBRARY, STEPS, Looker, program
+
+from leakscope.heap import CensusTaker
+from leakscope.heap.graph import can_seal
+from leakscope.model.census import CensusScope
+
+pytestmark = pytest.mark.skipif(not can_seal(), reason="only the native walker seals")
+
+PROGRAMS = Path(__file__).with_name("sealed_programs.py")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_after_random_changes_both_answers_are_the_same(seed: int) -> None:
+    found = subprocess.run(
+        [sys.executable, str(PROGRAMS), str(seed), "12"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert found.stderr == ""
+    assert found.stdout == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_after_many_random_changes_both_answers_are_the_same(seed: int) -> None:
+    found = subprocess.run(
+        [sys.executable, str(PROGRAMS), str(seed), "40"],
+        capture_output=True,
+        text=True,
+        timeout=290,
+    )
+    assert (found.stderr, found.stdout) == ("", "")
+
+
+@pytest.mark.slow
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(
+        st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=6), min_size=1, max_size=4
+    )
+)
+def test_any_changes_lead_to_the_same_answer(rounds: list[list[str]]) -> None:
+    run = program(0)
+    looker = Looker("/nowhere")
+    looker.sealed()
+    try:
+        for steps in rounds:
+            for name in steps:
+                STEPS[name](run)
+            assert looker.differences() == []
+    finally:
+        STEPS["end_threads"](run)
+        gc.unfreeze()
+
+
+@pytest.fixture
+def taker(tmp_path: Path) -> CensusTaker:
+    return CensusTaker(project_root=str(tmp_path), cutoff_bytes=2048)
+
+
+def _library_row(taker: CensusTaker, name: str) -> int:
+    census = taker.take(CensusScope.FULL)
+    found = [row for row in census.rows if row.path == f"{LIBRARY}·{name}"]
+    return found[0].host_bytes if found else 0
+
+
+def test_the_first_full_census_is_a_whole_one_and_later_ones_are_not(taker: CensusTaker) -> None:
+    first, second = taker.take(CensusScope.FULL), taker.take(CensusScope.FULL)
+    assert first.whole
+    assert not second.whole
+    assert second.sealed > first.objects / 2
+    assert abs(second.heap_bytes - first.heap_bytes) < 0.01 * first.heap_bytes
+
+
+def test_a_library_container_that_grows_has_a_row_each_time(taker: CensusTaker) -> None:
+    run = program(1)
+    taker.take(CensusScope.FULL)
+    sizes = []
+    for _ in range(4):
+        run.module.registry.extend({"text": "x" * 5000, "n": [1]} for _ in range(40))
+        sizes.append(_library_row(taker, "registry"))
+    assert all(later - earlier > 40 * 5000 for earlier, later in pairwise(sizes))
+
+
+def test_what_a_library_lets_go_is_no_longer_counted(taker: CensusTaker) -> None:
+    run = program(2)
+    run.module.registry.extend({"text": "x" * 50_000, "n": [1]} for _ in range(60))
+    gc.collect()
+    taker.take(CensusScope.FULL)
+    before = _library_row(taker, "registry")
+    del run.module.registry[:30]
+    after = _library_row(taker, "registry")
+    assert before - after == pytest.approx(30 * 50_000, rel=0.05)
+
+
+def test_a_dict_that_the_collector_does_not_track_is_weighed_as_it_grows(
+    taker: CensusTaker,
+) -> None:
+    run = program(3)
+    taker.take(CensusScope.FULL)
+    run.module.counts.update({f"key {n}": n * 1000 for n in range(5000)})
+    assert _library_row(taker, "counts") > 5000 * 80
+
+
+def test_nothing_is_kept_alive_by_the_seal(taker: CensusTaker) -> None:
+    run = program(4)
+    taker.take(CensusScope.FULL)
+    taker.take(CensusScope.FULL)
+    thing = run.module.thing
+    references = sys.getrefcount(thing)
+    taker.take(CensusScope.FULL)
+    assert sys.getrefcount(thing) == references
+
+
+def test_the_users_rows_do_not_depend_on_the_seal(taker: CensusTaker) -> None:
+    mine = [{"text": "x" * 4000, "n": [n]} for n in range(50)]
+    names = {"test_mine": mine}
+    taker = CensusTaker(project_root="/nowhere", cutoff_bytes=2048, given=names)
+    whole = {row.path: row.host_bytes for row in taker.take(CensusScope.FULL).rows if row.user}
+    sealed = {row.path: row.host_bytes for row in taker.take(CensusScope.FULL).rows if row.user}
+    assert whole["worker()·test_mine"] == sealed["worker()·test_mine"]
