@@ -40,3 +40,8 @@ void visit_tracked(visitproc visitor, void *argument) {
         if (visit_list(&generations[i].head, visitor, argument) < 0)
             return;
 }
+
+/* Return whether a collection is under way: some of what it looks at is in none of those lists. */
+PyObject *is_collecting(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+    return PyBool_FromLong(PyInterpreterState_Get()->gc.collecting);
+}

@@ -385,6 +385,7 @@ void walk_rest(Walk *w);
 
 /* collector.c */
 void visit_tracked(visitproc visitor, void *argument);
+PyObject *is_collecting(PyObject *module, PyObject *nothing);
 
 /* pinned.c */
 int watch_pinned(Walk *w);
