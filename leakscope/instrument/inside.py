@@ -66,7 +66,7 @@ def inside() -> Inside | None:
         return Inside("garbage collection", may_last=False)
     torch = sys.modules.get("torch")
     core = getattr(torch, "_C", None)
-    found = None if core is None else _state_of(core)
+    found = _state_of(core)
     if found is not None and not found.may_last:
         return found
     return _below(sys._getframe(1), torch) or found
@@ -109,7 +109,7 @@ class PutOff:
 def _state_of(core: Any) -> Inside | None:
     """Ask torch itself: a handful of flags and stacks of the calling thread."""
     lasting = None
-    for reason, is_met, may_last in _STATES:
+    for reason, is_met, may_last in _STATES if core is not None else _STATES[-1:]:
         if _answer(is_met, core):
             if not may_last:
                 return Inside(reason, may_last=False)
@@ -129,6 +129,11 @@ def _would_compile(core: Any) -> bool:
     if "torch._dynamo" not in sys.modules:
         return False
     return callable(core._dynamo.eval_frame.get_eval_frame_callback())
+
+
+def _has_stacks_recorded(core: Any) -> bool:
+    """Return whether a profiler of torch's lists every function that Python calls."""
+    return type(sys.getprofile()).__name__ == "TraceContext"
 
 
 def _is_fx_tracing(core: Any) -> bool:
@@ -157,12 +162,14 @@ _STATES: tuple[tuple[str, Callable[[Any], bool], bool], ...] = (
     ("torch.fx tracing", _is_fx_tracing, False),
     ("functorch", lambda core: core._functorch.peek_interpreter_stack() is not None, False),
     ("CUDA graph capture", _is_captured, False),
+    ("torch.profiler, which records Python's stacks", _has_stacks_recorded, False),
     ("a dispatch mode", lambda core: core._len_torch_dispatch_stack() > 0, True),
     ("a function mode", _has_function_mode, True),
     ("torch.profiler", lambda core: core._autograd._profiler_enabled(), True),
     ("a backward pass", lambda core: core._current_graph_task_id() != -1, True),
+    ("a profiler of Python's", lambda core: sys.getprofile() is not None, True),
 )
-"""What torch is asked, in this order, and whether it may last."""
+"""What is asked of torch and Python, in this order, and whether it may last."""
 
 
 def _below(frame: FrameType | None, torch: ModuleType | None) -> Inside | None:
