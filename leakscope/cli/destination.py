@@ -54,7 +54,7 @@ def _manifest(program: Program, options: dict[str, Any]) -> RunManifest:
         run_id=uuid.uuid4().hex,
         created=time.time(),
         command=["python", *interpreter_options(), *program.arguments],
-        script=program.target if program.kind == "script" else f"-{program.kind[0]}",
+        script=program.title,
         project_root=program.project_root(),
         options=options,
         environment=environment(own_libraries(read_configuration().section)),

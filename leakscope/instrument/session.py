@@ -152,7 +152,9 @@ class Session:
         root = project_root_of(options)
         writer = RecordingWriter(path, header := header_of(world))
         if writer.failed:
-            raise UnwritableError(writer.failed, slug="unwritable")
+            failed = writer.failed.removesuffix(".")
+            why = f"{failed}: choose another folder with --out (in Python: out=)."
+            raise UnwritableError(why, slug="unwritable")
         session = cls(
             options,
             path,
