@@ -26,7 +26,13 @@ from leakscope.cli.missing import is_missing_module
 from leakscope.cli.supervisor import Ending, end_as, supervise
 from leakscope.instrument.configured import chosen_trackers, configured_options
 from leakscope.instrument.launch import Launch
-from leakscope.instrument.options import CudaHistory, SnapshotSignal, Tracemalloc, Workers
+from leakscope.instrument.options import (
+    CudaHistory,
+    SessionOptions,
+    SnapshotSignal,
+    Tracemalloc,
+    Workers,
+)
 from leakscope.instrument.program import Program, interpreter_options
 from leakscope.instrument.world import World, this_world
 from leakscope.model.errors import LeakscopeError, UnwritableError
@@ -154,12 +160,7 @@ def run(
     """
     _require_program(program)
     python = [sys.executable, *interpreter_options()]
-    # Of a module that is missing Python's own words are the best.
-    is_missing = program.kind == "module" and is_missing_module(program.target)
-    is_typed = program.kind == "stdin" and sys.stdin is not None and sys.stdin.isatty()
-    if os.environ.get("LEAKSCOPE", "").lower() in _OFF or is_missing or is_typed:
-        if is_typed:
-            say("what is typed in is not recorded; give a script, or send it to stdin.")
+    if _is_not_recorded(program):
         _run_plainly(program, python)
     world = this_world()
     options = configured_options(
@@ -179,11 +180,8 @@ def run(
         snapshot_signal=snapshot_signal,
         trackers=chosen_trackers(trackers or None),
     )
-    try:
-        directory = prepare(program, options, world)
-    except UnwritableError as fault:
-        if world.leads:
-            say(f"{str(fault).removesuffix('.')}; the program runs without a recording.")
+    directory = _destination(program, options, world)
+    if directory is None:
         _run_plainly(program, python)
     launch = Launch(program, str(directory.path.absolute()), options.to_json(), os.getpid())
     ending = supervise(launch.command(python))
@@ -212,6 +210,27 @@ def leave_outcome(directory: RunDirectory, world: World, ending: Ending) -> None
 
 def _attempt_of(world: World) -> dict[str, str | int]:
     return {"attempt": world.attempt} if world.attempt else {}
+
+
+def _is_not_recorded(program: Program) -> bool:
+    """Return whether there is nothing to record, or it was asked not to."""
+    if os.environ.get("LEAKSCOPE", "").lower() in _OFF:
+        return True
+    if program.kind == "stdin" and sys.stdin is not None and sys.stdin.isatty():
+        say("what is typed in is not recorded; give a script, or send it to stdin.")
+        return True
+    # Of a module that is missing Python's own words are the best.
+    return program.kind == "module" and is_missing_module(program.target)
+
+
+def _destination(program: Program, options: SessionOptions, world: World) -> RunDirectory | None:
+    """Return the run directory; None, after one sentence, where none can be written."""
+    try:
+        return prepare(program, options, world)
+    except UnwritableError as fault:
+        if world.leads:
+            say(f"{str(fault).removesuffix('.')}; the program runs without a recording.")
+        return None
 
 
 def _run_plainly(program: Program, python: list[str]) -> NoReturn:
