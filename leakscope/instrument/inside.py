@@ -27,7 +27,7 @@ from leakscope.model.boundary import BoundaryKind
 from leakscope.model.interrupts import ours
 
 LASTING_SECONDS = 1.0
-LASTING_SHARE = 0.25
+LASTING_SHARE = 0.1
 """A state that may last is how the program runs, and measured in, once it was met at every boundary
 for so many seconds and so much of the time since the recording began."""
 

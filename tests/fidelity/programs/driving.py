@@ -18,13 +18,18 @@ def nothing(model: nn.Module, x: torch.Tensor) -> None:
     """Do nothing."""
 
 
+def seed() -> None:
+    """Begin with the same random numbers."""
+    torch.manual_seed(0)
+    random.seed(0)
+    np.random.seed(0)
+
+
 def train(
     *, in_step: Hook = nothing, in_epoch: Hook = nothing, epochs: int = 3, steps: int = 4
 ) -> nn.Module:
     """Train; ``in_step`` is called before each step, ``in_epoch`` with the model evaluating."""
-    torch.manual_seed(0)
-    random.seed(0)
-    np.random.seed(0)
+    seed()
     model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.LayerNorm(32), nn.Linear(32, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     loader = DataLoader(TensorDataset(torch.randn(steps * 8, 16)), batch_size=8, shuffle=True)

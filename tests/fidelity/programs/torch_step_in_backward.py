@@ -3,10 +3,10 @@
 import time
 
 import torch
-from driving import tell
+from driving import seed, tell
 from torch import nn
 
-torch.manual_seed(0)
+seed()
 model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
 optimizers = {p: torch.optim.SGD([p], lr=0.1) for p in model.parameters()}
 stepped = []
