@@ -20,7 +20,7 @@ def step(parameter: torch.Tensor) -> None:
 
 for parameter in model.parameters():
     parameter.register_post_accumulate_grad_hook(step)
-for _ in range(40):
+for _ in range(80):
     model(torch.randn(8, 16)).pow(2).mean().backward()
     time.sleep(0.05)
 print(len(stepped), stepped[:4])
