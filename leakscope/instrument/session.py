@@ -31,7 +31,7 @@ from leakscope.instrument.slow_gauges import Reader
 from leakscope.instrument.stack import Phase
 from leakscope.instrument.trackers import Trackers
 from leakscope.instrument.trials import Trials
-from leakscope.instrument.windows import AllocationWindows, Window
+from leakscope.instrument.windows import AllocationWindows, Counter, Window
 from leakscope.instrument.world import ALONE, World, this_world, world_of_group
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.errors import UnwritableError
@@ -78,6 +78,7 @@ class Session:
         window: Callable[[], Window],
         devices: Devices = _no_devices,
         history: Recorder | None = None,
+        counter: Counter | None = None,
         clock: Callable[[], float] = time.perf_counter,
         work_clock: Callable[[], float] = time.thread_time,
         project_root: str = "",
@@ -103,6 +104,9 @@ class Session:
             budget=options.budget,
             project_root=project_root,
             growth=growth,
+            costs=self._costs,
+            counter=counter,
+            note=self._write_note,
         )
         self._history = HistoryWindows(history if options.cuda_history == "window" else None)
         self._measuring = Measuring(
@@ -136,15 +140,10 @@ class Session:
             LeakscopeError: the run directory can't be made, in a sentence.
 
         """
+        from leakscope import probes
         from leakscope.heap import CensusTaker
         from leakscope.heap.untraced import remember_allocators
         from leakscope.instrument.shapes import ShapesReader
-        from leakscope.probes import (
-            AllocationHistory,
-            AllocationWindow,
-            default_probes,
-            device_memory,
-        )
         from leakscope.recording import RecordingWriter
 
         world = this_world()
@@ -158,10 +157,11 @@ class Session:
             path,
             writer=writer,
             taker=CensusTaker(project_root=root),
-            probes=[*default_probes(), ShapesReader()],
-            window=partial(AllocationWindow, before=remember_allocators),
-            devices=device_memory,
-            history=AllocationHistory(),
+            probes=[*probes.default_probes(), ShapesReader()],
+            window=partial(probes.AllocationWindow, before=remember_allocators),
+            devices=probes.device_memory,
+            history=probes.AllocationHistory(),
+            counter=probes.AllocationCounter(),
             project_root=root,
         )
         session._header = header
@@ -337,7 +337,7 @@ class Session:
             self._index = index + 1
             now = self._reached = self._clock() - self._begun
             due = self._schedule.due(kind, phase, label, now)
-            if due or self._windows.is_open or self._history.is_open or self._requests.waiting:
+            if due or self._windows.listens or self._history.is_open or self._requests.waiting:
                 boundary = self._describe(index, kind, now, phase, label)
                 self._guard.call("measuring", None, self._measure, boundary, due)
         except BaseException as interrupt:

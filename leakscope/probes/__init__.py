@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from leakscope.probes.accelerator import AcceleratorDeviceProbe, AcceleratorProbe
 from leakscope.probes.allocation_history import AllocationHistory
+from leakscope.probes.allocation_rate import AllocationCounter, TracingCost
 from leakscope.probes.allocations import AllocationWindow
 from leakscope.probes.base import Probe
 from leakscope.probes.batches import BatchProbe
@@ -24,12 +25,14 @@ from leakscope.probes.process import MappingProbe, ProcessProbe, SystemProbe
 from leakscope.probes.shortage import Room, device_room, host_room
 
 __all__ = [
+    "AllocationCounter",
     "AllocationHistory",
     "AllocationWindow",
     "BatchProbe",
     "OutsideProcess",
     "Probe",
     "Room",
+    "TracingCost",
     "default_probes",
     "device_memory",
     "device_room",
