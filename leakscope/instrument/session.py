@@ -98,16 +98,8 @@ class Session:
         self._is_of_a_worker = floor is not None
         growth, floor = GrowthWatch(), floor or Floor()
         self._schedule = Schedule(options.budget, self._costs, self._write_note, growth, floor)
-        self._windows = AllocationWindows(
-            options.tracemalloc,
-            window,
-            budget=options.budget,
-            project_root=project_root,
-            growth=growth,
-            costs=self._costs,
-            counter=counter,
-            note=self._write_note,
-        )
+        windows = partial(AllocationWindows, options.tracemalloc, window, growth, self._costs)
+        self._windows = windows(counter, self._write_note, options.budget, project_root)
         self._history = HistoryWindows(history if options.cuda_history == "window" else None)
         self._measuring = Measuring(
             writer=writer,

@@ -1,6 +1,6 @@
 """By how much a probe slows the program down while it is on: the program's pace inside and before.
 
-What a probe's own calls take is measured by a clock around them. A probe that makes every allocation
+What a probe takes itself is measured by a clock around it. One that makes every allocation
 dearer is paid by the program, between boundaries, so the program's own pace is what tells: seconds
 between boundaries, less what leakscope measured there, for each batch of a phase, for the rest of a
 phase after its last batch, or for a whole phase of which no batches are seen.

@@ -133,20 +133,19 @@ class AllocationWindows:
         self,
         mode: str,
         make: Callable[[], Window],
-        *,
+        growth: GrowthWatch,
+        costs: Costs,
+        counter: Counter | None,
+        note: Callable[[str, str], None],
         budget: float,
         project_root: str,
-        growth: GrowthWatch,
-        costs: Costs | None = None,
-        counter: Counter | None = None,
-        note: Callable[[str, str], None] = lambda slug, message: None,
     ) -> None:
         self.growth = growth
         self._mode = mode
         self._make = make
         self._budget = budget
         self._project_root = project_root
-        self._costs = costs or Costs()
+        self._costs = costs
         self._note = note
         self._meter = _Meter(self._costs, counter or NoCounter())
         self._window: Window | None = None

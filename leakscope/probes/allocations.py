@@ -1,8 +1,8 @@
 """A window of tracemalloc: which of the user's lines allocated what is alive at its end.
 
 Tracing takes 1.2 to 2.8 times the running time while it is on, so a window is opened once something
-grows and closed as soon as its share of the budget is spent. Only blocks of Python's allocators are seen: a tensor counts
-as its wrapper of some hundred bytes, its storage not at all.
+grows and closed as soon as its share of the budget is spent. Only blocks of Python's allocators are
+seen: a tensor counts as its wrapper of some hundred bytes, its storage not at all.
 """
 
 from __future__ import annotations
