@@ -1,6 +1,6 @@
 """A training whose steps and validations make very many Python objects, as those of a detector do.
 
-    python benchmarks/many_objects.py [--epochs 5] [--steps 8] [--objects 100000]
+    python benchmarks/many_objects.py [--epochs 5] [--steps 8] [--objects 300000]
 
 Each step makes so many objects, each validation four times as many, and nothing tells of the
 batches of a validation: between its beginning and its end there is no boundary. What every step
@@ -38,7 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--objects", type=int, default=500_000)
+    parser.add_argument("--objects", type=int, default=300_000)
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)

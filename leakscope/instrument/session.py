@@ -100,7 +100,8 @@ class Session:
         self._schedule = Schedule(options.budget, self._costs, self._write_note, growth, floor)
         windows = partial(AllocationWindows, options.tracemalloc, window, growth, self._costs)
         self._windows = windows(counter, self._write_note, options.budget, project_root)
-        self._history = HistoryWindows(history if options.cuda_history == "window" else None)
+        recorder = history if options.cuda_history == "window" else None
+        self._history = HistoryWindows(recorder, self._costs, options.budget)
         self._measuring = Measuring(
             writer=writer,
             taker=taker,

@@ -46,11 +46,10 @@ class AllocationCounter:
 
     def start(self) -> bool:
         """Begin to count; return False where it can't be done."""
-        if _counting is None:
-            return False
-        _counting.start()
-        self.is_counting = True
-        return True
+        self.is_counting = _counting is not None
+        if self.is_counting:
+            _counting.start()
+        return self.is_counting
 
     def stop(self) -> None:
         """Count no more."""
