@@ -25,9 +25,11 @@ class TemplateCache(BytecodeCache):
 
     def load_bytecode(self, bucket: Bucket) -> None:
         """Fill the bucket with what was compiled before, if it is of use."""
-        # What is broken or can't be read is compiled again.
-        with suppress(OSError, EOFError, ValueError, TypeError), self._path(bucket).open("rb") as f:
-            bucket.load_bytecode(f)
+        try:
+            with self._path(bucket).open("rb") as file:
+                bucket.load_bytecode(file)
+        except Exception:  # not there, cut short or broken: it is compiled again
+            bucket.reset()
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         """Keep what was just compiled."""
