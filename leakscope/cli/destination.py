@@ -46,7 +46,8 @@ def prepare(program: Program, options: SessionOptions, world: World) -> RunDirec
 def _manifest(program: Program, options: dict[str, Any]) -> RunManifest:
     from leakscope.configuration.known_culprits import own_libraries
     from leakscope.configuration.reading import read_configuration
-    from leakscope.probes import environment, memory_limit
+    from leakscope.probes.cgroup import memory_limit
+    from leakscope.probes.environment import environment
 
     total, limit = memory_limit()
     return RunManifest(

@@ -374,12 +374,12 @@ class Measuring:
     ) -> None:
         if closing:
             with self._charged("tracemalloc"):
-                record, slowdown = self.windows.close(boundary)
-            self._costs.spend("tracemalloc", slowdown)
+                record = self.windows.close(boundary)
             self._writer.write(record)
         elif census is not None and not self.windows.is_open:
             self.windows.learn(boundary, census, gauges)
-        self.windows.open_here(boundary)
+        with self._charged("tracemalloc"):
+            self.windows.open_here(boundary)
 
     def _keep_history(self, boundary: Boundary, gauges: dict[str, int], ends: bool) -> None:
         with self._charged("gauges"):

@@ -31,7 +31,7 @@ from leakscope.instrument.slow_gauges import Reader
 from leakscope.instrument.stack import Phase
 from leakscope.instrument.trackers import Trackers
 from leakscope.instrument.trials import Trials
-from leakscope.instrument.windows import AllocationWindows, Window
+from leakscope.instrument.windows import AllocationWindows, Counter, Window
 from leakscope.instrument.world import ALONE, World, header_of, this_world, world_of_group
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.errors import UnwritableError
@@ -78,6 +78,7 @@ class Session:
         window: Callable[[], Window],
         devices: Devices = _no_devices,
         history: Recorder | None = None,
+        counter: Counter | None = None,
         clock: Callable[[], float] = time.perf_counter,
         work_clock: Callable[[], float] = time.thread_time,
         project_root: str = "",
@@ -96,14 +97,10 @@ class Session:
         self._is_of_a_worker = floor is not None
         growth, floor = GrowthWatch(), floor or Floor()
         self._schedule = Schedule(options.budget, self._costs, self._write_note, growth, floor)
-        self._windows = AllocationWindows(
-            options.tracemalloc,
-            window,
-            budget=options.budget,
-            project_root=project_root,
-            growth=growth,
-        )
-        self._history = HistoryWindows(history if options.cuda_history == "window" else None)
+        windows = partial(AllocationWindows, options.tracemalloc, window, growth, self._costs)
+        self._windows = windows(counter, self._write_note, options.budget, project_root)
+        recorder = history if options.cuda_history == "window" else None
+        self._history = HistoryWindows(recorder, self._costs, options.budget)
         self._measuring = Measuring(
             writer=writer,
             taker=taker,
@@ -136,15 +133,10 @@ class Session:
             LeakscopeError: the run directory can't be made, in a sentence.
 
         """
+        from leakscope import probes
         from leakscope.heap import CensusTaker
         from leakscope.heap.untraced import remember_allocators
         from leakscope.instrument.shapes import ShapesReader
-        from leakscope.probes import (
-            AllocationHistory,
-            AllocationWindow,
-            default_probes,
-            device_memory,
-        )
         from leakscope.recording import RecordingWriter
 
         world = this_world()
@@ -160,10 +152,11 @@ class Session:
             path,
             writer=writer,
             taker=CensusTaker(project_root=root),
-            probes=[*default_probes(), ShapesReader()],
-            window=partial(AllocationWindow, before=remember_allocators),
-            devices=device_memory,
-            history=AllocationHistory(),
+            probes=[*probes.default_probes(), ShapesReader()],
+            window=partial(probes.AllocationWindow, before=remember_allocators),
+            devices=probes.device_memory,
+            history=probes.AllocationHistory(),
+            counter=probes.AllocationCounter(),
             project_root=root,
         )
         session._header = header
@@ -340,7 +333,7 @@ class Session:
             now = self._reached = self._clock() - self._begun
             due = self._schedule.due(kind, phase, label, now)
             waits = self._put_off.due or self._requests.waiting
-            if due or waits or self._windows.is_open or self._history.is_open:
+            if due or waits or self._windows.listens or self._history.is_open:
                 settled = self._put_off.settle(kind, due, now)
                 if settled is not None:
                     boundary = self._describe(index, kind, now, phase, label)

@@ -33,6 +33,7 @@ _ACTIVITIES = {
     "census": "censuses",
     "gauges": "reading gauges",
     "tracemalloc": "tracing allocations",
+    "history": "recording allocations of devices",
     "recording": "writing the recording",
     "boundary": "finding boundaries",
 }
