@@ -276,7 +276,8 @@ class AllocationWindows:
             return True
         if self._mode == "always":
             return False
-        left = boundary.kind in _CLOSING and boundary.phase == opened.phase
+        again = boundary.occurrence != opened.occurrence  # its end was not measured
+        left = boundary.phase == opened.phase and (boundary.kind in _CLOSING or again)
         if left or boundary.batch - opened.batch >= TRACING_BATCHES:
             return True
         is_blind = not self._meter.counts and boundary.batch == boundary.expected_batches

@@ -85,7 +85,7 @@ class Program:
         self.records: list[AllocationRecord] = []
         self.notes: list[str] = []
         self.opened_at: list[float] = []
-        self._index = self._batch = 0
+        self._index = self._batch = self._occurrence = 0
         self._begun = self.clock.now
         given: Counter = NoCounter() if counter is None else counter
         self.windows = AllocationWindows(
@@ -115,12 +115,18 @@ class Program:
         self._batch += 1
         self.boundary(BoundaryKind.STEP, measured=measured)
 
+    def again(self) -> None:
+        """The phase ends and comes again, and nobody hears of it."""
+        self._batch = 0
+        self._occurrence += 1
+
     def boundary(self, kind: BoundaryKind, *, measured: bool = True) -> None:
         boundary = Boundary(
             index=self._index,
             kind=kind,
             time_s=self.clock.now - self._begun,
             phase="train",
+            occurrence=self._occurrence,
             batch=self._batch,
         )
         closes = self.windows.closes_at(boundary)
@@ -253,6 +259,17 @@ def test_steps_that_are_not_measured_are_heard_of_while_it_learns() -> None:
         program.step(0.01, 1000, measured=False)
     program.step(0.01, 1000)
     assert program.is_traced
+
+
+def test_a_phase_whose_end_was_not_heard_of_ends_it_when_it_comes_again() -> None:
+    program = Program(FakeCounter())
+    for _ in range(6):
+        program.step(0.01, 1000)
+    assert program.is_traced
+    program.again()
+    program.step(0.01, 1000)
+    assert len(program.records) == 1
+    assert not program.is_traced
 
 
 def test_all_windows_together_keep_to_the_share() -> None:
