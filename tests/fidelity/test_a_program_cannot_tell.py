@@ -44,16 +44,7 @@ MEETS = {
 }
 """What measuring was put off for in programs that are made for it."""
 
-QUICK = {
-    "process_fork",
-    "python_endings",
-    "python_exception",
-    "python_hostile_objects",
-    "python_signal_handlers",
-    "torch_function_mode",
-    "torch_jit_trace",
-    "torch_profiler",
-}
+QUICK = {"process_fork", "python_endings", "torch_function_mode", "torch_jit_trace"}
 """Programs that are no slow tests where all time may be spent: `tests/sampling.py` names others."""
 
 
@@ -160,6 +151,7 @@ def test_options_of_python_change_nothing(options: tuple[str, ...], tmp_path: Pa
     ],
     ids=lambda words: words[1],
 )
+@pytest.mark.slow
 def test_tools_that_run_programs_see_the_same(words: list[str], tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text((PROGRAMS / "python_endings.py").read_text())
@@ -168,6 +160,7 @@ def test_tools_that_run_programs_see_the_same(words: list[str], tmp_path: Path) 
     assert ended == plain
 
 
+@pytest.mark.slow
 def test_a_program_on_stdin_is_recorded(tmp_path: Path) -> None:
     source = (
         b"import sys\nfrom driving import train\ntrain()\nprint(sys.argv, sys.stdin.read())\n1/0"
@@ -180,6 +173,7 @@ def test_a_program_on_stdin_is_recorded(tmp_path: Path) -> None:
     assert_measured("stdin", recording_in(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_script_in_a_pipe_is_recorded(tmp_path: Path) -> None:
     source = (
         "import sys; from driving import train; train(); print(sys.argv, sys.path[0], __file__)"
@@ -209,6 +203,7 @@ def _from_pipe(words: list[str], source: str, folder: Path) -> tuple[int, str, s
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_a_module_is_named_in_its_recording(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()

@@ -1,8 +1,17 @@
-"""A profiler that lists Python's calls too: of this file and of torch they are the same."""
+"""A profiler that lists Python's calls too: of this file and of torch they are the same.
 
-import torch
+torch keeps pointers into the code of what runs. That of a module which is imported meanwhile is
+freed, and whatever lies there afterwards is read as its name, plainly too; one of torch's own would
+be imported when the profile begins.
+"""
+
+import contextlib
+
 from driving import train
 from torch.profiler import ProfilerActivity, profile
+
+with contextlib.suppress(ImportError):  # other versions have no such module
+    import torch.profiler._cupti_monitor
 
 with profile(activities=[ProfilerActivity.CPU], with_stack=True) as done:
     train(epochs=2)
