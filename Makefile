@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 
 INTERPRETERS ?= python3.10 python3.11 python3.12 python3.13 python3.14
 
-BENCHMARKS := report recording memory workers ranks cuda heap clean overhead
+BENCHMARKS := start report recording memory workers ranks cuda heap clean overhead
 
 # Rooms whose tests walk the heap of their own process, as those under tests/heap do.
 OWN_HEAP := testing instrument probes cleanup
@@ -34,7 +34,7 @@ $(VENV)/.torch:
 	@$(BIN)/pip install -q --disable-pip-version-check torch==2.13.0
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.torch pyproject.toml setup.py $(wildcard leakscope/heap/native/*)
+$(VENV)/.installed: $(VENV)/.torch pyproject.toml setup.py $(wildcard leakscope/*/native/*)
 	@$(BIN)/pip install -q --disable-pip-version-check -e .
 	@touch $@
 
@@ -106,6 +106,9 @@ $(VENV)/.benching: $(VENV)/.installed
 bench: $(VENV)/.benching
 	@for name in $(BENCHMARKS); do $(MAKE) --no-print-directory bench-$$name || exit 1; done
 
+bench-start: $(VENV)/.benching
+	$(BIN)/python benchmarks/short_runs.py $(if $(QUICK),--pairs 2 --tracing-pairs 1 --objects 60000)
+
 bench-report: $(VENV)/.benching
 	$(BIN)/python benchmarks/report_time.py $(QUICK)
 
@@ -142,4 +145,4 @@ robustness: $(VENV)/.testing
 	$(BIN)/python tests/zoo/robustness.py
 
 clean:
-	rm -rf build demo leakscope-runs $(VENV) leakscope/heap/*.so *.egg-info
+	rm -rf build demo leakscope-runs $(VENV) leakscope/*/*.so *.egg-info

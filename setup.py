@@ -1,4 +1,4 @@
-"""Builds the native heap walker where there is a compiler; the package installs without it too."""
+"""Builds what is native where there is a compiler; the package installs without it too."""
 
 from pathlib import Path
 
@@ -13,6 +13,12 @@ setup(
             include_dirs=["leakscope/heap/native"],
             extra_compile_args=["-O3", "-std=gnu11", "-fno-strict-aliasing", "-fvisibility=hidden"],
             optional=True,
-        )
+        ),
+        Extension(
+            "leakscope.probes._counting",
+            sources=["leakscope/probes/native/counting.c"],
+            extra_compile_args=["-O3", "-std=gnu11", "-fvisibility=hidden"],
+            optional=True,
+        ),
     ]
 )

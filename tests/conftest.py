@@ -24,7 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 FIRST = ("testing", "instrument", "probes", "cleanup")
 """Rooms whose tests look at the heap of their own process, while that is small."""
-LONG = ("end_to_end", "examples", "faults", "zoo", "cli", "frameworks", "browser")
+LONG = ("end_to_end", "examples", "faults", "fidelity", "zoo", "cli", "frameworks", "browser")
 """Rooms whose tests start programs; quick ones come last, so that all workers end together."""
 
 

@@ -32,6 +32,7 @@ def find_overhead(case: Case) -> Overhead:
         longest_pause_s=max(pauses, default=0.0),
         budget=_budget(case),
         walker=case.table.censuses[-1].walker if case.table.censuses else "",
+        put_off=dict(record.put_off) if record else {},
         taken=_taken(case),
         gauged=_gauged(case),
     )

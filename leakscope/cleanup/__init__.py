@@ -16,22 +16,27 @@ either.
 
 from __future__ import annotations
 
-from leakscope.cleanup.clearing import ClearedMemory, ClearedStep, clear_memory
-from leakscope.cleanup.exhaustion import OutOfMemory, is_out_of_memory
-from leakscope.cleanup.guard import Attempt, oom_guard
-from leakscope.cleanup.live import LiveTensors, TensorGroup, live_tensors
-from leakscope.cleanup.peaks import Peak
-from leakscope.cleanup.repeated import CleanupReport, cleanup_every
-from leakscope.cleanup.scope import MemoryScope, ScopeReport
-from leakscope.cleanup.statistics import (
-    DeviceMemory,
-    HostMemory,
-    MemoryStats,
-    log_memory_stats,
-    memory_stats,
-    reset_peak_memory_stats,
-)
-from leakscope.cleanup.survey import GpuSurvey, survey_gpus
+from typing import TYPE_CHECKING
+
+from leakscope.model.lazily import exports
+
+if TYPE_CHECKING:
+    from leakscope.cleanup.clearing import ClearedMemory, ClearedStep, clear_memory
+    from leakscope.cleanup.exhaustion import OutOfMemory, is_out_of_memory
+    from leakscope.cleanup.guard import Attempt, oom_guard
+    from leakscope.cleanup.live import LiveTensors, TensorGroup, live_tensors
+    from leakscope.cleanup.peaks import Peak
+    from leakscope.cleanup.repeated import CleanupReport, cleanup_every
+    from leakscope.cleanup.scope import MemoryScope, ScopeReport
+    from leakscope.cleanup.statistics import (
+        DeviceMemory,
+        HostMemory,
+        MemoryStats,
+        log_memory_stats,
+        memory_stats,
+        reset_peak_memory_stats,
+    )
+    from leakscope.cleanup.survey import GpuSurvey, survey_gpus
 
 __all__ = [
     "Attempt",
@@ -58,3 +63,48 @@ __all__ = [
     "reset_peak_memory_stats",
     "survey_gpus",
 ]
+
+__getattr__, __dir__ = exports(
+    __name__,
+    {
+        "clearing": (
+            "ClearedMemory",
+            "ClearedStep",
+            "clear_memory",
+        ),
+        "exhaustion": (
+            "OutOfMemory",
+            "is_out_of_memory",
+        ),
+        "guard": (
+            "Attempt",
+            "oom_guard",
+        ),
+        "live": (
+            "LiveTensors",
+            "TensorGroup",
+            "live_tensors",
+        ),
+        "peaks": ("Peak",),
+        "repeated": (
+            "CleanupReport",
+            "cleanup_every",
+        ),
+        "scope": (
+            "MemoryScope",
+            "ScopeReport",
+        ),
+        "statistics": (
+            "DeviceMemory",
+            "HostMemory",
+            "MemoryStats",
+            "log_memory_stats",
+            "memory_stats",
+            "reset_peak_memory_stats",
+        ),
+        "survey": (
+            "GpuSurvey",
+            "survey_gpus",
+        ),
+    },
+)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 import click
 
-from leakscope.instrument.program import Program, ProgramKind
+from leakscope.instrument.program import STDIN, Program, ProgramKind
 
 _PROGRAM_OPTIONS: dict[str, ProgramKind] = {"-m": "module", "-c": "code"}
 
@@ -19,7 +19,7 @@ class ProgramCommand(click.Command):
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Return the usage line as Python's own help words it."""
-        return ["[OPTIONS]", "SCRIPT | -m MODULE | -c CODE", "[ARGS]..."]
+        return ["[OPTIONS]", "SCRIPT | -m MODULE | -c CODE | -", "[ARGS]..."]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse our options and put the program into the context."""
@@ -61,7 +61,7 @@ def _program(words: list[str]) -> Program | None:
     first, *rest = words
     kind = _PROGRAM_OPTIONS.get(first[:2])
     if kind is None:
-        return Program("script", first, tuple(rest))
+        return Program("stdin" if first == STDIN else "script", first, tuple(rest))
     if first[2:]:
         return Program(kind, first[2:], tuple(rest))
     if not rest:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leakscope.model.errors import UnwritableError
-from leakscope.model.report import Report
 
 if TYPE_CHECKING:
     from leakscope.analysis.known import Catalogue
+    from leakscope.model.report import Report
 
 HTML = "report.html"
 JSON = "report.json"

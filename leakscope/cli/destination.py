@@ -46,7 +46,8 @@ def prepare(program: Program, options: SessionOptions, world: World) -> RunDirec
 def _manifest(program: Program, options: dict[str, Any]) -> RunManifest:
     from leakscope.configuration.known_culprits import own_libraries
     from leakscope.configuration.reading import read_configuration
-    from leakscope.probes import environment, memory_limit
+    from leakscope.probes.cgroup import memory_limit
+    from leakscope.probes.environment import environment
 
     total, limit = memory_limit()
     return RunManifest(
@@ -54,7 +55,7 @@ def _manifest(program: Program, options: dict[str, Any]) -> RunManifest:
         run_id=uuid.uuid4().hex,
         created=time.time(),
         command=["python", *interpreter_options(), *program.arguments],
-        script=program.target if program.kind == "script" else f"-{program.kind[0]}",
+        script=program.title,
         project_root=program.project_root(),
         options=options,
         environment=environment(own_libraries(read_configuration().section)),

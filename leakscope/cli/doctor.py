@@ -193,7 +193,7 @@ def _walker(facts: dict[str, Any]) -> Item:
 
 def _frameworks() -> Item:
     from leakscope.model.health import Item, State
-    from leakscope.probes import environment
+    from leakscope.probes.environment import environment
 
     facts = environment(_FRAMEWORKS)
     found = [f"{name} {facts[name]}" for name in _FRAMEWORKS if name in facts]

@@ -26,11 +26,18 @@ from leakscope.cli.missing import is_missing_module
 from leakscope.cli.supervisor import Ending, end_as, supervise
 from leakscope.instrument.configured import chosen_trackers, configured_options
 from leakscope.instrument.launch import Launch
-from leakscope.instrument.options import CudaHistory, SnapshotSignal, Tracemalloc, Workers
+from leakscope.instrument.options import (
+    CudaHistory,
+    SessionOptions,
+    SnapshotSignal,
+    Tracemalloc,
+    Workers,
+)
 from leakscope.instrument.program import Program, interpreter_options
 from leakscope.instrument.world import World, this_world
-from leakscope.model.errors import LeakscopeError
+from leakscope.model.errors import LeakscopeError, UnwritableError
 from leakscope.recording import RunDirectory
+from leakscope.recording.directory import journals
 
 _OFF = {"off", "0", "false", "no"}
 _NO_PROGRAM = 2
@@ -47,11 +54,12 @@ What isn't given is taken from LEAKSCOPE_* and from [tool.leakscope] in pyprojec
 `leakscope doctor` tells what is in force. Only there: `boundaries` (auto or manual).
 
 \b
-LEAKSCOPE=off runs the program plainly, as if leakscope weren't there.
+LEAKSCOPE=off runs the program plainly, as if leakscope weren't there; so it runs, after one
+sentence that says why, where no recording can be written.
 
 \b
 Exit codes: the program's own; where a signal ended it, leakscope ends by the same signal.
-  1  the run can't be recorded (--out holds a run, or can't be written); nothing was started
+  1  --out holds a run already; nothing was started
   2  no such script, or a command line that makes no sense; nothing was started
 """
 
@@ -152,10 +160,8 @@ def run(
     """
     _require_program(program)
     python = [sys.executable, *interpreter_options()]
-    # Of a module that is missing Python's own words are the best.
-    is_missing = program.kind == "module" and is_missing_module(program.target)
-    if os.environ.get("LEAKSCOPE", "").lower() in _OFF or is_missing:
-        os.execv(sys.executable, [*python, *program.arguments])  # noqa: S606
+    if _is_not_recorded(program):
+        _run_plainly(program, python)
     world = this_world()
     options = configured_options(
         say if world.leads else None,
@@ -174,7 +180,9 @@ def run(
         snapshot_signal=snapshot_signal,
         trackers=chosen_trackers(trackers or None),
     )
-    directory = prepare(program, options, world)
+    directory = _destination(program, options, world)
+    if directory is None:
+        _run_plainly(program, python)
     launch = Launch(program, str(directory.path.absolute()), options.to_json(), os.getpid())
     ending = supervise(launch.command(python))
     if world.leads:
@@ -204,10 +212,34 @@ def _attempt_of(world: World) -> dict[str, str | int]:
     return {"attempt": world.attempt} if world.attempt else {}
 
 
+def _is_not_recorded(program: Program) -> bool:
+    """Return whether there is nothing to record, or it was asked not to."""
+    if os.environ.get("LEAKSCOPE", "").lower() in _OFF:
+        return True
+    if program.kind == "stdin" and sys.stdin is not None and sys.stdin.isatty():
+        say("what is typed in is not recorded; give a script, or send it to stdin.")
+        return True
+    # Of a module that is missing Python's own words are the best.
+    return program.kind == "module" and is_missing_module(program.target)
+
+
+def _destination(program: Program, options: SessionOptions, world: World) -> RunDirectory | None:
+    """Return the run directory; None, after one sentence, where none can be written."""
+    try:
+        return prepare(program, options, world)
+    except UnwritableError as fault:
+        if world.leads:
+            say(f"{str(fault).removesuffix('.')}; the program runs without a recording.")
+        return None
+
+
+def _run_plainly(program: Program, python: list[str]) -> NoReturn:
+    """Become Python with this program: nothing of ours is left."""
+    os.execv(sys.executable, [*python, *program.arguments])  # noqa: S606
+
+
 def _require_program(program: Program) -> None:
-    if program.kind != "script" or program.target == "-":
-        if program.target == "-":
-            raise click.UsageError("A program on stdin can't be profiled; save it to a file.")
+    if program.kind != "script":
         return
     name = program.filename
     if not os.access(name, os.R_OK):
@@ -220,6 +252,9 @@ def _require_program(program: Program) -> None:
 
 
 def _finish(path: Path, *, report: bool, quiet: bool) -> None:
+    written = [journal.stat().st_size for journal in journals(path)]
+    if written and not any(written):
+        return  # there was no room for its first record, as the program's process has said
     if report:
         concluded = conclude(path)
         try:

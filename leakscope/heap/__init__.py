@@ -1,9 +1,27 @@
 """The heap as a graph: walked, named, and answered as a census or to a person who asks."""
 
-from leakscope.heap.census import CensusTaker
-from leakscope.heap.ownership import ownership_under
-from leakscope.heap.snapshots.difference import Difference
-from leakscope.heap.snapshots.snapshot import Snapshot
-from leakscope.heap.snapshots.taking import snapshot
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leakscope.model.lazily import exports
+
+if TYPE_CHECKING:
+    from leakscope.heap.census import CensusTaker
+    from leakscope.heap.ownership import ownership_under
+    from leakscope.heap.snapshots.difference import Difference
+    from leakscope.heap.snapshots.snapshot import Snapshot
+    from leakscope.heap.snapshots.taking import snapshot
 
 __all__ = ["CensusTaker", "Difference", "Snapshot", "ownership_under", "snapshot"]
+
+__getattr__, __dir__ = exports(
+    __name__,
+    {
+        "census": ("CensusTaker",),
+        "ownership": ("ownership_under",),
+        "snapshots.difference": ("Difference",),
+        "snapshots.snapshot": ("Snapshot",),
+        "snapshots.taking": ("snapshot",),
+    },
+)

@@ -7,6 +7,11 @@ import os
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+try:
+    from leakscope.heap._native import is_collecting as _is_collecting
+except ImportError:
+    _is_collecting = None  # type: ignore[assignment]
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -29,6 +34,14 @@ def without_collector(function: Callable[P, T], *args: P.args, **kwargs: P.kwarg
         if was_enabled:
             gc.enable()
             _is_paused_by_us = False
+
+
+def is_collecting() -> bool:
+    """Return whether a collection is under way, as in a ``__del__`` or a callback of the collector.
+
+    What it looks at is in none of its lists then. Without the native walker that is not known.
+    """
+    return _is_collecting is not None and _is_collecting()
 
 
 def _enable_in_child() -> None:

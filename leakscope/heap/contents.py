@@ -64,15 +64,26 @@ def form_of(obj: Any) -> str:
 
 
 def _tensor_form(tensor: Any) -> str:
-    """Read from C; neither a subclass nor a mode is asked."""
+    """Read from C; neither a subclass nor a mode is asked.
+
+    A class with a dispatch of its own may compute shape and device itself: only its type is told.
+    """
     core: Any = sys.modules["torch._C"]
     base = vars(core.TensorBase)
     with core.DisableTorchFunction(), core._DisableTorchDispatch():
         dtype = str(base["dtype"].__get__(tensor)).removeprefix("torch.")
+        if not _has_plain_dispatch(type(tensor), core):
+            return dtype
         shape = _shape(base["shape"].__get__(tensor))
         device = str(base["device"].__get__(tensor))
         backing = _backing(tensor, core) if device == "cpu" else ""
         return f"{dtype} {shape} on {device}{backing}"
+
+
+def _has_plain_dispatch(cls: type, core: Any) -> bool:
+    found = anatomy.class_attribute(cls, "__torch_dispatch__")
+    found = found.__func__ if type(found) in (staticmethod, classmethod) else found
+    return found is anatomy.MISSING or found is core._disabled_torch_dispatch_impl
 
 
 def _backing(tensor: Any, core: Any) -> str:
@@ -81,7 +92,8 @@ def _backing(tensor: Any, core: Any) -> str:
     try:
         if storage["is_shared"](base["untyped_storage"](tensor)):
             return ", shared"
-        return ", pinned" if _has_cuda() and base["is_pinned"](tensor) else ""
+        asks = _has_cuda() and not core._autograd._profiler_enabled()
+        return ", pinned" if asks and base["is_pinned"](tensor) else ""
     except ours(Exception):
         return ""  # a tensor without a storage
 

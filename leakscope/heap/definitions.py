@@ -202,6 +202,8 @@ def _class_line(file: str, cls: type) -> int:
     if type(known) is int:
         return known
     try:
+        if not Path(file).is_file():  # a pipe, which would wait for whoever writes into it
+            return 0
         lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
     except ours(OSError):
         return 0

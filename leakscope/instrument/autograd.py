@@ -19,16 +19,6 @@ def is_in_backward() -> bool:
     return task is not None and task() != -1
 
 
-def is_being_compiled() -> bool:
-    """Return whether torch would compile the functions that the calling thread calls just now."""
-    torch = sys.modules.get("torch") if "torch._dynamo" in sys.modules else None
-    try:
-        callback = torch._C._dynamo.eval_frame.get_eval_frame_callback()  # type: ignore[union-attr]
-    except (AttributeError, TypeError):
-        return False
-    return callable(callback)
-
-
 def other_threads_compute() -> bool:
     """Return whether another thread is inside a module's call, a backward pass or the compiler."""
     me = get_ident()

@@ -21,6 +21,7 @@ from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from leakscope.instrument.program import Program
+from leakscope.model.errors import UnwritableError
 from leakscope.model.interrupts import is_interrupt
 
 if TYPE_CHECKING:
@@ -147,6 +148,8 @@ def _runner(program: Program) -> Callable[[], None]:
         return lambda: _run_module(program.target, alter_argv=True)
     if program.kind == "code":
         return lambda: _run_code(program.target)
+    if program.kind == "stdin":
+        return _run_stdin
     if _is_importable_place(program.filename):
         return lambda: _run_module("__main__", alter_argv=False)
     return lambda: _run_script(program.filename)
@@ -174,6 +177,19 @@ def _show_source_of(code: CodeType, source: str) -> None:
     if "<string>" in linecache.cache:
         lines = source.splitlines(keepends=True)
         linecache.cache["<string>"] = (len(source), None, lines, "<string>")
+
+
+def _run_stdin() -> None:
+    """Run what comes on stdin as Python does: all of it is read before any of it runs."""
+    namespace = _main_namespace()
+    namespace.update(__file__="<stdin>", __cached__=None)
+    try:
+        source = b"" if sys.stdin is None else sys.stdin.buffer.read()
+        exec(compile(source, "<stdin>", "exec", dont_inherit=True), namespace)  # noqa: S102
+    finally:
+        for name in ("__file__", "__cached__"):
+            atexit.register(namespace.pop, name, None)
+        _flush_standard_files()
 
 
 def _run_script(filename: str) -> None:
@@ -232,7 +248,10 @@ def _first_path(program: Program) -> str | None:
     if sys.flags.isolated or getattr(sys.flags, "safe_path", False):
         return None
     if program.kind == "script":
-        return str(Path(os.path.realpath(program.filename)).parent)
+        try:
+            return str(Path(program.filename).resolve(strict=True).parent)
+        except OSError:  # a pipe under a name in /dev/fd, whose link leads to no file
+            return str(Path(program.filename).parent)
     return str(Path.cwd()) if program.kind == "module" else ""
 
 
@@ -269,6 +288,9 @@ def _start_session(launch: Launch) -> Session | None:
         from leakscope.instrument.session import Session
 
         return Session.start(SessionOptions.from_json(launch.options), Path(launch.run_path))
+    except UnwritableError as fault:
+        _complain(f"{str(fault).removesuffix('.')}; the program goes on without a recording.")
+        return None
     except Exception as fault:
         if os.environ.get("LEAKSCOPE_DEBUG"):
             raise

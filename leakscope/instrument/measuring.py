@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
@@ -113,6 +113,7 @@ class Measuring:
         budget: float,
         clock: Callable[[], float],
         in_child: bool = False,
+        put_off: Mapping[str, int] | None = None,
     ) -> None:
         readers = list(probes)
         self.windows = windows
@@ -126,6 +127,7 @@ class Measuring:
         self._devices = devices
         self._costs = costs
         self._guard = guard
+        self._put_off: Mapping[str, int] = {} if put_off is None else put_off
         self._sources = Sources()
         self._objects: dict[CensusScope, int] = {}
         self.resident = 0
@@ -372,12 +374,12 @@ class Measuring:
     ) -> None:
         if closing:
             with self._charged("tracemalloc"):
-                record, slowdown = self.windows.close(boundary)
-            self._costs.spend("tracemalloc", slowdown)
+                record = self.windows.close(boundary)
             self._writer.write(record)
         elif census is not None and not self.windows.is_open:
             self.windows.learn(boundary, census, gauges)
-        self.windows.open_here(boundary)
+        with self._charged("tracemalloc"):
+            self.windows.open_here(boundary)
 
     def _keep_history(self, boundary: Boundary, gauges: dict[str, int], ends: bool) -> None:
         with self._charged("gauges"):
@@ -406,6 +408,7 @@ class Measuring:
                 recorded_boundaries=self._recorded,
                 own_bytes=self._own_bytes(),
                 own_peak_bytes=self._own_peak,
+                put_off=dict(self._put_off),
             )
         )
 

@@ -9,9 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-ProgramKind = Literal["script", "module", "code"]
+ProgramKind = Literal["script", "module", "code", "stdin"]
 
-_OPTION_OF: dict[ProgramKind, tuple[str, ...]] = {"script": (), "module": ("-m",), "code": ("-c",)}
+STDIN = "-"
+_OPTION_OF: dict[ProgramKind, tuple[str, ...]] = {
+    "script": (),
+    "module": ("-m",),
+    "code": ("-c",),
+    "stdin": (),
+}
 _PROJECT_MARKS = ("pyproject.toml", "setup.py", ".git")
 
 
@@ -21,7 +27,7 @@ class Program:
 
     kind: ProgramKind
     target: str
-    """Path of a script, folder or zip; name of a module; or source code."""
+    """Path of a script, folder or zip; name of a module; source code; or ``-``."""
     args: tuple[str, ...] = ()
 
     @property
@@ -32,8 +38,7 @@ class Program:
     @property
     def argv(self) -> list[str]:
         """``sys.argv`` when the program starts (``-m`` puts the module's path there itself)."""
-        first = self.target if self.kind == "script" else _OPTION_OF[self.kind][0]
-        return [first, *self.args]
+        return [*(_OPTION_OF[self.kind] or (self.target,)), *self.args]
 
     @property
     def filename(self) -> str:
@@ -43,19 +48,24 @@ class Program:
     @property
     def label(self) -> str:
         """A short name for people and for file names: ``train``, ``package.module``, ``code``."""
-        if self.kind == "code":
-            return "code"
+        if self.kind in ("code", "stdin"):
+            return self.kind
         return self.target if self.kind == "module" else Path(self.filename).stem
+
+    @property
+    def title(self) -> str:
+        """What a report calls it: ``train.py``, ``-m package.module``, ``-c``, ``-``."""
+        return f"-m {self.target}" if self.kind == "module" else self.argv[0]
 
     def project_root(self) -> str:
         """Return the folder whose files are the user's own code.
 
         The nearest folder above the script that has a project's marks, else the script's own;
-        the working directory for ``-m`` and ``-c``.
+        the working directory for ``-m`` and ``-c``, and for a script that is no file but a pipe.
         """
-        if self.kind != "script":
-            return str(Path.cwd())
         script = Path(os.path.realpath(self.target))
+        if self.kind != "script" or not (script.is_file() or script.is_dir()):
+            return str(Path.cwd())
         folder = script if script.is_dir() else script.parent
         for candidate in (folder, *folder.parents):
             if any((candidate / mark).exists() for mark in _PROJECT_MARKS):

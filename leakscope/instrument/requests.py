@@ -17,12 +17,9 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Protocol
 
-from leakscope.instrument.autograd import (
-    is_being_compiled,
-    is_in_backward,
-    other_threads_compute,
-)
+from leakscope.instrument.autograd import is_in_backward, other_threads_compute
 from leakscope.instrument.gate import Gate
+from leakscope.instrument.inside import inside
 from leakscope.model.interrupts import ours
 from leakscope.model.record import SnapshotSignalRecord
 
@@ -132,9 +129,7 @@ class Requests:
     def _is_safe(self) -> bool:
         """Return whether nothing is under way that a census must not see half done."""
         trains_here = self._gate.thread in (0, threading.get_ident())
-        return trains_here and not (
-            is_in_backward() or is_being_compiled() or other_threads_compute()
-        )
+        return trains_here and inside() is None and not other_threads_compute()
 
     def _at_once(self) -> None:
         self._take(at_once=True)

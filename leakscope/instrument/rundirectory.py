@@ -213,7 +213,8 @@ def project_of_caller(file: str) -> Path | None:
 def _manifest(options: SessionOptions) -> RunManifest:
     from leakscope.configuration.known_culprits import own_libraries
     from leakscope.configuration.reading import read_configuration
-    from leakscope.probes import environment, memory_limit
+    from leakscope.probes.cgroup import memory_limit
+    from leakscope.probes.environment import environment
 
     total, limit = memory_limit()
     return RunManifest(

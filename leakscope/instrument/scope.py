@@ -30,7 +30,7 @@ from leakscope.instrument.rundirectory import project_of_caller
 from leakscope.instrument.session import Session, current_session
 from leakscope.instrument.stack import Phase
 from leakscope.model.boundary import BoundaryKind
-from leakscope.model.errors import LeakscopeError
+from leakscope.model.errors import LeakscopeError, UnwritableError
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -267,7 +267,7 @@ def profile(
         trackers: Where memory is drawn beside the loss: names, ``auto`` or ``off``.
 
     Raises:
-        LeakscopeError: options make no sense, or the directory can't be made; never later.
+        LeakscopeError: options make no sense, or ``out`` holds a run already; never later.
 
     """
     if enabled is False or (enabled is None and is_off()):
@@ -331,14 +331,18 @@ def report_of(session: Session, *, quiet: bool | None = None) -> None:
     """Have the report of a session written, and kept by the trackers; as quiet as it is to be."""
     is_quiet = session.options.quiet if quiet is None else quiet
     report(session.run_path, quiet=is_quiet)
-    for sentence in session.trackers.keep(session.run_path):
-        if not session.options.quiet:
-            _say(sentence)
+    if session.trackers.has_places or (session.run_path / "report.json").exists():
+        for sentence in session.trackers.keep(session.run_path):
+            if not session.options.quiet:
+                _say(sentence)
 
 
 def _start(options: SessionOptions) -> Session | None:
     try:
         return Session.start(options)
+    except UnwritableError as fault:
+        _say(f"{str(fault).removesuffix('.')}; the program goes on without a recording.")
+        return None
     except LeakscopeError:
         raise
     except Exception as fault:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 import weakref
 from collections.abc import Callable, Iterable
@@ -20,6 +19,7 @@ from leakscope.instrument.gate import Gate
 from leakscope.instrument.growth import GrowthWatch
 from leakscope.instrument.guard import Guard
 from leakscope.instrument.history import HistoryWindows, Recorder
+from leakscope.instrument.inside import PutOff
 from leakscope.instrument.measuring import Devices, Measuring, Taker, Writer
 from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.phases import PhaseTracker
@@ -31,8 +31,8 @@ from leakscope.instrument.slow_gauges import Reader
 from leakscope.instrument.stack import Phase
 from leakscope.instrument.trackers import Trackers
 from leakscope.instrument.trials import Trials
-from leakscope.instrument.windows import AllocationWindows, Window
-from leakscope.instrument.world import ALONE, World, this_world, world_of_group
+from leakscope.instrument.windows import AllocationWindows, Counter, Window
+from leakscope.instrument.world import ALONE, World, header_of, this_world, world_of_group
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.errors import UnwritableError
 from leakscope.model.interrupts import is_interrupt
@@ -78,6 +78,7 @@ class Session:
         window: Callable[[], Window],
         devices: Devices = _no_devices,
         history: Recorder | None = None,
+        counter: Counter | None = None,
         clock: Callable[[], float] = time.perf_counter,
         work_clock: Callable[[], float] = time.thread_time,
         project_root: str = "",
@@ -85,11 +86,10 @@ class Session:
         costs: Costs | None = None,
     ) -> None:
         self.options, self.run_path = options, run_path
-        self._writer = writer
+        self._writer, self._put_off = writer, PutOff()
         self._clock, self._work_clock = clock, work_clock
         self._pid = os.getpid()
-        self._index, self._reached = 0, 0.0
-        self._begun = clock()
+        self._index, self._reached, self._begun = 0, 0.0, clock()
         self._costs = costs or Costs()
         self._guard = Guard(self._write_fault)
         self.gate = Gate(self._guard, self._costs, clock)
@@ -97,14 +97,10 @@ class Session:
         self._is_of_a_worker = floor is not None
         growth, floor = GrowthWatch(), floor or Floor()
         self._schedule = Schedule(options.budget, self._costs, self._write_note, growth, floor)
-        self._windows = AllocationWindows(
-            options.tracemalloc,
-            window,
-            budget=options.budget,
-            project_root=project_root,
-            growth=growth,
-        )
-        self._history = HistoryWindows(history if options.cuda_history == "window" else None)
+        windows = partial(AllocationWindows, options.tracemalloc, window, growth, self._costs)
+        self._windows = windows(counter, self._write_note, options.budget, project_root)
+        recorder = history if options.cuda_history == "window" else None
+        self._history = HistoryWindows(recorder, self._costs, options.budget)
         self._measuring = Measuring(
             writer=writer,
             taker=taker,
@@ -117,6 +113,7 @@ class Session:
             budget=options.budget,
             clock=clock,
             in_child=self._is_of_a_worker,
+            put_off=self._put_off.counts,
         )
         self._shortages = Shortages(
             self._measuring, self.gate, self._costs, self._moment, budget=options.budget
@@ -136,32 +133,30 @@ class Session:
             LeakscopeError: the run directory can't be made, in a sentence.
 
         """
+        from leakscope import probes
         from leakscope.heap import CensusTaker
         from leakscope.heap.untraced import remember_allocators
         from leakscope.instrument.shapes import ShapesReader
-        from leakscope.probes import (
-            AllocationHistory,
-            AllocationWindow,
-            default_probes,
-            device_memory,
-        )
         from leakscope.recording import RecordingWriter
 
         world = this_world()
         path = make_run_directory(options, world=world) if run_path is None else run_path
         root = project_root_of(options)
-        writer = RecordingWriter(path, header := _header(world))
+        writer = RecordingWriter(path, header := header_of(world))
         if writer.failed:
-            raise UnwritableError(writer.failed, slug="unwritable")
+            failed = writer.failed.removesuffix(".")
+            why = f"{failed}: choose another folder with --out (in Python: out=)."
+            raise UnwritableError(why, slug="unwritable")
         session = cls(
             options,
             path,
             writer=writer,
             taker=CensusTaker(project_root=root),
-            probes=[*default_probes(), ShapesReader()],
-            window=partial(AllocationWindow, before=remember_allocators),
-            devices=device_memory,
-            history=AllocationHistory(),
+            probes=[*probes.default_probes(), ShapesReader()],
+            window=partial(probes.AllocationWindow, before=remember_allocators),
+            devices=probes.device_memory,
+            history=probes.AllocationHistory(),
+            counter=probes.AllocationCounter(),
             project_root=root,
         )
         session._header = header
@@ -313,7 +308,7 @@ class Session:
         if group is None or group[1] < 2 or self._header is None:
             return
         self.take_place(world := this_world())
-        header = msgspec.structs.replace(_header(world), started=self._header.started)
+        header = msgspec.structs.replace(header_of(world), started=self._header.started)
         path = make_run_directory(self.options, world=world)
         if path == self.run_path:
             self._writer.write(header)
@@ -337,9 +332,12 @@ class Session:
             self._index = index + 1
             now = self._reached = self._clock() - self._begun
             due = self._schedule.due(kind, phase, label, now)
-            if due or self._windows.is_open or self._history.is_open or self._requests.waiting:
-                boundary = self._describe(index, kind, now, phase, label)
-                self._guard.call("measuring", None, self._measure, boundary, due)
+            waits = self._put_off.due or self._requests.waiting
+            if due or waits or self._windows.listens or self._history.is_open:
+                settled = self._put_off.settle(kind, due, now)
+                if settled is not None:
+                    boundary = self._describe(index, kind, now, phase, label)
+                    self._guard.call("measuring", None, self._measure, boundary, settled)
         except BaseException as interrupt:
             if not is_interrupt(interrupt) or not self.gate.postpone(interrupt):
                 raise
@@ -423,18 +421,6 @@ class Session:
 
 def _trials(options: SessionOptions, costs: Costs, clock: Callable[[], float]) -> Trials | None:
     return Trials(costs, budget=options.budget, clock=clock) if options.probe_cleanup else None
-
-
-def _header(world: World) -> HeaderRecord:
-    return HeaderRecord(
-        role="rank" if world.size > 1 else "main",
-        rank=world.rank,
-        world_size=world.size,
-        attempt=world.attempt,
-        pid=os.getpid(),
-        host=socket.gethostname(),
-        started=time.time(),
-    )
 
 
 def _forget_in_child() -> None:

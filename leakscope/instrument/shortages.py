@@ -21,6 +21,7 @@ from leakscope.instrument.auto.imports import ImportWatch
 from leakscope.instrument.autograd import is_in_backward
 from leakscope.instrument.costs import Costs, Due
 from leakscope.instrument.gate import Gate
+from leakscope.instrument.inside import inside
 from leakscope.instrument.measuring import Measuring
 from leakscope.model.boundary import Boundary
 from leakscope.model.record import OutOfMemoryRecord
@@ -80,8 +81,11 @@ class Shortages:
         if self._seen > MOST_RECORDED:
             return
         told = Told(f"cuda:{device}", requested=requested, free=free, total=total)
+        met = inside()
         if self._is_in_backward():
             self._record(told, "observer", no_look="a backward pass was under way")
+        elif met is not None and not met.may_last:
+            self._record(told, "observer", no_look=f"{met.reason} was under way")
         elif not self._gate.seize(self._record, told, "observer"):
             self._record(told, "observer", no_look="another census was under way")
 

@@ -14,6 +14,7 @@ import uuid
 from dataclasses import dataclass, replace
 
 from leakscope.model.interrupts import ours
+from leakscope.model.record import HeaderRecord
 
 BY_HAND_S = 600.0
 """Ranks that were started by hand may come so long after the first of them."""
@@ -141,3 +142,16 @@ def _number(variable: str, otherwise: int) -> int:
         return int(os.environ.get(variable, otherwise))
     except ValueError:
         return otherwise
+
+
+def header_of(world: World) -> HeaderRecord:
+    """Return what a recording of this process begins with."""
+    return HeaderRecord(
+        role="rank" if world.size > 1 else "main",
+        rank=world.rank,
+        world_size=world.size,
+        attempt=world.attempt,
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        started=time.time(),
+    )

@@ -48,6 +48,9 @@ class Overhead(msgspec.Struct, frozen=True, kw_only=True):
     budget: float | None = None
     walker: str = ""
     """``native``, or ``reference``: the slower one of an installation without a compiler."""
+    put_off: dict[str, int] = {}
+    """How often what was due waited for a later boundary, by what the program was inside of:
+    ``torch.jit.trace``, say, which records what Python does meanwhile."""
     taken: list[Taken] = []
     """Censuses in the order in which they were taken; of very many those that paused longest."""
     gauged: list[Gauged] = []

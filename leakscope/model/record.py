@@ -245,6 +245,8 @@ class OverheadRecord(msgspec.Struct, tag="overhead", kw_only=True, omit_defaults
     recorded_boundaries: Whole = 0
     own_bytes: Whole = 0
     own_peak_bytes: Whole = 0
+    put_off: dict[str, Whole] = {}
+    """How often what was due waited for a later boundary, by what the program was inside of."""
 
 
 class ErrorRecord(msgspec.Struct, tag="error", kw_only=True, omit_defaults=True):

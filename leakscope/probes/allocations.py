@@ -1,8 +1,8 @@
 """A window of tracemalloc: which of the user's lines allocated what is alive at its end.
 
-Tracing costs 1.2 to 2.8 times the running time while it is on, so a window is opened once something
-grows and closed some boundaries later. Only blocks of Python's allocators are seen: a tensor counts
-as its wrapper of some hundred bytes, its storage not at all.
+Tracing takes 1.2 to 2.8 times the running time while it is on, so a window is opened once something
+grows and closed as soon as its share of the budget is spent. Only blocks of Python's allocators are
+seen: a tensor counts as its wrapper of some hundred bytes, its storage not at all.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class AllocationWindow:
     """
 
     is_open: bool
+    is_cut = False
+    """Whether tracing was ended before the window is closed: then it has seen nothing."""
 
     def __init__(self, frames: int = 8, before: Callable[[], None] = lambda: None) -> None:
         """Prepare to trace ``frames`` of each stack; ``before`` is called right before that."""
@@ -53,11 +55,18 @@ class AllocationWindow:
         if not self.is_open:
             self.is_open = True
             self._is_ours = not tracemalloc.is_tracing()
-            self._before = {} if self._is_ours else _summed(_traces())
+            self._before = {} if self._is_ours else summed(read_traces())
             if self._is_ours:
                 self._begins()
                 _start(self._frames)
         return self._is_ours
+
+    def cut(self) -> None:
+        """End tracing at once, whatever the program is doing; what was traced is forgotten."""
+        if self.is_open and self._is_ours:
+            self._is_ours = False  # what traces from now on is the program's
+            self.is_cut = True
+            _stop()
 
     def close(self, top: int = 60, project_root: str = "") -> tuple[list[Site], int]:
         """End, and return the lines that allocated most of what still lives, and all such bytes.
@@ -72,12 +81,14 @@ class AllocationWindow:
             return [], 0
         self.is_open = False
         before, self._before = self._before, {}
+        if self.is_cut:
+            return [], 0
         try:
-            traces = _traces()
+            traces = read_traces()
         finally:
             if self._is_ours:
                 _stop()  # before the sums are made: it would trace every one of them
-        live = _summed(traces)
+        live = summed(traces)
         if live is None or before is None:
             return [], 0
         return _sites(live, before, _Attribution(project_root), top)
@@ -154,7 +165,7 @@ def _sites(
     return sites, sum(size for size, _ in charged.values())
 
 
-def _traces() -> list[_Trace] | None:
+def read_traces() -> list[_Trace] | None:
     """What is alive, block by block; None if nobody traces or there is too much to look at.
 
     Raw, since a :class:`tracemalloc.Snapshot` makes three more objects of every block.
@@ -164,7 +175,7 @@ def _traces() -> list[_Trace] | None:
     return _raw_traces()
 
 
-def _summed(traces: list[_Trace] | None) -> _Totals | None:
+def summed(traces: list[_Trace] | None) -> _Totals | None:
     """Bytes and blocks by traceback."""
     if traces is None:
         return None

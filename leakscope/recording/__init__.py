@@ -7,10 +7,15 @@ every record that :meth:`RecordingWriter.write` acknowledged is readable. Nothin
 
 from __future__ import annotations
 
-from leakscope.recording.directory import RunDirectory
-from leakscope.recording.reader import open_run
-from leakscope.recording.redaction import redact_command, redact_environment, redact_text
-from leakscope.recording.writer import RecordingWriter
+from typing import TYPE_CHECKING
+
+from leakscope.model.lazily import exports
+
+if TYPE_CHECKING:
+    from leakscope.recording.directory import RunDirectory
+    from leakscope.recording.reader import open_run
+    from leakscope.recording.redaction import redact_command, redact_environment, redact_text
+    from leakscope.recording.writer import RecordingWriter
 
 __all__ = [
     "RecordingWriter",
@@ -20,3 +25,17 @@ __all__ = [
     "redact_environment",
     "redact_text",
 ]
+
+__getattr__, __dir__ = exports(
+    __name__,
+    {
+        "directory": ("RunDirectory",),
+        "reader": ("open_run",),
+        "redaction": (
+            "redact_command",
+            "redact_environment",
+            "redact_text",
+        ),
+        "writer": ("RecordingWriter",),
+    },
+)

@@ -227,7 +227,7 @@ def _exists(path: Path) -> RunExistsError:
 
 def _unwritable(path: Path, cause: str) -> UnwritableError:
     return UnwritableError(
-        f"No run can be recorded in {path}: {cause}. Choose another folder with --out "
+        f"No run can be recorded in {path} ({cause}): choose another folder with --out "
         "(in Python: out=).",
         slug="unwritable",
     )

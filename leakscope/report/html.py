@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -21,6 +21,7 @@ from leakscope.report import trusted
 from leakscope.report.comparison import comparison_page
 from leakscope.report.growth import growth_page
 from leakscope.report.page import report_page
+from leakscope.report.templating import TemplateCache
 
 AMOUNT = re.compile(r"(?<=\d) (?=(?:[KMGTP]i)?B\b|%|m?s\b|min\b)")
 """The space between a number and its unit, where no line may end."""
@@ -84,6 +85,7 @@ def verbatim(code: str) -> Markup:
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(trusted.TEMPLATES),
+        bytecode_cache=TemplateCache(Path(trusted.TEMPLATES)),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_visible,

@@ -21,6 +21,8 @@ from leakscope.report.sizes import (
 )
 from leakscope.report.tables import Bar, Fact, bar_of
 
+MANY_PUT_OFF = 20
+"""Boundaries without a reading, and at least as many as have one: a reader should know."""
 MOST_ROWS = 300
 """Censuses in the table; of more those that paused longest."""
 STRIP = (1000, 40)
@@ -31,6 +33,7 @@ _ACTIVITIES = {
     "census": "censuses",
     "gauges": "reading gauges",
     "tracemalloc": "tracing allocations",
+    "history": "recording allocations of devices",
     "recording": "writing the recording",
     "boundary": "finding boundaries",
 }
@@ -132,6 +135,18 @@ def in_longer_runs(overhead: Overhead) -> str:
     return f"{humane_duration(seconds)}, {humane_share(overhead.budget)} of {long_enough}"
 
 
+def put_off(overhead: Overhead) -> str:
+    """Return how often measuring waited for a later boundary, and inside of what."""
+    counts = sorted(overhead.put_off.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{humane_number(count)} inside {reason}" for reason, count in counts)
+
+
+def is_mostly_put_off(overhead: Overhead) -> bool:
+    """Return whether measuring waited so often that boundaries are missing from what is shown."""
+    waited = sum(overhead.put_off.values())
+    return waited >= MANY_PUT_OFF and waited >= overhead.recorded_boundaries
+
+
 def precise_share(share: float) -> str:
     """Return a small part of one with a decimal: ``1.4 %``."""
     if 0 < share < 0.0005:
@@ -151,6 +166,7 @@ def _facts(overhead: Overhead, errors: int) -> list[Fact]:
         Fact("Heap walker", overhead.walker),
         Fact("Boundaries", humane_number(overhead.boundaries)),
         Fact("of them recorded", humane_number(overhead.recorded_boundaries)),
+        Fact("Put off to a later boundary", put_off(overhead)),
         Fact("Errors suppressed", humane_number(errors)),
     ]
     return [fact for fact in facts if fact.value]

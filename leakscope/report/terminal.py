@@ -12,7 +12,7 @@ from leakscope.model.sizes import plural
 from leakscope.report import wording
 from leakscope.report.device_words import device_line
 from leakscope.report.known import known_lines
-from leakscope.report.measuring import in_longer_runs
+from leakscope.report.measuring import in_longer_runs, is_mostly_put_off, put_off
 from leakscope.report.paper import Paper, paper_of, spaced
 from leakscope.report.sizes import humane_bytes, humane_duration, humane_interval, humane_share
 from leakscope.report.sparkline import curve_with_ends, sparkline
@@ -387,9 +387,13 @@ def _cost(report: Report, paper: Paper) -> list[str]:
         f"leakscope took {spent}; {plural(overhead.censuses, 'census')}, longest pause "
         f"{humane_duration(overhead.longest_pause_s)}"
     )
-    if overhead.walker != "reference":
-        return [cost]
-    return [cost, paper.clip("walker: reference, the slower one: nothing was compiled at install")]
+    lines = [cost]
+    if is_mostly_put_off(overhead):
+        lines.append(paper.clip(f"measuring waited for a later boundary: {put_off(overhead)}"))
+    if overhead.walker == "reference":
+        slower = "walker: reference, the slower one: nothing was compiled at install"
+        lines.append(paper.clip(slower))
+    return lines
 
 
 def _problems(report: Report, paper: Paper) -> list[str]:

@@ -19,7 +19,7 @@ from leakscope.model.census import CensusRow, Content, Owner, RootKind
 from leakscope.model.known import EntryError, KnownCulprit, Nature, Own, Recognised, to_entry
 from leakscope.model.record import HeaderRecord
 from leakscope.model.report import Remedy, Report
-from leakscope.probes import environment
+from leakscope.probes.environment import environment
 
 PAGE = Path(__file__).parents[2] / "docs" / "known-culprits.md"
 

@@ -163,14 +163,11 @@ def test_only_sigkill_with_a_kill_counted_is_out_of_memory() -> None:
         (["missing.py"], "can't open file", 2),
         (["empty"], "can't find '__main__' module", 1),
         (["missing.py/"], "can't open file", 2),
-        (["-"], "stdin", 2),
         ([], "Name a script", 2),
         (["-m"], "Argument expected for the -m option", 2),
         (["--budgit", "2%", "train.py"], "No such option", 2),
         (["--budget", "lots", "train.py"], "no share of wall time", 2),
         (["--tracemalloc", "maybe", "train.py"], "maybe", 2),
-        (["--out", "file", "train.py"], "it is a file", 1),
-        (["--out", "/proc/nowhere", "train.py"], "No run can be recorded", 1),
     ],
 )
 def test_refusal_is_one_clear_sentence(
@@ -280,7 +277,7 @@ def test_permissions_are_respected(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     done = leakscope("run", "train.py", folder=tmp_path)
     tmp_path.chmod(0o700)
-    assert done.returncode == 1
+    assert (done.returncode, done.stdout) == (0, "ran\n")
     assert "No run can be recorded" in done.stderr
 
 

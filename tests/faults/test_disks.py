@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -79,8 +80,21 @@ def test_a_disk_that_is_full_from_the_start_is_a_sentence(small_disk: Path) -> N
         (small_disk / "filler").write_bytes(bytes(64 << 10))
     ended = fault_runs.leakscope("run", "--out", "run", "program.py", folder=small_disk)
     fault_runs.assert_no_traceback_of_ours(ended)
-    assert ended.code == 1
+    assert (ended.code, ended.out) == (0, RESULT)
     assert "the disk is full" in ended.err
+    assert "--out" in ended.err
+    assert ended.err.count("leakscope:") == 2, "one of the command, one of profile() in the program"
+
+
+def test_a_disk_without_room_for_the_first_record_is_a_sentence(small_disk: Path) -> None:
+    (small_disk / "program.py").write_text("print('result 1')\nraise SystemExit(5)\n")
+    page = 4096
+    room = os.statvfs(small_disk).f_bavail * page
+    (small_disk / "filler").write_bytes(bytes(room - page))
+    ended = fault_runs.leakscope("run", "--out", "run", "program.py", folder=small_disk)
+    fault_runs.assert_no_traceback_of_ours(ended)
+    assert (ended.code, ended.out) == (5, "result 1\n")
+    assert "No space left on device: choose another folder with --out" in ended.err
     assert ended.err.count("\n") == 1
 
 
@@ -147,10 +161,10 @@ def test_a_run_directory_that_is_taken_away_costs_the_recording_alone(
 
 
 @pytest.mark.parametrize("options", [["--out", "run"], []], ids=["named", "by default"])
-def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(
+def test_in_a_folder_that_cannot_be_written_the_program_runs_all_the_same(
     options: list[str], tmp_path: Path
 ) -> None:
-    (tmp_path / "program.py").write_text(TINY)
+    (tmp_path / "program.py").write_text("print('result 1')\nraise SystemExit(5)\n")
     tmp_path.chmod(0o555)
     try:
         ended = fault_runs.python(
@@ -161,8 +175,27 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(
     finally:
         tmp_path.chmod(0o755)
     fault_runs.assert_no_traceback_of_ours(ended)
-    assert (ended.code, ended.out) == (1, "")
+    assert (ended.code, ended.out) == (5, "result 1\n")
     assert "permission denied" in ended.err
+    assert "--out" in ended.err
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("out", ["below a file", "read-only"])
+def test_profile_runs_where_it_cannot_write(out: str, tmp_path: Path) -> None:
+    (tmp_path / "below a file").write_text("mine")
+    (tmp_path / "read-only").mkdir(mode=0o555)
+    program = f"""
+import leakscope
+with leakscope.profile({f"{out}/run"!r}) as scope:
+    for step in scope.steps(range(3)):
+        scope.mark("here")
+print("result", scope.enabled)
+"""
+    (tmp_path / "program.py").write_text(program)
+    ended = fault_runs.python("program.py", folder=tmp_path, prepare=fault_runs.without_override)
+    assert (ended.code, ended.out) == (0, "result False\n")
+    assert "No run can be recorded" in ended.err
     assert ended.err.count("\n") == 1
 
 

@@ -134,6 +134,10 @@ class FakeWindow:
 
     def __init__(self) -> None:
         self.is_open = False
+        self.is_cut = False
+
+    def cut(self) -> None:
+        self.is_cut = True
 
     def open(self) -> bool:
         self.is_open = True

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from fake_session import FakeHistory, FakeSession
 
-from leakscope.instrument.history import BATCHES, WINDOWS, HistoryWindows
+from leakscope.instrument.costs import Costs
+from leakscope.instrument.history import HistoryWindows
+from leakscope.instrument.policy import TRACING_BATCHES as BATCHES
+from leakscope.instrument.policy import TRACING_FLOOR_SECONDS
+from leakscope.instrument.policy import TRACING_WINDOWS as WINDOWS
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.record import BlockListRecord
 
@@ -63,6 +68,38 @@ def test_a_slow_step_ends_a_window_by_its_time() -> None:
     recorder = FakeHistory()
     driven(HistoryWindows(recorder), growing(10), seconds=5.0)
     assert recorder.log[:2] == ["open", "close"]
+
+
+def slowed_training(costs: Costs, inside: float) -> tuple[FakeHistory, float]:
+    """A training whose steps of 0.1 s take longer while it is recorded; return what that added."""
+    recorder, now, added = FakeHistory(), 0.0, 0.0
+    windows = HistoryWindows(recorder, costs, 0.02)
+    for n in range(60):
+        more = inside if windows.is_open else 0.0
+        now, added = now + 0.1 + more, added + more
+        boundary = Boundary(
+            index=n, kind=BoundaryKind.STEP, time_s=now, phase="train", step=n, batch=n
+        )
+        if windows.closes_at(boundary):
+            windows.close()
+        windows.learn(boundary, {"cuda:0.allocated": (100 + n) * MIB})
+        windows.open_here(boundary)
+    windows.close()
+    return recorder, added
+
+
+def test_a_window_that_slows_the_program_down_ends_when_its_share_is_spent() -> None:
+    recorder, added = slowed_training(costs := Costs(), inside=0.2)
+    assert recorder.log.count("open") == 1
+    assert added <= TRACING_FLOOR_SECONDS + 0.4  # what it is, three steps tell
+    assert costs.seconds["history"] == pytest.approx(added, rel=0.2)
+
+
+def test_windows_that_slow_nothing_down_are_as_many_and_as_long_as_they_may_be() -> None:
+    recorder, added = slowed_training(costs := Costs(), inside=0.0)
+    assert recorder.log.count("open") == WINDOWS
+    assert added == 0.0
+    assert costs.seconds["history"] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_a_recording_of_the_programs_own_is_asked_about_once_and_left_alone() -> None:

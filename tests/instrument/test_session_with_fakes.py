@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 from fake_session import FakeSession, FakeWindow
 
+from leakscope.instrument.inside import Inside
 from leakscope.instrument.session import current_session
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind as Kind
@@ -244,6 +245,25 @@ class TestAllocationWindows:
             run.train_pass(50, 0.02)
         run.close()
         assert "tracemalloc" in run.writer.of(OverheadRecord)[-1].seconds
+
+    def test_a_boundary_that_is_put_off_ends_none(self):
+        run = self.growing_run()
+        met: list[float] = []
+
+        def where() -> Inside | None:
+            """A second from where the first window is open at a boundary."""
+            if run.session._windows.is_open:
+                met.append(run.clock.now)
+            is_inside = bool(met) and run.clock.now < met[0] + 1.0
+            return Inside("torch.jit.trace", may_last=False) if is_inside else None
+
+        run.session._put_off._where = where
+        for _ in range(10):
+            run.train_pass(50, 0.02)
+        record = run.writer.of(AllocationRecord)[0]
+        at = {b.index: b.time_s for b in run.writer.boundaries}
+        assert at[record.last_boundary] - at[record.first_boundary] >= 1.0
+        assert not [i for i in at if record.first_boundary < i < record.last_boundary]
 
     def test_always_covers_everything(self):
         run = FakeSession(tracemalloc="always")

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from importlib import metadata
 
-from leakscope.probes import environment
+from leakscope.probes.environment import environment
 
 
 def test_versions_platform_and_processors_are_told():
@@ -22,6 +22,28 @@ def test_versions_of_more_libraries_are_told_and_change_nothing_else():
     assert facts["pytest"] == metadata.version("pytest")
     assert facts["python"] == platform.python_version()
     assert "not-there" not in facts
+
+
+def test_versions_are_those_that_the_metadata_of_all_that_is_installed_tells():
+    names = {distribution.metadata["Name"] for distribution in metadata.distributions()}
+    loaded = set(sys.modules)
+    names = sorted(name for name in names if name.replace("-", "_").lower() not in loaded)
+    told = environment(names)
+    assert {name: told.get(name) for name in names} == {n: metadata.version(n) for n in names}
+
+
+def test_metadata_without_a_version_or_of_an_older_kind_is_read_too(tmp_path, monkeypatch):
+    (tmp_path / "Old.Name-1.5-py3.11.egg-info").write_text("Metadata-Version: 1.1\nVersion: 1.5\n")
+    (tmp_path / "editable.egg-info").mkdir()
+    (tmp_path / "editable.egg-info" / "PKG-INFO").write_text("Name: editable\nVersion: 2.0rc1\n")
+    (tmp_path / "broken-3.dist-info").mkdir()
+    (tmp_path / "none-4.dist-info").mkdir()
+    (tmp_path / "none-4.dist-info" / "METADATA").write_text("Name: none\n\nVersion: in the text\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    told = environment(["old-name", "editable", "broken", "none"])
+    assert (told["old-name"], told["editable"]) == ("1.5", "2.0rc1")
+    assert "broken" not in told
+    assert "none" not in told
 
 
 def test_allocator_settings_are_told_and_other_variables_are_not(monkeypatch):
@@ -43,7 +65,7 @@ def test_a_platform_that_tells_nothing_leaves_gaps(monkeypatch):
 
 def test_asking_imports_no_library():
     code = (
-        "import sys; from leakscope.probes import environment; facts = environment();"
+        "import sys; from leakscope.probes.environment import environment; facts = environment();"
         "print('torch' in facts, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

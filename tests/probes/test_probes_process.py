@@ -71,6 +71,7 @@ def test_probes_have_names_of_their_own():
 def test_probes_import_neither_torch_nor_matplotlib():
     code = (
         "import sys; from leakscope.probes import *;"
+        "from leakscope.probes.environment import environment;"
         "[p.read() for p in default_probes()]; environment(); device_snapshots();"
         "print([m for m in ('torch', 'matplotlib', 'numpy') if m in sys.modules])"
     )

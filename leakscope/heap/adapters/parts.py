@@ -44,11 +44,14 @@ _ONEDNN = "torch._mkldnn"
 def read_parts(tensors: list[object], access: TensorAccess | None) -> Parts:
     """Return what tensors consist of; those of other kinds are left out.
 
-    Neither autograd nor modes see the operations; nothing but their storages is kept.
+    Neither autograd nor modes see the operations; nothing but their storages is kept. A profiler of
+    torch's would list them among the program's, so that under one nothing is asked.
     """
     if access is None or not tensors:
         return {}
     core: Any = sys.modules["torch._C"]
+    if core._autograd._profiler_enabled():
+        return {}
     with core._DisableTorchDispatch(), core._AutoDispatchBelowAutograd():
         return {id(tensor): parts for tensor in tensors if (parts := _read(tensor, access))}
 

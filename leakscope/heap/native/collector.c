@@ -43,3 +43,8 @@ void visit_tracked(trackedproc visitor, void *argument) {
             return;
     visit_list(&gc->permanent_generation.head, 0, visitor, argument);
 }
+
+/* Return whether a collection is under way: some of what it looks at is in none of those lists. */
+PyObject *is_collecting(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+    return PyBool_FromLong(PyInterpreterState_Get()->gc.collecting);
+}

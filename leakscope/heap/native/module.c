@@ -284,6 +284,9 @@ PyDoc_STRVAR(inline_attributes_doc, "inline_attributes(object)\n--\n\n"
 PyDoc_STRVAR(classes_in_doc, "classes_in(names)\n--\n\n"
                              "Return the classes among the values of a dict.");
 
+PyDoc_STRVAR(is_collecting_doc, "is_collecting()\n--\n\n"
+                                "Return whether a collection of garbage is under way.");
+
 PyDoc_STRVAR(leak_shares_doc, "leak_shares(graph, groups)\n--\n\n"
                               "Split what groups of nodes reach between them.");
 
@@ -306,6 +309,7 @@ static PyMethodDef methods[] = {
     {"seal_facts", seal_facts, METH_O, seal_facts_doc},
     {"leak_shares", leak_shares, METH_VARARGS, leak_shares_doc},
     {"classes_in", classes_in, METH_O, classes_in_doc},
+    {"is_collecting", is_collecting, METH_NOARGS, is_collecting_doc},
     {"remember_allocators", remember_allocators, METH_NOARGS, remember_allocators_doc},
     {"trace_no_more", trace_no_more, METH_NOARGS, trace_no_more_doc},
     {"trace_again", trace_again, METH_NOARGS, trace_again_doc},

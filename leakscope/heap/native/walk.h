@@ -401,6 +401,7 @@ void walk_waiting(Walk *w, int waiting, int phase);
 void walk_unreached(Walk *w, size_t base, size_t count);
 
 /* collector.c */
+PyObject *is_collecting(PyObject *module, PyObject *nothing);
 typedef int (*trackedproc)(PyObject *object, int is_young, void *argument);
 void visit_tracked(trackedproc visitor, void *argument);
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
+
+from leakscope.model.interrupts import ours
 
 F = TypeVar("F", bound=Callable[..., Any])
 Method = Callable[..., Any]
@@ -32,6 +35,16 @@ def without_our_frame(error: BaseException) -> None:
 
 
 def opaque(hook: F) -> F:
-    """Return a hook that ``torch.compile`` calls as it is instead of looking into it."""
+    """Return a hook that ``torch.compile`` calls as it is instead of looking into it.
+
+    Where the compiler has broken off and Python goes on, it passes over the hook's own frame too,
+    without counting it among those that it has compiled.
+    """
     hook._torchdynamo_disable = True  # type: ignore[attr-defined]
+    try:
+        dynamo: Any = sys.modules["torch._C"]._dynamo.eval_frame
+        skip, go_on = dynamo._FrameAction.SKIP, dynamo._FrameAction.DEFAULT
+        dynamo.set_code_exec_strategy(hook.__code__, dynamo._FrameExecStrategy(skip, go_on))
+    except ours(AttributeError, KeyError, TypeError):
+        return hook  # another version of torch, or the library is another one
     return hook

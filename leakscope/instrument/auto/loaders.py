@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from threading import get_ident
 from types import ModuleType
@@ -148,7 +149,9 @@ def batches_of(loader: Any) -> int | None:
         parts = (sampler, getattr(sampler, "sampler", sampler))
         if loader._dataset_kind != 0 or not all(_is_torch(part) for part in parts):
             return None
-        return len(sampler)
+        core: Any = sys.modules["torch._C"]
+        with core.DisableTorchFunction(), core._DisableTorchDispatch():
+            return len(sampler)  # datasets of tensors ask one for its size
     except ours(Exception):
         return None
 

@@ -8,6 +8,7 @@ only while no loader is at work.
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -38,7 +39,7 @@ class ModeHooks:
         self._modules = Numbers()
         self._training: set[int] = set()
         self._plain: dict[int, bool] = {}
-        self._listening: Any = None
+        self._listening: PatchedMethod | None = None
 
     def install(self, module: ModuleType) -> None:
         """Wrap ``nn.Module.train``."""
@@ -137,8 +138,7 @@ class ModeHooks:
         gate, tracker = self._gate, self._tracker
         calls = _Calls(self._modules, module)
 
-        @opaque
-        def before_forward(called: Any, args: Any) -> None:
+        def before_forward(called: Any) -> None:
             try:
                 if tracker.watched is None:
                     self._unlisten()
@@ -148,7 +148,8 @@ class ModeHooks:
                 leave_hook(interrupt)
                 raise
 
-        self._listening = self._torch.register_module_forward_pre_hook(before_forward)
+        wrap = functools.partial(_wrap_call, before=before_forward)
+        self._listening = PatchedMethod(self._torch.Module, "_call_impl", wrap)
 
     def _unlisten(self) -> None:
         listening, self._listening = self._listening, None
@@ -166,6 +167,29 @@ class ModeHooks:
         if len(self._training) + len(self._plain) > MODULES_KEPT:
             self._training.clear()
             self._plain.clear()
+
+
+def _wrap_call(original: Callable[..., Any], before: Callable[[Any], None]) -> Callable[..., Any]:
+    """Wrap what every call of a module goes through; a hook would change its traceback.
+
+    The compiler looks into it and finds the original.
+    """
+    compiler = sys.modules.get("torch.compiler")
+    is_compiling = getattr(compiler, "is_compiling", None) or (lambda: False)
+
+    @functools.wraps(original)
+    def _call_impl(module: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            return original(module, *args, **kwargs)
+        before(module)
+        try:
+            return original(module, *args, **kwargs)
+        except BaseException as error:
+            without_our_frame(error)
+            del module, args, kwargs  # whoever clears the traceback's frames doesn't find ours
+            raise
+
+    return _call_impl
 
 
 class _Calls:

@@ -1,0 +1,159 @@
+/* Counts the blocks that Python hands out, which nothing of Python's tells: what tracemalloc would
+ * cost depends on how many there are, not on how many stay.
+ *
+ * The counting layer stands in front of Python's allocators (PyMem_SetAllocator) and hands every
+ * call on, for a nanosecond or two. It adds nothing to a block, so that it may come and go at any
+ * time. Only the domains that are used under the GIL are counted.
+ *
+ * A limit may be set: where it is reached the main thread calls a function as soon as it runs
+ * bytecode (Py_AddPendingCall). So a window of tracing ends in the middle of a step that allocates
+ * more than was expected, without a thread or a timer.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#ifdef Py_GIL_DISABLED
+#error "allocators can't be exchanged while other threads use them; without this nothing is counted"
+#endif
+
+typedef struct {
+    PyMemAllocatorDomain domain;
+    PyMemAllocatorEx inner;
+    int installed;
+} Layer;
+
+static Layer layers[] = {{.domain = PYMEM_DOMAIN_MEM}, {.domain = PYMEM_DOMAIN_OBJ}};
+#define LAYERS (sizeof layers / sizeof *layers)
+#define RETRY 1000 /* blocks until the function is called again where there was no room for it */
+
+static unsigned long long blocks, limit;
+static PyObject *on_limit;
+
+static int limit_reached(void *Py_UNUSED(nothing)) {
+    if (limit == 0 || blocks < limit || on_limit == NULL)
+        return 0; /* disarmed meanwhile */
+    PyObject *function = Py_NewRef(on_limit);
+    limit = 0;
+    PyObject *result = PyObject_CallNoArgs(function);
+    Py_DECREF(function);
+    if (result != NULL) {
+        Py_DECREF(result);
+        return 0;
+    }
+    limit = blocks + RETRY;
+    if (PyErr_ExceptionMatches(PyExc_Exception)) {
+        PyErr_Clear(); /* near the recursion limit, say: not the program's business */
+        return 0;
+    }
+    return -1; /* Ctrl-C struck in there: it is the program's */
+}
+
+static inline void count(void) {
+    if (++blocks == limit)
+        (void)Py_AddPendingCall(limit_reached, NULL);
+}
+
+static void *counted_malloc(void *layer, size_t size) {
+    PyMemAllocatorEx *inner = &((Layer *)layer)->inner;
+    count();
+    return inner->malloc(inner->ctx, size);
+}
+
+static void *counted_calloc(void *layer, size_t number, size_t size) {
+    PyMemAllocatorEx *inner = &((Layer *)layer)->inner;
+    count();
+    return inner->calloc(inner->ctx, number, size);
+}
+
+static void *counted_realloc(void *layer, void *block, size_t size) {
+    PyMemAllocatorEx *inner = &((Layer *)layer)->inner;
+    count();
+    return inner->realloc(inner->ctx, block, size);
+}
+
+static void uncounted_free(void *layer, void *block) {
+    PyMemAllocatorEx *inner = &((Layer *)layer)->inner;
+    inner->free(inner->ctx, block);
+}
+
+static int is_in_front(Layer *layer, PyMemAllocatorEx *current) {
+    PyMem_GetAllocator(layer->domain, current);
+    return current->ctx == layer;
+}
+
+/* Whether a layer that isn't in front is still reached, below somebody else's. */
+static int is_reached(Layer *layer) {
+    unsigned long long before = blocks;
+    void *block = layer->domain == PYMEM_DOMAIN_MEM ? PyMem_Malloc(16) : PyObject_Malloc(16);
+    int reached = blocks != before;
+    if (layer->domain == PYMEM_DOMAIN_MEM)
+        PyMem_Free(block);
+    else
+        PyObject_Free(block);
+    return reached;
+}
+
+static PyObject *start(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+    for (size_t i = 0; i < LAYERS; i++) {
+        Layer *layer = &layers[i];
+        PyMemAllocatorEx current;
+        if (is_in_front(layer, &current) || (layer->installed && is_reached(layer)))
+            continue;
+        layer->inner = current;
+        layer->installed = 1;
+        PyMemAllocatorEx counting = {layer, counted_malloc, counted_calloc, counted_realloc,
+                                     uncounted_free};
+        PyMem_SetAllocator(layer->domain, &counting);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *stop(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+    limit = 0;
+    Py_CLEAR(on_limit);
+    for (size_t i = 0; i < LAYERS; i++) {
+        Layer *layer = &layers[i];
+        PyMemAllocatorEx current;
+        if (!is_in_front(layer, &current))
+            continue; /* somebody else's stands in front: it goes on handing calls to us */
+        PyMem_SetAllocator(layer->domain, &layer->inner);
+        layer->installed = 0;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *counted(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+    return PyLong_FromUnsignedLongLong(blocks);
+}
+
+static PyObject *arm(PyObject *Py_UNUSED(module), PyObject *args) {
+    unsigned long long more;
+    PyObject *function;
+    if (!PyArg_ParseTuple(args, "KO", &more, &function))
+        return NULL;
+    Py_XSETREF(on_limit, Py_NewRef(function));
+    limit = blocks + (more ? more : 1);
+    Py_RETURN_NONE;
+}
+
+static PyObject *disarm(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+    limit = 0;
+    Py_CLEAR(on_limit);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"start", start, METH_NOARGS, "Count from now on."},
+    {"stop", stop, METH_NOARGS, "Count no more."},
+    {"counted", counted, METH_NOARGS, "How many blocks were handed out while it counted."},
+    {"arm", arm, METH_VARARGS, "After so many more blocks have the main thread call a function."},
+    {"disarm", disarm, METH_NOARGS, "Have no function called."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_counting", NULL, -1, methods,
+                                        NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__counting(void) {
+    return PyModule_Create(&definition);
+}

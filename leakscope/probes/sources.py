@@ -1,0 +1,37 @@
+"""The probes that a process is measured with."""
+
+from __future__ import annotations
+
+from leakscope.probes.accelerator import AcceleratorDeviceProbe, AcceleratorProbe
+from leakscope.probes.base import Probe
+from leakscope.probes.batches import BatchProbe
+from leakscope.probes.cgroup import CgroupProbe
+from leakscope.probes.children import ChildrenProbe
+from leakscope.probes.cuda import CudaProbe, DeviceProbe
+from leakscope.probes.figures import FiguresProbe
+from leakscope.probes.garbage import GarbageProbe
+from leakscope.probes.malloc import MallocProbe
+from leakscope.probes.process import MappingProbe, ProcessProbe, SystemProbe
+
+
+def default_probes() -> list[Probe]:
+    """Return one probe of every kind, those for every boundary first."""
+    return [
+        ProcessProbe(),
+        GarbageProbe(),
+        FiguresProbe(),
+        CudaProbe(),
+        AcceleratorProbe(),
+        SystemProbe(),
+        MallocProbe(),
+        CgroupProbe(),
+        MappingProbe(),
+        ChildrenProbe(),
+        DeviceProbe(),
+        AcceleratorDeviceProbe(),
+    ]
+
+
+def worker_probes(batches: BatchProbe) -> list[Probe]:
+    """Return the probes for a worker of a DataLoader: none that asks for a device."""
+    return [ProcessProbe(), GarbageProbe(), batches, SystemProbe(), MallocProbe(), MappingProbe()]
