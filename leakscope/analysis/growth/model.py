@@ -1,0 +1,509 @@
+"""The growth model: does what is kept grow with the work, and is it still growing?
+
+One function for every series: a pool of memory, a term of the ledger, a row of the census, a count.
+
+1. *What is kept* is the least that the series reads from here to its end. Only readings that are no
+   higher than that tell of it; the others are teeth that are given back. What came after the last
+   release is not known to be kept, unless it is longer than any stretch between releases before.
+2. *Shape*: straight pieces over work, at most three, a break being worth it only where it explains
+   much (``fit``). The last piece is the tail.
+3. *Growing*: the tail rises, beyond what scatter explains, in several rises, and long enough.
+   *Bounded*: it is flat, and longer than any rest before. *Inconclusive*: neither; then the model
+   says how much more work would decide.
+
+Bytes and work may be scaled and shifted without any change of the verdict, if ``noise`` is too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+
+from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.fit import Shape, fit_shape
+from leakscope.analysis.growth.slopes import Slope, theil_sen
+from leakscope.analysis.growth.thinning import thinned
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+class GrowthVerdict(str, Enum):
+    """Whether what is kept grows with the work."""
+
+    GROWING = "growing"
+    BOUNDED = "bounded"
+    INCONCLUSIVE = "inconclusive"
+
+
+class Reason(str, Enum):
+    """Why: the last question that the model asked."""
+
+    STEADY = "steady"
+    """Growing: the tail rises."""
+    SLOWING = "slowing"
+    """Growing, but the tail's second half rises less than half as steeply as its first."""
+    UNCHANGED = "unchanged"
+    """Bounded: it never moved by more than noise."""
+    RELEASED = "released"
+    """Bounded: what it gains is given back."""
+    STOPPED = "stopped"
+    """Bounded: it grew, and rests since longer than ever before."""
+    SETTLED = "settled"
+    """Bounded: it approaches a level, and has come as good as all the way."""
+    NO_TREND = "no trend"
+    """Bounded: its readings scatter about a level."""
+    TOO_FEW = "too few"
+    """Inconclusive: readings."""
+    SHORT_RISE = "short rise"
+    """Inconclusive: it rises, too short a time to tell from a jump or a fill."""
+    SHORT_REST = "short rest"
+    """Inconclusive: it rests, no longer than it did before."""
+    SETTLING = "settling"
+    """Inconclusive: it approaches a level, and has some way to go."""
+    SCATTERED = "scattered"
+    """Inconclusive: its readings scatter too much for the size of the trend."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What the model concludes about a series."""
+
+    verdict: GrowthVerdict
+    reason: Reason
+    rate: Slope
+    """Of the tail, per unit of work, with its 95 % interval."""
+    late_rate: float
+    """By which to forecast: of the tail's second half where it slows down, else the same."""
+    tail_from: float
+    """The work done where the tail begins."""
+    tail_to: float
+    """Where what is known to be kept ends."""
+    gained_before: float
+    """What was gained before the tail, from the first reading."""
+    gained: float
+    """What the tail gained."""
+    breaks: tuple[float, ...]
+    """The work done at the breaks, the tail's beginning among them if it is one."""
+    readings: int
+    """In the tail."""
+    more_work: float | None
+    """Inconclusive: how much more work, of the same kind, would decide; None where nobody knows."""
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether it grows, and goes on."""
+        return self.verdict is GrowthVerdict.GROWING
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it doesn't, or did and has ended."""
+        return self.verdict is GrowthVerdict.BOUNDED
+
+
+def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> Growth:
+    """Return whether a series grows with the work.
+
+    Args:
+        x: Work done at each reading, not falling.
+        y: What was read: bytes, or a count. NaN where nothing was.
+        noise: Changes up to this much mean nothing, in the unit of y.
+
+    """
+    series = _Series.of(x, y, noise)
+    if len(series.x) < policy.FEWEST_READINGS or series.span <= 0:
+        return series.concluded(GrowthVerdict.INCONCLUSIVE, Reason.TOO_FEW, 0)
+    if np.ptp(series.y) <= noise:
+        return series.concluded(GrowthVerdict.BOUNDED, Reason.UNCHANGED, 0)
+    if _is_given_back(series):
+        return _without_rise(series)
+    shape = fit_shape(series.kept_x, series.kept_y, max(noise / 2, series.scatter))
+    if shape.settles_after is None:
+        return _judge_tail(series, shape)
+    if shape.is_surely_curved:
+        return _settling(series, shape.settles_after)
+    straight = _judge_tail(series, shape)
+    if not straight.is_growing:
+        return straight
+    left = max(policy.SETTLED * shape.settles_after - series.span, series.span / 2)
+    return replace(
+        straight,
+        verdict=GrowthVerdict.INCONCLUSIVE,
+        reason=Reason.SETTLING,
+        more_work=_further(series, left),
+    )
+
+
+@dataclass(frozen=True)
+class _Series:
+    """A series up to where it is known what is kept of it."""
+
+    x: FloatArray
+    y: FloatArray
+    noise: float
+    scatter: float
+    """Standard deviation of readings about their neighbours: exact series have none."""
+    kept_x: FloatArray
+    """Work done at the readings that are kept to the end."""
+    kept_y: FloatArray
+    """What was read there, with its scatter."""
+    least: FloatArray
+    """The least that was read from there on: it never falls."""
+    valleys: IntArray
+    """Positions of the lowest reading after each release, up to the next one."""
+
+    @staticmethod
+    def of(x: FloatArray, y: FloatArray, noise: float) -> _Series:
+        x, y = _readings(x, y)
+        scatter = scatter_of(x, y)
+        step = _release(y, noise, scatter)
+        released = np.flatnonzero(np.diff(y) < -step) + 1
+        if len(released) and x[-1] - x[released[-1]] <= np.diff(x[[0, *released]]).max():
+            x, y = x[: released[-1] + 1], y[: released[-1] + 1]
+        least = np.minimum.accumulate(y[::-1])[::-1]
+        valleys = _valleys(y, released[released < len(y)])
+        kept = np.flatnonzero(y - least <= step)
+        if scatter > 0 and len(valleys) >= policy.FEWEST_SCATTERED:
+            kept, scatter = valleys, max(scatter, scatter_of(x[valleys], y[valleys]))
+        kept = thinned(kept, policy.MOST_READINGS)
+        return _Series(x, y, noise, scatter, x[kept], y[kept], least[kept], valleys)
+
+    @property
+    def span(self) -> float:
+        return float(self.x[-1] - self.x[0]) if len(self.x) else 0.0
+
+    @property
+    def rise(self) -> float:
+        return float(self.least[-1] - self.least[0])
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether rises and rests can be read off, scatter being little beside them."""
+        return self.is_little(float(np.ptp(self.y)))
+
+    def is_little(self, size: float) -> bool:
+        """Return whether scatter is little beside a change of some size."""
+        return policy.RELEASE_SCATTERS * self.scatter <= policy.EXACT_SHARE * size
+
+    def step(self, rise: float) -> float:
+        """Return what counts as a change in a stretch that rises so far."""
+        return max(self.noise, policy.STEP_SHARE * rise, policy.RELEASE_SCATTERS * self.scatter)
+
+    def since(self, begin: float) -> tuple[FloatArray, FloatArray]:
+        """Return all readings from some work on, teeth included."""
+        later = thinned(np.flatnonzero(self.x >= begin), policy.MOST_READINGS)
+        return self.x[later], self.y[later]
+
+    def kept_since(self, begin: float) -> tuple[FloatArray, FloatArray]:
+        later = self.kept_x >= begin
+        return self.kept_x[later], self.kept_y[later]
+
+    def concluded(
+        self,
+        verdict: GrowthVerdict,
+        reason: Reason,
+        begin: float,
+        breaks: tuple[float, ...] = (),
+        more_work: float | None = None,
+    ) -> Growth:
+        """Return a conclusion about the tail from some work on."""
+        x, y = self.kept_since(begin)
+        rate = theil_sen(x, y, policy.Z_INTERVAL)
+        late = _half_rates(x, y)[1] if reason is Reason.SLOWING else rate.rate
+        first = float(y[0]) if len(y) else 0.0
+        return Growth(
+            verdict=verdict,
+            reason=reason,
+            rate=rate,
+            late_rate=late,
+            tail_from=float(x[0]) if len(x) else begin,
+            tail_to=float(x[-1]) if len(x) else begin,
+            gained_before=first - float(self.kept_y[0]) if len(self.kept_y) else 0.0,
+            gained=float(y[-1] - y[0]) if len(y) else 0.0,
+            breaks=breaks,
+            readings=len(x),
+            more_work=more_work,
+        )
+
+
+def _valleys(y: FloatArray, released: IntArray) -> IntArray:
+    """Return the position of the lowest reading from each release to the next one."""
+    parts = np.split(np.arange(len(y)), released)[1:]
+    return np.array([part[np.argmin(y[part])] for part in parts], dtype=np.int64)
+
+
+def scatter_of(x: FloatArray, y: FloatArray) -> float:
+    """Return the standard deviation of readings about the line between their neighbours.
+
+    The median decides, so that breaks and teeth that are wider than a few readings are no scatter.
+    """
+    if len(x) < policy.FEWEST_SCATTERED:
+        return 0.0
+    share = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
+    off = y[1:-1] - (1 - share) * y[:-2] - share * y[2:]
+    off /= np.sqrt(1 + share**2 + (1 - share) ** 2)
+    scatter = float(policy.NORMAL_MAD * np.median(np.abs(off)))
+    return scatter if scatter > policy.ROUNDING * float(np.ptp(y)) else 0.0
+
+
+def _release(y: FloatArray, noise: float, scatter: float) -> float:
+    """Return what a series must fall by to have released something."""
+    whole = policy.STEP_SHARE * float(np.ptp(y)) if len(y) else 0.0
+    return max(noise, whole, policy.RELEASE_SCATTERS * scatter)
+
+
+def _readings(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return what was read, in the order of work; of several looks at one moment the least."""
+    known = np.isfinite(x) & np.isfinite(y)
+    x, y = x[known].astype(np.float64), y[known].astype(np.float64)
+    moments, first = np.unique(x, return_index=True)
+    return moments, np.minimum.reduceat(y, first) if len(first) else y
+
+
+def _is_given_back(series: _Series) -> bool:
+    """Return whether a series comes back, late in the run, to the least that it ever was.
+
+    Where readings scatter once isn't enough: it must have been as low in the first half already.
+    """
+    step = max(series.noise, policy.STEP_SHARE * float(np.ptp(series.y)))
+    if series.rise > step:
+        return False
+    lowest = series.x[series.y <= series.y.min() + step]
+    early, late = (lowest[[0, -1]] - series.x[0]) / series.span
+    falls = theil_sen(*series.since(float(series.x[0])), policy.Z_INTERVAL).high <= 0
+    return bool(falls or (late >= policy.LATE_SHARE and (series.is_exact or early <= 0.5)))
+
+
+def _without_rise(series: _Series) -> Growth:
+    """Judge a series of which nothing more is kept at its end than at its beginning."""
+    begin = float(series.x[0])
+    if len(series.valleys):
+        return series.concluded(GrowthVerdict.BOUNDED, Reason.RELEASED, begin)
+    return series.concluded(GrowthVerdict.BOUNDED, Reason.UNCHANGED, begin)
+
+
+def _settling(series: _Series, constant: float) -> Growth:
+    """Judge growth that approaches a level, by how much of the way it has come."""
+    begin = float(series.x[0])
+    left = policy.SETTLED * constant - series.span
+    if left <= 0:
+        return series.concluded(GrowthVerdict.BOUNDED, Reason.SETTLED, begin)
+    return series.concluded(
+        GrowthVerdict.INCONCLUSIVE, Reason.SETTLING, begin, more_work=_further(series, left)
+    )
+
+
+def _judge_tail(series: _Series, shape: Shape) -> Growth:
+    """Judge the last piece; one that rests no longer than before is part of what precedes it."""
+    begins = [*reversed(shape.breaks), float(series.x[0])]
+    for place, begin in enumerate(begins):
+        tail = _Tail.of(series, begin)
+        is_last = place == len(begins) - 1
+        breaks = shape.breaks[: len(begins) - place - 1]
+        if not is_last and _belongs_to_what_precedes(series, tail):
+            continue
+        return (
+            _judge_rise(series, tail, breaks) if tail.rises else _judge_rest(series, tail, breaks)
+        )
+    raise AssertionError("the last tail is the whole series")
+
+
+def _belongs_to_what_precedes(series: _Series, tail: _Tail) -> bool:
+    """Return whether a tail is a rest such as there were before, or a part of what scatters."""
+    if not series.is_exact:
+        return tail.span < policy.GROWING_SHARE * series.span
+    rest = tail.span if tail.is_flat else tail.rest
+    return not tail.rises and rest <= policy.REST_FACTOR * tail.longest_rest_before
+
+
+@dataclass(frozen=True)
+class _Tail:
+    """The last stretch of a series."""
+
+    begin: float
+    rises: bool
+    """Whether it rises beyond what its scatter explains."""
+    is_flat: bool
+    """Whether it gains little, by the upper end of its interval."""
+    slope: Slope
+    readings: int
+    rest: float
+    """The work since the last rise."""
+    resting: int
+    """Readings since then."""
+    longest_rest: float
+    """Between two rises."""
+    longest_rest_before: float
+    """The same, over the run before it."""
+    rise_count: int
+    is_exact: bool
+    """Whether its rises and rests can be read off, scatter being little beside them."""
+    greatest_rise: float
+    """Part of the tail's growth that the greatest rise brought."""
+    span: float
+
+    @staticmethod
+    def of(series: _Series, begin: float) -> _Tail:
+        x, y = series.kept_since(begin)
+        least = series.least[series.kept_x >= begin]
+        rise = float(least[-1] - least[0])
+        before = float(least[0] - series.least[0])
+        slope = theil_sen(x, y, policy.Z_INTERVAL)
+        earlier = series.kept_x <= begin
+        end = rest_begin(least, series.step(rise))
+        return _Tail(
+            begin=begin,
+            rises=rise > max(series.noise, policy.STEP_SHARE * series.rise)
+            and _is_significant(series, begin),
+            is_flat=_is_flat(series, x, y, slope, before),
+            slope=slope,
+            readings=len(x),
+            rest=float(x[-1] - x[end]),
+            resting=len(x) - end,
+            longest_rest=longest_rest(x, least, series.step(rise)),
+            longest_rest_before=longest_rest(
+                series.kept_x[earlier], series.least[earlier], series.step(before)
+            ),
+            rise_count=rise_count(least),
+            is_exact=series.is_little(rise),
+            greatest_rise=float(np.diff(least).max() / rise) if rise > 0 else 0.0,
+            span=float(x[-1] - x[0]),
+        )
+
+
+def _is_flat(series: _Series, x: FloatArray, y: FloatArray, slope: Slope, before: float) -> bool:
+    """Return whether a tail gains next to nothing, by the upper end of its interval.
+
+    Next to nothing beside what was gained before it, or beside the scatter of its readings.
+    """
+    span = float(x[-1] - x[0])
+    little = max(series.noise, policy.STEP_SHARE * series.rise, policy.FLAT_OF_RISE * before)
+    if slope.high * span <= little:
+        return True
+    scatter = policy.FLAT_OF_NOISE * float(np.ptp(y - slope.rate * x))
+    return bool(series.scatter > 0 and slope.high * span <= scatter)
+
+
+def _is_significant(series: _Series, begin: float) -> bool:
+    """Return whether what is kept rises beyond its scatter from some work on.
+
+    Where readings scatter and fall a few times, those that are kept are chosen by how low they are,
+    late ones less strictly: then only what came since the last release tells.
+    """
+    x, y = series.kept_since(begin)
+    is_chosen = 0 < len(series.valleys) < policy.FEWEST_SCATTERED and series.scatter > 0
+    if is_chosen:
+        x, y = series.since(max(begin, float(series.x[series.valleys[-1]])))
+        if len(x) < policy.FEWEST_GROWING:
+            return False
+    return theil_sen(x, y, policy.Z_GROWING).low > 0
+
+
+def longest_rest(x: FloatArray, y: FloatArray, step: float) -> float:
+    """Return the longest stretch of work between rises in which what is kept gains no step."""
+    if len(y) < 3:
+        return 0.0
+    ends = np.searchsorted(y, y + step, side="right") - 1
+    is_between = (y > y[0] + step) & (ends < len(y) - 1)
+    return float((x[ends] - x)[is_between].max(initial=0.0))
+
+
+def rest_begin(y: FloatArray, step: float) -> int:
+    """Return the reading since which what is kept has gained no step."""
+    return int(np.searchsorted(y, y[-1] - step))
+
+
+def rise_count(y: FloatArray) -> int:
+    """Return how many readings are higher than the one before, by a part of the usual rise."""
+    rises = np.diff(y)
+    return int((rises > policy.RISE_SHARE * float(y[-1] - y[0]) / max(len(rises), 1)).sum())
+
+
+def _judge_rise(series: _Series, tail: _Tail, breaks: tuple[float, ...]) -> Growth:
+    """Judge a tail that rises: is it long enough to be more than a jump or a fill?"""
+    needed = max(policy.GROWING_SHARE * series.span, tail.longest_rest)
+    lacking = max(needed - tail.span, 0.0)
+    each = tail.span / max(tail.readings - 1, 1)
+    lacking = max(lacking, (policy.FEWEST_GROWING - tail.readings) * each)
+    lacking = max(lacking, (policy.FEWEST_RISES - tail.rise_count) * (tail.longest_rest + each))
+    if lacking <= 0 and tail.greatest_rise > policy.JUMP_SHARE:
+        lacking = tail.span
+    if tail.is_exact and _rests_longer(tail):
+        return _judge_rest(series, tail, breaks)
+    if not tail.is_exact and _ends_flat(series, tail):
+        lacking = max(lacking, tail.span / 3)
+    if lacking > 0:
+        more = _further(series, lacking)
+        return series.concluded(
+            GrowthVerdict.INCONCLUSIVE, Reason.SHORT_RISE, tail.begin, breaks, more
+        )
+    first, second = _half_rates(*series.kept_since(tail.begin))
+    is_slowing = second < policy.SLOWING * first
+    reason = Reason.SLOWING if is_slowing else Reason.STEADY
+    return series.concluded(GrowthVerdict.GROWING, reason, tail.begin, breaks)
+
+
+def _ends_flat(series: _Series, tail: _Tail) -> bool:
+    """Return whether the last third of what rises in scatter doesn't rise by itself."""
+    x, y = series.kept_since(tail.begin + 2 / 3 * tail.span)
+    last = theil_sen(x, y, policy.Z_INTERVAL)
+    return last.low <= 0 and last.rate < policy.SLOWING * tail.slope.rate
+
+
+def _rests_longer(tail: _Tail) -> bool:
+    """Return whether growth has ended since longer than it ever rested."""
+    if tail.resting < policy.FEWEST_FLAT:
+        return False
+    is_much = tail.rest >= policy.FLAT_SHARE * tail.span
+    factor = 1.0 if is_much else policy.REST_FACTOR
+    return tail.rest > factor * tail.longest_rest and tail.rest >= policy.END_SHARE * tail.span
+
+
+def _judge_rest(series: _Series, tail: _Tail, breaks: tuple[float, ...]) -> Growth:
+    """Judge a tail that doesn't rise: is it flat, and longer than any rest before?"""
+    rest = tail.span if tail.is_flat else tail.rest
+    resting = tail.readings if tail.is_flat else tail.resting
+    before = tail.longest_rest_before if tail.is_flat else tail.longest_rest
+    lacking = policy.REST_FACTOR * before - rest
+    share = policy.FLAT_SHARE
+    lacking = max(lacking, (share * series.span - rest) / (1 - share))
+    each = series.span / max(len(series.x) - 1, 1)
+    lacking = max(lacking, (policy.FEWEST_FLAT - resting) * each)
+    has_stopped = tail.is_exact and tail.rise_count > 0
+    if (tail.is_flat or has_stopped) and lacking <= 0:
+        reason = Reason.STOPPED if breaks or tail.rise_count else Reason.NO_TREND
+        return series.concluded(GrowthVerdict.BOUNDED, reason, tail.begin, breaks)
+    if tail.is_flat or (has_stopped and resting >= policy.FEWEST_FLAT):
+        reason, more = Reason.SHORT_REST, _further(series, max(lacking, each))
+    else:
+        reason, more = Reason.SCATTERED, _until_clear(series, tail)
+    return series.concluded(GrowthVerdict.INCONCLUSIVE, reason, tail.begin, breaks, more)
+
+
+def _half_rates(x: FloatArray, y: FloatArray) -> tuple[float, float]:
+    """Return the rates of the first and the second half of a stretch of work."""
+    middle = (x[0] + x[-1]) / 2 if len(x) else 0.0
+    early, late = (
+        theil_sen(x[half], y[half], policy.Z_INTERVAL).rate for half in (x <= middle, x >= middle)
+    )
+    return early, late
+
+
+def _until_clear(series: _Series, tail: _Tail) -> float | None:
+    """Return how much more work brings a scattered trend out of its scatter, or shows it flat.
+
+    The interval of a slope narrows with the work to the power of 1.5.
+    """
+    width = tail.slope.high - tail.slope.rate
+    if tail.slope.rate <= 0 or width <= 0:
+        return _further(series, tail.span)
+    times = (width / tail.slope.rate) ** (2 / 3)
+    return _further(series, tail.span * max(times - 1, 0.25))
+
+
+def _further(series: _Series, work: float) -> float | None:
+    """Return an amount of work to wait for; None for more than anybody waits for."""
+    return work if work <= policy.MOST_FURTHER * series.span else None
