@@ -115,7 +115,7 @@ SHAPES = (
     Shape("jump", "bounded", evenly(lambda t, r: 1.0 * (t > when(r, 0.1, 0.7)))),
     Shape("two jumps", "bounded", evenly(lambda t, r: 1.0 * (t > 0.15) + (t > when(r, 0.3, 0.6)))),
     Shape("saturation", "bounded", evenly(lambda t, r: 1 - np.exp(-t / when(r, 0.05, 0.25)))),
-    Shape("sawtooth", "bounded", evenly(lambda t, r: collected(t, r))),
+    Shape("sawtooth", "bounded", evenly(collected)),
     Shape(
         "sawtooth after a fill",
         "bounded",

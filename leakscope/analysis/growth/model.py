@@ -24,11 +24,13 @@ import numpy.typing as npt
 
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.fit import Shape, fit_shape
-from leakscope.analysis.growth.slopes import Slope, theil_sen
+from leakscope.analysis.growth.slopes import Slope, kendall_score, theil_sen
 from leakscope.analysis.growth.thinning import thinned
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+EVEN = policy.FEWEST_GROWING - 1
+"""Readings that suffice if growth is even."""
 
 
 class GrowthVerdict(str, Enum):
@@ -303,7 +305,7 @@ def _judge_tail(series: _Series, shape: Shape) -> Growth:
         tail = _Tail.of(series, begin)
         is_last = place == len(begins) - 1
         breaks = shape.breaks[: len(begins) - place - 1]
-        if not is_last and _belongs_to_what_precedes(series, tail):
+        if not is_last and _belongs_to_what_precedes(series, tail, begins[place + 1]):
             continue
         return (
             _judge_rise(series, tail, breaks) if tail.rises else _judge_rest(series, tail, breaks)
@@ -311,12 +313,36 @@ def _judge_tail(series: _Series, shape: Shape) -> Growth:
     raise AssertionError("the last tail is the whole series")
 
 
-def _belongs_to_what_precedes(series: _Series, tail: _Tail) -> bool:
-    """Return whether a tail is a rest such as there were before, or a part of what scatters."""
+def _belongs_to_what_precedes(series: _Series, tail: _Tail, before: float) -> bool:
+    """Return whether a tail is a rest such as there were before, or goes on as it was.
+
+    Args:
+        series: The series.
+        tail: Its last piece, or the last ones.
+        before: Where the piece before it begins.
+
+    """
     if not series.is_exact:
         return tail.span < policy.GROWING_SHARE * series.span
+    is_short = tail.readings < policy.FEWEST_GROWING and not tail.is_flat
+    if tail.rises or is_short:
+        lacks = is_short or _lacking(series, tail) > 0
+        return lacks and _goes_on_alike(series, tail.begin, before)
     rest = tail.span if tail.is_flat else tail.rest
-    return not tail.rises and rest <= policy.REST_FACTOR * tail.longest_rest_before
+    return rest <= policy.REST_FACTOR * tail.longest_rest_before
+
+
+def _goes_on_alike(series: _Series, begin: float, before: float) -> bool:
+    """Return whether two pieces rise about as steeply: a kink in one growth, no other growth."""
+    middle = (series.kept_x >= before) & (series.kept_x <= begin)
+    rates = [
+        theil_sen(x, y, policy.Z_INTERVAL).rate
+        for x, y in (
+            (series.kept_x[middle], series.kept_y[middle]),
+            series.kept_since(begin),
+        )
+    ]
+    return min(rates) > 0 and max(rates) <= policy.ALIKE_FACTOR * min(rates)
 
 
 @dataclass(frozen=True)
@@ -338,12 +364,13 @@ class _Tail:
     """Between two rises."""
     longest_rest_before: float
     """The same, over the run before it."""
-    rise_count: int
     is_exact: bool
     """Whether its rises and rests can be read off, scatter being little beside them."""
-    greatest_rise: float
-    """Part of the tail's growth that the greatest rise brought."""
+    is_in_jumps: bool
+    """Whether a few rises brought nearly all that it gained."""
     span: float
+    is_even: bool
+    """Whether it has just enough readings for growth of which each rise is like the others."""
 
     @staticmethod
     def of(series: _Series, begin: float) -> _Tail:
@@ -353,7 +380,8 @@ class _Tail:
         before = float(least[0] - series.least[0])
         slope = theil_sen(x, y, policy.Z_INTERVAL)
         earlier = series.kept_x <= begin
-        end = rest_begin(least, series.step(rise))
+        step = series.step(rise)
+        end = rest_begin(least, step)
         return _Tail(
             begin=begin,
             rises=rise > max(series.noise, policy.STEP_SHARE * series.rise)
@@ -363,14 +391,14 @@ class _Tail:
             readings=len(x),
             rest=float(x[-1] - x[end]),
             resting=len(x) - end,
-            longest_rest=longest_rest(x, least, series.step(rise)),
+            longest_rest=max(longest_rest(x, least, step), time_of(step, x, least)),
             longest_rest_before=longest_rest(
                 series.kept_x[earlier], series.least[earlier], series.step(before)
             ),
-            rise_count=rise_count(least),
             is_exact=series.is_little(rise),
-            greatest_rise=float(np.diff(least).max() / rise) if rise > 0 else 0.0,
+            is_in_jumps=is_in_jumps(least),
             span=float(x[-1] - x[0]),
+            is_even=len(x) == EVEN and is_even_rise(x, y),
         )
 
 
@@ -399,7 +427,15 @@ def _is_significant(series: _Series, begin: float) -> bool:
         x, y = series.since(max(begin, float(series.x[series.valleys[-1]])))
         if len(x) < policy.FEWEST_GROWING:
             return False
+    if len(x) <= policy.FEW_READINGS:
+        return is_even_rise(x, y) if len(x) == EVEN else kendall_score(y) >= policy.Z_OF_FEW
     return theil_sen(x, y, policy.Z_GROWING).low > 0
+
+
+def is_even_rise(x: FloatArray, y: FloatArray) -> bool:
+    """Return whether every rise is like the others, for its work: as noise or a warm-up isn't."""
+    rates = np.diff(y) / np.diff(x)
+    return bool(rates.min() > 0 and rates.max() <= policy.EVEN_FACTOR * rates.min())
 
 
 def longest_rest(x: FloatArray, y: FloatArray, step: float) -> float:
@@ -411,26 +447,27 @@ def longest_rest(x: FloatArray, y: FloatArray, step: float) -> float:
     return float((x[ends] - x)[is_between].max(initial=0.0))
 
 
+def time_of(step: float, x: FloatArray, y: FloatArray) -> float:
+    """Return the work in which growth brings a step: for so long it seems to rest."""
+    rise = float(y[-1] - y[0])
+    return step / rise * float(x[-1] - x[0]) if rise > 0 else 0.0
+
+
 def rest_begin(y: FloatArray, step: float) -> int:
     """Return the reading since which what is kept has gained no step."""
     return int(np.searchsorted(y, y[-1] - step))
 
 
-def rise_count(y: FloatArray) -> int:
-    """Return how many readings are higher than the one before, by a part of the usual rise."""
-    rises = np.diff(y)
-    return int((rises > policy.RISE_SHARE * float(y[-1] - y[0]) / max(len(rises), 1)).sum())
+def is_in_jumps(y: FloatArray) -> bool:
+    """Return whether fewer rises than growth takes bring nearly all of it."""
+    rise = float(y[-1] - y[0])
+    greatest = np.sort(np.diff(y))[-(policy.FEWEST_RISES - 1) :]
+    return bool(rise > 0 and greatest.sum() > policy.JUMP_SHARE * rise)
 
 
 def _judge_rise(series: _Series, tail: _Tail, breaks: tuple[float, ...]) -> Growth:
     """Judge a tail that rises: is it long enough to be more than a jump or a fill?"""
-    needed = max(policy.GROWING_SHARE * series.span, tail.longest_rest)
-    lacking = max(needed - tail.span, 0.0)
-    each = tail.span / max(tail.readings - 1, 1)
-    lacking = max(lacking, (policy.FEWEST_GROWING - tail.readings) * each)
-    lacking = max(lacking, (policy.FEWEST_RISES - tail.rise_count) * (tail.longest_rest + each))
-    if lacking <= 0 and tail.greatest_rise > policy.JUMP_SHARE:
-        lacking = tail.span
+    lacking = _lacking(series, tail)
     if tail.is_exact and _rests_longer(tail):
         return _judge_rest(series, tail, breaks)
     if not tail.is_exact and _ends_flat(series, tail):
@@ -440,17 +477,49 @@ def _judge_rise(series: _Series, tail: _Tail, breaks: tuple[float, ...]) -> Grow
         return series.concluded(
             GrowthVerdict.INCONCLUSIVE, Reason.SHORT_RISE, tail.begin, breaks, more
         )
+    if not _is_slowing(series, tail):
+        return series.concluded(GrowthVerdict.GROWING, Reason.STEADY, tail.begin, breaks)
+    if _was_steeper(series, tail):
+        more = _further(series, tail.span)
+        return series.concluded(
+            GrowthVerdict.INCONCLUSIVE, Reason.SETTLING, tail.begin, breaks, more
+        )
+    return series.concluded(GrowthVerdict.GROWING, Reason.SLOWING, tail.begin, breaks)
+
+
+def _is_slowing(series: _Series, tail: _Tail) -> bool:
     first, second = _half_rates(*series.kept_since(tail.begin))
-    is_slowing = second < policy.SLOWING * first
-    reason = Reason.SLOWING if is_slowing else Reason.STEADY
-    return series.concluded(GrowthVerdict.GROWING, reason, tail.begin, breaks)
+    return second < policy.SLOWING * first
+
+
+def _was_steeper(series: _Series, tail: _Tail) -> bool:
+    """Return whether growth before a tail that slows down was steeper still: it may be settling."""
+    earlier = series.kept_x <= tail.begin
+    before = theil_sen(series.kept_x[earlier], series.kept_y[earlier], policy.Z_INTERVAL)
+    return policy.SLOWING * before.rate > tail.slope.rate
+
+
+def _lacking(series: _Series, tail: _Tail) -> float:
+    """Return how much more work a tail that rises must go on, 0 where it is long enough."""
+    needed = policy.GROWING_SHARE * series.span
+    if tail.is_exact:
+        needed = max(needed, tail.longest_rest)
+    lacking = max(needed - tail.span, 0.0)
+    each = tail.span / max(tail.readings - 1, 1)
+    if not tail.is_even:
+        lacking = max(lacking, (policy.FEWEST_GROWING - tail.readings) * each)
+    if tail.is_in_jumps:
+        lacking = max(lacking, tail.longest_rest + each)
+    return lacking
 
 
 def _ends_flat(series: _Series, tail: _Tail) -> bool:
     """Return whether the last third of what rises in scatter doesn't rise by itself."""
-    x, y = series.kept_since(tail.begin + 2 / 3 * tail.span)
-    last = theil_sen(x, y, policy.Z_INTERVAL)
-    return last.low <= 0 and last.rate < policy.SLOWING * tail.slope.rate
+    x, y = series.kept_since(tail.begin)
+    begin = min(int(np.searchsorted(x, x[0] + 2 / 3 * tail.span)), len(x) - EVEN)
+    x, y = x[max(begin, 0) :], y[max(begin, 0) :]
+    slope = theil_sen(x, y, policy.Z_INTERVAL)
+    return slope.low <= 0 and slope.rate < policy.SLOWING * tail.slope.rate
 
 
 def _rests_longer(tail: _Tail) -> bool:
@@ -458,7 +527,7 @@ def _rests_longer(tail: _Tail) -> bool:
     if tail.resting < policy.FEWEST_FLAT:
         return False
     is_much = tail.rest >= policy.FLAT_SHARE * tail.span
-    factor = 1.0 if is_much else policy.REST_FACTOR
+    factor = policy.LONG_REST_FACTOR if is_much else policy.REST_FACTOR
     return tail.rest > factor * tail.longest_rest and tail.rest >= policy.END_SHARE * tail.span
 
 
@@ -472,9 +541,9 @@ def _judge_rest(series: _Series, tail: _Tail, breaks: tuple[float, ...]) -> Grow
     lacking = max(lacking, (share * series.span - rest) / (1 - share))
     each = series.span / max(len(series.x) - 1, 1)
     lacking = max(lacking, (policy.FEWEST_FLAT - resting) * each)
-    has_stopped = tail.is_exact and tail.rise_count > 0
+    has_stopped = tail.is_exact and tail.rest < tail.span
     if (tail.is_flat or has_stopped) and lacking <= 0:
-        reason = Reason.STOPPED if breaks or tail.rise_count else Reason.NO_TREND
+        reason = Reason.STOPPED if breaks or has_stopped else Reason.NO_TREND
         return series.concluded(GrowthVerdict.BOUNDED, reason, tail.begin, breaks)
     if tail.is_flat or (has_stopped and resting >= policy.FEWEST_FLAT):
         reason, more = Reason.SHORT_REST, _further(series, max(lacking, each))

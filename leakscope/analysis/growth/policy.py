@@ -12,6 +12,16 @@ FEWEST_READINGS = 3
 FEWEST_GROWING = 5
 """Readings that a growing tail takes. Of four, noise alone rises every time once in 24 runs, of
 five once in 120."""
+EVEN_FACTOR = 1.6
+"""Four readings do if the steepest of their rises is at most so many times as steep as the least:
+a warm-up's first rise is steeper, and of noise one series in 200 rises so."""
+ALIKE_FACTOR = 2.5
+"""Two pieces of which one is at most so many times as steep as the other are one growth."""
+FEW_READINGS = 9
+"""Up to so many the interval of slopes is too coarse: Kendall's score tells instead."""
+Z_OF_FEW = 2.15
+"""What it must reach: five readings do that if each is higher than all before, seven if of 21 pairs
+two are not. Noise does in one series of a hundred."""
 FEWEST_RISES = 3
 """Rises that growth takes, whatever the readings between: one is a jump, two are a coincidence."""
 FEWEST_FLAT = 3
@@ -35,8 +45,6 @@ END_SHARE = 0.1
 """A rest at the end of less than this part of the tail is none."""
 EXACT_SHARE = 0.25
 """Scatter, as wide as a release must be, is little beside a range of which it is this part."""
-RISE_SHARE = 0.25
-"""A reading is higher than the one before if by this part of the mean rise of the stretch."""
 GROWING_SHARE = 0.2
 """Part of the run that a growing tail takes."""
 FLAT_SHARE = 0.25
@@ -44,8 +52,12 @@ FLAT_SHARE = 0.25
 full in its last third; with a fourth the verdict comes one reading earlier."""
 REST_FACTOR = 2.0
 """A flat tail is so many times as long as the longest rest before it: a staircase rests as well."""
-JUMP_SHARE = 0.6
-"""Growth of which one rise brought more than this part is a jump, not growth with the work."""
+LONG_REST_FACTOR = 1.3
+"""Growth is not passed for going on after a rest, of a fourth of the tail or more, so many times as
+long as the longest before it."""
+JUMP_SHARE = 0.8
+"""Growth of which fewer rises than ``FEWEST_RISES`` brought more than this part came in jumps. Of
+four readings the two greatest of three even rises bring at most 0.76."""
 
 FLAT_OF_RISE = 0.08
 """A tail is flat if by the upper end of its interval it gains at most this part of what was gained
