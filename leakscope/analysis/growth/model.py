@@ -199,6 +199,17 @@ class _Series:
         later = thinned(np.flatnonzero(self.x >= begin), policy.MOST_READINGS)
         return self.x[later], self.y[later]
 
+    def resting_since(self, begin: float) -> int:
+        """Return how many readings tell that nothing was gained since some work.
+
+        Among teeth their lowest readings do, and what came after the last of them.
+        """
+        if not len(self.valleys):
+            return int((self.kept_x >= begin).sum())
+        valleys = self.x[self.valleys]
+        after = (self.kept_x >= max(begin, float(valleys[-1]))).sum()
+        return int(max((valleys >= begin).sum(), after))
+
     def kept_since(self, begin: float) -> tuple[FloatArray, FloatArray]:
         later = self.kept_x >= begin
         return self.kept_x[later], self.kept_y[later]
@@ -384,13 +395,13 @@ class _Tail:
         end = rest_begin(least, step)
         return _Tail(
             begin=begin,
-            rises=rise > max(series.noise, policy.STEP_SHARE * series.rise)
+            rises=rise > max(series.noise, policy.ROUNDING * series.rise)
             and _is_significant(series, begin),
             is_flat=_is_flat(series, x, y, slope, before),
             slope=slope,
             readings=len(x),
             rest=float(x[-1] - x[end]),
-            resting=len(x) - end,
+            resting=series.resting_since(float(x[end])),
             longest_rest=max(longest_rest(x, least, step), time_of(step, x, least)),
             longest_rest_before=longest_rest(
                 series.kept_x[earlier], series.least[earlier], series.step(before)
@@ -410,9 +421,15 @@ def _is_flat(series: _Series, x: FloatArray, y: FloatArray, slope: Slope, before
     span = float(x[-1] - x[0])
     little = max(series.noise, policy.STEP_SHARE * series.rise, policy.FLAT_OF_RISE * before)
     if slope.high * span <= little:
-        return True
+        return series.scatter > 0 or slope.low <= 0 or slope.rate * span <= series.noise
     scatter = policy.FLAT_OF_NOISE * float(np.ptp(y - slope.rate * x))
-    return bool(series.scatter > 0 and slope.high * span <= scatter)
+    return bool(series.scatter > 0 and slope.high * span <= scatter and not _minima_rise(x, y))
+
+
+def _minima_rise(x: FloatArray, y: FloatArray) -> bool:
+    """Return whether the lowest of neighbouring readings rise, as narrow teeth do on a leak."""
+    lowest = np.flatnonzero((y[1:-1] < y[:-2]) & (y[1:-1] <= y[2:])) + 1
+    return theil_sen(x[lowest], y[lowest], policy.Z_INTERVAL).low > 0
 
 
 def _is_significant(series: _Series, begin: float) -> bool:
@@ -479,7 +496,7 @@ def _judge_rise(series: _Series, tail: _Tail, breaks: tuple[float, ...]) -> Grow
         )
     if not _is_slowing(series, tail):
         return series.concluded(GrowthVerdict.GROWING, Reason.STEADY, tail.begin, breaks)
-    if _was_steeper(series, tail):
+    if tail.readings <= policy.FEW_READINGS or _was_steeper(series, tail):
         more = _further(series, tail.span)
         return series.concluded(
             GrowthVerdict.INCONCLUSIVE, Reason.SETTLING, tail.begin, breaks, more
