@@ -49,20 +49,17 @@ def fit_shape(x: FloatArray, y: FloatArray, noise: float) -> Shape:
     scale = max(noise, policy.SCALE_SHARE * float(np.ptp(y)), np.finfo(float).tiny)
     knots = _knots(len(x))
     deviation = _deviations(x, y, knots)
-    last = len(knots) - 1
-    whole = _cost(deviation[0, last], len(x), scale, 0)
-    best, breaks = whole, ()
-    at, cost = _one_break(deviation, len(x), scale)
-    if cost < best:
-        best, breaks = cost, (at,)
-    pair, cost = _two_breaks(deviation, len(x), scale)
-    if cost < best:
-        best, breaks = cost, pair
+    candidates: list[tuple[float, tuple[int, ...]]] = [
+        (_cost(float(deviation[0, -1]), len(x), scale, 0), ()),
+        _one_break(deviation, len(x), scale),
+        _two_breaks(deviation, len(x), scale),
+    ]
+    best, places = min(candidates, key=lambda candidate: candidate[0])
+    breaks = tuple(float(x[knots[place]]) for place in places)
     constant, cost = _settling(x, y, scale)
-    at = tuple(float(x[knots[k]]) for k in breaks)
     if constant is None or cost > best + policy.CURVE_GAIN:
-        return Shape(at)
-    return Shape(at, constant, is_surely_curved=cost < best - policy.CURVE_GAIN)
+        return Shape(breaks)
+    return Shape(breaks, constant, is_surely_curved=cost < best - policy.CURVE_GAIN)
 
 
 def _knots(n: int) -> IntArray:
@@ -84,26 +81,31 @@ def _deviations(x: FloatArray, y: FloatArray, knots: IntArray) -> FloatArray:
     off = np.abs(y[None, None, :] - level[:, :, None] - slope[:, :, None] * x[None, None, :])
     total = np.concatenate([np.zeros((*off.shape[:2], 1)), np.cumsum(off, axis=2)], axis=2)
     rows, columns = np.indices(off.shape[:2])
-    deviation = total[rows, columns, knots[columns]] - total[rows, columns, knots[rows]]
+    deviation: FloatArray = total[rows, columns, knots[columns]] - total[rows, columns, knots[rows]]
     deviation[n < 2] = np.inf
     return deviation
 
 
-def _cost(deviation: FloatArray, n: int, scale: float, breaks: int) -> FloatArray:
-    return n * np.log1p(deviation / (n * scale)) + policy.BREAK_COST * breaks
+def _cost(deviation: float, n: int, scale: float, breaks: int) -> float:
+    return float(_costs(np.array(deviation), n, scale, breaks))
 
 
-def _one_break(deviation: FloatArray, n: int, scale: float) -> tuple[int, float]:
-    costs = _cost(deviation[0, :] + deviation[:, -1], n, scale, 1)
+def _costs(deviation: FloatArray, n: int, scale: float, breaks: int) -> FloatArray:
+    costs: FloatArray = n * np.log1p(deviation / (n * scale)) + policy.BREAK_COST * breaks
+    return costs
+
+
+def _one_break(deviation: FloatArray, n: int, scale: float) -> tuple[float, tuple[int, ...]]:
+    costs = _costs(deviation[0, :] + deviation[:, -1], n, scale, 1)
     at = int(np.argmin(costs))
-    return at, float(costs[at])
+    return float(costs[at]), (at,)
 
 
-def _two_breaks(deviation: FloatArray, n: int, scale: float) -> tuple[tuple[int, int], float]:
+def _two_breaks(deviation: FloatArray, n: int, scale: float) -> tuple[float, tuple[int, ...]]:
     together = deviation[0, :][:, None] + deviation + deviation[:, -1][None, :]
-    costs = _cost(together, n, scale, 2)
-    first, second = np.unravel_index(int(np.argmin(costs)), costs.shape)
-    return (int(first), int(second)), float(costs[first, second])
+    costs = _costs(together, n, scale, 2)
+    first, second = divmod(int(np.argmin(costs)), costs.shape[1])
+    return float(costs[first, second]), (first, second)
 
 
 def _settling(x: FloatArray, y: FloatArray, scale: float) -> tuple[float | None, float]:
@@ -117,7 +119,7 @@ def _settling(x: FloatArray, y: FloatArray, scale: float) -> tuple[float | None,
     level = y - y.mean()
     height = (curves * level).sum(axis=1) / (curves * curves).sum(axis=1)
     off = np.abs(height[:, None] * curves - level)
-    costs = _cost(off.sum(axis=1), len(x), scale, 1)
+    costs = _costs(off.sum(axis=1), len(x), scale, 1)
     best = int(np.argmin(costs))
     if height[best] <= 0 or _ends_straight(t, y, off[best], scale):
         return None, np.inf
@@ -132,5 +134,5 @@ def _ends_straight(t: FloatArray, y: FloatArray, off: FloatArray, scale: float) 
         return False
     slope, level = np.polyfit(t[late], y[late], 1)
     line = float(np.abs(slope * t[late] + level - y[late]).sum())
-    curve = float(_cost(off[late].sum(), n, scale, 0))
-    return bool(slope > 0 and float(_cost(line, n, scale, 0)) < curve - policy.CURVE_GAIN)
+    curve = _cost(float(off[late].sum()), n, scale, 0)
+    return bool(slope > 0 and _cost(line, n, scale, 0) < curve - policy.CURVE_GAIN)

@@ -24,13 +24,11 @@ import numpy.typing as npt
 
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.fit import Shape, fit_shape
-from leakscope.analysis.growth.slopes import Slope, kendall_score, theil_sen
-from leakscope.analysis.growth.thinning import thinned
+from leakscope.analysis.growth.kept import Series
+from leakscope.analysis.growth.slopes import Slope, theil_sen
+from leakscope.analysis.growth.tail import EVEN, Tail
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-EVEN = policy.FEWEST_GROWING - 1
-"""Readings that suffice if growth is even."""
 
 
 class GrowthVerdict(str, Enum):
@@ -115,11 +113,11 @@ def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> Growth:
         noise: Changes up to this much mean nothing, in the unit of y.
 
     """
-    series = _Series.of(x, y, noise)
+    series = Series.of(x, y, noise)
     if len(series.x) < policy.FEWEST_READINGS or series.span <= 0:
-        return series.concluded(GrowthVerdict.INCONCLUSIVE, Reason.TOO_FEW, 0)
+        return _concluded(series, GrowthVerdict.INCONCLUSIVE, Reason.TOO_FEW, 0)
     if np.ptp(series.y) <= noise:
-        return series.concluded(GrowthVerdict.BOUNDED, Reason.UNCHANGED, 0)
+        return _concluded(series, GrowthVerdict.BOUNDED, Reason.UNCHANGED, 0)
     if _is_given_back(series):
         return _without_rise(series)
     shape = fit_shape(series.kept_x, series.kept_y, max(noise / 2, series.scatter))
@@ -139,144 +137,7 @@ def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> Growth:
     )
 
 
-@dataclass(frozen=True)
-class _Series:
-    """A series up to where it is known what is kept of it."""
-
-    x: FloatArray
-    y: FloatArray
-    noise: float
-    scatter: float
-    """Standard deviation of readings about their neighbours: exact series have none."""
-    kept_x: FloatArray
-    """Work done at the readings that are kept to the end."""
-    kept_y: FloatArray
-    """What was read there, with its scatter."""
-    least: FloatArray
-    """The least that was read from there on: it never falls."""
-    valleys: IntArray
-    """Positions of the lowest reading after each release, up to the next one."""
-
-    @staticmethod
-    def of(x: FloatArray, y: FloatArray, noise: float) -> _Series:
-        x, y = _readings(x, y)
-        scatter = scatter_of(x, y)
-        step = _release(y, noise, scatter)
-        released = np.flatnonzero(np.diff(y) < -step) + 1
-        if len(released) and x[-1] - x[released[-1]] <= np.diff(x[[0, *released]]).max():
-            x, y = x[: released[-1] + 1], y[: released[-1] + 1]
-        least = np.minimum.accumulate(y[::-1])[::-1]
-        valleys = _valleys(y, released[released < len(y)])
-        kept = np.flatnonzero(y - least <= step)
-        if scatter > 0 and len(valleys) >= policy.FEWEST_SCATTERED:
-            kept, scatter = valleys, max(scatter, scatter_of(x[valleys], y[valleys]))
-        kept = thinned(kept, policy.MOST_READINGS)
-        return _Series(x, y, noise, scatter, x[kept], y[kept], least[kept], valleys)
-
-    @property
-    def span(self) -> float:
-        return float(self.x[-1] - self.x[0]) if len(self.x) else 0.0
-
-    @property
-    def rise(self) -> float:
-        return float(self.least[-1] - self.least[0])
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether rises and rests can be read off, scatter being little beside them."""
-        return self.is_little(float(np.ptp(self.y)))
-
-    def is_little(self, size: float) -> bool:
-        """Return whether scatter is little beside a change of some size."""
-        return policy.RELEASE_SCATTERS * self.scatter <= policy.EXACT_SHARE * size
-
-    def step(self, rise: float) -> float:
-        """Return what counts as a change in a stretch that rises so far."""
-        return max(self.noise, policy.STEP_SHARE * rise, policy.RELEASE_SCATTERS * self.scatter)
-
-    def since(self, begin: float) -> tuple[FloatArray, FloatArray]:
-        """Return all readings from some work on, teeth included."""
-        later = thinned(np.flatnonzero(self.x >= begin), policy.MOST_READINGS)
-        return self.x[later], self.y[later]
-
-    def resting_since(self, begin: float) -> int:
-        """Return how many readings tell that nothing was gained since some work.
-
-        Among teeth their lowest readings do, and what came after the last of them.
-        """
-        if not len(self.valleys):
-            return int((self.kept_x >= begin).sum())
-        valleys = self.x[self.valleys]
-        after = (self.kept_x >= max(begin, float(valleys[-1]))).sum()
-        return int(max((valleys >= begin).sum(), after))
-
-    def kept_since(self, begin: float) -> tuple[FloatArray, FloatArray]:
-        later = self.kept_x >= begin
-        return self.kept_x[later], self.kept_y[later]
-
-    def concluded(
-        self,
-        verdict: GrowthVerdict,
-        reason: Reason,
-        begin: float,
-        breaks: tuple[float, ...] = (),
-        more_work: float | None = None,
-    ) -> Growth:
-        """Return a conclusion about the tail from some work on."""
-        x, y = self.kept_since(begin)
-        rate = theil_sen(x, y, policy.Z_INTERVAL)
-        late = _half_rates(x, y)[1] if reason is Reason.SLOWING else rate.rate
-        first = float(y[0]) if len(y) else 0.0
-        return Growth(
-            verdict=verdict,
-            reason=reason,
-            rate=rate,
-            late_rate=late,
-            tail_from=float(x[0]) if len(x) else begin,
-            tail_to=float(x[-1]) if len(x) else begin,
-            gained_before=first - float(self.kept_y[0]) if len(self.kept_y) else 0.0,
-            gained=float(y[-1] - y[0]) if len(y) else 0.0,
-            breaks=breaks,
-            readings=len(x),
-            more_work=more_work,
-        )
-
-
-def _valleys(y: FloatArray, released: IntArray) -> IntArray:
-    """Return the position of the lowest reading from each release to the next one."""
-    parts = np.split(np.arange(len(y)), released)[1:]
-    return np.array([part[np.argmin(y[part])] for part in parts], dtype=np.int64)
-
-
-def scatter_of(x: FloatArray, y: FloatArray) -> float:
-    """Return the standard deviation of readings about the line between their neighbours.
-
-    The median decides, so that breaks and teeth that are wider than a few readings are no scatter.
-    """
-    if len(x) < policy.FEWEST_SCATTERED:
-        return 0.0
-    share = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
-    off = y[1:-1] - (1 - share) * y[:-2] - share * y[2:]
-    off /= np.sqrt(1 + share**2 + (1 - share) ** 2)
-    scatter = float(policy.NORMAL_MAD * np.median(np.abs(off)))
-    return scatter if scatter > policy.ROUNDING * float(np.ptp(y)) else 0.0
-
-
-def _release(y: FloatArray, noise: float, scatter: float) -> float:
-    """Return what a series must fall by to have released something."""
-    whole = policy.STEP_SHARE * float(np.ptp(y)) if len(y) else 0.0
-    return max(noise, whole, policy.RELEASE_SCATTERS * scatter)
-
-
-def _readings(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return what was read, in the order of work; of several looks at one moment the least."""
-    known = np.isfinite(x) & np.isfinite(y)
-    x, y = x[known].astype(np.float64), y[known].astype(np.float64)
-    moments, first = np.unique(x, return_index=True)
-    return moments, np.minimum.reduceat(y, first) if len(first) else y
-
-
-def _is_given_back(series: _Series) -> bool:
+def _is_given_back(series: Series) -> bool:
     """Return whether a series comes back, late in the run, to the least that it ever was.
 
     Where readings scatter once isn't enough: it must have been as low in the first half already.
@@ -290,30 +151,30 @@ def _is_given_back(series: _Series) -> bool:
     return bool(falls or (late >= policy.LATE_SHARE and (series.is_exact or early <= 0.5)))
 
 
-def _without_rise(series: _Series) -> Growth:
+def _without_rise(series: Series) -> Growth:
     """Judge a series of which nothing more is kept at its end than at its beginning."""
     begin = float(series.x[0])
     if len(series.valleys):
-        return series.concluded(GrowthVerdict.BOUNDED, Reason.RELEASED, begin)
-    return series.concluded(GrowthVerdict.BOUNDED, Reason.UNCHANGED, begin)
+        return _concluded(series, GrowthVerdict.BOUNDED, Reason.RELEASED, begin)
+    return _concluded(series, GrowthVerdict.BOUNDED, Reason.UNCHANGED, begin)
 
 
-def _settling(series: _Series, constant: float) -> Growth:
+def _settling(series: Series, constant: float) -> Growth:
     """Judge growth that approaches a level, by how much of the way it has come."""
     begin = float(series.x[0])
     left = policy.SETTLED * constant - series.span
     if left <= 0:
-        return series.concluded(GrowthVerdict.BOUNDED, Reason.SETTLED, begin)
-    return series.concluded(
-        GrowthVerdict.INCONCLUSIVE, Reason.SETTLING, begin, more_work=_further(series, left)
+        return _concluded(series, GrowthVerdict.BOUNDED, Reason.SETTLED, begin)
+    return _concluded(
+        series, GrowthVerdict.INCONCLUSIVE, Reason.SETTLING, begin, more_work=_further(series, left)
     )
 
 
-def _judge_tail(series: _Series, shape: Shape) -> Growth:
+def _judge_tail(series: Series, shape: Shape) -> Growth:
     """Judge the last piece; one that rests no longer than before is part of what precedes it."""
     begins = [*reversed(shape.breaks), float(series.x[0])]
     for place, begin in enumerate(begins):
-        tail = _Tail.of(series, begin)
+        tail = Tail.of(series, begin)
         is_last = place == len(begins) - 1
         breaks = shape.breaks[: len(begins) - place - 1]
         if not is_last and _belongs_to_what_precedes(series, tail, begins[place + 1]):
@@ -324,7 +185,7 @@ def _judge_tail(series: _Series, shape: Shape) -> Growth:
     raise AssertionError("the last tail is the whole series")
 
 
-def _belongs_to_what_precedes(series: _Series, tail: _Tail, before: float) -> bool:
+def _belongs_to_what_precedes(series: Series, tail: Tail, before: float) -> bool:
     """Return whether a tail is a rest such as there were before, or goes on as it was.
 
     Args:
@@ -343,7 +204,7 @@ def _belongs_to_what_precedes(series: _Series, tail: _Tail, before: float) -> bo
     return rest <= policy.REST_FACTOR * tail.longest_rest_before
 
 
-def _goes_on_alike(series: _Series, begin: float, before: float) -> bool:
+def _goes_on_alike(series: Series, begin: float, before: float) -> bool:
     """Return whether two pieces rise about as steeply: a kink in one growth, no other growth."""
     middle = (series.kept_x >= before) & (series.kept_x <= begin)
     rates = [
@@ -356,133 +217,7 @@ def _goes_on_alike(series: _Series, begin: float, before: float) -> bool:
     return min(rates) > 0 and max(rates) <= policy.ALIKE_FACTOR * min(rates)
 
 
-@dataclass(frozen=True)
-class _Tail:
-    """The last stretch of a series."""
-
-    begin: float
-    rises: bool
-    """Whether it rises beyond what its scatter explains."""
-    is_flat: bool
-    """Whether it gains little, by the upper end of its interval."""
-    slope: Slope
-    readings: int
-    rest: float
-    """The work since the last rise."""
-    resting: int
-    """Readings since then."""
-    longest_rest: float
-    """Between two rises."""
-    longest_rest_before: float
-    """The same, over the run before it."""
-    is_exact: bool
-    """Whether its rises and rests can be read off, scatter being little beside them."""
-    is_in_jumps: bool
-    """Whether a few rises brought nearly all that it gained."""
-    span: float
-    is_even: bool
-    """Whether it has just enough readings for growth of which each rise is like the others."""
-
-    @staticmethod
-    def of(series: _Series, begin: float) -> _Tail:
-        x, y = series.kept_since(begin)
-        least = series.least[series.kept_x >= begin]
-        rise = float(least[-1] - least[0])
-        before = float(least[0] - series.least[0])
-        slope = theil_sen(x, y, policy.Z_INTERVAL)
-        earlier = series.kept_x <= begin
-        step = series.step(rise)
-        end = rest_begin(least, step)
-        return _Tail(
-            begin=begin,
-            rises=rise > max(series.noise, policy.ROUNDING * series.rise)
-            and _is_significant(series, begin),
-            is_flat=_is_flat(series, x, y, slope, before),
-            slope=slope,
-            readings=len(x),
-            rest=float(x[-1] - x[end]),
-            resting=series.resting_since(float(x[end])),
-            longest_rest=max(longest_rest(x, least, step), time_of(step, x, least)),
-            longest_rest_before=longest_rest(
-                series.kept_x[earlier], series.least[earlier], series.step(before)
-            ),
-            is_exact=series.is_little(rise),
-            is_in_jumps=is_in_jumps(least),
-            span=float(x[-1] - x[0]),
-            is_even=len(x) == EVEN and is_even_rise(x, y),
-        )
-
-
-def _is_flat(series: _Series, x: FloatArray, y: FloatArray, slope: Slope, before: float) -> bool:
-    """Return whether a tail gains next to nothing, by the upper end of its interval.
-
-    Next to nothing beside what was gained before it, or beside the scatter of its readings.
-    """
-    span = float(x[-1] - x[0])
-    little = max(series.noise, policy.STEP_SHARE * series.rise, policy.FLAT_OF_RISE * before)
-    if slope.high * span <= little:
-        return series.scatter > 0 or slope.low <= 0 or slope.rate * span <= series.noise
-    scatter = policy.FLAT_OF_NOISE * float(np.ptp(y - slope.rate * x))
-    return bool(series.scatter > 0 and slope.high * span <= scatter and not _minima_rise(x, y))
-
-
-def _minima_rise(x: FloatArray, y: FloatArray) -> bool:
-    """Return whether the lowest of neighbouring readings rise, as narrow teeth do on a leak."""
-    lowest = np.flatnonzero((y[1:-1] < y[:-2]) & (y[1:-1] <= y[2:])) + 1
-    return theil_sen(x[lowest], y[lowest], policy.Z_INTERVAL).low > 0
-
-
-def _is_significant(series: _Series, begin: float) -> bool:
-    """Return whether what is kept rises beyond its scatter from some work on.
-
-    Where readings scatter and fall a few times, those that are kept are chosen by how low they are,
-    late ones less strictly: then only what came since the last release tells.
-    """
-    x, y = series.kept_since(begin)
-    is_chosen = 0 < len(series.valleys) < policy.FEWEST_SCATTERED and series.scatter > 0
-    if is_chosen:
-        x, y = series.since(max(begin, float(series.x[series.valleys[-1]])))
-        if len(x) < policy.FEWEST_GROWING:
-            return False
-    if len(x) <= policy.FEW_READINGS:
-        return is_even_rise(x, y) if len(x) == EVEN else kendall_score(y) >= policy.Z_OF_FEW
-    return theil_sen(x, y, policy.Z_GROWING).low > 0
-
-
-def is_even_rise(x: FloatArray, y: FloatArray) -> bool:
-    """Return whether every rise is like the others, for its work: as noise or a warm-up isn't."""
-    rates = np.diff(y) / np.diff(x)
-    return bool(rates.min() > 0 and rates.max() <= policy.EVEN_FACTOR * rates.min())
-
-
-def longest_rest(x: FloatArray, y: FloatArray, step: float) -> float:
-    """Return the longest stretch of work between rises in which what is kept gains no step."""
-    if len(y) < 3:
-        return 0.0
-    ends = np.searchsorted(y, y + step, side="right") - 1
-    is_between = (y > y[0] + step) & (ends < len(y) - 1)
-    return float((x[ends] - x)[is_between].max(initial=0.0))
-
-
-def time_of(step: float, x: FloatArray, y: FloatArray) -> float:
-    """Return the work in which growth brings a step: for so long it seems to rest."""
-    rise = float(y[-1] - y[0])
-    return step / rise * float(x[-1] - x[0]) if rise > 0 else 0.0
-
-
-def rest_begin(y: FloatArray, step: float) -> int:
-    """Return the reading since which what is kept has gained no step."""
-    return int(np.searchsorted(y, y[-1] - step))
-
-
-def is_in_jumps(y: FloatArray) -> bool:
-    """Return whether fewer rises than growth takes bring nearly all of it."""
-    rise = float(y[-1] - y[0])
-    greatest = np.sort(np.diff(y))[-(policy.FEWEST_RISES - 1) :]
-    return bool(rise > 0 and greatest.sum() > policy.JUMP_SHARE * rise)
-
-
-def _judge_rise(series: _Series, tail: _Tail, breaks: tuple[float, ...]) -> Growth:
+def _judge_rise(series: Series, tail: Tail, breaks: tuple[float, ...]) -> Growth:
     """Judge a tail that rises: is it long enough to be more than a jump or a fill?"""
     lacking = _lacking(series, tail)
     if tail.is_exact and _rests_longer(tail):
@@ -491,32 +226,32 @@ def _judge_rise(series: _Series, tail: _Tail, breaks: tuple[float, ...]) -> Grow
         lacking = max(lacking, tail.span / 3)
     if lacking > 0:
         more = _further(series, lacking)
-        return series.concluded(
-            GrowthVerdict.INCONCLUSIVE, Reason.SHORT_RISE, tail.begin, breaks, more
+        return _concluded(
+            series, GrowthVerdict.INCONCLUSIVE, Reason.SHORT_RISE, tail.begin, breaks, more
         )
     if not _is_slowing(series, tail):
-        return series.concluded(GrowthVerdict.GROWING, Reason.STEADY, tail.begin, breaks)
+        return _concluded(series, GrowthVerdict.GROWING, Reason.STEADY, tail.begin, breaks)
     if tail.readings <= policy.FEW_READINGS or _was_steeper(series, tail):
         more = _further(series, tail.span)
-        return series.concluded(
-            GrowthVerdict.INCONCLUSIVE, Reason.SETTLING, tail.begin, breaks, more
+        return _concluded(
+            series, GrowthVerdict.INCONCLUSIVE, Reason.SETTLING, tail.begin, breaks, more
         )
-    return series.concluded(GrowthVerdict.GROWING, Reason.SLOWING, tail.begin, breaks)
+    return _concluded(series, GrowthVerdict.GROWING, Reason.SLOWING, tail.begin, breaks)
 
 
-def _is_slowing(series: _Series, tail: _Tail) -> bool:
+def _is_slowing(series: Series, tail: Tail) -> bool:
     first, second = _half_rates(*series.kept_since(tail.begin))
     return second < policy.SLOWING * first
 
 
-def _was_steeper(series: _Series, tail: _Tail) -> bool:
+def _was_steeper(series: Series, tail: Tail) -> bool:
     """Return whether growth before a tail that slows down was steeper still: it may be settling."""
     earlier = series.kept_x <= tail.begin
     before = theil_sen(series.kept_x[earlier], series.kept_y[earlier], policy.Z_INTERVAL)
     return policy.SLOWING * before.rate > tail.slope.rate
 
 
-def _lacking(series: _Series, tail: _Tail) -> float:
+def _lacking(series: Series, tail: Tail) -> float:
     """Return how much more work a tail that rises must go on, 0 where it is long enough."""
     needed = policy.GROWING_SHARE * series.span
     if tail.is_exact:
@@ -530,7 +265,7 @@ def _lacking(series: _Series, tail: _Tail) -> float:
     return lacking
 
 
-def _ends_flat(series: _Series, tail: _Tail) -> bool:
+def _ends_flat(series: Series, tail: Tail) -> bool:
     """Return whether the last third of what rises in scatter doesn't rise by itself."""
     x, y = series.kept_since(tail.begin)
     begin = min(int(np.searchsorted(x, x[0] + 2 / 3 * tail.span)), len(x) - EVEN)
@@ -539,7 +274,7 @@ def _ends_flat(series: _Series, tail: _Tail) -> bool:
     return slope.low <= 0 and slope.rate < policy.SLOWING * tail.slope.rate
 
 
-def _rests_longer(tail: _Tail) -> bool:
+def _rests_longer(tail: Tail) -> bool:
     """Return whether growth has ended since longer than it ever rested."""
     if tail.resting < policy.FEWEST_FLAT:
         return False
@@ -548,7 +283,7 @@ def _rests_longer(tail: _Tail) -> bool:
     return tail.rest > factor * tail.longest_rest and tail.rest >= policy.END_SHARE * tail.span
 
 
-def _judge_rest(series: _Series, tail: _Tail, breaks: tuple[float, ...]) -> Growth:
+def _judge_rest(series: Series, tail: Tail, breaks: tuple[float, ...]) -> Growth:
     """Judge a tail that doesn't rise: is it flat, and longer than any rest before?"""
     rest = tail.span if tail.is_flat else tail.rest
     resting = tail.readings if tail.is_flat else tail.resting
@@ -561,12 +296,12 @@ def _judge_rest(series: _Series, tail: _Tail, breaks: tuple[float, ...]) -> Grow
     has_stopped = tail.is_exact and tail.rest < tail.span
     if (tail.is_flat or has_stopped) and lacking <= 0:
         reason = Reason.STOPPED if breaks or has_stopped else Reason.NO_TREND
-        return series.concluded(GrowthVerdict.BOUNDED, reason, tail.begin, breaks)
+        return _concluded(series, GrowthVerdict.BOUNDED, reason, tail.begin, breaks)
     if tail.is_flat or (has_stopped and resting >= policy.FEWEST_FLAT):
         reason, more = Reason.SHORT_REST, _further(series, max(lacking, each))
     else:
         reason, more = Reason.SCATTERED, _until_clear(series, tail)
-    return series.concluded(GrowthVerdict.INCONCLUSIVE, reason, tail.begin, breaks, more)
+    return _concluded(series, GrowthVerdict.INCONCLUSIVE, reason, tail.begin, breaks, more)
 
 
 def _half_rates(x: FloatArray, y: FloatArray) -> tuple[float, float]:
@@ -578,7 +313,7 @@ def _half_rates(x: FloatArray, y: FloatArray) -> tuple[float, float]:
     return early, late
 
 
-def _until_clear(series: _Series, tail: _Tail) -> float | None:
+def _until_clear(series: Series, tail: Tail) -> float | None:
     """Return how much more work brings a scattered trend out of its scatter, or shows it flat.
 
     The interval of a slope narrows with the work to the power of 1.5.
@@ -590,6 +325,34 @@ def _until_clear(series: _Series, tail: _Tail) -> float | None:
     return _further(series, tail.span * max(times - 1, 0.25))
 
 
-def _further(series: _Series, work: float) -> float | None:
+def _further(series: Series, work: float) -> float | None:
     """Return an amount of work to wait for; None for more than anybody waits for."""
     return work if work <= policy.MOST_FURTHER * series.span else None
+
+
+def _concluded(
+    series: Series,
+    verdict: GrowthVerdict,
+    reason: Reason,
+    begin: float,
+    breaks: tuple[float, ...] = (),
+    more_work: float | None = None,
+) -> Growth:
+    """Return a conclusion about the tail from some work on."""
+    x, y = series.kept_since(begin)
+    rate = theil_sen(x, y, policy.Z_INTERVAL)
+    late = _half_rates(x, y)[1] if reason is Reason.SLOWING else rate.rate
+    first = float(y[0]) if len(y) else 0.0
+    return Growth(
+        verdict=verdict,
+        reason=reason,
+        rate=rate,
+        late_rate=late,
+        tail_from=float(x[0]) if len(x) else begin,
+        tail_to=float(x[-1]) if len(x) else begin,
+        gained_before=first - float(series.kept_y[0]) if len(series.kept_y) else 0.0,
+        gained=float(y[-1] - y[0]) if len(y) else 0.0,
+        breaks=breaks,
+        readings=len(x),
+        more_work=more_work,
+    )

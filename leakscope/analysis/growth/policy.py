@@ -71,7 +71,7 @@ BREAK_COST = 5.0
 breaks straight growth at 10 readings, above 8 a fill of 10 readings passes for growth."""
 SCALE_SHARE = 0.02
 """Deviations of less than this part of the range don't speak against a straight line."""
-MOST_KNOTS = 28
+MOST_KNOTS = 24
 """Places at which a break may lie, evenly over the readings: the fit takes a millisecond."""
 MOST_READINGS = 90
 """Readings that are fitted and paired; of more, so many that keep the shape."""
