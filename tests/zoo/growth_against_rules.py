@@ -152,7 +152,9 @@ def main() -> None:
         every = [one for found in pool.map(opinions, files) for one in found]
     for one in every:
         is_error = one.is_wrong(one.model) or one.is_wrong(one.rules)
-        if (one.model != one.rules or arguments.all) and (is_error or (arguments.all and one.truth != "unknown")):
+        if (one.model != one.rules or arguments.all) and (
+            is_error or (arguments.all and one.truth != "unknown")
+        ):
             print(f"{one.program} {one.series} ({one.kind}): {one.truth}")
             print(f"    rules {one.rules}, model {one.model}: {one.why}\n    {one.points}")
     print_counts(every)
