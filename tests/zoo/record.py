@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 from archive import SUFFIX, About, about, pack
 from corpus import Case, cases
 from forms import FORMS, Form
@@ -33,7 +34,13 @@ KEPT = Path(__file__).parent / "kept.json"
 """What each leaking program keeps, as it says itself in a run of its own."""
 JUDGING_ROOMS = {"analysis", "report", "cli", "testing", "cleanup", "notebook", "configuration"}
 """Parts of leakscope that a recording doesn't depend on."""
-PLACES = {str(ROOT): "/leakscope", sys.prefix: "/python", sys.base_prefix: "/python"}
+PLACES = {
+    str(ROOT): "/leakscope",
+    str(Path(json.__file__).parents[1]): "/python/lib",
+    str(Path(np.__file__).parents[1]): "/python/lib/site-packages",
+    sys.prefix: "/python",
+    sys.base_prefix: "/python",
+}
 """What recordings say instead of this machine's paths."""
 
 

@@ -56,8 +56,9 @@ LONG_REST_FACTOR = 1.3
 """Growth is not passed for going on after a rest, of a fourth of the tail or more, so many times as
 long as the longest before it."""
 JUMP_SHARE = 0.8
-"""Growth of which fewer rises than ``FEWEST_RISES`` brought more than this part came in jumps. Of
-four readings the two greatest of three even rises bring at most 0.76."""
+"""Growth of which fewer rises than ``FEWEST_RISES`` brought more than this part came in jumps."""
+JUMP_FACTOR = 1.5
+"""A jump is so many times as steep as the growth that it is part of."""
 
 FLAT_OF_RISE = 0.08
 """A tail is flat if by the upper end of its interval it gains at most this part of what was gained

@@ -68,7 +68,7 @@ class Tail:
                 series.kept_x[earlier], series.least[earlier], series.step(before)
             ),
             is_exact=series.is_little(rise),
-            is_in_jumps=is_in_jumps(least),
+            is_in_jumps=is_in_jumps(x, least),
             span=float(x[-1] - x[0]),
             is_even=len(x) == EVEN and is_even_rise(x, y),
         )
@@ -136,8 +136,15 @@ def rest_begin(y: FloatArray, step: float) -> int:
     return int(np.searchsorted(y, y[-1] - step))
 
 
-def is_in_jumps(y: FloatArray) -> bool:
-    """Return whether fewer rises than growth takes bring nearly all of it."""
-    rise = float(y[-1] - y[0])
-    greatest = np.sort(np.diff(y))[-(policy.FEWEST_RISES - 1) :]
-    return bool(rise > 0 and greatest.sum() > policy.JUMP_SHARE * rise)
+def is_in_jumps(x: FloatArray, y: FloatArray) -> bool:
+    """Return whether fewer rises than growth takes bring nearly all of it.
+
+    A rise over much work is no jump: readings are often far apart where a run has become long.
+    """
+    rises, rise = np.diff(y), float(y[-1] - y[0])
+    if rise <= 0:
+        return False
+    usual = rise / float(x[-1] - x[0])
+    steep = rises[rises > policy.JUMP_FACTOR * usual * np.diff(x)]
+    greatest = np.sort(steep)[-(policy.FEWEST_RISES - 1) :]
+    return bool(greatest.sum() > policy.JUMP_SHARE * rise)
