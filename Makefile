@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 
 INTERPRETERS ?= python3.10 python3.11 python3.12 python3.13 python3.14
 
-BENCHMARKS := report recording memory workers ranks cuda heap clean overhead
+BENCHMARKS := report recording memory workers ranks cuda heap clean growth overhead
 
 # Rooms whose tests walk the heap of their own process, as those under tests/heap do.
 OWN_HEAP := testing instrument probes cleanup
@@ -131,6 +131,9 @@ bench-heap: $(VENV)/.benching
 
 bench-clean: $(VENV)/.benching
 	$(BIN)/python benchmarks/clean_functions.py $(QUICK)
+
+bench-growth: $(VENV)/.benching
+	$(BIN)/python benchmarks/growth_shapes.py $(QUICK)
 
 bench-overhead: $(VENV)/.benching
 	$(BIN)/python benchmarks/overhead.py $(QUICK)

@@ -1,6 +1,6 @@
 """What the growth model makes of named shapes: a confusion table.
 
-    python benchmarks/growth_shapes.py [--seeds N] [--wrong] [--only NAME]
+    python benchmarks/growth_shapes.py [--seeds N | --quick] [--wrong] [--only NAME]
 
 Each shape is judged at 6, 10, 20, 60 and 300 readings, over many seeds, with little and with much
 noise. A leak that is called bounded and a bounded one that is called growing are errors; that few
@@ -159,6 +159,7 @@ def wrong_seeds(shape: Shape, n: int, noise: float, seeds: int) -> list[int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--quick", action="store_const", const=10, dest="seeds", help="10 seeds")
     parser.add_argument("--only", default="")
     parser.add_argument("--wrong", action="store_true", help="name the seeds that are judged wrong")
     arguments = parser.parse_args()

@@ -69,7 +69,7 @@ def judge(archive: Path) -> Judged:
         about = unpack(archive, Path(scratch))
         report = analyse(open_run(scratch))
     case = known_cases()[about.name]
-    found: dict[str, Any] = json.loads(msgspec.json.encode(report))
+    found: dict[str, Any] = json.loads(msgspec.json.encode(report, enc_hook=float))
     kept = read_kept(case) or [{} for _ in case.leaks]
     one = score(case, Outcome(found, about.seconds, kept))
     is_same = about.form != "short" or about.program_digest == digest(case.program.read_text())
