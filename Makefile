@@ -4,12 +4,12 @@ BIN := $(VENV)/bin
 
 INTERPRETERS ?= python3.10 python3.11 python3.12 python3.13 python3.14
 
-BENCHMARKS := start report recording memory workers ranks cuda heap clean overhead
+BENCHMARKS := start report recording memory workers ranks cuda heap clean growth overhead
 
 # Rooms whose tests walk the heap of their own process, as those under tests/heap do.
 OWN_HEAP := testing instrument probes cleanup
 
-.PHONY: help demo test thorough quick gpu interpreters sanitize docs reports bench zoo robustness clean \
+.PHONY: help demo test thorough quick gpu interpreters sanitize docs reports bench zoo robustness corpus judge clean \
 	$(BENCHMARKS:%=bench-%)
 
 help:
@@ -25,6 +25,8 @@ help:
 	@echo "make bench         overhead beside the peers, sizes, times: each is a bench-NAME of its own of"
 	@echo "                   $(BENCHMARKS); QUICK=--quick tries them in minutes"
 	@echo "make zoo           how often the verdicts are right, over all programs of the zoo"
+	@echo "make corpus        record the zoo's programs, those that changed, for make judge"
+	@echo "make judge         judge these recordings and print what changed; ACCEPT=1 accepts it"
 	@echo "make robustness    whether they stay the same under other seeds, lengths and budgets"
 
 # torch comes first and by itself, so that no later requirement pulls a build with CUDA.
@@ -133,6 +135,9 @@ bench-heap: $(VENV)/.benching
 bench-clean: $(VENV)/.benching
 	$(BIN)/python benchmarks/clean_functions.py $(QUICK)
 
+bench-growth: $(VENV)/.benching
+	$(BIN)/python benchmarks/growth_shapes.py $(QUICK)
+
 bench-overhead: $(VENV)/.benching
 	$(BIN)/python benchmarks/overhead.py $(QUICK)
 
@@ -140,6 +145,18 @@ zoo: $(VENV)/.testing
 	@$(BIN)/pip install -q --disable-pip-version-check -e '.[zoo]'
 	$(BIN)/python -m pytest -q -m corpus tests
 	$(BIN)/python tests/zoo/run.py
+
+# Where recordings are kept, so that worktrees can share them; FORMS=short,long records both.
+CORPUS ?= build/corpus
+FORMS ?= short
+
+corpus: $(VENV)/.testing
+	@$(BIN)/pip install -q --disable-pip-version-check -e '.[zoo]'
+	$(BIN)/python tests/zoo/record.py --into $(CORPUS) --forms $(FORMS) --jobs 2
+
+judge: $(VENV)/.testing
+	$(BIN)/python tests/zoo/judge.py --from $(CORPUS) --from tests/zoo/recordings --jobs 2 \
+		$(if $(ACCEPT),--accept)
 
 robustness: $(VENV)/.testing
 	$(BIN)/python tests/zoo/robustness.py

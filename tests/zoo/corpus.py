@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from kinds_truth import KINDS
 from real_truth import REAL
 from truth import TRAINERS, TRUTHS, UNSEEN, Leak, Truth
 
@@ -54,7 +55,9 @@ class Case:
 
 def cases() -> list[Case]:
     """Return all programs, the leaking ones first."""
-    own = [Case(name, HERE / "cases" / f"{name}.py", truth) for name, truth in TRUTHS.items()]
+    own = [
+        Case(name, HERE / "cases" / f"{name}.py", truth) for name, truth in (TRUTHS | KINDS).items()
+    ]
     trainers = [
         Case(name, END_TO_END / "programs" / f"{name}.py", truth)
         for name, truth in TRAINERS.items()

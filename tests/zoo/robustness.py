@@ -19,36 +19,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from corpus import Case, cases
+from lengths import LENGTHS
 from running import kept_bytes, reported
 from scoring import Score, accusations, called, score
 from variants import VARIANTS, Variant, rewritten
 from zoo_page import render_robustness
 
 REPORTS = Path(__file__).parents[2] / "reports"
-
-LENGTHS = {
-    "aliased_history": "epochs=6",
-    "average_meter": "EPOCHS = 5",
-    "collector_off": "EPOCHS = 6",
-    "detection_validation_lists": "EPOCHS = 7",
-    "generator_remembers": "STEPS = 400",
-    "late_hard_examples": "EPOCHS, MINE_FROM = 12, 5",
-    "memory_bank_cat": "EPOCHS = 6",
-    "text_log": "EPOCHS = 8",
-    "three_at_once": "EPISODES, STEPS = 8",
-    "two_at_once": "EPOCHS = 8",
-    "within_validation": "EPOCHS = 5",
-    "worker_caches": "EPOCHS = 7",
-    "healthy_arena_retention": "STEPS = 240",
-    "healthy_copy_on_write": "EPOCHS = 6",
-    "healthy_curriculum": "EPOCHS, STEPS = 8",
-    "healthy_gradual_unfreezing": "EPOCHS = 12",
-    "healthy_lru_frames": "EPOCHS = 8",
-    "healthy_replay_fills_late": "range(600)",
-    "healthy_three_best": "EPOCHS, STEPS = 12",
-    "healthy_varying_batches": "STEPS = 300",
-}
-"""The programs, each with the part of its text whose numbers say how long it runs."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from corpus import HERE, PAIRS, Case
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 """Threads of torch's that wait for each other on the cores of another program burn minutes."""
 TIMEOUT_S = 300
+RUN = "run"
+"""The run directory inside the folder that a program is recorded in."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +42,31 @@ def run(case: Case, budget: str = "2%") -> Outcome:
 def reported(program: Path, budget: str = "2%", more: dict[str, str] | None = None) -> Outcome:
     """Run a program under leakscope, with more in its environment."""
     with tempfile.TemporaryDirectory(prefix="zoo-") as scratch:
-        begun = time.monotonic()
-        command = ["-m", "leakscope", "run", "--quiet", "--budget", budget, "--out", "run"]
-        fault = start([*command, str(program)], Path(scratch), more or {})[1]
-        seconds = time.monotonic() - begun
-        written = Path(scratch) / "run" / "report.json"
+        seconds, fault = record(program, Path(scratch), budget, more)
+        written = Path(scratch) / RUN / "report.json"
         if fault or not written.exists():
             return Outcome({}, seconds, fault=fault or "no report was written")
         return Outcome(json.loads(written.read_text()), seconds)
 
 
-def start(arguments: list[str], folder: Path, more: dict[str, str]) -> tuple[str, str]:
+def record(
+    program: Path,
+    folder: Path,
+    budget: str = "2%",
+    more: dict[str, str] | None = None,
+    *options: str,
+    timeout_s: float = TIMEOUT_S,
+) -> tuple[float, str]:
+    """Record a program into ``folder / RUN``; return the seconds it took, and why it failed."""
+    begun = time.monotonic()
+    command = ["-m", "leakscope", "run", "--quiet", "--budget", budget, "--out", RUN, *options]
+    _, fault = start([*command, str(program)], folder, more or {}, timeout_s)
+    return time.monotonic() - begun, fault
+
+
+def start(
+    arguments: list[str], folder: Path, more: dict[str, str], timeout_s: float = TIMEOUT_S
+) -> tuple[str, str]:
     """Return a program's output, and why it failed if it did."""
     try:
         done = subprocess.run(
@@ -59,11 +75,11 @@ def start(arguments: list[str], folder: Path, more: dict[str, str]) -> tuple[str
             env={**ONE_THREAD, **os.environ, **more},
             capture_output=True,
             text=True,
-            timeout=TIMEOUT_S,
+            timeout=timeout_s,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return "", f"took more than {TIMEOUT_S} s"
+        return "", f"took more than {timeout_s:.0f} s"
     last = (done.stderr.strip().splitlines() or [""])[-1]
     return done.stdout, f"exit code {done.returncode}: {last}" if done.returncode else ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 SEEDERS = {"manual_seed", "seed", "default_rng", "seed_everything", "set_seed"}
@@ -59,6 +60,20 @@ def rewritten(text: str, variant: Variant, length: str) -> str:
     return reseeded(text, variant.seed).replace(length, scaled(length, variant.length))
 
 
+def scaled_constants(text: str, variant: Variant, lengths: list[ast.Constant]) -> str:
+    """Return a program's text with its seeds and given numbers of it changed.
+
+    Args:
+        text: The program.
+        variant: What to change.
+        lengths: The numbers in it that say how long it runs.
+
+    """
+    longer = {node: max(1, round(node.value * variant.length)) for node in lengths}
+    shifted = {node: node.value + variant.seed for node in seeds(text)} if variant.seed else {}
+    return with_numbers(text, longer | shifted)
+
+
 def scaled(text: str, factor: float) -> str:
     """Return a text with its whole numbers multiplied, at least 1 each."""
     return re.sub(r"\b\d+\b", lambda found: str(max(1, round(int(found[0]) * factor))), text)
@@ -66,11 +81,16 @@ def scaled(text: str, factor: float) -> str:
 
 def reseeded(text: str, more: int) -> str:
     """Return a program with a number added to the constants that seed its random numbers."""
+    return with_numbers(text, {node: node.value + more for node in seeds(text)})
+
+
+def with_numbers(text: str, numbers: Mapping[ast.Constant, int]) -> str:
+    """Return a program with other numbers in place of constants of it."""
     lines = text.splitlines(keepends=True)
-    for node in sorted(seeds(text), key=lambda node: (node.lineno, node.col_offset), reverse=True):
+    for node in sorted(numbers, key=lambda node: (node.lineno, node.col_offset), reverse=True):
         line = lines[node.lineno - 1].encode()
         before, after = line[: node.col_offset], line[node.end_col_offset :]
-        lines[node.lineno - 1] = f"{before.decode()}{node.value + more}{after.decode()}"
+        lines[node.lineno - 1] = f"{before.decode()}{numbers[node]}{after.decode()}"
     return "".join(lines)
 
 

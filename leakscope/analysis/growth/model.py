@@ -1,0 +1,358 @@
+"""The growth model: does what is kept grow with the work, and is it still growing?
+
+One function for every series: a pool of memory, a term of the ledger, a row of the census, a count.
+
+1. *What is kept* is the least that the series reads from here to its end. Only readings that are no
+   higher than that tell of it; the others are teeth that are given back. What came after the last
+   release is not known to be kept, unless it is longer than any stretch between releases before.
+2. *Shape*: straight pieces over work, at most three, a break being worth it only where it explains
+   much (``fit``). The last piece is the tail.
+3. *Growing*: the tail rises, beyond what scatter explains, in several rises, and long enough.
+   *Bounded*: it is flat, and longer than any rest before. *Inconclusive*: neither; then the model
+   says how much more work would decide.
+
+Bytes and work may be scaled and shifted without any change of the verdict, if ``noise`` is too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+
+from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.fit import Shape, fit_shape
+from leakscope.analysis.growth.kept import Series
+from leakscope.analysis.growth.slopes import Slope, theil_sen
+from leakscope.analysis.growth.tail import EVEN, Tail
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class GrowthVerdict(str, Enum):
+    """Whether what is kept grows with the work."""
+
+    GROWING = "growing"
+    BOUNDED = "bounded"
+    INCONCLUSIVE = "inconclusive"
+
+
+class Reason(str, Enum):
+    """Why: the last question that the model asked."""
+
+    STEADY = "steady"
+    """Growing: the tail rises."""
+    SLOWING = "slowing"
+    """Growing, but the tail's second half rises less than half as steeply as its first."""
+    UNCHANGED = "unchanged"
+    """Bounded: it never moved by more than noise."""
+    RELEASED = "released"
+    """Bounded: what it gains is given back."""
+    STOPPED = "stopped"
+    """Bounded: it grew, and rests since longer than ever before."""
+    SETTLED = "settled"
+    """Bounded: it approaches a level, and has come as good as all the way."""
+    NO_TREND = "no trend"
+    """Bounded: its readings scatter about a level."""
+    TOO_FEW = "too few"
+    """Inconclusive: readings."""
+    SHORT_RISE = "short rise"
+    """Inconclusive: it rises, too short a time to tell from a jump or a fill."""
+    SHORT_REST = "short rest"
+    """Inconclusive: it rests, no longer than it did before."""
+    SETTLING = "settling"
+    """Inconclusive: it approaches a level, and has some way to go."""
+    SCATTERED = "scattered"
+    """Inconclusive: its readings scatter too much for the size of the trend."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What the model concludes about a series."""
+
+    verdict: GrowthVerdict
+    reason: Reason
+    rate: Slope
+    """Of the tail, per unit of work, with its 95 % interval."""
+    late_rate: float
+    """By which to forecast: of the tail's second half where it slows down, else the same."""
+    tail_from: float
+    """The work done where the tail begins."""
+    tail_to: float
+    """Where what is known to be kept ends."""
+    gained_before: float
+    """What was gained before the tail, from the first reading."""
+    gained: float
+    """What the tail gained."""
+    breaks: tuple[float, ...]
+    """The work done at the breaks, the tail's beginning among them if it is one."""
+    readings: int
+    """In the tail."""
+    more_work: float | None
+    """Inconclusive: how much more work, of the same kind, would decide; None where nobody knows."""
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether it grows, and goes on."""
+        return self.verdict is GrowthVerdict.GROWING
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it doesn't, or did and has ended."""
+        return self.verdict is GrowthVerdict.BOUNDED
+
+
+def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> Growth:
+    """Return whether a series grows with the work.
+
+    Args:
+        x: Work done at each reading, not falling.
+        y: What was read: bytes, or a count. NaN where nothing was.
+        noise: Changes up to this much mean nothing, in the unit of y.
+
+    """
+    series = Series.of(x, y, noise)
+    if len(series.x) < policy.FEWEST_READINGS or series.span <= 0:
+        return _concluded(series, GrowthVerdict.INCONCLUSIVE, Reason.TOO_FEW, 0)
+    if np.ptp(series.y) <= noise:
+        return _concluded(series, GrowthVerdict.BOUNDED, Reason.UNCHANGED, 0)
+    if _is_given_back(series):
+        return _without_rise(series)
+    shape = fit_shape(series.kept_x, series.kept_y, max(noise / 2, series.scatter))
+    if shape.settles_after is None:
+        return _judge_tail(series, shape)
+    if shape.is_surely_curved:
+        return _settling(series, shape.settles_after)
+    straight = _judge_tail(series, shape)
+    if not straight.is_growing:
+        return straight
+    left = max(policy.SETTLED * shape.settles_after - series.span, series.span / 2)
+    return replace(
+        straight,
+        verdict=GrowthVerdict.INCONCLUSIVE,
+        reason=Reason.SETTLING,
+        more_work=_further(series, left),
+    )
+
+
+def _is_given_back(series: Series) -> bool:
+    """Return whether a series comes back, late in the run, to the least that it ever was.
+
+    Where readings scatter once isn't enough: it must have been as low in the first half already.
+    """
+    step = max(series.noise, policy.STEP_SHARE * float(np.ptp(series.y)))
+    if series.rise > step:
+        return False
+    lowest = series.x[series.y <= series.y.min() + step]
+    early, late = (lowest[[0, -1]] - series.x[0]) / series.span
+    falls = theil_sen(*series.since(float(series.x[0])), policy.Z_INTERVAL).high <= 0
+    return bool(falls or (late >= policy.LATE_SHARE and (series.is_exact or early <= 0.5)))
+
+
+def _without_rise(series: Series) -> Growth:
+    """Judge a series of which nothing more is kept at its end than at its beginning."""
+    begin = float(series.x[0])
+    if len(series.valleys):
+        return _concluded(series, GrowthVerdict.BOUNDED, Reason.RELEASED, begin)
+    return _concluded(series, GrowthVerdict.BOUNDED, Reason.UNCHANGED, begin)
+
+
+def _settling(series: Series, constant: float) -> Growth:
+    """Judge growth that approaches a level, by how much of the way it has come."""
+    begin = float(series.x[0])
+    left = policy.SETTLED * constant - series.span
+    if left <= 0:
+        return _concluded(series, GrowthVerdict.BOUNDED, Reason.SETTLED, begin)
+    return _concluded(
+        series, GrowthVerdict.INCONCLUSIVE, Reason.SETTLING, begin, more_work=_further(series, left)
+    )
+
+
+def _judge_tail(series: Series, shape: Shape) -> Growth:
+    """Judge the last piece; one that rests no longer than before is part of what precedes it."""
+    begins = [*reversed(shape.breaks), float(series.x[0])]
+    for place, begin in enumerate(begins):
+        tail = Tail.of(series, begin)
+        is_last = place == len(begins) - 1
+        breaks = shape.breaks[: len(begins) - place - 1]
+        if not is_last and _belongs_to_what_precedes(series, tail, begins[place + 1]):
+            continue
+        return (
+            _judge_rise(series, tail, breaks) if tail.rises else _judge_rest(series, tail, breaks)
+        )
+    raise AssertionError("the last tail is the whole series")
+
+
+def _belongs_to_what_precedes(series: Series, tail: Tail, before: float) -> bool:
+    """Return whether a tail is a rest such as there were before, or goes on as it was.
+
+    Args:
+        series: The series.
+        tail: Its last piece, or the last ones.
+        before: Where the piece before it begins.
+
+    """
+    if not series.is_exact:
+        return tail.span < policy.GROWING_SHARE * series.span
+    is_short = tail.readings < policy.FEWEST_GROWING and not tail.is_flat
+    if tail.rises or is_short:
+        lacks = is_short or _lacking(series, tail) > 0
+        return lacks and _goes_on_alike(series, tail.begin, before)
+    rest = tail.span if tail.is_flat else tail.rest
+    return rest <= policy.REST_FACTOR * tail.longest_rest_before
+
+
+def _goes_on_alike(series: Series, begin: float, before: float) -> bool:
+    """Return whether two pieces rise about as steeply: a kink in one growth, no other growth."""
+    middle = (series.kept_x >= before) & (series.kept_x <= begin)
+    rates = [
+        theil_sen(x, y, policy.Z_INTERVAL).rate
+        for x, y in (
+            (series.kept_x[middle], series.kept_y[middle]),
+            series.kept_since(begin),
+        )
+    ]
+    return min(rates) > 0 and max(rates) <= policy.ALIKE_FACTOR * min(rates)
+
+
+def _judge_rise(series: Series, tail: Tail, breaks: tuple[float, ...]) -> Growth:
+    """Judge a tail that rises: is it long enough to be more than a jump or a fill?"""
+    lacking = _lacking(series, tail)
+    if tail.is_exact and _rests_longer(tail):
+        return _judge_rest(series, tail, breaks)
+    if not tail.is_exact and _ends_flat(series, tail):
+        lacking = max(lacking, tail.span / 3)
+    if lacking > 0:
+        more = _further(series, lacking)
+        return _concluded(
+            series, GrowthVerdict.INCONCLUSIVE, Reason.SHORT_RISE, tail.begin, breaks, more
+        )
+    if not _is_slowing(series, tail):
+        return _concluded(series, GrowthVerdict.GROWING, Reason.STEADY, tail.begin, breaks)
+    if tail.readings <= policy.FEW_READINGS or _was_steeper(series, tail):
+        more = _further(series, tail.span)
+        return _concluded(
+            series, GrowthVerdict.INCONCLUSIVE, Reason.SETTLING, tail.begin, breaks, more
+        )
+    return _concluded(series, GrowthVerdict.GROWING, Reason.SLOWING, tail.begin, breaks)
+
+
+def _is_slowing(series: Series, tail: Tail) -> bool:
+    first, second = _half_rates(*series.kept_since(tail.begin))
+    return second < policy.SLOWING * first
+
+
+def _was_steeper(series: Series, tail: Tail) -> bool:
+    """Return whether growth before a tail that slows down was steeper still: it may be settling."""
+    earlier = series.kept_x <= tail.begin
+    before = theil_sen(series.kept_x[earlier], series.kept_y[earlier], policy.Z_INTERVAL)
+    return policy.SLOWING * before.rate > tail.slope.rate
+
+
+def _lacking(series: Series, tail: Tail) -> float:
+    """Return how much more work a tail that rises must go on, 0 where it is long enough."""
+    needed = policy.GROWING_SHARE * series.span
+    if tail.is_exact:
+        needed = max(needed, tail.longest_rest)
+    lacking = max(needed - tail.span, 0.0)
+    each = tail.span / max(tail.readings - 1, 1)
+    if not tail.is_even:
+        lacking = max(lacking, (policy.FEWEST_GROWING - tail.readings) * each)
+    if tail.is_in_jumps:
+        lacking = max(lacking, tail.longest_rest + each)
+    return lacking
+
+
+def _ends_flat(series: Series, tail: Tail) -> bool:
+    """Return whether the last third of what rises in scatter doesn't rise by itself."""
+    x, y = series.kept_since(tail.begin)
+    begin = min(int(np.searchsorted(x, x[0] + 2 / 3 * tail.span)), len(x) - EVEN)
+    x, y = x[max(begin, 0) :], y[max(begin, 0) :]
+    slope = theil_sen(x, y, policy.Z_INTERVAL)
+    return slope.low <= 0 and slope.rate < policy.SLOWING * tail.slope.rate
+
+
+def _rests_longer(tail: Tail) -> bool:
+    """Return whether growth has ended since longer than it ever rested."""
+    if tail.resting < policy.FEWEST_FLAT:
+        return False
+    is_much = tail.rest >= policy.FLAT_SHARE * tail.span
+    factor = policy.LONG_REST_FACTOR if is_much else policy.REST_FACTOR
+    return tail.rest > factor * tail.longest_rest and tail.rest >= policy.END_SHARE * tail.span
+
+
+def _judge_rest(series: Series, tail: Tail, breaks: tuple[float, ...]) -> Growth:
+    """Judge a tail that doesn't rise: is it flat, and longer than any rest before?"""
+    rest = tail.span if tail.is_flat else tail.rest
+    resting = tail.readings if tail.is_flat else tail.resting
+    before = tail.longest_rest_before if tail.is_flat else tail.longest_rest
+    lacking = policy.REST_FACTOR * before - rest
+    share = policy.FLAT_SHARE
+    lacking = max(lacking, (share * series.span - rest) / (1 - share))
+    each = series.span / max(len(series.x) - 1, 1)
+    lacking = max(lacking, (policy.FEWEST_FLAT - resting) * each)
+    has_stopped = tail.is_exact and tail.rest < tail.span
+    if (tail.is_flat or has_stopped) and lacking <= 0:
+        reason = Reason.STOPPED if breaks or has_stopped else Reason.NO_TREND
+        return _concluded(series, GrowthVerdict.BOUNDED, reason, tail.begin, breaks)
+    if tail.is_flat or (has_stopped and resting >= policy.FEWEST_FLAT):
+        reason, more = Reason.SHORT_REST, _further(series, max(lacking, each))
+    else:
+        reason, more = Reason.SCATTERED, _until_clear(series, tail)
+    return _concluded(series, GrowthVerdict.INCONCLUSIVE, reason, tail.begin, breaks, more)
+
+
+def _half_rates(x: FloatArray, y: FloatArray) -> tuple[float, float]:
+    """Return the rates of the first and the second half of a stretch of work."""
+    middle = (x[0] + x[-1]) / 2 if len(x) else 0.0
+    early, late = (
+        theil_sen(x[half], y[half], policy.Z_INTERVAL).rate for half in (x <= middle, x >= middle)
+    )
+    return early, late
+
+
+def _until_clear(series: Series, tail: Tail) -> float | None:
+    """Return how much more work brings a scattered trend out of its scatter, or shows it flat.
+
+    The interval of a slope narrows with the work to the power of 1.5.
+    """
+    width = tail.slope.high - tail.slope.rate
+    if tail.slope.rate <= 0 or width <= 0:
+        return _further(series, tail.span)
+    times = (width / tail.slope.rate) ** (2 / 3)
+    return _further(series, tail.span * max(times - 1, 0.25))
+
+
+def _further(series: Series, work: float) -> float | None:
+    """Return an amount of work to wait for; None for more than anybody waits for."""
+    return work if work <= policy.MOST_FURTHER * series.span else None
+
+
+def _concluded(
+    series: Series,
+    verdict: GrowthVerdict,
+    reason: Reason,
+    begin: float,
+    breaks: tuple[float, ...] = (),
+    more_work: float | None = None,
+) -> Growth:
+    """Return a conclusion about the tail from some work on."""
+    x, y = series.kept_since(begin)
+    rate = theil_sen(x, y, policy.Z_INTERVAL)
+    late = _half_rates(x, y)[1] if reason is Reason.SLOWING else rate.rate
+    first = float(y[0]) if len(y) else 0.0
+    return Growth(
+        verdict=verdict,
+        reason=reason,
+        rate=rate,
+        late_rate=late,
+        tail_from=float(x[0]) if len(x) else begin,
+        tail_to=float(x[-1]) if len(x) else begin,
+        gained_before=first - float(series.kept_y[0]) if len(series.kept_y) else 0.0,
+        gained=float(y[-1] - y[0]) if len(y) else 0.0,
+        breaks=breaks,
+        readings=len(x),
+        more_work=more_work,
+    )

@@ -1,0 +1,92 @@
+"""Every number by which the growth model decides: with its unit and where it comes from.
+
+Shares are of the run unless they say otherwise: of the work from the first reading to the last.
+``benchmarks/growth_shapes.py`` counts what each of them decides on synthetic shapes,
+``tests/zoo/growth_against_rules.py`` on recorded programs.
+"""
+
+from __future__ import annotations
+
+FEWEST_READINGS = 3
+"""Readings below which nothing is concluded: two looks can't tell a level from a slope."""
+FEWEST_GROWING = 5
+"""Readings that a growing tail takes. Of four, noise alone rises every time once in 24 runs, of
+five once in 120."""
+EVEN_FACTOR = 1.6
+"""Four readings do if the steepest of their rises is at most so many times as steep as the least:
+a warm-up's first rise is steeper, and of noise one series in 200 rises so."""
+ALIKE_FACTOR = 2.5
+"""Two pieces of which one is at most so many times as steep as the other are one growth."""
+FEW_READINGS = 9
+"""Up to so many the interval of slopes is too coarse: Kendall's score tells instead."""
+Z_OF_FEW = 2.15
+"""What it must reach: five readings do that if each is higher than all before, seven if of 21 pairs
+two are not. Noise does in one series of a hundred."""
+FEWEST_RISES = 3
+"""Rises that growth takes, whatever the readings between: one is a jump, two are a coincidence."""
+FEWEST_FLAT = 3
+"""Readings that a flat tail takes, the one at which it begins among them."""
+
+STEP_SHARE = 0.02
+"""A change of less than this part of all growth is no rise and no release. Containers over-allocate
+in steps of an eighth of their own size, which is little of what they hold."""
+RELEASE_SCATTERS = 5.5
+"""Readings scatter by so many standard deviations without a release."""
+FEWEST_SCATTERED = 6
+"""Readings from which scatter is told, a kink looks like it in fewer; and teeth from which the
+lowest reading of each stands for it."""
+NORMAL_MAD = 1.482602218505602
+"""Standard deviations in the median absolute deviation of normal noise."""
+ROUNDING = 1e-9
+"""Scatter of less than this part of the range is the rounding of floats."""
+LATE_SHARE = 2 / 3
+"""What is given back must have been as low as ever in the last third of the run."""
+END_SHARE = 0.1
+"""A rest at the end of less than this part of the tail is none."""
+EXACT_SHARE = 0.25
+"""Scatter, as wide as a release must be, is little beside a range of which it is this part."""
+GROWING_SHARE = 0.2
+"""Part of the run that a growing tail takes."""
+FLAT_SHARE = 0.25
+"""Part of the run that a flat tail takes. A buffer that fills up in the middle of a run is seen
+full in its last third; with a fourth the verdict comes one reading earlier."""
+REST_FACTOR = 2.0
+"""A flat tail is so many times as long as the longest rest before it: a staircase rests as well."""
+LONG_REST_FACTOR = 1.3
+"""Growth is not passed for going on after a rest, of a fourth of the tail or more, so many times as
+long as the longest before it."""
+JUMP_SHARE = 0.8
+"""Growth of which fewer rises than ``FEWEST_RISES`` brought more than this part came in jumps."""
+JUMP_FACTOR = 1.5
+"""A jump is so many times as steep as the growth that it is part of."""
+
+FLAT_OF_RISE = 0.08
+"""A tail is flat if by the upper end of its interval it gains at most this part of what was gained
+before it."""
+FLAT_OF_NOISE = 0.25
+"""The same against the scatter of its readings. Readings without any trend reach it from some 40 of
+them on; a drift of a third of the scatter is not passed for flat."""
+
+BREAK_COST = 5.0
+"""What a break must save, in units of the log-likelihood. Chosen on synthetic shapes: below 4 noise
+breaks straight growth at 10 readings, above 8 a fill of 10 readings passes for growth."""
+SCALE_SHARE = 0.02
+"""Deviations of less than this part of the range don't speak against a straight line."""
+MOST_KNOTS = 24
+"""Places at which a break may lie, evenly over the readings: the fit takes a millisecond."""
+MOST_READINGS = 90
+"""Readings that are fitted and paired; of more, so many that keep the shape."""
+
+SETTLED = 3.0
+"""Growth that settles exponentially is over after so many time constants: 95 % of it came."""
+CURVE_GAIN = 2.0
+"""How much better, in the units of ``BREAK_COST``, an exponential must fit than straight pieces."""
+SLOWING = 0.5
+"""A tail whose second half rises less than this part of its first slows down."""
+
+Z_GROWING = 2.575829303548901
+"""99 % two-sided: noise must not be accused once in 40 series."""
+Z_INTERVAL = 1.959963984540054
+"""95 %: the interval that is reported, and by which a tail is flat."""
+MOST_FURTHER = 10.0
+"""More runs than this nobody waits for: no more is asked for."""

@@ -1,0 +1,58 @@
+"""Rates that outliers don't move: the median slope of all pairs, with its rank interval."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Slope:
+    """A rate with its interval."""
+
+    rate: float
+    low: float
+    high: float
+
+
+def theil_sen(x: FloatArray, y: FloatArray, z: float) -> Slope:
+    """Return Theil and Sen's slope with Sen's interval.
+
+    Args:
+        x: Work done, rising.
+        y: What was read.
+        z: The normal score of the interval.
+
+    """
+    n = len(x)
+    if n < 2:
+        return Slope(0.0, 0.0, 0.0)
+    first, second = np.triu_indices(n, 1)
+    slopes = np.sort((y[second] - y[first]) / (x[second] - x[first]))
+    spread = z * math.sqrt(_kendall_variance(y))
+    low = max(int((len(slopes) - spread) / 2), 0)
+    high = min(math.ceil((len(slopes) + spread) / 2), len(slopes) - 1)
+    middle = len(slopes) // 2
+    median = slopes[middle] if len(slopes) % 2 else (slopes[middle - 1] + slopes[middle]) / 2
+    return Slope(float(median), float(slopes[low]), float(slopes[high]))
+
+
+def kendall_score(y: FloatArray) -> float:
+    """Return the normal score of Kendall's S of values in order: above 0 where they rise."""
+    first, second = np.triu_indices(len(y), 1)
+    s = float(np.sign(y[second] - y[first]).sum())
+    variance = _kendall_variance(y)
+    return (s - math.copysign(1.0, s)) / math.sqrt(variance) if s and variance else 0.0
+
+
+def _kendall_variance(y: FloatArray) -> float:
+    """Return the variance of Kendall's S without a trend, corrected for ties."""
+    n = len(y)
+    _, ties = np.unique(y, return_counts=True)
+    tied = float((ties * (ties - 1) * (2 * ties + 5)).sum())
+    return max(n * (n - 1) * (2 * n + 5) - tied, 0.0) / 18

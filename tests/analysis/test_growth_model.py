@@ -1,0 +1,184 @@
+"""The growth model: what every series must fulfil, and named shapes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leakscope.analysis.growth import Growth, GrowthVerdict, Reason, judge_growth
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from growth_shapes import LENGTHS, SHAPES, Shape, count, is_wrong, series_of
+
+LEAKS = [shape for shape in SHAPES if shape.truth == "leak"]
+ARBITRARY = {"steps at random", "allocator plateaus", "noise", "drift under noise"}
+"""Shapes that chance makes look like others."""
+CERTAIN = [shape for shape in SHAPES if shape.name not in ARBITRARY]
+
+rises = st.lists(st.integers(0, 100), min_size=4, max_size=40)
+readings = st.lists(st.integers(0, 1000), min_size=0, max_size=40)
+seeds = st.integers(0, 10_000)
+
+
+def judged(y: list[float] | np.ndarray, x: np.ndarray | None = None, noise: float = 0.0) -> Growth:
+    values = np.array(y, dtype=np.float64)
+    return judge_growth(
+        np.arange(len(values), dtype=float) if x is None else x, values, noise=noise
+    )
+
+
+@given(readings, st.floats(0.01, 1e6), st.integers(-1000, 10**9), st.integers(0, 20))
+def test_bytes_in_other_units_and_above_another_level_are_judged_alike(
+    y: list[float], scale: float, shift: int, noise: int
+) -> None:
+    one = judged(y, noise=noise)
+    power = 2.0 ** round(np.log2(scale))  # exact, so that ties stay ties
+    other = judged(np.array(y, dtype=float) * power + shift * power, noise=noise * power)
+    assert (one.verdict, one.reason) == (other.verdict, other.reason)
+
+
+@given(readings, st.integers(-3, 20), st.integers(-1000, 10**6))
+def test_work_in_other_units_and_from_another_count_on_is_judged_alike(
+    y: list[float], scale: int, shift: int
+) -> None:
+    x = np.arange(len(y), dtype=float)
+    one, other = judged(y), judged(y, (x + shift) * 2.0**scale)
+    assert (one.verdict, one.reason) == (other.verdict, other.reason)
+
+
+@given(rises)
+def test_more_of_the_same_never_turns_growing_into_bounded(gains: list[int]) -> None:
+    once = np.cumsum(gains)
+    if judged(once).is_growing:
+        assert not judged(np.cumsum([*gains, *gains])).is_bounded
+
+
+@pytest.mark.parametrize("shape", LEAKS, ids=lambda shape: shape.name)
+@given(seeds, st.sampled_from(LENGTHS[1:4]))
+def test_a_leak_that_goes_on_as_before_is_never_called_bounded(
+    shape: Shape, n: int, seed: int
+) -> None:
+    x, y = series_of(shape, n, 0.02, seed)
+    if judge_growth(x, y).is_growing:
+        step, gain = x[-1] - x[0] + np.diff(x).mean(), y[-1] - y[0] + 1 / n
+        twice = judge_growth(np.append(x, x + step), np.append(y, y + gain))
+        assert not twice.is_bounded
+
+
+@pytest.mark.parametrize("shape", CERTAIN, ids=lambda shape: shape.name)
+@given(seeds)
+def test_every_second_reading_never_tells_the_opposite(shape: Shape, seed: int) -> None:
+    x, y = series_of(shape, 120, 0.0, seed)
+    all_of_it, thinned = judge_growth(x, y).verdict, judge_growth(x[::2], y[::2]).verdict
+    assert {all_of_it, thinned} != {GrowthVerdict.GROWING, GrowthVerdict.BOUNDED}
+
+
+@given(st.integers(20, 120), st.integers(2, 4), st.floats(0, 50), seeds)
+def test_teeth_do_not_hide_a_leak(n: int, period: int, height: float, seed: int) -> None:
+    leak, phase = np.arange(n), np.random.default_rng(seed).integers(period)
+    teeth = height * ((np.arange(n) + phase) % period)
+    assert not judged(leak + teeth).is_bounded
+    if n >= 60:
+        assert judged(leak + teeth).is_growing
+
+
+@given(rises)
+def test_what_only_falls_is_bounded(gains: list[int]) -> None:
+    assert judged(np.cumsum(gains)[::-1]).is_bounded
+
+
+@given(readings)
+def test_a_series_and_its_reverse_do_not_both_grow(y: list[float]) -> None:
+    assert not (judged(y).is_growing and judged(y[::-1]).is_growing)
+
+
+@given(readings, readings)
+def test_readings_that_are_missing_or_of_the_same_moment_change_nothing(
+    y: list[float], again: list[float]
+) -> None:
+    x = np.arange(len(y), dtype=float)
+    looked_twice = np.repeat(x, 2)
+    values = np.repeat(np.array(y, dtype=float), 2)
+    values[1::2] += 5  # a second look, at what goes at once
+    gaps_x, gaps_y = np.append(looked_twice, 1e6), np.append(values, np.nan)
+    assert judge_growth(gaps_x, gaps_y) == judge_growth(x, np.array(y, dtype=float))
+
+
+@pytest.mark.parametrize("shape", CERTAIN, ids=lambda shape: shape.name)
+@pytest.mark.parametrize("n", LENGTHS)
+def test_an_exact_shape_is_never_judged_wrongly(shape: Shape, n: int) -> None:
+    found = count(shape, n, 0.0, seeds=20)
+    assert not [verdict for verdict in found if is_wrong(shape, verdict)]
+
+
+def test_in_noise_few_are_judged_wrongly() -> None:
+    cases = [(s, n, noise) for s in SHAPES for n in LENGTHS[:-1] for noise in (0.02, 0.1)]
+    found = [(shape, count(shape, n, noise, seeds=10)) for shape, n, noise in cases]
+    wrong = sum(k for shape, c in found for verdict, k in c.items() if is_wrong(shape, verdict))
+    assert wrong <= 0.015 * 10 * len(cases)
+
+
+def test_a_leak_after_a_steep_warm_up_has_its_own_rate() -> None:
+    growth = judged([*np.linspace(0, 300, 8), *(300 + 2.0 * np.arange(1, 30))])
+    assert growth.is_growing
+    assert growth.rate.rate == pytest.approx(2.0)
+    assert growth.tail_from in {7, 8}
+    assert growth.gained_before == pytest.approx(300, rel=0.01)
+
+
+def test_what_filled_up_and_rests_is_bounded_from_where_it_rests() -> None:
+    growth = judged([1, 2, 3, 4, 5, 7, 7, 7], np.array([0.0, 1, 2, 3, 4, 6, 9, 10]))
+    assert (growth.verdict, growth.reason) == (GrowthVerdict.BOUNDED, Reason.STOPPED)
+    assert growth.tail_from == 6
+
+
+def test_a_rest_like_those_before_ends_no_staircase() -> None:
+    steps = np.repeat(np.arange(6), 5)
+    assert judged(steps).is_growing
+    assert judged([*steps, 6, 6, 6, 6]).is_growing
+
+
+def test_a_rest_much_longer_than_those_before_does() -> None:
+    steps = np.repeat(np.arange(6), 5)
+    assert judged([*steps, *np.full(15, 6)]).is_bounded
+
+
+def test_three_equal_readings_are_bounded() -> None:
+    assert judged([7, 7, 7]).reason is Reason.UNCHANGED
+
+
+def test_two_readings_tell_nothing() -> None:
+    assert judged([1, 2]).reason is Reason.TOO_FEW
+
+
+def test_a_step_at_the_end_is_left_open() -> None:
+    growth = judged([0, 0, 0, 0, 0, 0, 0, 0, 0, 5])
+    assert growth.verdict is GrowthVerdict.INCONCLUSIVE
+    assert growth.more_work is not None and growth.more_work > 0
+
+
+@given(st.integers(3, 4), st.floats(0.1, 100))
+def test_as_much_more_work_as_it_asks_for_decides(n: int, rate: float) -> None:
+    short = judged(rate * np.array([0, 1, 3.5, 4][:n]))
+    assert short.reason in {Reason.SHORT_RISE, Reason.SCATTERED}
+    assert short.more_work is not None
+    longer = n + int(np.ceil(short.more_work))
+    assert judged(rate * np.arange(longer)).is_growing
+
+
+def test_growth_that_slows_down_says_so_and_forecasts_by_its_end() -> None:
+    growth = judged([*np.arange(0, 40, 2), *(40 + 0.6 * np.arange(20))][:40])
+    steady = judged(np.arange(40))
+    assert steady.late_rate == pytest.approx(steady.rate.rate)
+    assert growth.is_growing
+    assert growth.late_rate < 1
+
+
+def test_noise_bytes_are_no_growth() -> None:
+    assert judged([0, 1, 2, 3, 4, 5, 6], noise=10).reason is Reason.UNCHANGED
+    assert judged([0, 10, 20, 30, 40, 50, 60], noise=10).is_growing

@@ -1,0 +1,39 @@
+"""What is true of programs of the kinds that were judged wrongly when they came in.
+
+Where native code, a registry or a child process holds what leaks, any of the names that come near
+is right; that nothing has a name, and the run is called clean, is not.
+"""
+
+from __future__ import annotations
+
+from truth import Leak, Truth, healthy, leak
+
+FIGURES = ("open_figures", "matplotlib._pylab_helpers.Gcf.figs", "Gcf.figs")
+
+KINDS: dict[str, Truth] = {
+    "main_ends_first": Truth(
+        (
+            Leak(
+                ("main.prototypes.by_class", "Prototypes.by_class", "Prototypes.by_class[*]"),
+                kept={"epoch": 640 * 1024 * 4.0, "step": 640 * 1024 * 4.0 / 20},
+            ),
+        )
+    ),
+    "saliency_figures": leak(*FIGURES, needs=("matplotlib",)),
+    "hook_closes_over_output": leak("native_held", "gradient_cycle", "unexplained", "native"),
+    "compiled_per_scale": leak("compiled_code", "native_held", "unexplained", "native"),
+    "message_types_registered": Truth(
+        (
+            Leak(
+                ("copyreg.dispatch_table", "registry", "unexplained"),
+                kept={"epoch": 512 * 768 * 4.0, "step": 512 * 768 * 4.0 / 50},
+            ),
+        )
+    ),
+    "curves_kept_twice": leak(
+        "Dashboard.panels", "main.board.panels", *FIGURES, needs=("matplotlib",)
+    ),
+    "spawned_learners": Truth((Leak(("HISTORY",), kept={"step": 256 * 26 * 4 * 4.0}),)),
+    "healthy_fills_in_nine_steps": healthy(),
+    "healthy_three_epochs": healthy(),
+}
