@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from leakscope.heap import anatomy, kinds
@@ -36,7 +36,8 @@ def contents(groups: list[Group]) -> list[Content]:
 
 
 def _detail(groups: list[Group]) -> str:
-    form = commonest_form([sample for group in groups for sample in group.samples])
+    formed = [group for group in groups if kinds.kind_of_class(group.type) in _FORMS]
+    form = commonest_form([sample for group in formed for sample in group.samples])
     unused = sum(group.unused_bytes for group in groups)
     told = form and unused * _TOLD_FROM >= sum(group.bytes for group in groups) > 0
     return f"{form}, {human_bytes(unused)} unused" if told else form
@@ -51,16 +52,10 @@ def commonest_form(samples: list[object]) -> str:
 def form_of(obj: Any) -> str:
     """Return dtype, shape and device of a tensor or array, mode and size of an image, else ''."""
     try:
-        kind = kinds.kind_of(obj)
-        if kind == "tensor":
-            return _tensor_form(obj)
-        if kind == "array":
-            return _array_form(obj)
-        if kind == "image":
-            return _image_form(obj)
+        form = _FORMS.get(kinds.kind_of(obj))
+        return form(obj) if form else ""
     except ours(Exception):
         return ""
-    return ""
 
 
 def _tensor_form(tensor: Any) -> str:
@@ -118,3 +113,11 @@ def _image_form(image: Any) -> str:
 def _shape(sizes: Iterable[Any]) -> str:
     numbers = [int(size) for size in sizes][:_LONGEST_SHAPE]
     return str(tuple(numbers))
+
+
+_FORMS: dict[str, Callable[[Any], str]] = {
+    "tensor": _tensor_form,
+    "array": _array_form,
+    "image": _image_form,
+}
+"""How to tell the form, by kind of object; others have none."""

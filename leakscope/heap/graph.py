@@ -18,6 +18,8 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from leakscope.heap import reference
 from leakscope.heap.adapters.known_types import KnownTypes, known_types
 from leakscope.heap.adapters.parts import Parts, read_parts
@@ -92,9 +94,11 @@ class WalkRequest:
     max_samples: int = 3
 
 
-@dataclass(frozen=True)
-class Group:
-    """Objects of one type that a selected node alone keeps alive, one dominator step below it."""
+class Group(msgspec.Struct, frozen=True):
+    """Objects of one type that a selected node alone keeps alive, one dominator step below it.
+
+    A walk answers with tens of thousands of them: a ``Struct`` is made in C.
+    """
 
     type: type
     count: int

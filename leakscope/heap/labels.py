@@ -289,6 +289,15 @@ def _in_attributes(parent: Part, child: object) -> Label:
     return _of_instance(type(parent.whole), name)
 
 
+def names_by_id(names: dict[Any, Any]) -> dict[int, str]:
+    """Return the first name of every object in a namespace, as labels have it, by its id."""
+    found: dict[int, str] = {}
+    for name, value in list(dict.items(names)):
+        if type(name) is str:
+            found.setdefault(id(value), name)
+    return found
+
+
 def _in_globals(parent: Part, child: object) -> Label:
     name = _name_of(parent.obj, child)
     return ANY if name is None else Label(f"·{name}", Edge.ATTRIBUTE, name)

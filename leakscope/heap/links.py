@@ -6,7 +6,7 @@ link by link, what they hold would be more than there is.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from leakscope.heap.graph import Group, Nodes
 

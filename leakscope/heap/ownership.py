@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import stat
 import sys
 import sysconfig
 import types
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from leakscope.heap import anatomy
-from leakscope.model.interrupts import real_path
+from leakscope.model.interrupts import ours, real_path
 from leakscope.model.notebook import cells_of_shell
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
@@ -34,6 +35,7 @@ class Ownership:
     def __init__(self, project_root: str) -> None:
         self.root = os.path.realpath(project_root)
         self._files: dict[str, bool] = {}
+        self._folders: dict[str, str] = {}
         self._user: list[str] = []
         self._own: list[str] = []
         self._scanned = 0
@@ -130,12 +132,27 @@ class Ownership:
             return True
         if path.startswith(("<", *self._library)):
             return False
-        real = real_path(path)
+        real = self._real_path(path)
         if is_own_file(real) or real.startswith(self._library):
             return False
-        if _INSTALLED.intersection(Path(real).parts):
+        if not _INSTALLED.isdisjoint(Path(real).parts):
             return False
         return real == self.root or real.startswith(self.root.rstrip(os.sep) + os.sep)
+
+    def _real_path(self, path: str) -> str:
+        """Return :func:`real_path`, asking once for each folder: thousands of files share a few."""
+        folder, name = os.path.split(path)
+        if not os.path.isabs(path) or name in {"", os.curdir, os.pardir}:  # noqa: PTH117
+            return real_path(path)
+        real_folder = self._folders.get(folder)
+        if real_folder is None:
+            real_folder = self._folders[folder] = real_path(folder)
+        real = os.path.join(real_folder, name)  # noqa: PTH118
+        try:
+            is_link = stat.S_ISLNK(os.lstat(real).st_mode)
+        except ours(OSError):
+            is_link = False  # no such file, so no link
+        return real_path(path) if is_link else real
 
 
 @functools.lru_cache(maxsize=4)

@@ -80,6 +80,11 @@ class Roots:
             return library_root(obj, self.sealed.modules[number - SEALED_ROOT])
         return library_root(*self.library_objects[number - len(self.named)])
 
+    def is_namespace(self, number: int) -> bool:
+        """Return whether a root is the globals of a library's module."""
+        at = number - len(self.named)
+        return 0 <= at < len(self.library_objects) and bool(self.library_objects[at][1])
+
     def is_of_a_call(self, number: int) -> bool:
         """Return whether a root is a local of a running function of a library."""
         return self.user_count <= number < len(self.named)

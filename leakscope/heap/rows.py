@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -126,10 +126,15 @@ class RowMaker:
             yield above
             above = self._nodes.dominator[above]
 
-    def drafts(self) -> list[Draft]:
-        """Return a draft for every path, in the order of the walk."""
+    def drafts(self, among: Sequence[bool] | None = None) -> list[Draft]:
+        """Return a draft for every path, in the order of the walk.
+
+        Args:
+            among: by node, which of the selected may stand in one; all by default.
+
+        """
         drafts: dict[str, Draft] = {}
-        for node, selected in enumerate(self._nodes.selected):
+        for node, selected in enumerate(among or self._nodes.selected):
             name = self._name_of(node) if selected else None
             if name is not None and name.may_stand:
                 draft = drafts.setdefault(name.path, Draft(name.path, [], []))

@@ -11,6 +11,7 @@
 #endif
 
 #define FOLD_LIMIT 4096 /* a lone number or text smaller than this needs no node of its own */
+#define NEAR (LAG / 2)  /* edges after which an object has come, and its slot is sent for */
 #define AHEAD 6         /* objects that are on their way from memory before they are entered */
 
 int root_of_phase(int phase) {
@@ -35,6 +36,10 @@ uint64_t folded_bytes(Walk *w, PyObject *object) {
         return 0;
     if (type == &PyFloat_Type)
         return sizeof(PyFloatObject);
+    if (type == &PyUnicode_Type && PyUnicode_IS_COMPACT_ASCII(object)) {
+        uint64_t bytes = sizeof(PyASCIIObject) + (uint64_t)PyUnicode_GET_LENGTH(object) + 1;
+        return bytes < FOLD_LIMIT ? bytes : 0;
+    }
     uint32_t number = type_number(w, type);
     if (number == NONE)
         return 0;
@@ -122,11 +127,29 @@ uint32_t follow_edge(Walk *w, uint32_t source, PyObject *object) {
     return settle(w, source, object, key_of(w, object));
 }
 
-static void follow_first(Walk *w) {
-    const Pending edge = w->pending[w->first_pending];
+/* The object of an edge has come from memory: fold it, or send for its place in the index. What can
+ * be folded has one reference, the edge's; it can only have a node already if that is the root list's,
+ * which only the hidden phase walks, or if it was sealed. */
+static inline void arrive(Walk *w, Pending *edge) {
+    int may_have_node = w->phase == PHASE_HIDDEN || w->resumed || w->n_pinned;
+    if (!may_have_node && fold(w, edge->source, edge->object)) {
+        edge->object = NULL;
+        return;
+    }
+    edge->key = key_of(w, edge->object);
+    prefetch_slot(&w->index, edge->key);
+}
+
+static inline void follow_first(Walk *w) {
+    Pending *edge = &w->pending[w->first_pending];
+    if (w->n_arrived)
+        w->n_arrived--;
+    else
+        arrive(w, edge);
     w->first_pending = (w->first_pending + 1) % LAG;
     w->n_pending--;
-    follow(w, &edge);
+    if (edge->object)
+        follow(w, edge);
 }
 
 static void follow_all(Walk *w) {
@@ -134,18 +157,90 @@ static void follow_all(Walk *w) {
         follow_first(w);
 }
 
-static int visit(PyObject *object, void *argument) {
-    Walk *w = argument;
-    if (is_nothing(object) || object == w->cut_globals || object == w->cut_builtins)
-        return 0;
+static inline void see(Walk *w, PyObject *object) {
+    if (is_nothing(object))
+        return;
     if (w->n_pending == LAG)
         follow_first(w);
-    uint64_t key = key_of(w, object);
     __builtin_prefetch(object);
-    prefetch_slot(&w->index, key);
     w->pending[(w->first_pending + w->n_pending++) % LAG] =
-        (Pending){object, key, w->order.items[w->order.head - 1]};
+        (Pending){object, 0, w->order.items[w->order.head - 1]};
+    if (w->n_pending - w->n_arrived > NEAR)
+        arrive(w, &w->pending[(w->first_pending + w->n_arrived++) % LAG]);
+}
+
+static int visit(PyObject *object, void *argument) {
+    Walk *w = argument;
+    if (object != w->cut_globals && object != w->cut_builtins)
+        see(w, object);
     return w->failed ? -1 : 0;
+}
+
+/* What tp_traverse of these types does, in its order, without a call for each item. */
+static void traverse_backwards(Walk *w, PyObject *const *items, Py_ssize_t count) {
+    while (count-- > 0 && !w->failed)
+        if (items[count] != NULL)
+            see(w, items[count]);
+}
+
+static void traverse_texts(Walk *w, PyObject *const *entries, Py_ssize_t count) {
+    for (Py_ssize_t i = 0; i < count && !w->failed; i++) {
+        if (entries[2 * i + 1] == NULL)
+            continue;
+        __builtin_prefetch(entries[2 * i]);
+        see(w, entries[2 * i + 1]);
+    }
+    for (Py_ssize_t i = 0; i < count && !w->failed; i++) /* as visit_text_keys() does */
+        if (entries[2 * i + 1] != NULL && Py_REFCNT(entries[2 * i]) == 1)
+            see(w, entries[2 * i]);
+}
+
+/* From what is the user's or ours, cut the way to namespaces; say whether to traverse at all. */
+static int cut_namespaces(Walk *w, PyObject *object, const TypeFacts *facts) {
+    w->cut_globals = w->cut_builtins = NULL;
+    if (w->phase != PHASE_USER && w->phase != PHASE_HIDDEN)
+        return 1;
+    if (facts->flags & TYPE_FUNCTION) {
+        w->cut_globals = ((PyFunctionObject *)object)->func_globals;
+        w->cut_builtins = ((PyFunctionObject *)object)->func_builtins;
+    } else if (facts->flags & TYPE_FRAME) {
+#if PY_VERSION_HEX >= 0x030B0000
+        PyObject *globals = PyFrame_GetGlobals((PyFrameObject *)object);
+        PyObject *builtins = PyFrame_GetBuiltins((PyFrameObject *)object);
+        w->cut_globals = globals;
+        w->cut_builtins = builtins;
+        Py_XDECREF(globals);
+        Py_XDECREF(builtins);
+#else
+        PyFrameObject *frame = (PyFrameObject *)object;
+        w->cut_globals = frame->f_globals;
+        w->cut_builtins = frame->f_builtins;
+        return frame->f_state != FRAME_EXECUTING; /* the locals of running frames are roots */
+#endif
+    }
+    return 1;
+}
+
+/* Visit all that an object refers to and its traversal tells. */
+static void traverse(Walk *w, PyObject *object, const TypeFacts *facts) {
+    Py_ssize_t count;
+    PyObject *const *entries;
+    if (facts->type == &PyTuple_Type) {
+        traverse_backwards(w, ((PyTupleObject *)object)->ob_item, Py_SIZE(object));
+    } else if (facts->type == &PyList_Type) {
+        traverse_backwards(w, ((PyListObject *)object)->ob_item, Py_SIZE(object));
+    } else if (facts->type == &PyDict_Type && (entries = text_entries(object, &count))) {
+        traverse_texts(w, entries, count);
+    } else {
+        if (facts->type->tp_traverse != NULL && cut_namespaces(w, object, facts) &&
+            is_collected(object, facts))
+            facts->type->tp_traverse(object, visit, w);
+        if (facts->flags & TYPE_DICT)
+            visit_text_keys(object, visit, w);
+        if (facts->flags & TYPE_TEXT_BUFFER)
+            visit_text_pieces(object, visit, w);
+        w->cut_globals = w->cut_builtins = NULL;
+    }
 }
 
 /* Find where an edge leads that an accessor told of; steals the reference, keeping it where it's
@@ -196,32 +291,6 @@ void follow_reserved(Walk *w, uint32_t source, PyObject *object) {
     const Node *node = &w->nodes[source];
     if (target != NONE)
         w->edges[node->first_edge + node->n_edges - 1] = target;
-}
-
-/* From what is the user's or ours, cut the way to namespaces; say whether to traverse at all. */
-static int cut_namespaces(Walk *w, PyObject *object, const TypeFacts *facts) {
-    w->cut_globals = w->cut_builtins = NULL;
-    if (w->phase != PHASE_USER && w->phase != PHASE_HIDDEN)
-        return 1;
-    if (facts->flags & TYPE_FUNCTION) {
-        w->cut_globals = ((PyFunctionObject *)object)->func_globals;
-        w->cut_builtins = ((PyFunctionObject *)object)->func_builtins;
-    } else if (facts->flags & TYPE_FRAME) {
-#if PY_VERSION_HEX >= 0x030B0000
-        PyObject *globals = PyFrame_GetGlobals((PyFrameObject *)object);
-        PyObject *builtins = PyFrame_GetBuiltins((PyFrameObject *)object);
-        w->cut_globals = globals;
-        w->cut_builtins = builtins;
-        Py_XDECREF(globals);
-        Py_XDECREF(builtins);
-#else
-        PyFrameObject *frame = (PyFrameObject *)object;
-        w->cut_globals = frame->f_globals;
-        w->cut_builtins = frame->f_builtins;
-        return frame->f_state != FRAME_EXECUTING; /* the locals of running frames are roots */
-#endif
-    }
-    return 1;
 }
 
 void inherit(Walk *w, Node *node) {
@@ -293,14 +362,7 @@ static void enter(Walk *w, uint32_t number) {
         }
         w->graph_count++;
     }
-    if (facts.type->tp_traverse != NULL && cut_namespaces(w, object, &facts) &&
-        PyObject_IS_GC(object))
-        facts.type->tp_traverse(object, visit, w);
-    if (facts.flags & TYPE_DICT)
-        visit_text_keys(object, visit, w);
-    if (facts.flags & TYPE_TEXT_BUFFER)
-        visit_text_pieces(object, visit, w);
-    w->cut_globals = w->cut_builtins = NULL;
+    traverse(w, object, &facts);
     if ((facts.flags & TYPES_WITH_PAYLOAD) || facts.rank == RANK_GRAPH)
         follow_payload(w, number, object, &facts, data);
     if ((facts.flags & TYPE_TENSOR) && w->phase != PHASE_HIDDEN)
@@ -312,9 +374,14 @@ static inline void look_ahead(const Walk *w) {
     const Numbers *order = &w->order;
     if (order->head + 2 * AHEAD >= order->count)
         return;
-    __builtin_prefetch((void *)w->nodes[order->items[order->head + 2 * AHEAD]].key);
-    const Node *node = &w->nodes[order->items[order->head + AHEAD]];
-    if (w->types[node->type].type == &PyDict_Type) {
+    const Node *node = &w->nodes[order->items[order->head + 2 * AHEAD]];
+    __builtin_prefetch((void *)node->key);
+    if (w->types[node->type].flags & TYPE_INLINE_VALUES)
+        __builtin_prefetch((char *)node->key - 32);
+    node = &w->nodes[order->items[order->head + AHEAD]];
+    if (w->types[node->type].flags & TYPE_INLINE_VALUES) {
+        __builtin_prefetch(attribute_values((PyObject *)node->key));
+    } else if (w->types[node->type].type == &PyDict_Type) {
         const PyDictObject *dict = (const PyDictObject *)node->key;
         __builtin_prefetch(dict->ma_keys);
         __builtin_prefetch((const char *)dict->ma_keys + 64);

@@ -13,7 +13,21 @@ static int leaves_keys_out(const PyDictObject *dict) {
     return dict->ma_values == NULL && DK_IS_UNICODE(dict->ma_keys);
 }
 
+/* Return the entries of a dict, key and value by turns, if its traversal leaves out the keys; else
+ * NULL. A value may be NULL: that entry is none any more. */
+PyObject *const *text_entries(PyObject *object, Py_ssize_t *count) {
+    const PyDictObject *dict = (const PyDictObject *)object;
+    if (!leaves_keys_out(dict))
+        return NULL;
+    *count = dict->ma_keys->dk_nentries;
+    return (PyObject *const *)DK_UNICODE_ENTRIES(dict->ma_keys);
+}
+
 #else
+
+PyObject *const *text_entries(PyObject *Py_UNUSED(dict), Py_ssize_t *Py_UNUSED(count)) {
+    return NULL; /* their entries have hashes too */
+}
 
 struct keys {
     Py_ssize_t references, size;

@@ -137,17 +137,43 @@ Kind *add_kind(Walk *w, Kinds *kinds, uint32_t type, uint64_t bytes, PyObject *s
     return kind;
 }
 
+/* What chosen objects refer to, on its way from memory. */
 typedef struct {
     Walk *walk;
-    Kinds *kinds;
+    Kinds *kinds; /* of the object that is being traversed */
+    struct { PyObject *object; Kinds *kinds; } coming[LAG];
+    size_t first, count;
 } Holding;
 
-static int add_folded(PyObject *object, void *argument) {
-    Holding *h = argument;
-    uint64_t bytes = is_nothing(object) ? 0 : folded_bytes(h->walk, object);
+static void add_folded(Holding *h) {
+    PyObject *object = h->coming[h->first % LAG].object;
+    Kinds *kinds = h->coming[h->first++ % LAG].kinds;
+    uint64_t bytes = folded_bytes(h->walk, object);
     if (bytes)
-        add_kind(h->walk, h->kinds, type_number(h->walk, Py_TYPE(object)), bytes, object);
+        add_kind(h->walk, kinds, type_number(h->walk, Py_TYPE(object)), bytes, object);
+}
+
+static int add_later(PyObject *object, void *argument) {
+    Holding *h = argument;
+    if (is_nothing(object))
+        return 0;
+    if (h->count - h->first == LAG)
+        add_folded(h);
+    __builtin_prefetch(object);
+    h->coming[h->count % LAG].object = object;
+    h->coming[h->count++ % LAG].kinds = h->kinds;
     return 0;
+}
+
+static void traverse_chosen(Holding *h, PyObject *object, const TypeFacts *facts) {
+    if (facts->type->tp_traverse != NULL && is_collected(object, facts))
+        facts->type->tp_traverse(object, add_later, h);
+    if (facts->flags & TYPE_DICT)
+        visit_text_keys(object, add_later, h);
+    if (facts->flags & TYPE_TEXT_BUFFER)
+        visit_text_pieces(object, add_later, h);
+    if (facts->flags & TYPE_ARRAY)
+        traverse_array(object, add_later, h, array_bytes(h->walk, object));
 }
 
 /* Group what each chosen node alone keeps alive, one step down the dominator tree. Everything is
@@ -171,20 +197,15 @@ int group_children(Walk *w, const Tree *t, Choice *c) {
     }
     if (w->resumed)
         group_sealed(w, c);
+    Holding h = {.walk = w};
     for (size_t i = 0; i < c->n_chosen; i++) {
         const Node *node = &w->nodes[c->chosen[i].node];
-        PyObject *object = (PyObject *)node->key;
-        TypeFacts facts = w->types[node->type];
-        Holding h = {w, &c->kinds[PLACE(c->place[c->chosen[i].node])]};
-        if (facts.type->tp_traverse != NULL && PyObject_IS_GC(object))
-            facts.type->tp_traverse(object, add_folded, &h);
-        if (facts.flags & TYPE_DICT)
-            visit_text_keys(object, add_folded, &h);
-        if (facts.flags & TYPE_TEXT_BUFFER)
-            visit_text_pieces(object, add_folded, &h);
-        if (facts.flags & TYPE_ARRAY)
-            traverse_array(object, add_folded, &h, array_bytes(w, object));
+        const TypeFacts facts = w->types[node->type];
+        h.kinds = &c->kinds[PLACE(c->place[c->chosen[i].node])];
+        traverse_chosen(&h, (PyObject *)node->key, &facts);
     }
+    while (h.first < h.count)
+        add_folded(&h);
     return 0;
 }
 

@@ -9,15 +9,20 @@ static uint64_t inline_values_bytes(PyObject *object) {
     return (places + 7) / 8 * 8 + 8 * (1 + places);
 }
 #elif PY_VERSION_HEX >= 0x030B0000
+/* Return the array of an instance's attributes; NULL where it has a dict. */
+const void *attribute_values(PyObject *object) {
+#if PY_VERSION_HEX >= 0x030C0000
+    uintptr_t slot = (uintptr_t)((PyObject **)object)[-3];
+    return slot & 1 ? (const void *)(slot + 1) : NULL;
+#else
+    return ((PyObject **)object)[-4];
+#endif
+}
+
 /* Attributes that live in an array of their own, which sys.getsizeof leaves out. */
 static uint64_t inline_values_bytes(PyObject *object) {
     struct keys { Py_ssize_t refcount; uint8_t small[4]; uint32_t version; Py_ssize_t usable, used; };
-#if PY_VERSION_HEX >= 0x030C0000
-    uintptr_t slot = (uintptr_t)((PyObject **)object)[-3];
-    const uint8_t *values = slot & 1 ? (const uint8_t *)(slot + 1) : NULL;
-#else
-    const uint8_t *values = (const uint8_t *)((PyObject **)object)[-4];
-#endif
+    const uint8_t *values = attribute_values(object);
     struct keys *keys = (struct keys *)((PyHeapTypeObject *)Py_TYPE(object))->ht_cached_keys;
     if (values == NULL || keys == NULL)
         return 0;
@@ -30,11 +35,17 @@ static uint64_t inline_values_bytes(PyObject *object) {
 }
 #endif
 
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030D0000
+const void *attribute_values(PyObject *Py_UNUSED(object)) { return NULL; }
+#endif
+
 uint64_t shallow_bytes(PyObject *object, const TypeFacts *facts) {
     PyTypeObject *type = facts->type;
     uint64_t bytes = facts->header;
     if ((facts->flags & TYPE_MAY_LACK_HEADER) && !PyObject_IS_GC(object))
         bytes = 0;
+    if (type == &PyTuple_Type)
+        return bytes + sizeof(PyTupleObject) - 8 + 8 * (uint64_t)Py_SIZE(object);
     if (type == &PyList_Type)
         return bytes + (uint64_t)type->tp_basicsize +
                8 * (uint64_t)((PyListObject *)object)->allocated;

@@ -99,7 +99,7 @@ typedef struct {
 /* An edge that was seen and not followed yet: meanwhile memory fetches what following it needs. */
 #define LAG 32
 typedef struct {
-    PyObject *object;
+    PyObject *object; /* NULL: it was folded */
     uint64_t key;
     uint32_t source;
 } Pending;
@@ -210,6 +210,7 @@ typedef struct {
     uint32_t phase_first; /* settled nodes from here on are of this phase, those before of others */
     Pending pending[LAG];
     uint32_t n_pending, first_pending;
+    uint32_t n_arrived; /* of these, the first: the object is there, its slot on its way */
     uint32_t source;    /* the node whose edges are being added */
     uint32_t last_edge; /* and the last of them: repeated edges are one */
     const void *cut_globals, *cut_builtins;
@@ -300,7 +301,13 @@ PyObject *getset_of(PyTypeObject *type, const char *name);
 uint32_t add_type(Walk *w, PyTypeObject *type);
 uint32_t type_number(Walk *w, PyTypeObject *type);
 
+static inline int is_collected(PyObject *object, const TypeFacts *facts) {
+    return PyType_IS_GC(facts->type) &&
+           (!(facts->flags & TYPE_MAY_LACK_HEADER) || PyObject_IS_GC(object));
+}
+
 /* sizes.c */
+const void *attribute_values(PyObject *object);
 uint64_t shallow_bytes(PyObject *object, const TypeFacts *facts);
 
 /* accessors.c: reading what C getters tell. */
@@ -342,6 +349,7 @@ uint64_t file_bytes(const Walk *w);
 void find_unread(Walk *w);
 
 /* keys.c */
+PyObject *const *text_entries(PyObject *dict, Py_ssize_t *count);
 void visit_text_keys(PyObject *dict, visitproc visitor, void *argument);
 
 /* parts.c: tensors that consist of others, of which only operations tell. */

@@ -10,7 +10,8 @@ from time import perf_counter
 from leakscope.heap import anatomy
 from leakscope.heap.collector import without_collector
 from leakscope.heap.definitions import Definitions
-from leakscope.heap.graph import NATIVE, WalkResult, engine_name, walk
+from leakscope.heap.graph import NATIVE, Nodes, WalkResult, engine_name, walk
+from leakscope.heap.labels import names_by_id
 from leakscope.heap.looking import request_from
 from leakscope.heap.memory import reached_bytes
 from leakscope.heap.ownership import Ownership
@@ -66,7 +67,7 @@ def _taken(options: Options, engine: str | None) -> Snapshot:
     maker = RowMaker(result, roots, ownership, definitions)
     roles = Roles(result, maker)
     return Snapshot(
-        rows=_rows(maker, roles),
+        rows=_rows(result, roots, maker, roles),
         type_rows=_type_rows(result),
         objects=result.objects,
         heap_bytes=result.heap_bytes,
@@ -91,14 +92,64 @@ def _walked(roots: Roots, options: Options, engine: str | None) -> WalkResult:
     return walk(request, engine=engine)
 
 
-def _rows(maker: RowMaker, roles: Roles) -> tuple[CensusRow, ...]:
-    drafts = [draft for draft in maker.drafts() if maker.reached(draft) >= _least(maker, draft)]
+def _rows(result: WalkResult, roots: Roots, maker: RowMaker, roles: Roles) -> tuple[CensusRow, ...]:
+    made = maker.drafts(among=_heavy(result.nodes, roots))
+    drafts = [draft for draft in made if maker.reached(draft) >= _least(maker, draft)]
     rows = [maker.row(draft, roles.of_draft) for draft in drafts]
     return tuple(sorted(rows, key=lambda row: (not row.user, -reached_bytes(row), row.path)))
 
 
 def _least(maker: RowMaker, draft: Draft) -> int:
     return 0 if maker.is_user(draft.first) else _LIBRARY_BYTES
+
+
+def _heavy(nodes: Nodes, roots: Roots) -> list[bool]:
+    """Return which selected nodes may stand in a row: of libraries' few, and naming costs most.
+
+    Nodes that share a path share its beginning. So a path reaches no more than all together whose
+    paths begin with the same name do.
+    """
+    beginnings = _beginnings(nodes, roots)
+    reached: dict[str, int] = {}
+    for beginning, sizes, selected in zip(
+        beginnings, nodes.reached_bytes, nodes.selected, strict=True
+    ):
+        if selected and beginning is not None:
+            reached[beginning] = reached.get(beginning, 0) + sum(sizes.values())
+    return [
+        selected and (beginning is None or reached[beginning] >= _LIBRARY_BYTES)
+        for beginning, selected in zip(beginnings, nodes.selected, strict=True)
+    ]
+
+
+def _beginnings(nodes: Nodes, roots: Roots) -> list[str | None]:
+    """Return the name with which each node's path begins; None for nodes of the user's."""
+    found: list[str | None] = []
+    names: dict[int, dict[int, str]] = {}
+    for obj, parent, number in zip(nodes.objects, nodes.parent, nodes.root, strict=True):
+        if 0 <= number < roots.user_count:
+            found.append(None)
+        elif parent < 0:
+            found.append(_root_beginning(obj, number, roots))
+        elif nodes.parent[parent] < 0 and roots.is_namespace(number):
+            known = names.get(number)
+            if known is None:
+                known = names[number] = names_by_id(nodes.objects[parent])
+            name = known.get(id(obj), "[*]").partition(".")[0]
+            found.append(f"{found[parent]}·{name}")
+        else:
+            found.append(found[parent])
+    return found
+
+
+def _root_beginning(obj: object, number: int, roots: Roots) -> str:
+    if number < 0:
+        return f"{number} {anatomy.qualified_name(type(obj))}"
+    root = roots.root(number, obj)
+    if roots.is_of_a_call(number):
+        return root.path
+    module, _, name = root.path.partition("·")
+    return f"{module}·{name.partition('.')[0]}" if name else module
 
 
 def _type_rows(result: WalkResult) -> tuple[TypeRow, ...]:
