@@ -70,6 +70,7 @@ class CensusTaker:
         self._device_storages: list[DeviceStorages] = []
         self._given = given
         self._seal, self._sealed_roots, self._sealed_rows = Seal(), SealedRoots(), SealedRows()
+        self._memory_before: RowMemory | None = None
         self._sampled: dict[str, Sequence[int]] = {}
         """Where objects of the heaviest containers lie: numbers, which keep nothing alive."""
 
@@ -90,6 +91,27 @@ class CensusTaker:
         began = perf_counter()
         census = without_collector(lambda: without_tracing(self._census, scope, unwound))
         return msgspec.structs.replace(census, pause_s=perf_counter() - began)
+
+    def take_checked(self) -> Census:
+        """Return a whole census, and in it how far one that goes on from the seal is from it.
+
+        It seals again. Where nothing was sealed there is nothing to hold it against.
+        """
+        began = perf_counter()
+        census = without_collector(lambda: without_tracing(self._checked))
+        return msgspec.structs.replace(census, pause_s=perf_counter() - began)
+
+    def _checked(self) -> Census:
+        if self._seal.is_empty or not can_seal():
+            return self._census(CensusScope.FULL, ())
+        self._memory_before, self._memory = self._memory, self._memory.copy()
+        try:
+            resumed = _sums(self._census(CensusScope.FULL, ()))
+            self._unseal()
+        finally:
+            self._memory, self._memory_before = self._memory_before, None
+        whole = self._census(CensusScope.FULL, ())
+        return msgspec.structs.replace(whole, drift_bytes=_drift(resumed, _sums(whole)))
 
     def take_aside(self, scope: CensusScope) -> Census:
         """Return the rows as :meth:`take` does; the next census is not compared with this one."""
@@ -216,3 +238,17 @@ def _places(
     large = [row for row in rows if row.count == 1 and (row.length or 0) >= _MANY]
     heaviest = sorted(large, key=lambda row: -row.host_bytes)[:_MOST_COPIED]
     return {row.path: sampled(result.nodes.objects[drafts[row.path].first]) for row in heaviest}
+
+
+def _sums(census: Census) -> tuple[int, int, dict[str, int]]:
+    """Return the sums of a census: numbers only, which weigh nothing in the next."""
+    rows = {row.path: row.host_bytes + sum(row.device_bytes.values()) for row in census.rows}
+    return census.heap_bytes, census.native_bytes or 0, rows
+
+
+def _drift(
+    resumed: tuple[int, int, dict[str, int]], whole: tuple[int, int, dict[str, int]]
+) -> dict[str, int]:
+    both = resumed[2].keys() & whole[2].keys()
+    rows = max((resumed[2][path] - whole[2][path] for path in both), key=abs, default=0)
+    return {"heap": resumed[0] - whole[0], "native": resumed[1] - whole[1], "row": rows}

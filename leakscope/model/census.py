@@ -205,3 +205,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     """Objects that are sealed after this census."""
     native_bytes: Whole | None = None
     """Host bytes that only native code holds; None in a focused census."""
+    drift_bytes: dict[str, int] | None = None
+    """Where a whole census was taken to check those that go on from a seal: what such a one, taken
+    at the same moment, counted more: of ``heap`` and ``native`` bytes, and of the ``row`` that
+    differs most among those that both have. None in others."""
