@@ -254,7 +254,8 @@ class Schedule:
             if plan.floor:
                 full = phase.expected is None  # else its ends are better compared
                 granted = self._grant_floor(self._key(name), now, inside=True, full=full)
-            if not granted and not self._is_too_long and self._is_measured(phase):
+            is_place = not self._is_too_long and self._is_measured(phase)
+            if not granted and is_place and self._is_common_batch(phase, self._spacing(now), now):
                 granted = self._grant_inside(name, now)
         elif now >= self._next_inside and self._is_common_batch(phase, self._spacing(now), now):
             granted = self._grant_inside(name, now)
