@@ -249,8 +249,8 @@ def profile(
 ) -> Any:
     """Record the memory of the code in a ``with`` block, or of a decorated function.
 
-    Returns a :class:`Scope`, or the decorated function, which add to a run that goes on already.
-    What isn't given is taken from ``LEAKSCOPE_*`` and from ``[tool.leakscope]``.
+    Returns a :class:`Scope`, or the decorated function; both add to a run that goes on. What isn't
+    given is from ``LEAKSCOPE_*`` or ``[tool.leakscope]``. Bad options raise ``LeakscopeError``.
 
     Args:
         out: Run directory, one for all ranks; by default ``leakscope-runs/<time>-<script>``.
