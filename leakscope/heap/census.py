@@ -82,7 +82,7 @@ class CensusTaker:
         self._device_storages: list[DeviceStorages] = []
         self._given = given
         self._seal, self._sealed_roots, self._sealed_rows = Seal(), SealedRoots(), SealedRows()
-        # A worker's process is a copy: to go through all that it inherited would be a census's worth.
+        # A worker is a copy: to go through all that it inherited would cost a census.
         self._baseline = Baseline() if given is None else None
         self._modules = 0
         """How many modules were imported when the baseline was made, or last added to."""
@@ -207,6 +207,10 @@ class CensusTaker:
         self._seal, self._sealed_roots, self._sealed_rows = Seal(), SealedRoots(), SealedRows()
 
     def _census(self, scope: CensusScope, unwound: Sequence[FrameType]) -> Census:
+        with anatomy.classes_stay():
+            return self._census_of(scope, unwound)
+
+    def _census_of(self, scope: CensusScope, unwound: Sequence[FrameType]) -> Census:
         full = scope is CensusScope.FULL
         is_whole = full and (not can_seal() or self._seal.is_empty)
         roots, result = self._walk(scope, unwound)

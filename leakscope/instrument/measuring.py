@@ -229,20 +229,21 @@ class Measuring:
     # Gauges
 
     def _read_gauges(self, boundary: Boundary, due: Due) -> dict[str, int]:
-        """Read every gauge between phases when a census is due, else those whose turn it is.
+        """Read every gauge that is quick to read, and of the others those whose turn it is.
 
         At the end every one: without a census it would not be known what a short run came to.
         """
         gauges: dict[str, int] = {}
-        everything = due >= Due.FOCUSED and boundary.kind not in _INSIDE
-        everything = everything or boundary.kind is BoundaryKind.RUN_END
+        between = due >= Due.FOCUSED and boundary.kind not in _INSIDE
+        everything = boundary.kind is BoundaryKind.RUN_END
         with self._charged("gauges"):
             for probe in self._fast:
                 gauges.update(self._guard.call(f"probe {probe.name}", {}, probe.gauges))
             self.resident = gauges.get(gauge.RSS, self.resident)
             gauges.update(self._own_memory.peak(gauges))
             everything = everything or self._headroom.is_running_out(self.resident)
-            gauges.update(self._slow.read(boundary.time_s, everything=everything))
+            slow = self._slow.read(boundary.time_s, everything=everything, between=between)
+            gauges.update(slow)
         self._headroom.learn(gauges, self.resident)
         self.gauges = gauges
         return gauges

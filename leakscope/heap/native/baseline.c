@@ -138,7 +138,7 @@ static int begin_baseline(Walk *w, Baseline *b) {
 typedef struct {
     Walk *walk;
     Baseline *baseline;
-    int known;     /* in a row */
+    int known;     /* of the oldest generation, in a row */
     size_t next;   /* the place in the forecast that is expected next */
     size_t count;  /* objects of the oldest generation so far */
     PyObject **sequence;
@@ -147,14 +147,14 @@ typedef struct {
 
 static int note_new(PyObject *object, int is_young, void *argument) {
     News *n = argument;
-    n->known = is_known(n->baseline, object) ? n->known + 1 : 0;
-    if (n->known == 0)
+    if (!is_known(n->baseline, object))
         mark_tracked(n->walk, object, is_young);
     return n->walk->failed ? -1 : 0;
 }
 
 static int note_latest(PyObject *object, int is_young, void *argument) {
     News *n = argument;
+    n->known = is_known(n->baseline, object) ? n->known + 1 : 0;
     return note_new(object, is_young, argument) < 0 || n->known == KNOWN_IN_A_ROW ? -1 : 0;
 }
 
