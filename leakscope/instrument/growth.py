@@ -67,7 +67,6 @@ class GrowthWatch:
         """
         key = comparable_key(boundary)
         self._learn_unnamed(key, census, gauges)
-        self._learn_elsewhere(census)
         before = self._known.pop(key, {})
         if len(self._known) >= KEYS_KEPT:
             del self._known[next(iter(self._known))]
@@ -103,7 +102,7 @@ class GrowthWatch:
             rises = rises + 1 if left >= before.left + LEAST_UNNAMED_RISE else 0
         self._unnamed[known] = _Unnamed(used, left, rises)
 
-    def _learn_elsewhere(self, census: Census) -> None:
+    def learn_elsewhere(self, census: Census) -> None:
         """Count the steps by which what hangs outside of the user's names has become more."""
         size = census.elsewhere_bytes
         if size is None:

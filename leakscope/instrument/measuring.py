@@ -343,7 +343,7 @@ class Measuring:
             with self._charged("tracemalloc"):
                 record = self.windows.close(boundary)
             self._writer.write(record)
-        elif census is not None and not self.windows.is_open:
+        elif census is not None:
             self.windows.learn(boundary, census, gauges)
         with self._charged("tracemalloc"):
             self.windows.open_here(boundary)

@@ -41,9 +41,9 @@ FOCUSED_SECONDS = 0.010
 """Seconds of a census of the user's names. Measured: 3 to 7 ms, gauges and recording beside it."""
 SECONDS_PER_BLOCK = 0.4e-6
 """Seconds of a walk per block that Python has allocated, by `benchmarks/heap`, rounded up."""
-WHOLE_SECONDS_PER_BLOCK = 0.8e-6
+WHOLE_SECONDS_PER_BLOCK = 0.5e-6
 """The same of a whole walk, which names the libraries' objects too and seals them. Measured: 0.42 s
-in the zoo's processes, of some 500,000 blocks."""
+in the zoo's processes, of a million blocks."""
 LIBRARY_BLOCKS = 1_500_000
 """Blocks: more than libraries make. What is beyond is the user's, which a focused census meets."""
 RESUMED_PART = 0.25
@@ -107,7 +107,7 @@ dataset of a hundred thousand objects is walked once at once, then when the budg
 WHOLE_SHARE = 0.05
 """Part of the run so far that the first whole walk may take: in a process with torch it comes after
 6 to 9 s. A program of 4 s with one would spend a tenth of itself on it."""
-WHOLE_SHARE_UNNAMED = 0.2
+WHOLE_SHARE_UNNAMED = 0.25
 """The same where memory rises that no name of the user's reaches: only a whole walk can tell what
 it is, and the full censuses after it whether that grows."""
 WHOLE_SHARE_SAVING = 0.25
