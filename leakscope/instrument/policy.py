@@ -58,10 +58,10 @@ MOST_SLOWED = 4.0
 
 # The floor: what a run gets at once, whatever the budget
 
-FLOOR_SHARE = 0.03
+FLOOR_SHARE = 0.035
 """Part of the run so far, beside the whole walk: gauges and recording included. Of the zoo's
 programs of some seconds at most 6 % shall be measuring in the median."""
-FLOOR_SECONDS = 0.1
+FLOOR_SECONDS = 0.15
 """Seconds at once, on a machine that has nothing else to do: a dozen censuses of names."""
 FLOOR_FULL = 0.5
 """Full censuses have so much beside the floor, where they are dear: as many of the user's names
@@ -70,7 +70,7 @@ FULL_CHEAP = 2.0
 """Times what a census of the user's names takes: full ones that are no dearer take its place."""
 FLOOR_AT_KEY = 6
 """Censuses that each kind of boundary between phases gets from the floor."""
-EXEMPT_CENSUSES = 10
+EXEMPT_CENSUSES = 16
 """Censuses beyond the floor's limit, in all: a run of a second deserves a verdict too."""
 EXEMPT_AT_KEY = 2
 """Of them at one kind of boundary: two are a difference."""
@@ -104,9 +104,9 @@ dataset of a hundred thousand objects is walked once at once, then when the budg
 
 # Whole walks
 
-WHOLE_SHARE = 0.05
+WHOLE_SHARE = 0.02
 """Part of the run so far that the first whole walk may take: in a process with torch it comes after
-6 to 9 s. A program of 4 s with one would spend a tenth of itself on it."""
+20 s. Until then what is new is weighed without one."""
 WHOLE_SHARE_UNNAMED = 0.25
 """The same where memory rises that no name of the user's reaches: only a whole walk can tell what
 it is, and the full censuses after it whether that grows."""
