@@ -4,8 +4,10 @@
  * new objects that no name of the user's reaches are weighed, and told apart into what something outside
  * holds (a library, or native code) and garbage. That costs what is new, not what a process consists of.
  *
- * The baseline is a set of addresses. An object that takes the place of one that was freed counts as known:
- * what is weighed is at most too small by that, and a full walk doesn't depend on it.
+ * The baseline is a set of addresses, and an object may come to lie where a known one was. Those that live
+ * shortly are not in it, one in the youngest generation is new whatever its address, and after a collection
+ * of all generations those that are gone are taken out. What takes the place of an old one between two
+ * looks, and has grown old by the second, isn't weighed; a full walk doesn't depend on that.
  */
 #define Py_BUILD_CORE
 #include "walk.h"
@@ -19,30 +21,39 @@
 #define KNOWN_IN_A_ROW 16
 /* So many known objects in a row, from the end of the oldest generation's list: what comes before them
  * was there already. New ones are appended, and only a collection of all generations mixes them. */
+#define MANY_YOUNG 20000
+/* Objects of the youngest generation are not known, for many are about to go. Where the collector is
+ * switched off everything is young. */
+#define AHEAD 12 /* objects that are on their way from memory while the list is gone through */
 
 typedef struct {
     uintptr_t page; /* its number; 0: free */
     uint64_t bits[PAGE_WORDS];
 } Page;
 
-struct Baseline {
+typedef struct {
     Page *pages;
     size_t n_slots, n_pages;
-    Py_ssize_t collections; /* of all generations, when it was made; -1 before */
-    uint64_t imported;      /* bytes of modules that came later, which are known by now */
-    PyObject **sequence;    /* the oldest generation as it was last gone through, as a forecast */
+} Addresses;
+
+struct Baseline {
+    Addresses known;
+    Py_ssize_t collections;    /* of all generations, when it was made; -1 before */
+    Py_ssize_t cleared;        /* the same when those that are gone were last taken out */
+    int knows_young;           /* it has the youngest objects of the beginning too */
+    uint64_t imported;         /* bytes of modules that came later, which are known by now */
+    PyObject **sequence;       /* the oldest generation as it was last gone through, as a forecast */
     size_t n_sequence, cap_sequence;
 };
 
 static const char *const capsule_name = "leakscope.heap.baseline";
-#define AHEAD 12 /* objects that are on their way from memory while the list is gone through */
 
 static void free_baseline(PyObject *capsule) {
     Walk nobody = {0};
     Baseline *b = PyCapsule_GetPointer(capsule, capsule_name);
     if (b == NULL)
         return;
-    drop(&nobody, b->pages);
+    drop(&nobody, b->known.pages);
     drop(&nobody, b->sequence);
     drop(&nobody, b);
 }
@@ -64,37 +75,50 @@ Baseline *baseline_of(PyObject *capsule) { return PyCapsule_GetPointer(capsule, 
 /* Return the bytes that a baseline takes itself. */
 PyObject *baseline_bytes(PyObject *Py_UNUSED(module), PyObject *capsule) {
     const Baseline *b = baseline_of(capsule);
-    return b ? PyLong_FromSize_t(sizeof *b + b->n_slots * sizeof *b->pages + b->cap_sequence * 8) : NULL;
+    return b ? PyLong_FromSize_t(sizeof *b + b->known.n_slots * sizeof *b->known.pages + b->cap_sequence * 8) : NULL;
 }
 
-static Page *page_of(const Baseline *b, uintptr_t page) {
-    size_t mask = b->n_slots - 1, at = (page * 0x9E3779B97F4A7C15ull >> 20) & mask;
-    while (b->pages[at].page && b->pages[at].page != page)
+static Page *page_of(const Addresses *a, uintptr_t page) {
+    size_t mask = a->n_slots - 1, at = (page * 0x9E3779B97F4A7C15ull >> 20) & mask;
+    while (a->pages[at].page && a->pages[at].page != page)
         at = (at + 1) & mask;
-    return &b->pages[at];
+    return &a->pages[at];
 }
 
 static int bit_of(PyObject *object) { return (int)((uintptr_t)object >> 4 & (PAGE_WORDS * 64 - 1)); }
 
 /* Say whether an object was there before. */
 int is_known(const Baseline *b, PyObject *object) {
-    const Page *page = page_of(b, (uintptr_t)object >> PAGE_BITS);
+    const Page *page = page_of(&b->known, (uintptr_t)object >> PAGE_BITS);
     int bit = bit_of(object);
     return page->bits[bit >> 6] >> (bit & 63) & 1;
 }
 
-static int grow_pages(Walk *w, Baseline *b) {
-    Page *old = b->pages;
-    size_t count = b->n_slots, n_slots = count ? count * 2 : (size_t)1 << 14;
+static int grow_pages(Walk *w, Addresses *a) {
+    Page *old = a->pages;
+    size_t count = a->n_slots, n_slots = count ? count * 2 : (size_t)1 << 14;
     Page *pages = fresh(w, n_slots, sizeof *pages);
     if (pages == NULL)
         return -1;
-    b->pages = pages;
-    b->n_slots = n_slots;
+    a->pages = pages;
+    a->n_slots = n_slots;
     for (size_t i = 0; i < count; i++)
         if (old[i].page)
-            *page_of(b, old[i].page) = old[i];
+            *page_of(a, old[i].page) = old[i];
     drop(w, old);
+    return 0;
+}
+
+static int add_address(Walk *w, Addresses *a, PyObject *object) {
+    if ((a->n_pages + 1) * 2 > a->n_slots && grow_pages(w, a) < 0)
+        return -1;
+    Page *page = page_of(a, (uintptr_t)object >> PAGE_BITS);
+    if (page->page == 0) {
+        page->page = (uintptr_t)object >> PAGE_BITS;
+        a->n_pages++;
+    }
+    int bit = bit_of(object);
+    page->bits[bit >> 6] |= (uint64_t)1 << (bit & 63);
     return 0;
 }
 
@@ -105,33 +129,36 @@ typedef struct {
 
 static int learn(PyObject *object, int Py_UNUSED(is_young), void *argument) {
     Learning *l = argument;
-    Baseline *b = l->baseline;
-    Page *page = page_of(b, (uintptr_t)object >> PAGE_BITS);
-    if (page->page == 0) {
-        if ((b->n_pages + 1) * 2 > b->n_slots) {
-            if (grow_pages(l->walk, b) < 0)
-                return -1;
-            page = page_of(b, (uintptr_t)object >> PAGE_BITS);
-        }
-        page->page = (uintptr_t)object >> PAGE_BITS;
-        b->n_pages++;
-    }
+    return add_address(l->walk, &l->baseline->known, object);
+}
+
+static void forget_known(Baseline *b, PyObject *object) {
     int bit = bit_of(object);
-    page->bits[bit >> 6] |= (uint64_t)1 << (bit & 63);
-    return 0;
+    page_of(&b->known, (uintptr_t)object >> PAGE_BITS)->bits[bit >> 6] &= ~((uint64_t)1 << (bit & 63));
 }
 
 static Py_ssize_t full_collections(void) {
     return PyInterpreterState_Get()->gc.generation_stats[NUM_GENERATIONS - 1].collections;
 }
 
-/* Take note of all objects that are tracked now. */
+static int count_young(PyObject *Py_UNUSED(object), int is_young, void *argument) {
+    size_t *count = argument;
+    *count += is_young;
+    return is_young && *count <= MANY_YOUNG ? 0 : -1;
+}
+
+static int learn_older(PyObject *object, int is_young, void *argument) {
+    return is_young ? 0 : learn(object, is_young, argument);
+}
+
+/* Take note of the objects that are tracked now. */
 static int begin_baseline(Walk *w, Baseline *b) {
-    Learning l = {w, b};
-    if (b->n_slots == 0 && grow_pages(w, b) < 0)
-        return -1;
-    visit_tracked(learn, &l);
-    b->collections = full_collections();
+    Learning l = {.walk = w, .baseline = b};
+    size_t young = 0;
+    visit_tracked(count_young, &young);
+    b->knows_young = young > MANY_YOUNG;
+    visit_tracked(b->knows_young ? learn : learn_older, &l);
+    b->collections = b->cleared = full_collections();
     return w->failed ? -1 : 0;
 }
 
@@ -143,18 +170,29 @@ typedef struct {
     size_t count;  /* objects of the oldest generation so far */
     PyObject **sequence;
     size_t cap_sequence;
+    int clears;      /* those that are gone are taken out */
+    Addresses alive; /* then: of those that are known */
 } News;
 
 static int note_new(PyObject *object, int is_young, void *argument) {
     News *n = argument;
-    if (!is_known(n->baseline, object))
+    int known = is_known(n->baseline, object);
+    if (known && is_young && !n->baseline->knows_young) {
+        forget_known(n->baseline, object);
+        known = 0;
+    }
+    n->known = known ? n->known + 1 : 0;
+    if (!known)
         mark_tracked(n->walk, object, is_young);
+    else if (n->clears && add_address(n->walk, &n->alive, object) < 0)
+        return -1;
     return n->walk->failed ? -1 : 0;
 }
 
 static int note_latest(PyObject *object, int is_young, void *argument) {
     News *n = argument;
-    n->known = is_known(n->baseline, object) ? n->known + 1 : 0;
+    if (n->count++ == 0)
+        n->known = 0;
     return note_new(object, is_young, argument) < 0 || n->known == KNOWN_IN_A_ROW ? -1 : 0;
 }
 
@@ -185,6 +223,11 @@ static int note_in_sequence(PyObject *object, int is_young, void *argument) {
     return note_new(object, is_young, argument) < 0 ? -1 : keep_in_sequence(n, object);
 }
 
+static int keep_frozen(PyObject *object, int Py_UNUSED(is_young), void *argument) {
+    News *n = argument;
+    return is_known(n->baseline, object) ? add_address(n->walk, &n->alive, object) : 0;
+}
+
 /* Give all that is new and unreached a node that waits. */
 static void mark_new(Walk *w, Baseline *b) {
     News n = {.walk = w, .baseline = b};
@@ -192,7 +235,16 @@ static void mark_new(Walk *w, Baseline *b) {
         visit_generations(note_new, note_latest, 1, &n);
         return;
     }
+    n.clears = full_collections() != b->cleared;
     visit_generations(note_new, note_in_sequence, 0, &n);
+    if (n.clears && !w->failed) {
+        visit_frozen(keep_frozen, &n);
+        drop(w, b->known.pages);
+        b->known = n.alive;
+        b->cleared = full_collections();
+    } else {
+        drop(w, n.alive.pages);
+    }
     drop(w, b->sequence);
     b->sequence = n.sequence;
     b->n_sequence = n.count;
@@ -201,7 +253,7 @@ static void mark_new(Walk *w, Baseline *b) {
 
 /* What modules brought that were imported since: it stays, and is known from now on. */
 static void take_in_imports(Walk *w, Baseline *b) {
-    Learning l = {w, b};
+    Learning l = {.walk = w, .baseline = b};
     if (w->request.library_from >= PyList_GET_SIZE(w->request.roots))
         return;
     walk_library(w);

@@ -67,6 +67,11 @@ void visit_generations(trackedproc of_young, trackedproc of_oldest, int backward
 #endif
 }
 
+/* Visit what gc.freeze() has set apart. */
+void visit_frozen(trackedproc visitor, void *argument) {
+    visit_list(&PyInterpreterState_Get()->gc.permanent_generation.head, 0, visitor, argument);
+}
+
 /* Return whether a collection is under way: some of what it looks at is in none of those lists. */
 PyObject *is_collecting(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
     return PyBool_FromLong(PyInterpreterState_Get()->gc.collecting);

@@ -1,0 +1,168 @@
+"""What is new and hangs outside of the user's names, weighed without a walk of the whole heap."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import types
+import weakref
+
+import pytest
+
+from leakscope.heap.census import CensusTaker
+from leakscope.heap.graph import can_seal
+from leakscope.model.census import Census, CensusScope
+
+pytestmark = pytest.mark.skipif(not can_seal(), reason="only the native walker has a baseline")
+MIB = 1 << 20
+
+
+class Library:
+    """A module of somebody else's: the program has no name for what it gathers."""
+
+    def __init__(self) -> None:
+        self.module = types.ModuleType("somebodys_library")
+        self.module.__file__ = f"{sys.prefix}/lib/somebodys_library.py"
+        self.module.registry = []
+
+    def __enter__(self) -> Library:
+        sys.modules[self.module.__name__] = self.module
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del sys.modules[self.module.__name__]
+
+    def register(self, size: int) -> None:
+        self.module.registry.append([bytearray(size)])
+
+
+@pytest.fixture
+def taker(tmp_path):
+    return CensusTaker(project_root=str(tmp_path))
+
+
+def look(taker: CensusTaker) -> Census:
+    return taker.take(CensusScope.FOCUSED)
+
+
+def garbage(size: int) -> None:
+    circle: list[object] = [bytearray(size)]
+    circle.append(circle)
+
+
+def test_the_first_census_only_takes_note_of_what_is_there(taker):
+    census = look(taker)
+    assert census.elsewhere_bytes is None
+    assert census.garbage_bytes is None
+
+
+def test_nothing_is_reported_where_nothing_is_new(taker):
+    look(taker)
+    sizes = [look(taker).elsewhere_bytes for _ in range(6)]
+    assert max(sizes[1:]) - min(sizes[1:]) < 20_000
+
+
+@pytest.mark.parametrize("collected", [False, True])
+def test_what_a_library_gathers_is_weighed(taker, collected):
+    with Library() as library:
+        look(taker)
+        before = look(taker).elsewhere_bytes
+        for count in range(1, 5):
+            library.register(MIB)
+            if collected:  # mixes the collector's lists
+                gc.collect()
+            census = look(taker)
+            assert census.elsewhere_bytes - before == pytest.approx(count * MIB, rel=0.05)
+            assert census.garbage_bytes < MIB // 2
+        assert next(iter(census.elsewhere_types)) == "bytearray"
+
+
+def test_what_a_library_lets_go_is_weighed_no_more(taker):
+    with Library() as library:
+        look(taker)
+        before = look(taker).elsewhere_bytes
+        library.register(MIB)
+        assert look(taker).elsewhere_bytes > before + 0.95 * MIB
+        library.module.registry.clear()
+        assert look(taker).elsewhere_bytes < before + MIB // 10
+
+
+def test_new_garbage_is_told_apart(taker):
+    look(taker)
+    before = look(taker)
+    gc.disable()
+    try:
+        garbage(MIB)
+        census = look(taker)
+    finally:
+        gc.enable()
+    assert census.garbage_bytes == pytest.approx(before.garbage_bytes + MIB, rel=0.05)
+    assert census.elsewhere_bytes < before.elsewhere_bytes + MIB // 10
+    gc.collect()
+    assert look(taker).garbage_bytes < MIB // 10
+
+
+def test_what_the_users_names_reach_is_not_weighed_again(taker, tmp_path, monkeypatch):
+    module = types.ModuleType("users_program")
+    module.__file__ = str(tmp_path / "users_program.py")
+    monkeypatch.setitem(sys.modules, "users_program", module)
+    module.kept = []
+    look(taker)
+    before = look(taker)
+    module.kept.append([bytearray(MIB)])
+    census = look(taker)
+    assert census.elsewhere_bytes < before.elsewhere_bytes + MIB // 10
+    assert census.heap_bytes > before.heap_bytes + MIB - 1000
+
+
+def test_a_module_imported_later_is_taken_in_once(taker):
+    look(taker)
+    before = look(taker).elsewhere_bytes
+    with Library() as library:
+        library.module.table = [[bytearray(1000)] for _ in range(1000)]
+        imported = look(taker).elsewhere_bytes
+        assert imported - before > MIB // 2
+        library.register(MIB)
+        assert look(taker).elsewhere_bytes - imported == pytest.approx(MIB, rel=0.05)
+
+
+def test_a_tensor_kept_by_a_circle_through_autograd_is_weighed(taker):
+    torch = pytest.importorskip("torch")
+    look(taker)
+    before = look(taker).elsewhere_bytes
+    for _ in range(4):
+        start = torch.zeros(MIB // 16, requires_grad=True)
+        out = start * 2
+        out.register_hook(lambda gradient, kept=[out]: None)  # noqa: B006
+        del start, out
+    gc.collect()
+    census = look(taker)
+    assert census.elsewhere_bytes - before > MIB
+    assert "torch.Tensor" in census.elsewhere_types
+
+
+def test_no_object_is_kept_alive(taker):
+    class Thing:
+        pass
+
+    with Library() as library:
+        look(taker)
+        thing = Thing()
+        library.module.registry.append(thing)
+        look(taker)
+        gone = weakref.ref(thing)
+        library.module.registry.clear()
+        del thing
+        assert gone() is None
+
+
+def test_a_full_census_leaves_it_to_its_rows(taker):
+    look(taker)
+    assert taker.take(CensusScope.FULL).elsewhere_bytes is None
+
+
+def test_own_memory_is_counted_and_small(taker):
+    before = taker.own_bytes
+    look(taker)
+    tracked = len(gc.get_objects())
+    assert 0 < taker.own_bytes - before < 24 * tracked + MIB
