@@ -133,7 +133,7 @@ def test_a_tensor_kept_by_a_circle_through_autograd_is_weighed(taker):
     for _ in range(4):
         start = torch.zeros(MIB // 16, requires_grad=True)
         out = start * 2
-        out.register_hook(lambda gradient, kept=[out]: None)  # noqa: B006
+        out.register_hook(lambda gradient, kept=[out]: None)
         del start, out
     gc.collect()
     census = look(taker)
