@@ -278,7 +278,7 @@ class TestAllocationWindows:
 
 def test_own_memory_does_not_grow_over_a_hundred_thousand_boundaries():
     run = FakeSession(keep=False, tracemalloc="window")
-    run.taker.sizes = lambda: {f"row {n}": 1000 for n in range(50)}
+    run.taker.sizes = lambda: {f"row {n}": 1000 for n in range(10)}
 
     def train(passes: int) -> None:
         for number in range(passes):
