@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from threading import get_ident
@@ -24,7 +25,7 @@ class Gate:
 
     An event that comes while another is heard (a census may make the collector run a callback), or
     from another thread, is turned away and counted. The first thread that is heard is the training
-    thread, unless another one takes over.
+    thread, unless another one takes over, or follows it when it has ended.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Gate:
     def hear(self, event: Callable[..., Any], *args: Any) -> Any:
         """Pass an event on and return what it returns; None if it is turned away or fails."""
         if self._busy or not self.is_open or get_ident() != self.thread:
-            if self._busy or not self.is_open or self.thread:
+            if self._busy or not self.is_open or (self.thread and not self.is_left()):
                 self.turned_away += self.is_open
                 return None
             self.thread = get_ident()
@@ -104,6 +105,10 @@ class Gate:
     def is_idle_here(self) -> bool:
         """Return whether no event is heard just now, and none could be of another thread."""
         return not self._busy and self.thread in (0, get_ident())
+
+    def is_left(self) -> bool:
+        """Return whether the thread that is heard has ended."""
+        return bool(self.thread) and all(t.ident != self.thread for t in threading.enumerate())
 
     def take_over(self) -> None:
         """Hear the calling thread from now on."""

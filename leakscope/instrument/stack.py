@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from leakscope.instrument.passes import Pass
 
 TRAIN = "train"
+TRAIN_ON = "train:2"
+"""Training without a loader after that with one: no epoch of its own."""
 NAMES_KEPT = 1024
 
 
@@ -21,6 +23,7 @@ class Phase:
         "batch",
         "expected",
         "explicit",
+        "in_hand",
         "loop",
         "manual",
         "micro",
@@ -51,6 +54,8 @@ class Phase:
         """Batches since the last step."""
         self.pending = 0
         """Optimizer steps since the last boundary."""
+        self.in_hand = False
+        """Whether a forward pass was made that no boundary has ended."""
         self.expected: int | None = None
         self.plan: Any = None
         """The schedule's own notes about this phase."""
@@ -64,7 +69,7 @@ class PhaseStack:
 
     def __init__(self, emit: Emit, flush: Callable[[Phase], None]) -> None:
         self.trainings = 0
-        """Training phases begun so far."""
+        """Training phases begun so far, those without a loader after some with one left out."""
         self.top: Phase | None = None
         self._emit = emit
         self._flush = flush
@@ -95,7 +100,7 @@ class PhaseStack:
             self._occurrences.clear()
         occurrence = self._occurrences.get(name, 0)
         self._occurrences[name] = occurrence + 1
-        self.trainings += training
+        self.trainings += training and name == TRAIN
         phase = Phase(name, occurrence, training=training, explicit=explicit)
         phase.expected = expected
         if owner is not None:

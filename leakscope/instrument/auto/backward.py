@@ -23,7 +23,7 @@ NOBODY = 0
 
 
 class BackwardHooks:
-    """Tells of backward passes until the program makes an optimizer of torch's."""
+    """Tells of backward passes: they are steps until the program makes an optimizer of torch's."""
 
     module = "torch.autograd"
 
@@ -33,7 +33,7 @@ class BackwardHooks:
         self._tracker = tracker
         self._gate = gate
         self._any_optimizer = any_optimizer
-        self._is_needed = True
+        self._has_optimizer = False
         self._module: ModuleType | None = None
         self._original: Callable[..., Any] | None = None
         self._ours: Callable[..., Any] | None = None
@@ -41,7 +41,7 @@ class BackwardHooks:
     def install(self, module: ModuleType) -> None:
         """Wrap torch's function, where this version has it."""
         original = vars(module).get(RUNS)
-        if callable(original) and not self._any_optimizer():
+        if callable(original):
             self._module, self._original = module, original
             self._ours = self._wrap(original, compiler_callback(module))
             setattr(module, RUNS, self._ours)
@@ -51,7 +51,6 @@ class BackwardHooks:
         module, ours, self._ours = self._module, self._ours, None
         if module is not None and ours is not None and vars(module).get(RUNS) is ours:
             setattr(module, RUNS, self._original)
-        self._is_needed = False
         self._module = self._original = None
 
     def _wrap(
@@ -67,7 +66,7 @@ class BackwardHooks:
             except BaseException as error:
                 without_our_frame(error)
                 raise
-            if self._is_needed and kwargs.get("accumulate_grad"):
+            if kwargs.get("accumulate_grad"):
                 if inside_compiled_code() is not None:
                     uncompiled(gate.hear_found, passed)
                 else:
@@ -80,8 +79,9 @@ class BackwardHooks:
         """Gradients were filled; in evaluation mode it is those of what the model is given."""
         if is_in_backward():  # recomputes what a checkpoint dropped
             return
-        if self._any_optimizer():
-            self._is_needed = False
+        self._has_optimizer = self._has_optimizer or self._any_optimizer()
+        if self._has_optimizer:
+            self._tracker.gradients()
             return
         evaluated = self._tracker.evaluated
         evaluated.look_again()

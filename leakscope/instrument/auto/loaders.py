@@ -22,10 +22,9 @@ class LoaderHooks:
 
     module = "torch.utils.data.dataloader"
 
-    def __init__(self, tracker: PhaseTracker, gate: Gate, *, begun: Callable[[], None]) -> None:
+    def __init__(self, tracker: PhaseTracker, gate: Gate) -> None:
         self._tracker = tracker
         self._gate = gate
-        self._begun = begun
         self._loaders = Numbers()
         self._iterators = Numbers(self._dropped)
         tracker.sites.is_alive = self._loaders.is_alive
@@ -110,7 +109,6 @@ class LoaderHooks:
             loader=self._loaders.of(loader),
             expected=batches_of(loader) if is_counted else None,
         )
-        self._begun()
 
     def asked(self, iterator: Any) -> None:
         """A batch is asked for."""
