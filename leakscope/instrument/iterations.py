@@ -196,7 +196,8 @@ class OtherThreads:
                 self._threads.clear()
             iterations = self._threads.setdefault(thread, Iterations(_nowhere))
             before = iterations.steps
-            iterations.steps += iterations.leads(optimizer)
+            counts = iterations.leads(optimizer)
+            iterations.steps += counts
             self.steps += iterations.steps - before
 
 

@@ -73,6 +73,11 @@ class PhaseTracker:
         """The innermost open phase."""
         return self._stack.top
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing was begun that is not over: what comes next may be anybody's."""
+        return self._stack.top is None and not self._passes and not self.forwards.is_in_series
+
     # Loaders
 
     def loader_begin(

@@ -125,6 +125,12 @@ class ForwardPasses:
         elif self._calls >= self._enough(call, stepped=stepped, optimizers=optimizers):
             self._begin(trains=stepped or optimizers, place=place)
 
+    def called_elsewhere(self) -> None:
+        """Another thread than the one that is heard calls a module, as those of a server do."""
+        phase = self._phase
+        if phase is not None and phase.name == INFERENCE:
+            phase.batch += 1
+
     def hand_over(self) -> tuple[Phase, Site] | None:
         """Give up the innermost phase, if it is one of forward passes, with where it was begun."""
         phase, armed = self._phase, self._armed

@@ -25,10 +25,11 @@ class Counts:
 
     steps: int
     epochs: int
-    validations: int
-    train: int | None = None
-    validation: int | None = None
-    inference: int | None = None
+    validations: int | set[int]
+    """Several where loaders follow each other: rounds of evaluations, or passes."""
+    train: int | None
+    validation: int
+    inference: int
 
 
 PROGRAMS: dict[str, tuple[Callable[[], None], Counts]] = {}
@@ -37,11 +38,11 @@ PROGRAMS: dict[str, tuple[Callable[[], None], Counts]] = {}
 def counts(
     steps: int,
     epochs: int,
-    validations: int,
+    validations: int | set[int],
     *,
     train: int | None = None,
-    validation: int | None = 0,
-    inference: int | None = 0,
+    validation: int = 0,
+    inference: int = 0,
 ) -> Callable[[Callable[[], None]], Callable[[], None]]:
     """Register a program with its true counts; ``train`` batches are the steps if not given."""
 
@@ -108,7 +109,7 @@ def tensors(batches: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
 # Evaluations over loaders
 
 
-@counts(40, 20, 20, validation=60)
+@counts(40, 20, {20, 40}, validation=60)
 def two_loaders_evaluated_each_epoch() -> None:
     model = network()
     optimizer = sgd(model)
@@ -204,7 +205,7 @@ def evaluations_alone() -> None:
             evaluate_on(model, test)
 
 
-@counts(24, 4, 5, validation=15)
+@counts(24, 4, {4, 5}, validation=15)
 def an_early_stop_and_a_last_test() -> None:
     model = network()
     optimizer = sgd(model)
@@ -466,8 +467,7 @@ def two_optimizers_without_a_loader() -> None:
     generator, critic = network(), network()
     first, second = sgd(generator), sgd(critic)
     for x, y in tensors(60):
-        for _ in range(2):
-            step(critic, second, x, y)
+        step(critic, second, x, y)
         step(generator, first, x, y)
 
 
@@ -630,7 +630,7 @@ def everything_in_another_thread() -> None:
     thread.join()
 
 
-@counts(80, 0, 0, train=None)
+@counts(80, 0, 0)
 def four_threads_that_train_a_model_each() -> None:
     def work(_: int) -> None:
         model = network()

@@ -124,7 +124,18 @@ class ForwardHooks:
                 return
         large = evaluating and _size(args) >= AS_LARGE * self._trained
         call = Call(self._modes.number(module), evaluating=evaluating, mode=mode, large=large)
-        self._gate.hear_found(self._tracker.forward, call)
+        if self._gate.thread in (0, get_ident()):
+            self._gate.hear_found(self._tracker.forward, call)
+        elif evaluating and self._gate.thread not in self._inside:
+            self._in_another_thread(call)
+
+    def _in_another_thread(self, call: Call) -> None:
+        """An engine may run in a thread of its own, requests be answered by many."""
+        if self._tracker.is_idle or self._gate.is_left():
+            self._gate.take_over()
+            self._gate.hear_found(self._tracker.forward, call)
+        else:
+            self._tracker.forwards.called_elsewhere()
 
 
 class CompilerHooks:

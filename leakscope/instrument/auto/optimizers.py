@@ -89,6 +89,7 @@ class OptimizerHooks:
             self._tracker.elsewhere.step(get_ident(), key)
         else:
             gate.take_over()
+            self._leads = gate.thread == get_ident()
             gate.hear(self._tracker.optimizer_step, key)
 
     def uninstall(self) -> None:
