@@ -478,10 +478,13 @@ class PhaseTracker:
         plain = top is not None and top.training and (top.manual or self._is_fed(top))
         odd = self.evaluated or (self._undecided and self._waiting())
         self._steady = top if plain and not odd else None
-        fed = self._undecided or any(self._is_fed(phase) for phase in self._stack.inwards())
-        listens = self.forwards.is_expected or not fed
+        listens = not self._passes or self.forwards.is_expected or not self._is_any_fed()
         if listens is not self.listens:
             self._listen(listens)
+
+    def _is_any_fed(self) -> bool:
+        """Return whether a loader is at work."""
+        return bool(self._undecided) or any(map(self._is_fed, self._stack.inwards()))
 
     def _listen(self, listens: bool) -> None:
         self.listens = listens

@@ -68,7 +68,7 @@ class ForwardPasses:
         self._since_mode = 0
         """Calls that count since ``eval()`` was called."""
         self._touched = False
-        """Whether there was a call since the last step."""
+        """Whether there was a call since the last step that is in no phase."""
         self._plain_steps = 0
 
     @property
@@ -114,7 +114,7 @@ class ForwardPasses:
             if call.module == self._leader:
                 self.end()
             return
-        self._touched = True
+        self._touched = self._touched or self._phase is None
         if not self._counts(call.module):
             return
         self._calls += 1
@@ -151,8 +151,10 @@ class ForwardPasses:
 
     def stepped(self) -> None:
         """An optimizer has stepped."""
-        part_of_it = self._touched and not self.is_open
-        self._plain_steps = 0 if part_of_it else self._plain_steps + 1
+        if not self._touched and self._armed is None and self._phase is None:
+            self._plain_steps += 1
+            return
+        self._plain_steps = 0 if self._touched else self._plain_steps + 1
         self._touched = False
         self.forget()
 
@@ -204,3 +206,4 @@ class ForwardPasses:
         name = self._sites.validation_name(site) if trains else INFERENCE
         self._phase = phase = self._stack.begin(name, training=False)
         phase.batch, phase.in_hand = self._calls - 1, True
+        self._touched = False
