@@ -159,8 +159,9 @@ class Gate:
         """Hear the calling thread. The main thread stays until the end."""
         self.thread = get_ident()
         holder = next((t for t in threading.enumerate() if t.ident == self.thread), None)
-        is_main = holder is None or holder is threading.main_thread()
-        self._holder = None if is_main else weakref.ref(holder)
+        self._holder = None
+        if holder is not None and holder is not threading.main_thread():
+            self._holder = weakref.ref(holder)
 
     def _timed(self, event: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Charge the time that the other events took, judging by this one."""

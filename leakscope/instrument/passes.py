@@ -34,6 +34,7 @@ class Pass:
         "first",
         "grad",
         "gradients",
+        "is_over",
         "loader",
         "moment",
         "phase",
@@ -71,6 +72,7 @@ class Pass:
         self.grad = True
         self.gradients = False
         """Whether a backward pass has filled gradients in it."""
+        self.is_over = False
         self.verdict: Verdict | None = None
         self.phase: Phase | None = None
         self.asked = 0

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from leakscope.instrument.evaluated import KEYS_KEPT, Evaluated
 from leakscope.instrument.iterations import Iterations, OtherThreads
-from leakscope.instrument.leading import LedPhases
+from leakscope.instrument.leading import LedPhases, NamedPhases
 from leakscope.instrument.passes import Pass, Sites, Verdict
 from leakscope.instrument.sites import Site, call_site
 from leakscope.instrument.stack import TRAIN, TRAIN_ON, Emit, Phase, PhaseStack
@@ -42,6 +42,10 @@ class PhaseTracker:
         self.open_phases = self._stack.inwards  # innermost first
         self.sites = Sites()
         self.forwards = ForwardPasses(self._stack, self.iterations, self.sites)
+        named = NamedPhases(self._stack, self.iterations, self.forwards, self._settle)
+        self.phase_begin, self.phase_end = named.phase_begin, named.phase_end
+        self.steps_begin, self.steps_next = named.steps_begin, named.steps_next
+        self.steps_end, self.step_over = named.steps_end, named.step_over
         self._passes: dict[int, Pass] = {}
         self._entered = 0
         self._undecided: list[Pass] = []
@@ -141,7 +145,7 @@ class PhaseTracker:
 
     def step_elsewhere(self) -> bool:
         """Another thread steps optimizers; return whether that belongs to the training here."""
-        phase = self._live_training()
+        phase = self._stack.live_training()
         if phase is not None:
             phase.pending += 1
         return phase is not None
@@ -188,60 +192,7 @@ class PhaseTracker:
         if top is not None and top.owner is not None:
             top.owner.gradients = True
 
-    # The user's own calls
-
-    def phase_begin(self, name: str) -> Phase:
-        """Open a phase that only :meth:`phase_end` closes."""
-        self.forwards.end()
-        top = self._stack.top
-        if name == TRAIN and top is not None and top.training and not top.explicit:
-            self._stack.end(top)
-        phase = self._stack.begin(name, training=name == TRAIN, explicit=True)
-        self._settle()
-        return phase
-
-    def phase_end(self, phase: Phase) -> None:
-        """Close a phase that the user opened."""
-        if phase in self._stack:
-            self._stack.end(phase)
-            self._settle()
-
-    def step_over(self) -> None:
-        """The user says that an iteration has ended: from now on nobody else does."""
-        self.iterations.by_hand = True
-        self.iterations.step_ends(self._target() or self._stack.begin(TRAIN, training=True))
-        self._settle()
-
-    def steps_begin(self, expected: int | None = None) -> Phase:
-        """The user names a loop of steps: return the phase they belong to, a new one if need be."""
-        top = self._stack.top
-        if top is not None and top.explicit and not top.manual:
-            phase = top
-        else:
-            phase = self.phase_begin(TRAIN)
-            phase.loop = True
-        phase.manual, phase.expected = True, expected
-        self._settle()
-        return phase
-
-    def steps_next(self, phase: Phase) -> None:
-        """An iteration of the user's named loop has ended."""
-        if phase not in self._stack:
-            return
-        self._stack.leave_to(phase)
-        if phase.training or phase.pending:
-            self.iterations.step_ends(phase)
-        else:
-            self.iterations.batch_ends(phase)
-        self._settle()
-
-    def steps_end(self, phase: Phase) -> None:
-        """The user's named loop is over, or was left in the middle of an iteration."""
-        if phase.pending:
-            self.steps_next(phase)
-        phase.manual = False
-        if phase.loop:
-            self.phase_end(phase)
+    # The end
 
     def finish(self) -> None:
         """The run is over: close what is open."""
@@ -253,7 +204,8 @@ class PhaseTracker:
         """Close what was found: nothing is to be found from now on."""
         self.forwards.forget()
         self._stack.leave_to(None)
-        self._passes.clear()
+        for token in list(self._passes):
+            self._forget_pass(token)
         self._undecided.clear()
         self._steady = None
         self._listen(False)
@@ -291,7 +243,7 @@ class PhaseTracker:
                 self._stack.end(phase)
             if not phase.training:
                 self.evaluated.validation_ends()
-        del self._passes[token]
+        self._forget_pass(token)
         self._settle()
 
     def _inherit(self, run: Pass) -> bool:
@@ -307,7 +259,7 @@ class PhaseTracker:
             unused = phase is not None and phase.owner is old and not phase.steps + phase.pending
             if unused and phase in self._stack and old.verdict is run.verdict and old.asked < 2:
                 assert phase is not None
-                del self._passes[old.token]
+                self._forget_pass(old.token)
                 self._feed(run, phase)
                 return True
             self.loader_dropped(old.token)
@@ -315,7 +267,7 @@ class PhaseTracker:
 
     def _place(self, run: Pass) -> None:
         top = self._stack.top
-        training = self._live_training()
+        training = self._stack.live_training()
         if top is not None and top.explicit and not top.training:
             self._feed(run, top)
         elif run.verdict is Verdict.VALIDATION:
@@ -338,7 +290,7 @@ class PhaseTracker:
             self.iterations.flush(top)
         name = self.sites.validation_name(run.site, run.loader, self.trained)
         if top is not None and not top.training and not top.explicit:
-            if self._is_fed(top) and top.owner is not None and run.born < top.owner.first:
+            if top.is_fed and top.owner is not None and run.born < top.owner.first:
                 run.phase = top  # zip(a, b): the first one leads
                 return
             again = top.name == name or (top.owner is not None and top.owner.site == run.site)
@@ -348,7 +300,7 @@ class PhaseTracker:
 
     def _feed(self, run: Pass, phase: Phase) -> None:
         run.phase = phase
-        if not self._is_fed(phase):
+        if not phase.is_fed:
             phase.owner, phase.expected = run, run.expected
 
     def _resume(self, run: Pass) -> None:
@@ -421,7 +373,7 @@ class PhaseTracker:
 
     def _leave_validation(self, top: Phase) -> None:
         """An optimizer of the training steps: validation is over, or never was one."""
-        run = top.owner if self._is_fed(top) else None
+        run = top.owner if top.is_fed else None
         self._stack.leave_validation()
         if run is not None and not len(self._stack):
             run.verdict = Verdict.TRAINING
@@ -429,7 +381,7 @@ class PhaseTracker:
             self._begin_training(run)
 
     def _count_step(self, key: int) -> None:
-        phase = self._target()
+        phase = self._stack.target()
         if phase is None:
             if self.iterations.by_hand or self._trails():
                 return
@@ -437,7 +389,7 @@ class PhaseTracker:
             phase = self._stack.begin(name, training=True)
         if phase.pending >= STALE_AFTER_STEPS and not phase.manual:
             phase.owner = None
-        if phase.manual or self._is_fed(phase):
+        if phase.manual or phase.is_fed:
             phase.pending += 1
         elif not self.iterations.silent(phase) and self.iterations.leads(key):
             self.iterations.step_ends(phase)
@@ -451,40 +403,25 @@ class PhaseTracker:
         self.iterations.steps += 1
         return True
 
-    def _target(self) -> Phase | None:
-        for phase in self._stack.inwards():
-            if phase.training or (phase.explicit and (phase.manual or self._is_fed(phase))):
-                return phase
-        top = self._stack.top
-        return top if top is not None and top.explicit else None
-
-    def _live_training(self) -> Phase | None:
-        live = (p for p in self._stack.inwards() if p.training and (p.explicit or self._is_fed(p)))
-        return next(live, None)
-
     def _waiting(self) -> Pass | None:
         """Return an undecided pass whose batch may be the step's: not one kept from long ago."""
-        live = self._live_training()
+        live = self._stack.live_training()
         fed = 0 if live is None or live.owner is None else live.owner.moment
         return next((run for run in self._undecided if run.moment > fed), None)
 
-    def _is_fed(self, phase: Phase) -> bool:
-        owner = phase.owner
-        return owner is not None and self._passes.get(owner.token) is owner
+    def _forget_pass(self, token: int) -> None:
+        self._passes.pop(token).is_over = True
 
     def _settle(self) -> None:
         """Find the phase to which every further optimizer step plainly belongs, if there is one."""
         top = self._stack.top
-        plain = top is not None and top.training and (top.manual or self._is_fed(top))
+        plain = top is not None and top.training and (top.manual or top.is_fed)
         odd = self.evaluated or (self._undecided and self._waiting())
         self._steady = top if plain and not odd else None
-        listens = not self._passes or self.forwards.is_expected or not self._is_any_fed()
+        listens = not self._passes or self.forwards.is_expected
+        listens = listens or not (self._undecided or self._stack.is_any_fed)
         if listens is not self.listens:
             self._listen(listens)
-
-    def _is_any_fed(self) -> bool:
-        """Return whether a loader is at work."""
-        return bool(self._undecided) or any(map(self._is_fed, self._stack.inwards()))
 
     def _listen(self, listens: bool) -> None:
         self.listens = listens

@@ -60,6 +60,11 @@ class Phase:
         self.plan: Any = None
         """The schedule's own notes about this phase."""
 
+    @property
+    def is_fed(self) -> bool:
+        """Whether a pass over a loader feeds it that is not over."""
+        return self.owner is not None and not self.owner.is_over
+
 
 Emit = Callable[[BoundaryKind, "Phase | None", str], None]
 
@@ -85,6 +90,23 @@ class PhaseStack:
     def inwards(self) -> Iterator[Phase]:
         """Iterate over the open phases, innermost first."""
         return reversed(self._open)
+
+    @property
+    def is_any_fed(self) -> bool:
+        """Whether a loader is at work."""
+        return any(phase.is_fed for phase in self._open)
+
+    def live_training(self) -> Phase | None:
+        """Return the innermost training that a loader feeds, or that the user opened."""
+        live = (p for p in self.inwards() if p.training and (p.explicit or p.is_fed))
+        return next(live, None)
+
+    def target(self) -> Phase | None:
+        """Return the phase to which a step belongs."""
+        for phase in self.inwards():
+            if phase.training or (phase.explicit and (phase.manual or phase.is_fed)):
+                return phase
+        return self.top if self.top is not None and self.top.explicit else None
 
     def begin(
         self,

@@ -166,4 +166,3 @@ def _is_training(module: Any) -> bool:
 
 
 _MAPPINGS = (dict, OrderedDict)
-
