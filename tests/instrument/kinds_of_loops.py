@@ -452,6 +452,66 @@ def gradients_accumulated_across_epochs_while_warming_up() -> None:
     evaluate_on(copy.deepcopy(model), test)
 
 
+class _Repeated:
+    def __init__(self, sampler) -> None:
+        self.sampler = sampler
+
+    def __iter__(self) -> Iterator:
+        while True:
+            yield from iter(self.sampler)
+
+
+class EndlessLoader(DataLoader):
+    """Keeps its workers over all epochs, as those of timm and ultralytics do."""
+
+    def __init__(self, *arguments, **options) -> None:
+        super().__init__(*arguments, **options)
+        object.__setattr__(self, "batch_sampler", _Repeated(self.batch_sampler))
+        self.iterator = super().__iter__()
+
+    def __len__(self) -> int:
+        return len(self.batch_sampler.sampler)
+
+    def __iter__(self) -> Iterator:
+        for _ in range(len(self)):
+            yield next(self.iterator)
+
+
+@counts(3, 5, 6, train=15, validation=12)
+def loaders_that_keep_their_iterators() -> None:
+    model = network()
+    optimizer = sgd(model)
+    train, test = EndlessLoader(samples(12), 4, num_workers=1), EndlessLoader(samples(8), 4)
+    done = 0
+    for _ in range(5):
+        model.train()
+        for x, y in train:
+            backward(model, x, y)
+            done += 1
+            if done % 5 == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+        evaluate_on(copy.deepcopy(model), test)
+    evaluate_on(copy.deepcopy(model), test)
+
+
+class OnDevice(DataLoader):
+    """Changes what torch's iterator yields."""
+
+    def __iter__(self) -> Iterator:
+        for x, y in super().__iter__():
+            yield x.float(), y
+
+
+@counts(15, 5, 5, validation=10)
+def loaders_that_change_batches() -> None:
+    model = network()
+    optimizer, train, test = sgd(model), OnDevice(samples(12), 4), OnDevice(samples(8), 4)
+    for _ in range(5):
+        train_on(model, optimizer, train)
+        evaluate_on(model, test)
+
+
 @counts(60, 5, 0)
 def two_optimizers_over_a_loader() -> None:
     generator, critic = network(), network()

@@ -309,6 +309,38 @@ class TestPrograms:
             task.train(training)
         assert told(run) == f"{TRAIN}, {TRAIN}"
 
+    def test_a_loader_that_keeps_its_iterator_over_all_epochs(self, run):
+        class Kept(DataLoader):
+            def __init__(self):
+                super().__init__(TensorDataset(torch.ones(64, 1)), batch_size=2)
+                self.iterator = super().__iter__()
+
+            def __iter__(self):
+                for _ in range(2):
+                    yield next(self.iterator)
+
+        original, task, training = Kept.__iter__, Task(), Kept()
+        for _ in range(2):
+            task.train(training)
+            task.validate(loader())
+        assert told(run) == ", ".join([TRAIN, VALIDATION] * 2)
+        run.close()
+        assert Kept.__iter__ is original
+        assert len(list(training)) == 2
+
+    def test_a_loader_that_changes_the_batches_of_torchs(self, run):
+        class Doubled(DataLoader):
+            def __iter__(self):
+                for (batch,) in super().__iter__():
+                    yield (batch * 2,)
+
+        original, task = Doubled.__iter__, Task()
+        training = Doubled(TensorDataset(torch.ones(4, 1)), batch_size=2)
+        for _ in range(2):
+            task.train(training)
+        assert told(run) == f"{TRAIN}, {TRAIN}"
+        assert Doubled.__iter__ is original
+
     def test_an_iterable_dataset_without_length(self, run):
         class Stream(IterableDataset):
             def __iter__(self):
@@ -400,6 +432,44 @@ class TestPrograms:
         thread.start()
         thread.join()
         assert told(run) == TRAIN
+
+    def test_steps_of_several_threads_all_count(self, run):
+        start = threading.Barrier(3)
+
+        def work() -> None:
+            task = Task()
+            start.wait()
+            for _ in range(20):
+                task.step(torch.ones(2, 1))
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert run.session.tracker.step == 60
+
+    def test_a_thread_follows_one_that_has_ended(self, run):
+        def work() -> None:
+            task = Task()
+            task.train(loader())
+            task.validate(loader())
+
+        for _ in range(2):
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+            threading.Thread(target=lambda: None).start()  # the next has another number
+        assert told(run) == ", ".join([TRAIN, VALIDATION] * 2)
+
+    def test_the_thread_that_is_heard_is_not_kept_alive(self, run):
+        thread = threading.Thread(target=lambda: Task().step(torch.ones(2, 1)))
+        thread.start()
+        thread.join()
+        reference = weakref.ref(thread)
+        del thread
+        gc.collect()
+        assert reference() is None
 
     def test_loading_in_another_thread_while_this_one_trains(self, run):
         task = Task()

@@ -10,7 +10,7 @@ import sys
 from types import ModuleType
 from typing import Protocol
 
-from leakscope.instrument.auto.ahead import AheadHooks
+from leakscope.instrument.auto.ahead import AheadHooks, OuterPasses
 from leakscope.instrument.auto.backward import BackwardHooks
 from leakscope.instrument.auto.forwards import CompilerHooks, ForwardHooks
 from leakscope.instrument.auto.imports import ImportWatch
@@ -49,7 +49,7 @@ class AutoBoundaries:
             forwards,
             CompilerHooks(forwards),
             loaders,
-            AheadHooks(loaders, gate),
+            AheadHooks(OuterPasses(loaders, gate)),
             BackwardHooks(tracker, gate, any_optimizer=optimizers.any_made),
             KerasHooks(gate, trains=modes.trains),
         ]
