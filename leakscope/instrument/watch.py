@@ -37,7 +37,7 @@ OTHERS_CALLED = 8
 """Calls of another module since the last one of the first, after which its calls count."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Call:
     """A call of an outermost module."""
 

@@ -23,6 +23,8 @@ from leakscope.instrument.tracebacks import leave_hook
 from leakscope.instrument.watch import Call
 from leakscope.model.interrupts import ours
 
+LOOK_EVERY = 16
+"""Calls that train, of which one is looked at."""
 KNOWN_METHOD = "unpatched_nn_module_call_impl"
 AS_LARGE = 0.5
 """A batch of an evaluation has this share of the numbers of a batch of training, or more."""
@@ -42,15 +44,17 @@ class ForwardHooks:
         self._patch: PatchedMethod | None = None
         self._inside: set[int] = set()
         """Threads inside a module's call."""
+        self._trained_calls = 0
         self._trained = 0
-        """The size of what the last call that trains was given."""
+        """The size of what the last call that trains was given, of those looked at."""
+        self._is_grad_enabled: Callable[[], bool] = lambda: True
         self.original: Callable[..., Any] | None = None
         """What the stand-in stands for."""
         tracker.on_listening = self.listen
 
     def install(self, module: ModuleType) -> None:
         """Listen if the tracker wants it."""
-        self._torch = module.nn
+        self._torch, self._is_grad_enabled = module.nn, module.is_grad_enabled
         self.listen(self._tracker.listens)
 
     def uninstall(self) -> None:
@@ -80,7 +84,7 @@ class ForwardHooks:
         """Return the stand-in. The compiler looks into it and finds the original."""
         self.original = original
         compiler = sys.modules.get("torch.compiler")
-        is_compiling = getattr(compiler, "is_compiling", None) or (lambda: False)
+        is_compiling = getattr(compiler, "is_dynamo_compiling", None) or (lambda: False)
         inside, called = self._inside, self._called
 
         @functools.wraps(original)
@@ -106,27 +110,35 @@ class ForwardHooks:
 
     def _called(self, module: Any, args: tuple[Any, ...]) -> None:
         try:
-            tracing = sys.modules["torch._C"]._get_tracing_state() is not None
-            if self._tracker.listens and not self._gate.is_led and not tracing:
-                self._look_at(module, args)
+            mode = self._modes.is_evaluating(module)
+            if not mode and self._is_grad_enabled():
+                self._trains(module, args)
+            elif self._is_heard():
+                self._evaluates(module, args, mode=mode)
         except ours(Exception):
             return
         except BaseException as interrupt:
             leave_hook(interrupt)
             raise
 
-    def _look_at(self, module: Any, args: tuple[Any, ...]) -> None:
-        mode = self._modes.is_evaluating(module)
-        evaluating = mode or not sys.modules["torch"].is_grad_enabled()
-        if not evaluating:
+    def _is_heard(self) -> bool:
+        tracing = sys.modules["torch._C"]._get_tracing_state() is not None
+        return self._tracker.listens and not self._gate.is_led and not tracing
+
+    def _trains(self, module: Any, args: tuple[Any, ...]) -> None:
+        self._trained_calls += 1
+        if self._trained_calls % LOOK_EVERY == 1:
             self._trained = _size(args)
-            if not self._tracker.forwards.is_in_series:
-                return
-        large = evaluating and _size(args) >= AS_LARGE * self._trained
-        call = Call(self._modes.number(module), evaluating=evaluating, mode=mode, large=large)
+        if self._tracker.forwards.is_in_series and self._is_heard():
+            call = Call(self._modes.number(module), evaluating=False, mode=False)
+            self._gate.hear_found(self._tracker.forward, call)
+
+    def _evaluates(self, module: Any, args: tuple[Any, ...], *, mode: bool) -> None:
+        large = self._tracker.forwards.is_open or _size(args) >= AS_LARGE * self._trained
+        call = Call(self._modes.number(module), mode=mode, large=large)
         if self._gate.thread in (0, get_ident()):
             self._gate.hear_found(self._tracker.forward, call)
-        elif evaluating and self._gate.thread not in self._inside:
+        elif self._gate.thread not in self._inside:
             self._in_another_thread(call)
 
     def _in_another_thread(self, call: Call) -> None:
@@ -159,7 +171,7 @@ class CompilerHooks:
 def _size(args: tuple[Any, ...]) -> int:
     """Return how many numbers the first argument has, if it is a plain tensor."""
     torch: Any = sys.modules["torch"]
-    if not args or type(args[0]) is not torch.Tensor:
+    if not args or type(args[0]) is not torch.Tensor or torch._C._get_tracing_state() is not None:
         return 0
     with torch._C.DisableTorchFunction():
         return int(args[0].numel())

@@ -146,7 +146,9 @@ def _is_kept(loader: Any, iterator: Any) -> bool:
     It does so elsewhere than in the method of its class that the program iterates by.
     """
     method = type(loader).__iter__
-    if isinstance(iterator, GeneratorType) or str(getattr(method, "__module__", "")).startswith("torch."):
+    if isinstance(iterator, GeneratorType) or str(getattr(method, "__module__", "")).startswith(
+        "torch."
+    ):
         return False
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(OURS):
