@@ -76,7 +76,7 @@ class ProcessEndings:
         return [self._ended.popleft() for _ in range(len(self._ended))]
 
     def work_of_others(self) -> str:
-        """Return that child processes did the program's work unrecorded, if they did, in a sentence.
+        """Return in a sentence that child processes did the program's work unrecorded, if they did.
 
         Those are meant that have ended, and used more processor time than this process.
         """
@@ -85,11 +85,11 @@ class ProcessEndings:
         if not count or there < max(WORTH_SECONDS, here):
             return ""
         names = ", ".join(name for name, _ in self._others.most_common(3) if name)
+        who = plural(count, "child process") + (f" ({names})" if names else "")
         return (
-            f"{plural(count, 'child process')}{f' ({names})' if names else ''} did most of the work: "
-            f"{there:.0f} s of processor time against {here:.0f} s in this process. The largest held "
-            f"{human_bytes(_largest())}. What they kept was not recorded: put `with "
-            "leakscope.profile():` into the function that they run."
+            f"{who} did most of the work: {there:.0f} s of processor time against {here:.0f} s in "
+            f"this process. The largest held {human_bytes(_largest())}. What they kept was not "
+            "recorded: put `with leakscope.profile():` into the function that they run."
         )
 
     def _arrived(self, module: ModuleType) -> None:
