@@ -1,6 +1,7 @@
 """Backward passes that fill gradients: the steps of programs that have no optimizer of torch's.
 
-Whoever changes weights by hand, or by an optimizer of another library, trains all the same.
+Whoever changes weights by hand, or by an optimizer of another library, trains all the same. Where
+there is an optimizer they tell that a pass without a step is one of training.
 """
 
 from __future__ import annotations
@@ -67,10 +68,10 @@ class BackwardHooks:
                 without_our_frame(error)
                 raise
             if kwargs.get("accumulate_grad"):
-                if inside_compiled_code() is not None:
-                    uncompiled(gate.hear_found, passed)
-                else:
+                if inside_compiled_code() is None:
                     gate.hear_found(passed)
+                elif not self._has_optimizer:
+                    uncompiled(gate.hear_found, passed)
             return result
 
         return run_backward
