@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from threading import get_ident
@@ -24,7 +26,7 @@ class Gate:
 
     An event that comes while another is heard (a census may make the collector run a callback), or
     from another thread, is turned away and counted. The first thread that is heard is the training
-    thread, unless another one takes over.
+    thread, unless another one takes over, or follows it when it has ended.
     """
 
     def __init__(
@@ -35,6 +37,8 @@ class Gate:
         """Whether a framework says where training stands, so that nothing is to be found."""
         self.turned_away = 0
         self.thread = 0
+        self._holder: weakref.ref[threading.Thread] | None = None
+        """The thread that is heard, if it may end before the program does."""
         self._guard = guard
         self._costs = costs
         self._clock = clock
@@ -56,10 +60,11 @@ class Gate:
     def hear(self, event: Callable[..., Any], *args: Any) -> Any:
         """Pass an event on and return what it returns; None if it is turned away or fails."""
         if self._busy or not self.is_open or get_ident() != self.thread:
-            if self._busy or not self.is_open or self.thread:
+            left = self._holder is not None and self.is_left()
+            if self._busy or not self.is_open or (self.thread and not left):
                 self.turned_away += self.is_open
                 return None
-            self.thread = get_ident()
+            self._hold()
         self._busy = True
         self._heard += 1
         try:
@@ -105,10 +110,17 @@ class Gate:
         """Return whether no event is heard just now, and none could be of another thread."""
         return not self._busy and self.thread in (0, get_ident())
 
+    def is_left(self) -> bool:
+        """Return whether the thread that is heard has ended."""
+        if self._holder is None:
+            return False
+        holder = self._holder()
+        return holder is None or not threading.Thread.is_alive(holder)
+
     def take_over(self) -> None:
         """Hear the calling thread from now on."""
         if not self._busy:
-            self.thread = get_ident()
+            self._hold()
 
     def hear_late(self, event: Callable[..., Any], *args: Any) -> None:
         """Pass on an event that must not be lost: after the present one if need be."""
@@ -142,6 +154,14 @@ class Gate:
             return function(*args)
         finally:
             self._busy = self._is_muted = False
+
+    def _hold(self) -> None:
+        """Hear the calling thread. The main thread stays until the end."""
+        self.thread = get_ident()
+        holder = next((t for t in threading.enumerate() if t.ident == self.thread), None)
+        self._holder = None
+        if holder is not None and holder is not threading.main_thread():
+            self._holder = weakref.ref(holder)
 
     def _timed(self, event: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Charge the time that the other events took, judging by this one."""

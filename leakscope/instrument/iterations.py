@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Lock
+
 from leakscope.instrument.passes import NO_BATCH, Pass
 from leakscope.instrument.stack import Emit, Phase
 from leakscope.model.boundary import BoundaryKind
@@ -172,5 +174,32 @@ class Iterations:
         run = phase.owner
         if phase.pending:
             self.step_ends(phase)
+        elif phase.in_hand:
+            phase.in_hand = False
+            phase.batch += 1
         elif run is not None and run.asked and run.seen == phase.batch and not phase.training:
             phase.batch += 1
+
+
+class OtherThreads:
+    """Counts the steps of threads that train each for itself: they reach no boundary."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._threads: dict[int, Iterations] = {}
+        self._lock = Lock()
+
+    def step(self, thread: int, optimizer: int) -> None:
+        """An optimizer has stepped in a thread."""
+        with self._lock:
+            if thread not in self._threads and len(self._threads) >= ALONE_FOR:
+                self._threads.clear()
+            iterations = self._threads.setdefault(thread, Iterations(_nowhere))
+            before = iterations.steps
+            counts = iterations.leads(optimizer)
+            iterations.steps += counts
+            self.steps += iterations.steps - before
+
+
+def _nowhere(kind: BoundaryKind, phase: Phase | None, label: str) -> None:
+    """Be told of boundaries and reach none."""

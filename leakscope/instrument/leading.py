@@ -1,9 +1,12 @@
-"""Phases and steps as somebody tells them who knows, while nothing is found by itself."""
+"""Phases and steps as somebody tells them who knows: a framework, or the program's own calls."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from leakscope.instrument.iterations import Iterations
 from leakscope.instrument.stack import TRAIN, Phase, PhaseStack
+from leakscope.instrument.watch import ForwardPasses
 
 
 class LedPhases:
@@ -43,3 +46,72 @@ class LedPhases:
         """Close a phase."""
         if phase in self._stack:
             self._stack.end(phase)
+
+
+class NamedPhases:
+    """What the program's own calls do to the open phases, beside what is found."""
+
+    def __init__(
+        self,
+        stack: PhaseStack,
+        iterations: Iterations,
+        forwards: ForwardPasses,
+        settle: Callable[[], None],
+    ) -> None:
+        self._stack = stack
+        self._iterations = iterations
+        self._forwards = forwards
+        self._settle = settle
+
+    def phase_begin(self, name: str) -> Phase:
+        """Open a phase that only :meth:`phase_end` closes."""
+        self._forwards.end()
+        top = self._stack.top
+        if name == TRAIN and top is not None and top.training and not top.explicit:
+            self._stack.end(top)
+        phase = self._stack.begin(name, training=name == TRAIN, explicit=True)
+        self._settle()
+        return phase
+
+    def phase_end(self, phase: Phase) -> None:
+        """Close a phase that the user opened."""
+        if phase in self._stack:
+            self._stack.end(phase)
+            self._settle()
+
+    def step_over(self) -> None:
+        """The user says that an iteration has ended: from now on nobody else does."""
+        self._iterations.by_hand = True
+        self._iterations.step_ends(self._stack.target() or self._stack.begin(TRAIN, training=True))
+        self._settle()
+
+    def steps_begin(self, expected: int | None = None) -> Phase:
+        """The user names a loop of steps: return the phase they belong to, a new one if need be."""
+        top = self._stack.top
+        if top is not None and top.explicit and not top.manual:
+            phase = top
+        else:
+            phase = self.phase_begin(TRAIN)
+            phase.loop = True
+        phase.manual, phase.expected = True, expected
+        self._settle()
+        return phase
+
+    def steps_next(self, phase: Phase) -> None:
+        """An iteration of the user's named loop has ended."""
+        if phase not in self._stack:
+            return
+        self._stack.leave_to(phase)
+        if phase.training or phase.pending:
+            self._iterations.step_ends(phase)
+        else:
+            self._iterations.batch_ends(phase)
+        self._settle()
+
+    def steps_end(self, phase: Phase) -> None:
+        """The user's named loop is over, or was left in the middle of an iteration."""
+        if phase.pending:
+            self.steps_next(phase)
+        phase.manual = False
+        if phase.loop:
+            self.phase_end(phase)

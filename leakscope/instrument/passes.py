@@ -33,6 +33,8 @@ class Pass:
         "expected",
         "first",
         "grad",
+        "gradients",
+        "is_over",
         "loader",
         "moment",
         "phase",
@@ -68,6 +70,9 @@ class Pass:
         self.validated = False
         """Whether all modules in evaluation mode had their validation before it began."""
         self.grad = True
+        self.gradients = False
+        """Whether a backward pass has filled gradients in it."""
+        self.is_over = False
         self.verdict: Verdict | None = None
         self.phase: Phase | None = None
         self.asked = 0
@@ -93,7 +98,7 @@ class Sites:
         self._learned: dict[tuple[object, ...], tuple[Verdict | None, int]] = {}
         """What a key stands for, None for several things, and the last loader that told."""
         self._validations: dict[tuple[Site, int], int] = {}
-        self._loaders: dict[Site, dict[int, int | None]] = {}
+        self._rounds: dict[Site, _Round] = {}
 
     def judge(self, run: Pass, *, optimizers: bool, stepped: bool) -> Verdict | None:
         """Return what a pass is for, or None while only its first step or batch can tell."""
@@ -130,35 +135,63 @@ class Sites:
         known = [self._learned[key][0] for key in (other, own) if key in self._learned]
         return other in self._learned and set(known) == {Verdict.TRAINING}
 
-    def validation_name(self, site: Site, loader: int = 0) -> str:
+    def validation_name(self, site: Site, loader: int = 0, trained: int = 0) -> str:
         """Return ``validation`` for the first place that validates, then ``validation:2``…
 
-        Of several loaders that come to one place again and again each has a name of its own.
+        Of the loaders that come to one place in one round of evaluations each has a name of its
+        own. ``trained`` tells rounds apart: it changes whenever training has gone on.
         """
-        key = (site, self._turn(site, loader))
+        key = (site, self._turn(site, loader, trained) if loader else 0)
         if key not in self._validations and len(self._validations) >= SITES_KEPT:
             key = next(iter(self._validations))
         number = self._validations.setdefault(key, len(self._validations) + 1)
         return "validation" if number == 1 else f"validation:{number}"
 
-    def name_alike(self, site: Site, loader: int, other: Site) -> None:
+    def name_alike(self, site: Site, loader: int, other: Site, trained: int) -> None:
         """Give what a loader does at a place the name that another place without one got."""
         number = self._validations.get((other, 0))
         if number is not None:
-            self._validations.setdefault((site, self._turn(site, loader)), number)
+            self._validations.setdefault((site, self._turn(site, loader, trained)), number)
 
-    def _turn(self, site: Site, loader: int) -> int:
-        """Return as the how-manieth a loader came back to a place; 0 the first time."""
-        if site not in self._loaders and len(self._loaders) >= SITES_KEPT:
-            self._loaders.clear()
-        turns = self._loaders.setdefault(site, {})
-        if loader not in turns:
-            if len(turns) >= LOADERS_KEPT:
-                turns.clear()
-            turns[loader] = None
-        elif turns[loader] is None:
-            turns[loader] = sum(turn is not None for turn in turns.values())
-        return turns[loader] or 0
+    def _turn(self, site: Site, loader: int, trained: int) -> int:
+        """Return as the how-manieth in its round a loader comes to a place, from 0 on.
+
+        A round is over once training has gone on, once one of its loaders comes again, and once
+        none of them exists any more: then they are made anew each time. A loader keeps its number
+        where no other has it in this round.
+        """
+        if site not in self._rounds and len(self._rounds) >= SITES_KEPT:
+            self._rounds.clear()
+        turns = self._rounds.setdefault(site, _Round(trained))
+        if not turns.goes_on(trained, loader) or not any(map(self.is_alive, turns.present)):
+            turns.trained, turns.present = trained, {}
+        return turns.number_of(loader)
+
+
+class _Round:
+    """The loaders that came to a place since training went on the last time."""
+
+    def __init__(self, trained: int) -> None:
+        self.trained = trained
+        self.present: dict[int, int] = {}
+        self._known: dict[int, int] = {}
+
+    def goes_on(self, trained: int, loader: int) -> bool:
+        """Return whether a loader may belong to it still."""
+        alike = trained == self.trained and loader not in self.present
+        return alike and len(self.present) < LOADERS_KEPT
+
+    def number_of(self, loader: int) -> int:
+        """Return the number that a loader has in this round."""
+        taken = set(self.present.values())
+        number = self._known.get(loader, 0)
+        if number in taken:
+            number = min({*range(len(taken) + 1)} - taken)
+        if len(self._known) >= LOADERS_KEPT:
+            self._known.clear()
+        self._known.setdefault(loader, number)
+        self.present[loader] = number
+        return number
 
 
 def _keys(run: Pass) -> Iterator[tuple[object, ...]]:

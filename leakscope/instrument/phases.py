@@ -7,16 +7,15 @@ and the user's own calls, and emits a boundary whenever a piece of training has 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
 
 from leakscope.instrument.evaluated import KEYS_KEPT, Evaluated
-from leakscope.instrument.iterations import Iterations
-from leakscope.instrument.leading import LedPhases
+from leakscope.instrument.iterations import Iterations, OtherThreads
+from leakscope.instrument.leading import LedPhases, NamedPhases
 from leakscope.instrument.passes import Pass, Sites, Verdict
-from leakscope.instrument.sites import Site
-from leakscope.instrument.stack import TRAIN, Emit, Phase, PhaseStack
+from leakscope.instrument.sites import Site, call_site
+from leakscope.instrument.stack import TRAIN, TRAIN_ON, Emit, Phase, PhaseStack
 from leakscope.instrument.tuning import Tuning
-from leakscope.instrument.watch import ForwardWatch
+from leakscope.instrument.watch import Call, ForwardPasses
 
 STALE_AFTER_STEPS = 200
 """A loader that isn't asked for so many optimizer steps no longer drives the training."""
@@ -30,12 +29,23 @@ class PhaseTracker:
     def __init__(self, emit: Emit) -> None:
         self.surroundings: Callable[[], tuple[bool, bool]] = lambda: (True, True)
         """Tells whether gradients are recorded, and whether any optimizer was made so far."""
+        self.place: Callable[[], Site] = call_site
+        """Tells which line of the user's code is at work."""
+        self.listens = True
+        """Whether forward passes matter just now."""
+        self.on_listening: Callable[[bool], None] = lambda listens: None
+        """Is told when that changes."""
         self.iterations = Iterations(emit)
+        self.elsewhere = OtherThreads()
         self._stack = PhaseStack(emit, self.iterations.flush)
         self.led = LedPhases(self._stack, self.iterations)
         self.open_phases = self._stack.inwards  # innermost first
         self.sites = Sites()
-        self._watch = ForwardWatch(self._stack, self.iterations, self.sites)
+        self.forwards = ForwardPasses(self._stack, self.iterations, self.sites)
+        named = NamedPhases(self._stack, self.iterations, self.forwards, self._settle)
+        self.phase_begin, self.phase_end = named.phase_begin, named.phase_end
+        self.steps_begin, self.steps_next = named.steps_begin, named.steps_next
+        self.steps_end, self.step_over = named.steps_end, named.step_over
         self._passes: dict[int, Pass] = {}
         self._entered = 0
         self._undecided: list[Pass] = []
@@ -43,14 +53,14 @@ class PhaseTracker:
         self.evaluated = Evaluated()
         self.tuning = Tuning(self.evaluated, self.sites)
         self._optimizers: set[int] = set()
-        self._stepped = False
+        self._stepped = self._fed_before = False
         self._steady: Phase | None = None
-        self._moments = count(1)
+        self._moment = 0
 
     @property
     def step(self) -> int:
-        """Training iterations with an optimizer step that have ended."""
-        return self.iterations.steps
+        """Training iterations with an optimizer step that have ended, in all threads."""
+        return self.iterations.steps + self.elsewhere.steps
 
     @property
     def epoch(self) -> int:
@@ -58,14 +68,19 @@ class PhaseTracker:
         return max(0, self._stack.trainings - 1)
 
     @property
+    def trained(self) -> int:
+        """How far training has come: changes with every step and every phase of it."""
+        return self.iterations.steps + self._stack.trainings
+
+    @property
     def phase(self) -> Phase | None:
         """The innermost open phase."""
         return self._stack.top
 
     @property
-    def watched(self) -> int | None:
-        """The module whose forward passes should be told, or None."""
-        return self._watch.module
+    def is_idle(self) -> bool:
+        """Whether nothing was begun that is not over: what comes next may be anybody's."""
+        return self._stack.top is None and not self._passes and not self.forwards.is_in_series
 
     # Loaders
 
@@ -83,7 +98,7 @@ class PhaseTracker:
         self._passes[token] = Pass(
             token, site, route=route, loader=loader, expected=expected, born=self._entered
         )
-        self._watch.disarm()
+        self.forwards.disarm()
 
     def loader_next(self, token: int) -> None:
         """The next batch of a pass is asked for: whatever was done with the last one is done."""
@@ -102,7 +117,7 @@ class PhaseTracker:
                 self.iterations.asked(run, phase)
             run.seen = phase.batch
         run.asked += 1
-        run.moment = next(self._moments)
+        run.moment = self._moment = self._moment + 1
 
     def loader_end(self, token: int) -> None:
         """A pass is exhausted."""
@@ -130,7 +145,7 @@ class PhaseTracker:
 
     def step_elsewhere(self) -> bool:
         """Another thread steps optimizers; return whether that belongs to the training here."""
-        phase = self._live_training()
+        phase = self._stack.live_training()
         if phase is not None:
             phase.pending += 1
         return phase is not None
@@ -140,82 +155,44 @@ class PhaseTracker:
     def evaluate(self, key: int, site: Site) -> None:
         """A module was put into evaluation mode."""
         self.evaluated.add(key)
-        top = self._stack.top
-        if top is None or top.training:
-            self._watch.begin(key, site)
+        if self._takes_forwards():
+            self.forwards.evaluate(key, site)
         self._settle()
 
     def train(self, keys: set[int]) -> None:
         """A module, and the modules inside it named by ``keys``, went back to training mode."""
         self.evaluated.remove(keys, between_phases=self._stack.top is None)
-        if self._watch.module in keys:
-            self._watch.end()
+        self.forwards.train(keys)
         if not self.evaluated and not self._stepped:
             for run in [r for r in self._undecided if r.asked and r.evaluating]:
                 run.evaluating = False  # its batches were asked for ahead of the training
                 self._decide(run, Verdict.TRAINING)
         self._settle()
 
-    def forward(self, key: int) -> None:
-        """The watched module is called."""
-        if key == self._watch.module:
-            self._watch.called(certain=self._stepped or not self.surroundings()[1])
+    def forward(self, call: Call) -> None:
+        """An outermost module is called."""
+        if self.listens and self._takes_forwards():
+            optimizers = self.surroundings()[1]
+            self.forwards.called(
+                call, stepped=self._stepped, optimizers=optimizers, place=self.place
+            )
             self._settle()
 
-    # The user's own calls
-
-    def phase_begin(self, name: str) -> Phase:
-        """Open a phase that only :meth:`phase_end` closes."""
-        self._watch.end()
+    def gradients(self) -> None:
+        """A backward pass has filled gradients: what it belongs to trains."""
+        self.evaluated.look_again()
+        if self.evaluated:
+            return  # those of what a model is given
+        for run in self._undecided:
+            if run.asked and run.moment == self._moment:
+                self._decide(run, Verdict.TRAINING)
+                self._settle()
+                return
         top = self._stack.top
-        if name == TRAIN and top is not None and top.training and not top.explicit:
-            self._stack.end(top)
-        phase = self._stack.begin(name, training=name == TRAIN, explicit=True)
-        self._settle()
-        return phase
+        if top is not None and top.owner is not None:
+            top.owner.gradients = True
 
-    def phase_end(self, phase: Phase) -> None:
-        """Close a phase that the user opened."""
-        if phase in self._stack:
-            self._stack.end(phase)
-            self._settle()
-
-    def step_over(self) -> None:
-        """The user says that an iteration has ended: from now on nobody else does."""
-        self.iterations.by_hand = True
-        self.iterations.step_ends(self._target() or self._stack.begin(TRAIN, training=True))
-        self._settle()
-
-    def steps_begin(self, expected: int | None = None) -> Phase:
-        """The user names a loop of steps: return the phase they belong to, a new one if need be."""
-        top = self._stack.top
-        if top is not None and top.explicit and not top.manual:
-            phase = top
-        else:
-            phase = self.phase_begin(TRAIN)
-            phase.loop = True
-        phase.manual, phase.expected = True, expected
-        self._settle()
-        return phase
-
-    def steps_next(self, phase: Phase) -> None:
-        """An iteration of the user's named loop has ended."""
-        if phase not in self._stack:
-            return
-        self._stack.leave_to(phase)
-        if phase.training or phase.pending:
-            self.iterations.step_ends(phase)
-        else:
-            self.iterations.batch_ends(phase)
-        self._settle()
-
-    def steps_end(self, phase: Phase) -> None:
-        """The user's named loop is over, or was left in the middle of an iteration."""
-        if phase.pending:
-            self.steps_next(phase)
-        phase.manual = False
-        if phase.loop:
-            self.phase_end(phase)
+    # The end
 
     def finish(self) -> None:
         """The run is over: close what is open."""
@@ -225,11 +202,13 @@ class PhaseTracker:
 
     def give_way(self) -> None:
         """Close what was found: nothing is to be found from now on."""
-        self._watch.forget()
+        self.forwards.forget()
         self._stack.leave_to(None)
-        self._passes.clear()
+        for token in list(self._passes):
+            self._forget_pass(token)
         self._undecided.clear()
         self._steady = None
+        self._listen(False)
 
     # Where a pass belongs
 
@@ -239,9 +218,9 @@ class PhaseTracker:
         run.grad, optimizers = self.surroundings()
         self.evaluated.look_again()
         run.evaluating = bool(self.evaluated)
-        run.validated = self.evaluated.all_validated or self._watch.is_open
+        run.validated = self.evaluated.all_validated or self.forwards.is_open
         run.verdict = self.sites.judge(run, optimizers=optimizers, stepped=self._stepped)
-        self._watch.end()
+        self.forwards.end()
         if not self._inherit(run):
             if run.verdict is None:  # an earlier pass over the loader may have ended only now
                 run.verdict = self.sites.judge(run, optimizers=optimizers, stepped=self._stepped)
@@ -264,7 +243,7 @@ class PhaseTracker:
                 self._stack.end(phase)
             if not phase.training:
                 self.evaluated.validation_ends()
-        del self._passes[token]
+        self._forget_pass(token)
         self._settle()
 
     def _inherit(self, run: Pass) -> bool:
@@ -280,7 +259,7 @@ class PhaseTracker:
             unused = phase is not None and phase.owner is old and not phase.steps + phase.pending
             if unused and phase in self._stack and old.verdict is run.verdict and old.asked < 2:
                 assert phase is not None
-                del self._passes[old.token]
+                self._forget_pass(old.token)
                 self._feed(run, phase)
                 return True
             self.loader_dropped(old.token)
@@ -288,7 +267,7 @@ class PhaseTracker:
 
     def _place(self, run: Pass) -> None:
         top = self._stack.top
-        training = self._live_training()
+        training = self._stack.live_training()
         if top is not None and top.explicit and not top.training:
             self._feed(run, top)
         elif run.verdict is Verdict.VALIDATION:
@@ -303,29 +282,30 @@ class PhaseTracker:
     def _begin_training(self, run: Pass) -> None:
         self._stack.leave_to(None)
         self._stack.begin(TRAIN, training=True, owner=run)
+        self._fed_before = True
 
     def _begin_validation(self, run: Pass) -> None:
-        name = self.sites.validation_name(run.site, run.loader)
         top = self._stack.top
+        if top is not None and top.training:
+            self.iterations.flush(top)
+        name = self.sites.validation_name(run.site, run.loader, self.trained)
         if top is not None and not top.training and not top.explicit:
-            if self._is_fed(top) and top.owner is not None and run.born < top.owner.first:
+            if top.is_fed and top.owner is not None and run.born < top.owner.first:
                 run.phase = top  # zip(a, b): the first one leads
                 return
             again = top.name == name or (top.owner is not None and top.owner.site == run.site)
             if again or len(self._stack) >= DEEPEST:
                 self._stack.end(top)
-        elif top is not None and top.training:
-            self.iterations.flush(top)
         self._stack.begin(name, training=False, owner=run)
 
     def _feed(self, run: Pass, phase: Phase) -> None:
         run.phase = phase
-        if not self._is_fed(phase):
+        if not phase.is_fed:
             phase.owner, phase.expected = run, run.expected
 
     def _resume(self, run: Pass) -> None:
         """Bring the phase of a pass back to the top: what lies inside was left without notice."""
-        self._watch.disarm()
+        self.forwards.disarm()
         if run.phase is None:
             if run.asked > self.iterations.patience(run, stepped=self._stepped):
                 self._decide(run, Verdict.VALIDATION)
@@ -348,11 +328,11 @@ class PhaseTracker:
         It was taken for a further loader of the training, whose own pass goes on: some trainers
         switch the mode only once they hold a batch, and never exhaust a loader.
         """
-        taken = self._watch.hand_over()
+        taken = self.forwards.hand_over()
         if taken is None:
             return False
         phase, site = taken
-        self.sites.name_alike(run.site, run.loader, site)
+        self.sites.name_alike(run.site, run.loader, site, self.trained)
         self.sites.learn(run, Verdict.VALIDATION)
         run.verdict, run.seen = Verdict.VALIDATION, phase.batch
         self._feed(run, phase)
@@ -370,7 +350,8 @@ class PhaseTracker:
     def _learn_from(self, run: Pass, phase: Phase) -> None:
         if phase.training and not phase.explicit and run.asked > 1:
             self._last_training = run
-            self.sites.learn(run, Verdict.TRAINING if phase.steps else Verdict.VALIDATION)
+            trains = phase.steps or run.gradients
+            self.sites.learn(run, Verdict.TRAINING if trains else Verdict.VALIDATION)
 
     # Where a step belongs
 
@@ -385,14 +366,14 @@ class PhaseTracker:
             self._leave_validation(top)
         self._optimizers = {*self._optimizers, key} if len(self._optimizers) < KEYS_KEPT else {key}
         self.evaluated.clear()
-        self._watch.forget()
+        self.forwards.stepped()
         self._stepped = True
         self._count_step(key)
         self._settle()
 
     def _leave_validation(self, top: Phase) -> None:
         """An optimizer of the training steps: validation is over, or never was one."""
-        run = top.owner if self._is_fed(top) else None
+        run = top.owner if top.is_fed else None
         self._stack.leave_validation()
         if run is not None and not len(self._stack):
             run.verdict = Verdict.TRAINING
@@ -400,14 +381,15 @@ class PhaseTracker:
             self._begin_training(run)
 
     def _count_step(self, key: int) -> None:
-        phase = self._target()
+        phase = self._stack.target()
         if phase is None:
             if self.iterations.by_hand or self._trails():
                 return
-            phase = self._stack.begin(TRAIN, training=True)
+            name = TRAIN_ON if self._fed_before else TRAIN
+            phase = self._stack.begin(name, training=True)
         if phase.pending >= STALE_AFTER_STEPS and not phase.manual:
             phase.owner = None
-        if phase.manual or self._is_fed(phase):
+        if phase.manual or phase.is_fed:
             phase.pending += 1
         elif not self.iterations.silent(phase) and self.iterations.leads(key):
             self.iterations.step_ends(phase)
@@ -421,30 +403,31 @@ class PhaseTracker:
         self.iterations.steps += 1
         return True
 
-    def _target(self) -> Phase | None:
-        for phase in self._stack.inwards():
-            if phase.training or (phase.explicit and (phase.manual or self._is_fed(phase))):
-                return phase
-        top = self._stack.top
-        return top if top is not None and top.explicit else None
-
-    def _live_training(self) -> Phase | None:
-        live = (p for p in self._stack.inwards() if p.training and (p.explicit or self._is_fed(p)))
-        return next(live, None)
-
     def _waiting(self) -> Pass | None:
         """Return an undecided pass whose batch may be the step's: not one kept from long ago."""
-        live = self._live_training()
+        live = self._stack.live_training()
         fed = 0 if live is None or live.owner is None else live.owner.moment
         return next((run for run in self._undecided if run.moment > fed), None)
 
-    def _is_fed(self, phase: Phase) -> bool:
-        owner = phase.owner
-        return owner is not None and self._passes.get(owner.token) is owner
+    def _forget_pass(self, token: int) -> None:
+        self._passes.pop(token).is_over = True
 
     def _settle(self) -> None:
         """Find the phase to which every further optimizer step plainly belongs, if there is one."""
         top = self._stack.top
-        plain = top is not None and top.training and (top.manual or self._is_fed(top))
+        plain = top is not None and top.training and (top.manual or top.is_fed)
         odd = self.evaluated or (self._undecided and self._waiting())
         self._steady = top if plain and not odd else None
+        listens = not self._passes or self.forwards.is_expected
+        listens = listens or not (self._undecided or self._stack.is_any_fed)
+        if listens is not self.listens:
+            self._listen(listens)
+
+    def _listen(self, listens: bool) -> None:
+        self.listens = listens
+        self.on_listening(listens)
+
+    def _takes_forwards(self) -> bool:
+        """Return whether forward passes may be batches where the program stands."""
+        top = self._stack.top
+        return top is None or top.training or self.forwards.owns(top)

@@ -256,6 +256,7 @@ class Session:
             told = redact_text(exception)[:2000]
             end = EndRecord(status=status, exit_code=exit_code, exception=told, time_s=self._now())
             self._guard.call("recording", None, self._write_endings)
+            self._guard.call("recording", None, self._write_unrecorded)
             self._guard.call("recording", None, self._seal, end)
             self._guard.call("requests", None, lambda: self._requests.let_go(for_good=for_good))
             if current_session() is self:
@@ -417,6 +418,10 @@ class Session:
     def _write_endings(self) -> None:
         for record in self._workers.ended() if self._workers is not None else ():
             self._writer.write(record)
+
+    def _write_unrecorded(self) -> None:
+        if self._workers is not None and (unrecorded := self._workers.unrecorded()):
+            self._write_note("children", unrecorded)
 
     def _write_note(self, slug: str, message: str) -> None:
         self._measuring.note(slug, message, max(0, self._index - 1))

@@ -15,7 +15,7 @@ Site = tuple[str, int]
 """File and line of the user's code that started something."""
 
 FILES_KEPT = 4096
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # noqa: PTH100, PTH120
+OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # noqa: PTH100, PTH120
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _STANDARD = tuple(
     os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")
@@ -40,7 +40,7 @@ def call_route() -> tuple[Site, int]:
         file = frame.f_code.co_filename
         if _belongs_to_user(file):
             return (file, frame.f_lineno), route
-        if not file.startswith(_OURS):
+        if not file.startswith(OURS):
             innermost = innermost or frame
             route = hash((route, file, frame.f_lineno))
         frame = frame.f_back
@@ -60,7 +60,7 @@ def _belongs_to_user(file: str) -> bool:
 def _looks_like_user(file: str) -> bool:
     if file.startswith("<frozen"):
         return False
-    return not (file.startswith((_OURS, *_STANDARD)) or any(part in file for part in _INSTALLED))
+    return not (file.startswith((OURS, *_STANDARD)) or any(part in file for part in _INSTALLED))
 
 
 class Numbers:

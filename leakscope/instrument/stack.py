@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from leakscope.instrument.passes import Pass
 
 TRAIN = "train"
+TRAIN_ON = "train:2"
+"""Training without a loader after that with one: no epoch of its own."""
 NAMES_KEPT = 1024
 
 
@@ -21,6 +23,7 @@ class Phase:
         "batch",
         "expected",
         "explicit",
+        "in_hand",
         "loop",
         "manual",
         "micro",
@@ -51,9 +54,16 @@ class Phase:
         """Batches since the last step."""
         self.pending = 0
         """Optimizer steps since the last boundary."""
+        self.in_hand = False
+        """Whether a forward pass was made that no boundary has ended."""
         self.expected: int | None = None
         self.plan: Any = None
         """The schedule's own notes about this phase."""
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether a pass over a loader feeds it that is not over."""
+        return self.owner is not None and not self.owner.is_over
 
 
 Emit = Callable[[BoundaryKind, "Phase | None", str], None]
@@ -64,7 +74,7 @@ class PhaseStack:
 
     def __init__(self, emit: Emit, flush: Callable[[Phase], None]) -> None:
         self.trainings = 0
-        """Training phases begun so far."""
+        """Training phases begun so far, those without a loader after some with one left out."""
         self.top: Phase | None = None
         self._emit = emit
         self._flush = flush
@@ -81,6 +91,23 @@ class PhaseStack:
         """Iterate over the open phases, innermost first."""
         return reversed(self._open)
 
+    @property
+    def is_any_fed(self) -> bool:
+        """Whether a loader is at work."""
+        return any(phase.is_fed for phase in self._open)
+
+    def live_training(self) -> Phase | None:
+        """Return the innermost training that a loader feeds, or that the user opened."""
+        live = (p for p in self.inwards() if p.training and (p.explicit or p.is_fed))
+        return next(live, None)
+
+    def target(self) -> Phase | None:
+        """Return the phase to which a step belongs."""
+        for phase in self.inwards():
+            if phase.training or (phase.explicit and (phase.manual or phase.is_fed)):
+                return phase
+        return self.top if self.top is not None and self.top.explicit else None
+
     def begin(
         self,
         name: str,
@@ -95,7 +122,7 @@ class PhaseStack:
             self._occurrences.clear()
         occurrence = self._occurrences.get(name, 0)
         self._occurrences[name] = occurrence + 1
-        self.trainings += training
+        self.trainings += training and name == TRAIN
         phase = Phase(name, occurrence, training=training, explicit=explicit)
         phase.expected = expected
         if owner is not None:

@@ -309,6 +309,38 @@ class TestPrograms:
             task.train(training)
         assert told(run) == f"{TRAIN}, {TRAIN}"
 
+    def test_a_loader_that_keeps_its_iterator_over_all_epochs(self, run):
+        class Kept(DataLoader):
+            def __init__(self):
+                super().__init__(TensorDataset(torch.ones(64, 1)), batch_size=2)
+                self.iterator = super().__iter__()
+
+            def __iter__(self):
+                for _ in range(2):
+                    yield next(self.iterator)
+
+        original, task, training = Kept.__iter__, Task(), Kept()
+        for _ in range(2):
+            task.train(training)
+            task.validate(loader())
+        assert told(run) == ", ".join([TRAIN, VALIDATION] * 2)
+        run.close()
+        assert Kept.__iter__ is original
+        assert len(list(training)) == 2
+
+    def test_a_loader_that_changes_the_batches_of_torchs(self, run):
+        class Doubled(DataLoader):
+            def __iter__(self):
+                for (batch,) in super().__iter__():
+                    yield (batch * 2,)
+
+        original, task = Doubled.__iter__, Task()
+        training = Doubled(TensorDataset(torch.ones(4, 1)), batch_size=2)
+        for _ in range(2):
+            task.train(training)
+        assert told(run) == f"{TRAIN}, {TRAIN}"
+        assert Doubled.__iter__ is original
+
     def test_an_iterable_dataset_without_length(self, run):
         class Stream(IterableDataset):
             def __iter__(self):
@@ -400,6 +432,44 @@ class TestPrograms:
         thread.start()
         thread.join()
         assert told(run) == TRAIN
+
+    def test_steps_of_several_threads_all_count(self, run):
+        start = threading.Barrier(3)
+
+        def work() -> None:
+            task = Task()
+            start.wait()
+            for _ in range(20):
+                task.step(torch.ones(2, 1))
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert run.session.tracker.step == 60
+
+    def test_a_thread_follows_one_that_has_ended(self, run):
+        def work() -> None:
+            task = Task()
+            task.train(loader())
+            task.validate(loader())
+
+        for _ in range(2):
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+            threading.Thread(target=lambda: None).start()  # the next has another number
+        assert told(run) == ", ".join([TRAIN, VALIDATION] * 2)
+
+    def test_the_thread_that_is_heard_is_not_kept_alive(self, run):
+        thread = threading.Thread(target=lambda: Task().step(torch.ones(2, 1)))
+        thread.start()
+        thread.join()
+        reference = weakref.ref(thread)
+        del thread
+        gc.collect()
+        assert reference() is None
 
     def test_loading_in_another_thread_while_this_one_trains(self, run):
         task = Task()
@@ -542,30 +612,73 @@ class TestTorchAsItWas:
         run.close()
         assert state() == before
 
-    def test_no_module_is_listened_to_while_a_loader_is_at_work(self, run):
-        task = Task()
-        task.model.eval()
+    def test_modules_are_listened_to_while_no_loader_is_at_work(self, run):
         assert is_listened_to()
         for _ in loader():
             assert not is_listened_to()
+        assert is_listened_to()
 
-    def test_no_module_is_listened_to_after_the_return_to_training(self, run):
+    def test_within_a_pass_modules_are_listened_to_in_evaluation_mode(self, run):
         task = Task()
-        task.step(torch.ones(2, 1))
-        task.model.eval()
-        task.model(torch.ones(2, 1))
-        task.model.train()
-        assert not is_listened_to()
+        for (batch,) in loader():
+            task.step(batch)
+            assert not is_listened_to()
+            task.model.eval()
+            assert is_listened_to()
+            task.model(batch)
+            task.model.train()
+            assert not is_listened_to()
 
-    @pytest.mark.parametrize("compiled", ["script", "compile"])
-    def test_compiled_modules_are_not_listened_to(self, run, compiled):
+    @pytest.mark.parametrize("by", ["method", "function"])
+    def test_listening_neither_begins_nor_ends_once_torch_compiles(self, run, by):
         model = nn.Sequential(nn.Linear(1, 1))
-        if compiled == "script":
-            model = torch.jit.script(model)
-        else:
+        if by == "method":
             model.compile(backend="eager")
-        model.eval()
-        assert not is_listened_to()
+        else:
+            model = torch.compile(model, backend="eager")
+        try:
+            for _ in loader():
+                assert is_listened_to()
+        finally:
+            torch._dynamo.reset()
+
+    def test_a_compiled_model_is_compiled_once_however_it_is_used(self, run):
+        graphs = []
+
+        def note(graph, inputs):
+            graphs.append(graph)
+            return graph.forward
+
+        torch._dynamo.reset()
+        task = Task()
+        evaluated = torch.compile(task.model, backend=note)
+        try:
+            for _ in range(2):
+                for (batch,) in loader():
+                    task.step(batch)
+                    with torch.no_grad():
+                        evaluated(batch)
+                with torch.no_grad():
+                    evaluated(batch)
+            assert len(graphs) == 1
+        finally:
+            torch._dynamo.reset()
+
+    def test_the_compiler_takes_none_of_ours_for_the_method_of_modules(self, run):
+        from torch._dynamo import utils
+
+        assert not hasattr(utils.unpatched_nn_module_call_impl, "__wrapped__")
+
+    def test_a_model_is_traced_as_it_is(self, run):
+        model = nn.Sequential(nn.Linear(1, 1), nn.ReLU()).eval()
+
+        def operations() -> list[str]:
+            traced = torch.jit.trace(model, torch.ones(2, 1))
+            return [node.kind() for node in traced.inlined_graph.nodes()]
+
+        seen = operations()
+        run.close()
+        assert seen == operations()
 
     def test_a_hook_of_somebody_else_survives_ours(self):
         original = DataLoader.__iter__

@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 
 from leakscope.instrument.phases import STALE_AFTER_STEPS, PhaseTracker
+from leakscope.instrument.watch import PLAIN_STEPS, Call
 from leakscope.model.boundary import BoundaryKind
 
 SHORT = {
@@ -39,6 +40,7 @@ class Program:
         self.tracker.surroundings = lambda: (self.grad, self.optimizers)
         self.grad = True
         self.optimizers = optimizers
+        self.evaluating: set[int] = set()
         self.seen: list[str] = []
         self.batches_at_end: list[int] = []
 
@@ -80,13 +82,17 @@ class Program:
         self.tracker.optimizer_step(optimizer)
 
     def eval(self, module: int = 500, line: int = 40) -> None:
+        self.evaluating.add(module)
         self.tracker.evaluate(module, ("train.py", line))
 
     def train(self, *modules: int) -> None:
+        self.evaluating -= set(modules or (500,))
         self.tracker.train(set(modules or (500,)))
 
-    def forward(self, module: int = 500) -> None:
-        self.tracker.forward(module)
+    def forward(self, module: int = 500, *, large: bool = True) -> None:
+        mode = module in self.evaluating
+        evaluating = mode or not self.grad
+        self.tracker.forward(Call(module, evaluating=evaluating, mode=mode, large=large))
 
     @contextmanager
     def no_grad(self):
@@ -348,16 +354,45 @@ class TestValidation:
         train_epoch(program, TRAIN)
         program.take()
         validation, test = Loader(2, line=20), Loader(1, line=20)
+        program.tracker.sites.is_alive = {validation.number, test.number}.__contains__
         for _ in range(3):
             validate(program, validation)
             validate(program, test)
             train_epoch(program, TRAIN)
         begins = [line for line in program.take() if line.startswith("begin v")]
         assert begins == [
-            *("begin validation#0", "begin validation#1"),
-            *("begin validation#2", "begin validation:2#0"),
-            *("begin validation#3", "begin validation:2#1"),
+            *("begin validation#0", "begin validation:2#0"),
+            *("begin validation#1", "begin validation:2#1"),
+            *("begin validation#2", "begin validation:2#2"),
         ]
+
+    def test_two_loaders_of_one_line_take_turns_without_any_training(self, program):
+        one, other = Loader(2, line=20), Loader(1, line=20)
+        program.tracker.sites.is_alive = {one.number, other.number}.__contains__
+        for _ in range(2):
+            validate(program, one)
+            validate(program, other)
+        begins = [line for line in program.take() if line.startswith("begin v")]
+        assert begins == [
+            *("begin validation#0", "begin validation:2#0"),
+            *("begin validation#1", "begin validation:2#1"),
+        ]
+
+    def test_loaders_of_folds_are_one_validation(self, program):
+        folds = [Loader(1, line=20) for _ in range(3)]
+        program.tracker.sites.is_alive = {fold.number for fold in folds}.__contains__
+        for fold in folds:
+            for _ in range(2):
+                train_epoch(program, TRAIN)
+                validate(program, fold)
+        begins = [line for line in program.take() if line.startswith("begin v")]
+        assert begins == [f"begin validation#{number}" for number in range(6)]
+
+    def test_loaders_made_anew_for_each_evaluation_are_one_validation(self, program):
+        for _ in range(3):
+            validate(program, Loader(1, line=20))
+        begins = [line for line in program.take() if line.startswith("begin v")]
+        assert begins == [f"begin validation#{number}" for number in range(3)]
 
     def test_loaders_that_come_to_a_line_once_are_one_validation(self, program):
         for _ in range(3):
@@ -647,8 +682,9 @@ class TestEvaluationOnly:
             program.forward()
         program.tracker.finish()
         assert program.take() == [
-            *("begin validation#0", "batch validation 1", "batch validation 2", "end validation#0")
+            *("begin inference#0", "batch inference 1", "batch inference 2", "end inference#0")
         ]
+        assert program.batches_at_end == [3]
 
     def test_before_training_in_eval_mode_begins_with_its_first_batch(self, program):
         program.eval()
@@ -872,6 +908,147 @@ class TestWithoutLoader:
             *("begin train#0", "step train 1", "end train#0"),
             *("begin train#1", "step train 1", "end train#1"),
         ]
+
+
+class TestForwardPasses:
+    def test_each_call_of_eval_after_several_passes_begins_a_validation(self, program):
+        program.step()
+        program.take()
+        for batches in (3, 2):
+            program.eval()
+            for _ in range(batches):
+                program.forward()
+        program.train()
+        assert [line for line in program.take() if "#" in line] == [
+            *("begin validation#0", "end validation#0", "begin validation#1", "end validation#1")
+        ]
+        assert program.batches_at_end == [3, 2]
+
+    def test_eval_before_each_pass_is_one_validation(self, program):
+        program.step()
+        for _ in range(3):
+            program.eval()
+            program.forward()
+        program.step()
+        assert program.batches_at_end == [3]
+
+    def test_another_model_tested_last_is_a_validation_of_its_own(self, program):
+        program.step()
+        for module in (500, 501):
+            program.eval(module)
+            for _ in range(3):
+                program.forward(module)
+        program.tracker.finish()
+        assert program.batches_at_end[:2] == [3, 3]
+
+    def test_before_the_first_step_it_is_told_once_the_mode_is_put_back(self, program):
+        program.eval()
+        for _ in range(2):
+            program.forward()
+        program.train()
+        program.step()
+        begins = [line for line in program.take() if line.startswith("begin")]
+        assert begins == ["begin validation#0", "begin train#0"]
+        assert program.batches_at_end == [2]
+
+    def test_passes_without_gradients_are_a_validation_after_plain_steps(self, program):
+        for _ in range(3):
+            for _ in range(PLAIN_STEPS):
+                program.step()
+            with program.no_grad():
+                for _ in range(4):
+                    program.forward()
+        program.step()
+        assert program.batches_at_end == [4, 4, 4]
+
+    def test_passes_without_gradients_in_each_step_are_parts_of_steps(self, program):
+        for _ in range(3 * PLAIN_STEPS):
+            with program.no_grad():
+                program.forward()
+                program.forward()
+            program.step()
+        assert {line.split()[1] for line in program.take()} == {"train", "train#0"}
+
+    def test_passes_over_little_are_an_agents_that_acts(self, program):
+        for _ in range(3):
+            for _ in range(2 * PLAIN_STEPS):
+                program.step()
+            with program.no_grad():
+                for _ in range(20):
+                    program.forward(large=False)
+        assert "batch validation 1" not in program.take()
+
+    def test_a_pass_through_several_modules_is_one_batch(self, program):
+        program.step()
+        program.eval()
+        for _ in range(3):
+            program.forward(500)
+            program.forward(501)
+            program.forward(502)
+        program.train()
+        assert program.batches_at_end == [3]
+
+    def test_a_module_that_goes_on_alone_has_the_batches(self, program):
+        program.step()
+        program.eval()
+        with program.no_grad():
+            program.forward(500)
+            for _ in range(20):
+                program.forward(501)
+        program.train()
+        assert program.batches_at_end == [21]
+
+    def test_a_pass_that_trains_ends_a_validation_without_a_change_of_mode(self, program):
+        for _ in range(PLAIN_STEPS):
+            program.step()
+        with program.no_grad():
+            for _ in range(3):
+                program.forward()
+        program.take()
+        program.forward()
+        assert program.take() == ["batch validation 3", "end validation#0"]
+
+    def test_one_look_before_training_is_nothing(self, program):
+        program.eval()
+        program.forward()
+        program.train()
+        assert program.take() == []
+
+    def test_steps_without_a_loader_after_those_with_one_are_no_epoch(self, program):
+        for _ in range(2):
+            train_epoch(program, TRAIN)
+        for _ in range(4):
+            program.step()
+        begins = [line for line in program.take() if line.startswith("begin")]
+        assert begins == ["begin train#0", "begin train#1", "begin train:2#0"]
+        assert program.tracker.epoch == 1
+        assert program.tracker.step == 4 + 4
+
+
+class TestBackwardPasses:
+    def test_an_epoch_without_a_step_is_one_of_training_where_gradients_are_filled(self, program):
+        steps = 0
+        for _ in range(5):
+            program.train()
+            for _ in program.over(Loader(3)):
+                program.tracker.gradients()
+                steps += 1
+                if steps % 5 == 0:
+                    program.step()
+            validate(program, VAL)
+        begins = [line for line in program.take() if line.startswith("begin")]
+        assert begins == [
+            f"begin {name}#{number}" for number in range(5) for name in ("train", "validation")
+        ]
+        assert program.tracker.step == 3
+
+    def test_gradients_of_what_an_evaluated_model_is_given_are_none(self, program):
+        train_epoch(program, TRAIN)
+        program.take()
+        program.eval()
+        for _ in program.over(Loader(2, line=20)):
+            program.tracker.gradients()
+        assert program.take()[0] == "begin validation#0"
 
 
 class TestFrozenParts:

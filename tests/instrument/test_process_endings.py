@@ -100,3 +100,35 @@ def test_a_fault_of_ours_costs_no_exit_code(out, monkeypatch):
     with profiled(out):
         assert run_to_the_end(os._exit, 3).exitcode == 3
     assert ends(out) == []
+
+
+def work(seconds: float) -> None:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def notes(out) -> list[str]:
+    return [note.message for note in open_run(out).main.notes if note.slug == "children"]
+
+
+def test_children_that_did_the_work_unrecorded_are_told_with_what_to_do(out):
+    with profiled(out):
+        for _ in range(2):
+            run_to_the_end(work, 0.8)
+    (note,) = notes(out)
+    assert note.startswith("2 child processes (Decoder) did most of the work: 2 s")
+    assert "leakscope.profile()" in note
+
+
+def test_children_that_did_less_than_the_process_itself_are_not_told(out):
+    with profiled(out):
+        run_to_the_end(work, 1.1)
+        work(1.3)
+    assert notes(out) == []
+
+
+def test_children_that_did_little_are_not_told(out):
+    with profiled(out):
+        run_to_the_end(work, 0.1)
+    assert notes(out) == []

@@ -10,8 +10,9 @@ import sys
 from types import ModuleType
 from typing import Protocol
 
-from leakscope.instrument.auto.ahead import AheadHooks
+from leakscope.instrument.auto.ahead import AheadHooks, OuterPasses
 from leakscope.instrument.auto.backward import BackwardHooks
+from leakscope.instrument.auto.forwards import CompilerHooks, ForwardHooks
 from leakscope.instrument.auto.imports import ImportWatch
 from leakscope.instrument.auto.keras import KerasHooks
 from leakscope.instrument.auto.loaders import LoaderHooks
@@ -40,12 +41,15 @@ class AutoBoundaries:
     def __init__(self, tracker: PhaseTracker, gate: Gate) -> None:
         optimizers = OptimizerHooks(tracker, gate)
         modes = ModeHooks(tracker, gate)
-        loaders = LoaderHooks(tracker, gate, begun=modes.stop_listening)
+        forwards = ForwardHooks(tracker, gate, modes)
+        loaders = LoaderHooks(tracker, gate)
         self._sources: list[Source] = [
             optimizers,
             modes,
+            forwards,
+            CompilerHooks(forwards),
             loaders,
-            AheadHooks(loaders, gate),
+            AheadHooks(OuterPasses(loaders, gate)),
             BackwardHooks(tracker, gate, any_optimizer=optimizers.any_made),
             KerasHooks(gate, trains=modes.trains),
         ]

@@ -1,11 +1,14 @@
-"""Passes over Accelerate's loaders, which fetch a batch before the one that they hand out.
+"""Passes over loaders that hand out what other iterators fetch.
 
-What the program asks for is what counts: the passes of the loaders inside are none of its own.
+Those of Accelerate fetch a batch before the one that they hand out; others, as those of timm and
+ultralytics, keep one endless iterator to keep its workers, and hand out so many batches of it for
+each epoch. What the program asks for is what counts: the passes inside are none of its own.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import weakref
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -20,29 +23,38 @@ COUNTED, OTHERS = ("DataLoaderShard", "SkipDataLoader"), ("DataLoaderDispatcher"
 """Those whose batches are those of the loader inside, and those that make others of them."""
 
 
-class AheadHooks:
-    """Wraps the methods by which the loaders of Accelerate are iterated."""
-
-    module = "accelerate.data_loader"
+class OuterPasses:
+    """Wraps the methods by which loaders are iterated that hand out what others fetch."""
 
     def __init__(self, loaders: LoaderHooks, gate: Gate) -> None:
         self._loaders = loaders
         self._gate = gate
         self._patches: list[PatchedMethod] = []
+        self._known: weakref.WeakSet[type] = weakref.WeakSet()
+        loaders.on_kept = self.keeps_its_iterator
 
-    def install(self, module: ModuleType) -> None:
-        """Wrap the methods."""
-        for name in COUNTED + OTHERS:
-            kind = vars(module).get(name)
-            if isinstance(kind, type) and "__iter__" in vars(kind):
-                wrap = functools.partial(self._wrap_iter, is_counted=name in COUNTED)
-                self._patches.append(PatchedMethod(kind, "__iter__", wrap))
+    def wrap(self, kind: type, *, is_counted: bool) -> None:
+        """Wrap the method of a class; ``is_counted`` if its batches are those of the one inside."""
+        self._known.add(kind)
+        wrap = functools.partial(self._wrap_iter, is_counted=is_counted)
+        self._patches.append(PatchedMethod(kind, "__iter__", wrap))
+
+    def keeps_its_iterator(self, loader: Any) -> bool:
+        """A loader has made its iterator elsewhere than in the method that iterates over it.
+
+        Return whether passes over it are heard of.
+        """
+        kind = next(kind for kind in type(loader).__mro__ if "__iter__" in vars(kind))
+        if kind not in self._known and inspect.isgeneratorfunction(vars(kind)["__iter__"]):
+            self.wrap(kind, is_counted=True)
+        return kind in self._known
 
     def uninstall(self) -> None:
         """Put the methods back."""
         for patch in self._patches:
             patch.remove()
         self._patches.clear()
+        self._known.clear()
 
     def asked(self, fetched: Iterator[Any]) -> int:
         """The program asks for a batch: what loaders do until :meth:`fetched` is none of its own.
@@ -80,7 +92,27 @@ class AheadHooks:
         return __iter__
 
 
-def _handed_out(fetched: Iterator[Any], hooks: weakref.ref[AheadHooks]) -> Iterator[Any]:
+class AheadHooks:
+    """Finds the loaders of Accelerate."""
+
+    module = "accelerate.data_loader"
+
+    def __init__(self, outer: OuterPasses) -> None:
+        self._outer = outer
+
+    def install(self, module: ModuleType) -> None:
+        """Wrap the methods."""
+        for name in COUNTED + OTHERS:
+            kind = vars(module).get(name)
+            if isinstance(kind, type) and "__iter__" in vars(kind):
+                self._outer.wrap(kind, is_counted=name in COUNTED)
+
+    def uninstall(self) -> None:
+        """Put the methods back."""
+        self._outer.uninstall()
+
+
+def _handed_out(fetched: Iterator[Any], hooks: weakref.ref[OuterPasses]) -> Iterator[Any]:
     """Yield what Accelerate's own generator yields.
 
     While the program works on a batch, this frame keeps neither the batch nor anything of ours:
@@ -102,6 +134,6 @@ def _handed_out(fetched: Iterator[Any], hooks: weakref.ref[AheadHooks]) -> Itera
         yield batch.pop()
 
 
-def _call(hooks: weakref.ref[AheadHooks], event: str, argument: Any) -> Any:
+def _call(hooks: weakref.ref[OuterPasses], event: str, argument: Any) -> Any:
     alive = hooks()
     return None if alive is None else getattr(alive, event)(argument)

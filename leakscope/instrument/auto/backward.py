@@ -1,6 +1,7 @@
 """Backward passes that fill gradients: the steps of programs that have no optimizer of torch's.
 
-Whoever changes weights by hand, or by an optimizer of another library, trains all the same.
+Whoever changes weights by hand, or by an optimizer of another library, trains all the same. Where
+there is an optimizer they tell that a pass without a step is one of training.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ NOBODY = 0
 
 
 class BackwardHooks:
-    """Tells of backward passes until the program makes an optimizer of torch's."""
+    """Tells of backward passes: they are steps until the program makes an optimizer of torch's."""
 
     module = "torch.autograd"
 
@@ -33,7 +34,7 @@ class BackwardHooks:
         self._tracker = tracker
         self._gate = gate
         self._any_optimizer = any_optimizer
-        self._is_needed = True
+        self._has_optimizer = False
         self._module: ModuleType | None = None
         self._original: Callable[..., Any] | None = None
         self._ours: Callable[..., Any] | None = None
@@ -41,7 +42,7 @@ class BackwardHooks:
     def install(self, module: ModuleType) -> None:
         """Wrap torch's function, where this version has it."""
         original = vars(module).get(RUNS)
-        if callable(original) and not self._any_optimizer():
+        if callable(original):
             self._module, self._original = module, original
             self._ours = self._wrap(original, compiler_callback(module))
             setattr(module, RUNS, self._ours)
@@ -51,7 +52,6 @@ class BackwardHooks:
         module, ours, self._ours = self._module, self._ours, None
         if module is not None and ours is not None and vars(module).get(RUNS) is ours:
             setattr(module, RUNS, self._original)
-        self._is_needed = False
         self._module = self._original = None
 
     def _wrap(
@@ -67,11 +67,11 @@ class BackwardHooks:
             except BaseException as error:
                 without_our_frame(error)
                 raise
-            if self._is_needed and kwargs.get("accumulate_grad"):
-                if inside_compiled_code() is not None:
-                    uncompiled(gate.hear_found, passed)
-                else:
+            if kwargs.get("accumulate_grad"):
+                if inside_compiled_code() is None:
                     gate.hear_found(passed)
+                elif not self._has_optimizer:
+                    uncompiled(gate.hear_found, passed)
             return result
 
         return run_backward
@@ -80,8 +80,9 @@ class BackwardHooks:
         """Gradients were filled; in evaluation mode it is those of what the model is given."""
         if is_in_backward():  # recomputes what a checkpoint dropped
             return
-        if self._any_optimizer():
-            self._is_needed = False
+        self._has_optimizer = self._has_optimizer or self._any_optimizer()
+        if self._has_optimizer:
+            self._tracker.gradients()
             return
         evaluated = self._tracker.evaluated
         evaluated.look_again()

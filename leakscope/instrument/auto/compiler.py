@@ -20,6 +20,13 @@ def compiler_callback(module: ModuleType) -> Callable[[], object]:
     return callback
 
 
+def compiles() -> bool:
+    """Return whether the program has asked torch to compile anything."""
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    backends = getattr(frames, "cached_backends", None) or {}
+    return any(backend is not None for backend in list(backends.values()))  # None: to disable it
+
+
 def uncompiled(function: Callable[[T], object], argument: T) -> None:
     """Call a function so that torch compiles neither it nor what it calls."""
     dynamo = sys.modules.get("torch._dynamo")

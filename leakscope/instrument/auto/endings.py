@@ -10,7 +10,7 @@ import functools
 import importlib
 import os
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
@@ -19,6 +19,7 @@ from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
 from leakscope.instrument.auto.imports import ImportWatch
 from leakscope.model.interrupts import ours
 from leakscope.model.record import ProcessEndRecord
+from leakscope.model.sizes import human_bytes, plural
 
 STARTERS = {
     "multiprocessing.util": "multiprocessing.popen_fork",
@@ -29,6 +30,8 @@ for it ends then, and no import of the program's is looked at any more."""
 MOST_KEPT = 64
 """Between two measurements."""
 MOST_KNOWN = 4096
+WORTH_SECONDS = 1.0
+"""Processor time of child processes that may be the program's work."""
 HEARD = frozenset({"poll", "_send_signal"})
 
 
@@ -40,6 +43,9 @@ class ProcessEndings:
         self._pid = os.getpid()
         self._told_to_end: set[int] = set()
         self._loaders: dict[int, int] = {}
+        self._others: Counter[str] = Counter()
+        """How many of each name ended that are no workers of DataLoaders."""
+        self._used_before = _used()
         self._ended: deque[ProcessEndRecord] = deque(maxlen=MOST_KEPT)
         self._patches: list[PatchedMethod] = []
         self._watch = ImportWatch(dict.fromkeys(STARTERS, self._arrived))
@@ -68,6 +74,23 @@ class ProcessEndings:
     def take(self) -> list[ProcessEndRecord]:
         """Return what has ended since the last time, oldest first."""
         return [self._ended.popleft() for _ in range(len(self._ended))]
+
+    def work_of_others(self) -> str:
+        """Return in a sentence that child processes did the program's work unrecorded, if they did.
+
+        Those are meant that have ended, and used more processor time than this process.
+        """
+        here, there = (now - before for now, before in zip(_used(), self._used_before, strict=True))
+        count = self._others.total()
+        if not count or there < max(WORTH_SECONDS, here):
+            return ""
+        names = ", ".join(name for name, _ in self._others.most_common(3) if name)
+        who = plural(count, "child process") + (f" ({names})" if names else "")
+        return (
+            f"{who} did most of the work: {there:.0f} s of processor time against {here:.0f} s in "
+            f"this process. The largest held {human_bytes(_largest())}. What they kept was not "
+            "recorded: put `with leakscope.profile():` into the function that they run."
+        )
 
     def _arrived(self, module: ModuleType) -> None:
         try:
@@ -114,6 +137,8 @@ class ProcessEndings:
             loader = self._loaders.pop(process.pid, 0)
             told = process.pid in self._told_to_end
             self._told_to_end.discard(process.pid)
+            if not loader and len(self._others) < MOST_KEPT:
+                self._others[_name_of(process)] += 1
             if code != 0 and not told:
                 self._ended.append(
                     ProcessEndRecord(
@@ -126,6 +151,19 @@ class ProcessEndings:
                 )
         except ours(Exception):
             return
+
+
+def _used() -> tuple[float, float]:
+    """Return seconds of processor time of this process, and of its children that have ended."""
+    times = os.times()
+    return times.user + times.system, times.children_user + times.children_system
+
+
+def _largest() -> int:
+    """Return the most resident bytes that any child had which has ended."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
 
 
 def _name_of(popen: Any) -> str:

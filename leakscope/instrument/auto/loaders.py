@@ -6,13 +6,13 @@ import functools
 import sys
 from collections.abc import Callable
 from threading import get_ident
-from types import ModuleType
+from types import FrameType, GeneratorType, ModuleType
 from typing import Any
 
 from leakscope.instrument.auto.classes import PatchedMethod, opaque, without_our_frame
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.phases import PhaseTracker
-from leakscope.instrument.sites import Numbers, call_route
+from leakscope.instrument.sites import OURS, Numbers, call_route
 from leakscope.instrument.tracebacks import leave_hook
 from leakscope.model.interrupts import ours
 
@@ -22,14 +22,16 @@ class LoaderHooks:
 
     module = "torch.utils.data.dataloader"
 
-    def __init__(self, tracker: PhaseTracker, gate: Gate, *, begun: Callable[[], None]) -> None:
+    def __init__(self, tracker: PhaseTracker, gate: Gate) -> None:
         self._tracker = tracker
         self._gate = gate
-        self._begun = begun
         self._loaders = Numbers()
         self._iterators = Numbers(self._dropped)
         tracker.sites.is_alive = self._loaders.is_alive
         self._fetching = 0
+        self.on_kept: Callable[[Any], bool] = lambda loader: False
+        """Is told of loaders that make their iterator to keep it over all epochs; returns whether
+        passes over them are heard of."""
         self._patches: list[PatchedMethod] = []
 
     def install(self, module: ModuleType) -> None:
@@ -102,6 +104,8 @@ class LoaderHooks:
         """
         if self._fetching == get_ident():
             return
+        if _is_kept(loader, iterator) and self.on_kept(loader):
+            return
         site, route = call_route()
         self._tracker.loader_begin(
             self._iterators.of(iterator),
@@ -110,7 +114,6 @@ class LoaderHooks:
             loader=self._loaders.of(loader),
             expected=batches_of(loader) if is_counted else None,
         )
-        self._begun()
 
     def asked(self, iterator: Any) -> None:
         """A batch is asked for."""
@@ -135,6 +138,22 @@ class LoaderHooks:
 
     def _dropped(self, token: int) -> None:
         self._gate.hear_late(self._tracker.loader_dropped, token)
+
+
+def _is_kept(loader: Any, iterator: Any) -> bool:
+    """Return whether a loader of a class of its own made torch's iterator to hand out parts of it.
+
+    It does so elsewhere than in the method of its class that the program iterates by.
+    """
+    method = type(loader).__iter__
+    if isinstance(iterator, GeneratorType) or str(getattr(method, "__module__", "")).startswith(
+        "torch."
+    ):
+        return False
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(OURS):
+        frame = frame.f_back
+    return frame is not None and frame.f_code is not getattr(method, "__code__", None)
 
 
 def batches_of(loader: Any) -> int | None:

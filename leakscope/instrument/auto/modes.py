@@ -1,15 +1,8 @@
-"""Training and evaluation mode, from ``nn.Module.train`` (which ``eval`` calls too).
-
-A validation that uses no loader has its batches in the forward passes of the module that was put
-into evaluation mode, or of its first part where its own methods are called; they are listened to
-only while no loader is at work.
-"""
+"""Training and evaluation mode, from ``nn.Module.train`` (which ``eval`` calls too)."""
 
 from __future__ import annotations
 
 import functools
-import sys
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
@@ -26,42 +19,45 @@ MODULES_KEPT = 256
 
 
 class ModeHooks:
-    """Tells which modules are put into evaluation mode, and of their calls while they matter."""
+    """Tells which modules are put into evaluation mode and back."""
 
     module = "torch.nn.modules.module"
 
     def __init__(self, tracker: PhaseTracker, gate: Gate) -> None:
         self._tracker = tracker
         self._gate = gate
-        self._torch: ModuleType | None = None
         self._patch: PatchedMethod | None = None
         self._inside = False
         self._modules = Numbers()
         self._training: set[int] = set()
-        self._plain: dict[int, bool] = {}
-        self._listening: PatchedMethod | None = None
 
     def install(self, module: ModuleType) -> None:
         """Wrap ``nn.Module.train``."""
-        self._torch = module
         self._patch = PatchedMethod(module.Module, "train", self._wrap_train)
 
     def uninstall(self) -> None:
-        """Put the method back and listen no more."""
+        """Put the method back."""
         if self._patch is not None:
             self._patch.remove()
         self._patch = None
-        self._unlisten()
         self._modules.clear()
 
-    def stop_listening(self) -> None:
-        """Listen no more to forward passes unless the tracker still wants them."""
-        if self._listening is not None and self._tracker.watched is None:
-            self._unlisten()
+    def number(self, module: Any) -> int:
+        """Return the number by which the tracker knows a module."""
+        return self._modules.of(module)
+
+    def is_evaluating(self, module: Any) -> bool:
+        """Return whether a module is in evaluation mode, or all that it wraps is."""
+        while _is_training(module):
+            children = _children(module) if self._tracker.evaluated else []
+            if len(children) != 1 or children[0] is None:
+                return False
+            module = children[0]
+        return True
 
     def trains(self, module: Any) -> None:
         """A module is about to be trained, whatever its mode says: some trainers leave it."""
-        if self._tracker.evaluated or self._tracker.watched is not None:
+        if self._tracker.evaluated or self._tracker.forwards.is_expected:
             self._changed(module, True)
 
     def still_evaluating(self, keys: set[int]) -> set[int]:
@@ -115,12 +111,9 @@ class ModeHooks:
             numbers = (self._modules.find(part) for part in _parts(module))
             keys = {number for number in numbers if number is not None}
             self._tracker.train(keys)
-            self.stop_listening()
         elif not self._is_frozen_part(module):
             self._training.discard(key)
             self._tracker.evaluate(key, call_site())
-            if self._tracker.watched == key:
-                self._listen(module, key)
 
     def _is_frozen_part(self, module: Any) -> bool:
         """Whether it lies inside a module that was told to train: a backbone that is held still."""
@@ -131,92 +124,9 @@ class ModeHooks:
                 return True
         return False
 
-    def _listen(self, module: Any, key: int) -> None:
-        self._unlisten()
-        if self._torch is None or not self._is_plain(module, key):
-            return
-        gate, tracker = self._gate, self._tracker
-        calls = _Calls(self._modules, module)
-
-        def before_forward(called: Any) -> None:
-            try:
-                if tracker.watched is None:
-                    self._unlisten()
-                elif calls.stand_for(tracker.watched, called):
-                    gate.hear_found(tracker.forward, tracker.watched)
-            except BaseException as interrupt:
-                leave_hook(interrupt)
-                raise
-
-        wrap = functools.partial(_wrap_call, before=before_forward)
-        self._listening = PatchedMethod(self._torch.Module, "_call_impl", wrap)
-
-    def _unlisten(self) -> None:
-        listening, self._listening = self._listening, None
-        if listening is not None:
-            listening.remove()
-
-    def _is_plain(self, module: Any, key: int) -> bool:
-        """Whether a global hook leaves it as it is: compiled modules would be compiled anew."""
-        plain = self._plain.get(key)
-        if plain is None:
-            plain = self._plain[key] = not any(map(_is_compiled, _parts(module)))
-        return plain
-
     def _bound(self) -> None:
-        if len(self._training) + len(self._plain) > MODULES_KEPT:
+        if len(self._training) > MODULES_KEPT:
             self._training.clear()
-            self._plain.clear()
-
-
-def _wrap_call(original: Callable[..., Any], before: Callable[[Any], None]) -> Callable[..., Any]:
-    """Wrap what every call of a module goes through; a hook would change its traceback.
-
-    The compiler looks into it and finds the original.
-    """
-    compiler = sys.modules.get("torch.compiler")
-    is_compiling = getattr(compiler, "is_compiling", None) or (lambda: False)
-
-    @functools.wraps(original)
-    def _call_impl(module: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
-            return original(module, *args, **kwargs)
-        before(module)
-        try:
-            return original(module, *args, **kwargs)
-        except BaseException as error:
-            without_our_frame(error)
-            del module, args, kwargs  # whoever clears the traceback's frames doesn't find ours
-            raise
-
-    return _call_impl
-
-
-class _Calls:
-    """Tells which calls stand for forward passes of a module.
-
-    Its own do; those of its first part that is called, where nobody calls the module itself:
-    ``model.vocabulary(model.states(tokens))``.
-    """
-
-    def __init__(self, numbers: Numbers, module: Any) -> None:
-        self._numbers = numbers
-        self._module = weakref.ref(module)
-        self._parts: set[int] | None = None
-        """By address, looked up where another module is called first: there may be thousands."""
-        self._first = 0
-
-    def stand_for(self, key: int, called: Any) -> bool:
-        """Return whether a call is one of the module with this number."""
-        if self._numbers.find(called) == key:
-            self._parts = set()
-            return True
-        if self._parts is None:
-            self._parts = {id(part) for part in _parts(self._module())}
-        if id(called) not in self._parts:
-            return False
-        self._first = self._first or id(called)
-        return self._first == id(called)
 
 
 def _parts(module: Any) -> Iterator[Any]:
@@ -256,10 +166,3 @@ def _is_training(module: Any) -> bool:
 
 
 _MAPPINGS = (dict, OrderedDict)
-
-
-def _is_compiled(module: Any) -> bool:
-    names = {kind.__name__ for kind in type(module).__mro__}
-    if names & {"OptimizedModule", "ScriptModule"}:
-        return True
-    return object.__getattribute__(module, "__dict__").get("_compiled_call_impl") is not None

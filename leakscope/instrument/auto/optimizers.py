@@ -10,6 +10,7 @@ from typing import Any
 
 from leakscope.instrument.auto.classes import opaque
 from leakscope.instrument.auto.compiler import compiler_callback, uncompiled
+from leakscope.instrument.autograd import is_in_backward
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.phases import PhaseTracker
 from leakscope.instrument.tracebacks import leave_hook
@@ -69,16 +70,26 @@ class OptimizerHooks:
             self._met[id(optimizer)] = self._last
 
     def _from_any_thread(self, key: int) -> None:
-        """Steps may be made by the threads of a backward pass, or all training by one thread."""
+        """Steps may be made by the threads of a backward pass, by one thread for the one that is
+        heard, or by several that train each for itself.
+        """
         gate = self._gate
         if get_ident() == gate.thread:
             self._leads = True
             gate.hear_found(self._tracker.optimizer_step, key)
             return
-        if gate.is_led or not gate.is_open or (gate.thread and self._tracker.step_elsewhere()):
+        if gate.is_led or not gate.is_open:
             return
-        if not self._leads:
+        is_left = gate.is_left()
+        self._leads = self._leads and not is_left
+        belongs = is_in_backward() or not self._leads
+        if belongs and gate.thread and not is_left and self._tracker.step_elsewhere():
+            return
+        if self._leads:
+            self._tracker.elsewhere.step(get_ident(), key)
+        else:
             gate.take_over()
+            self._leads = gate.thread == get_ident()
             gate.hear(self._tracker.optimizer_step, key)
 
     def uninstall(self) -> None:

@@ -69,6 +69,10 @@ class WorkerHooks:
         """Return the processes that have ended by themselves since the last time."""
         return self._endings.take()
 
+    def unrecorded(self) -> str:
+        """Return that other processes did the program's work, if they did, in a sentence."""
+        return self._endings.work_of_others()
+
     def _install(self, module: ModuleType) -> None:
         self._patch = PatchedMethod(
             module._MultiProcessingDataLoaderIter,
