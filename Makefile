@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 
 INTERPRETERS ?= python3.10 python3.11 python3.12 python3.13 python3.14
 
-BENCHMARKS := start report recording memory workers ranks cuda heap clean growth overhead
+BENCHMARKS := start report recording memory workers ranks cuda heap pauses clean growth overhead
 
 # Rooms whose tests walk the heap of their own process, as those under tests/heap do.
 OWN_HEAP := testing instrument probes cleanup
@@ -131,6 +131,9 @@ bench-cuda: $(VENV)/.benching
 
 bench-heap: $(VENV)/.benching
 	$(BIN)/python benchmarks/heap/compare.py $(if $(QUICK),--rounds 1 --sizes 50000,--rounds 2)
+
+bench-pauses: $(VENV)/.benching
+	$(BIN)/python benchmarks/census_pauses.py $(QUICK)
 
 bench-clean: $(VENV)/.benching
 	$(BIN)/python benchmarks/clean_functions.py $(QUICK)

@@ -5,8 +5,8 @@ run, both at the same time, each on half of the cores, and once more with the ha
 drift touches both alike. A figure is the geometric mean of the two ratios. Where there is one core
 only, the two runs follow each other instead.
 
-    python benchmarks/overhead.py [--loops tiny,convolution,loading] [--rounds 2] [--only NAME]
-                                  [--scale 1.0] [--quick] [--json FILE]
+    python benchmarks/overhead.py [--loops tiny,convolution,loading,objects] [--rounds 2]
+                                  [--only NAME] [--scale 1.0] [--quick] [--json FILE]
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from variants import LOOP, Variant, variants
 
 EPOCHS = 12
 """Of every loop, each of some five seconds."""
-STEPS = {"tiny": 4000, "convolution": 200, "loading": 800}
+STEPS = {"tiny": 4000, "convolution": 200, "loading": 800, "objects": 2000}
 PEERS_SHARE = 1 / 4
 PATIENCE_SECONDS = 400.0
 TIMES = {"loop, wall": "loop_s", "loop, processor": "loop_cpu_s", "whole process": "process_s"}

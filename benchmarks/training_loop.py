@@ -1,9 +1,10 @@
 """The loops that `overhead.py` times, each as people write it, validation after every epoch.
 
-    python benchmarks/training_loop.py [tiny|convolution|loading] [--epochs N] [--steps N]
+    python benchmarks/training_loop.py [tiny|convolution|loading|objects] [--epochs N] [--steps N]
 
 `tiny` is a step of one or two milliseconds, where whatever is done at a step tells most;
-`convolution` one of some twenty; `loading` a cheap step that waits for several DataLoader workers.
+`convolution` one of some twenty; `loading` a cheap step that waits for several DataLoader workers;
+`objects` a cheap step that makes thousands of small Python objects and keeps some for a while.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import resource
 import time
 import tracemalloc
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +27,9 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 WORKERS = 3
 VALIDATION = 20
 """Batches of a validation."""
+NOTES_PER_SAMPLE = 40
+KEPT_NOTES = 200
+"""Steps whose notes are kept: some 700,000 objects."""
 
 
 class Augmented(Dataset):
@@ -81,18 +86,37 @@ def by_workers(batches: int, seed: int) -> DataLoader:
     return DataLoader(Augmented(batches * 16), batch_size=16, num_workers=WORKERS)
 
 
+class Notes:
+    """What a step that is heavy on Python notes of each of its samples; the latest are kept."""
+
+    def __init__(self) -> None:
+        self._latest: deque[list[dict[str, object]]] = deque(maxlen=KEPT_NOTES)
+
+    def add(self, step: int, labels: torch.Tensor) -> None:
+        """Make a few thousand small objects."""
+        self._latest.append(
+            [
+                {"step": step, "id": f"{step}.{i}", "label": label, "scores": [i * 0.5, label / 3]}
+                for label in labels.tolist()
+                for i in range(NOTES_PER_SAMPLE)
+            ]
+        )
+
+
 @dataclass(frozen=True)
 class Loop:
     model: Callable[[], nn.Module]
     loader: Callable[[int, int], DataLoader]
     epochs: int
     steps: int
+    takes_notes: bool = False
 
 
 LOOPS = {
     "tiny": Loop(partial(perceptron, 16), partial(in_memory, 16), 12, 4000),
     "convolution": Loop(convolutions, partial(in_memory, 32), 12, 200),
     "loading": Loop(partial(perceptron, 32), by_workers, 12, 800),
+    "objects": Loop(partial(perceptron, 16), partial(in_memory, 16), 12, 2000, takes_notes=True),
 }
 
 
@@ -102,10 +126,13 @@ def train(loop: Loop, epochs: int, steps: int, at_epoch_end: Callable[[], object
     model = loop.model()
     optimizer = torch.optim.AdamW(model.parameters())
     training, validation = loop.loader(steps, 1), loop.loader(VALIDATION, 2)
+    notes = Notes() if loop.takes_notes else None
     last = 0.0
     for _ in range(epochs):
         model.train()
-        for images, labels in training:
+        for step, (images, labels) in enumerate(training):
+            if notes is not None:
+                notes.add(step, labels)
             loss = functional.cross_entropy(model(images), labels)
             optimizer.zero_grad()
             loss.backward()

@@ -148,6 +148,11 @@ class CensusTaker:
         return set(self._definitions.files)
 
     @property
+    def sealed_bytes(self) -> int:
+        """What the seal takes of :attr:`own_bytes`; names and rows come to that."""
+        return self._seal.own_bytes
+
+    @property
     def own_bytes(self) -> int:
         """What the taker keeps between censuses, in bytes."""
         sampled_bytes = sum(map(getsizeof, self._sampled.values()))
