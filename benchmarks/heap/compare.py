@@ -6,7 +6,7 @@ in reverse order, so that a drift of the machine touches all alike. The first ca
 tools import and cache then.
 
     python benchmarks/heap/compare.py [--sizes 100000,1000000] [--rounds 3] [--only NAME]
-        [--heaps mix,chain,table,nest] [--patience 10] [--timeout 120] [--json FILE]
+        [--heaps mix,plain,chain,table,nest] [--patience 10] [--timeout 120] [--json FILE]
 """
 
 from __future__ import annotations
@@ -227,7 +227,8 @@ def _mib(size: int) -> str:
 
 def cases(arguments: argparse.Namespace) -> list[Case]:
     """Return what was asked for, with the tools that can't be measured marked as such."""
-    sizes = {"mix": [int(size) for size in arguments.sizes.split(",")]}
+    given = [int(size) for size in arguments.sizes.split(",")]
+    sizes = {"mix": given, "plain": given}
     sizes.update({name: [size] for name, size in FIXED_SIZES.items()})
     return [
         Case(
@@ -236,7 +237,7 @@ def cases(arguments: argparse.Namespace) -> list[Case]:
             [
                 Series(tool.name, why_not=tool.missing(size))
                 for tool in TOOLS.values()
-                if tool.name == LEAKSCOPE or arguments.only in tool.name
+                if tool.name == LEAKSCOPE or any(n in tool.name for n in arguments.only.split(","))
             ],
         )
         for heap in arguments.heaps.split(",")
@@ -250,10 +251,14 @@ def machine() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--sizes", default="100000,1000000", help="objects of the mixed heap")
+    parser.add_argument(
+        "--sizes", default="100000,1000000", help="objects of the heaps `mix` and `plain`"
+    )
     parser.add_argument("--heaps", default=",".join(HEAPS), help="the shapes to build")
     parser.add_argument("--rounds", type=int, default=3, help="calls after the first")
-    parser.add_argument("--only", default="", help="tools whose name has this in it, and leakscope")
+    parser.add_argument(
+        "--only", default="", help="tools whose name has one of these in it, and leakscope"
+    )
     parser.add_argument(
         "--patience", type=float, default=10, help="seconds after which a tool isn't asked again"
     )

@@ -12,6 +12,9 @@ import torch
 OBJECTS_PER_STEP = 88
 """How many objects one step of the mix adds, about; the engine counts them exactly."""
 
+OBJECTS_PER_RECORD = 5
+"""A dict, a list, a float and two ints."""
+
 LABELS = [f"class {number}" for number in range(80)]
 
 
@@ -84,6 +87,15 @@ def _make_callback(record: Record, row: tuple[int, float, str]) -> Callable[[], 
     return improvement
 
 
+def plain(objects: int, seed: int = 0) -> list[dict[str, Any]]:
+    """Return dicts with lists and numbers in them, about as many objects as asked for."""
+    random_ = random.Random(seed)
+    return [
+        {"values": [random_.random(), 1_000 + i], "id": 1_000_000 + i}
+        for i in range(objects // OBJECTS_PER_RECORD)
+    ]
+
+
 def chain(objects: int, seed: int = 0) -> Record:
     """Return the last record of a linked list: each refers to the one before."""
     random_ = random.Random(seed)
@@ -109,6 +121,12 @@ def nest(objects: int, seed: int = 0) -> list[Any]:
     return inner
 
 
-HEAPS: dict[str, Callable[..., Any]] = {"mix": mix, "chain": chain, "table": table, "nest": nest}
+HEAPS: dict[str, Callable[..., Any]] = {
+    "mix": mix,
+    "plain": plain,
+    "chain": chain,
+    "table": table,
+    "nest": nest,
+}
 FIXED_SIZES = {"chain": 200_000, "table": 1_000_000, "nest": 100_000}
 """Sizes of the heaps that come in one size only."""

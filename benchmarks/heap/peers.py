@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leakscope.heap import CensusTaker, census, graph
-from leakscope.heap.graph import WalkRequest, WalkResult
+from leakscope.heap import CensusTaker, census, graph, snapshot
+from leakscope.heap.graph import Seal, WalkRequest, WalkResult
 from leakscope.model.census import CensusScope
 
 LEAKSCOPE = "leakscope"
@@ -45,7 +46,7 @@ class Tool:
         """Return why it can't be measured on a heap of that size; empty where it can."""
         if self.package and importlib.util.find_spec(self.package) is None:
             return f"{self.package} is not installed"
-        if self.name == LEAKSCOPE and graph.engine_name() != "native":
+        if self.prepare in NATIVE and graph.engine_name() != "native":
             return "the native engine was not compiled"
         if self.prepare is census_of_reference and objects > MOST_FOR_REFERENCE:
             return f"the reference is for checking; above {MOST_FOR_REFERENCE:,} objects it crawls"
@@ -53,19 +54,21 @@ class Tool:
 
 
 def census_of_native(root: Any) -> Callable[[], Look]:
-    """Time a full census: walk, sizes, dominators, retained sizes and the names of the rows."""
+    """Time a full census: walk, sizes, dominators, retained sizes and the names of the rows.
+
+    Each is the first of its taker, which goes on from no seal: `census_pauses.py` times the others.
+    """
     del root
-    taker = CensusTaker(project_root=str(Path(__file__).parent))
     told: dict[str, float] = {}
 
-    def walk(request: WalkRequest) -> WalkResult:
-        result = graph.walk(request)
+    def walk(request: WalkRequest, *, seal: Seal | None = None) -> WalkResult:
+        result = graph.walk(request, seal=seal)
         told.update(walk_s=result.pause_s, scratch_bytes=result.scratch_bytes)
         return result
 
     def look() -> Look:
         census.walk = walk
-        taken = taker.take(CensusScope.FULL)
+        taken = CensusTaker(project_root=str(Path(__file__).parent)).take(CensusScope.FULL)
         return Look(objects=taken.objects, figures={**told, "rows": len(taken.rows)})
 
     return look
@@ -75,6 +78,30 @@ def census_of_reference(root: Any) -> Callable[[], Look]:
     """Time the same with the engine in plain Python."""
     graph._native = None
     return census_of_native(root)
+
+
+def snapshot_of_leakscope(root: Any) -> Callable[[], Look]:
+    """Time a snapshot as a person calls it: names, retained sizes and totals by type."""
+    del root
+    folder = str(Path(__file__).parent)
+
+    def look() -> Look:
+        taken = snapshot(project_root=folder)
+        return Look(objects=taken.objects, figures={"rows": len(taken.rows)})
+
+    return look
+
+
+def collection(root: Any) -> Callable[[], Look]:
+    """Time the collector's own look at its objects, of which none is garbage."""
+    del root
+    tracked = len(gc.get_objects())
+
+    def look() -> Look:
+        gc.collect()
+        return Look(objects=tracked)
+
+    return look
 
 
 def growth_of_objgraph(root: Any) -> Callable[[], Look]:
@@ -128,11 +155,16 @@ def size_by_pympler(root: Any) -> Callable[[], Look]:
     return look
 
 
+NATIVE = (census_of_native, snapshot_of_leakscope)
+"""What isn't measured with the reference engine."""
+
 TOOLS = {
     tool.name: tool
     for tool in (
         Tool(LEAKSCOPE, census_of_native),
+        Tool("leakscope snapshot", snapshot_of_leakscope),
         Tool("leakscope (reference)", census_of_reference),
+        Tool("gc.collect", collection),
         Tool("objgraph growth", growth_of_objgraph, package="objgraph"),
         Tool("guppy3 heap", table_of_guppy, package="guppy"),
         Tool("pympler summary", summary_of_pympler, package="pympler"),
