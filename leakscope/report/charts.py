@@ -42,7 +42,7 @@ NEAR_ZERO = 0.2
 """An axis that would begin within this part of its length begins at zero."""
 LIMIT_IN_SIGHT = 2.5
 """The limit is drawn where it is at most so many times the highest point."""
-EPOCHS_APART = 46
+EPOCHS_APART = 30
 """Pixels between the numbers of two epochs, at least."""
 CENSUS_HEIGHT = 0.018
 """Part of the plane that the tick of a census is high."""
@@ -153,7 +153,7 @@ def draw_series(culprit: Culprit, key: str, spans: Sequence[PhaseSpan]) -> Drawi
     points = finite((point.x, point.y) for point in culprit.chart)
     view = _canvas(SMALL, _SERIES, [points])
     over_time = culprit.chart_unit == SECONDS
-    view.moments((clock_ticks if over_time else count_ticks)(view.x, _wanted(SMALL)))
+    view.moments((clock_ticks if over_time else count_ticks)(view.x, 6))
     if over_time:
         within = [span for span in spans if span.phase == culprit.phase]
         _shade_phases(view, within, colour="phase-2")
