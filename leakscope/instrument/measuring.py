@@ -130,6 +130,8 @@ class Measuring:
         self._put_off: Mapping[str, int] = {} if put_off is None else put_off
         self._sources = Sources()
         self._objects: dict[CensusScope, int] = {}
+        self.unwound: Sequence[FrameType] = ()
+        """Frames that a traceback keeps, outermost first: a census looks at them too."""
         self.resident = 0
         self.gauges: dict[str, int] = {}
         self._next_overhead = 0.0
@@ -326,7 +328,7 @@ class Measuring:
         if not self._has_room(boundary, scope):
             return None
         with self._charged("census"):
-            census = self._guard.call("census", None, self._taker.take, scope)
+            census = self._guard.call("census", None, self._taker.take, scope, self.unwound)
         if census is None:
             return None
         self._censuses += 1

@@ -33,3 +33,15 @@ TRACING_PHASES_KEPT = 100
 TRACING_SAFETY = 1.5
 """What a window is foretold to cost is multiplied by this before it opens: tables of traces that
 outgrow the processor's caches make a block dearer than in the calibration."""
+
+# The end of the program's work
+
+RETURN_LEAST_SECONDS = 0.05
+"""Seconds that a call of the main module takes at least, to be looked at as it returns: in less no
+program has done work of which anything could be judged."""
+RETURN_CALLS = 20_000
+"""Calls of the main module that are looked at: each costs 40 ns, all of them a millisecond. A
+module that makes more is itself the loop, and its variables stay to the end."""
+RETURN_FOREIGN_CALLS = 16
+"""Calls in other threads meanwhile: none is inlined while they are looked at, and each takes
+stack."""
