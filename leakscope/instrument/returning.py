@@ -19,7 +19,7 @@ import runpy
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from types import CodeType, FrameType, ModuleType
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from leakscope.instrument.policy import (
@@ -38,7 +38,9 @@ except ImportError:  # nothing was compiled
 IS_SUPPORTED = hasattr(_native, "watch")
 _NO_WORK = frozenset({*sys.stdlib_module_names, "torch", "wandb", "mlflow"})
 """Modules whose functions a program calls when its work is done: to exit, save and shut down."""
-_DATA = (type(None), bool, int, float, str, bytes, tuple, list, dict, set)
+_DATA = (bool, int, float, str, bytes, tuple, list, dict, set)
+_TELLS_CALLS = sys.version_info >= (3, 11)
+"""Whether a name that is called can be told from others in a code."""
 _LOOKS_UP = frozenset({"LOAD_NAME", "LOAD_GLOBAL"})
 _BEGINS_WORK = frozenset(
     {
@@ -100,13 +102,23 @@ def is_done_after(module: FrameType) -> bool:
     what is no function of Python's own or of torch's.
     """
     code, names = module.f_code, module.f_globals
+    before, loaded, is_called = "", "", False
     for name, argument, at in _instructions(code, module.f_lasti + 2):
         if name in _BEGINS_WORK or _leads_back(name, argument, at):
             return False
-        if name in _LOOKS_UP:
-            place = argument >> 1 if _is_shifted(name) else argument
-            if not _is_no_work(code.co_names[place], names):
+        if loaded and name in ("LOAD_ATTR", "LOAD_METHOD"):
+            if (is_called or name == "LOAD_METHOD") and not _has_no_work(loaded, names):
                 return False
+            is_called = False  # what is called is an attribute of it
+            loaded = loaded if name == "LOAD_ATTR" else ""
+        else:
+            if loaded and is_called and not _is_no_work(loaded, names):
+                return False
+            loaded = ""
+        if name in _LOOKS_UP:
+            loaded = code.co_names[argument >> 1 if _is_shifted(name) else argument]
+            is_called = before == "PUSH_NULL" or not _TELLS_CALLS
+        before = name
     return True
 
 
@@ -127,7 +139,9 @@ def _instructions(code: CodeType, begin: int) -> Iterator[tuple[str, int, int]]:
     text, argument = code.co_code, 0
     for at in range(begin, len(text), 2):
         name, argument = dis.opname[text[at]], argument << 8 | text[at + 1]
-        if name != "EXTENDED_ARG":
+        if name == "CACHE":
+            argument = 0
+        elif name != "EXTENDED_ARG":
             yield name, argument, at
             argument = 0
 
@@ -144,9 +158,28 @@ def _is_shifted(name: str) -> bool:
 
 
 def _is_no_work(name: str, names: dict[str, Any]) -> bool:
+    """Return whether a call of what has that name is no work."""
     if name not in names:
-        return hasattr(builtins, name) or name.startswith("__")
+        return hasattr(builtins, name)
     value = names[name]
+    is_function = type(value) in (FunctionType, BuiltinFunctionType, type)
+    return (is_function and _is_of_no_work(value)) or (not _TELLS_CALLS and _is_data(value))
+
+
+def _has_no_work(name: str, names: dict[str, Any]) -> bool:
+    """Return whether methods of what has that name are no work."""
+    value = names.get(name)
     if type(value) is ModuleType:
         return value.__name__.partition(".")[0] in _NO_WORK
-    return type(value) in _DATA or getattr(builtins, name, names) is value
+    return _is_data(value) or _is_of_no_work(type(value), but="torch")
+
+
+def _is_data(value: object) -> bool:
+    return type(value) in (*_DATA, ModuleType)
+
+
+def _is_of_no_work(defined: Any, but: str = "") -> bool:
+    """Return whether a function or class is Python's own, or of another library that is no work."""
+    module = defined.__module__
+    home = module.partition(".")[0] if type(module) is str else ""
+    return home in _NO_WORK and home not in ("__main__", but)
