@@ -56,7 +56,7 @@ def run(program: str) -> list[str]:
         input=WORK + program,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert "Traceback" not in done.stderr or "Expected" in done.stderr, done.stderr
