@@ -294,9 +294,9 @@ static void fetch_expected(const Sweep *s) {
     if (at + 3 * AHEAD < seal->n_sequence)
         __builtin_prefetch(&seal->entries[seal->sequence[at + 3 * AHEAD]]);
     if (at + 2 * AHEAD < seal->n_sequence) {
-        const char *object = (const char *)SEALED_OBJECT(&seal->entries[seal->sequence[at + 2 * AHEAD]]);
-        __builtin_prefetch(object - 16);
-        __builtin_prefetch(object + 47);
+        uintptr_t object = (uintptr_t)SEALED_OBJECT(&seal->entries[seal->sequence[at + 2 * AHEAD]]);
+        __builtin_prefetch((const void *)(object - 16)); /* of an entry that is gone: of no address */
+        __builtin_prefetch((const void *)(object + 47));
     }
 }
 
