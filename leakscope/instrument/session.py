@@ -238,12 +238,7 @@ class Session:
             self._guard.call("shortages", None, self._shortages.left, error)
 
     def conclude(self, unwound: Sequence[FrameType] = ()) -> None:
-        """Reach the last boundary while what the program worked with is still there.
-
-        ``unwound`` are frames, outermost first, that a traceback keeps. Nothing is measured any
-        more; the recording goes on until it is closed. Where nothing may be measured now, or no
-        boundary was reached so far, the last one is left to :meth:`close`.
-        """
+        """Reach the last boundary while what the program worked with, or a traceback, is there."""
         if not self.is_live or self._concluded or self._index < 2 or inside() is not None:
             return
         self._concluded = True
