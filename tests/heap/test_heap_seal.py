@@ -166,3 +166,29 @@ def test_what_lies_where_a_dict_was_is_not_taken_for_one() -> None:
         timeout=120,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "20000\n", "")
+
+
+OURS_GROWS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import sealed_programs
+run, looker = sealed_programs.program(0), sealed_programs.Looker("/nowhere")
+looker.ours, looker.named = [], {}
+for _ in range(3):
+    looker.sealed()
+looker.ours += [[i, [i]] for i in range(300)]
+looker.named["new"] = [[j] for j in range(2000)]
+for _ in range(4):
+    looker.sealed()
+print("alive")
+"""
+
+
+def test_what_our_own_objects_come_to_hold_is_walked_once() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", OURS_GROWS, str(PROGRAMS.parent)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "alive\n", "")
