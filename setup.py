@@ -20,5 +20,11 @@ setup(
             extra_compile_args=["-O3", "-std=gnu11", "-fvisibility=hidden"],
             optional=True,
         ),
+        Extension(
+            "leakscope.instrument._returning",
+            sources=["leakscope/instrument/native/returning.c"],
+            extra_compile_args=["-O3", "-std=gnu11", "-fvisibility=hidden"],
+            optional=True,
+        ),
     ]
 )

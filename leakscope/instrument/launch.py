@@ -85,6 +85,7 @@ class Closing:
     def __init__(self, session: Session | None) -> None:
         self._session = session
         self._pid = os.getpid()
+        self._stop_watching: Callable[[], None] = lambda: None
 
     def failed(self, error: BaseException) -> None:
         """Have the session look at what ended the program before anything of it is let go."""
@@ -95,12 +96,36 @@ class Closing:
                 if not is_interrupt(fault):
                     raise
 
+    def watch_returns(self) -> None:
+        """Have the session concluded as the program's last work returns, its variables alive."""
+        session = self._session
+        if session is not None:
+            from leakscope.instrument import returning
+
+            self._stop_watching = returning.stop
+            returning.watch(session.conclude, globals())
+
+    def left(self, error: BaseException) -> None:
+        """Have the session concluded while a traceback keeps what the program worked with."""
+        if self._session is None or os.getpid() != self._pid:
+            return
+        try:
+            from leakscope.instrument import returning
+
+            frames = returning.frames_left_by(error)
+            if returning.is_alone() and any(f.f_code.co_filename != __file__ for f in frames):
+                self._session.conclude(frames)
+        except BaseException as fault:
+            if not isinstance(fault, Exception) and not is_interrupt(fault):
+                raise
+
     def arrange(self, status: str, exit_code: int = 0, exception: str = "") -> None:
         """Have the session closed by the interpreter's exit, before the program's own handlers.
 
         Exit handlers run in reverse order and after threads are joined, so the last one to be
         registered sees the program's globals as it left them and all that its threads did.
         """
+        self._stop_watching()
         atexit.register(self._close, status, exit_code, exception)
 
     def _close(self, status: str, exit_code: int, exception: str) -> None:
@@ -128,12 +153,15 @@ def _have_report_kept(session: Session) -> None:
 
 def _run(program: Program, closing: Closing) -> None:
     try:
+        closing.watch_returns()
         _runner(program)()
     except SystemExit as error:
+        closing.left(error)
         closing.arrange("exit", _exit_code(error))
         raise
     except BaseException as error:
         closing.failed(error)
+        closing.left(error)
         _show_traceback(error, _as_the_program_knows_it(error))
         if isinstance(error, KeyboardInterrupt):
             closing.arrange("interrupted", _INTERRUPTED, "KeyboardInterrupt")

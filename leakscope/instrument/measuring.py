@@ -85,6 +85,8 @@ class Measuring:
         self._put_off: Mapping[str, int] = {} if put_off is None else put_off
         self._sources = Sources()
         self._objects: dict[Due, int] = {}
+        self.unwound: Sequence[FrameType] = ()
+        """Frames that a traceback keeps, outermost first: a census looks at them too."""
         self.resident = 0
         self.gauges: dict[str, int] = {}
         self._next_overhead = 0.0
@@ -289,10 +291,11 @@ class Measuring:
         if not self._has_room(boundary, due):
             return None
         with self._charged("census"):
-            if due is Due.CHECK:
+            if due is Due.CHECK and not self.unwound:
                 census = self._guard.call("census", None, self._taker.take_checked)
             else:
-                census = self._guard.call("census", None, self._taker.take, _scope(due))
+                take = self._taker.take
+                census = self._guard.call("census", None, take, _scope(due), self.unwound)
         if census is None:
             return None
         self._censuses += 1

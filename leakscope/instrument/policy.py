@@ -164,3 +164,15 @@ this part at least: after a slow moment it is tried again, one that takes far to
 PAUSE_GUESS = 2.0
 """Times the pause that the first resumed census may be expected to take: before it was measured
 that is only a guess from the whole walk."""
+
+# The end of the program's work
+
+RETURN_LEAST_SECONDS = 0.05
+"""Seconds that a call of the main module takes at least, to be looked at as it returns: in less no
+program has done work of which anything could be judged."""
+RETURN_CALLS = 20_000
+"""Calls of the main module that are looked at: each costs 40 ns, all of them a millisecond. A
+module that makes more is itself the loop, and its variables stay to the end."""
+RETURN_FOREIGN_CALLS = 16
+"""Calls in other threads meanwhile: none is inlined while they are looked at, and each takes
+stack."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,7 +20,7 @@ from leakscope.instrument.gate import Gate
 from leakscope.instrument.growth import GrowthWatch
 from leakscope.instrument.guard import Guard
 from leakscope.instrument.history import HistoryWindows, Recorder
-from leakscope.instrument.inside import PutOff
+from leakscope.instrument.inside import PutOff, inside
 from leakscope.instrument.measuring import Measuring
 from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.pauses import Pauses
@@ -68,6 +69,7 @@ class Session:
     """The place of this process among those that train together, as far as it is known."""
     _header: HeaderRecord | None = None
     _closed = False
+    _concluded = False
 
     def __init__(
         self,
@@ -238,6 +240,17 @@ class Session:
             self._requests.mute()
             self._guard.call("shortages", None, self._shortages.left, error)
 
+    def conclude(self, unwound: Sequence[FrameType] = ()) -> None:
+        """Reach the last boundary while what the program worked with, or a traceback, is there."""
+        if not self.is_live or self._concluded or self._index < 2 or inside() is not None:
+            return
+        self._concluded = True
+        self._measuring.unwound = unwound
+        try:
+            self._stop()
+        finally:
+            self._measuring.unwound = ()
+
     def close(
         self, *, status: str, exit_code: int = 0, exception: str = "", for_good: bool = False
     ) -> None:
@@ -251,7 +264,8 @@ class Session:
             return
         self._closed = True
         try:
-            self._stop()
+            if not self._concluded:
+                self._stop()
         finally:
             told = redact_text(exception)[:2000]
             end = EndRecord(status=status, exit_code=exit_code, exception=told, time_s=self._now())
@@ -368,7 +382,7 @@ class Session:
             self._costs.learn_pace(now - boundary.time_s, self._work_clock() - began)
         seconds = now - boundary.time_s - self._measuring.beside(done)
         self._schedule.recorded(done, seconds, now, self._measuring.resident)
-        if self._trials is not None and not self._closed:
+        if self._trials is not None and not self._closed and not self._concluded:
             tried = self._guard.call("cleanup", None, self._trials.at, boundary)
             if tried is not None:
                 self._writer.write(tried)

@@ -75,8 +75,11 @@ def json_schema() -> dict[str, Any]:
 
 
 def _encoded(value: Any) -> str:
-    plain = _representable(msgspec.to_builtins(value))
-    text = msgspec.json.format(msgspec.json.encode(plain), indent=1)
+    try:
+        encoded = msgspec.json.encode(value)
+    except UnicodeEncodeError:  # a name that is no Unicode: half of a surrogate pair
+        encoded = msgspec.json.encode(_representable(msgspec.to_builtins(value)))
+    text = msgspec.json.format(encoded, indent=1)
     return text.decode() + "\n"
 
 

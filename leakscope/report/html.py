@@ -18,8 +18,6 @@ from leakscope.model.printable import printable
 from leakscope.model.report import Report
 from leakscope.model.runs import RunList
 from leakscope.report import trusted
-from leakscope.report.comparison import comparison_page
-from leakscope.report.growth import growth_page
 from leakscope.report.page import report_page
 from leakscope.report.templating import TemplateCache
 
@@ -36,6 +34,8 @@ def render_comparison_html(comparison: Comparison, reports: Sequence[str] = ("",
     """Return the page of two runs side by side, with links to their reports where these are told:
     paths from the folder that the page will lie in.
     """
+    from leakscope.report.comparison import comparison_page
+
     page = comparison_page(comparison, reports)
     return _environment().get_template("comparison.html.j2").render(page=page)
 
@@ -53,6 +53,8 @@ def render_snapshot_html(told: Explanation | SnapshotComparison) -> str:
 
 def render_growth_html(report: GrowthReport) -> str:
     """Return the page of what grows with every call of a scenario."""
+    from leakscope.report.growth import growth_page
+
     return _environment().get_template("growth.html.j2").render(page=growth_page(report))
 
 

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import builtins
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-
-from pygments.lexers.python import PythonLexer
-from pygments.token import Comment, Keyword, Name, Number, Operator, String, _TokenType
+from keyword import kwlist
 
 from leakscope.model.report import Excerpt
 
-_STYLES: tuple[tuple[_TokenType, str], ...] = (
-    (Comment, "comment"),
-    (String.Interpol, ""),
-    (String, "string"),
-    (Number, "number"),
-    (Keyword, "keyword"),
-    (Operator.Word, "keyword"),
-    (Name.Decorator, "decorator"),
-    (Name.Builtin.Pseudo, ""),
-    (Name.Builtin, "builtin"),
-    (Name.Exception, "builtin"),
-    (Name.Function, "definition"),
-    (Name.Class, "definition"),
+_PYTHON = re.compile(
+    r"""
+      (?P<comment>\#[^\n]*)
+    | (?P<string>(?:\b[rbfuRBFU]{1,2})?(?:
+          \"{3}(?:[^\\]|\\.)*?(?:\"{3}|\Z) | '{3}(?:[^\\]|\\.)*?(?:'{3}|\Z)
+        | "(?:[^"\\\n]|\\.)*"? | '(?:[^'\\\n]|\\.)*'?))
+    | (?P<decorator>^[ \t]*@[\w.]+)
+    | (?P<number>\b(?:0[xXoObB][\da-fA-F_]+|\d[\d_]*(?:\.[\d_]*)?(?:[eE][+-]?[\d_]+)?[jJ]?))
+    | \b(?:def|class)[ \t]+(?P<definition>\w+)
+    | (?P<name>(?<!\.)\b[^\W\d]\w*)
+    """,
+    re.VERBOSE | re.MULTILINE | re.DOTALL,
 )
-"""The first that fits decides; what none fits is plain."""
+"""A piece of Python that has a colour; as much of it as can be told without parsing."""
+_BRACES = re.compile(r"\{\{|\}\}|\{(?:[^{}]|\{[^{}]*\})*\}")
+"""In an f-string: braces that are meant, and what it puts in."""
+_WORDS = (
+    {name: "builtin" for name in dir(builtins) if not name.startswith("_")}
+    | dict.fromkeys(("Ellipsis", "NotImplemented"), "")
+    | dict.fromkeys(kwlist, "keyword")
+)
 
 
 @dataclass(frozen=True)
@@ -81,16 +88,42 @@ def tokens_of(line: str) -> list[Token]:
 
 
 def coloured(lines: list[str]) -> list[list[Token]]:
-    """Return the coloured pieces of each line, a text over several lines told as one."""
+    """Return the coloured pieces of each line; a string over several lines is taken as a whole."""
     cut: list[list[Token]] = [[]]
-    for _, kind, text in PythonLexer().get_tokens_unprocessed("\n".join(lines)):
-        style = next((style for known, style in _STYLES if kind in known), "")
+    for text, style in _pieces("\n".join(lines)):
         first, *others = text.split("\n")
         _append(cut[-1], first, style)
         for other in others:
             cut.append([])
             _append(cut[-1], other, style)
     return cut if len(cut) == len(lines) else [[Token(line)] for line in lines]
+
+
+def _pieces(text: str) -> Iterator[tuple[str, str]]:
+    """Return the pieces of a source text and their styles; joined they are the text again."""
+    at = 0
+    for found in _PYTHON.finditer(text):
+        kind = found.lastgroup or ""
+        start, end = found.span(kind)
+        yield text[at : found.start()], ""
+        if kind == "definition":
+            yield from _pieces(text[found.start() : start])
+        if kind == "string" and "f" in text[start : start + 2].lower():
+            yield from _with_insertions(found.group())
+        else:
+            yield text[start:end], _WORDS.get(found.group(), "") if kind == "name" else kind
+        at = found.end()
+    yield text[at:], ""
+
+
+def _with_insertions(string: str) -> Iterator[tuple[str, str]]:
+    at = 0
+    for found in _BRACES.finditer(string):
+        if found.group() not in ("{{", "}}"):
+            yield string[at : found.start()], "string"
+            yield found.group(), ""
+            at = found.end()
+    yield string[at:], "string"
 
 
 def _append(tokens: list[Token], text: str, style: str) -> None:

@@ -1,41 +1,32 @@
-"""matplotlib figures as inline SVG whose colours, type and width belong to the page.
+"""Charts as inline SVG, whose colours, type and width belong to the page.
 
-Figures are drawn in stand-in colours that become CSS variables afterwards, so that one drawing
-serves light and dark. Identifiers carry the drawing's key, so that several drawings can share a
-page; no date is written, so that equal reports give equal files.
+What is drawn has the classes and CSS variables of the stylesheet, so that one drawing serves light
+and dark, and looks as one that the page's script draws. Data lies in a plane of its own, which cuts
+off what is outside the axes. Identifiers carry the drawing's key, so that several drawings can
+share a page; equal data give equal text.
 """
 
 from __future__ import annotations
 
 import html
-import io
-import re
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
+from typing import Literal
 
-from matplotlib import rc_context
-from matplotlib.figure import Figure
+from leakscope.report.ticks import Tick
 
-SHADES = (
-    "ink", "muted", "grid", "limit", "area", "fit", "band", "before", "after", "point",
-    "series-1", "series-2", "series-3", "series-4", "series-5", "series-6",
-    "phase-1", "phase-2", "phase-3", "phase-4", "phase-5",
-)  # fmt: skip
-"""CSS variables of the stylesheet that a drawing may use, as ``shade("ink")``."""
-_STAND_INS = {name: f"#0d{number:02x}fb" for number, name in enumerate(SHADES, 17)}
-_SETTINGS: Any = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "leakscope",
-    "font.size": 11.0,
-    "font.family": ["DejaVu Sans"],
-    "text.parse_math": False,
-    "axes.unicode_minus": True,
-    "path.simplify": True,
-    "path.simplify_threshold": 0.3,
-    "agg.path.chunksize": 0,
-}
-_POINTS_PER_INCH = 72
-"""SVG files of matplotlib count in points, whatever the figure's resolution."""
+COLUMNS_PER_PIXEL = 2
+"""Of points in one column the first, lowest, highest and last are drawn: no picture shows more."""
+CHARACTER = 6.2
+"""Pixels that a digit takes at most, in the type of labels."""
+FARTHEST = 20_000.0
+"""Pixels from the plane's corner: what is farther off is cut off anyhow."""
+LABEL_GAP = 8
+
+Points = Sequence[tuple[float, float]]
+Mark = Literal["dots", "squares", "crosses"]
 
 
 @dataclass(frozen=True)
@@ -59,77 +50,188 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Canvas:
-    """An empty figure of a size in CSS pixels, with margins for the labels."""
+class Margins:
+    """Room around the plane for labels, in pixels."""
 
-    figure: Figure
-    axes: Any
-    margins: tuple[float, float, float, float]
+    left: int
+    right: int
+    top: int
+    bottom: int
+
+
+class Canvas:
+    """A chart in the making; what is drawn later lies above.
+
+    Args:
+        size: width and height in pixels.
+        margins: room for the labels.
+        x: values at the left and right edge of the plane.
+        y: those at its foot and top.
+
+    """
+
+    def __init__(
+        self,
+        size: tuple[int, int],
+        margins: Margins,
+        x: tuple[float, float],
+        y: tuple[float, float],
+    ) -> None:
+        self.x, self.y = x, y
+        self.width = size[0] - margins.left - margins.right
+        self.height = size[1] - margins.top - margins.bottom
+        self._size, self._margins = size, margins
+        self._behind: list[str] = []
+        self._plane: list[str] = []
+        self._above: list[str] = []
+
+    def levels(self, ticks: Iterable[Tick]) -> None:
+        """Draw a line across at each amount, and name it."""
+        left, top = self._margins.left, self._margins.top
+        drawn = [(self._up(tick.at) + top, tick.text) for tick in ticks]
+        steps = "".join(f"M{left} {_px(y)}h{self.width}" for y, _ in drawn)
+        self._behind.append(f'<path class="level" d="{steps}"/>')
+        self._behind += [_text("amount", left - LABEL_GAP, y + 4, text) for y, text in drawn]
+
+    def moments(self, ticks: Iterable[Tick]) -> None:
+        """Mark places below the plane, and name those whose names have room."""
+        left, foot = self._margins.left, self._margins.top + self.height
+        drawn = [(self._across(tick.at) + left, tick.text) for tick in ticks]
+        steps = "".join(f"M{_px(x)} {foot}v4" for x, _ in drawn)
+        self._above.append(f'<path class="tick" d="M{left} {foot}h{self.width}{steps}"/>')
+        free_from = -math.inf
+        for x, text in drawn:
+            half = len(text) * CHARACTER / 2
+            middle = min(max(x, half), self._size[0] - half)
+            if middle - half >= free_from:
+                self._above.append(_text("moment", middle, foot + 18, text))
+                free_from = middle + half + LABEL_GAP
+
+    def begins(self, places: Sequence[tuple[float, str]], room: float) -> None:
+        """Draw a line up at each place, and name those that have so many pixels to themselves."""
+        self.uprights((x for x, _ in places), "epoch")
+        free_from = 0.0
+        for x, text in places:
+            at, needed = self._across(x), len(text) * CHARACTER
+            fits = at + needed <= self.width + self._margins.right
+            if at >= free_from and fits:
+                self._behind.append(
+                    _text("epoch-name", at + self._margins.left, self._margins.top - 5, text)
+                )
+                free_from = at + max(room, needed + LABEL_GAP)
+
+    def uprights(self, places: Iterable[float], kind: str, share: float = 1.0) -> None:
+        """Draw lines up from the foot, as high as this share of the plane."""
+        length = _px(self.height * share)
+        steps = "".join(f"M{_px(self._across(x))} {self.height}v-{length}" for x in places)
+        if steps:
+            self._plane.append(f'<path class="{kind}" d="{steps}"/>')
+
+    def blocks(self, stretches: Iterable[tuple[float, float]], shade: str) -> None:
+        """Shade stretches of the plane from foot to top."""
+        edges = ((self._across(start), self._across(end)) for start, end in stretches)
+        steps = "".join(f"M{_px(a)} 0H{_px(b)}V{self.height}H{_px(a)}Z" for a, b in edges)
+        if steps:
+            self._plane.append(f'<path class="phase"{_keyed(shade)} d="{steps}"/>')
+
+    def line(self, points: Points, shade: str, dash: str = "", *, area: bool = False) -> None:
+        """Join points, and fill what is below them."""
+        steps = _joined(self._placed(points))
+        if area and len(points) > 1:
+            first, last = (self._across(points[i][0]) for i in (0, -1))
+            self._plane.append(
+                f'<path class="area" d="M{_px(first)} {self.height}L{steps}'
+                f'L{_px(last)} {self.height}Z"/>'
+            )
+        dashed = f' stroke-dasharray="{dash}"' if dash else ""
+        self._plane.append(f'<path class="line"{_keyed(shade)}{dashed} d="M{steps}"/>')
+
+    def band(self, low: Points, high: Points) -> None:
+        """Fill what lies between two lines."""
+        outline = [*self._placed(low), *reversed(self._placed(high))]
+        self._plane.append(f'<path class="band-of-rates" d="M{_joined(outline)}Z"/>')
+
+    def marks(self, points: Points, shade: str, mark: Mark = "dots") -> None:
+        """Mark points, also those at the edges, whole."""
+        left, top = self._margins.left, self._margins.top
+        places = [(self._across(x) + left, self._up(y) + top) for x, y in points]
+        stroke = "m-3-3l6 6m0-6l-6 6" if mark == "crosses" else "h0"
+        steps = "".join(f"M{_px(x)} {_px(y)}{stroke}" for x, y in places)
+        if steps:
+            self._above.append(f'<path class="{mark}"{_keyed(shade)} d="{steps}"/>')
+
+    def ceiling(self, at: float, text: str) -> None:
+        """Draw a line across that is a limit, and name it below, or above where it is low."""
+        y = self._up(at)
+        name_at = y + 14 if y + 18 <= self.height else y - 5
+        self._plane.append(f'<path class="limit" d="M0 {_px(y)}h{self.width}"/>')
+        self._plane.append(_text("limit-name", 6, name_at, text))
 
     def finish(self, key: str, title: str) -> Drawing:
         """Return the drawing; ``title`` is what a screen reader says."""
-        left, right, top, bottom = self.margins
-        (x0, x1), (y0, y1) = self.axes.get_xlim(), self.axes.get_ylim()
-        frame = Frame(left, right, top, bottom, (float(x0), float(x1)), (float(y0), float(y1)))
-        return Drawing(_inline(_svg_text(self.figure), key, title), frame)
+        (width, height), margins = self._size, self._margins
+        plane = (
+            f'<svg x="{margins.left}" y="{margins.top}" width="{self.width}" '
+            f'height="{self.height}">{"".join(self._plane)}</svg>'
+        )
+        svg = (
+            f'<svg viewBox="0 0 {width} {height}" role="img" aria-labelledby="{key}-title" '
+            f'class="drawing chart"><title id="{key}-title">{html.escape(title)}</title>'
+            f"{''.join(self._behind)}{plane}{''.join(self._above)}</svg>"
+        )
+        frame = Frame(
+            margins.left / width,
+            1 - margins.right / width,
+            margins.top / height,
+            1 - margins.bottom / height,
+            self.x,
+            self.y,
+        )
+        return Drawing(svg, frame)
+
+    def _placed(self, points: Points) -> list[tuple[float, float]]:
+        places = [(self._across(x), self._up(y)) for x, y in points]
+        return places if len(places) <= self.width else _thinned(places)
+
+    def _across(self, x: float) -> float:
+        return self._share(x, self.x) * self.width
+
+    def _up(self, y: float) -> float:
+        return (1 - self._share(y, self.y)) * self.height
+
+    def _share(self, value: float, ends: tuple[float, float]) -> float:
+        low, high = ends
+        span = high / 2 - low / 2  # halves, whose difference is finite
+        share = (value / 2 - low / 2) / span if span else 0.0
+        farthest = FARTHEST / min(self.width, self.height)
+        return min(max(share, -farthest), farthest)
 
 
-def shade(name: str) -> str:
-    """Return the stand-in colour for a CSS variable."""
-    return _STAND_INS[name]
+def _thinned(places: Points) -> list[tuple[float, float]]:
+    """Return of each column of pixels the first, lowest, highest and last place, in their order."""
+    kept: list[tuple[float, float]] = []
+    for _, column in groupby(places, key=lambda place: int(place[0] * COLUMNS_PER_PIXEL)):
+        inside = list(column)
+        heights = [y for _, y in inside]
+        ends = {0, heights.index(min(heights)), heights.index(max(heights)), len(inside) - 1}
+        kept += [inside[i] for i in sorted(ends)]
+    return kept
 
 
-def canvas(width: int, height: int, *, left: int, right: int, top: int, bottom: int) -> Canvas:
-    """Return axes without a box, margins in pixels."""
-    with rc_context(_SETTINGS):
-        figure = Figure(figsize=(width / _POINTS_PER_INCH, height / _POINTS_PER_INCH))
-        box = (left / width, 1 - right / width, top / height, 1 - bottom / height)
-        axes = figure.add_axes((box[0], 1 - box[3], box[1] - box[0], box[3] - box[2]))
-    figure.patch.set_visible(False)
-    axes.patch.set_visible(False)
-    axes.spines[["left", "right", "top"]].set_visible(False)
-    axes.spines["bottom"].set_color(shade("muted"))
-    axes.spines["bottom"].set_linewidth(0.8)
-    axes.tick_params(colors=shade("muted"), length=0, pad=6, labelsize=11)
-    axes.tick_params(axis="x", length=3, width=0.8)
-    axes.grid(axis="y", color=shade("grid"), linewidth=0.8)
-    axes.set_axisbelow(True)
-    return Canvas(figure, axes, box)
+def _joined(places: Points) -> str:
+    """Return places as the steps of a path, without those that repeat the one before."""
+    steps = [f"{_px(x)} {_px(y)}" for x, y in places]
+    shown = [step for i, step in enumerate(steps) if i == 0 or step != steps[i - 1]]
+    return "L".join(shown)
 
 
-def _svg_text(figure: Figure) -> str:
-    target = io.StringIO()
-    with rc_context(_SETTINGS):
-        figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
-    return target.getvalue()
+def _text(kind: str, x: float, y: float, text: str) -> str:
+    return f'<text class="{kind}" x="{_px(x)}" y="{_px(y)}">{html.escape(text)}</text>'
 
 
-def _inline(text: str, key: str, title: str) -> str:
-    body = text[text.index("<svg") :]
-    view_box = re.search(r'viewBox="([^"]+)"', body)
-    body = body[body.index(">") + 1 : body.rindex("</svg>")]
-    body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", body, flags=re.DOTALL)
-    body = _named_apart(body.replace("xlink:href", "href"), key)
-    body = re.sub(r" ?font: ([\d.]+)px [^;\"]+", r"font-size: \1px", body)
-    body = re.sub(r" ?font-family: [^;\"]+;?", "", body)
-    for name, stand_in in _STAND_INS.items():
-        body = body.replace(stand_in, f"var(--{name})")
-    body = re.sub(r' transform="rotate\(-0 [^"]*"', "", body)
-    body = re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number.group()):.2f}", body)
-    body = re.sub(r"\s*\n\s*", "\n", body)
-    box = view_box.group(1) if view_box else "0 0 1 1"
-    label = html.escape(title)
-    return (
-        f'<svg viewBox="{box}" role="img" aria-labelledby="{key}-title" class="drawing">'
-        f'<title id="{key}-title">{label}</title>{body}</svg>'
-    )
+def _keyed(shade: str) -> str:
+    return f' style="--key:var(--{shade})"'
 
 
-def _named_apart(body: str, key: str) -> str:
-    used = set(re.findall(r'(?:url\(|href=")#([^)"]+)', body))
-
-    def rename(match: re.Match[str]) -> str:
-        return f' id="{key}-{match.group(1)}"' if match.group(1) in used else ""
-
-    body = re.sub(r' id="([^"]+)"', rename, body)
-    return re.sub(r'(url\(|href=")#', rf"\g<1>#{key}-", body)
+def _px(pixels: float) -> str:
+    return f"{round(pixels, 1) + 0.0:.7g}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -89,8 +90,23 @@ def content_security_policy() -> str:
 
 def embed_json(value: Any) -> Markup:
     """Return a value as JSON in plain ASCII for a script element that is never executed."""
-    text = json.dumps(_printable(value), separators=(",", ":"), allow_nan=False)
+    text = _dumped(value)
+    if _may_be_unseen(text):
+        text = _dumped(_printable(value))
     return Markup(text.translate(_ESCAPES))  # noqa: S704
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def _may_be_unseen(text: str) -> bool:
+    """Return whether JSON in ASCII may hold characters that can't be seen: mostly it holds none,
+    and then the thousands of values in it needn't be gone through.
+    """
+    codes = {int(code, 16) for code in re.findall(r"\\u([0-9a-f]{4})", text)}
+    others = "\x7f" in text or re.search(r"\\[bfr]", text) is not None
+    return others or any(printable(chr(code)) != chr(code) for code in codes)
 
 
 def _joined(folder: str, names: Sequence[str], ending: str) -> str:

@@ -133,3 +133,62 @@ def test_the_users_rows_do_not_depend_on_the_seal(taker: CensusTaker) -> None:
     whole = {row.path: row.host_bytes for row in taker.take(CensusScope.FULL).rows if row.user}
     sealed = {row.path: row.host_bytes for row in taker.take(CensusScope.FULL).rows if row.user}
     assert whole["worker()·test_mine"] == sealed["worker()·test_mine"]
+
+
+RECYCLED = """
+import gc, sys, types
+from leakscope.heap import CensusTaker
+from leakscope.model.census import CensusScope
+library = types.ModuleType("a_library")
+library.__file__ = "/usr/lib/a_library.py"
+sys.modules["a_library"] = library
+library.kept = [{i: 0.5} for i in range(5000)]
+taker = CensusTaker(project_root="/nowhere")
+for _ in range(3):
+    taker.take(CensusScope.FULL)
+assert not gc.is_tracked(library.kept[0])
+places = {id(one) - 16 for one in library.kept}
+library.kept.clear()
+numbers = [float(i) for i in range(8)]
+lists = [[*numbers[:3], dict, *numbers[:4]] for _ in range(20000)]
+for _ in range(3):
+    taker.take(CensusScope.FULL)
+print(len(lists))
+"""
+
+
+def test_what_lies_where_a_dict_was_is_not_taken_for_one() -> None:
+    """The items of a list are as large as a dict, and one of them may be its type."""
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", RECYCLED],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "20000\n", "")
+
+
+OURS_GROWS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import sealed_programs
+run, looker = sealed_programs.program(0), sealed_programs.Looker("/nowhere")
+looker.ours, looker.named = [], {}
+for _ in range(3):
+    looker.sealed()
+looker.ours += [[i, [i]] for i in range(300)]
+looker.named["new"] = [[j] for j in range(2000)]
+for _ in range(4):
+    looker.sealed()
+print("alive")
+"""
+
+
+def test_what_our_own_objects_come_to_hold_is_walked_once() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", OURS_GROWS, str(PROGRAMS.parent)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "alive\n", "")

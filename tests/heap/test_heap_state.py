@@ -111,6 +111,7 @@ def flattened() -> list[Any]:
 
 def test_reference_counts_of_objects_of_every_type(look: Look) -> None:
     values = flattened()
+    look()  # what is known of the code that runs here is kept
     before = counts_of(values)
     look()
     after = counts_of(values)

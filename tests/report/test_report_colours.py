@@ -111,8 +111,8 @@ def test_a_legend_shows_lines_as_they_are_drawn() -> None:
     assert keys[:8] == [*LINES, *LINES[:2]]
     dashes = re.findall(r'<path d="M0 2h24"(?: stroke-dasharray="([^"]+)")?/>', section)
     assert dashes[:8] == [""] * 6 + ["5 3"] * 2
-    drawn = section[section.index('class="drawing"') : section.index("</svg></div>")]
-    assert len(re.findall(r"stroke-dasharray: ?\d", drawn)) == 2
+    drawn = section[section.index('class="drawing chart"') : section.index("</svg></div>")]
+    assert re.findall(r'stroke-dasharray="([^"]+)"', drawn) == ["5 3"] * 2
 
 
 def test_both_runs_of_a_comparison_wear_colours_of_lines() -> None:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import re
-
 import msgspec
 import pytest
 import report_samples as samples
@@ -19,7 +17,7 @@ from leakscope.model.report import (
     Severity,
 )
 from leakscope.report import render_text, sizes, wording
-from leakscope.report.charts import SMALL, WIDE, draw_series, draw_timeline, phase_shades
+from leakscope.report.charts import draw_series, phase_shades
 from leakscope.report.comparing.values import value_rows
 from leakscope.report.comparison import comparison_page
 from leakscope.report.culprit import finding_views, first_sentences, pieces_of, remedy_view
@@ -218,40 +216,6 @@ def test_training_is_shaded_neutrally_whatever_came_before_it() -> None:
     }
     many = phase_shades([span(f"part {number}", float(number)) for number in range(9)])
     assert "phase-1" not in many.values()
-
-
-def test_drawings_wear_the_colours_of_the_page() -> None:
-    svg = draw_timeline(samples.timeline(), "t", WIDE).svg
-    assert not re.search(r"#[0-9a-f]{6}\b", svg)
-    assert "var(--series-1)" in svg
-    assert "var(--phase-2)" in svg
-    assert "<title " in svg
-    assert "dc:date" not in svg
-
-
-def test_two_drawings_share_no_identifier() -> None:
-    svgs = [draw_timeline(samples.timeline(), key, WIDE).svg for key in ("a", "b")]
-    first, second = (set(re.findall(r' id="([^"]+)"', svg)) for svg in svgs)
-    assert first
-    assert not first & second
-    for svg, names in zip(svgs, (first, second), strict=True):
-        assert set(re.findall(r'(?:url\(|href=")#([^)"]+)', svg)) <= names
-
-
-def test_labels_stay_inside_the_drawing() -> None:
-    for svg, (width, height) in (
-        (draw_timeline(samples.timeline(), "t", WIDE).svg, WIDE),
-        (draw_series(samples.boxes_culprit(), "c", []).svg, SMALL),
-    ):
-        for style, x, y, text in re.findall(
-            r'<text style="([^"]*)" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)<', svg
-        ):
-            span = 6.5 * len(text) * (0.5 if "middle" in style else 1)
-            left = float(x) - (0 if "start" in style else span)
-            right = float(x) + (span if "middle" in style or "start" in style else 0)
-            assert left >= 0, text
-            assert right <= width, text
-            assert float(y) <= height, text
 
 
 def test_a_culprit_on_another_clock_has_no_fit() -> None:

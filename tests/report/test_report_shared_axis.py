@@ -137,9 +137,9 @@ def test_ticks_are_round_steps_where_these_ended() -> None:
     axis = axis_of(timeline, timeline)
     ends = axis.places(0, [x for x, _ in timeline.lines[0].points])
     ticks = axis.ticks((ends[0], ends[-1]), 4)
-    assert [text for _, text in ticks] == ["0", "10", "20", "30"]
-    assert ticks[1][0] == 10.0
-    assert ticks[2][0] > 20.0 + STEPS * 0.9
+    assert [tick.text for tick in ticks] == ["0", "10", "20", "30"]
+    assert ticks[1].at == 10.0
+    assert ticks[2].at > 20.0 + STEPS * 0.9
 
 
 def test_a_report_that_does_not_tell_the_steps_of_its_phases_is_widened_too() -> None:
@@ -183,7 +183,7 @@ def test_epochs_of_different_lengths_lie_over_each_other() -> None:
         assert ours == pytest.approx(theirs)
     places = axis.places(1, [x for x, _ in halved.lines[0].points])
     assert all(first < second for first, second in pairwise(places))
-    assert [text for _, text in axis.ticks((0.0, places[-1]), 4)] == ["0", "1", "2", "3"]
+    assert [tick.text for tick in axis.ticks((0.0, places[-1]), 4)] == ["0", "1", "2", "3"]
     page = comparison_page(comparing(usual, halved))
     assert page.overlay is not None
     assert page.overlay.title == "Memory by epoch"

@@ -78,10 +78,10 @@ def test_the_page_and_its_script_know_where_a_line_breaks_and_say_so() -> None:
 def test_the_drawing_joins_only_what_was_read_one_after_the_other() -> None:
     page = render_html(of_lines(climbing_and_freed(), read_seldom()))
     wide = page[page.index('data-frame="wide"') : page.index('data-frame="narrow"')]
-    drawn = re.findall(r'<path d="([^"]*)"[^>]*style="[^"]*stroke: var\(--series-2\)', wide)
-    across = [path for path in drawn if path.count("L") and "C" not in path]
+    drawn = re.findall(r'<path class="line" style="--key:var\(--series-2\)" d="([^"]*)"', wide)
+    across = [path for path in drawn if path.count("L")]
     assert len(across) == 1, "the two that follow each other, and no other two"
-    first, last = (float(x) for x in re.findall(r"[ML] ([\d.]+)", across[0]))
+    first, last = (float(x) for x in re.findall(r"[ML]([\d.]+)", across[0]))
     assert last - first < 10
 
 

@@ -41,16 +41,25 @@ void walk_library(Walk *w) {
 /* Make every node that waits in a phase's colour a seed of the phase that begins. */
 void walk_waiting(Walk *w, int waiting, int phase) {
     begin_phase(w, phase);
+    Numbers ready = {0};
+    /* What a seal leads to is reached and queued: where that phase has the same number as those that wait,
+     * only these may be queued here. A node that was walked twice would have its edges twice. */
+    for (size_t i = 0; waiting == phase && i < w->n_nodes && !w->failed; i++)
+        if (w->nodes[i].phase == (uint32_t)waiting && !(w->nodes[i].flags & NODE_SEALED))
+            push(w, &ready, (uint32_t)i);
     if (w->resumed)
         resume_phase(w, phase);
-    size_t count = w->n_nodes;
-    for (size_t i = 0; i < count && !w->failed; i++)
-        if (w->nodes[i].phase == (uint32_t)waiting && !(w->nodes[i].flags & NODE_SEALED)) {
-            w->nodes[i].phase = (uint32_t)phase;
-            w->nodes[i].root = root_of_phase(phase);
-            push(w, &w->seeds, (uint32_t)i);
-            push(w, &w->order, (uint32_t)i);
-        }
+    for (size_t i = 0; waiting != phase && i < w->n_nodes && !w->failed; i++)
+        if (w->nodes[i].phase == (uint32_t)waiting && !(w->nodes[i].flags & NODE_SEALED))
+            push(w, &ready, (uint32_t)i);
+    for (size_t i = 0; i < ready.count && !w->failed; i++) {
+        Node *node = &w->nodes[ready.items[i]];
+        node->phase = (uint32_t)phase;
+        node->root = root_of_phase(phase);
+        push(w, &w->seeds, ready.items[i]);
+        push(w, &w->order, ready.items[i]);
+    }
+    drop(w, ready.items);
     drain(w);
 }
 

@@ -294,9 +294,9 @@ static void fetch_expected(const Sweep *s) {
     if (at + 3 * AHEAD < seal->n_sequence)
         __builtin_prefetch(&seal->entries[seal->sequence[at + 3 * AHEAD]]);
     if (at + 2 * AHEAD < seal->n_sequence) {
-        const char *object = (const char *)SEALED_OBJECT(&seal->entries[seal->sequence[at + 2 * AHEAD]]);
-        __builtin_prefetch(object - 16);
-        __builtin_prefetch(object + 47);
+        uintptr_t object = (uintptr_t)SEALED_OBJECT(&seal->entries[seal->sequence[at + 2 * AHEAD]]);
+        __builtin_prefetch((const void *)(object - 16)); /* of an entry that is gone: of no address */
+        __builtin_prefetch((const void *)(object + 47));
     }
 }
 
@@ -485,11 +485,30 @@ static void look_at(Walk *w, uint32_t entry) {
 #define STRETCHES 512
 #define STRETCH 2048 /* bytes of neighbours that are read at once */
 
-static void judge_dict(Walk *w, uint32_t entry, const char *head) {
+/* What the collector has before each object (PyGC_Head); the first is 0 where it doesn't track it. */
+typedef struct {
+    uintptr_t next, previous;
+} Header;
+
+#define HEADER sizeof(Header)
+#define MOST_REFERENCES ((Py_ssize_t)UINT32_MAX) /* that of immortal objects: no address is so low */
+
+/* Say whether memory is a dict that isn't tracked. What was freed may be anything by now: the items of a
+ * list of types have the pointer that a dict has to its type. */
+static int is_untracked_dict(const Header *header, const PyDictObject *dict) {
+    Py_ssize_t references = Py_REFCNT(dict);
+    return header->next == 0 && references > 0 && references <= MOST_REFERENCES &&
+           Py_IS_TYPE((PyObject *)dict, &PyDict_Type) && dict->ma_used >= 0 && dict->ma_keys != NULL &&
+           (uintptr_t)dict->ma_keys % sizeof(void *) == 0;
+}
+
+static void judge_dict(Walk *w, uint32_t entry, const char *memory) {
     Sealed *sealed = &w->seal->entries[entry];
+    Header header;
     PyDictObject dict;
-    memcpy(&dict, head, sizeof dict);
-    if (Py_REFCNT(&dict) <= 0 || !Py_IS_TYPE((PyObject *)&dict, &PyDict_Type)) {
+    memcpy(&header, memory, HEADER);
+    memcpy(&dict, memory + HEADER, sizeof dict);
+    if (!is_untracked_dict(&header, &dict)) {
         forget(w->seal, entry);
         return;
     }
@@ -515,7 +534,7 @@ static uintptr_t address_of_entry(const Walk *w, uint32_t entry) {
 static size_t divide(Reading *r, size_t from) {
     size_t n = 0, at = from;
     while (at < r->count && n < STRETCHES) {
-        uintptr_t begin = address_of_entry(r->walk, r->dicts[at]), end = begin;
+        uintptr_t begin = address_of_entry(r->walk, r->dicts[at]) - HEADER, end = begin;
         r->first[n] = at;
         while (at < r->count && address_of_entry(r->walk, r->dicts[at]) + sizeof(PyDictObject) <= begin + STRETCH)
             end = address_of_entry(r->walk, r->dicts[at++]) + sizeof(PyDictObject);
@@ -542,7 +561,8 @@ static void judge_stretches(Reading *r, size_t from, size_t n) {
         for (size_t k = r->first[i]; k < r->first[i + 1]; k++) {
             if (r->walk->seal->entries[r->dicts[k]].word == 0)
                 continue;
-            uintptr_t offset = address_of_entry(r->walk, r->dicts[k]) - (uintptr_t)r->remote[i].iov_base;
+            uintptr_t begin = address_of_entry(r->walk, r->dicts[k]) - HEADER;
+            uintptr_t offset = begin - (uintptr_t)r->remote[i].iov_base;
             judge_dict(r->walk, r->dicts[k], r->memory + i * STRETCH + offset);
         }
 }

@@ -16,12 +16,12 @@ from itertools import pairwise
 from statistics import median
 
 import numpy as np
-from matplotlib.ticker import MaxNLocator
 
 from leakscope.analysis.comparing.clock import by_step
 from leakscope.analysis.units import is_training
 from leakscope.model.comparison import Comparison, RunCost
 from leakscope.model.report import PhaseSpan, Point, Timeline
+from leakscope.report.ticks import Tick, count_ticks
 
 LEAST_SHARE = 1 / 3
 """Of the steps' width: what pauses get together at least."""
@@ -77,13 +77,13 @@ class SharedAxis:
         share = (step - steps[after - 1]) / (steps[after] - steps[after - 1])
         return float(places[after - 1] + share * (places[after] - places[after - 1]))
 
-    def ticks(self, shown: tuple[float, float], most: int) -> list[tuple[float, str]]:
+    def ticks(self, shown: tuple[float, float], most: int) -> list[Tick]:
         """Return where round steps have ended on a stretch of the axis, and their numbers."""
         first, last = _along(self.steps, shown)
-        rounded = MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(first, last)
-        steps = [step for step in rounded if first <= step <= last and step == round(step)]
-        told = [(self.place_of(step), f"{step:,.0f}") for step in steps]
-        return [tick for tick in told if shown[0] <= tick[0] <= shown[1]]
+        ended = [
+            Tick(self.place_of(step.at), step.text) for step in count_ticks((first, last), most)
+        ]
+        return [tick for tick in ended if shown[0] <= tick.at <= shown[1]]
 
 
 def shared_axis(comparison: Comparison) -> SharedAxis | None:

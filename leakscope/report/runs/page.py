@@ -158,10 +158,7 @@ def _row(run: ListedRun, beside: PurePath, bounds: Bounds) -> RunRow:
 
 
 def spark_of(course: Sequence[float], bounds: Bounds) -> Spark | None:
-    """Return the sparkline of a course between two amounts, or None where it has no two points.
-
-    It is drawn by hand: hundreds of figures would take matplotlib seconds each page.
-    """
+    """Return the sparkline of a course between two amounts, or None where it has no two points."""
     if len(course) < 2:
         return None
     low, top = bounds

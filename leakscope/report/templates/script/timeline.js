@@ -7,7 +7,7 @@
     if (!ends.length || Math.min(...ends) === Math.max(...ends)) return;
     const whole = [Math.min(...ends), Math.max(...ends)];
     const plot = figure.querySelector(".plot.live"), tools = figure.querySelector(".chart-tools"), told = figure.querySelector(".stretch");
-    const svg = svgElement("svg", { class: "drawing live", "aria-hidden": "true" });
+    const svg = svgElement("svg", { class: "drawing chart live", "aria-hidden": "true" });
     const band = element("div", "band");
     band.hidden = true;
     plot.hidden = tools.hidden = told.hidden = false;
