@@ -176,6 +176,33 @@ static Hook *hook_named(const char *name) {
     return NULL;
 }
 
+/* Entries that were exchanged, to see whether somebody has written there since. */
+
+enum { MOST_ENTRIES = 4096 };
+static const uintptr_t **entries;
+static int entries_number;
+
+static void remember_entry(const uintptr_t *entry) {
+    if (entries == NULL)
+        entries = own_mapping(sizeof *entries * MOST_ENTRIES);
+    if (entries != NULL && entries_number < MOST_ENTRIES)
+        entries[entries_number++] = entry;
+}
+
+static int is_wrapper(uintptr_t value) {
+    for (const Hook *hook = hooks; hook->name != NULL; hook++)
+        if (value == (uintptr_t)hook->wrapper)
+            return 1;
+    return 0;
+}
+
+static int is_exchanged_back(void) {
+    for (int i = 0; i < entries_number; i++)
+        if (!is_wrapper(__atomic_load_n(entries[i], __ATOMIC_RELAXED)))
+            return 1;
+    return 0;
+}
+
 /* One library */
 
 static int put(const Library *library, uintptr_t *entry, uintptr_t value) {
@@ -213,9 +240,15 @@ static void exchange(const Library *library, const ElfW(Rela) * relocation, int 
     }
     int is_unresolved = type == CALL && symbol->st_shndx == SHN_UNDEF &&
                         now >= library->text_begin && now < library->text_end;
-    if (now == real || (hook->stub != NULL && now == (uintptr_t)hook->stub) || is_unresolved)
-        patched.slots += (unsigned)put(library, entry, (uintptr_t)hook->wrapper);
-    else if (now != (uintptr_t)hook->wrapper)
+    if (now == real || (hook->stub != NULL && now == (uintptr_t)hook->stub) || is_unresolved) {
+        if (!put(library, entry, (uintptr_t)hook->wrapper))
+            return;
+        now = (uintptr_t)hook->wrapper;
+        patched.slots++;
+    }
+    if (now == (uintptr_t)hook->wrapper)
+        remember_entry(entry);
+    else
         patched.foreign++;
 }
 
@@ -277,13 +310,18 @@ static Known *known_library(const struct dl_phdr_info *info) {
     return NULL;
 }
 
-static int has_changed(struct dl_phdr_info *info, size_t Py_UNUSED(size), void *Py_UNUSED(data)) {
-    return adds_known && info->dlpi_adds == adds && info->dlpi_subs == subs ? 1 : 2;
+enum { UNCHANGED = 1, LOADED, WRITTEN };
+
+/* While it is asked the loader can't unload anything. */
+static int change(struct dl_phdr_info *info, size_t Py_UNUSED(size), void *Py_UNUSED(data)) {
+    if (!adds_known || info->dlpi_adds != adds || info->dlpi_subs != subs)
+        return LOADED;
+    return is_exchanged_back() ? WRITTEN : UNCHANGED;
 }
 
 static int note(struct dl_phdr_info *info, size_t Py_UNUSED(size), void *Py_UNUSED(data)) {
     if (info->dlpi_subs != subs) {
-        known_number = 0; /* another library may lie where one lay */
+        known_number = entries_number = 0; /* another library may lie where one lay */
         subs = info->dlpi_subs;
     }
     adds = info->dlpi_adds;
@@ -303,16 +341,18 @@ static int patch(struct dl_phdr_info *info, size_t Py_UNUSED(size), void *Py_UNU
     return 0;
 }
 
-/* `all`: also those that are done: somebody may have written there since. */
+/* `all`: also those that are done. */
 void relocations_update(int all) {
     if (atomic_exchange(&at_work, 1))
         return; /* whoever is at work does it */
     if (known == NULL)
         known = own_mapping(sizeof(Known) * MOST_LIBRARIES);
-    if (known != NULL && (all || dl_iterate_phdr(has_changed, NULL) == 2)) {
+    int found = known != NULL ? dl_iterate_phdr(change, NULL) : UNCHANGED;
+    patched.lost += found == WRITTEN;
+    if (known != NULL && (all || found != UNCHANGED)) {
         Dl_info ignored;
-        if (all)
-            known_number = 0;
+        if (all || found == WRITTEN)
+            known_number = entries_number = 0;
         adds_known = 1;
         dl_iterate_phdr(note, NULL);
         (void)dladdr((void *)&relocations_update, &ignored); /* waits for the loader's lock */
@@ -335,9 +375,9 @@ void relocations_restore(void) {
         return;
     (void)dladdr((void *)&relocations_update, &ignored);
     dl_iterate_phdr(restore_one, NULL);
-    known_number = 0;
+    known_number = entries_number = 0;
     adds_known = 0;
-    patched = (Patched){0, 0, 0, 0};
+    patched = (Patched){0};
     atomic_store(&at_work, 0);
 }
 

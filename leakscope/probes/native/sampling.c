@@ -254,7 +254,7 @@ static PyObject *libraries(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(noth
 
 static PyObject *state(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
     return Py_BuildValue(
-        "{s:O,s:O,s:O,s:s,s:d,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I,s:I,s:I}", "running",
+        "{s:O,s:O,s:O,s:s,s:d,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I,s:I,s:I,s:I}", "running",
         is_running && atomic_load(&sampling) ? Py_True : Py_False, "faulted",
         faulted() ? Py_True : Py_False, "unwinds", unwinder_is_safe() ? Py_True : Py_False,
         "allocator", allocator_file(), "interval", interval_in_force(), "live",
@@ -262,7 +262,7 @@ static PyObject *state(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)
         (unsigned long long)counts.dropped, "unseen_frees",
         (unsigned long long)counts.unseen_frees, "thinned", (unsigned long long)counts.thinned,
         "own_bytes", (unsigned long long)own_resident(), "libraries", patched.libraries, "slots",
-        patched.slots, "refused", patched.refused, "foreign", patched.foreign);
+        patched.slots, "refused", patched.refused, "foreign", patched.foreign, "lost", patched.lost);
 }
 
 static PyObject *fault(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
@@ -274,7 +274,7 @@ static PyMethodDef methods[] = {
     {"start", start, METH_VARARGS,
      "start(interval, seed, origins): sample from now on; return why not, or None."},
     {"stop", stop, METH_NOARGS, "Sample no more, and forget what was sampled."},
-    {"update", update, METH_VARARGS, "update(all): take in libraries that were loaded since."},
+    {"update", update, METH_VARARGS, "update(all): take in libraries that were loaded since; all: look through every one again."},
     {"live", live, METH_NOARGS, "What is live, by stack."},
     {"place", place, METH_O, "place(site): its file, line, function and origin, or None."},
     {"libraries", libraries, METH_NOARGS, "Path, base, begin and end of each that is loaded."},

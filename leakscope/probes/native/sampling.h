@@ -13,11 +13,8 @@
 #ifndef LEAKSCOPE_SAMPLING_H
 #define LEAKSCOPE_SAMPLING_H
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include <Python.h> /* which asks for all that glibc declares */
 #include <features.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -110,7 +107,9 @@ HIDDEN int keep_quiet(int quiet); /* this thread's allocations aren't sampled; r
 
 /* relocations.c */
 typedef struct {
-    unsigned libraries, slots, refused, foreign;
+    unsigned libraries, slots; /* looked through; entries that were exchanged */
+    unsigned refused, foreign; /* entries that couldn't be, and that hold what we don't know */
+    unsigned lost;             /* how often somebody had exchanged them since */
 } Patched;
 extern HIDDEN Patched patched;
 HIDDEN const char *relocations_resolve(void); /* NULL, or why nothing can be sampled here */

@@ -354,7 +354,9 @@ static void read_frame(Reading *reading, PyCodeObject *code, int offset) {
     int is_first = reading->seen++ == 0;
     int is_own = origin == OWN && reading->users == 0;
     if (is_first || origin == USER || is_own) {
-        uint32_t site = site_number(file, text_of(code->co_name), PyCode_Addr2Line(code, offset));
+        int line = PyCode_Addr2Line(code, offset); /* below 0: of an instruction that has none */
+        uint32_t site =
+            site_number(file, text_of(code->co_name), line > 0 ? line : code->co_firstlineno);
         if (site != 0)
             sample->python[sample->pythons++] = site;
     }
