@@ -24,10 +24,12 @@ from leakscope.cli.destination import prepare
 from leakscope.cli.faults import explain, say
 from leakscope.cli.missing import is_missing_module
 from leakscope.cli.supervisor import Ending, end_as, supervise
+from leakscope.configuration.settings import UnreadableError, to_size
 from leakscope.instrument.configured import chosen_trackers, configured_options
 from leakscope.instrument.launch import Launch
 from leakscope.instrument.options import (
     CudaHistory,
+    Native,
     SessionOptions,
     SnapshotSignal,
     Tracemalloc,
@@ -78,6 +80,16 @@ def to_share(_: click.Context | None, __: click.Parameter | None, text: str | No
     return share
 
 
+def to_interval(
+    _: click.Context | None, __: click.Parameter | None, text: str | None
+) -> int | None:
+    """Return bytes, written ``524288`` or ``512KiB``: 1 KiB or more."""
+    try:
+        return None if text is None else to_size(text)
+    except UnreadableError as fault:
+        raise click.BadParameter(f"{text!r} is not {fault}.") from None
+
+
 @click.command(cls=ProgramCommand, epilog=_EPILOG)
 @click.option(
     "--out",
@@ -105,6 +117,19 @@ def to_share(_: click.Context | None, __: click.Parameter | None, text: str | No
     default=None,
     help="When to learn which lines allocate on CUDA; a recording of the program's goes "
     "on [default: off].",
+)
+@click.option(
+    "--native",
+    type=click.Choice(["off", "auto"]),
+    default=None,
+    help="Whether native allocations are sampled, where they can be [default: auto].",
+)
+@click.option(
+    "--native-interval",
+    callback=to_interval,
+    metavar="SIZE",
+    default=None,
+    help="Mean number of bytes from one sample to the next [default: 512KiB].",
 )
 @click.option(
     "--workers",
@@ -146,6 +171,8 @@ def run(
     budget: float | None,
     tracemalloc: Tracemalloc | None,
     cuda_history: CudaHistory | None,
+    native: Native | None,
+    native_interval: int | None,
     workers: Workers | None,
     probe_cleanup: bool | None,
     snapshot_signal: SnapshotSignal | None,
@@ -170,6 +197,8 @@ def run(
         budget=budget,
         tracemalloc=tracemalloc,
         cuda_history=cuda_history,
+        native=native,
+        native_interval=native_interval,
         workers=workers,
         report=report,
         quiet=quiet,

@@ -20,6 +20,7 @@ from leakscope.instrument.gate import Gate
 from leakscope.instrument.options import (
     Boundaries,
     CudaHistory,
+    Native,
     SessionOptions,
     SnapshotSignal,
     Tracemalloc,
@@ -216,6 +217,8 @@ def profile(
     boundaries: Boundaries | None = None,
     tracemalloc: Tracemalloc | None = None,
     cuda_history: CudaHistory | None = None,
+    native: Native | None = None,
+    native_interval: int | None = None,
     workers: Workers | None = None,
     report: bool | None = None,
     force: bool = False,
@@ -235,6 +238,8 @@ def profile(
     boundaries: Boundaries | None = None,
     tracemalloc: Tracemalloc | None = None,
     cuda_history: CudaHistory | None = None,
+    native: Native | None = None,
+    native_interval: int | None = None,
     workers: Workers | None = None,
     report: bool | None = None,
     force: bool = False,
@@ -256,6 +261,8 @@ def profile(
         boundaries: ``auto`` finds epochs, steps and validation; ``manual`` leaves them to calls.
         tracemalloc: ``window`` traces allocating lines for short stretches once something grows.
         cuda_history: ``window`` does that on CUDA, unless the program records a history itself.
+        native: ``auto`` samples native allocations where it can; ``off`` leaves them alone.
+        native_interval: Mean number of bytes from one sample of them to the next.
         workers: ``on`` has the workers of DataLoaders record themselves too.
         report: Whether to write the report at the end.
         force: Replace a run that ``out`` holds already.
@@ -278,6 +285,8 @@ def profile(
         boundaries=boundaries,
         tracemalloc=tracemalloc,
         cuda_history=cuda_history,
+        native=native,
+        native_interval=native_interval,
         workers=workers,
         report=report,
         force=force,

@@ -51,7 +51,6 @@ _PLUMBING = (
     "c10::make_intrusive",
     "at::detail::empty_",
     "at::detail::_empty_",
-    "at::TensorBase at::detail::",
     "std::",
     "__gnu_cxx::",
     "operator new",

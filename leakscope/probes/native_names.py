@@ -22,6 +22,7 @@ MOST_KNOWN = 20_000
 Some 4 MB."""
 _RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")
 _CLONE = re.compile(r"(\.(part|constprop|isra|cold|lto_priv|llvm)(\.\d+)?)+$")
+_QUALIFIERS = re.compile(r"( const| volatile| &&?)+$")
 _ABI = re.compile(r"\[abi:\w+\]")
 
 
@@ -144,7 +145,7 @@ def shortened(name: str) -> str:
         elif depth == 0:
             kept.append(letter)
     # What comes before the last space outside of brackets is the type that a template returns.
-    plain = "".join(kept).removesuffix(" const").strip()
+    plain = _QUALIFIERS.sub("", "".join(kept)).strip()
     if not re.search(r"operator (new|delete)(\[\])?$", plain):
         plain = plain.rpartition(" ")[2] or plain
     for mark, original in _MARKS.items():
