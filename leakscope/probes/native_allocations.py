@@ -41,7 +41,16 @@ _BYTES_PER_NAME = 200
 _KINDS = (NativeKind.BLOCK, NativeKind.MAPPING)
 _PACKAGE = Path(__file__).parents[1]
 
-_RUNTIMES = ("libc.so", "libc-2", "libstdc++", "libc++", "libgcc_s", "ld-linux", "libpthread")
+_RUNTIMES = (
+    "libc.so",
+    "libc-2",
+    "libstdc++",
+    "libc++",
+    "libgcc_s",
+    "ld-linux",
+    "libpthread",
+    "libffi",
+)
 _PLUMBING = (
     "c10::alloc_cpu",
     "c10::DefaultCPUAllocator",

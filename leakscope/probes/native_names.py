@@ -129,7 +129,7 @@ class Demangler:
 
 def shortened(name: str) -> str:
     """Return a function's name without arguments, template arguments and what compilers append."""
-    name = _RUST_HASH.sub("", _CLONE.sub("", name.split(" [clone ")[0]))
+    name = _RUST_HASH.sub("", _CLONE.sub("", name.split(" [clone ", maxsplit=1)[0]))
     name = _ABI.sub("", name)
     if "(" not in name and "<" not in name:
         return name

@@ -194,11 +194,6 @@ static PyObject *live(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
     Sample sample;
     if (!is_running)
         return PyList_New(0);
-    if (samples_live() > MOST_SAMPLES / 3 * 2) {
-        double longer = 2 * interval_in_force();
-        interval_lengthen(longer > 0 ? longer : 1);
-        samples_thin(uniform, interval_in_force());
-    }
     uint32_t used = samples_used();
     if (!groups_make(&groups, used))
         return PyErr_NoMemory();

@@ -99,8 +99,6 @@ extern HIDDEN atomic_int sampling; /* whether allocations are chosen; frees are 
 HIDDEN void wrappers_start(double interval, uint64_t seed);
 HIDDEN void wrappers_stop(void);
 HIDDEN double interval_in_force(void);
-HIDDEN void interval_lengthen(double mean); /* from each thread's next draw on */
-HIDDEN double uniform(void);
 HIDDEN int faulted(void); /* whether a fault of its own has switched it off */
 HIDDEN void fault_next(void);
 HIDDEN int keep_quiet(int quiet); /* this thread's allocations aren't sampled; returns what it was */

@@ -23,7 +23,7 @@ static struct {
     void *(*malloc)(size_t);
     void *(*calloc)(size_t, size_t);
     void *(*realloc)(void *, size_t);
-    void *(*reallocarray)(void *, size_t, size_t);
+    void *(*reallocarray)(void *, size_t, size_t); /* not called */
     void (*free)(void *);
     void *(*aligned_alloc)(size_t, size_t);
     void *(*memalign)(size_t, size_t);
@@ -53,7 +53,7 @@ static __thread struct {
 static double interval;
 static atomic_uint epoch; /* every start is another one */
 static atomic_ullong seed;
-static atomic_int faults, fault_wanted;
+static atomic_int faults, fault_wanted, thinning;
 
 /* Chance */
 
@@ -65,7 +65,7 @@ static uint64_t scrambled(uint64_t x) {
 }
 
 /* Above 0, up to 1. */
-double uniform(void) {
+static double uniform(void) {
     if (local.random == 0)
         local.random = scrambled(atomic_fetch_add(&seed, 0x632BE59BD9B4E019)) | 1;
     local.random ^= local.random << 13;
@@ -86,10 +86,6 @@ static void draw(void) {
 
 double interval_in_force(void) {
     return interval;
-}
-
-void interval_lengthen(double mean) {
-    interval = mean;
 }
 
 int keep_quiet(int quiet) {
@@ -150,7 +146,19 @@ void fault_next(void) {
 
 /* Samples */
 
+/* So many live samples that room becomes short: from now on fewer are taken, and of those that are
+   there as many stay as would have been taken. */
+static void thin_out(void) {
+    if (atomic_exchange(&thinning, 1))
+        return;
+    interval = interval > 0 ? 2 * interval : 2;
+    samples_thin(uniform, interval);
+    atomic_store(&thinning, 0);
+}
+
 static void keep(void *block, size_t size, double drawn_for, Kind kind, void *caller, void *frame) {
+    if (UNLIKELY(samples_live() > MOST_SAMPLES / 3 * 2))
+        thin_out();
     uint32_t number = sample_claim();
     if (number == 0) {
         atomic_fetch_add(&counts.dropped, 1);
@@ -268,14 +276,17 @@ static void *sampled_realloc(void *old, size_t size) {
     return block;
 }
 
+/* By realloc at once: glibc's own calls realloc through an entry that may be exchanged too, and what
+   is allocated would have two chances. */
 static void *sampled_reallocarray(void *old, size_t count, size_t each) {
     size_t size;
-    int overflows = __builtin_mul_overflow(count, each, &size);
+    if (__builtin_mul_overflow(count, each, &size)) {
+        errno = ENOMEM;
+        return NULL;
+    }
     uint32_t number = withdrawn(old);
-    void *block =
-        resized(real.reallocarray(old, count, each), old, overflows ? 1 : size, number);
-    if (block != NULL)
-        ALLOCATED(block, size, BLOCK);
+    void *block = resized(real.realloc(old, size), old, size, number);
+    ALLOCATED(block, size, BLOCK);
     return block;
 }
 
@@ -446,6 +457,7 @@ Hook hooks[] = {
 static void in_child(void) {
     /* A copy of a process that is profiled: its own profile, should it want one, begins anew. */
     atomic_store(&sampling, 0);
+    atomic_store(&thinning, 0);
     samples_after_fork();
     relocations_after_fork();
     stacks_after_fork();
