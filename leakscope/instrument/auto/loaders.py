@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from threading import get_ident
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from leakscope.instrument.auto.classes import PatchedMethod, opaque, without_our_frame
 from leakscope.instrument.gate import Gate
@@ -135,6 +135,14 @@ class LoaderHooks:
 
     def _dropped(self, token: int) -> None:
         self._gate.hear_late(self._tracker.loader_dropped, token)
+
+
+def passes_of(iterable: object) -> int | None:
+    """Return how many items an iterable has, if asking for it runs none of the user's code."""
+    kind = type(iterable)
+    if kind in (list, tuple, range, dict):
+        return len(cast("list[object]", iterable))
+    return batches_of(iterable) if kind.__module__.startswith("torch.utils.data") else None
 
 
 def batches_of(loader: Any) -> int | None:
