@@ -80,10 +80,10 @@ static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument
 }
 
 /* Programs allocate from the same few stacks again and again, and an unwinder takes a microsecond
-   for every few frames. A stack is the one of another time if at the same place of the same
-   thread's stack the same return addresses lie where they lay then. */
+   for each frame. A stack is the one of another time if at the same place of the same thread's stack
+   the same return addresses lie where they lay then. Several that begin alike are remembered. */
 
-enum { REMEMBERED = 256 };
+enum { SET_BITS = 7, WAYS = 8, REMEMBERED = WAYS << SET_BITS };
 typedef struct {
     atomic_int held;
     const void *thread;
@@ -105,34 +105,49 @@ static int is_stack(uintptr_t begin, uintptr_t end) {
                            (end <= first && first - begin < most));
 }
 
-static Remembered *place_of(uintptr_t frame, uintptr_t caller) {
+static Remembered *set_of(uintptr_t frame, uintptr_t caller) {
     uint64_t mixed = (frame ^ caller * 31 ^ (uintptr_t)&of_this_thread) *
                      UINT64_C(0x9E3779B97F4A7C15);
-    return &remembered[mixed >> 56];
+    return &remembered[(mixed >> (64 - SET_BITS)) * WAYS];
 }
 
-static int recalled(Sample *sample, uintptr_t frame, uintptr_t caller) {
-    Remembered *known = place_of(frame, caller);
-    if (atomic_exchange(&known->held, 1))
-        return 0;
+static int is_same(const Remembered *known, uintptr_t frame, uintptr_t caller) {
     int same = known->natives > 0 && known->thread == &of_this_thread && known->frame == frame &&
                known->caller == caller;
     for (uint32_t i = 0; same && i < known->natives; i++)
         same = *(volatile uintptr_t *)known->slots[i] == known->native[i];
-    if (same) {
-        sample->natives = known->natives;
-        memcpy(sample->native, known->native, sizeof *known->native * known->natives);
-    }
-    atomic_store(&known->held, 0);
     return same;
 }
 
+static int recalled(Sample *sample, uintptr_t frame, uintptr_t caller) {
+    Remembered *set = set_of(frame, caller);
+    for (int way = 0; way < WAYS; way++) {
+        Remembered *known = &set[way];
+        if (known->frame != frame || atomic_exchange(&known->held, 1))
+            continue;
+        int same = is_same(known, frame, caller);
+        if (same) {
+            sample->natives = known->natives;
+            memcpy(sample->native, known->native, sizeof *known->native * known->natives);
+        }
+        atomic_store(&known->held, 0);
+        if (same)
+            return 1;
+    }
+    return 0;
+}
+
 static void remember(const Walk *walk, uintptr_t frame, uintptr_t caller) {
+    static atomic_uint turn;
     const Sample *sample = walk->sample;
     for (uint32_t i = 0; i < sample->natives; i++)
         if (!is_stack(frame, walk->slots[i] + sizeof(void *)))
             return;
-    Remembered *known = place_of(frame, caller);
+    Remembered *set = set_of(frame, caller), *known = NULL;
+    for (int way = 0; way < WAYS && known == NULL; way++)
+        known = set[way].natives == 0 ? &set[way] : NULL;
+    if (known == NULL)
+        known = &set[atomic_fetch_add(&turn, 1) % WAYS];
     if (atomic_exchange(&known->held, 1))
         return;
     known->thread = &of_this_thread;
@@ -336,6 +351,60 @@ static uint32_t text_of(PyObject *text) {
     return text_number(copy, length);
 }
 
+/* The texts of a code object that was met before, for as long as it looks as it did: the same
+   objects, and a file's name of the same length and end (cells of a notebook differ there). */
+
+enum { CODE_BITS = 10 };
+typedef struct {
+    atomic_uint version; /* odd while it is written */
+    const void *code, *file_object, *name_object;
+    Py_ssize_t length;
+    uint64_t end;
+    uint32_t file, function;
+} KnownCode;
+
+static KnownCode *known_codes;
+
+static KnownCode code_now(PyCodeObject *code) {
+    KnownCode now = {.code = code, .file_object = code->co_filename, .name_object = code->co_name};
+    PyObject *file = code->co_filename;
+    if (PyUnicode_Check(file) && PyUnicode_IS_COMPACT_ASCII(file)) {
+        now.length = PyUnicode_GET_LENGTH(file);
+        if (now.length >= (Py_ssize_t)sizeof now.end)
+            memcpy(&now.end, (const char *)PyUnicode_1BYTE_DATA(file) + now.length - sizeof now.end,
+                   sizeof now.end);
+    }
+    return now;
+}
+
+static int is_known(KnownCode *place, KnownCode *now) {
+    unsigned version = atomic_load_explicit(&place->version, memory_order_acquire);
+    int same = !(version & 1) && place->code == now->code && now->length > 0 &&
+               place->file_object == now->file_object && place->name_object == now->name_object &&
+               place->length == now->length && place->end == now->end;
+    now->file = place->file;
+    now->function = place->function;
+    atomic_thread_fence(memory_order_acquire);
+    return same && atomic_load_explicit(&place->version, memory_order_relaxed) == version;
+}
+
+static KnownCode texts_of(PyCodeObject *code) {
+    KnownCode now = code_now(code);
+    KnownCode *place = &known_codes[(uintptr_t)code / sizeof(void *) *
+                                        UINT64_C(0x9E3779B97F4A7C15) >> (64 - CODE_BITS)];
+    if (is_known(place, &now))
+        return now;
+    now.file = text_of(code->co_filename);
+    now.function = text_of(code->co_name);
+    unsigned version = atomic_load(&place->version);
+    if (!(version & 1) && atomic_compare_exchange_strong(&place->version, &version, version + 1)) {
+        memcpy((char *)place + sizeof place->version, (char *)&now + sizeof now.version,
+               sizeof now - sizeof now.version);
+        atomic_store(&place->version, version + 2);
+    }
+    return now;
+}
+
 typedef struct {
     Sample *sample;
     int users, seen, is_over;
@@ -347,16 +416,16 @@ enum { DEEPEST = 128, USERS = PYTHON_FRAMES - 1 };
    its own, but programs also reach libraries through its wrappers. */
 static void read_frame(Reading *reading, PyCodeObject *code, int offset) {
     Sample *sample = reading->sample;
-    uint32_t file = text_of(code->co_filename);
-    if (file == 0)
+    KnownCode known = texts_of(code);
+    if (known.file == 0)
         return;
-    Origin origin = (Origin)texts[file].origin;
+    Origin origin = (Origin)texts[known.file].origin;
     int is_first = reading->seen++ == 0;
     int is_own = origin == OWN && reading->users == 0;
     if (is_first || origin == USER || is_own) {
         int line = PyCode_Addr2Line(code, offset); /* below 0: of an instruction that has none */
         uint32_t site =
-            site_number(file, text_of(code->co_name), line > 0 ? line : code->co_firstlineno);
+            site_number(known.file, known.function, line > 0 ? line : code->co_firstlineno);
         if (site != 0)
             sample->python[sample->pythons++] = site;
     }
@@ -433,10 +502,11 @@ int stacks_ready(void) {
         texts_by_hash = own_mapping(sizeof *texts_by_hash * MOST_TEXTS);
         sites_by_hash = own_mapping(sizeof *sites_by_hash * MOST_SITES);
         text_bytes = own_mapping(TEXT_BYTES);
+        known_codes = own_mapping(sizeof *known_codes << CODE_BITS);
         sites = own_mapping(sizeof *sites * (MOST_SITES + 1));
         texts = own_mapping(sizeof *texts * (MOST_TEXTS + 1));
     }
-    return remembered && texts_by_hash && sites_by_hash && text_bytes && sites && texts;
+    return remembered && known_codes && texts_by_hash && sites_by_hash && text_bytes && sites && texts;
 }
 
 /* Locks of threads that a forked child doesn't have. */
