@@ -351,8 +351,9 @@ static uint32_t text_of(PyObject *text) {
     return text_number(copy, length);
 }
 
-/* The texts of a code object that was met before, for as long as it looks as it did: the same
-   objects, and a file's name of the same length and end (cells of a notebook differ there). */
+/* The file and the site of an instruction that was met before, for as long as its code looks as it
+   did: the same objects, and a file's name of the same length and end (cells of a notebook differ
+   there). */
 
 enum { CODE_BITS = 10 };
 typedef struct {
@@ -360,13 +361,14 @@ typedef struct {
     const void *code, *file_object, *name_object;
     Py_ssize_t length;
     uint64_t end;
-    uint32_t file, function;
+    int offset;
+    uint32_t file, site; /* the site only if its file is the user's or it was innermost */
 } KnownCode;
 
 static KnownCode *known_codes;
 
-static KnownCode code_now(PyCodeObject *code) {
-    KnownCode now = {.code = code, .file_object = code->co_filename, .name_object = code->co_name};
+static KnownCode code_now(PyCodeObject *code, int offset) {
+    KnownCode now = {.code = code, .offset = offset, .file_object = code->co_filename, .name_object = code->co_name};
     PyObject *file = code->co_filename;
     if (PyUnicode_Check(file) && PyUnicode_IS_COMPACT_ASCII(file)) {
         now.length = PyUnicode_GET_LENGTH(file);
@@ -379,23 +381,34 @@ static KnownCode code_now(PyCodeObject *code) {
 
 static int is_known(KnownCode *place, KnownCode *now) {
     unsigned version = atomic_load_explicit(&place->version, memory_order_acquire);
-    int same = !(version & 1) && place->code == now->code && now->length > 0 &&
+    int same = !(version & 1) && place->code == now->code && place->offset == now->offset &&
+               now->length > 0 &&
                place->file_object == now->file_object && place->name_object == now->name_object &&
                place->length == now->length && place->end == now->end;
     now->file = place->file;
-    now->function = place->function;
+    now->site = place->site;
     atomic_thread_fence(memory_order_acquire);
     return same && atomic_load_explicit(&place->version, memory_order_relaxed) == version;
 }
 
-static KnownCode texts_of(PyCodeObject *code) {
-    KnownCode now = code_now(code);
-    KnownCode *place = &known_codes[(uintptr_t)code / sizeof(void *) *
+static uint32_t site_of(uint32_t file, PyCodeObject *code, int offset) {
+    int line = PyCode_Addr2Line(code, offset); /* below 0: of an instruction that has none */
+    return site_number(file, text_of(code->co_name), line > 0 ? line : code->co_firstlineno);
+}
+
+static KnownCode code_known(PyCodeObject *code, int offset, int needs_site) {
+    KnownCode now = code_now(code, offset);
+    KnownCode *place = &known_codes[((uintptr_t)code / sizeof(void *) + (uintptr_t)offset) *
                                         UINT64_C(0x9E3779B97F4A7C15) >> (64 - CODE_BITS)];
-    if (is_known(place, &now))
+    int known = is_known(place, &now);
+    if (!known)
+        now.file = text_of(code->co_filename), now.site = 0;
+    needs_site = now.file != 0 && now.site == 0 &&
+                 (needs_site || texts[now.file].origin == USER || texts[now.file].origin == OWN);
+    if (needs_site)
+        now.site = site_of(now.file, code, offset);
+    if (known && !needs_site)
         return now;
-    now.file = text_of(code->co_filename);
-    now.function = text_of(code->co_name);
     unsigned version = atomic_load(&place->version);
     if (!(version & 1) && atomic_compare_exchange_strong(&place->version, &version, version + 1)) {
         memcpy((char *)place + sizeof place->version, (char *)&now + sizeof now.version,
@@ -416,19 +429,14 @@ enum { DEEPEST = 128, USERS = PYTHON_FRAMES - 1 };
    its own, but programs also reach libraries through its wrappers. */
 static void read_frame(Reading *reading, PyCodeObject *code, int offset) {
     Sample *sample = reading->sample;
-    KnownCode known = texts_of(code);
+    KnownCode known = code_known(code, offset, reading->seen == 0);
     if (known.file == 0)
         return;
     Origin origin = (Origin)texts[known.file].origin;
     int is_first = reading->seen++ == 0;
     int is_own = origin == OWN && reading->users == 0;
-    if (is_first || origin == USER || is_own) {
-        int line = PyCode_Addr2Line(code, offset); /* below 0: of an instruction that has none */
-        uint32_t site =
-            site_number(known.file, known.function, line > 0 ? line : code->co_firstlineno);
-        if (site != 0)
-            sample->python[sample->pythons++] = site;
-    }
+    if (known.site != 0 && (is_first || origin == USER || is_own))
+        sample->python[sample->pythons++] = known.site;
     reading->users += origin == USER;
     reading->is_over = is_own || reading->users == USERS || reading->seen == DEEPEST ||
                        sample->pythons == PYTHON_FRAMES;
