@@ -87,7 +87,7 @@ class NativeAllocations:
         if record is not None:
             self._write(record)
             if not record.is_on:
-                self._profile = None
+                self.stop()
                 self._note("native-fault", "Sampling native allocations failed and was ended.")
         seconds = self._clock() - began
         self._costs.spend("native", seconds)
