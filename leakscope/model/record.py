@@ -113,7 +113,7 @@ class NativeAllocationsRecord(
     is_highest: bool = False
     """Whether resident memory had never been so high before."""
     is_on: bool = True
-    """False once a fault of the sampler's own has switched it off: nothing is added any more."""
+    """False once a fault of its own or another tool has ended it: nothing is added any more."""
     taken: Whole = 0
     """Samples since the beginning."""
     dropped: Whole = 0

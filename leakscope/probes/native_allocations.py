@@ -136,10 +136,11 @@ class NativeProfile:
 
     def start(self) -> bool:
         """Begin to sample; return False where it can't be done, for the reason in ``why_not``."""
-        if _sampling is None:
+        built: object = _sampling
+        if built is None:
             self.why_not = "It was not built: that needs a C compiler, glibc and a Python with GIL."
             return False
-        why_not = _another_tracker() or _sampling.start(
+        why_not = _sampling.start(
             float(self._interval), self._seed & (2**64 - 1), _origins(self._root)
         )
         if why_not:
@@ -318,19 +319,3 @@ def _origins(project_root: str) -> list[tuple[str, int]]:
             ]
             origins.append((f"{folder}{os.sep}", _Origin.STANDARD))
     return [(prefix, int(origin)) for prefix, origin in origins]
-
-
-def _another_tracker() -> str:
-    """Return why another tool stands where the sampler would."""
-    import sys
-
-    memray = sys.modules.get("memray")
-    if memray is not None and getattr(memray, "Tracker", None) is not None:
-        from leakscope.model.interrupts import ours
-
-        try:
-            if memray._memray.get_current_tracker() is not None:  # not in every version
-                return "memray follows allocations here"
-        except ours(Exception):
-            pass
-    return ""

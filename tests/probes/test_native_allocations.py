@@ -502,6 +502,26 @@ class TestOtherGround:
         )
         assert done.stdout == "False A sanitizer checks every allocation of this process.\n"
 
+    def test_where_memray_was_first_it_stays_so(self, tmp_path: Path) -> None:
+        pytest.importorskip("memray")
+        done = in_python(
+            f"""
+            import memray
+            from leakscope.probes import NativeProfile, _sampling
+            profile = NativeProfile(interval=1, seed=1)
+            with memray.Tracker({str(tmp_path / "run.bin")!r}):
+                print(profile.start(), profile.why_not)
+            assert profile.start()
+            kept = bytearray(3 << 20)
+            assert any(site.bytes >= 3 << 20 for site in profile.snapshot().sites)
+            with memray.Tracker({str(tmp_path / "second.bin")!r}):
+                assert not profile.snapshot().is_on
+            """
+        )
+        assert done.stderr == ""
+        assert done.stdout == "False Another tool follows allocations here.\n"
+        assert done.returncode == 0
+
     def test_where_it_was_not_built_it_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from leakscope.probes import native_allocations
 

@@ -20,6 +20,15 @@ static int add_origins(PyObject *origins) {
     return 0;
 }
 
+static void end(void) {
+    is_running = 0;
+    wrappers_stop();
+    Py_BEGIN_ALLOW_THREADS
+    relocations_restore();
+    Py_END_ALLOW_THREADS
+    samples_clear();
+}
+
 static PyObject *start(PyObject *Py_UNUSED(module), PyObject *arguments) {
     double interval;
     unsigned long long seed;
@@ -49,18 +58,20 @@ static PyObject *start(PyObject *Py_UNUSED(module), PyObject *arguments) {
     Py_BEGIN_ALLOW_THREADS /* whoever has the loader's lock may be waiting for the GIL */
     relocations_update(1);
     Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
+    const char *why_not = NULL;
+    if (patched.refused)
+        why_not = "the tables of libraries may not be written here";
+    else if (!wrappers_are_reached())
+        why_not = "another tool follows allocations here";
+    if (why_not == NULL)
+        Py_RETURN_NONE;
+    end();
+    return PyUnicode_FromString(why_not);
 }
 
 static PyObject *stop(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
-    if (is_running) {
-        is_running = 0;
-        wrappers_stop();
-        Py_BEGIN_ALLOW_THREADS
-        relocations_restore();
-        Py_END_ALLOW_THREADS
-        samples_clear();
-    }
+    if (is_running)
+        end();
     Py_RETURN_NONE;
 }
 
@@ -69,9 +80,12 @@ static PyObject *update(PyObject *Py_UNUSED(module), PyObject *arguments) {
     if (!PyArg_ParseTuple(arguments, "p", &all))
         return NULL;
     if (is_running && atomic_load(&sampling)) {
+        unsigned lost = patched.lost;
         Py_BEGIN_ALLOW_THREADS
         relocations_update(all);
         Py_END_ALLOW_THREADS
+        if (patched.lost != lost && !wrappers_are_reached())
+            atomic_store(&sampling, 0); /* another tool stands there now */
     }
     Py_RETURN_NONE;
 }

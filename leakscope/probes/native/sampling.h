@@ -97,6 +97,7 @@ typedef struct {
 extern HIDDEN Hook hooks[];
 extern HIDDEN atomic_int sampling; /* whether allocations are chosen; frees are always followed */
 HIDDEN void wrappers_start(double interval, uint64_t seed);
+HIDDEN int wrappers_are_reached(void);
 HIDDEN void wrappers_stop(void);
 HIDDEN double interval_in_force(void);
 HIDDEN int faulted(void); /* whether a fault of its own has switched it off */

@@ -473,8 +473,16 @@ void wrappers_start(double mean, uint64_t first_seed) {
         atomic_fetch_add(&epoch, 1);
     atomic_store(&faults, 0);
     local.left = 0; /* of this thread; others go on with what they drew */
+    local.epoch = 0;
     faults_guard();
     atomic_store(&sampling, 1);
+}
+
+/* Whether what Python allocates comes through here: not where somebody else's wrapper was first. */
+int wrappers_are_reached(void) {
+    local.epoch = 0;
+    PyMem_RawFree(PyMem_RawMalloc(64));
+    return local.epoch != 0;
 }
 
 void wrappers_stop(void) {
