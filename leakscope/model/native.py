@@ -60,7 +60,8 @@ class NativeSite(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     deviation_bytes: Whole = 0
     """Standard deviation of the estimate."""
     stack: list[str] = []
-    """Functions of the largest group of samples, innermost first, as ``library!function``."""
+    """Functions of the largest group of samples, innermost first, as ``library!function``. In a
+    recording a row has them the first time alone."""
 
     @property
     def interval(self) -> tuple[int, int]:

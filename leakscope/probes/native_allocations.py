@@ -17,6 +17,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from leakscope.model.native import NativeKind, NativeOwner, NativeSite
 from leakscope.model.record import NativeAllocationsRecord
 from leakscope.probes.native_names import Named, NativeNames
@@ -133,6 +135,7 @@ class NativeProfile:
         self._highest = 0
         self._places: dict[int, _Place] = {}
         self._names: NativeNames | None = None
+        self._recorded: set[tuple[object, ...]] = set()
 
     def start(self) -> bool:
         """Begin to sample; return False where it can't be done, for the reason in ``why_not``."""
@@ -147,6 +150,7 @@ class NativeProfile:
             self.why_not = f"{why_not[0].upper()}{why_not[1:]}."
             return False
         self._pid = os.getpid()
+        self._recorded.clear()
         self._names = NativeNames(_sampling.symbols)
         return True
 
@@ -186,7 +190,17 @@ class NativeProfile:
             _sampling.update(False)
             return None
         self._highest = max(self._highest, resident)
-        return self.snapshot(boundary, is_highest=is_highest)
+        record = self.snapshot(boundary, is_highest=is_highest)
+        record.sites = [self._once(site) for site in record.sites]
+        return record
+
+    def _once(self, site: NativeSite) -> NativeSite:
+        """Return a row without its stack if that was recorded before: stacks are most of a row."""
+        key = (site.library, site.function, site.file, site.line, site.kind, site.owner)
+        if key in self._recorded:
+            return msgspec.structs.replace(site, stack=[])
+        self._recorded.add(key)
+        return site
 
     def snapshot(
         self,

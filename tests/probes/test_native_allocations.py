@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from leakscope.model.native import NativeKind, NativeOwner, NativeSite, interval_of, none_seen
@@ -266,6 +267,14 @@ class TestWhere:
         assert site.owner is NativeOwner.LIBRARY
         # `by` isn't exported: its name is in the table that has what isn't.
         assert site.stack[0] in (f"{LIBRARY}!by", f"{LIBRARY}!leak")
+
+    def test_its_stack_is_recorded_once(self, library: SimpleNamespace, started: Started) -> None:
+        profile = started()
+        library.leak(WAYS["malloc"], 3, 4 << 20)
+        records = [profile.record(index, 1, with_census=True) for index in range(2)]
+        first, second = (of_library(record)[0] for record in records if record is not None)
+        assert first.stack[-1] != ""
+        assert second == msgspec.structs.replace(first, stack=[])
 
     def test_the_line_is_that_of_the_thread_that_allocates(
         self, library: SimpleNamespace, started: Started
