@@ -88,7 +88,8 @@ class NativeAllocations:
             self._write(record)
             if not record.is_on:
                 self.stop()
-                self._note("native-fault", "Sampling of native allocations has ended: it failed, or another tool took its place.")
+                ended = "Sampling of native allocations has ended: it failed, or another tool came."
+                self._note("native-fault", ended)
         seconds = self._clock() - began
         self._costs.spend("native", seconds)
         self._spent += 0.0 if with_census else seconds
