@@ -24,7 +24,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
-STEPS = {"tiny": 150, "convolution": 5, "loading": 50, "mallocs": 200_000}
+STEPS = {"tiny": 600, "convolution": 5, "loading": 50, "mallocs": 200_000}
 WORK_PER_BLOCK = 800
 """Additions between two blocks of ``mallocs``: about a microsecond in all."""
 TOOLS = {
