@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 
 INTERPRETERS ?= python3.10 python3.11 python3.12 python3.13 python3.14
 
-BENCHMARKS := start report recording memory workers ranks cuda heap pauses clean growth overhead
+BENCHMARKS := start report recording memory workers ranks cuda heap pauses clean growth native overhead
 
 # Rooms whose tests walk the heap of their own process, as those under tests/heap do.
 OWN_HEAP := testing instrument probes cleanup
@@ -140,6 +140,9 @@ bench-clean: $(VENV)/.benching
 
 bench-growth: $(VENV)/.benching
 	$(BIN)/python benchmarks/growth_shapes.py $(QUICK)
+
+bench-native: $(VENV)/.benching
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/native/overhead.py $(QUICK)
 
 bench-overhead: $(VENV)/.benching
 	$(BIN)/python benchmarks/overhead.py $(QUICK)

@@ -26,5 +26,17 @@ setup(
             extra_compile_args=["-O3", "-std=gnu11", "-fvisibility=hidden"],
             optional=True,
         ),
+        Extension(
+            "leakscope.probes._sampling",
+            sources=[
+                f"leakscope/probes/native/{part}.c"
+                for part in ("relocations", "samples", "sampling", "stacks", "symbols", "wrappers")
+            ],
+            depends=["leakscope/probes/native/sampling.h"],
+            include_dirs=["leakscope/probes/native"],
+            extra_compile_args=["-O3", "-std=gnu11", "-fno-strict-aliasing", "-fvisibility=hidden"],
+            libraries=["m", "dl"],
+            optional=True,
+        ),
     ]
 )

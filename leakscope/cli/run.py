@@ -24,10 +24,12 @@ from leakscope.cli.destination import prepare
 from leakscope.cli.faults import explain, say
 from leakscope.cli.missing import is_missing_module
 from leakscope.cli.supervisor import Ending, end_as, supervise
+from leakscope.configuration.settings import UnreadableError, to_milliseconds, to_size
 from leakscope.instrument.configured import chosen_trackers, configured_options
 from leakscope.instrument.launch import Launch
 from leakscope.instrument.options import (
     CudaHistory,
+    Native,
     SessionOptions,
     SnapshotSignal,
     Tracemalloc,
@@ -78,12 +80,20 @@ def to_share(_: click.Context | None, __: click.Parameter | None, text: str | No
     return share
 
 
-def to_pause(context: click.Context, option: click.Parameter, text: str | None) -> float | None:
+def to_pause(_: click.Context | None, __: click.Parameter | None, text: str | None) -> float | None:
     """Return milliseconds, written ``100`` or ``100ms``: above 0."""
-    from leakscope.configuration.settings import UnreadableError, to_milliseconds
-
     try:
         return None if text is None else to_milliseconds(text)
+    except UnreadableError as fault:
+        raise click.BadParameter(f"{text!r} is not {fault}.") from None
+
+
+def to_interval(
+    _: click.Context | None, __: click.Parameter | None, text: str | None
+) -> int | None:
+    """Return bytes, written ``524288`` or ``512KiB``: 1 KiB or more."""
+    try:
+        return None if text is None else to_size(text)
     except UnreadableError as fault:
         raise click.BadParameter(f"{text!r} is not {fault}.") from None
 
@@ -123,6 +133,19 @@ def to_pause(context: click.Context, option: click.Parameter, text: str | None) 
     default=None,
     help="When to learn which lines allocate on CUDA; a recording of the program's goes "
     "on [default: off].",
+)
+@click.option(
+    "--native",
+    type=click.Choice(["off", "auto"]),
+    default=None,
+    help="Whether native allocations are sampled, where they can be [default: auto].",
+)
+@click.option(
+    "--native-interval",
+    callback=to_interval,
+    metavar="SIZE",
+    default=None,
+    help="Mean number of bytes from one sample to the next [default: 512KiB].",
 )
 @click.option(
     "--workers",
@@ -165,6 +188,8 @@ def run(
     max_pause: float | None,
     tracemalloc: Tracemalloc | None,
     cuda_history: CudaHistory | None,
+    native: Native | None,
+    native_interval: int | None,
     workers: Workers | None,
     probe_cleanup: bool | None,
     snapshot_signal: SnapshotSignal | None,
@@ -190,6 +215,8 @@ def run(
         max_pause=max_pause,
         tracemalloc=tracemalloc,
         cuda_history=cuda_history,
+        native=native,
+        native_interval=native_interval,
         workers=workers,
         report=report,
         quiet=quiet,

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from leakscope.model.sizes import to_bytes
+
 CHECK = "check"
 """The table of the settings of ``leakscope check``."""
 _YES = ("on", "1", "true", "yes")
@@ -55,6 +57,14 @@ def to_part(value: object) -> float:
     if not math.isfinite(part) or part < 0:
         raise UnreadableError('a share such as 0.02 or "2%", 0 or more')
     return float(part)
+
+
+def to_size(value: object) -> int:
+    """Return bytes, written ``524288`` or ``"512 KiB"``: 1 KiB or more."""
+    size = to_bytes(value) if isinstance(value, str) else value
+    if isinstance(size, bool) or not isinstance(size, (int, float)) or not 1024 <= size < 2**50:
+        raise UnreadableError('a size such as 524288 or "512 KiB", 1 KiB or more')
+    return round(size)
 
 
 def _share(value: object) -> float:
@@ -160,6 +170,18 @@ SETTINGS = (
         _one_of("off", "window"),
         "off",
         "When to learn which lines allocate on CUDA.",
+    ),
+    Setting(
+        "native",
+        _one_of("off", "auto"),
+        "auto",
+        "Whether native allocations are sampled: malloc and mmap, by library and line.",
+    ),
+    Setting(
+        "native-interval",
+        to_size,
+        512 << 10,
+        "Mean number of bytes from one sample of them to the next.",
     ),
     Setting(
         "workers", _one_of("on", "off"), "on", "Whether workers of DataLoaders record themselves."

@@ -85,6 +85,8 @@ class Measuring:
         self._put_off: Mapping[str, int] = {} if put_off is None else put_off
         self._sources = Sources()
         self._objects: dict[Due, int] = {}
+        self.sampling_bytes: Callable[[], int] = int
+        """Says what the samples of native allocations take."""
         self.unwound: Sequence[FrameType] = ()
         """Frames that a traceback keeps, outermost first: a census looks at them too."""
         self.resident = 0
@@ -362,7 +364,8 @@ class Measuring:
 
     def _own_bytes(self) -> int:
         taker = self._guard.call("census", 0, lambda: self._taker.own_bytes)
-        return taker + self.windows.growth.own_bytes + _FIXED_BYTES
+        watch = self.windows.growth.own_bytes
+        return taker + watch + self.sampling_bytes() + _FIXED_BYTES
 
     def _keep_account(self, boundary: Boundary) -> None:
         if boundary.time_s < self._next_overhead:

@@ -15,10 +15,15 @@ Boundaries = Literal["auto", "manual"]
 Tracemalloc = Literal["off", "window", "always"]
 Workers = Literal["on", "off"]
 CudaHistory = Literal["off", "window"]
+Native = Literal["off", "auto"]
 SnapshotSignal = Literal["off", "USR1", "USR2"]
 TrackerName = Literal["off", "auto", "tensorboard", "wandb", "mlflow"]
 ALL_OF_THIS_MACHINE: TrackerName = "auto"
 """Trackers that the program uses, as long as what they log stays on this machine."""
+
+
+LEAST_INTERVAL = 1 << 10
+"""Bytes: of shorter intervals the samples would take more memory than the program."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,10 @@ class SessionOptions:
     tracemalloc: Tracemalloc = "window"
     cuda_history: CudaHistory = "off"
     """Whether stacks of CUDA allocations are recorded in short windows once live memory grows."""
+    native: Native = "auto"
+    """Whether native allocations are sampled, where they can be."""
+    native_interval: int = 512 << 10
+    """Mean number of bytes from one sample to the next."""
     report: bool = True
     """Whether to build the report when the session ends."""
     force: bool = False
@@ -70,6 +79,12 @@ class SessionOptions:
         _choice("tracemalloc", self.tracemalloc, get_args(Tracemalloc))
         _choice("workers", self.workers, get_args(Workers))
         _choice("cuda_history", self.cuda_history, get_args(CudaHistory))
+        _choice("native", self.native, get_args(Native))
+        if type(self.native_interval) is not int or self.native_interval < LEAST_INTERVAL:
+            raise _bad(
+                f"native_interval must be a whole number of bytes, {LEAST_INTERVAL} or more, not "
+                f"{self.native_interval!r}."
+            )
         _choice("snapshot_signal", self.snapshot_signal, get_args(SnapshotSignal))
         for tracker in self.trackers.split(","):
             _choice("trackers", tracker, get_args(TrackerName))

@@ -5,6 +5,13 @@ Each has its unit, and where it comes from. "Budget" is the share of wall time t
 
 from __future__ import annotations
 
+# The profile of native allocations
+
+NATIVE_SHARE = 0.05
+"""Part of the budget for looks at what is live where no census is taken: new heights of memory."""
+NATIVE_FLOOR_SECONDS = 0.1
+"""Seconds for them however short a run is: two first looks in a torch process, names included."""
+
 # Windows of tracing: tracemalloc, and the allocator's history on devices
 
 TRACING_SHARE = 0.5

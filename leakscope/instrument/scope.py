@@ -14,12 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, cast, overload
 
-from leakscope.instrument.auto.loaders import batches_of
+from leakscope.instrument.auto.loaders import passes_of
 from leakscope.instrument.configured import chosen_trackers, configured_options
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.options import (
     Boundaries,
     CudaHistory,
+    Native,
     SessionOptions,
     SnapshotSignal,
     Tracemalloc,
@@ -217,6 +218,8 @@ def profile(
     boundaries: Boundaries | None = None,
     tracemalloc: Tracemalloc | None = None,
     cuda_history: CudaHistory | None = None,
+    native: Native | None = None,
+    native_interval: int | None = None,
     workers: Workers | None = None,
     report: bool | None = None,
     force: bool = False,
@@ -237,6 +240,8 @@ def profile(
     boundaries: Boundaries | None = None,
     tracemalloc: Tracemalloc | None = None,
     cuda_history: CudaHistory | None = None,
+    native: Native | None = None,
+    native_interval: int | None = None,
     workers: Workers | None = None,
     report: bool | None = None,
     force: bool = False,
@@ -253,12 +258,14 @@ def profile(
     given is from ``LEAKSCOPE_*`` or ``[tool.leakscope]``. Bad options raise ``LeakscopeError``.
 
     Args:
-        out: Run directory, one for all ranks; by default ``leakscope-runs/<time>-<script>``.
+        out: Run directory; by default ``leakscope-runs/<time>-<script>``.
         budget: Share of wall time that measuring may cost.
         max_pause: Milliseconds that a census may hold the program up, first and last apart.
         boundaries: ``auto`` finds epochs, steps and validation; ``manual`` leaves them to calls.
         tracemalloc: ``window`` traces allocating lines for short stretches once something grows.
         cuda_history: ``window`` does that on CUDA, unless the program records a history itself.
+        native: ``auto`` samples native allocations where it can, ``off`` never.
+        native_interval: Mean number of bytes from one sample of them to the next.
         workers: ``on`` has the workers of DataLoaders record themselves too.
         report: Whether to write the report at the end.
         force: Replace a run that ``out`` holds already.
@@ -282,6 +289,8 @@ def profile(
         boundaries=boundaries,
         tracemalloc=tracemalloc,
         cuda_history=cuda_history,
+        native=native,
+        native_interval=native_interval,
         workers=workers,
         report=report,
         force=force,
@@ -312,10 +321,7 @@ def is_off() -> bool:
 
 
 def report(run_path: Path, *, quiet: bool) -> None:
-    """Have another process write the report, and print its summary unless ``quiet``.
-
-    In a process of its own, because charts need room and time that the training's may not have.
-    """
+    """Have another process write the report: charts need room; print its summary unless quiet."""
     root = str(Path(__file__).parents[2])
     command = [sys.executable, "-c", _REPORTING, root, "report", str(run_path)]
     try:
@@ -367,7 +373,7 @@ def _steps(session: Session, iterable: Iterable[T]) -> Iterator[T]:
     iterator = gate.muted(iter, iterable)
     opened: list[Phase] = []
     try:
-        gate.hear(_open, opened, tracker, tracker.steps_begin, _length(iterable))
+        gate.hear(_open, opened, tracker, tracker.steps_begin, passes_of(iterable))
         while True:
             try:
                 # Not kept in a variable here: the user alone decides how long a batch lives.
@@ -403,13 +409,6 @@ def _close(opened: list[Phase], gate: Gate, end: Callable[[Phase], None]) -> Non
     while opened:
         gate.hear(end, opened[-1])
         opened.pop()
-
-
-def _length(iterable: object) -> int | None:
-    kind = type(iterable)
-    if kind in (list, tuple, range, dict):
-        return len(cast("list[object]", iterable))
-    return batches_of(iterable) if kind.__module__.startswith("torch.utils.data") else None
 
 
 def _ending(error: BaseException | None) -> tuple[str, int, str]:

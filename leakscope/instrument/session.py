@@ -22,6 +22,7 @@ from leakscope.instrument.guard import Guard
 from leakscope.instrument.history import HistoryWindows, Recorder
 from leakscope.instrument.inside import PutOff, inside
 from leakscope.instrument.measuring import Measuring
+from leakscope.instrument.native import NativeAllocations, Profile, chosen_profile
 from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.pauses import Pauses
 from leakscope.instrument.phases import PhaseTracker
@@ -83,6 +84,7 @@ class Session:
         devices: Devices = _no_devices,
         history: Recorder | None = None,
         counter: Counter | None = None,
+        native: Profile | None = None,
         clock: Callable[[], float] = time.perf_counter,
         work_clock: Callable[[], float] = time.thread_time,
         project_root: str = "",
@@ -120,6 +122,9 @@ class Session:
             in_child=self._is_of_a_worker,
             put_off=self._put_off.counts,
         )
+        told = writer.write, self._write_note
+        self._native = NativeAllocations(native, *told, self._costs, clock, options.budget)
+        self._measuring.sampling_bytes = lambda: self._native.own_bytes
         self._shortages = Shortages(
             self._measuring, self.gate, self._costs, self._moment, budget=options.budget
         )
@@ -162,6 +167,7 @@ class Session:
             devices=probes.device_memory,
             history=probes.AllocationHistory(),
             counter=probes.AllocationCounter(),
+            native=chosen_profile(options, root),
             project_root=root,
         )
         session._header = header
@@ -174,6 +180,7 @@ class Session:
         global _current
         _current = weakref.ref(self)
         self._begun = self._clock()
+        self._guard.call("native", None, self._native.start)
         self.gate.open()
         self._guard.call("boundaries", None, self._reach, BoundaryKind.RUN_BEGIN, None, "")
         first = Boundary(index=0, kind=BoundaryKind.RUN_BEGIN, time_s=0.0)
@@ -292,6 +299,7 @@ class Session:
         self._guard.call("boundaries", None, self.tracker.finish)
         self._guard.call("boundaries", None, self._reach, BoundaryKind.RUN_END, None, "")
         self._guard.call("overhead", None, self._measuring.finish, self._last_boundary())
+        self._guard.call("native", None, self._native.stop)
 
     def _listen(self) -> None:
         self._auto = AutoBoundaries(self.tracker, self.gate)
@@ -376,12 +384,14 @@ class Session:
             self._guard.call("ranks", None, self._look_for_ranks)
         began = self._work_clock()
         done = self._measuring.at(boundary, due)
+        resident = self._measuring.resident
+        self._guard.call("native", None, self._native.at, boundary, done, resident)
         self._write_endings()
         now = self._now()
         if done >= Due.FOCUSED:
             self._costs.learn_pace(now - boundary.time_s, self._work_clock() - began)
         seconds = now - boundary.time_s - self._measuring.beside(done)
-        self._schedule.recorded(done, seconds, now, self._measuring.resident)
+        self._schedule.recorded(done, seconds, now, resident)
         if self._trials is not None and not self._closed and not self._concluded:
             tried = self._guard.call("cleanup", None, self._trials.at, boundary)
             if tried is not None:

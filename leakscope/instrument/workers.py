@@ -239,6 +239,7 @@ def _session(
         boundaries="manual",
         tracemalloc="off",
         cuda_history="off",
+        native="off",
         probe_cleanup=False,
         snapshot_signal="off",
         trackers="off",

@@ -9,6 +9,7 @@ import msgspec
 from leakscope.model.blocks import DeviceStorages, FrameRow, SegmentRow
 from leakscope.model.boundary import Boundary
 from leakscope.model.census import Census, Site
+from leakscope.model.native import NativeSite
 from leakscope.model.numbers import Seconds, Whole
 
 SCHEMA_VERSION = 1
@@ -86,6 +87,41 @@ class AllocationRecord(msgspec.Struct, tag="allocation", kw_only=True, omit_defa
     last_boundary: Whole
     sites: list[Site] = []
     traced_bytes: Whole = 0
+
+
+class NativeAllocationsRecord(
+    msgspec.Struct, tag="native_allocations", kw_only=True, omit_defaults=True
+):
+    """Native memory that is live at a boundary, estimated from sampled allocations.
+
+    Of what was allocated since sampling began: what was there before has no stack.
+    """
+
+    boundary: Whole
+    interval_bytes: Whole
+    """Mean number of bytes from one sample to the next."""
+    bytes: Whole = 0
+    """All of it, rows that are left out included."""
+    samples: Whole = 0
+    chance_bytes: Whole = 0
+    deviation_bytes: Whole = 0
+    """Both as in :class:`leakscope.model.native.NativeSite`."""
+    sites: list[NativeSite] = []
+    """The largest first; those below a small part of all bytes are left out."""
+    by_owner: dict[str, Whole] = {}
+    """Bytes of all sites by :class:`leakscope.model.native.NativeOwner`."""
+    is_highest: bool = False
+    """Whether resident memory had never been so high before."""
+    is_on: bool = True
+    """False once a fault of its own or another tool has ended it: nothing is added any more."""
+    taken: Whole = 0
+    """Samples since the beginning."""
+    dropped: Whole = 0
+    """Of these those for which there was no room."""
+    unseen_frees: Whole = 0
+    """Samples whose address was handed out again though no free was seen."""
+    own_bytes: Whole = 0
+    """What the sampler itself has resident."""
 
 
 class DeviceSnapshotRecord(msgspec.Struct, tag="device_snapshot", kw_only=True, omit_defaults=True):
@@ -305,6 +341,7 @@ Record = (
     | BoundaryRecord
     | CensusRecord
     | AllocationRecord
+    | NativeAllocationsRecord
     | DeviceSnapshotRecord
     | BlockListRecord
     | OutOfMemoryRecord

@@ -16,6 +16,7 @@ from leakscope.model.record import (
     EndRecord,
     ErrorRecord,
     HeaderRecord,
+    NativeAllocationsRecord,
     NoteRecord,
     OutOfMemoryRecord,
     OverheadRecord,
@@ -54,6 +55,8 @@ class Recording:
     header: HeaderRecord
     measurements: list[Measurement] = field(default_factory=list)
     allocations: list[AllocationRecord] = field(default_factory=list)
+    native_allocations: list[NativeAllocationsRecord] = field(default_factory=list)
+    """Live native memory with each census and at new heights, in order."""
     block_lists: list[BlockListRecord] = field(default_factory=list)
     """Of each device the one with most live bytes, and the last."""
     sources: dict[str, str] = field(default_factory=dict)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leakscope.probes.blocks import device_memory
     from leakscope.probes.cgroup import memory_limit
     from leakscope.probes.cuda import device_snapshots
+    from leakscope.probes.native_allocations import NativeProfile
     from leakscope.probes.outside import OutsideProcess
     from leakscope.probes.shortage import Room, device_room, host_room
     from leakscope.probes.sources import default_probes, worker_probes
@@ -28,6 +29,7 @@ __all__ = [
     "AllocationHistory",
     "AllocationWindow",
     "BatchProbe",
+    "NativeProfile",
     "OutsideProcess",
     "Probe",
     "Room",
@@ -55,6 +57,7 @@ __getattr__, __dir__ = exports(
         "blocks": ("device_memory",),
         "cgroup": ("memory_limit",),
         "cuda": ("device_snapshots",),
+        "native_allocations": ("NativeProfile",),
         "outside": ("OutsideProcess",),
         "shortage": (
             "Room",

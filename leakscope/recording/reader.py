@@ -28,6 +28,7 @@ from leakscope.model.record import (
     EndRecord,
     ErrorRecord,
     HeaderRecord,
+    NativeAllocationsRecord,
     NoteRecord,
     OutOfMemoryRecord,
     OverheadRecord,
@@ -227,6 +228,7 @@ class _Draft:
         self._shared: dict[Hashable, Hashable] = {}
         self._gathered: dict[type, list[Any]] = {
             AllocationRecord: self._recording.allocations,
+            NativeAllocationsRecord: self._recording.native_allocations,
             CleanupRecord: self._recording.cleanups,
             ErrorRecord: self._recording.errors,
             NoteRecord: self._recording.notes,

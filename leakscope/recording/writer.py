@@ -19,6 +19,7 @@ from leakscope.model.record import (
     DeviceSnapshotRecord,
     EndRecord,
     HeaderRecord,
+    NativeAllocationsRecord,
     NoteRecord,
     OutOfMemoryRecord,
     OverheadRecord,
@@ -30,7 +31,13 @@ from leakscope.recording.wire import encode_record
 
 JOURNAL_SUFFIX = ".journal"
 
-_OPTIONAL = (SourceRecord, AllocationRecord, DeviceSnapshotRecord, BlockListRecord)
+_OPTIONAL = (
+    SourceRecord,
+    AllocationRecord,
+    NativeAllocationsRecord,
+    DeviceSnapshotRecord,
+    BlockListRecord,
+)
 """Given up first when room is short: a verdict is possible without them."""
 _CLOSING = (EndRecord, OverheadRecord, NoteRecord, OutOfMemoryRecord)
 """Small or few, and written beyond the cap: else a full recording would look like a killed run."""

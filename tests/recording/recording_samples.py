@@ -14,6 +14,7 @@ from leakscope.model.blocks import (
 )
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusRow, CensusScope, RootKind
+from leakscope.model.native import NativeKind, NativeOwner, NativeSite
 from leakscope.model.record import (
     AllocationRecord,
     BlockListRecord,
@@ -25,6 +26,7 @@ from leakscope.model.record import (
     EndRecord,
     ErrorRecord,
     HeaderRecord,
+    NativeAllocationsRecord,
     NoteRecord,
     OutOfMemoryRecord,
     OverheadRecord,
@@ -85,6 +87,27 @@ def one_of_each() -> list[Record]:
         block_list(0, 512),
         boundary(0),
         AllocationRecord(first_boundary=0, last_boundary=1, traced_bytes=5),
+        NativeAllocationsRecord(
+            boundary=0,
+            interval_bytes=512 << 10,
+            bytes=1 << 20,
+            samples=2,
+            sites=[
+                NativeSite(
+                    library="libdecoder.so",
+                    function="decoder::open",
+                    file="/p/train.py",
+                    line=3,
+                    caller="read",
+                    kind=NativeKind.MAPPING,
+                    owner=NativeOwner.TENSOR,
+                    bytes=1 << 20,
+                    samples=2,
+                    stack=["libdecoder.so!decoder::open"],
+                )
+            ],
+            by_owner={"tensor": 1 << 20},
+        ),
         SourceRecord(path="/p/train.py", text="history.append(loss)\n"),
         OverheadRecord(boundary=1, seconds={"census": 0.5}, censuses=1),
         ErrorRecord(where="probe", message="broke", disabled=True),

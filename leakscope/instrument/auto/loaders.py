@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from threading import get_ident
 from types import FrameType, GeneratorType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 from leakscope.instrument.auto.classes import PatchedMethod, opaque, without_our_frame
 from leakscope.instrument.gate import Gate
@@ -154,6 +154,14 @@ def _is_kept(loader: Any, iterator: Any) -> bool:
     while frame is not None and frame.f_code.co_filename.startswith(OURS):
         frame = frame.f_back
     return frame is not None and frame.f_code is not getattr(method, "__code__", None)
+
+
+def passes_of(iterable: object) -> int | None:
+    """Return how many items an iterable has, if asking for it runs none of the user's code."""
+    kind = type(iterable)
+    if kind in (list, tuple, range, dict):
+        return len(cast("list[object]", iterable))
+    return batches_of(iterable) if kind.__module__.startswith("torch.utils.data") else None
 
 
 def batches_of(loader: Any) -> int | None:

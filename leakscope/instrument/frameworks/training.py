@@ -15,7 +15,7 @@ from leakscope.cleanup.speaking import say
 from leakscope.instrument.configured import chosen_trackers, configured_options
 from leakscope.instrument.frameworks.begun import BegunSession, left_by, running_session
 from leakscope.instrument.guard import describe
-from leakscope.instrument.options import CudaHistory, SessionOptions, Tracemalloc, Workers
+from leakscope.instrument.options import CudaHistory, Native, SessionOptions, Tracemalloc, Workers
 from leakscope.instrument.rundirectory import project_of_caller
 from leakscope.instrument.scope import Scope, is_off
 from leakscope.instrument.session import Session, current_session
@@ -36,6 +36,8 @@ class RecordingOptions(TypedDict, total=False):
     budget: float
     tracemalloc: Tracemalloc
     cuda_history: CudaHistory
+    native: Native
+    native_interval: int
     workers: Workers
     report: bool
     force: bool

@@ -1,0 +1,335 @@
+"""A sampled profile of native allocations: which library and which line have memory live.
+
+One block in 512 KiB of what ``malloc`` and ``mmap`` hand out is sampled, with its stack, and
+followed until it is freed (``native/sampling.h``, ``docs/decisions/native-allocations.md``). What
+is live at a moment is estimated from the samples, by stack; here stacks become rows: library,
+function, and the user's line below which it happened.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sysconfig
+from collections import Counter
+from collections.abc import Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from leakscope.model.native import NativeKind, NativeOwner, NativeSite
+from leakscope.model.record import NativeAllocationsRecord
+from leakscope.probes.native_names import Named, NativeNames
+
+try:
+    from leakscope.probes import _sampling
+except ImportError:  # no compiler, another C library, or a Python without the GIL
+    _sampling = None  # type: ignore[assignment]
+
+INTERVAL_BYTES = 512 << 10
+"""Mean number of bytes from one sample to the next; that of jemalloc and of Go."""
+MOST_ROWS = 40
+LEAST_SHARE = 0.002
+"""Rows below this part of all live bytes are summed up."""
+RISEN = 1.05
+"""A new height of resident memory is looked at when it is so many times the one looked at last:
+a run sees as many of them as the logarithm of what it grows by."""
+STACK_ROWS = 12
+"""Functions kept of a row's stack."""
+
+_BYTES_PER_NAME = 200
+_KINDS = (NativeKind.BLOCK, NativeKind.MAPPING)
+_PACKAGE = Path(__file__).parents[1]
+
+_RUNTIMES = (
+    "libc.so",
+    "libc-2",
+    "libstdc++",
+    "libc++",
+    "libgcc_s",
+    "ld-linux",
+    "libpthread",
+    "libffi",
+)
+_PLUMBING = (
+    "c10::alloc_cpu",
+    "c10::DefaultCPUAllocator",
+    "c10::StorageImpl",
+    "c10::CPUCachingAllocator",
+    "c10::intrusive_ptr",
+    "c10::make_intrusive",
+    "at::detail::empty_",
+    "at::detail::_empty_",
+    "std::",
+    "__gnu_cxx::",
+    "operator new",
+    "posix_memalign",
+    "aligned_alloc",
+)
+"""Functions that allocate on behalf of whoever calls them."""
+
+
+class _Origin(IntEnum):
+    """Whose a file of Python is, as ``native/sampling.h`` has it."""
+
+    LIBRARY = 0
+    STANDARD = 1
+    WRAPPER = 2
+    OWN = 3
+    USER = 4
+
+
+class _Place(NamedTuple):
+    file: str
+    line: int
+    function: str
+    origin: int
+
+
+class _Key(NamedTuple):
+    """What a row is known by."""
+
+    library: str
+    function: str
+    file: str
+    line: int
+    kind: int
+    owner: NativeOwner
+
+
+class _Sums:
+    """Groups of samples with the same key."""
+
+    def __init__(self, caller: str) -> None:
+        self.caller = caller
+        self.samples = 0
+        self.estimate = self.chance = self.variance = self._largest = 0.0
+        self.stack: list[Named] = []
+
+    def add(self, row: _sampling.Row, stack: list[Named]) -> None:
+        *_, samples, _seen, estimate, chance, variance = row
+        self.samples += samples
+        self.estimate += estimate
+        self.chance += chance
+        self.variance += variance
+        if estimate > self._largest:
+            self._largest = estimate
+            self.stack = stack
+
+
+class NativeProfile:
+    """Samples from :meth:`start` to :meth:`stop`; one at a time in a process."""
+
+    why_not = ""
+    """Why nothing is sampled, as a sentence; empty while all is well or before it was tried."""
+
+    def __init__(
+        self, *, interval: float = INTERVAL_BYTES, project_root: str = "", seed: int | None = None
+    ) -> None:
+        self._interval = interval
+        self._root = project_root
+        self._seed = int.from_bytes(os.urandom(8), "little") if seed is None else seed
+        self._pid = -1
+        self._highest = 0
+        self._places: dict[int, _Place] = {}
+        self._names: NativeNames | None = None
+        self._recorded: set[tuple[object, ...]] = set()
+
+    def start(self) -> bool:
+        """Begin to sample; return False where it can't be done, for the reason in ``why_not``."""
+        built: object = _sampling
+        if built is None:
+            self.why_not = "It was not built: that needs a C compiler, glibc and a Python with GIL."
+            return False
+        why_not = _sampling.start(
+            float(self._interval), self._seed & (2**64 - 1), _origins(self._root)
+        )
+        if why_not:
+            self.why_not = f"{why_not[0].upper()}{why_not[1:]}."
+            return False
+        self._pid = os.getpid()
+        self._recorded.clear()
+        self._names = NativeNames(_sampling.symbols)
+        return True
+
+    def stop(self) -> None:
+        """Sample no more; what was sampled is forgotten."""
+        if self._pid == os.getpid():
+            _sampling.stop()
+        self._pid = -1
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it samples in this process."""
+        return self._pid == os.getpid() and bool(_sampling.state()["running"])
+
+    @property
+    def own_bytes(self) -> int:
+        """Memory of its own that is resident; all of it in mappings, none in the C heap."""
+        if self._pid != os.getpid() or self._names is None:
+            return 0
+        return int(_sampling.state()["own_bytes"]) + _BYTES_PER_NAME * len(self._names)
+
+    def record(
+        self, boundary: int, resident: int, *, with_census: bool
+    ) -> NativeAllocationsRecord | None:
+        """Return what is live at a boundary: with a census, and at new heights of memory.
+
+        Args:
+            boundary: its index.
+            resident: resident memory there.
+            with_census: whether a census was taken.
+
+        """
+        if self._pid != os.getpid():
+            return None
+        is_highest = resident > self._highest * RISEN
+        if not with_census and not is_highest:
+            _sampling.update(False)
+            return None
+        self._highest = max(self._highest, resident)
+        record = self.snapshot(boundary, is_highest=is_highest)
+        record.sites = [self._once(site) for site in record.sites]
+        return record
+
+    def _once(self, site: NativeSite) -> NativeSite:
+        """Return a row without its stack if that was recorded before: stacks are most of a row."""
+        key = (site.library, site.function, site.file, site.line, site.kind, site.owner)
+        if key in self._recorded:
+            return msgspec.structs.replace(site, stack=[])
+        self._recorded.add(key)
+        return site
+
+    def snapshot(
+        self,
+        boundary: int = 0,
+        *,
+        is_highest: bool = False,
+        most: int = MOST_ROWS,
+        share: float = LEAST_SHARE,
+    ) -> NativeAllocationsRecord:
+        """Return what is live now, the largest rows first."""
+        _sampling.update(False)
+        rows = _sampling.live()
+        sums = self._summed(rows)
+        total = sum(row[5] for row in rows)
+        ranked = sorted(sums.items(), key=lambda item: -item[1].estimate)
+        chosen = [item for item in ranked[:most] if item[1].estimate >= share * total]
+        state = _sampling.state()
+        return NativeAllocationsRecord(
+            boundary=boundary,
+            interval_bytes=round(state["interval"]),
+            bytes=round(total),
+            samples=sum(row[3] for row in rows),
+            chance_bytes=round(sum(row[6] for row in rows)),
+            deviation_bytes=round(math.sqrt(sum(row[7] for row in rows))),
+            sites=[_site(key, found) for key, found in chosen],
+            by_owner=_by_owner(sums),
+            is_highest=is_highest,
+            is_on=bool(state["running"]),
+            taken=state["taken"],
+            dropped=state["dropped"],
+            unseen_frees=state["unseen_frees"],
+            own_bytes=self.own_bytes,
+        )
+
+    def _summed(self, rows: Sequence[_sampling.Row]) -> dict[_Key, _Sums]:
+        assert self._names is not None
+        addresses = {address for row in rows for address in row[2]}
+        names = self._names.name(addresses, _sampling.libraries())
+        sums: dict[_Key, _Sums] = {}
+        for row in rows:
+            stack = [names.get(address, _UNLOADED) for address in row[2]]
+            place = self._charged(row[1])
+            named, owner = _owner(stack, place)
+            key = _Key(named.library, named.function, place.file, place.line, row[0], owner)
+            if key not in sums:
+                sums[key] = _Sums(place.function)
+            sums[key].add(row, stack)
+        return sums
+
+    def _charged(self, sites: Sequence[int]) -> _Place:
+        """Return the innermost line of the user's; leakscope's where it allocated for itself."""
+        places = [self._place(site) for site in sites]
+        ours = (_Origin.USER, _Origin.OWN)
+        return next((p for p in places if p.origin in ours), places[0] if places else _NOWHERE)
+
+    def _place(self, site: int) -> _Place:
+        known = self._places.get(site)
+        if known is None:
+            found = _sampling.place(site)
+            known = self._places[site] = _NOWHERE if found is None else _Place(*found)
+        return known
+
+
+_UNLOADED = Named("", "")
+_NOWHERE = _Place("", 0, "", _Origin.LIBRARY)
+
+
+def _site(key: _Key, found: _Sums) -> NativeSite:
+    return NativeSite(
+        library=key.library,
+        function=key.function,
+        file=key.file,
+        line=max(key.line, 0),
+        caller=found.caller,
+        kind=_KINDS[key.kind],
+        owner=key.owner,
+        bytes=round(found.estimate),
+        samples=found.samples,
+        chance_bytes=round(found.chance),
+        deviation_bytes=round(math.sqrt(found.variance)),
+        stack=[f"{named.library}!{named.function}" for named in found.stack[:STACK_ROWS]],
+    )
+
+
+def _by_owner(sums: dict[_Key, _Sums]) -> dict[str, int]:
+    totals: Counter[str] = Counter()
+    for key, found in sums.items():
+        totals[key.owner.value] += round(found.estimate)
+    return dict(totals)
+
+
+def _owner(stack: list[Named], place: _Place) -> tuple[Named, NativeOwner]:
+    """Return the function that a stack is charged to, and who keeps books of what it allocated."""
+    asking = next((named for named in stack if not _is_plumbing(named)), None)
+    asking = asking or (stack[0] if stack else _UNLOADED)
+    if place.origin == _Origin.OWN:
+        return asking, NativeOwner.LEAKSCOPE
+    first = next((named for named in stack if not named.library.startswith(_RUNTIMES)), asking)
+    if first.function.startswith(("c10::alloc_cpu", "c10::DefaultCPUAllocator")):
+        return asking, NativeOwner.TENSOR
+    if "_multiarray_umath" in first.library:
+        return asking, NativeOwner.ARRAY
+    if _is_interpreter(first.library):
+        return asking, NativeOwner.INTERPRETER
+    return asking, NativeOwner.LIBRARY
+
+
+def _is_plumbing(named: Named) -> bool:
+    return named.library.startswith(_RUNTIMES) or named.function.startswith(_PLUMBING)
+
+
+def _is_interpreter(library: str) -> bool:
+    return library.startswith(("libpython3", "python3")) or library == "python"
+
+
+def _origins(project_root: str) -> list[tuple[str, int]]:
+    """Return prefixes of files and whose they are; the first that fits decides."""
+    origins = [
+        (f"{_PACKAGE / 'instrument'}{os.sep}", _Origin.WRAPPER),
+        (f"{_PACKAGE}{os.sep}", _Origin.OWN),
+    ]
+    if "-packages" in project_root:  # a program that is installed itself
+        origins.append((f"{project_root.rstrip(os.sep)}{os.sep}", _Origin.USER))
+    for name in ("stdlib", "platstdlib"):
+        path = sysconfig.get_path(name)
+        for folder in {path, os.path.realpath(path)}:
+            origins += [
+                (f"{folder}{os.sep}{installed}{os.sep}", _Origin.LIBRARY)
+                for installed in ("site-packages", "dist-packages")
+            ]
+            origins.append((f"{folder}{os.sep}", _Origin.STANDARD))
+    return [(prefix, int(origin)) for prefix, origin in origins]
