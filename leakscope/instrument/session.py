@@ -123,8 +123,8 @@ class Session:
             put_off=self._put_off.counts,
         )
         told = writer.write, self._write_note
-        self._native = NativeAllocations(native, *told, self._costs, clock, options.budget)
-        self._measuring.sampling_bytes = lambda: self._native.own_bytes
+        sampled = NativeAllocations(native, *told, self._costs, clock, options.budget)
+        self._native, self._measuring.sampling_bytes = sampled, lambda: sampled.own_bytes
         self._shortages = Shortages(
             self._measuring, self.gate, self._costs, self._moment, budget=options.budget
         )
