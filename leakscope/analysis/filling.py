@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from leakscope.analysis.case import Case
-from leakscope.analysis.growers import ROW_NOISE_BYTES, Grower
+from leakscope.analysis.growers import Grower
+from leakscope.analysis.growth.policy import ROW_NOISE_BYTES
 from leakscope.analysis.series import FloatArray, RowTable
 
 CAPACITY_OF_LIMIT = 0.25

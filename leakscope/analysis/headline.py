@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
-from leakscope.analysis.diagnoses.unexplained import UNTOLD, in_use
+import math
+
+from leakscope.analysis.case import Case
+from leakscope.analysis.diagnoses.unexplained import UNTOLD, in_use, unnamed_growth
 from leakscope.analysis.ending import ENDINGS, EXCEPTION, STILL_RUNNING, in_a_sentence
+from leakscope.analysis.growth import policy
 from leakscope.analysis.killed import how_all_ended
 from leakscope.analysis.ledger import host_ledger
-from leakscope.analysis.severity import MIB
 from leakscope.analysis.shapes import Company, company_of
 from leakscope.analysis.touching import may_be_touched_only
-from leakscope.analysis.trends import FEWEST_POINTS, goes_on, is_growth
 from leakscope.analysis.undecided import Undecided
-from leakscope.analysis.unread_children import unread_children
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.printable import clipped
 from leakscope.model.report import Culprit, Finding, Ledger, RunVerdict, Severity, Work
 from leakscope.model.shortage import OutOfMemory
 from leakscope.model.sizes import human_bytes, plural
+from leakscope.model.trend import Reason
 
-UNSETTLED_BYTES = 64 * MIB
-"""Growth without a name that leaves a short run undecided; half of it where it goes on and on."""
-UNSETTLED_SHARE = 0.5
-EVEN = 0.7
-"""Holes in the C heap slow down as it settles: the last third brings less than this part."""
 SHORT_POINTS = 8
 LONGEST_NAME = 160
 """Characters of a name in the first line; in a key of a dict a whole text may stand."""
@@ -42,9 +38,8 @@ def verdict_of(
     grades = [c.severity for c in culprits] + [f.severity for f in findings if _is_growth(f)]
     if any(grade is not Severity.NOTE for grade in grades):
         return RunVerdict.LEAK, []
-    missing = _too_little(case) or _seen_too_seldom(undecided)
+    missing = _too_little(case) or _may_leak(case, undecided)
     missing = missing or _unsettled(case, ledgers) or _untold(findings)
-    missing = missing or unread_children(case)
     return (RunVerdict.INCONCLUSIVE if missing else RunVerdict.CLEAN), missing
 
 
@@ -60,30 +55,33 @@ def _too_little(case: Case) -> list[str]:
         if case.recording.errors:
             return ["No census of the heap could be taken; the report's errors say why."]
         return ["No census of the heap was taken: profile longer, or raise --budget."]
-    most = case.comparables.most
-    if most >= FEWEST_POINTS:
+    looks = int((case.table.at <= track.last_work).sum())
+    if looks >= policy.FEWEST_FLAT and case.pool.reason is not Reason.TOO_FEW:
         return []
-    begun = max((track.begun(phase) for phase in track.phases), default=0)
-    if begun > FEWEST_POINTS:
-        wanted = "the budget paid for no more: profile longer, or raise --budget"
-    elif begun > 1:
-        wanted = f"profile at least {plural(FEWEST_POINTS + 1, 'epoch')}"
-    else:
-        wanted = f"profile at least {LOOP_STEPS} steps"
-    text = (
-        f"Only {plural(most, 'comparable boundary')} with a census; a leak can't be told from a "
-        f"warm-up before there are four: {wanted}."
-    )
-    return [text]
+    return [f"The run was too short to tell anything: profile at least {LOOP_STEPS} steps."]
 
 
-def _seen_too_seldom(undecided: list[Undecided]) -> list[str]:
+def _may_leak(case: Case, undecided: list[Undecided]) -> list[str]:
     return [
-        f"{clipped(one.name, LONGEST_NAME)} grew by {human_bytes(one.bytes)} and was larger at "
-        "each look, but no boundary was looked at often enough to tell a leak from a warm-up: "
-        "profile longer, or raise --budget."
+        f"{clipped(one.name, LONGEST_NAME)} grew by {human_bytes(one.bytes)}, too short a time to "
+        f"tell a leak from what fills once: {_further(case, _in_units(case, one))}."
         for one in undecided[:1]
     ]
+
+
+def _in_units(case: Case, one: Undecided) -> float | None:
+    """Return how many more units would decide."""
+    index = case.track.index
+    if one.more_boundaries is None or index[-1] <= index[0]:
+        return None
+    return one.more_boundaries * case.unit.total / float(index[-1] - index[0])
+
+
+def _further(case: Case, units: float | None) -> str:
+    """Return what to do, in the run's own unit."""
+    if units is None:
+        return "profile ten times as long"
+    return f"profile {plural(max(math.ceil(units), 1), f'more {case.unit.name}')}"
 
 
 def _never_trained(case: Case) -> bool:
@@ -120,29 +118,21 @@ def _too_few_readings(case: Case) -> list[str]:
 
 def _unsettled(case: Case, ledgers: list[Ledger]) -> list[str]:
     """Return what is missing when a short run grew much and nothing says why."""
+    unnamed = unnamed_growth(case, ledgers)
+    if unnamed is None or may_be_touched_only(case, unnamed.bytes):
+        return []
+    is_open = unnamed.trend.is_open or (case.pool.is_open and not unnamed.trend.is_bounded)
     host = host_ledger(ledgers)
-    trend = case.gauge_trend(case.host_metric, GAUGE_NOISE_BYTES)
-    if host is None or not is_growth(trend.verdict) or trend.points >= SHORT_POINTS:
+    if not is_open or host is None:
         return []
-    _, y = case.gauge_series(case.host_metric)
-    on = goes_on(y)
-    # What is free in the C heap and yet of no use to the next epoch is no warm-up either.
-    even = on and 3 * (y[-1] - y[2 * len(y) // 3]) >= EVEN * (y[-1] - y[0])
-    kinds = {"unexplained", "slack"} if even else {"unexplained"}
-    left = sum(e.bytes for e in host.entries if e.kind in kinds)
-    least = UNSETTLED_BYTES // (2 if on else 1)
-    if left < least or left < UNSETTLED_SHARE * host.total_bytes:
+    if company_of(case, unnamed.bytes, in_use(host)) is Company.SHAPES:
         return []
-    if may_be_touched_only(case, left):
-        return []
-    if company_of(case, left, in_use(host)) is Company.SHAPES:
-        return []
-    has = "has no name or is free in the C heap" if even else "has no name"
-    text = (
-        f"Memory grew by {human_bytes(host.total_bytes)}, of which {human_bytes(left)} {has}, "
-        f"and the run is too short to tell a warm-up: profile twice as many {trend.unit}s."
-    )
-    return [text]
+    open_one = unnamed.trend if unnamed.trend.is_open else case.pool
+    return [
+        f"Memory grew by {human_bytes(host.total_bytes)}, of which {human_bytes(unnamed.bytes)} "
+        "has no name, too short a time to tell a leak from a warm-up: "
+        f"{_further(case, open_one.more_work)}."
+    ]
 
 
 def _untold(findings: list[Finding]) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from leakscope.analysis.advice import device_advice, host_advice
 from leakscope.analysis.case import Case, Window
 from leakscope.analysis.growers import Grower
-from leakscope.analysis.series import HOST
+from leakscope.analysis.series import HOST, FloatArray, RowTable
 from leakscope.model import gauge
 from leakscope.model.census import SHARED
 from leakscope.model.record import DeviceSnapshotRecord
@@ -62,8 +62,7 @@ def _host(case: Case, window: Window, growers: list[Grower]) -> Ledger | None:
         _entry(MAPPED_FILES, _mapped(case, window), "mapped"),
         _entry(CHILDREN if tree is None else CHILDREN_BEYOND, children, "children"),
     ]
-    left = gain + children - sum(entry.bytes for entry in entries)
-    entries.append(_entry("leakscope itself", _own(case, left), "own"))
+    entries.append(_entry("leakscope itself", _gain(case, gauge.OWN), "own"))
     metric = case.host_metric + ("+children_pss" if children else "")
     metric = TREE if tree is not None else metric
     before = _before(case, window, case.host_metric)
@@ -125,31 +124,27 @@ def _named(case: Case, window: Window, growers: list[Grower], device: str) -> li
 
 
 def _gain_of(case: Case, window: Window, g: Grower) -> int:
-    """Return what a culprit gained over the window, interpolated where no census shows it.
-
-    What only walks of the whole heap see grew before the first of them and after the last, too.
-    """
-    values = case.table.retained[g.device][g.path]
-    known = case.table.covered(g.path)
-    at, sizes = case.table.at[known].astype(np.float64), np.nan_to_num(values[known])
-    first, last = (float(np.interp(p, at, sizes)) for p in (window.first, window.last))
-    if not case.table.latest[g.path].user and len(at):
-        index = case.track.index
-        ends = index[[int(at[0]), int(at[-1])]]
-        first -= g.per_boundary * max(float(ends[0] - index[window.first]), 0.0)
-        last += g.per_boundary * max(float(index[window.last] - ends[1]), 0.0)
-    return round(last - max(first, 0.0))
+    """Return what a culprit gained over the window, between two censuses evenly."""
+    values = case.table.retained[g.device][g.path, g.observed]
+    at = case.table.at[g.observed]
+    first, last = np.interp([window.first, window.last], at, np.nan_to_num(values))
+    return round(float(last - first))
 
 
 def _gain_of_roots(case: Case, window: Window, device: str) -> int | None:
-    """Return the change of all rows that no other row retains, None without a census there."""
-    table = case.table
-    columns = [np.flatnonzero(table.at == p) for p in (window.first, window.last)]
-    if device not in table.retained or not all(len(c) for c in columns):
+    """Return the change of all that has a name of the user's, None without a census."""
+    if device not in case.table.retained or not len(case.table.at):
         return None
+    named = named_bytes(case.table, device)
+    first, last = np.interp([window.first, window.last], case.table.at, named)
+    return round(float(last - first))
+
+
+def named_bytes(table: RowTable, device: str) -> FloatArray:
+    """Return by census what has a name of the user's: rows that no other row retains."""
     tops = [p for p, row in enumerate(table.latest) if row.user and table.parent(p) is None]
-    values = np.nan_to_num(table.retained[device][tops])
-    return round(float(values[:, columns[1][0]].sum() - values[:, columns[0][0]].sum()))
+    total: FloatArray = np.nan_to_num(table.retained[device][tops]).sum(axis=0)
+    return total
 
 
 def _garbage(case: Case, window: Window) -> float:
@@ -179,20 +174,19 @@ def host_ledger(ledgers: list[Ledger]) -> Ledger | None:
     return next((ledger for ledger in ledgers if "." not in ledger.metric), None)
 
 
+def unexplained_bytes(ledgers: list[Ledger]) -> float:
+    """Return the growth of host memory that nothing explains, 0 where there is none."""
+    host = host_ledger(ledgers)
+    entries = host.entries if host else []
+    return float(max(sum(e.bytes for e in entries if e.kind == "unexplained"), 0))
+
+
 def named_shared_memory(case: Case, window: Window) -> float:
     """Return by how much the shared memory grew that censuses met under some name."""
     censuses = dict(zip(case.table.at.tolist(), case.table.censuses, strict=True))
     ends = [censuses[p] for p in (window.first, window.last) if p in censuses]
     sizes = [census.payload_bytes.get(SHARED, 0) for census in ends]
     return float(sizes[1] - sizes[0]) if len(sizes) == 2 else 0.0
-
-
-def _own(case: Case, left: float) -> float:
-    """Return what leakscope's tables gained, and of what else its censuses made resident no more
-    than nothing else explains: the program may have filled that since.
-    """
-    tables = _gain(case, gauge.OWN)
-    return max(tables, min(left, _gain(case, gauge.OWN_RESIDENT)))
 
 
 def _before(case: Case, window: Window, *names: str) -> float | None:

@@ -8,13 +8,11 @@ import numpy as np
 
 from leakscope.analysis.accumulation import accumulation_points
 from leakscope.analysis.across import find_across, in_units
-from leakscope.analysis.anew import made_anew
+from leakscope.analysis.anew import is_recreated
 from leakscope.analysis.case import Case
 from leakscope.analysis.filling import follows_the_model, nears_capacity
-from leakscope.analysis.followed import find_followed
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.series import RowTable
-from leakscope.analysis.trends import is_growth
 from leakscope.analysis.within import find_within
 from leakscope.model.trend import Trend
 
@@ -38,24 +36,15 @@ class Growth:
 def search_growth(case: Case) -> Growth:
     """Return what grows across and within phases, each once, at its accumulation point."""
     table = case.table
-    grown, trends = find_across(case.comparables)
+    grown, trends = find_across(case.observations)
     across: list[Grower] = []
     for device in table.retained:
         mine = {path: g for (path, on), g in grown.items() if on == device}
         across += [
-            in_units(case.comparables, case.places, mine[path])
+            in_units(case.observations, case.places, mine[path])
             for path in accumulation_points(table, mine)
         ]
-    across = [made_anew(table, g) for g in across]
-    trends |= {g.path: g.trend for g in across if not is_growth(g.trend.verdict)}
-    across = [g for g in across if is_growth(g.trend.verdict)]
-    told = {(g.path, g.device) for g in across}
-    rare = {
-        path: g
-        for path, g in find_followed(case).items()
-        if (path, g.device) not in grown and not _is_inside(table, g, told)
-    }
-    across += [rare[path] for path in accumulation_points(table, rare)]
+    across = [g for g in across if not is_recreated(table, g)]
     across = _one_device_each(across)
     filling = [g for g in across if follows_the_model(table, g)]
     across = [share_named(table, g) for g in across if not follows_the_model(table, g)]
@@ -94,13 +83,8 @@ def _within(case: Case, climbing: list[dict[int, Grower]]) -> list[Grower]:
     """Return growth within phases, each at its accumulation point."""
     table = case.table
     found = [kept[path] for kept in climbing for path in accumulation_points(table, kept)]
-    found = [made_anew(table, g) for g in _one_device_each(found)]
-    return [g for g in found if is_growth(g.trend.verdict) and not nears_capacity(case, g)]
-
-
-def _is_inside(table: RowTable, g: Grower, told: set[tuple[int, str]]) -> bool:
-    """Return whether an owner that is told already holds what grows here."""
-    return any((owner, g.device) in told for owner in table.ancestors(g.path))
+    found = [g for g in _one_device_each(found) if not is_recreated(table, g)]
+    return [g for g in found if not nears_capacity(case, g)]
 
 
 def _is_part_of_another(table: RowTable, g: Grower, told: dict[int, float]) -> bool:

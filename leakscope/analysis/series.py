@@ -263,6 +263,11 @@ class RowTable:
             self._running_at[called] = np.asarray(shown, dtype=bool)
         return self._running_at[called]
 
+    def alive(self, path: int) -> BoolArray:
+        """Return the censuses at which the running function that holds a path was seen to run."""
+        called = _call_of(self.paths[path])
+        return self._running(called) if called else np.ones(len(self.at), dtype=bool)
+
     @cached_property
     def keeps_graphs(self) -> BoolArray:
         """Which paths keep autograd graphs at some census."""

@@ -11,9 +11,9 @@ from enum import Enum
 
 import numpy as np
 
-from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
+from leakscope.analysis.case import Case
+from leakscope.analysis.growth.policy import FEWEST_GROWING, GAUGE_NOISE_BYTES
 from leakscope.analysis.series import INNER, BoolArray, FloatArray, IntArray
-from leakscope.analysis.trends import FEWEST_POINTS
 from leakscope.model import gauge
 
 GOES_ON = 0.5
@@ -52,7 +52,7 @@ def company_of(case: Case, left: float, beside: float) -> Company:
     """
     at = _looked_at(case)
     seen = case.track.gauge(gauge.SHAPES)[at]
-    if len(at) < FEWEST_POINTS or seen[-1] - seen[0] < FEWEST_POINTS or left <= 0:
+    if len(at) < FEWEST_GROWING or seen[-1] - seen[0] < FEWEST_GROWING or left <= 0:
         return Company.WORK
     is_rest = _settled(np.diff(seen) == 0)
     work = np.diff(case.track.index[at])

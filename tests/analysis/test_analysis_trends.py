@@ -5,13 +5,13 @@ import pymannkendall
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from leakscope.analysis.trends import (
     judge,
     mann_kendall,
     theil_sen,
     without_jump,
 )
+
 from leakscope.model.trend import Trend, TrendVerdict
 
 values = st.lists(st.integers(-50, 50).map(float), min_size=4, max_size=40)

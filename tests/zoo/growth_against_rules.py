@@ -21,6 +21,7 @@ import numpy as np
 from archive import unpack
 from corpus import Case
 from judge import SAMPLE, archives, known_cases
+from leakscope.analysis.trends import is_growth, judge
 from record import CACHE
 
 from leakscope.analysis.case import GAUGE_NOISE_BYTES
@@ -28,7 +29,6 @@ from leakscope.analysis.case import Case as RunCase
 from leakscope.analysis.growers import ROW_NOISE_BYTES
 from leakscope.analysis.growth import judge_growth
 from leakscope.analysis.severity import STEADY_BYTES
-from leakscope.analysis.trends import is_growth, judge
 from leakscope.model.trend import TrendVerdict
 from leakscope.recording import open_run
 

@@ -10,20 +10,12 @@ import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.growth import policy
 from leakscope.analysis.search import Growth
-from leakscope.analysis.severity import HORIZON, MIB
-from leakscope.analysis.trends import goes_on_evenly, is_growth
+from leakscope.analysis.severity import HORIZON
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, human_count
-
-GROWTH_BYTES = 32 * MIB
-EVEN_GROWTH_BYTES = 8 * MIB
-"""So much is enough where growth is as good as linear, which no first touch of pages is."""
-LONG_POINTS = 6
-EVEN = 0.8
-"""In fewer epochs growth must be so even that the rate's interval reaches no lower than this part.
-Pages that are copied on first touch come ever more slowly."""
 
 UNREAD_AT_THE_END = 0.15
 """Where the last reading lies further before the end of the work, other figures say more."""
@@ -50,15 +42,8 @@ OTHERS = Remedy(
 
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
     """Return a finding when the memory of child processes grows steadily."""
-    trend = case.gauge_trend(gauge.CHILDREN_PSS, noise_bytes=4.0 * MIB)
-    is_even = goes_on_evenly(*case.gauge_series(gauge.CHILDREN_PSS))
-    least_gain = EVEN_GROWTH_BYTES if is_even else GROWTH_BYTES
-    if not is_growth(trend.verdict) or trend.net_bytes < least_gain:
-        return []
-    if not case.is_read_throughout(gauge.CHILDREN_PSS):
-        return []
-    least = 0.0 if trend.points >= LONG_POINTS else EVEN * trend.bytes_per_unit
-    if trend.interval[0] <= least:
+    trend = case.gauge_trend(gauge.CHILDREN_PSS, noise=policy.CHILDREN_NOISE_BYTES)
+    if not trend.is_growing or trend.net_bytes < policy.UNNAMED_BYTES:
         return []
     most = float(np.nanmax(case.track.gauge(gauge.CHILDREN_PSS)))  # they may be gone at the end
     limit = case.limit_bytes or float("inf")
@@ -91,7 +76,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
 def _where_read(case: Case) -> str:
     """Return over which part of the work they were read, where that was not to the end."""
     x, _ = case.gauge_series(gauge.CHILDREN_PSS)
-    whole = case.unit.done[case.comparable]
+    whole = case.work_done[case.working]
     if whole[-1] - x[-1] <= UNREAD_AT_THE_END * (whole[-1] - whole[0]):
         return ""
     first, last, end = (human_count(count) for count in (x[0], x[-1], whole[-1]))

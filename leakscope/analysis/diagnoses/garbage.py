@@ -15,11 +15,11 @@ import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.growth import judge, theil_sen
 from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
 from leakscope.analysis.severity import MIB, PEAK_SHARE
-from leakscope.analysis.trends import is_growth, judge, theil_sen
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.report import Circle, Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, plural
@@ -62,7 +62,7 @@ def garbage_series(case: Case) -> tuple[FloatArray, FloatArray]:
 def garbage_trend(case: Case) -> Trend:
     """Return rate and shape of the garbage that awaits the collector."""
     x, y = garbage_series(case)
-    return judge(x, y, unit=case.unit.name, noise_bytes=float(MIB))
+    return judge(x, y, unit=case.unit.name, noise=float(MIB))
 
 
 def garbage_rate(case: Case) -> float:
@@ -119,7 +119,7 @@ def is_what_rises(case: Case, ledgers: list[Ledger], least: int) -> bool:
         risen = (case.nearest(case.host_metric, position) or 0.0) - _lowest(case)
         if census.garbage_bytes is not None and risen >= least:
             weighed.append(census.garbage_bytes >= PILED_SHARE * risen)
-    return is_growth(trend.verdict) and bool(weighed) and all(weighed)
+    return trend.is_growing and bool(weighed) and all(weighed)
 
 
 def _lowest(case: Case) -> float:

@@ -1,7 +1,5 @@
 """Growth that only native code holds: autograd, queues in C++, registries of the interpreter.
 
-Judged by four full censuses, or by two where memory in use tells of the same growth all along; by
-one where what it saw can't have been there when training began.
 May be confused with: buffers that libraries allocate once.
 """
 
@@ -12,12 +10,11 @@ import numpy as np
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.diagnoses.gradient_cycles import gradient_cycle, is_gradient_cycle
-from leakscope.analysis.followed import followed
+from leakscope.analysis.growth import judge
 from leakscope.analysis.search import Growth
-from leakscope.analysis.series import HOST, FloatArray
+from leakscope.analysis.series import HOST
 from leakscope.analysis.severity import HORIZON, RATE_PER_PASS, STEADY_BYTES
 from leakscope.analysis.source.calls import places_that_call
-from leakscope.analysis.trends import FEWEST_POINTS, is_growth, judge
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes
@@ -69,8 +66,8 @@ def _grows(case: Case, path: int, device: str) -> Finding | None:
     is_circle = is_gradient_cycle(row)
     if is_circle:  # there was none before the first step
         x, y = np.insert(x, 0, case.work_done[0]), np.insert(y, 0, 0.0)
-    trend = _trend(case, x, y, device)
-    if trend is None:
+    trend = judge(x, y, unit=case.unit.name, noise=RATE_PER_PASS)
+    if not trend.is_growing:
         return None
     cycle = gradient_cycle(case, row) if is_circle else None
     registered = [] if cycle else _given_to_atexit(case, row)
@@ -119,12 +116,3 @@ def _given_to_atexit(case: Case, row: CensusRow) -> list[str]:
     if not {row.type, row.path.rpartition("·")[2]} & REGISTERED:
         return []
     return places_that_call(case.sources, {"atexit"}, {"register"}, repeatedly=True)
-
-
-def _trend(case: Case, x: FloatArray, y: FloatArray, device: str) -> Trend | None:
-    """Return how the objects grow, None where they don't or too little is known."""
-    trend = judge(x, y, unit=case.unit.name, noise_bytes=RATE_PER_PASS)
-    if is_growth(trend.verdict):
-        return trend
-    few = len(y) < FEWEST_POINTS and device == HOST
-    return followed(case, x, y) if few else None

@@ -20,7 +20,6 @@ from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import HOST, FloatArray
 from leakscope.analysis.severity import HORIZON, STEADY_BYTES
-from leakscope.analysis.trends import is_growth
 from leakscope.model.census import RootKind
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes
@@ -46,7 +45,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     found = []
     for pattern, paths in _numbered(case).items():
         trend = case.trend_of(case.work_done[case.table.at], _together(case, paths))
-        if is_growth(trend.verdict) and not told.intersection(paths):
+        if trend.is_growing and not told.intersection(paths):
             found.append(_found(case, pattern, paths, trend))
     return found
 

@@ -20,14 +20,11 @@ from leakscope.analysis.ledger import named_shared_memory
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import HORIZON, MIB
 from leakscope.analysis.source.calls import places_that_call
-from leakscope.analysis.trends import is_growth
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes
 
 GROWTH_BYTES = 16 * MIB
-FEWEST = 5
-"""With fewer comparable boundaries it must have grown at readings everywhere."""
 NAMED = 0.5
 """With so much of it under a name that is what to look at."""
 
@@ -52,9 +49,7 @@ PROBABLY_OF_OTHERS = (
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
     """Return a finding when named files of shared memory grow steadily and nothing holds them."""
     trend = case.gauge_trend(gauge.SHM_FILES)
-    if not is_growth(trend.verdict) or trend.net_bytes < GROWTH_BYTES:
-        return []
-    if trend.points < FEWEST and not case.rises_all_along(gauge.SHM_FILES):
+    if not trend.is_growing or trend.net_bytes < GROWTH_BYTES:
         return []
     if case.window and named_shared_memory(case, case.window) >= NAMED * trend.net_bytes:
         return []

@@ -90,3 +90,28 @@ Z_INTERVAL = 1.959963984540054
 """95 %: the interval that is reported, and by which a tail is flat."""
 MOST_FURTHER = 10.0
 """More runs than this nobody waits for: no more is asked for."""
+
+GAUGE_NOISE_BYTES = float(1 << 20)
+"""Resident memory moves by pages, arenas and stacks without any leak."""
+ROW_NOISE_BYTES = 4096.0
+"""Retained sizes are exact, but tables of dicts and lists are over-allocated in small jumps."""
+CHILDREN_NOISE_BYTES = float(4 << 20)
+"""Of several processes together."""
+COUNT_NOISE = 0.5
+"""Counts are exact."""
+
+UNNAMED_BYTES = float(8 << 20)
+"""Growth without a name of less than this is no leak: libraries warm up by as much."""
+UNNAMED_SHARE = 0.3
+"""Part of the growth of memory that must lack a name for one to be missed."""
+GAUGE_BYTES = float(32 << 20)
+"""What a gauge without names must have gained to be a diagnosis."""
+IMPUTED_BYTES = float(8 << 20)
+"""Growth that nothing else explains is put down to things that are counted from so much on."""
+FIGURES = 5
+OPEN_FILES = 20
+THREADS = 8
+PROCESSES = 8
+"""Fewer new ones than this are no diagnosis."""
+UNDECIDED_BYTES = float(2 << 20)
+"""What rose by less than this leaves no run undecided."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from leakscope.analysis.growth import policy
+
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -20,20 +22,24 @@ class Slope:
     high: float
 
 
-def theil_sen(x: FloatArray, y: FloatArray, z: float) -> Slope:
-    """Return Theil and Sen's slope with Sen's interval.
+def theil_sen(x: FloatArray, y: FloatArray, z: float = policy.Z_INTERVAL) -> Slope:
+    """Return Theil and Sen's slope with Sen's interval; zero where no two readings differ in work.
 
     Args:
-        x: Work done, rising.
+        x: Work done, not falling.
         y: What was read.
         z: The normal score of the interval.
 
     """
-    n = len(x)
-    if n < 2:
+    if len(x) > policy.MOST_READINGS:
+        chosen = np.unique(np.linspace(0, len(x) - 1, policy.MOST_READINGS).round().astype(int))
+        x, y = x[chosen], y[chosen]
+    first, second = np.triu_indices(len(x), 1)
+    worked = x[second] - x[first]
+    moved = worked > 0
+    slopes = np.sort((y[second] - y[first])[moved] / worked[moved])
+    if not len(slopes):
         return Slope(0.0, 0.0, 0.0)
-    first, second = np.triu_indices(n, 1)
-    slopes = np.sort((y[second] - y[first]) / (x[second] - x[first]))
     spread = z * math.sqrt(_kendall_variance(y))
     low = max(int((len(slopes) - spread) / 2), 0)
     high = min(math.ceil((len(slopes) + spread) / 2), len(slopes) - 1)
