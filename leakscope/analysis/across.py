@@ -12,7 +12,7 @@ from leakscope.analysis.growth import Growth, judge_growth, theil_sen, trend_of
 from leakscope.analysis.growth.policy import ROW_NOISE_BYTES
 from leakscope.analysis.series import HOST, FloatArray, IntArray, RowTable, Track
 from leakscope.analysis.units import Places, unit_of_growth
-from leakscope.model.trend import Trend
+from leakscope.model.trend import Trend, TrendVerdict
 
 MOVED = 0.7
 """A path that gains what another loses at the same time has not grown: its objects have moved."""
@@ -50,11 +50,11 @@ class Observations:
         least = max((self.table.censuses[c].cutoff_bytes for c in columns[unseen]), default=0)
         return columns, np.nan_to_num(values), max(ROW_NOISE_BYTES, float(least))
 
-    def judge(self, path: int, device: str) -> tuple[Growth, IntArray, FloatArray]:
-        """Return how a path grows over boundaries, with the readings that this was judged by."""
+    def judge(self, path: int, device: str) -> tuple[Growth, IntArray]:
+        """Return how a path grows over boundaries, with the censuses that this was judged by."""
         columns, y, noise = self.series(path, device)
         x = self.track.index[self.table.at[columns]].astype(np.float64)
-        return judge_growth(x, y, noise=noise), columns, y
+        return judge_growth(x, y, noise=noise), columns
 
 
 def find_across(
@@ -69,12 +69,16 @@ def find_across(
     trends: dict[int, Trend] = {}
     for device in table.retained:
         for path in _varying(table, device):
-            growth, columns, y = observations.judge(path, device)
+            growth, columns = observations.judge(path, device)
             trend = trend_of(growth, "boundary")
             if device == HOST or path not in trends:
                 trends[path] = trend
             if growth.is_growing:
-                growers[path, device] = _grower(observations, path, device, growth, columns, y)
+                index = observations.track.index[table.at[columns]]
+                kept = columns[np.isin(index, growth.kept_at)]
+                growers[path, device] = grower_of(
+                    observations, path, device, trend, columns, kept
+                )
     return {k: g for k, g in growers.items() if not has_moved(table, g)}, trends
 
 
@@ -87,35 +91,52 @@ def _varying(table: RowTable, device: str) -> list[int]:
     return np.flatnonzero((np.ptp(known, axis=1) > ROW_NOISE_BYTES) & ~garbage).tolist()
 
 
-def _grower(
+def grower_of(
     observations: Observations,
     path: int,
     device: str,
-    growth: Growth,
+    trend: Trend,
     observed: IntArray,
-    y: FloatArray,
+    columns: IntArray,
 ) -> Grower:
-    """Return a path that grows, by the readings of its tail that are kept."""
+    """Return a path that grows, by the censuses that tell what is kept in the tail.
+
+    Args:
+        observations: What all paths retained.
+        path: The path.
+        device: On which it grows.
+        trend: How it grows over boundaries.
+        observed: All censuses at which it could be seen.
+        columns: Those of them.
+
+    """
     table, track = observations.table, observations.track
-    index = track.index[table.at[observed]].astype(np.float64)
-    kept = np.isin(index, growth.kept_at)
-    columns, x, y = observed[kept], index[kept], y[kept]
-    units = float(x[-1] - x[0])
+    x = track.index[table.at[columns]].astype(np.float64)
+    y = np.nan_to_num(table.retained[device][path, columns])
+    slope, units = theil_sen(x, y), float(x[-1] - x[0])
+    trend = msgspec.structs.replace(
+        trend,
+        verdict=TrendVerdict.GROWING,
+        bytes_per_unit=slope.rate,
+        interval=(slope.low, slope.high),
+        points=len(x),
+        net_bytes=float(y[-1] - y[0]),
+    )
     return Grower(
         path=path,
         device=device,
         growth="across",
         unit="boundary",
         phase="",
-        trend=trend_of(growth, "boundary"),
-        gained=growth.rate.rate * units,
+        trend=trend,
+        gained=slope.rate * units,
         units=units,
         columns=columns,
         x=x,
         y=y,
         observed=observed,
-        observed_x=index,
-        per_boundary=growth.rate.rate,
+        observed_x=track.index[table.at[observed]].astype(np.float64),
+        per_boundary=slope.rate,
         spread=spread_of(table.count[path, columns], y),
     )
 

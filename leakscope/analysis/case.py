@@ -149,7 +149,7 @@ class Case:
         Its ends are censuses at comparable boundaries where these reach through most of it, so
         that what a phase holds only while it runs is there at both or at neither.
         """
-        tail = self._tail
+        tail = self.tail
         if len(tail) < 2:
             return None
         looked_at = tail[np.isin(tail, self.table.at)]
@@ -168,7 +168,7 @@ class Case:
         return int(np.ptp(self.track.index[positions])) if len(positions) else 0
 
     @cached_property
-    def _tail(self) -> IntArray:
+    def tail(self) -> IntArray:
         """Positions in the tail of private memory."""
         values = self.private
         read = self.working[np.isfinite(values[self.working])]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 
 from leakscope.analysis.case import Case
-from leakscope.analysis.diagnoses.unexplained import UNTOLD, in_use, unnamed_growth
+from leakscope.analysis.diagnoses.unexplained import UNTOLD, in_use
 from leakscope.analysis.ending import ENDINGS, EXCEPTION, STILL_RUNNING, in_a_sentence
 from leakscope.analysis.growth import policy
 from leakscope.analysis.killed import how_all_ended
 from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.shapes import Company, company_of
+from leakscope.analysis.terms import host_terms
 from leakscope.analysis.touching import may_be_touched_only
 from leakscope.analysis.undecided import Undecided
 from leakscope.model.boundary import BoundaryKind
@@ -58,15 +59,19 @@ def _too_little(case: Case) -> list[str]:
     looks = int((case.table.at <= track.last_work).sum())
     if looks >= policy.FEWEST_FLAT and case.pool.reason is not Reason.TOO_FEW:
         return []
-    return [f"The run was too short to tell anything: profile at least {LOOP_STEPS} steps."]
+    text = f"The run was too short to tell anything: profile at least {LOOP_STEPS} steps."
+    return [text]
 
 
 def _may_leak(case: Case, undecided: list[Undecided]) -> list[str]:
-    return [
+    return [_open_row(case, one) for one in undecided[:1]]
+
+
+def _open_row(case: Case, one: Undecided) -> str:
+    return (
         f"{clipped(one.name, LONGEST_NAME)} grew by {human_bytes(one.bytes)}, too short a time to "
         f"tell a leak from what fills once: {_further(case, _in_units(case, one))}."
-        for one in undecided[:1]
-    ]
+    )
 
 
 def _in_units(case: Case, one: Undecided) -> float | None:
@@ -118,21 +123,27 @@ def _too_few_readings(case: Case) -> list[str]:
 
 def _unsettled(case: Case, ledgers: list[Ledger]) -> list[str]:
     """Return what is missing when a short run grew much and nothing says why."""
-    unnamed = unnamed_growth(case, ledgers)
-    if unnamed is None or may_be_touched_only(case, unnamed.bytes):
-        return []
-    is_open = unnamed.trend.is_open or (case.pool.is_open and not unnamed.trend.is_bounded)
     host = host_ledger(ledgers)
-    if not is_open or host is None:
-        return []
-    if company_of(case, unnamed.bytes, in_use(host)) is Company.SHAPES:
-        return []
-    open_one = unnamed.trend if unnamed.trend.is_open else case.pool
-    return [
-        f"Memory grew by {human_bytes(host.total_bytes)}, of which {human_bytes(unnamed.bytes)} "
-        "has no name, too short a time to tell a leak from a warm-up: "
-        f"{_further(case, open_one.more_work)}."
-    ]
+    for term in host_terms(case).values():
+        left = term.trend.net_bytes
+        if host is None or not term.may_grow or may_be_touched_only(case, left):
+            continue
+        if company_of(case, left, in_use(host)) is Company.SHAPES:
+            continue
+        text = (
+            f"Memory grew by {human_bytes(left)} that {_OPEN[term.kind]}, too short a time to tell "
+            f"a leak from a warm-up: {_further(case, term.trend.more_work)}."
+        )
+        return [text]
+    return []
+
+
+_OPEN = {
+    "slack": "is free in the C heap",
+    "garbage": "awaits the collector",
+    "pinned": "is page-locked",
+    "unexplained": "has no name",
+}
 
 
 def _untold(findings: list[Finding]) -> list[str]:

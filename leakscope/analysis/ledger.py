@@ -10,7 +10,7 @@ import numpy as np
 from leakscope.analysis.advice import device_advice, host_advice
 from leakscope.analysis.case import Case, Window
 from leakscope.analysis.growers import Grower
-from leakscope.analysis.series import HOST, FloatArray, RowTable
+from leakscope.analysis.series import HOST, FloatArray
 from leakscope.model import gauge
 from leakscope.model.census import SHARED
 from leakscope.model.record import DeviceSnapshotRecord
@@ -135,15 +135,24 @@ def _gain_of_roots(case: Case, window: Window, device: str) -> int | None:
     """Return the change of all that has a name of the user's, None without a census."""
     if device not in case.table.retained or not len(case.table.at):
         return None
-    named = named_bytes(case.table, device)
+    named = named_bytes(case, device)
     first, last = np.interp([window.first, window.last], case.table.at, named)
     return round(float(last - first))
 
 
-def named_bytes(table: RowTable, device: str) -> FloatArray:
-    """Return by census what has a name of the user's: rows that no other row retains."""
-    tops = [p for p, row in enumerate(table.latest) if row.user and table.parent(p) is None]
-    total: FloatArray = np.nan_to_num(table.retained[device][tops]).sum(axis=0)
+def named_bytes(case: Case, device: str) -> FloatArray:
+    """Return by census what has a name of the user's: rows that no other row retains.
+
+    What a function held when it was last seen to run counts on when it has returned.
+    """
+    table = case.table
+    total = np.zeros(len(table.at))
+    everywhere = np.arange(len(table.at))
+    for path, row in enumerate(table.latest):
+        columns = case.observations.columns(path)
+        if row.user and table.parent(path) is None and len(columns):
+            seen = np.nan_to_num(table.retained[device][path, columns])
+            total += np.interp(everywhere, columns, seen, left=0.0)
     return total
 
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from leakscope.analysis.accumulation import accumulation_points
-from leakscope.analysis.across import find_across, in_units
+from leakscope.analysis.across import find_across, grower_of, in_units
 from leakscope.analysis.anew import is_recreated
 from leakscope.analysis.case import Case
 from leakscope.analysis.filling import follows_the_model, nears_capacity
 from leakscope.analysis.growers import Grower
-from leakscope.analysis.series import RowTable
+from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.policy import ROW_NOISE_BYTES
+from leakscope.analysis.series import HOST, RowTable
 from leakscope.analysis.within import find_within
 from leakscope.model.trend import Trend
 
@@ -37,6 +39,7 @@ def search_growth(case: Case) -> Growth:
     """Return what grows across and within phases, each once, at its accumulation point."""
     table = case.table
     grown, trends = find_across(case.observations)
+    grown |= find_carriers(case, trends)
     across: list[Grower] = []
     for device in table.retained:
         mine = {path: g for (path, on), g in grown.items() if on == device}
@@ -54,6 +57,32 @@ def search_growth(case: Case) -> Growth:
     within = _within(case, climbing)
     owners = [*grown.values(), *(g for kept in climbing for g in kept.values())]
     return Growth(across + within, filling, trends, owners)
+
+
+def find_carriers(case: Case, trends: dict[int, Trend]) -> dict[tuple[int, str], Grower]:
+    """Return the paths that make up most of what private memory goes on to gain.
+
+    Where they were looked at too seldom to be judged by themselves, its many readings tell that
+    the growth goes on.
+    """
+    pool, tail = case.pool, case.tail
+    if not pool.is_growing or pool.net_bytes < policy.UNNAMED_BYTES or len(tail) < 2:
+        return {}
+    table, found = case.table, {}
+    for path, trend in trends.items():
+        if not trend.is_open or not table.latest[path].user:
+            continue
+        observed, y, _ = case.observations.series(path, HOST)
+        at = table.at[observed]
+        inside = (at >= tail[0]) & (at <= tail[-1])
+        y = y[inside]
+        columns = observed[inside]
+        if len(y) < policy.FEWEST_READINGS or (np.diff(y) < -ROW_NOISE_BYTES).any():
+            continue
+        if y[-1] - y[0] < policy.CARRIED_SHARE * pool.net_bytes:
+            continue
+        found[path, HOST] = grower_of(case.observations, path, HOST, trend, observed, columns)
+    return found
 
 
 def _climbing(case: Case, grown: set[int], across: list[Grower]) -> list[dict[int, Grower]]:

@@ -19,6 +19,7 @@ from leakscope.analysis.growth import judge, theil_sen
 from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
+from leakscope.analysis.terms import garbage_series, host_terms
 from leakscope.analysis.severity import MIB, PEAK_SHARE
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.report import Circle, Finding, Ledger, Remedy, Severity
@@ -47,18 +48,6 @@ REMEDY = Remedy(
 )
 
 
-def garbage_series(case: Case) -> tuple[FloatArray, FloatArray]:
-    """Return units done and unreached bytes at the full censuses."""
-    chosen = [
-        (position, census.garbage_bytes)
-        for position, census in zip(case.table.at.tolist(), case.table.censuses, strict=True)
-        if census.garbage_bytes is not None
-    ]
-    at = np.array([position for position, _ in chosen], dtype=np.int64)
-    sizes = np.array([size for _, size in chosen], dtype=np.float64)
-    return case.work_done[at] if len(at) else sizes, sizes
-
-
 def garbage_trend(case: Case) -> Trend:
     """Return rate and shape of the garbage that awaits the collector."""
     x, y = garbage_series(case)
@@ -85,7 +74,8 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     rise = float(known.max() - known.min()) if len(known) else 0.0
     often = float(np.mean(sizes > 0.5 * most)) >= 0.5 and len(sizes) >= 3
     dominates = often and most >= ALARMING_BYTES and most > PEAK_SHARE * rise > 0
-    piles_up = is_what_rises(case, ledgers, NOTED_BYTES)
+    term = host_terms(case).get("garbage")
+    piles_up = term is not None and term.grows or is_what_rises(case, ledgers, NOTED_BYTES)
     found = finding(
         "garbage",
         "Garbage in reference cycles piles up faster than the collector runs"

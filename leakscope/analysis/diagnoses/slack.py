@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
-from leakscope.analysis.growth import policy
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import HOST
 from leakscope.analysis.severity import MIB
 from leakscope.analysis.shapes import Company, company_of
+from leakscope.analysis.terms import host_terms
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes
 
-EXPLAINS = 0.5
-"""Slack is the explanation when it makes up this part of the growth of memory."""
 HELD_BYTES = 128 * MIB
 HELD_SHARE = 0.3
 BESIDE = 0.25
@@ -44,9 +42,8 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     ends = (case.window.last, len(case.track) - 1)
     held = max(case.nearest(gauge.MALLOC_FREE, end) or 0.0 for end in ends)
     used = max(case.nearest(case.host_metric, case.window.last) or 0.0, case.used_at_end())
-    trend = case.gauge_trend(gauge.MALLOC_FREE)
-    grows = trend.is_growing and case.pool.is_growing and gained >= policy.GAUGE_BYTES
-    grows = grows and gained > EXPLAINS * resident
+    term = host_terms(case).get("slack")
+    grows = term is not None and term.grows
     large = held >= HELD_BYTES and held > HELD_SHARE * used
     if not grows and not large:
         return []
@@ -57,15 +54,22 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             "allocator_slack",
             "Freed memory stays in the C heap",
             f"glibc keeps {human_bytes(held)} that the program has freed; this grew by "
-            f"{human_bytes(max(gained, 0))} while resident memory grew by {human_bytes(resident)}.",
+            f"{human_bytes(max(gained, 0))} while resident memory grew by {human_bytes(resident)}."
+            f"{_PINNED if is_alone else ''}",
             REMEDY,
             severity=Severity.WARNING if is_alone else Severity.NOTE,
-            trend=trend,
+            trend=term.trend if term is not None else None,
             share=gained / resident if resident > 0 else 0.0,
             total_bytes=held,
             falsifier=("malloc_trim(0) would return most of it to the system.", None),
         )
     ]
+
+
+_PINNED = (
+    " It goes on: free memory is returned only where no live block lies above it, so that small "
+    "blocks that leak between larger ones keep it."
+)
 
 
 def _is_pinned(case: Case, growth: Growth, resident: float) -> bool:

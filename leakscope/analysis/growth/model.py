@@ -16,7 +16,7 @@ Bytes and work may be scaled and shifted without any change of the verdict, if `
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +53,7 @@ class Growth:
     """The work done at the breaks, the tail's beginning among them if it is one."""
     readings: int
     """In the tail."""
-    kept_at: FloatArray
+    kept_at: FloatArray = field(compare=False)
     """The work done at the readings of the tail that are kept: teeth lie between them."""
     more_work: float | None
     """Inconclusive: how much more work, of the same kind, would decide; None where nobody knows."""

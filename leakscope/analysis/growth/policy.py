@@ -67,6 +67,9 @@ FLAT_OF_NOISE = 0.25
 """The same against the scatter of its readings. Readings without any trend reach it from some 40 of
 them on; a drift of a third of the scatter is not passed for flat."""
 
+USUAL_GAPS = 3.0
+"""Readings count alike in a slope unless the work between them is more than so many times the usual."""
+
 BREAK_COST = 5.0
 """What a break must save, in units of the log-likelihood. Chosen on synthetic shapes: below 4 noise
 breaks straight growth at 10 readings, above 8 a fill of 10 readings passes for growth."""
@@ -115,3 +118,5 @@ PROCESSES = 8
 """Fewer new ones than this are no diagnosis."""
 UNDECIDED_BYTES = float(2 << 20)
 """What rose by less than this leaves no run undecided."""
+CARRIED_SHARE = 0.5
+"""A path that makes up this part of what memory goes on to gain goes on with it."""
