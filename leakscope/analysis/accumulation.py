@@ -127,7 +127,7 @@ class _Walk:
         columns, table = self.growers[node].columns, self.table
         if row not in self.growers or self.growers[row].spread >= SPREAD:
             return False
-        length = table.length[row, columns]
+        length = np.nan_to_num(table.length[row, columns])
         return bool(length[-1] > length[0]) or any(
             self._gathers(node, below) for below in self.growing[row]
         )

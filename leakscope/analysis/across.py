@@ -76,9 +76,7 @@ def find_across(
             if growth.is_growing:
                 index = observations.track.index[table.at[columns]]
                 kept = columns[np.isin(index, growth.kept_at)]
-                growers[path, device] = grower_of(
-                    observations, path, device, trend, columns, kept
-                )
+                growers[path, device] = grower_of(observations, path, device, trend, columns, kept)
     return {k: g for k, g in growers.items() if not has_moved(table, g)}, trends
 
 

@@ -136,11 +136,26 @@ class Case:
 
     @cached_property
     def private(self) -> FloatArray:
-        """Resident memory without pages of files and shared memory, by measurement."""
+        """The program's own memory, by measurement: resident memory without pages of files, shared
+        memory and what leakscope itself holds.
+        """
         values = self.track.gauge(self.host_metric)
         if self.host_metric == gauge.RSS and self.track.has_gauge(gauge.MAPPED):
-            return values - self.track.gauge(gauge.MAPPED)
-        return values
+            values = values - self.track.gauge(gauge.MAPPED)
+        return values - self.own
+
+    @cached_property
+    def own(self) -> FloatArray:
+        """What leakscope itself held when memory was read, by measurement.
+
+        It is counted after a census, and other gauges are read before.
+        """
+        known = self.track.known(gauge.OWN)
+        if not len(known):
+            return np.zeros(len(self.track))
+        held = np.concatenate([[0.0], self.track.gauge(gauge.OWN)[known]])
+        last = np.searchsorted(known, np.arange(len(self.track)), side="left")
+        return np.asarray(held[last], dtype=np.float64)
 
     @cached_property
     def window(self) -> Window | None:

@@ -13,7 +13,8 @@ from leakscope.analysis.series import HOST, FloatArray, IntArray
 from leakscope.model import gauge
 from leakscope.model.trend import Reason, Trend
 
-_RISING = frozenset({Reason.SHORT_RISE, Reason.SETTLING, Reason.SCATTERED})
+_RISING = frozenset({Reason.SHORT_RISE, Reason.SETTLING})
+_FLOORS = {"slack": (policy.SLACK_BYTES, policy.SLACK_SHARE)}
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class Term:
 
     @property
     def _is_much(self) -> bool:
-        is_most = self.share >= policy.UNNAMED_SHARE
-        return self.trend.net_bytes >= policy.UNNAMED_BYTES and is_most
+        least, share = _FLOORS.get(self.kind, (policy.UNNAMED_BYTES, policy.UNNAMED_SHARE))
+        return self.trend.net_bytes >= least and self.share >= share
 
 
 def host_terms(case: Case) -> dict[str, Term]:
@@ -89,7 +90,7 @@ def unexplained_series(case: Case) -> tuple[FloatArray, FloatArray]:
     if len(at) < policy.FEWEST_READINGS or HOST not in table.retained:
         return case.pool_series()
     left = private[at] - np.interp(at, table.at, named_bytes(case, HOST))
-    for name in (gauge.MALLOC_FREE, gauge.PINNED_HOST, gauge.OWN):
+    for name in (gauge.MALLOC_FREE, gauge.PINNED_HOST):
         known = case.track.known(name)
         if len(known):
             left = left - np.interp(at, known, case.track.gauge(name)[known])

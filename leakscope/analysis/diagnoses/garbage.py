@@ -19,8 +19,8 @@ from leakscope.analysis.growth import judge, theil_sen
 from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
-from leakscope.analysis.terms import garbage_series, host_terms
 from leakscope.analysis.severity import MIB, PEAK_SHARE
+from leakscope.analysis.terms import garbage_series, host_terms
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.report import Circle, Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, plural
@@ -75,7 +75,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     often = float(np.mean(sizes > 0.5 * most)) >= 0.5 and len(sizes) >= 3
     dominates = often and most >= ALARMING_BYTES and most > PEAK_SHARE * rise > 0
     term = host_terms(case).get("garbage")
-    piles_up = term is not None and term.grows or is_what_rises(case, ledgers, NOTED_BYTES)
+    piles_up = (term is not None and term.grows) or is_what_rises(case, ledgers, NOTED_BYTES)
     found = finding(
         "garbage",
         "Garbage in reference cycles piles up faster than the collector runs"

@@ -20,6 +20,7 @@ from leakscope.analysis.ledger import unexplained_bytes
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import HOST
 from leakscope.analysis.source.calls import places_that_call
+from leakscope.analysis.terms import host_terms
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, human_count
@@ -229,7 +230,7 @@ def _finding(
     told, total, severity = trend, held, rule.severity
     text = rule.text.format(**figures)
     if rule.counts:
-        total = unexplained_bytes(ledgers) if rule.holds_memory else 0.0
+        total = _without_name(case, ledgers) if rule.holds_memory else 0.0
         told = _imputed(trend, total)
     if rule.holds_memory and total >= policy.IMPUTED_BYTES:
         severity = Severity.WARNING
@@ -252,6 +253,13 @@ def _finding(
         known=case.known_by(rule.library) if rule.library else None,
         falsifier=(rule.falsifier, None),
     )
+
+
+def _without_name(case: Case, ledgers: list[Ledger]) -> float:
+    """Return what memory gained without a name, where it goes on and in the stretch accounted."""
+    term = host_terms(case).get("unexplained")
+    going_on = term.trend.net_bytes if term is not None and term.grows else 0.0
+    return max(unexplained_bytes(ledgers), going_on)
 
 
 def _imputed(trend: Trend, total: float) -> Trend:

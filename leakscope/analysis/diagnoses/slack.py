@@ -16,7 +16,7 @@ from leakscope.analysis.shapes import Company, company_of
 from leakscope.analysis.terms import host_terms
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
-from leakscope.model.sizes import human_bytes
+from leakscope.model.sizes import human_bytes, human_share
 
 HELD_BYTES = 128 * MIB
 HELD_SHARE = 0.3
@@ -44,6 +44,10 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     used = max(case.nearest(case.host_metric, case.window.last) or 0.0, case.used_at_end())
     term = host_terms(case).get("slack")
     grows = term is not None and term.grows
+    if term is not None and grows:
+        gained, share = term.trend.net_bytes, term.share
+    else:
+        share = gained / resident if resident > 0 else 0.0
     large = held >= HELD_BYTES and held > HELD_SHARE * used
     if not grows and not large:
         return []
@@ -54,12 +58,12 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             "allocator_slack",
             "Freed memory stays in the C heap",
             f"glibc keeps {human_bytes(held)} that the program has freed; this grew by "
-            f"{human_bytes(max(gained, 0))} while resident memory grew by {human_bytes(resident)}."
+            f"{human_bytes(max(gained, 0))}, {human_share(min(share, 1.0))} of the growth of memory."
             f"{_PINNED if is_alone else ''}",
             REMEDY,
             severity=Severity.WARNING if is_alone else Severity.NOTE,
             trend=term.trend if term is not None else None,
-            share=gained / resident if resident > 0 else 0.0,
+            share=share,
             total_bytes=held,
             falsifier=("malloc_trim(0) would return most of it to the system.", None),
         )

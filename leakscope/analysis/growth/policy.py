@@ -68,7 +68,7 @@ FLAT_OF_NOISE = 0.25
 them on; a drift of a third of the scatter is not passed for flat."""
 
 USUAL_GAPS = 3.0
-"""Readings count alike in a slope unless the work between them is more than so many times the usual."""
+"""Readings count alike in a slope unless the work between is more than so many times the usual."""
 
 BREAK_COST = 5.0
 """What a break must save, in units of the log-likelihood. Chosen on synthetic shapes: below 4 noise
@@ -103,10 +103,13 @@ CHILDREN_NOISE_BYTES = float(4 << 20)
 COUNT_NOISE = 0.5
 """Counts are exact."""
 
-UNNAMED_BYTES = float(8 << 20)
+UNNAMED_BYTES = float(4 << 20)
 """Growth without a name of less than this is no leak: libraries warm up by as much."""
 UNNAMED_SHARE = 0.3
 """Part of the growth of memory that must lack a name for one to be missed."""
+SLACK_BYTES = float(32 << 20)
+SLACK_SHARE = 0.5
+"""The same of free memory in the C heap, which settles over some epochs."""
 GAUGE_BYTES = float(32 << 20)
 """What a gauge without names must have gained to be a diagnosis."""
 IMPUTED_BYTES = float(8 << 20)
