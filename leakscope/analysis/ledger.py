@@ -62,7 +62,8 @@ def _host(case: Case, window: Window, growers: list[Grower]) -> Ledger | None:
         _entry(MAPPED_FILES, _mapped(case, window), "mapped"),
         _entry(CHILDREN if tree is None else CHILDREN_BEYOND, children, "children"),
     ]
-    entries.append(XX)
+    own = float(case.own[window.last] - case.own[window.first])
+    entries.append(_entry("leakscope itself", own, "own"))
     metric = case.host_metric + ("+children_pss" if children else "")
     metric = TREE if tree is not None else metric
     before = _before(case, window, case.host_metric)

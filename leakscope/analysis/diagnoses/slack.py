@@ -58,7 +58,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             "allocator_slack",
             "Freed memory stays in the C heap",
             f"glibc keeps {human_bytes(held)} that the program has freed; this grew by "
-            f"{human_bytes(max(gained, 0))}, {human_share(min(share, 1.0))} of the growth of memory."
+            f"{human_bytes(max(gained, 0))}, {human_share(min(share, 1.0))} of what memory grew by."
             f"{_PINNED if is_alone else ''}",
             REMEDY,
             severity=Severity.WARNING if is_alone else Severity.NOTE,
