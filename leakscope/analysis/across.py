@@ -14,9 +14,6 @@ from leakscope.analysis.series import HOST, FloatArray, IntArray, RowTable, Trac
 from leakscope.analysis.units import Places, unit_of_growth
 from leakscope.model.trend import Trend, TrendVerdict
 
-MOVED = 0.7
-"""A path that gains what another loses at the same time has not grown: its objects have moved."""
-
 
 class Observations:
     """What each path retained at the censuses that would have shown it."""
@@ -77,7 +74,7 @@ def find_across(
                 index = observations.track.index[table.at[columns]]
                 kept = columns[np.isin(index, growth.kept_at)]
                 growers[path, device] = grower_of(observations, path, device, trend, columns, kept)
-    return {k: g for k, g in growers.items() if not has_moved(table, g)}, trends
+    return growers, trends
 
 
 def _varying(table: RowTable, device: str) -> list[int]:
@@ -152,29 +149,6 @@ def spread_of(count: FloatArray, y: FloatArray) -> float:
     evenly = more * y[-1] / max(counted[-1], 1.0)
     with_more = np.diff(y)[np.diff(counted) > 0].clip(min=0).sum()
     return float(min(evenly, with_more, gained) / gained)
-
-
-def has_moved(table: RowTable, grower: Grower) -> bool:
-    """Return whether another path lost what this one gained: an alias that came or went."""
-    values = np.nan_to_num(table.retained[grower.device][:, grower.columns])
-    gains = np.diff(grower.y)
-    rise = gains[gains > 0].sum()
-    lost = values[:, 0] - values[:, -1] >= MOVED * (grower.y[-1] - grower.y[0])
-    suspects = np.flatnonzero(lost)
-    if not len(suspects) or rise <= 0:
-        return False
-    shared = np.minimum(-np.diff(values[suspects], axis=1), gains).clip(min=0).sum(axis=1)
-    kin = {*table.ancestors(grower.path), grower.path}
-
-    def gave(suspect: int) -> bool:
-        """Return whether what it lost has left all that holds it, too."""
-        above = table.ancestors(suspect)
-        return suspect not in kin and grower.path not in above and lost[[*{*above} - kin]].all()
-
-    return any(
-        share >= MOVED * rise and gave(suspect)
-        for suspect, share in zip(suspects.tolist(), shared, strict=True)
-    )
 
 
 def in_units(observations: Observations, places: Places, grower: Grower) -> Grower:

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from leakscope.analysis.across import Observations
+from leakscope.analysis.decisions import Decisions
 from leakscope.analysis.device_states import DeviceState, highest_states
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.growth import judge
@@ -50,6 +51,7 @@ class Case:
         self.table: RowTable = tabulate(self.track)
         self.observations = Observations(self.track, self.table)
         self.places = Places(self.track, self.table)
+        self.decisions = Decisions()
 
     @cached_property
     def sources(self) -> SourceIndex:
@@ -153,7 +155,7 @@ class Case:
         known = self.track.known(gauge.OWN)
         if not len(known):
             return np.zeros(len(self.track))
-        held = np.concatenate([[0.0], self.track.gauge(gauge.OWN)[known]])
+        held: FloatArray = np.concatenate([[0.0], self.track.gauge(gauge.OWN)[known]])
         last = np.searchsorted(known, np.arange(len(self.track)), side="left")
         return np.asarray(held[last], dtype=np.float64)
 
@@ -187,7 +189,8 @@ class Case:
         """Positions in the tail of private memory."""
         values = self.private
         read = self.working[np.isfinite(values[self.working])]
-        return read[self.work_done[read] >= self.pool.tail_from]
+        tail: IntArray = read[self.work_done[read] >= self.pool.tail_from]
+        return tail
 
     @property
     def is_watched(self) -> bool:

@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 
 from leakscope.analysis.case import Case
-from leakscope.analysis.diagnoses.unexplained import UNTOLD, in_use
+from leakscope.analysis.diagnoses.unexplained import UNTOLD
 from leakscope.analysis.ending import ENDINGS, EXCEPTION, STILL_RUNNING, in_a_sentence
 from leakscope.analysis.growth import policy
 from leakscope.analysis.killed import how_all_ended
-from leakscope.analysis.ledger import host_ledger
-from leakscope.analysis.shapes import Company, company_of
-from leakscope.analysis.terms import host_terms
-from leakscope.analysis.touching import may_be_touched_only
+from leakscope.analysis.search import Growth
 from leakscope.analysis.undecided import Undecided
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.printable import clipped
-from leakscope.model.report import Culprit, Finding, Ledger, RunVerdict, Severity, Work
+from leakscope.model.report import Culprit, Finding, RunVerdict, Severity, Work
 from leakscope.model.shortage import OutOfMemory
 from leakscope.model.sizes import human_bytes, plural
 from leakscope.model.trend import Reason
@@ -30,9 +27,9 @@ LOOP_STEPS = 50
 
 def verdict_of(
     case: Case,
+    growth: Growth,
     culprits: list[Culprit],
     findings: list[Finding],
-    ledgers: list[Ledger],
     undecided: list[Undecided],
 ) -> tuple[RunVerdict, list[str]]:
     """Return the verdict and, when it is inconclusive, what would settle it."""
@@ -40,7 +37,7 @@ def verdict_of(
     if any(grade is not Severity.NOTE for grade in grades):
         return RunVerdict.LEAK, []
     missing = _too_little(case) or _may_leak(case, undecided)
-    missing = missing or _unsettled(case, ledgers) or _untold(findings)
+    missing = missing or _unsettled(case, growth) or _untold(findings)
     return (RunVerdict.INCONCLUSIVE if missing else RunVerdict.CLEAN), missing
 
 
@@ -121,15 +118,12 @@ def _too_few_readings(case: Case) -> list[str]:
     return [f"{few}; watch longer, or read more often (--interval)."]
 
 
-def _unsettled(case: Case, ledgers: list[Ledger]) -> list[str]:
+def _unsettled(case: Case, growth: Growth) -> list[str]:
     """Return what is missing when a short run grew much and nothing says why."""
-    host = host_ledger(ledgers)
-    for term in host_terms(case).values():
+    for term in growth.terms.values():
+        if not term.may_grow:
+            continue
         left = term.trend.net_bytes
-        if host is None or not term.may_grow or may_be_touched_only(case, left):
-            continue
-        if company_of(case, left, in_use(host)) is Company.SHAPES:
-            continue
         text = (
             f"Memory grew by {human_bytes(left)} that {_OPEN[term.kind]}, too short a time to tell "
             f"a leak from a warm-up: {_further(case, term.trend.more_work)}."

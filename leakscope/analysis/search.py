@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from leakscope.analysis.accumulation import accumulation_points
 from leakscope.analysis.across import find_across, grower_of, in_units
-from leakscope.analysis.anew import is_recreated
 from leakscope.analysis.case import Case
-from leakscope.analysis.filling import follows_the_model, nears_capacity
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.exclusions import MOVED, PART_OF_OWNER, ROW_RULES, RowRule
 from leakscope.analysis.growth.policy import ROW_NOISE_BYTES
 from leakscope.analysis.series import HOST, RowTable
+from leakscope.analysis.terms import Term, judge_terms
 from leakscope.analysis.within import find_within
 from leakscope.model.trend import Trend
 
-PART_OF = 0.5
-"""What climbs within a phase may be growth of an owner that gains so much of it across phases."""
+NOTED_BYTES = float(1 << 20)
+MOST_NOTED = 100
+"""Paths of which the model's word is noted."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Growth:
     """Of each path large enough to be judged across phases."""
     owners: list[Grower] = field(default_factory=list)
     """All that grows, at its accumulation point or above: across phases by the boundary."""
+    terms: dict[str, Term] = field(default_factory=dict)
+    """What private memory is made of without a name, by kind; empty where it is bounded."""
 
 
 def search_growth(case: Case) -> Growth:
@@ -40,6 +44,8 @@ def search_growth(case: Case) -> Growth:
     table = case.table
     grown, trends = find_across(case.observations)
     grown |= find_carriers(case, trends)
+    grown = {k: g for k, g in grown.items() if not is_excused(case, MOVED, g, ())}
+    _note_trends(case, trends)
     across: list[Grower] = []
     for device in table.retained:
         mine = {path: g for (path, on), g in grown.items() if on == device}
@@ -47,16 +53,54 @@ def search_growth(case: Case) -> Growth:
             in_units(case.observations, case.places, mine[path])
             for path in accumulation_points(table, mine)
         ]
-    across = [g for g in across if not is_recreated(table, g)]
-    across = _one_device_each(across)
-    filling = [g for g in across if follows_the_model(table, g)]
-    across = [share_named(table, g) for g in across if not follows_the_model(table, g)]
-    filling += [g for g in across if nears_capacity(case, g)]
-    across = [g for g in across if not nears_capacity(case, g)]
+    across, filling = _without_excused(case, _one_device_each(across))
+    across = [share_named(table, g) for g in across]
     climbing = _climbing(case, {path for path, _ in grown}, [*across, *filling])
-    within = _within(case, climbing)
+    found = [kept[path] for kept in climbing for path in accumulation_points(table, kept)]
+    within, _ = _without_excused(case, _one_device_each(found))
     owners = [*grown.values(), *(g for kept in climbing for g in kept.values())]
-    return Growth(across + within, filling, trends, owners)
+    growers = across + within
+    return Growth(growers, filling, trends, owners, judge_terms(case, growers))
+
+
+def is_excused(case: Case, rule: RowRule, grower: Grower, others: Sequence[Grower]) -> bool:
+    """Return whether a rule says that what grows is no leak, and note it if it does."""
+    figure = rule.applies(case, grower, others)
+    if figure is None:
+        return False
+    row = case.table.latest[grower.path]
+    case.decisions.add(
+        row.name, rule.name, rule.reason,
+        figure=figure.value, threshold=figure.threshold, path=row.path,
+    )  # fmt: skip
+    return True
+
+
+def _without_excused(case: Case, growers: list[Grower]) -> tuple[list[Grower], list[Grower]]:
+    """Return what grows by no rule's leave, and what will stop by itself."""
+    left, filling = [], []
+    for grower in growers:
+        rule = next((r for r in ROW_RULES if is_excused(case, r, grower, growers)), None)
+        if rule is None:
+            left.append(grower)
+        elif rule.stops:
+            filling.append(grower)
+    return left, filling
+
+
+def _note_trends(case: Case, trends: dict[int, Trend]) -> None:
+    """Note what the model said of each path that is worth a word, the largest first."""
+    worth = [
+        (case.table.highest(path, HOST)[1], path)
+        for path, trend in trends.items()
+        if trend.is_growing or abs(trend.net_bytes) + trend.gained_before >= NOTED_BYTES
+    ]
+    for _, path in sorted(worth, reverse=True)[:MOST_NOTED]:
+        trend, row = trends[path], case.table.latest[path]
+        case.decisions.add(
+            row.name, "growth", f"{trend.verdict.value}: {trend.reason.value}",
+            figure=trend.net_bytes, threshold=policy.ROW_NOISE_BYTES, path=row.path,
+        )  # fmt: skip
 
 
 def find_carriers(case: Case, trends: dict[int, Trend]) -> dict[tuple[int, str], Grower]:
@@ -94,35 +138,15 @@ def _climbing(case: Case, grown: set[int], across: list[Grower]) -> list[dict[in
         across: Those of them that are told.
 
     """
-    table = case.table
-    found = []
-    for device in table.retained:
-        told = {g.path: g.gained for g in across if g.device == device}
-        for climbing in find_within(case.track, table, device).values():
-            kept = {
-                path: g
-                for path, g in climbing.items()
-                if path not in grown and not _is_part_of_another(table, g, told)
-            }
-            found.append(kept)
-    return found
-
-
-def _within(case: Case, climbing: list[dict[int, Grower]]) -> list[Grower]:
-    """Return growth within phases, each at its accumulation point."""
-    table = case.table
-    found = [kept[path] for kept in climbing for path in accumulation_points(table, kept)]
-    found = [g for g in _one_device_each(found) if not is_recreated(table, g)]
-    return [g for g in found if not nears_capacity(case, g)]
-
-
-def _is_part_of_another(table: RowTable, g: Grower, told: dict[int, float]) -> bool:
-    """Return whether an owner that grows across phases gains enough to be what climbs here.
-
-    A trainer that gains some kilobytes an epoch is not why its predictions climb to megabytes.
-    """
-    owners = table.ancestors(g.path)
-    return any(told.get(owner, 0.0) >= PART_OF * g.gained for owner in owners)
+    return [
+        {
+            path: g
+            for path, g in climbing.items()
+            if path not in grown and not is_excused(case, PART_OF_OWNER, g, across)
+        }
+        for device in case.table.retained
+        for climbing in find_within(case.track, case.table, device).values()
+    ]
 
 
 def _one_device_each(growers: list[Grower]) -> list[Grower]:

@@ -12,6 +12,7 @@ from enum import Enum
 import numpy as np
 
 from leakscope.analysis.case import Case
+from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.policy import FEWEST_GROWING, GAUGE_NOISE_BYTES
 from leakscope.analysis.series import INNER, BoolArray, FloatArray, IntArray
 from leakscope.model import gauge
@@ -26,8 +27,6 @@ REST_SHARE = 0.1
 growth falls than resident memory moves by itself."""
 CACHE_ENTRIES = 1024
 """The entries of oneDNN's cache, unless its user says otherwise: more shapes than these fill it."""
-CACHE_BYTES = 1 << 30
-"""So many entries of a MiB each: growth beyond is more than such a cache may hold."""
 
 
 class Company(Enum):
@@ -63,7 +62,7 @@ def company_of(case: Case, left: float, beside: float) -> Company:
     if share >= REST_SHARE and due >= GAUGE_NOISE_BYTES:
         if at_rest >= GOES_ON * due:
             return Company.WORK
-        return Company.EITHER if is_full or left > CACHE_BYTES else Company.SHAPES
+        return Company.EITHER if is_full or left > policy.SHAPE_CACHE_BYTES else Company.SHAPES
     return Company.WORK if is_full or at_rest >= GOES_ON * left else Company.EITHER
 
 

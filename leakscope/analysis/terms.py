@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from leakscope.analysis.case import Case
+from leakscope.analysis.growers import Grower
 from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.exclusions import TERM_RULES
 from leakscope.analysis.ledger import named_bytes
 from leakscope.analysis.series import HOST, FloatArray, IntArray
 from leakscope.model import gauge
@@ -26,26 +29,34 @@ class Term:
     trend: Trend
     share: float
     """Part that it has in the growth of private memory, over its own tail."""
+    excused_by: str = ""
+    """The rule by which its growth is none."""
 
     @property
     def grows(self) -> bool:
         """Whether it goes on growing, by so much that a leak would be missed."""
-        return self.trend.is_growing and self._is_much
+        return self.trend.is_growing and self.is_much and not self.excused_by
 
     @property
     def may_grow(self) -> bool:
         """Whether nobody can say yet that it doesn't."""
-        return self.trend.reason in _RISING and self._is_much
+        return self.trend.reason in _RISING and self.is_much and not self.excused_by
 
     @property
-    def _is_much(self) -> bool:
+    def is_much(self) -> bool:
+        """Whether a leak would be missed."""
         least, share = _FLOORS.get(self.kind, (policy.UNNAMED_BYTES, policy.UNNAMED_SHARE))
         return self.trend.net_bytes >= least and self.share >= share
 
 
-def host_terms(case: Case) -> dict[str, Term]:
+def judge_terms(case: Case, growers: Sequence[Grower]) -> dict[str, Term]:
     """Return the terms of private memory that no name stands for, while it isn't bounded."""
-    if case.pool.is_bounded:
+    pool = case.pool
+    case.decisions.add(
+        "private memory", "growth", f"{pool.verdict.value}: {pool.reason.value}",
+        figure=pool.net_bytes, threshold=policy.GAUGE_NOISE_BYTES,
+    )  # fmt: skip
+    if pool.is_bounded:
         return {}
     series = {
         "slack": case.gauge_series(gauge.MALLOC_FREE),
@@ -53,7 +64,26 @@ def host_terms(case: Case) -> dict[str, Term]:
         "pinned": case.gauge_series(gauge.PINNED_HOST),
         "unexplained": unexplained_series(case),
     }
-    return {kind: _term(case, kind, *xy) for kind, xy in series.items()}
+    return {kind: _judged(case, _term(case, kind, *xy), growers) for kind, xy in series.items()}
+
+
+def _judged(case: Case, term: Term, growers: Sequence[Grower]) -> Term:
+    """Return a term with the first rule by which its growth is none, if there is one."""
+    trend, decisions = term.trend, case.decisions
+    outcome = f"{trend.verdict.value}: {trend.reason.value}"
+    decisions.add(term.kind, "growth", outcome, figure=trend.net_bytes)
+    if not (term.grows or term.may_grow):
+        floor, _ = _FLOORS.get(term.kind, (policy.UNNAMED_BYTES, 0.0))
+        if not trend.is_bounded:
+            decisions.add(term.kind, "floor", "too little", figure=trend.net_bytes, threshold=floor)
+        return term
+    for rule in TERM_RULES:
+        if (figure := rule.applies(case, term, growers)) is not None:
+            decisions.add(
+                term.kind, rule.name, rule.reason, figure=figure.value, threshold=figure.threshold
+            )
+            return replace(term, excused_by=rule.name)
+    return term
 
 
 def _term(case: Case, kind: str, x: FloatArray, y: FloatArray) -> Term:

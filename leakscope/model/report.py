@@ -222,6 +222,23 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     """Part of it that culprits hold by name."""
 
 
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a verdict: what a rule said of one series."""
+
+    subject: str
+    """The name, gauge or term of the ledger that was judged."""
+    rule: str
+    """``growth`` is the growth model, ``floor`` what does no harm; others are named in
+    docs/how-verdicts-are-made.md."""
+    outcome: str
+    figure: float | None = None
+    """What the rule went by."""
+    threshold: float | None = None
+    """What the figure was held against."""
+    path: str = ""
+    """The path pattern, where the subject has one."""
+
+
 class Cleared(msgspec.Struct, frozen=True, kw_only=True):
     """Something that was looked at and is fine."""
 
@@ -423,6 +440,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Where the run ended because memory ran out."""
     cures: Cures | None = None
     """What ``--probe-cleanup`` has found out."""
+    decisions: list[Decision] = []
+    """How the verdict came about, step by step, also for what was cleared."""
     retained: Retained | None = None
     """What memory held, by name, at some of the censuses."""
     retained_elsewhere: list[Retained] = []

@@ -11,11 +11,12 @@ import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
-from leakscope.analysis.diagnoses.garbage import garbage_series, garbage_trend, is_what_rises
+from leakscope.analysis.diagnoses.garbage import garbage_trend, is_what_rises
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import MIB
 from leakscope.analysis.source import SourceIndex
 from leakscope.analysis.source.calls import places_that_call
+from leakscope.analysis.terms import garbage_series
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, human_count

@@ -20,7 +20,7 @@ from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
 from leakscope.analysis.severity import MIB, PEAK_SHARE
-from leakscope.analysis.terms import garbage_series, host_terms
+from leakscope.analysis.terms import garbage_series
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.report import Circle, Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, plural
@@ -74,7 +74,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     rise = float(known.max() - known.min()) if len(known) else 0.0
     often = float(np.mean(sizes > 0.5 * most)) >= 0.5 and len(sizes) >= 3
     dominates = often and most >= ALARMING_BYTES and most > PEAK_SHARE * rise > 0
-    term = host_terms(case).get("garbage")
+    term = growth.terms.get("garbage")
     piles_up = (term is not None and term.grows) or is_what_rises(case, ledgers, NOTED_BYTES)
     found = finding(
         "garbage",

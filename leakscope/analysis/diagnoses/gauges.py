@@ -20,7 +20,6 @@ from leakscope.analysis.ledger import unexplained_bytes
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import HOST
 from leakscope.analysis.source.calls import places_that_call
-from leakscope.analysis.terms import host_terms
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, human_count
@@ -199,7 +198,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
         for device in case.track.devices if rule.of_devices else [HOST]:
             trend, held = _trend(case, rule, device)
             if trend.is_growing and trend.net_bytes >= rule.floor:
-                found.append(_finding(case, rule, device, trend, held, ledgers))
+                found.append(_finding(case, growth, rule, device, trend, held, ledgers))
     return found
 
 
@@ -218,7 +217,13 @@ def _trend(case: Case, rule: GaugeRule, device: str) -> tuple[Trend, float]:
 
 
 def _finding(
-    case: Case, rule: GaugeRule, device: str, trend: Trend, held: float, ledgers: list[Ledger]
+    case: Case,
+    growth: Growth,
+    rule: GaugeRule,
+    device: str,
+    trend: Trend,
+    held: float,
+    ledgers: list[Ledger],
 ) -> Finding:
     say = human_count if rule.counts else human_bytes
     figures = {
@@ -230,7 +235,7 @@ def _finding(
     told, total, severity = trend, held, rule.severity
     text = rule.text.format(**figures)
     if rule.counts:
-        total = _without_name(case, ledgers) if rule.holds_memory else 0.0
+        total = _without_name(growth, ledgers) if rule.holds_memory else 0.0
         told = _imputed(trend, total)
     if rule.holds_memory and total >= policy.IMPUTED_BYTES:
         severity = Severity.WARNING
@@ -255,9 +260,9 @@ def _finding(
     )
 
 
-def _without_name(case: Case, ledgers: list[Ledger]) -> float:
+def _without_name(growth: Growth, ledgers: list[Ledger]) -> float:
     """Return what memory gained without a name, where it goes on and in the stretch accounted."""
-    term = host_terms(case).get("unexplained")
+    term = growth.terms.get("unexplained")
     going_on = term.trend.net_bytes if term is not None and term.grows else 0.0
     return max(unexplained_bytes(ledgers), going_on)
 

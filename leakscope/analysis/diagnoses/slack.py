@@ -10,19 +10,13 @@ from __future__ import annotations
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
-from leakscope.analysis.series import HOST
 from leakscope.analysis.severity import MIB
-from leakscope.analysis.shapes import Company, company_of
-from leakscope.analysis.terms import host_terms
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, human_share
 
 HELD_BYTES = 128 * MIB
 HELD_SHARE = 0.3
-BESIDE = 0.25
-"""Slack beside a container with this part of the growth lies between what is kept there."""
-
 REMEDY = Remedy(
     title="Let the allocator return memory",
     text=(
@@ -42,8 +36,9 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     ends = (case.window.last, len(case.track) - 1)
     held = max(case.nearest(gauge.MALLOC_FREE, end) or 0.0 for end in ends)
     used = max(case.nearest(case.host_metric, case.window.last) or 0.0, case.used_at_end())
-    term = host_terms(case).get("slack")
-    grows = term is not None and term.grows
+    term = growth.terms.get("slack")
+    is_alone = term is not None and term.grows
+    grows = term is not None and term.trend.is_growing and term.is_much
     if term is not None and grows:
         gained, share = term.trend.net_bytes, term.share
     else:
@@ -51,8 +46,6 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     large = held >= HELD_BYTES and held > HELD_SHARE * used
     if not grows and not large:
         return []
-    is_alone = grows and not _is_pinned(case, growth, resident)
-    is_alone = is_alone and company_of(case, gained, resident - gained) is not Company.SHAPES
     return [
         finding(
             "allocator_slack",
@@ -74,9 +67,3 @@ _PINNED = (
     " It goes on: free memory is returned only where no live block lies above it, so that small "
     "blocks that leak between larger ones keep it."
 )
-
-
-def _is_pinned(case: Case, growth: Growth, resident: float) -> bool:
-    """Return whether a container grows beside it: what is kept there pins the holes between."""
-    across = [g for g in growth.growers if g.growth == "across" and g.device == HOST]
-    return any(case.gain_of(g) >= BESIDE * resident for g in across if g.gained >= MIB)

@@ -13,8 +13,7 @@ from leakscope.analysis.growth import policy
 from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.search import Growth
 from leakscope.analysis.shapes import Company, company_of, new_shapes
-from leakscope.analysis.terms import Term, host_terms
-from leakscope.analysis.touching import may_be_touched_only
+from leakscope.analysis.terms import Term
 from leakscope.model.report import Finding, Ledger, LedgerEntry, Remedy, Severity
 from leakscope.model.sizes import human_bytes, human_share, plural
 
@@ -47,14 +46,15 @@ FEWER_SHAPES = Remedy(
 
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
     """Return a finding when memory goes on growing without a name."""
-    ledger, term = host_ledger(ledgers), host_terms(case).get("unexplained")
-    if ledger is None or term is None or not term.grows:
+    ledger, term = host_ledger(ledgers), growth.terms.get("unexplained")
+    if ledger is None or term is None or not term.trend.is_growing or not term.is_much:
         return []
-    if may_be_touched_only(case, term.trend.net_bytes):
+    if term.excused_by == "new_shapes":
+        return [_of_shapes(case, Company.SHAPES, term)]
+    if term.excused_by:
         return []
-    company = company_of(case, term.trend.net_bytes, in_use(ledger))
-    if company is not Company.WORK:
-        return [_of_shapes(case, company, term)]
+    if company_of(case, term.trend.net_bytes, in_use(ledger)) is Company.EITHER:
+        return [_of_shapes(case, Company.EITHER, term)]
     return [_leak(case, term, ledger)]
 
 

@@ -123,3 +123,21 @@ UNDECIDED_BYTES = float(2 << 20)
 """What rose by less than this leaves no run undecided."""
 CARRIED_SHARE = 0.5
 """A path that makes up this part of what memory goes on to gain goes on with it."""
+
+MOVED_SHARE = 0.7
+"""A path that gains so much of what another loses at the same time holds what that held."""
+GRADIENT_SHARE = 0.9
+"""What follows the gradients grows by no more than they do: small growth would pass for noise."""
+STATES_PER_PARAMETER = 3
+"""Most optimizers keep at most so many tensors of a parameter's size for it: Adam two or three."""
+CAPACITY_OF_LIMIT = 0.25
+"""A container that declares a bound is accused only if, full, it would fill this part of memory."""
+OWNER_SHARE = 0.5
+"""What climbs within a phase may be growth of an owner that gains so much of it across phases."""
+HANDED_OUT_SHARE = 0.5
+"""Growth of which the C heap has handed out less than this part was handed out before."""
+PINNING_SHARE = 0.25
+PINNING_BYTES = float(1 << 20)
+"""Slack beside a container with this part of the growth, and so much, lies between its parts."""
+SHAPE_CACHE_BYTES = float(1 << 30)
+"""oneDNN's cache has 1,024 entries of a MiB at most: growth beyond is more than it may hold."""
