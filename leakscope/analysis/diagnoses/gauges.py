@@ -40,7 +40,7 @@ class GaugeRule:
     falsifier: str
     severity: Severity = Severity.WARNING
     floor: float = policy.GAUGE_BYTES
-    """What the tail must have gained."""
+    """What the tail must have gained; of what is counted, all readings."""
     of_devices: bool = False
     counts: bool = False
     """Whether it counts things, not bytes."""
@@ -197,7 +197,8 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             continue
         for device in case.track.devices if rule.of_devices else [HOST]:
             trend, held = _trend(case, rule, device)
-            if trend.is_growing and trend.net_bytes >= rule.floor:
+            gained = trend.net_bytes + (trend.gained_before if rule.counts else 0.0)
+            if trend.is_growing and gained >= rule.floor:
                 found.append(_finding(case, growth, rule, device, trend, held, ledgers))
     return found
 
