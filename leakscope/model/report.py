@@ -112,6 +112,8 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     phase: str
     bytes_per_unit: float
     interval: tuple[float, float]
+    readings: int = 0
+    """Through how many readings its growth went on."""
     items_per_unit: float | None = None
     share: float
     """Part of the growth explained, 0 to 1."""
@@ -121,8 +123,6 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     """Across: what it gained over the run once warm; within: what it comes to in the phase."""
     device: str = "host"
     severity: Severity
-    confidence: float
-    """0 to 1: how sure the verdict is, from points, fit and agreement of the evidence."""
     defined_at: str | None = None
     fed_at: list[str] = []
     allocated_at: list[str] = []
@@ -192,11 +192,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     phase: str = ""
     bytes_per_unit: float = 0.0
     interval: tuple[float, float] = (0.0, 0.0)
+    readings: int = 0
+    """Through how many readings it grew, where it did."""
     share: float = 0.0
     total_bytes: int = 0
     device: str = "host"
     severity: Severity
-    confidence: float = 0.5
     defined_at: str | None = None
     fed_at: list[str] = []
     allocated_at: list[str] = []

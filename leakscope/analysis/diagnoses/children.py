@@ -12,7 +12,6 @@ from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.growth import policy
 from leakscope.analysis.search import Growth
-from leakscope.analysis.severity import HORIZON
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, human_count
@@ -47,7 +46,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
         return []
     most = float(np.nanmax(case.track.gauge(gauge.CHILDREN_PSS)))  # they may be gone at the end
     limit = case.limit_bytes or float("inf")
-    fatal = case.used_at_end() + HORIZON * trend.net_bytes >= limit
+    fatal = case.used_at_end() + policy.HORIZON * trend.net_bytes >= limit
     has_workers = any(r.header.worker is not None for r in case.run.recordings)
     whole = (case.gauge_gain(case.host_metric) or 0.0) + case.children_gain()
     return [
@@ -62,7 +61,6 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             trend=trend,
             share=trend.net_bytes / whole if whole > 0 else 0.0,
             total_bytes=most,
-            confidence=0.7,
             falsifier=(
                 "With num_workers=0 the growth moves to the main process, or ends."
                 if has_workers

@@ -66,7 +66,6 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             trend=trend,
             total_bytes=most,
             fed_at=_lines(case, "disable" if off else "freeze"),
-            confidence=0.9 if piles_up else 0.6,
             falsifier=(
                 "gc.collect() frees what awaits it.",
                 f"{human_bytes(most)} were unreached.",

@@ -73,6 +73,5 @@ def _finding(case: Case, device: str, trend: Trend, live: float, reserved: float
         trend=trend,
         total_bytes=reserved,
         device=device,
-        confidence=0.8 if is_told else 0.5,
         falsifier=("empty_cache() would return it if it were plain cache.", None),
     )

@@ -88,7 +88,6 @@ def _growing(case: Case, device: str, last: DeviceSnapshotRecord, trend: Trend) 
         trend=trend,
         total_bytes=stuck,
         device=device,
-        confidence=0.8 if is_useless else 0.6,
         falsifier=("empty_cache() would return it if it were plain cache.", None),
     )
 
@@ -111,7 +110,6 @@ def _steady(case: Case, device: str, series: DeviceSeries) -> Finding | None:
         severity=Severity.NOTE,
         total_bytes=stuck,
         device=device,
-        confidence=0.7,
         growth="constant",
     )
 

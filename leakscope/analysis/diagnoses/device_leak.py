@@ -118,6 +118,5 @@ def _of_device(case: Case, growth: Growth, ledgers: list[Ledger], device: str) -
         share=share,
         total_bytes=left,
         device=device,
-        confidence=0.6,
         falsifier=("A warm-up would have ended within the run.", "It went on in each third."),
     )

@@ -15,11 +15,11 @@ import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
-from leakscope.analysis.growth import judge, theil_sen
+from leakscope.analysis.growth import judge, policy, theil_sen
 from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
-from leakscope.analysis.severity import MIB, PEAK_SHARE
+from leakscope.analysis.severity import MIB
 from leakscope.analysis.terms import garbage_series
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.report import Circle, Finding, Ledger, Remedy, Severity
@@ -73,7 +73,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     known = resident[np.isfinite(resident)]
     rise = float(known.max() - known.min()) if len(known) else 0.0
     often = float(np.mean(sizes > 0.5 * most)) >= 0.5 and len(sizes) >= 3
-    dominates = often and most >= ALARMING_BYTES and most > PEAK_SHARE * rise > 0
+    dominates = often and most >= ALARMING_BYTES and most > policy.PEAK_SHARE * rise > 0
     term = growth.terms.get("garbage")
     piles_up = (term is not None and term.grows) or is_what_rises(case, ledgers, NOTED_BYTES)
     found = finding(
@@ -88,7 +88,6 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
         trend=case.gauge_trend(case.host_metric) if piles_up else garbage_trend(case),
         share=most / rise if rise > 0 else 0.0,
         total_bytes=most,
-        confidence=0.8 if dominates else 0.6,
         falsifier=("gc.collect() would free it.", f"{human_bytes(most)} were unreached."),
     )
     return [msgspec.structs.replace(found, circles=circles)]

@@ -10,10 +10,9 @@ import numpy as np
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.diagnoses.gradient_cycles import gradient_cycle, is_gradient_cycle
-from leakscope.analysis.growth import judge
+from leakscope.analysis.growth import judge, policy
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import HOST
-from leakscope.analysis.severity import HORIZON, RATE_PER_PASS, STEADY_BYTES
 from leakscope.analysis.source.calls import places_that_call
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
@@ -66,12 +65,12 @@ def _grows(case: Case, path: int, device: str) -> Finding | None:
     is_circle = is_gradient_cycle(row)
     if is_circle:  # there was none before the first step
         x, y = np.insert(x, 0, case.work_done[0]), np.insert(y, 0, 0.0)
-    trend = judge(x, y, unit=case.unit.name, noise=RATE_PER_PASS)
+    trend = judge(x, y, unit=case.unit.name, noise=policy.RATE_PER_PASS)
     if not trend.is_growing:
         return None
     cycle = gradient_cycle(case, row) if is_circle else None
     registered = [] if cycle else _given_to_atexit(case, row)
-    serious = HORIZON * trend.net_bytes >= STEADY_BYTES
+    serious = policy.HORIZON * trend.net_bytes >= policy.STEADY_BYTES
     gain = case.device_gain(device) or 0.0
     title, text, remedy = _words(row, trend, float(y[-1]), registered)
     return finding(
@@ -85,7 +84,6 @@ def _grows(case: Case, path: int, device: str) -> Finding | None:
         total_bytes=float(y[-1]),
         device=device,
         fed_at=cycle.fed_at if cycle else registered,
-        confidence=0.6 if len(columns) > 1 else 0.4,
         falsifier=("gc.collect() would free them if they were garbage.", "They are referenced."),
         subject=row.path,
     )

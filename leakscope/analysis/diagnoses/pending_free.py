@@ -64,7 +64,6 @@ def _of_device(case: Case, device: str) -> Finding | None:
         trend=trend if grows else None,
         total_bytes=float(y.max()),
         device=device,
-        confidence=0.8,
         growth="across" if grows else "constant",
         falsifier=("torch.cuda.synchronize() would free it.", None),
     )

@@ -14,9 +14,8 @@ import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
-from leakscope.analysis.growth import judge
+from leakscope.analysis.growth import judge, policy
 from leakscope.analysis.search import Growth
-from leakscope.analysis.severity import HORIZON
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_count
@@ -62,7 +61,6 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             text,
             REMEDY,
             severity=Severity.WARNING if _is_near(case, trend, limit) else Severity.NOTE,
-            confidence=0.9,
             falsifier=("If they were on their way, they would be closed at the next epoch.", None),
             subject=",".join(names),
         )
@@ -102,4 +100,4 @@ def _open(case: Case) -> float:
 
 def _is_near(case: Case, trend: Trend, limit: float | None) -> bool:
     """Return whether ten such runs would open more files than the process may."""
-    return bool(limit) and _open(case) + HORIZON * trend.net_bytes >= (limit or 0.0)
+    return bool(limit) and _open(case) + policy.HORIZON * trend.net_bytes >= (limit or 0.0)

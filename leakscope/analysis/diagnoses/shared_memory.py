@@ -16,9 +16,10 @@ import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.growth import policy
 from leakscope.analysis.ledger import named_shared_memory
 from leakscope.analysis.search import Growth
-from leakscope.analysis.severity import HORIZON, MIB
+from leakscope.analysis.severity import MIB
 from leakscope.analysis.source.calls import places_that_call
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
@@ -55,7 +56,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
         return []
     most = float(np.nanmax(case.track.gauge(gauge.SHM_FILES)))  # some may be gone at the end
     limit = case.limit_bytes or float("inf")
-    fatal = case.used_at_end() + HORIZON * trend.net_bytes >= limit
+    fatal = case.used_at_end() + policy.HORIZON * trend.net_bytes >= limit
     serious = Severity.CRITICAL if fatal else Severity.WARNING
     made_at = places_that_call(case.sources, {"shared_memory", ""}, {"SharedMemory"})
     is_its_own = bool(made_at) or not _is_alone(case)
@@ -72,7 +73,6 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             trend=trend,
             total_bytes=most,
             fed_at=made_at,
-            confidence=0.8 if is_its_own else 0.3,
             falsifier=(FALSIFIER, None),
         )
     ]

@@ -60,5 +60,4 @@ def _of_device(case: Case, device: str) -> Finding | None:
         severity=Severity.NOTE,
         total_bytes=allocated,
         device=device,
-        confidence=0.8,
     )

@@ -12,9 +12,10 @@ import numpy as np
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.forecast import forecast
+from leakscope.analysis.growth import policy
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
-from leakscope.analysis.severity import HORIZON, MIB
+from leakscope.analysis.severity import MIB
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes
@@ -53,7 +54,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
         done=float(x[-1]),
     )
     watched = float(x[-1] - x[0])
-    fatal = ahead is not None and ahead.units_left <= HORIZON * watched
+    fatal = ahead is not None and ahead.units_left <= policy.HORIZON * watched
     ends = f" It {ahead.text} of watching." if ahead is not None and fatal else ""
     return [
         finding(
@@ -66,7 +67,6 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             trend=trend,
             share=1.0,
             total_bytes=float(y.max()),
-            confidence=0.8,
             falsifier=("A warm-up would have ended.", "It went on in each third."),
         )
     ]

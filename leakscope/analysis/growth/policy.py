@@ -141,3 +141,29 @@ PINNING_BYTES = float(1 << 20)
 """Slack beside a container with this part of the growth, and so much, lies between its parts."""
 SHAPE_CACHE_BYTES = float(1 << 30)
 """oneDNN's cache has 1,024 entries of a MiB at most: growth beyond is more than it may hold."""
+
+HORIZON = 10
+"""Growth is projected over ten observed runs: people profile a part of what they train."""
+STEADY_BYTES = float(4 << 20)
+"""Less than this over the horizon disturbs nobody: a history of floats."""
+RATE_PER_STEP = 1024.0
+"""Noise floor per step or batch: some floats and strings a step are a log, not a leak."""
+RATE_PER_PASS = 32 * 1024.0
+"""Noise floor per validation or epoch."""
+PEAK_OF_LIMIT = 0.85
+"""A peak above this part of the limit threatens the run: the next larger batch ends it."""
+PEAK_SHARE = 0.5
+"""Growth within a phase matters when it makes up more than half of the phase's height."""
+PEAK_BYTES = float(16 << 20)
+"""Below this a peak is not worth a change of code, whatever its share."""
+PEAK_OF_BASELINE = 0.05
+"""The same, relative to what the process holds anyway."""
+WARNED_OF_BASELINE = 0.1
+"""What is less than this is also held against what stands between two boundaries, as a copy does
+of all that was gathered."""
+BOOKKEEPING_BYTES = float(1 << 20)
+"""What a library gathers by itself is not worth a note up to this much."""
+GATHERED_BYTES = float(2 << 20)
+"""What a phase gathers and gives back is not worth a note up to this much."""
+MEMBER_SHARE = 0.05
+"""Several lists gathered in one phase are judged together; one this small is left out."""

@@ -18,7 +18,7 @@ from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.growth import policy
 from leakscope.analysis.series import HOST, FloatArray
-from leakscope.analysis.severity import HORIZON, MIB
+from leakscope.analysis.severity import MIB
 from leakscope.model import gauge
 from leakscope.model.known import Recognised
 from leakscope.model.report import Culprit, Finding, Remedy, Severity
@@ -135,7 +135,7 @@ def _finding(case: Case, count: Trend, memory: Trend, keeper: Keeper | None) -> 
     gained = max(memory.net_bytes, count.net_bytes * each)
     rate = count.bytes_per_unit * each
     limit = case.limit_bytes or float("inf")
-    fatal = case.used_at_end() + HORIZON * gained >= limit
+    fatal = case.used_at_end() + policy.HORIZON * gained >= limit
     serious = Severity.CRITICAL if fatal else Severity.WARNING
     title, text, falsifier, remedy = _told(keeper)
     return finding(
@@ -159,7 +159,6 @@ def _finding(case: Case, count: Trend, memory: Trend, keeper: Keeper | None) -> 
         device=HOST,
         known=keeper.known if keeper else None,
         fed_at=keeper.fed_at if keeper else [],
-        confidence=0.9 if keeper else 0.7,
         falsifier=(falsifier, None),
         subject=keeper.path if keeper else "",
     )
