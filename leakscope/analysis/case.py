@@ -117,7 +117,8 @@ class Case:
         if not len(times):
             return readings
         spent = min(ENDING_S, ENDING_SHARE * float(times[-1] - times[0]))
-        return readings[:-1][times[:-1] <= times[-1] - spent]
+        chosen: IntArray = readings[:-1][times[:-1] <= times[-1] - spent]
+        return chosen
 
     @property
     def _was_ending(self) -> bool:
