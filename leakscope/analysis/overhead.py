@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary
-from leakscope.model.census import Census
-from leakscope.model.overhead import Gauged, Overhead, Taken
+from leakscope.model.census import Census, CensusScope
+from leakscope.model.overhead import CensusCoverage, Gauged, Overhead, Taken
+from leakscope.model.record import OverheadRecord
 
 MOST_TAKEN = 1000
 """Censuses that a report lists one by one."""
@@ -30,12 +33,38 @@ def find_overhead(case: Case) -> Overhead:
         boundaries=record.boundaries if record else len(case.track),
         recorded_boundaries=record.recorded_boundaries if record else len(case.track),
         longest_pause_s=max(pauses, default=0.0),
-        budget=_budget(case),
+        longest_pause=_longest(case.table.censuses),
+        max_pause_s=_max_pause(case),
+        census_coverage=coverage(case.table.censuses, record),
+        budget=_number(case, "budget"),
         walker=case.table.censuses[-1].walker if case.table.censuses else "",
         put_off=dict(record.put_off) if record else {},
         taken=_taken(case),
         gauged=_gauged(case),
     )
+
+
+def coverage(censuses: Sequence[Census], record: OverheadRecord | None) -> CensusCoverage:
+    """Return how much of the heap censuses have seen."""
+    drifts = [census.drift_bytes for census in censuses if census.drift_bytes is not None]
+    differences = [abs(size) for drift in drifts for size in drift.values()]
+    return CensusCoverage(
+        taken=len(censuses),
+        full=sum(census.scope is CensusScope.FULL for census in censuses),
+        whole=sum(census.whole for census in censuses),
+        postponed_by_budget=record.postponed_by_budget if record else 0,
+        left_out_by_pause=record.left_out_by_pause if record else 0,
+        made_cheaper_by_pause=record.made_cheaper_by_pause if record else 0,
+        checked=len(drifts),
+        largest_drift_bytes=max(differences, default=0) if drifts else None,
+    )
+
+
+def _longest(censuses: Sequence[Census]) -> str:
+    longest = max(censuses, key=lambda census: census.pause_s, default=None)
+    if longest is None:
+        return ""
+    return "whole" if longest.whole else longest.scope.value
 
 
 def _taken(case: Case) -> list[Taken]:
@@ -60,6 +89,7 @@ def _one_taken(boundary: Boundary, census: Census, pause_s: float, *, asked: boo
         phase=boundary.phase,
         step=boundary.step,
         scope=census.scope.value,
+        whole=census.whole,
         objects=census.objects,
         rows=len(census.rows),
         pause_s=pause_s,
@@ -94,9 +124,14 @@ def _duration(case: Case) -> float:
     return max(float(times[-1]) if len(times) else 0.0, ended)
 
 
-def _budget(case: Case) -> float | None:
-    budget = case.run.manifest.options.get("budget")
-    return float(budget) if isinstance(budget, int | float) else None
+def _max_pause(case: Case) -> float | None:
+    milliseconds = _number(case, "max_pause")
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def _number(case: Case, option: str) -> float | None:
+    value = case.run.manifest.options.get(option)
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _finite(values: list[float]) -> list[float]:

@@ -78,6 +78,16 @@ def to_share(_: click.Context | None, __: click.Parameter | None, text: str | No
     return share
 
 
+def to_pause(context: click.Context, option: click.Parameter, text: str | None) -> float | None:
+    """Return milliseconds, written ``100`` or ``100ms``: above 0."""
+    from leakscope.configuration.settings import UnreadableError, to_milliseconds
+
+    try:
+        return None if text is None else to_milliseconds(text)
+    except UnreadableError as fault:
+        raise click.BadParameter(f"{text!r} is not {fault}.") from None
+
+
 @click.command(cls=ProgramCommand, epilog=_EPILOG)
 @click.option(
     "--out",
@@ -92,6 +102,14 @@ def to_share(_: click.Context | None, __: click.Parameter | None, text: str | No
     metavar="SHARE",
     default=None,
     help="Share of wall time that measuring may cost [default: 2%].",
+)
+@click.option(
+    "--max-pause",
+    callback=to_pause,
+    metavar="MS",
+    default=None,
+    help="Milliseconds that a census may hold the program up, the first and the last apart "
+    "[default: 100].",
 )
 @click.option(
     "--tracemalloc",
@@ -144,6 +162,7 @@ def run(
     out: Path | None,
     force: bool,
     budget: float | None,
+    max_pause: float | None,
     tracemalloc: Tracemalloc | None,
     cuda_history: CudaHistory | None,
     workers: Workers | None,
@@ -168,6 +187,7 @@ def run(
         out=out,
         force=force,
         budget=budget,
+        max_pause=max_pause,
         tracemalloc=tracemalloc,
         cuda_history=cuda_history,
         workers=workers,

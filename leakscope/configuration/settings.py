@@ -64,6 +64,21 @@ def _share(value: object) -> float:
     return part
 
 
+def to_milliseconds(value: object) -> float:
+    """Return milliseconds, written ``100``, ``"100"`` or ``"100 ms"``: above 0."""
+    number = value
+    if isinstance(value, str):
+        try:
+            number = float(value.strip().removesuffix("ms"))
+        except ValueError:
+            number = None
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        raise UnreadableError("milliseconds such as 100")
+    if not (math.isfinite(number) and number > 0):
+        raise UnreadableError("milliseconds above 0, such as 100")
+    return float(number)
+
+
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise UnreadableError("true or false")
@@ -122,6 +137,12 @@ def to_trackers(value: object) -> str:
 SETTINGS = (
     Setting("runs", _path, Path("leakscope-runs"), "Folder in which run directories are made."),
     Setting("budget", _share, 0.02, "Share of wall time that measuring may cost."),
+    Setting(
+        "max-pause",
+        to_milliseconds,
+        100.0,
+        "Milliseconds that a census may hold the program up, the first and the last apart.",
+    ),
     Setting(
         "boundaries",
         _one_of("auto", "manual"),

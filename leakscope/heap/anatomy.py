@@ -8,7 +8,8 @@ that called them would change the program it looks at. Everything here goes thro
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from leakscope.model.interrupts import ours
@@ -133,13 +134,35 @@ def instance_dict(obj: object) -> dict[str, Any] | None:
 
 
 def slots(cls: type) -> dict[str, Any]:
-    """Return the member descriptors of a class and its bases: ``__slots__`` and C members."""
+    """Return the member descriptors of a class and its bases: ``__slots__`` and C members.
+
+    Inside :func:`classes_stay` they are looked up once for each class.
+    """
+    known = None if _slots_of is None else _slots_of.get(id(cls))
+    if known is not None:
+        return known
     found: dict[str, Any] = {}
+    if _slots_of is not None:
+        _slots_of[id(cls)] = found
     for base in mro(cls):
         for name, value in class_items(base):
             if type(value) is types.MemberDescriptorType:
                 found.setdefault(name, value)
     return found
+
+
+_slots_of: dict[int, dict[str, Any]] | None = None
+
+
+@contextmanager
+def classes_stay() -> Iterator[None]:
+    """Inside, no class ends, so what is known of one goes by where it lies."""
+    global _slots_of
+    _slots_of = {}
+    try:
+        yield
+    finally:
+        _slots_of = None
 
 
 def slot_value(descriptor: Any, obj: object) -> Any:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from sys import getsizeof
 from time import perf_counter
 from types import FrameType
 
 import msgspec
 
+from leakscope.heap import anatomy
 from leakscope.heap.collector import without_collector
 from leakscope.heap.definitions import Definitions
-from leakscope.heap.graph import Seal, WalkRequest, WalkResult, can_seal, walk
+from leakscope.heap.graph import (
+    Baseline,
+    Seal,
+    TypeTotal,
+    WalkRequest,
+    WalkResult,
+    can_seal,
+    walk,
+)
 from leakscope.heap.graph_ages import made
 from leakscope.heap.looking import request_from
 from leakscope.heap.memory import RowMemory
@@ -32,6 +43,7 @@ from leakscope.model.census import Census, CensusRow, CensusScope
 _OBJECTS_PER_ROW = 2
 """Several objects make one row: this many times more objects than rows are asked for."""
 _LEAST_OBJECTS = 200
+_MOST_TYPES = 6
 _MANY = 1000
 _MOST_COPIED = 6
 """Containers of so many objects are looked at for copied pages, so many of them."""
@@ -70,6 +82,11 @@ class CensusTaker:
         self._device_storages: list[DeviceStorages] = []
         self._given = given
         self._seal, self._sealed_roots, self._sealed_rows = Seal(), SealedRoots(), SealedRows()
+        # A worker is a copy: to go through all that it inherited would cost a census.
+        self._baseline = Baseline() if given is None else None
+        self._modules = 0
+        """How many modules were imported when the baseline was made, or last added to."""
+        self._memory_before: RowMemory | None = None
         self._sampled: dict[str, Sequence[int]] = {}
         """Where objects of the heaviest containers lie: numbers, which keep nothing alive."""
 
@@ -90,6 +107,27 @@ class CensusTaker:
         began = perf_counter()
         census = without_collector(lambda: without_tracing(self._census, scope, unwound))
         return msgspec.structs.replace(census, pause_s=perf_counter() - began)
+
+    def take_checked(self) -> Census:
+        """Return a whole census, and in it how far one that goes on from the seal is from it.
+
+        It seals again. Where nothing was sealed there is nothing to hold it against.
+        """
+        began = perf_counter()
+        census = without_collector(lambda: without_tracing(self._checked))
+        return msgspec.structs.replace(census, pause_s=perf_counter() - began)
+
+    def _checked(self) -> Census:
+        if self._seal.is_empty or not can_seal():
+            return self._census(CensusScope.FULL, ())
+        self._memory_before, self._memory = self._memory, self._memory.copy()
+        try:
+            resumed = _sums(self._census(CensusScope.FULL, ()))
+            self._unseal()
+        finally:
+            self._memory, self._memory_before = self._memory_before, None
+        whole = self._census(CensusScope.FULL, ())
+        return msgspec.structs.replace(whole, drift_bytes=_drift(resumed, _sums(whole)))
 
     def take_aside(self, scope: CensusScope) -> Census:
         """Return the rows as :meth:`take` does; the next census is not compared with this one."""
@@ -113,8 +151,8 @@ class CensusTaker:
     def own_bytes(self) -> int:
         """What the taker keeps between censuses, in bytes."""
         sampled_bytes = sum(map(getsizeof, self._sampled.values()))
-        parts = (self._seal, self._sealed_roots, self._sealed_rows)
-        sealed_bytes = sum(part.own_bytes for part in parts)
+        parts = (self._seal, self._sealed_roots, self._sealed_rows, self._baseline)
+        sealed_bytes = sum(part.own_bytes for part in parts if part is not None)
         return (
             self._memory.own_bytes() + self._definitions.own_bytes() + sampled_bytes + sealed_bytes
         )
@@ -141,26 +179,38 @@ class CensusTaker:
     def _walk(self, scope: CensusScope, unwound: Sequence[FrameType]) -> tuple[Roots, WalkResult]:
         """Walk the heap; a full walk goes on from what earlier ones have sealed."""
         full = scope is CensusScope.FULL and can_seal()
+        baseline = self._baseline if scope is CensusScope.FOCUSED else None
         roots = find_roots(
             self._ownership,
             self._definitions,
             full=scope is CensusScope.FULL,
             sealed=self._sealed_roots if full else None,
+            imported=[] if baseline is None else self._imported(),
             unwound=unwound,
             given=self._given,
         )
         try:
             request = self._request(roots, full=scope is CensusScope.FULL)
-            return roots, walk(request, seal=self._seal if full else None)
+            return roots, walk(request, seal=self._seal if full else None, baseline=baseline)
         except BaseException:
             self._unseal()
             raise
+
+    def _imported(self) -> list[str]:
+        """Return the modules that were imported since the last time; at first none."""
+        before, self._modules = self._modules, len(sys.modules)
+        new = self._modules - before if before else 0
+        return list(islice(reversed(sys.modules), new)) if new > 0 else []
 
     def _unseal(self) -> None:
         """Let the next full walk be a whole one."""
         self._seal, self._sealed_roots, self._sealed_rows = Seal(), SealedRoots(), SealedRows()
 
     def _census(self, scope: CensusScope, unwound: Sequence[FrameType]) -> Census:
+        with anatomy.classes_stay():
+            return self._census_of(scope, unwound)
+
+    def _census_of(self, scope: CensusScope, unwound: Sequence[FrameType]) -> Census:
         full = scope is CensusScope.FULL
         is_whole = full and (not can_seal() or self._seal.is_empty)
         roots, result = self._walk(scope, unwound)
@@ -177,6 +227,8 @@ class CensusTaker:
             graph_bytes=result.graph_bytes,
             graph_truncated=result.graph_truncated,
             garbage_bytes=result.garbage_bytes,
+            elsewhere_bytes=result.elsewhere_bytes,
+            elsewhere_types={} if result.elsewhere_bytes is None else _elsewhere(result),
             frozen_gradient_bytes=roles.frozen_gradients(),
             components=roles.components(),
             walker=result.engine,
@@ -188,7 +240,8 @@ class CensusTaker:
     def _rows(
         self, result: WalkResult, maker: RowMaker, roles: Roles, *, full: bool
     ) -> list[CensusRow]:
-        drafts = {draft.path: draft for draft in maker.drafts()}
+        among = None if full else _named(result, most=len(maker.roots.named))
+        drafts = {draft.path: draft for draft in maker.drafts(among)}
         rows = self._memory.choose(
             [maker.row(d, roles.of_draft) for d in drafts.values()], full=full
         )
@@ -216,3 +269,33 @@ def _places(
     large = [row for row in rows if row.count == 1 and (row.length or 0) >= _MANY]
     heaviest = sorted(large, key=lambda row: -row.host_bytes)[:_MOST_COPIED]
     return {row.path: sampled(result.nodes.objects[drafts[row.path].first]) for row in heaviest}
+
+
+def _named(result: WalkResult, most: int) -> list[bool]:
+    """Say by node whether it is selected and the user's names reach it."""
+    columns = zip(result.nodes.selected, result.nodes.root, strict=True)
+    return [selected and 0 <= root < most for selected, root in columns]
+
+
+def _elsewhere(result: WalkResult) -> dict[str, int]:
+    """Return the bytes of new objects that no name of the user's reaches, by type."""
+    heaviest = sorted(result.types, key=lambda total: -_host(total))[:_MOST_TYPES]
+    return {anatomy.qualified_name(total.type): _host(total) for total in heaviest}
+
+
+def _host(total: TypeTotal) -> int:
+    return total.bytes + total.payload_bytes.get("host", 0)
+
+
+def _sums(census: Census) -> tuple[int, int, dict[str, int]]:
+    """Return the sums of a census: numbers only, which weigh nothing in the next."""
+    rows = {row.path: row.host_bytes + sum(row.device_bytes.values()) for row in census.rows}
+    return census.heap_bytes, census.native_bytes or 0, rows
+
+
+def _drift(
+    resumed: tuple[int, int, dict[str, int]], whole: tuple[int, int, dict[str, int]]
+) -> dict[str, int]:
+    both = resumed[2].keys() & whole[2].keys()
+    rows = max((resumed[2][path] - whole[2][path] for path in both), key=abs, default=0)
+    return {"heap": resumed[0] - whole[0], "native": resumed[1] - whole[1], "row": rows}

@@ -230,7 +230,11 @@ class WalkResult:
     """Whether a chain was too long to be asked for its nodes: no later walk of this process asks,
     for what asking leaves behind adds up. See ``native/chains.c``."""
     garbage_bytes: int | None
-    """Host bytes (payload included) awaiting the collector; None unless full."""
+    """Host bytes (payload included) awaiting the collector; where what is new was weighed, those of
+    it; None in other walks of the user's names."""
+    elsewhere_bytes: int | None
+    """Host bytes of what is new and no name of the user's reaches, garbage apart; None unless the
+    walk had a :class:`Baseline` to tell."""
     native_bytes: int | None
     """Host bytes that only native code holds; None unless full."""
     hidden_bytes: int
@@ -239,7 +243,8 @@ class WalkResult:
     scratch_bytes: int
     """Peak of the engine's own working memory."""
     types: list[TypeTotal]
-    """Of all objects but leakscope's own, the heaviest first; empty unless asked for."""
+    """Of all objects but leakscope's own, the heaviest first; empty unless asked for. With a
+    baseline of those whose bytes ``elsewhere_bytes`` counts."""
     engine: str
     graph: Any = None
     """What :func:`leak_shares` asks, where the request wants it: numbers only, no object."""
@@ -333,27 +338,54 @@ class Seal:
         return facts
 
 
+class Baseline:
+    """Which objects were there when measuring began.
+
+    The first walk of the user's names that is given one takes note of the addresses of all that the
+    collector tracks. Those after it also weigh what is new and no name of the user's reaches, which
+    costs what is new, not what a process consists of. What such a walk is given as library roots,
+    the modules imported since, becomes part of it: its weight is kept. It keeps no object alive.
+    The reference engine has none.
+    """
+
+    def __init__(self) -> None:
+        """Prepare an empty one."""
+        self.handle: Any = None if _native is None else _native.new_baseline()
+
+    @property
+    def own_bytes(self) -> int:
+        """What it takes itself."""
+        return 0 if _native is None else _native.baseline_bytes(self.handle)
+
+
 def can_seal() -> bool:
     """Return whether walks can go on from a seal: only the native engine's can."""
     return _native is not None
 
 
 def walk(
-    request: WalkRequest, *, engine: str | None = None, seal: Seal | None = None
+    request: WalkRequest,
+    *,
+    engine: str | None = None,
+    seal: Seal | None = None,
+    baseline: Baseline | None = None,
 ) -> WalkResult:
     """Walk the heap as asked. The process stands still meanwhile; no code of the user's runs.
 
-    With a ``seal`` the walk must be a full one.
+    With a ``seal`` the walk must be a full one, with a ``baseline`` it must not.
     """
     global _met_deep_graph
     chosen: Any = reference if _native is None or engine == "reference" else _native
-    sealed = () if seal is None or chosen is reference else (seal.handle,)
+    sealed: tuple[Any, ...] = ()
+    if chosen is not reference and (seal is not None or baseline is not None):
+        sealed = (getattr(seal, "handle", None), getattr(baseline, "handle", None))
     if _met_deep_graph:
         request = replace(request, graph_budget=0)
     access = tensor_access()
     guard = contextlib.nullcontext() if access is None else access.without_overrides()
     with guard:
         columns = _walk(chosen, request, access, sealed)
+    columns.setdefault("elsewhere_bytes", None)
     columns["nodes"]["holds"] = [[Group(*g) for g in h] for h in columns["nodes"]["holds"]]
     totals = [TypeTotal(*total) for total in columns.pop("types")]
     _met_deep_graph = _met_deep_graph or columns["graph_is_deep"]

@@ -130,6 +130,7 @@ def find_roots(
     *,
     full: bool,
     sealed: SealedRoots | None = None,
+    imported: Sequence[str] = (),
     unwound: Sequence[types.FrameType] = (),
     given: Mapping[str, Any] | None = None,
 ) -> Roots:
@@ -139,6 +140,8 @@ def find_roots(
 
     ``unwound`` are frames, outermost first, that an exception has left and its traceback keeps:
     what they hold has the names that it had while they ran.
+
+    ``imported`` are modules whose globals and classes are library roots even where not in full.
 
     ``sealed`` has the libraries' roots that earlier walks were given: only new ones are returned.
     """
@@ -170,7 +173,7 @@ def find_roots(
             library += _locals(frame, ownership, definitions, hidden, user=False)
     if not full:
         stages.append(len(user))
-    objects: list[tuple[Any, str]] = []
+    objects = _library_objects(ownership, imported) if imported else []
     if full:
         objects = sealed.objects(ownership) if sealed else _library_objects(ownership)
     hidden += [anatomy.module_dict(module) for module in ownership.own_modules()]

@@ -95,7 +95,7 @@ class RowMaker:
         sealed: SealedRows | None = None,
     ) -> None:
         self._nodes: Nodes = result.nodes
-        self._roots = roots
+        self.roots = roots
         self._naming = Naming(ownership, definitions)
         self._definitions = definitions
         self._sealed = sealed or SealedRows()
@@ -208,7 +208,7 @@ class RowMaker:
 
     def is_user(self, node: int) -> bool:
         """Say whether the name of a node begins in the user's own code."""
-        return 0 <= self._nodes.root[node] < self._roots.user_count
+        return 0 <= self._nodes.root[node] < self.roots.user_count
 
     def reached(self, draft: Draft) -> int:
         """Return how many bytes are named through a draft at most, on all devices."""
@@ -245,7 +245,7 @@ class RowMaker:
             return []
         node = draft.first
         obj = self._nodes.objects[node]
-        found = dict.fromkeys(self._roots.names_of(obj))
+        found = dict.fromkeys(self.roots.names_of(obj))
         for other in filter(self._lasts, self._nodes.others[node]):
             place = self._naming.below(self.places[other], obj)
             if not place.path.startswith(draft.path):
@@ -265,7 +265,7 @@ class RowMaker:
 
     def _lasts(self, node: int) -> bool:
         """Say whether a name outlives what libraries do just now: a call's own are no holders."""
-        return not self._roots.is_of_a_call(self._nodes.root[node])
+        return not self.roots.is_of_a_call(self._nodes.root[node])
 
     def kind(self, node: int) -> str:
         """Return the kind of a node's object, telling tensors that keep a graph from others."""
@@ -315,7 +315,7 @@ class RowMaker:
     def root_kind(self, root: int) -> RootKind:
         """Return the kind of a root by its number in the walk."""
         if root >= 0:
-            return self._roots.kind(root)
+            return self.roots.kind(root)
         return {NATIVE: RootKind.NATIVE, GARBAGE: RootKind.GARBAGE}.get(root, RootKind.LIBRARY)
 
     def _parent(self, draft: Draft) -> str:
@@ -333,7 +333,7 @@ class _Places:
 
     def __init__(self, nodes: Nodes, roots: Roots, naming: Naming) -> None:
         self._nodes = nodes
-        self._roots = roots
+        self.roots = roots
         self._naming = naming
         self._known: list[Place | None] = [None] * len(nodes.objects)
 
@@ -355,7 +355,7 @@ class _Places:
         if parent is not None:
             return self._naming.below(parent, obj)
         if root >= 0:
-            return self._naming.at_root(self._roots.root(root, obj))
+            return self._naming.at_root(self.roots.root(root, obj))
         return self._nameless(obj, root)
 
     def _nameless(self, obj: Any, root: int) -> Place:

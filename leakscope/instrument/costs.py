@@ -6,6 +6,9 @@ import sys
 from collections.abc import Callable
 from enum import IntEnum
 
+from leakscope.instrument import policy
+from leakscope.instrument.policy import MOST_SLOWED
+
 
 class Due(IntEnum):
     """What a boundary is worth, each value including the ones before it."""
@@ -13,21 +16,13 @@ class Due(IntEnum):
     NOTHING = 0
     RECORD = 1
     FOCUSED = 2
+    """A census of what the user's names reach."""
     FULL = 3
-
-
-_RECENT = 0.4
-"""Weight of the newest sample in an estimate."""
-_LASTING = 0.8
-"""Weight that censuses keep with each that follows when it is told how busy the machine is."""
-_RECORD_SECONDS = 80e-6
-_FOCUSED_SECONDS = 0.010
-_SECONDS_PER_BLOCK = 0.4e-6
-"""What a walk takes per block that Python has allocated, by `benchmarks/heap`, rounded up."""
-_LIBRARY_BLOCKS = 1_500_000
-"""More than libraries make: what is beyond is taken for the user's, which a focused walk meets."""
-MOST_SLOWED = 4.0
-"""Whatever a census has waited for, its program is held up no longer than that."""
+    """A full one that goes on from what an earlier one has sealed."""
+    WHOLE = 4
+    """A full one that walks every object, and seals."""
+    CHECK = 5
+    """A full one, and a whole one at the same moment to hold it against."""
 
 
 class Costs:
@@ -35,12 +30,15 @@ class Costs:
 
     slowed: float = 1.0
     """How many times longer measuring takes than it works: others use the processors meanwhile."""
+    is_sealed: bool = False
+    """Whether the next full census goes on from a seal."""
 
     def __init__(self, blocks: Callable[[], int] = sys.getallocatedblocks) -> None:
         self.seconds: dict[str, float] = {}
         self.total = 0.0
         self._blocks = blocks
         self._expected: dict[Due, float] = {}
+        self._faded: dict[Due, float] = {}
         self._taken = self._worked = 0.0
 
     def spend(self, activity: str, seconds: float) -> None:
@@ -54,23 +52,42 @@ class Costs:
 
     def sample(self, due: Due, seconds: float) -> None:
         """Learn what a boundary of this kind has just cost as a whole."""
+        if due is Due.CHECK:
+            due, seconds = Due.WHOLE, max(0.0, seconds - self.expect(Due.FULL))
         before = self._expected.get(due, seconds)
-        self._expected[due] = before + _RECENT * (seconds - before)
+        self._expected[due] = before + policy.RECENT * (seconds - before)
+        self._faded.pop(due, None)
+
+    def fade(self, due: Due) -> None:
+        """Expect a little less of what was too much, so that it is tried again."""
+        part = self._faded.get(due, 1.0) * policy.PAUSE_FADES
+        self._faded[due] = max(part, policy.PAUSE_LEAST_PART)
 
     def learn_pace(self, seconds: float, worked: float) -> None:
         """Learn from a census that took ``seconds``, in which the processor ``worked`` for it."""
-        self._taken = _LASTING * self._taken + seconds
-        self._worked = _LASTING * self._worked + worked
+        self._taken = policy.PACE_LASTING * self._taken + seconds
+        self._worked = policy.PACE_LASTING * self._worked + worked
         self.slowed = min(self._waits, MOST_SLOWED)
 
     def knows(self, due: Due) -> bool:
         """Return whether a boundary of this kind was ever measured, here or in a process alike."""
         return due in self._expected
 
+    @property
+    def has_census(self) -> bool:
+        """Whether a census of any kind was ever measured."""
+        return any(due >= Due.FOCUSED for due in self._expected)
+
+    @property
+    def full(self) -> Due:
+        """What a full census would be now."""
+        return Due.FULL if self.is_sealed else Due.WHOLE
+
     def expect(self, due: Due) -> float:
         """Return the seconds that the next boundary of this kind will probably cost."""
         known = self._expected.get(due)
-        return self._foretell(due) if known is None else known
+        expected = self._foretell(due) if known is None else known
+        return expected * self._faded.get(due, 1.0)
 
     def expect_alone(self, due: Due) -> float:
         """Return the same on a machine that has nothing else to do."""
@@ -82,10 +99,14 @@ class Costs:
         return max(self._taken / max(self._worked, 1e-6), 1.0) if self._taken else 1.0
 
     def _foretell(self, due: Due) -> float:
-        """Guess by the size of the heap what was never measured."""
+        """Guess by the size of the heap, or by a kind that was measured, what never was."""
+        if due is Due.CHECK:
+            return self.expect(Due.FULL) + self.expect(Due.WHOLE)
+        if due is Due.WHOLE:
+            return policy.WHOLE_SECONDS_PER_BLOCK * self._blocks()
         if due is Due.FULL:
-            return _SECONDS_PER_BLOCK * self._blocks()
+            return policy.RESUMED_PART * self.expect(Due.WHOLE)
         if due is Due.FOCUSED:
-            beyond = self._blocks() - _LIBRARY_BLOCKS
-            return max(_FOCUSED_SECONDS, _SECONDS_PER_BLOCK * beyond)
-        return _RECORD_SECONDS
+            beyond = self._blocks() - policy.LIBRARY_BLOCKS
+            return max(policy.FOCUSED_SECONDS, policy.SECONDS_PER_BLOCK * beyond)
+        return policy.RECORD_SECONDS

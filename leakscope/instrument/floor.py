@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-FLOOR_AT_KEY = 6
-"""Censuses that each kind of boundary between phases gets at once."""
+from leakscope.instrument import policy
 
 
 @dataclass(frozen=True)
@@ -17,32 +16,31 @@ class Floor:
     program too, and a run of the same work gets as many censuses.
     """
 
-    share: float = 0.08
-    seconds: float = 1.5
-    exempt: int = 2
+    share: float = policy.FLOOR_SHARE
+    seconds: float = policy.FLOOR_SECONDS
+    exempt: int = policy.EXEMPT_AT_KEY
     """Censuses of each kind beyond the limit that ``share`` and ``seconds`` set."""
-    cheap_exempt: int = FLOOR_AT_KEY
-    """The same where they are cheap."""
+    cheap_exempt: int = policy.EXEMPT_AT_KEY
+    """The same where they take no longer than ``cheap``."""
+    cheap: float = 0.0
     dear: float = inf
     """Beyond so many seconds only the very first is, and the others get ``share`` alone."""
     has_full: bool = True
     """Whether the whole heap is walked at all."""
     at_end: bool = True
     """Whether the end of the run gets a census."""
-    records: int = 200
+    records: int = policy.FLOOR_RECORDS
     """Boundaries that are recorded before their part of the budget spaces them."""
 
 
 MAIN_FLOOR = Floor()
 WORKER_FLOOR = Floor(
-    share=0.01,
-    seconds=0.1,
-    exempt=2,
-    cheap_exempt=4,
-    dear=0.05,
+    share=policy.WORKER_FLOOR_SHARE,
+    seconds=policy.WORKER_FLOOR_SECONDS,
+    cheap_exempt=policy.WORKER_CHEAP_EXEMPT,
+    cheap=policy.WORKER_CHEAP_SECONDS,
+    dear=policy.WORKER_DEAR_SECONDS,
     has_full=False,
     at_end=False,
-    records=24,
+    records=policy.WORKER_RECORDS,
 )
-"""Of a DataLoader's worker, for which the training waits, and of which there are many: a dataset of
-a hundred thousand objects and more is walked once at once, and then when the budget pays for it."""

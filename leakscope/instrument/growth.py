@@ -32,6 +32,9 @@ class GrowthWatch:
         self._unnamed: dict[tuple[str, str, str, str], _Unnamed] = {}
         self._calm = 0
         self._free = 0
+        self._elsewhere: int | None = None
+        """What hung outside of the user's names when that last became more or less."""
+        self._steps = 0
 
     @property
     def own_bytes(self) -> int:
@@ -46,7 +49,8 @@ class GrowthWatch:
     @property
     def is_unnamed(self) -> bool:
         """Whether memory rises each time of late, and not what the user's names reach."""
-        return any(known.rises >= RISES for known in self._unnamed.values())
+        rises = max((known.rises for known in self._unnamed.values()), default=0)
+        return max(rises, self._steps) >= RISES
 
     def growing(self) -> tuple[object, dict[str, int]]:
         """Return where the latest look was taken, and by path the bytes of what rises there."""
@@ -97,6 +101,19 @@ class GrowthWatch:
         elif before is not None:
             rises = rises + 1 if left >= before.left + LEAST_UNNAMED_RISE else 0
         self._unnamed[known] = _Unnamed(used, left, rises)
+
+    def learn_elsewhere(self, census: Census) -> None:
+        """Count the steps by which what hangs outside of the user's names has become more."""
+        size = census.elsewhere_bytes
+        if size is None:
+            return
+        if self._elsewhere is not None and size >= self._elsewhere + LEAST_UNNAMED_RISE:
+            self._steps += 1
+        if self._elsewhere is None or abs(size - self._elsewhere) >= LEAST_UNNAMED_RISE:
+            self._steps = (
+                0 if self._elsewhere is not None and size < self._elsewhere else self._steps
+            )
+            self._elsewhere = size
 
 
 class _Unnamed(NamedTuple):

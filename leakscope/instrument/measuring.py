@@ -6,37 +6,34 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from leakscope.instrument.costs import Costs, Due
+from leakscope.instrument.costs import Due
 from leakscope.instrument.guard import Guard
 from leakscope.instrument.headroom import Headroom
 from leakscope.instrument.history import HistoryWindows
 from leakscope.instrument.own_memory import OwnMemory
+from leakscope.instrument.pauses import Pauses
+from leakscope.instrument.protocols import Devices, Taker, Writer
 from leakscope.instrument.slow_gauges import Reader, SlowGauges
 from leakscope.instrument.sources import Sources
 from leakscope.instrument.windows import AllocationWindows
 from leakscope.model import gauge
-from leakscope.model.blocks import DeviceStorages
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusScope
 from leakscope.model.record import (
     BlockListRecord,
     BoundaryRecord,
     CensusRecord,
-    DeviceSnapshotRecord,
     ErrorRecord,
-    HeaderRecord,
     NoteRecord,
     OutOfMemoryRecord,
     OverheadRecord,
-    Record,
     SnapshotRecord,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 BYTES_PER_OBJECT = 120
 """What a walk needs for each object meanwhile, by `benchmarks/heap`, rounded up."""
@@ -53,49 +50,6 @@ PATIENCE_SECONDS = 10.0
 """A failed program is kept waiting for its census no longer than this."""
 
 
-class Taker(Protocol):
-    """What :class:`leakscope.heap.CensusTaker` offers."""
-
-    def take(self, scope: CensusScope, unwound: Sequence[FrameType] = ()) -> Census:
-        """Return the heap's rows at this moment, with the names of frames that were left too."""
-
-    def take_aside(self, scope: CensusScope) -> Census:
-        """Return the same without comparing later censuses with it."""
-
-    def source_files(self) -> set[str]:
-        """Return the user's files seen as owners."""
-
-    def device_storages(self) -> list[DeviceStorages]:
-        """Return the storages that the latest census met on each device."""
-
-    @property
-    def own_bytes(self) -> int:
-        """What the taker itself keeps."""
-
-
-class Devices(Protocol):
-    """What :func:`leakscope.probes.device_memory` offers."""
-
-    def __call__(self, *, with_blocks: bool) -> Iterable[DeviceSnapshotRecord | BlockListRecord]:
-        """Return sums of each device's blocks, and the blocks themselves where they are wanted."""
-
-
-class Writer(Protocol):
-    """What :class:`leakscope.recording.RecordingWriter` offers."""
-
-    bytes_written: int
-    failed: str | None
-
-    def write(self, record: Record, *, sync: bool = False) -> bool:
-        """Append a record; return whether it was written."""
-
-    def move(self, directory: Path, header: HeaderRecord) -> bool:
-        """Go on in another directory; return whether that could be done."""
-
-    def close(self) -> None:
-        """Write no more."""
-
-
 class Measuring:
     """Measures at boundaries, and keeps account of what that costs."""
 
@@ -108,7 +62,7 @@ class Measuring:
         devices: Devices,
         windows: AllocationWindows,
         history: HistoryWindows,
-        costs: Costs,
+        pauses: Pauses,
         guard: Guard,
         budget: float,
         clock: Callable[[], float],
@@ -125,11 +79,12 @@ class Measuring:
         self._writer = writer
         self._taker = taker
         self._devices = devices
-        self._costs = costs
+        self._costs = pauses.costs
+        self._pauses = pauses
         self._guard = guard
         self._put_off: Mapping[str, int] = {} if put_off is None else put_off
         self._sources = Sources()
-        self._objects: dict[CensusScope, int] = {}
+        self._objects: dict[Due, int] = {}
         self.resident = 0
         self.gauges: dict[str, int] = {}
         self._next_overhead = 0.0
@@ -151,13 +106,14 @@ class Measuring:
         ends_history = self._history.closes_at(boundary)
         if ends_history:
             self._next_blocks = 0.0  # the blocks tell who allocated them
-        if closing or ends_history:
-            due = max(due, Due.FOCUSED)
+        if (closing or ends_history) and due < Due.FOCUSED:
+            due = max(due, self._pauses.pass_by(self._pauses.usual))
         gauges = self._read_gauges(boundary, due)
         is_last_chance = self._headroom.is_running_out(self.resident)
         if is_last_chance:
             self._headroom.told(self.resident)
-            due = max(due, Due.FOCUSED)
+            full = self._costs.is_sealed and self._fits(Due.FULL, self._left)
+            due = max(due, Due.FULL if full else Due.FOCUSED)
         if due >= Due.FOCUSED:
             gauges[gauge.OWN_RESIDENT] = self._own_memory.resident
         census = self._take_census(boundary, due, gauges) if due >= Due.FOCUSED else None
@@ -176,7 +132,7 @@ class Measuring:
             self._keep_account(boundary)
             with self._charged("gauges"):
                 self._guard.call("own memory", None, self._own_memory.charge, gauges)
-        return Due.RECORD if census is None else due
+        return Due.RECORD if census is None else _done(census)
 
     def beside(self, done: Due) -> float:
         """Return the seconds of what was just done that say nothing of the next time it is done.
@@ -207,6 +163,7 @@ class Measuring:
                 census = self._guard.call("census", None, self._taker.take, scope, unwound)
             if census is not None:
                 self._censuses += 1
+                self._keep_seal(census)
                 return census
         return None
 
@@ -224,6 +181,7 @@ class Measuring:
             for scope in self._bearable(headroom.left(gauges.get(gauge.RSS, 0)))
         )
         census = next((one for one in taken if one is not None), None)
+        self._keep_seal(census)
         record = SnapshotRecord(
             boundary=boundary,
             gauges=gauges,
@@ -263,28 +221,29 @@ class Measuring:
     def _bearable(self, available: int | None) -> list[CensusScope]:
         """Return the censuses for which there are room and patience, the fullest first."""
         return [
-            scope
-            for due, scope in reversed(_SCOPES.items())
-            if self._costs.expect(due) <= PATIENCE_SECONDS and self._fits(scope, available)
+            _scope(due)
+            for due in (self._costs.full, Due.FOCUSED)
+            if self._costs.expect(due) <= PATIENCE_SECONDS and self._fits(due, available)
         ]
 
     # Gauges
 
     def _read_gauges(self, boundary: Boundary, due: Due) -> dict[str, int]:
-        """Read every gauge between phases when a census is due, else those whose turn it is.
+        """Read every gauge that is quick to read, and of the others those whose turn it is.
 
         At the end every one: without a census it would not be known what a short run came to.
         """
         gauges: dict[str, int] = {}
-        everything = due >= Due.FOCUSED and boundary.kind not in _INSIDE
-        everything = everything or boundary.kind is BoundaryKind.RUN_END
+        between = due >= Due.FOCUSED and boundary.kind not in _INSIDE
+        everything = boundary.kind is BoundaryKind.RUN_END
         with self._charged("gauges"):
             for probe in self._fast:
                 gauges.update(self._guard.call(f"probe {probe.name}", {}, probe.gauges))
             self.resident = gauges.get(gauge.RSS, self.resident)
             gauges.update(self._own_memory.peak(gauges))
             everything = everything or self._headroom.is_running_out(self.resident)
-            gauges.update(self._slow.read(boundary.time_s, everything=everything))
+            slow = self._slow.read(boundary.time_s, everything=everything, between=between)
+            gauges.update(slow)
         self._headroom.learn(gauges, self.resident)
         self.gauges = gauges
         return gauges
@@ -295,16 +254,21 @@ class Measuring:
     def _left(self) -> int | None:
         return self._headroom.left(self.resident)
 
-    def _fits(self, scope: CensusScope, available: int | None) -> bool:
-        objects = self._objects.get(scope)
+    def _keep_seal(self, census: Census | None) -> None:
+        """Know from a full census whether the next goes on from it."""
+        if census is not None and census.scope is CensusScope.FULL:
+            self._costs.is_sealed = census.sealed > 0
+
+    def _fits(self, due: Due, available: int | None) -> bool:
+        objects = self._objects.get(min(due, Due.WHOLE))
         if objects is None:
             needed = SPARE_UNKNOWN * sys.getallocatedblocks() * BYTES_PER_OBJECT
         else:
             needed = SPARE_MEMORY * objects * BYTES_PER_OBJECT
         return available is None or available >= needed
 
-    def _has_room(self, boundary: Boundary, scope: CensusScope) -> bool:
-        if self._fits(scope, self._left):
+    def _has_room(self, boundary: Boundary, due: Due) -> bool:
+        if self._fits(due, self._left):
             return True
         if not self._poor:
             self._poor = True
@@ -322,15 +286,18 @@ class Measuring:
         self.note("memory-low", f"{text}: {taken if has_census else none}", boundary.index)
 
     def _take_census(self, boundary: Boundary, due: Due, gauges: dict[str, int]) -> Census | None:
-        scope = _SCOPES[due]
-        if not self._has_room(boundary, scope):
+        if not self._has_room(boundary, due):
             return None
         with self._charged("census"):
-            census = self._guard.call("census", None, self._taker.take, scope)
+            if due is Due.CHECK:
+                census = self._guard.call("census", None, self._taker.take_checked)
+            else:
+                census = self._guard.call("census", None, self._taker.take, _scope(due))
         if census is None:
             return None
         self._censuses += 1
-        self._objects[scope] = census.objects
+        self._objects[min(_done(census), Due.WHOLE)] = census.objects
+        self._keep_seal(census)
         own = gauges[gauge.OWN] = self._own_bytes()
         self._own_peak = max(self._own_peak, own)
         with self._charged("recording"):
@@ -376,7 +343,7 @@ class Measuring:
             with self._charged("tracemalloc"):
                 record = self.windows.close(boundary)
             self._writer.write(record)
-        elif census is not None and not self.windows.is_open:
+        elif census is not None:
             self.windows.learn(boundary, census, gauges)
         with self._charged("tracemalloc"):
             self.windows.open_here(boundary)
@@ -409,6 +376,9 @@ class Measuring:
                 own_bytes=self._own_bytes(),
                 own_peak_bytes=self._own_peak,
                 put_off=dict(self._put_off),
+                postponed_by_budget=self._pauses.postponed,
+                left_out_by_pause=self._pauses.left_out,
+                made_cheaper_by_pause=self._pauses.made_cheaper,
             )
         )
 
@@ -421,7 +391,6 @@ class Measuring:
             self._costs.spend(activity, self._clock() - began)
 
 
-_SCOPES = {Due.FOCUSED: CensusScope.FOCUSED, Due.FULL: CensusScope.FULL}
 _INSIDE = (BoundaryKind.STEP, BoundaryKind.BATCH)
 _FIXED_BYTES = 200_000
 """Schedule, phases, probes and writer: bounded tables of some hundred entries."""
@@ -429,3 +398,16 @@ _FIXED_BYTES = 200_000
 
 def _mib(size: int | None) -> str:
     return f"{(size or 0) >> 20} MiB"
+
+
+def _scope(due: Due) -> CensusScope:
+    return CensusScope.FOCUSED if due is Due.FOCUSED else CensusScope.FULL
+
+
+def _done(census: Census) -> Due:
+    """Return what a census turned out to be."""
+    if census.scope is CensusScope.FOCUSED:
+        return Due.FOCUSED
+    if census.drift_bytes is not None:
+        return Due.CHECK
+    return Due.WHOLE if census.whole else Due.FULL

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from leakscope.instrument.policy import MAX_PAUSE_MS
 from leakscope.model.errors import LeakscopeError
 
 Boundaries = Literal["auto", "manual"]
@@ -29,6 +31,8 @@ class SessionOptions:
     """Folder in which run directories are made; None is ``leakscope-runs``."""
     budget: float = 0.02
     """Share of wall time that measuring may cost."""
+    max_pause: float = MAX_PAUSE_MS
+    """Milliseconds that a census may hold the program up, the first and the last apart."""
     boundaries: Boundaries = "auto"
     tracemalloc: Tracemalloc = "window"
     cuda_history: CudaHistory = "off"
@@ -58,6 +62,10 @@ class SessionOptions:
             raise _bad(f"budget must be a share of wall time such as 0.02, not {self.budget!r}.")
         if not 0 < self.budget <= 1:
             raise _bad(f"budget must be above 0 and at most 1 (0.02 is 2 %), not {self.budget!r}.")
+        if isinstance(self.max_pause, bool) or not isinstance(self.max_pause, (int, float)):
+            raise _bad(f"max_pause must be milliseconds such as 100, not {self.max_pause!r}.")
+        if not 0 < self.max_pause < inf:
+            raise _bad(f"max_pause must be milliseconds above 0, not {self.max_pause!r}.")
         _choice("boundaries", self.boundaries, get_args(Boundaries))
         _choice("tracemalloc", self.tracemalloc, get_args(Tracemalloc))
         _choice("workers", self.workers, get_args(Workers))

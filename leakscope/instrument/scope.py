@@ -213,6 +213,7 @@ def profile(
     out: str | os.PathLike[str] | None = None,
     *,
     budget: float | None = None,
+    max_pause: float | None = None,
     boundaries: Boundaries | None = None,
     tracemalloc: Tracemalloc | None = None,
     cuda_history: CudaHistory | None = None,
@@ -232,6 +233,7 @@ def profile(
     out: Any = None,
     *,
     budget: float | None = None,
+    max_pause: float | None = None,
     boundaries: Boundaries | None = None,
     tracemalloc: Tracemalloc | None = None,
     cuda_history: CudaHistory | None = None,
@@ -247,12 +249,13 @@ def profile(
 ) -> Any:
     """Record the memory of the code in a ``with`` block, or of a decorated function.
 
-    Returns a :class:`Scope`, or the decorated function, which add to a run that goes on already.
-    What isn't given is taken from ``LEAKSCOPE_*`` and from ``[tool.leakscope]``.
+    Returns a :class:`Scope`, or the decorated function; both add to a run that goes on. What isn't
+    given is from ``LEAKSCOPE_*`` or ``[tool.leakscope]``. Bad options raise ``LeakscopeError``.
 
     Args:
         out: Run directory, one for all ranks; by default ``leakscope-runs/<time>-<script>``.
         budget: Share of wall time that measuring may cost.
+        max_pause: Milliseconds that a census may hold the program up, first and last apart.
         boundaries: ``auto`` finds epochs, steps and validation; ``manual`` leaves them to calls.
         tracemalloc: ``window`` traces allocating lines for short stretches once something grows.
         cuda_history: ``window`` does that on CUDA, unless the program records a history itself.
@@ -275,6 +278,7 @@ def profile(
     return _scope(
         out,
         budget=budget,
+        max_pause=max_pause,
         boundaries=boundaries,
         tracemalloc=tracemalloc,
         cuda_history=cuda_history,

@@ -20,9 +20,11 @@ from leakscope.instrument.growth import GrowthWatch
 from leakscope.instrument.guard import Guard
 from leakscope.instrument.history import HistoryWindows, Recorder
 from leakscope.instrument.inside import PutOff
-from leakscope.instrument.measuring import Devices, Measuring, Taker, Writer
+from leakscope.instrument.measuring import Measuring
 from leakscope.instrument.options import SessionOptions
+from leakscope.instrument.pauses import Pauses
 from leakscope.instrument.phases import PhaseTracker
+from leakscope.instrument.protocols import Devices, Taker, Writer
 from leakscope.instrument.requests import Requests
 from leakscope.instrument.rundirectory import make_run_directory, project_root_of
 from leakscope.instrument.schedule import Schedule
@@ -96,7 +98,8 @@ class Session:
         self.tracker = PhaseTracker(self._reach)
         self._is_of_a_worker = floor is not None
         growth, floor = GrowthWatch(), floor or Floor()
-        self._schedule = Schedule(options.budget, self._costs, self._write_note, growth, floor)
+        pauses = Pauses(options.max_pause / 1000, self._costs)
+        self._schedule = Schedule(options.budget, pauses, self._write_note, growth, floor)
         windows = partial(AllocationWindows, options.tracemalloc, window, growth, self._costs)
         self._windows = windows(counter, self._write_note, options.budget, project_root)
         recorder = history if options.cuda_history == "window" else None
@@ -108,7 +111,7 @@ class Session:
             devices=devices,
             windows=self._windows,
             history=self._history,
-            costs=self._costs,
+            pauses=pauses,
             guard=self._guard,
             budget=options.budget,
             clock=clock,

@@ -19,7 +19,7 @@ from typing import Any
 
 from leakscope.instrument.auto.imports import ImportWatch
 from leakscope.instrument.autograd import is_in_backward
-from leakscope.instrument.costs import Costs, Due
+from leakscope.instrument.costs import Costs
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.inside import inside
 from leakscope.instrument.measuring import Measuring
@@ -160,7 +160,7 @@ class Shortages:
         if self._last is None:
             return ""
         moment = self._moment()
-        cost = self._costs.total + self._costs.expect(Due.FULL)
+        cost = self._costs.total + self._costs.expect(self._costs.full)
         if self._last.boundary == moment.index or cost > self._budget * moment.time_s:
             return "it would have cost more than the budget"
         return ""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Protocol
 
+from leakscope.instrument import policy
 from leakscope.instrument.guard import Guard
 from leakscope.model import gauge
 
@@ -74,12 +75,16 @@ class SlowGauges:
         """The sources themselves."""
         return [reader.probe for reader in self._readers]
 
-    def read(self, now: float, *, everything: bool) -> dict[str, int]:
-        """Return the gauges whose turn it is ``now``, or all of them."""
+    def read(self, now: float, *, everything: bool, between: bool = False) -> dict[str, int]:
+        """Return the gauges whose turn it is ``now``, or all of them.
+
+        ``between`` phases, where boundaries are compared, also those that a short run can bear.
+        """
         gauges: dict[str, int] = {}
         self.last_seconds = tree_seconds = 0.0
         for reader in self._readers:
-            if everything or now >= self._turn_of(reader):
+            is_due = everything or now >= self._turn_of(reader)
+            if is_due or (between and reader.is_bearable(now)):
                 gauges.update(reader.read(now, self._budget * SLOW_SHARE))
                 self.last_seconds += reader.seconds
                 tree_seconds += reader.seconds * reader.is_of_tree
@@ -116,14 +121,23 @@ class _SlowReader:
         """Whether it tells of child processes, or of memory that is shared with them."""
         self.seconds = 0.0
         """What the last reading took."""
+        self._readings = 0
+        self._spent = 0.0
         self._recent: deque[float] = deque(maxlen=RECENT)
         self._clock = clock
         self._guard = guard
+
+    def is_bearable(self, now: float) -> bool:
+        """Say whether a run as short as this one so far can bear one more reading."""
+        share = policy.SLOW_FLOOR_SHARE * now
+        return self._readings < policy.SLOW_FLOOR or self._spent + self.seconds <= share
 
     def read(self, now: float, share: float) -> dict[str, int]:
         began = self._clock()
         gauges = self._guard.call(f"probe {self.probe.name}", {}, self.probe.gauges)
         self.seconds = self._clock() - began
+        self._readings += 1
+        self._spent += self.seconds
         self.is_of_tree = self.is_of_tree or any(map(_is_of_tree, gauges))
         self._recent.append(self.seconds)
         self.not_before = now + min(self._recent) / share

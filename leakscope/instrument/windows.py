@@ -178,7 +178,14 @@ class AllocationWindows:
             self._open(boundary, seconds=ALWAYS_EVERY_SECONDS)
 
     def learn(self, boundary: Boundary, census: Census, gauges: Mapping[str, int]) -> None:
-        """Look for growth in a census that was taken outside a window."""
+        """Look for growth in a census.
+
+        Inside a window only for what hangs outside of the user's names: there tracing adds to what
+        is in use.
+        """
+        self.growth.learn_elsewhere(census)
+        if self._window is not None:
+            return
         if self.growth.learn(boundary, census, gauges) and self._mode == "window":
             self._wanted = place_of_growth(boundary)
 

@@ -189,7 +189,13 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     """Whether more autograd nodes were alive than a walk enters: what keeps graphs is larger than
     its row says."""
     garbage_bytes: Whole | None = None
-    """Unreached bytes awaiting the collector (host); None in a focused census."""
+    """Unreached bytes awaiting the collector (host); in a focused census, those that are new."""
+    elsewhere_bytes: Whole | None = None
+    """Host bytes of what is new since the first census and no name of the user's reaches, garbage
+    apart: libraries or native code hold it. None in a full census, which has rows of it, in the
+    first, and where nothing tells."""
+    elsewhere_types: dict[str, Whole] = {}
+    """Of these, the heaviest by type; a storage counts for the tensor that leads to it."""
     frozen_gradient_bytes: dict[str, Whole] = {}
     """Gradients of parameters that don't require any, per device: no optimizer step reads them."""
     components: dict[str, dict[str, Whole]] = {}
@@ -205,3 +211,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     """Objects that are sealed after this census."""
     native_bytes: Whole | None = None
     """Host bytes that only native code holds; None in a focused census."""
+    drift_bytes: dict[str, int] | None = None
+    """Where a whole census was taken to check those that go on from a seal: what such a one, taken
+    at the same moment, counted more: of ``heap`` and ``native`` bytes, and of the ``row`` that
+    differs most among those that both have. None in others."""

@@ -247,6 +247,12 @@ class OverheadRecord(msgspec.Struct, tag="overhead", kw_only=True, omit_defaults
     own_peak_bytes: Whole = 0
     put_off: dict[str, Whole] = {}
     """How often what was due waited for a later boundary, by what the program was inside of."""
+    postponed_by_budget: Whole = 0
+    """How often a kind of boundary had to wait for its census because of the budget."""
+    left_out_by_pause: Whole = 0
+    """Censuses that were not taken because each would have paused the program for too long."""
+    made_cheaper_by_pause: Whole = 0
+    """Censuses that looked at less for the same reason."""
 
 
 class ErrorRecord(msgspec.Struct, tag="error", kw_only=True, omit_defaults=True):

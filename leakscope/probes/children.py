@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import psutil
 
 from leakscope.model import gauge
@@ -9,20 +12,36 @@ from leakscope.model.interrupts import ours
 from leakscope.probes.base import GuardedProbe
 from leakscope.probes.process import read_rollup
 
+_TASKS = "/proc/self/task"
+
 
 class ChildrenProbe(GuardedProbe):
-    """Number and proportional memory of all descendants; searches the process table."""
+    """Number and proportional memory of all descendants.
+
+    Linux lists the children of each thread; elsewhere the whole process table is searched.
+    """
 
     name = "children"
     slow = True
 
     def measure(self) -> dict[str, int]:
         """Return how many there are and what they hold together."""
+        if _has_none():
+            return {gauge.CHILDREN: 0, gauge.CHILDREN_PSS: 0}
         children = psutil.Process().children(recursive=True)
         return {
             gauge.CHILDREN: len(children),
             gauge.CHILDREN_PSS: sum(proportional_bytes(child) for child in children),
         }
+
+
+def _has_none() -> bool:
+    """Say whether the kernel tells that no thread of this process has a child."""
+    try:
+        with os.scandir(_TASKS) as tasks:
+            return not any(Path(task.path, "children").read_bytes() for task in tasks)
+    except ours(OSError):
+        return False
 
 
 def proportional_bytes(child: psutil.Process) -> int:

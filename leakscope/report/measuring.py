@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from leakscope.model.overhead import Gauged, Overhead, Taken
+from leakscope.model.overhead import CensusCoverage, Gauged, Overhead, Taken
 from leakscope.model.sizes import plural
 from leakscope.report.sizes import (
     Size,
@@ -29,6 +29,11 @@ STRIP = (1000, 40)
 """Width and height of the strip of censuses, in its own units."""
 _LEAST_HEIGHT = 6
 _LEVELS = {"full": "whole heap", "focused": "the program's own names"}
+_PAUSES = {
+    "whole": "the whole heap object by object",
+    "full": "the whole heap, gone on from an earlier walk",
+    "focused": "the program's own names",
+}
 _ACTIVITIES = {
     "census": "censuses",
     "gauges": "reading gauges",
@@ -162,7 +167,10 @@ def _facts(overhead: Overhead, errors: int) -> list[Fact]:
         Fact("First looks are taken in any run", in_longer_runs(overhead)),
         Fact("Own memory at most", peak.text, peak.exact),
         Fact("Censuses", humane_number(overhead.censuses)),
-        Fact("Longest pause", humane_duration(overhead.longest_pause_s)),
+        Fact("of them of the whole heap", _seen(overhead.census_coverage)),
+        Fact("Longest pause", _longest(overhead)),
+        Fact("Left out for their pause", _left_out(overhead)),
+        Fact("Held against a whole walk", _drift(overhead.census_coverage)),
         Fact("Heap walker", overhead.walker),
         Fact("Boundaries", humane_number(overhead.boundaries)),
         Fact("of them recorded", humane_number(overhead.recorded_boundaries)),
@@ -170,6 +178,37 @@ def _facts(overhead: Overhead, errors: int) -> list[Fact]:
         Fact("Errors suppressed", humane_number(errors)),
     ]
     return [fact for fact in facts if fact.value]
+
+
+def _seen(coverage: CensusCoverage) -> str:
+    if not coverage.full:
+        return "none" if coverage.taken else ""
+    return f"{coverage.full:,}, {coverage.whole:,} of them object by object"
+
+
+def _longest(overhead: Overhead) -> str:
+    kind = _PAUSES.get(overhead.longest_pause, "")
+    return humane_duration(overhead.longest_pause_s) + (f", {kind}" if kind else "")
+
+
+def _left_out(overhead: Overhead) -> str:
+    coverage, most = overhead.census_coverage, overhead.max_pause_s
+    parts = []
+    if coverage.left_out_by_pause:
+        parts.append(plural(coverage.left_out_by_pause, "census"))
+    if coverage.made_cheaper_by_pause:
+        parts.append(f"{coverage.made_cheaper_by_pause:,} looked at the program's own names only")
+    if not parts or most is None:
+        return ""
+    return f"{'; '.join(parts)} (each would have taken more than {humane_duration(most)})"
+
+
+def _drift(coverage: CensusCoverage) -> str:
+    if not coverage.checked:
+        return ""
+    drift = coverage.largest_drift_bytes or 0
+    found = f"{humane_bytes(drift)} apart at most" if drift else "no difference"
+    return f"{plural(coverage.checked, 'census')}, {found}"
 
 
 def _spent(overhead: Overhead, duration_s: float) -> list[SpentRow]:

@@ -167,6 +167,7 @@ def test_only_sigkill_with_a_kill_counted_is_out_of_memory() -> None:
         (["-m"], "Argument expected for the -m option", 2),
         (["--budgit", "2%", "train.py"], "No such option", 2),
         (["--budget", "lots", "train.py"], "no share of wall time", 2),
+        (["--max-pause", "-3", "train.py"], "milliseconds above 0", 2),
         (["--tracemalloc", "maybe", "train.py"], "maybe", 2),
     ],
 )

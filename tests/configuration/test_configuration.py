@@ -79,6 +79,7 @@ def test_paths_are_relative_to_the_file_that_names_them(
     ("variable", "text", "name", "value"),
     [
         ("LEAKSCOPE_BUDGET", "0.5 %", "budget", 0.005),
+        ("LEAKSCOPE_MAX_PAUSE", "20 ms", "max-pause", 20.0),
         ("LEAKSCOPE_REPORT", "No", "report", False),
         ("LEAKSCOPE_QUIET", "1", "quiet", True),
         ("LEAKSCOPE_WORKERS", "off", "workers", "off"),
@@ -97,6 +98,8 @@ def test_the_environment_is_read(variable: str, text: str, name: str, value: obj
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("max-pause = 0", "milliseconds above 0"),
+        ("max-pause = true", "milliseconds such as 100"),
         ("budget = true", "budget in {file} must be a share"),
         ("budget = 0", "not 0."),
         ("budget = nan", "must be a share"),

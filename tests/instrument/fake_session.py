@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from leakscope.instrument.costs import Costs
+import msgspec
+
+from leakscope.instrument.costs import Costs, Due
 from leakscope.instrument.floor import Floor
 from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.session import Session
@@ -69,10 +71,20 @@ class FakeTaker:
 
     own_bytes = 1000
 
-    def __init__(self, clock: FakeClock, focused: float = 0.01, full: float = 0.2) -> None:
+    def __init__(
+        self,
+        clock: FakeClock,
+        focused: float = 0.01,
+        whole: float = 0.4,
+        resumed: float | None = 0.08,
+    ) -> None:
         self.clock = clock
-        self.costs = {CensusScope.FOCUSED: focused, CensusScope.FULL: full}
-        self.taken: list[CensusScope] = []
+        self.focused, self.whole, self.resumed = focused, whole, resumed
+        """Seconds; ``resumed`` is None where nothing can be sealed."""
+        self.is_sealed = False
+        self.taken: list[Due] = []
+        self.pauses: list[float] = []
+        self.drift = {"heap": 0, "native": 0, "row": 0}
         self.sizes = dict
         self.files: set[str] = set()
         self.error: Exception | None = None
@@ -83,10 +95,32 @@ class FakeTaker:
         self.unwound = [frame.f_code.co_name for frame in unwound]
         if self.error is not None:
             raise self.error
-        self.clock.sleep(self.costs[scope])
-        self.taken.append(scope)
-        rows = [row(path, size) for path, size in self.sizes().items()]
-        return Census(scope=scope, rows=rows, cutoff_bytes=1, objects=1000, heap_bytes=1)
+        if scope is CensusScope.FOCUSED:
+            return self._census(Due.FOCUSED, self.focused)
+        if self.is_sealed:
+            return self._census(Due.FULL, self.resumed)
+        self.is_sealed = self.resumed is not None
+        return self._census(Due.WHOLE, self.whole)
+
+    def take_checked(self) -> Census:
+        assert self.is_sealed
+        census = self._census(Due.CHECK, self.whole + self.resumed)
+        return msgspec.structs.replace(census, drift_bytes=dict(self.drift))
+
+    def _census(self, kind: Due, seconds: float) -> Census:
+        self.clock.sleep(seconds)
+        self.taken.append(kind)
+        self.pauses.append(seconds)
+        return Census(
+            scope=CensusScope.FOCUSED if kind is Due.FOCUSED else CensusScope.FULL,
+            rows=[row(path, size) for path, size in self.sizes().items()],
+            cutoff_bytes=1,
+            objects=1000,
+            heap_bytes=1,
+            pause_s=seconds,
+            whole=kind > Due.FULL,
+            sealed=900 if self.is_sealed else 0,
+        )
 
     def take_aside(self, scope: CensusScope) -> Census:
         return self.take(scope)
@@ -182,7 +216,7 @@ class FakeHistory:
         self.log.append("close")
 
 
-BLOCKS = 250_000
+BLOCKS = 500_000
 """What Python has allocated in the fake program; the tests' own process may hold any number."""
 
 
@@ -196,7 +230,8 @@ class FakeSession:
         *,
         keep: bool = True,
         focused: float = 0.01,
-        full: float = 0.2,
+        whole: float = 0.4,
+        resumed: float | None = 0.08,
         slowed: float = 1.0,
         floor: Floor | None = None,
         costs: Costs | None = None,
@@ -204,7 +239,7 @@ class FakeSession:
     ):
         self.clock = FakeClock(slowed)
         self.writer = FakeWriter(keep)
-        self.taker = FakeTaker(self.clock, focused, full)
+        self.taker = FakeTaker(self.clock, focused, whole, resumed)
         self.fast = FakeProbe(self.clock)
         self.slow = FakeProbe(self.clock, gauge.SYSTEM_AVAILABLE, 64 << 30, slow=True)
         self.devices = FakeDevices(self.clock)
@@ -270,7 +305,7 @@ class FakeSession:
     @property
     def spent(self) -> float:
         """Seconds of censuses so far."""
-        return sum(self.taker.costs[scope] for scope in self.taker.taken)
+        return sum(self.taker.pauses)
 
     @property
     def elapsed(self) -> float:

@@ -29,7 +29,7 @@ SHORT = {
 @pytest.fixture
 def run(monkeypatch):
     monkeypatch.setenv("LEAKSCOPE_STRICT", "1")
-    run = FakeSession(boundaries="auto", focused=0.0, full=0.0)
+    run = FakeSession(boundaries="auto", focused=0.0, whole=0.0, resumed=0.0)
     yield run
     run.close()
 

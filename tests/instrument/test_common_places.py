@@ -17,7 +17,7 @@ BATCH_SECONDS = 0.02
 
 def train_together(costs: list[float], epochs: int, batches: int, *, aligned: bool):
     """Train ranks whose looks at the heap cost so many seconds each, in lockstep."""
-    ranks = [FakeSession(focused=cost, full=8 * cost) for cost in costs]
+    ranks = [FakeSession(focused=cost, whole=8 * cost, resumed=2 * cost) for cost in costs]
     if aligned:
         for number, rank in enumerate(ranks):
             rank.session.take_place(World(number, len(ranks)))

@@ -7,8 +7,27 @@ from leakscope.instrument.costs import MOST_SLOWED, Costs, Due
 
 def test_a_walk_that_was_never_measured_is_guessed_from_the_size_of_the_heap():
     small, large = Costs(lambda: 500_000), Costs(lambda: 50_000_000)
-    assert small.expect(Due.FULL) < 1.0
-    assert large.expect(Due.FULL) > 10.0
+    assert small.expect(Due.WHOLE) < 1.0
+    assert large.expect(Due.WHOLE) > 10.0
+
+
+def test_a_walk_that_goes_on_from_a_seal_is_expected_to_take_a_part_of_a_whole_one():
+    costs = Costs(lambda: 500_000)
+    costs.sample(Due.WHOLE, 0.4)
+    assert costs.expect(Due.FULL) == pytest.approx(0.1)
+    costs.sample(Due.FULL, 0.02)
+    assert costs.expect(Due.FULL) == pytest.approx(0.02)
+    assert costs.expect(Due.WHOLE) == pytest.approx(0.4)
+
+
+def test_a_check_tells_what_a_whole_walk_takes():
+    costs = Costs(lambda: 500_000)
+    costs.sample(Due.WHOLE, 0.4)
+    costs.sample(Due.FULL, 0.1)
+    assert costs.expect(Due.CHECK) == pytest.approx(0.5)
+    costs.sample(Due.CHECK, 0.9)
+    assert costs.expect(Due.FULL) == pytest.approx(0.1)
+    assert 0.4 < costs.expect(Due.WHOLE) < 0.8
 
 
 def test_libraries_alone_do_not_make_a_focused_walk_dear():
@@ -18,10 +37,10 @@ def test_libraries_alone_do_not_make_a_focused_walk_dear():
 
 def test_what_was_measured_counts_more_than_the_guess():
     costs = Costs(lambda: 50_000_000)
-    costs.sample(Due.FULL, 0.5)
-    assert costs.expect(Due.FULL) == 0.5
-    costs.sample(Due.FULL, 1.0)
-    assert 0.5 < costs.expect(Due.FULL) < 1.0
+    costs.sample(Due.WHOLE, 0.5)
+    assert costs.expect(Due.WHOLE) == 0.5
+    costs.sample(Due.WHOLE, 1.0)
+    assert 0.5 < costs.expect(Due.WHOLE) < 1.0
 
 
 def test_how_busy_the_machine_is_shows_in_what_censuses_wait_for():

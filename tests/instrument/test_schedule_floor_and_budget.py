@@ -6,11 +6,11 @@ import pytest
 from fake_session import FakeSession
 
 from leakscope.instrument.census_cost import costs_with
-from leakscope.instrument.costs import MOST_SLOWED
+from leakscope.instrument.costs import MOST_SLOWED, Due
 from leakscope.instrument.floor import WORKER_FLOOR
 from leakscope.model.boundary import BoundaryKind as Kind
 from leakscope.model.census import CensusScope
-from leakscope.model.record import NoteRecord, OverheadRecord
+from leakscope.model.record import CensusRecord, NoteRecord, OverheadRecord
 
 FULL = CensusScope.FULL
 
@@ -31,27 +31,20 @@ class TestShortRuns:
     def test_every_end_of_every_phase_has_comparable_censuses(self, run, kind, phase):
         assert len(run.censuses(kind, phase)) >= 5
 
-    def test_epochs_begin_with_full_censuses_while_memory_rises(self):
-        run = FakeSession()
-        for _ in range(6):
-            run.train_pass(80)
-            run.fast.value += 12 << 20
-        run.close()
-        assert len(run.censuses(Kind.PHASE_BEGIN, "train", FULL)) >= 4
+    def test_no_whole_walk_is_taken_where_it_would_be_much_of_the_run(self, run):
+        assert Due.WHOLE not in run.taker.taken
 
-    @pytest.mark.parametrize(("full", "batch_seconds"), [(0.2, 0.01), (1.2, 0.01), (4.0, 0.2)])
-    def test_it_is_walked_twice_at_least_where_what_rises_has_no_name(self, full, batch_seconds):
-        run = FakeSession(full=full)
-        for _ in range(8):
+    @pytest.mark.parametrize(("whole", "batch_seconds"), [(0.2, 0.01), (0.4, 0.02), (4.0, 0.2)])
+    def test_the_heap_is_walked_where_what_rises_has_no_name(self, whole, batch_seconds):
+        run = FakeSession(whole=whole, resumed=whole / 5, max_pause=10_000)
+        for _ in range(12):
             run.train_pass(40, batch_seconds)
             run.fast.value += 1 << 20
         run.close()
-        assert 2 <= len(run.censuses(Kind.PHASE_BEGIN, "train", FULL)) <= 5
+        assert len(run.censuses(Kind.PHASE_BEGIN, "train", FULL)) >= 2
+        assert run.taker.taken.count(Due.WHOLE) == 1
 
-    def test_the_whole_heap_is_not_walked_at_once_where_memory_stays(self, run):
-        assert not run.censuses(Kind.PHASE_BEGIN, "train", FULL)
-
-    @pytest.mark.parametrize("occurrence", range(3))
+    @pytest.mark.parametrize("occurrence", range(2))
     def test_censuses_lie_spread_inside_each_validation(self, run, occurrence):
         inside = [b for b in run.censuses(Kind.BATCH, "validation") if b.occurrence == occurrence]
         assert {1, 3, 5, 7, 9} <= {b.batch for b in inside}
@@ -59,10 +52,11 @@ class TestShortRuns:
     def test_later_passes_are_measured_where_earlier_ones_were(self, run):
         inside = run.censuses(Kind.STEP, "train")
         places = [{b.batch for b in inside if b.occurrence == n} for n in (1, 2)]
-        assert places[0] == places[1] == {8, 24, 40, 56, 72}
+        assert places[0] | places[1] <= {8, 24, 40, 56, 72}
+        assert len(places[0] & places[1]) >= 4
 
     def test_the_floor_has_a_limit(self, run):
-        assert run.spent <= 0.08 * run.elapsed + 1.5 + 0.2
+        assert run.spent <= 0.06 * run.elapsed + 0.3
 
     def test_the_run_ends_with_a_census(self, run):
         assert run.censuses(Kind.RUN_END, "")
@@ -73,7 +67,7 @@ class TestWorkers:
 
     @pytest.mark.parametrize("slowed", [1.0, 3.0])
     def test_a_dear_census_is_taken_once_and_then_when_the_budget_pays(self, slowed):
-        run = FakeSession(focused=0.6, slowed=slowed, floor=WORKER_FLOOR)
+        run = FakeSession(focused=0.6, slowed=slowed, floor=WORKER_FLOOR, max_pause=1000)
         for _ in range(6):
             run.train_pass(40)
         assert len(run.taker.taken) == 1
@@ -143,7 +137,7 @@ def test_epochs_of_a_short_run_are_looked_at_until_its_end(epochs):
 @pytest.mark.parametrize(("rise", "looks"), [(1 << 20, 3), (0, 0)])
 def test_growth_that_begins_late_is_looked_at_even_where_censuses_are_dear(rise, looks):
     run = FakeSession(focused=0.06)
-    for epoch in range(24):
+    for epoch in range(48):
         run.train_pass(20, 0.01)
         run.fast.value += rise * (epoch >= 10)
     late = [b for b in run.censuses(Kind.PHASE_BEGIN, "train") if b.occurrence > 10]
@@ -172,28 +166,14 @@ def test_a_census_that_only_waited_holds_nothing_up_for_long():
     assert run.spent <= 0.08 * run.elapsed + MOST_SLOWED * 1.5 + 100 * 0.2
 
 
-def test_a_hundred_steps_without_a_loader_get_full_censuses():
-    run = FakeSession(full=0.1)
-    for _ in range(100):
+def test_twenty_seconds_of_steps_without_a_loader_get_full_censuses():
+    run = FakeSession()
+    for _ in range(400):
         run.steps(1, 0.05)
         run.fast.value += 1 << 20
     run.close()
     assert len(run.censuses(Kind.STEP, "train", FULL)) >= 4
     assert len(run.censuses(Kind.STEP, "train")) >= 9
-
-
-@pytest.mark.parametrize(
-    ("steps", "rise", "looks"), [(4000, 1 << 16, 1), (4000, 0, 0), (700, 1 << 16, 0)]
-)
-def test_the_end_of_a_long_pass_is_looked_at_as_a_whole_while_what_rises_has_no_name(
-    steps: int, rise: int, looks: int
-) -> None:
-    run = FakeSession(full=0.6)
-    for _ in range(steps):
-        run.steps(1, 0.003)
-        run.fast.value += rise
-    run.close()
-    assert len(run.censuses(Kind.PHASE_END, "train", FULL)) == looks
 
 
 def test_one_long_pass_of_unknown_length_is_measured_early_and_late():
@@ -205,18 +185,157 @@ def test_one_long_pass_of_unknown_length_is_measured_early_and_late():
     assert any(batch > 2500 for batch in batches)
 
 
-def test_evaluation_alone_gets_full_censuses_at_its_ends_while_memory_rises():
+def test_evaluation_alone_gets_full_censuses_at_its_ends():
     run = FakeSession()
-    for _ in range(6):
+    for _ in range(40):
         run.validation_pass(20, 0.05)
-        run.fast.value += 12 << 20
     assert len(run.censuses(Kind.PHASE_END, "validation", FULL)) >= 3
 
 
+class TestKinds:
+    """One kind of census as soon as there is a seal to go on from."""
+
+    def test_all_are_full_once_the_floor_is_spent(self):
+        run = FakeSession()
+        while run.elapsed < 600:
+            run.train_pass(100, 0.05)
+            run.validation_pass(10, 0.05)
+        sealed = run.taker.taken.index(Due.WHOLE)
+        assert set(run.taker.taken[:sealed]) == {Due.FOCUSED}
+        late = run.taker.taken[2 * len(run.taker.taken) // 3 :]
+        assert set(late) <= {Due.FULL, Due.CHECK}
+
+    def test_all_are_full_from_the_first_whole_walk_where_those_are_cheap(self):
+        run = FakeSession(whole=0.05, resumed=0.01)
+        run.session._costs._blocks = lambda: 60_000
+        for _ in range(30):
+            run.train_pass(20, 0.02)
+        sealed = run.taker.taken.index(Due.WHOLE)
+        assert sealed < 20
+        assert set(run.taker.taken[sealed + 1 :]) <= {Due.FULL, Due.CHECK}
+
+    def test_a_heap_that_is_the_programs_own_is_sealed_early(self):
+        run = FakeSession(focused=0.3, whole=0.4, resumed=0.05)
+        for _ in range(12):
+            run.train_pass(20, 0.02)
+        assert run.taker.taken.count(Due.FOCUSED) <= 6
+        assert run.taker.taken.count(Due.FULL) > 3
+
+    def test_a_process_that_can_not_seal_is_looked_at_by_the_users_names(self):
+        run = FakeSession(whole=2.0, resumed=None)
+        while run.elapsed < 1200:
+            run.train_pass(100, 0.1)
+        assert run.taker.taken.count(Due.WHOLE) == 1
+        assert Due.FULL not in run.taker.taken
+        assert run.taker.taken[-20:].count(Due.FOCUSED) >= 10
+        assert run.spent <= 0.02 * run.elapsed + 2.5
+
+    def test_a_worker_never_walks_the_whole_heap(self):
+        run = FakeSession(floor=WORKER_FLOOR)
+        run.steps(4000, 0.1)
+        run.close()
+        assert set(run.taker.taken) == {Due.FOCUSED}
+
+
+class TestChecks:
+    """Now and then what goes on from a seal is held against a whole walk."""
+
+    @staticmethod
+    def trained(seconds: float, **options: float) -> FakeSession:
+        run = FakeSession(max_pause=1000, **options)
+        while run.elapsed < seconds:
+            run.train_pass(100, 0.05)
+            run.validation_pass(10, 0.05)
+            run.fast.value += 2 << 20
+        run.close()
+        return run
+
+    def test_they_are_rare_and_cheap(self):
+        run = self.trained(3600)
+        checks = run.taker.taken.count(Due.CHECK)
+        assert 1 <= checks <= run.taker.taken.count(Due.FULL) / 50 + 1
+        assert checks * 0.4 <= 0.1 * 0.02 * run.elapsed + 0.4
+
+    def test_a_short_run_has_none(self):
+        assert Due.CHECK not in self.trained(60).taker.taken
+
+    def test_the_recording_tells_how_far_they_were_apart(self):
+        run = self.trained(3600)
+        records = [r.census for r in run.writer.of(CensusRecord)]
+        drifts = [c.drift_bytes for c in records if c.drift_bytes is not None]
+        assert drifts == [run.taker.drift] * run.taker.taken.count(Due.CHECK)
+
+
+class TestPauses:
+    """A census that would hold the program up for too long is left out or looks at less."""
+
+    @staticmethod
+    def overhead(run: FakeSession) -> OverheadRecord:
+        run.close()
+        return run.writer.of(OverheadRecord)[-1]
+
+    def test_the_first_whole_walk_is_exempt(self):
+        run = FakeSession(max_pause=100)
+        while run.elapsed < 60:
+            run.train_pass(100, 0.05)
+        assert run.taker.taken.count(Due.WHOLE) == 1
+        assert sorted(run.taker.pauses)[-2] <= 0.1
+
+    def test_one_that_is_too_long_looks_at_the_users_names(self):
+        run = FakeSession(resumed=0.5, max_pause=100)
+        while run.elapsed < 120:
+            run.train_pass(100, 0.05)
+        assert run.taker.taken.count(Due.FULL) <= 1
+        assert run.taker.taken[-1] is Due.FOCUSED
+        assert self.overhead(run).made_cheaper_by_pause > 5
+
+    def test_where_that_takes_too_long_as_well_it_is_left_out_and_counted(self):
+        run = FakeSession(focused=0.5, whole=2.0, resumed=0.6, max_pause=100)
+        while run.elapsed < 300:
+            run.train_pass(100, 0.05)
+            run.validation_pass(10, 0.05)
+        late = [r.time_s for r in run.writer.boundaries if r.index in taken_at(run)]
+        assert not [at for at in late if at > 100]
+        assert self.overhead(run).left_out_by_pause > 5
+        assert run.censuses(Kind.RUN_END, "")
+
+    def test_a_longer_pause_may_be_allowed(self):
+        run = FakeSession(focused=0.5, whole=2.0, resumed=0.6, max_pause=1000)
+        while run.elapsed < 300:
+            run.train_pass(100, 0.05)
+        assert run.taker.taken.count(Due.FULL) > 4
+        assert self.overhead(run).left_out_by_pause == 0
+
+    def test_a_slow_moment_does_not_end_full_censuses(self):
+        run = FakeSession()
+        while run.elapsed < 60:
+            run.train_pass(100, 0.05)
+        run.taker.resumed = 0.15
+        while run.taker.pauses[-1] != 0.15:
+            run.train_pass(100, 0.05)
+        run.taker.resumed = 0.08
+        while run.elapsed < 400:
+            run.train_pass(100, 0.05)
+        assert run.taker.taken[-3:] == [Due.FULL] * 3
+
+    def test_memory_that_runs_out_is_looked_at_whatever_it_takes(self):
+        run = FakeSession(focused=0.5, whole=30.0, max_pause=100)
+        run.train_pass(100, 0.05)
+        before = len(run.taker.taken)
+        run.slow.value = 180 << 20
+        run.train_pass(3, 0.05)
+        run.validation_pass(3, 0.05)
+        assert len(run.taker.taken) > before
+
+
+def taken_at(run: FakeSession) -> set[int]:
+    return {record.boundary for record in run.writer.of(CensusRecord)}
+
+
 class TestLongRuns:
-    @pytest.mark.parametrize("full", [0.1, 0.5])
-    def test_an_hour_stays_within_the_budget(self, full):
-        run = FakeSession(full=full)
+    @pytest.mark.parametrize(("whole", "resumed"), [(0.1, 0.02), (0.5, 0.1), (0.5, None)])
+    def test_an_hour_stays_within_the_budget(self, whole, resumed):
+        run = FakeSession(whole=whole, resumed=resumed)
         while run.elapsed < 3600:
             run.train_pass(500, 0.05)
             run.validation_pass(50, 0.05)
@@ -271,7 +390,7 @@ class TestLongRuns:
 
 class TestExpensiveCensuses:
     def test_slow_down_and_say_so(self):
-        run = FakeSession(focused=2.0, full=20.0)
+        run = FakeSession(focused=2.0, whole=20.0, resumed=4.0, max_pause=60_000)
         for _ in range(60):
             run.train_pass(10, 1.0)
             run.validation_pass(5, 1.0)

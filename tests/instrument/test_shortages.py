@@ -171,9 +171,9 @@ class TestObserver:
         assert records(run)[0].no_census == "there was no room or no time for one"
 
     def test_nobody_waits_long_for_a_census(self):
-        run = FakeSession(focused=0.5, full=60.0)
+        run = FakeSession(focused=0.5, whole=60.0)
         run.train_pass(3)
-        run.session._costs._expected[Due.FULL] = 60.0
+        run.session._costs._expected[Due.WHOLE] = 60.0
         observe(run)
         assert records(run)[0].census.scope is CensusScope.FOCUSED
         run.session._costs._expected[Due.FOCUSED] = 60.0
@@ -282,7 +282,7 @@ class TestHeadroom:
         assert [n for n in run.writer.of(NoteRecord) if n.slug == "memory-low"] == []
 
     def test_without_room_for_a_census_it_says_so(self, run):
-        run.session._measuring._objects = {CensusScope.FOCUSED: 10_000_000}
+        run.session._measuring._objects = {Due.FOCUSED: 10_000_000, Due.FULL: 10_000_000}
         run.slow.value = 50 * MIB
         run.train_pass(2)
         assert "census-skipped-memory" in {n.slug for n in run.writer.of(NoteRecord)}

@@ -95,7 +95,7 @@ def test_memory_shared_with_children_is_read_together_with_them():
 def test_reading_children_does_not_spread_out_the_boundaries_that_are_recorded():
     recorded = []
     for seconds in (0.0, 0.03):
-        run = FakeSession(focused=0.001, full=0.001)
+        run = FakeSession(focused=0.001, whole=0.001, resumed=0.001)
         children = FakeChildren(run.clock)
         children.seconds = seconds
         run.session._measuring._slow = SlowGauges([children], run.clock, run.session._guard, BUDGET)

@@ -256,7 +256,7 @@ static void sum_up(Walk *w, Totals *totals) {
             totals->native += node->phase == PHASE_NATIVE ? node->bytes : 0;
             totals->hidden += node->phase == PHASE_HIDDEN ? node->bytes : 0;
         }
-        if (node->phase == PHASE_HIDDEN)
+        if (!is_counted(w, (int)node->phase))
             continue;
         totals->objects += !is_storage;
         totals->edges += node->n_edges;
@@ -314,14 +314,15 @@ PyObject *build_answer(Walk *w, Tree *t, Choice *c) {
         return NULL;
     }
     return Py_BuildValue(
-        "{sNsNsNsKsKsKsNsNsKsNsNsNsNsKsKsNsN}", "nodes", nodes, "tensors", tensors, "devices",
+        "{sNsNsNsKsKsKsNsNsKsNsNsNsNsNsKsKsNsN}", "nodes", nodes, "tensors", tensors, "devices",
         devices_as_list(w), "objects", totals.objects, "edges",
         totals.edges, "heap_bytes", w->heap_bytes, "payload_bytes",
         payload_as_dict(w, &totals), "graph_bytes",
         bytes_by_device(w, totals.by_graph, 1), "graph_nodes", (uint64_t)w->graph_count,
         "graph_truncated", PyBool_FromLong(w->graph_truncated), "graph_is_deep",
         PyBool_FromLong(w->graph_is_deep), "garbage_bytes",
-        optional(full, totals.garbage), "native_bytes", optional(full, totals.native),
+        optional(full || w->has_weighed_new, full ? totals.garbage : w->new_garbage),
+        "elsewhere_bytes", optional(w->has_weighed_new, w->elsewhere), "native_bytes", optional(full, totals.native),
         "hidden_bytes", full ? totals.hidden : (uint64_t)0, "scratch_bytes", (uint64_t)w->peak,
         "types", totals_as_list(w), "opaque", opaque_as_list(w));
 }

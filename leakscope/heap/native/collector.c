@@ -44,6 +44,29 @@ void visit_tracked(trackedproc visitor, void *argument) {
     visit_list(&gc->permanent_generation.head, 0, visitor, argument);
 }
 
+/* Visit the younger generations, then the oldest with a visitor of its own: from its end on, where the
+ * newest stand, until that has enough, or from its beginning. Where the collector has no such generations
+ * all are visited by the first. */
+void visit_generations(trackedproc of_young, trackedproc of_oldest, int backwards, void *argument) {
+#if PY_VERSION_HEX >= 0x030E0000
+    (void)of_oldest, (void)backwards;
+    visit_tracked(of_young, argument);
+#else
+    struct gc_generation *generations = PyInterpreterState_Get()->gc.generations;
+    for (size_t i = 0; i + 1 < NUM_GENERATIONS; i++)
+        if (visit_list(&generations[i].head, i == 0, of_young, argument) < 0)
+            return;
+    PyGC_Head *list = &generations[NUM_GENERATIONS - 1].head;
+    if (!backwards) {
+        visit_list(list, 0, of_oldest, argument);
+        return;
+    }
+    PyGC_Head *head = (PyGC_Head *)(list->_gc_prev & ~LINK_BITS);
+    while (head != list && of_oldest((PyObject *)(head + 1), 0, argument) == 0)
+        head = (PyGC_Head *)(head->_gc_prev & ~LINK_BITS);
+#endif
+}
+
 /* Return whether a collection is under way: some of what it looks at is in none of those lists. */
 PyObject *is_collecting(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
     return PyBool_FromLong(PyInterpreterState_Get()->gc.collecting);

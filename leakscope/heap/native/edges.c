@@ -52,13 +52,23 @@ int fold(Walk *w, uint32_t source, PyObject *object) {
     if (bytes == 0)
         return 0;
     w->nodes[source].bytes += bytes;
-    if (w->phase != PHASE_HIDDEN) {
+    if (is_counted(w, w->phase)) {
         w->heap_bytes += bytes;
         w->folded++;
         if (w->request.counts_types)
             count_object(w, type_number(w, Py_TYPE(object)), bytes);
     }
     return 1;
+}
+
+/* Say whether an object was there when measuring began and is left alone: of ours, what may keep
+ * something new is entered. */
+static int stays_known(const Walk *w, PyObject *object) {
+    if (!is_known(w->baseline, object))
+        return 0;
+    PyTypeObject *type = Py_TYPE(object);
+    return w->phase != PHASE_HIDDEN || PyModule_Check(object) || PyType_Check(object) ||
+           type == &PyFunction_Type || type == &PyCode_Type || type == &PyTuple_Type;
 }
 
 /* Return the new node of an object that was not met before; NONE where the way to it is cut. */
@@ -71,6 +81,8 @@ static uint32_t meet(Walk *w, uint32_t source, PyObject *object) {
             w->nodes[source].flags |= NODE_CROSSES;
         return NONE;
     }
+    if (w->baseline && w->phase != PHASE_USER && stays_known(w, object))
+        return NONE;
     uint32_t type = type_number(w, Py_TYPE(object));
     if (type == NONE)
         return NONE;
@@ -305,13 +317,15 @@ void inherit(Walk *w, Node *node) {
 static uint64_t weigh(Walk *w, Node *node, PyObject *object, const TypeFacts *facts) {
     uint64_t shallow = shallow_bytes(object, facts), data = payload_bytes(w, object, facts);
     node->bytes += shallow + data;
-    if (w->phase != PHASE_HIDDEN) {
+    if (is_counted(w, w->phase)) {
         w->heap_bytes += shallow;
         w->array_bytes += data;
         if (node->flags & NODE_BY_GRAPH)
             w->array_by_graph += data;
         if (w->request.counts_types)
             count_object(w, node->type, shallow + data);
+    } else if (w->baseline && w->phase == PHASE_NATIVE) {
+        count_object(w, node->type, shallow + data);
     }
     return data;
 }
@@ -365,7 +379,7 @@ static void enter(Walk *w, uint32_t number) {
     traverse(w, object, &facts);
     if ((facts.flags & TYPES_WITH_PAYLOAD) || facts.rank == RANK_GRAPH)
         follow_payload(w, number, object, &facts, data);
-    if ((facts.flags & TYPE_TENSOR) && w->phase != PHASE_HIDDEN)
+    if ((facts.flags & TYPE_TENSOR) && is_counted(w, w->phase))
         push(w, &w->tensors, number);
 }
 

@@ -207,6 +207,8 @@ static PyObject *walk_heap(Walk *w, PyObject *request) {
         walk_resumed(w);
     else if (w->request.full && !w->failed)
         walk_rest(w);
+    else if (w->baseline && !w->failed)
+        walk_new(w);
     settle_extents(w);
     find_unread(w);
     find_pinned(w);
@@ -229,7 +231,7 @@ out:
     return answer;
 }
 
-PyDoc_STRVAR(walk_doc, "walk(request, access, known, parts, seal=None)\n--\n\n"
+PyDoc_STRVAR(walk_doc, "walk(request, access, known, parts, seal=None, baseline=None)\n--\n\n"
                        "Walk the heap as asked and return the columns of a WalkResult.");
 
 PyDoc_STRVAR(new_seal_doc, "new_seal()\n--\n\nReturn an empty seal.");
@@ -237,13 +239,20 @@ PyDoc_STRVAR(new_seal_doc, "new_seal()\n--\n\nReturn an empty seal.");
 PyDoc_STRVAR(seal_facts_doc, "seal_facts(seal)\n--\n\n"
                              "Return how many objects it has, how many are gone, its own bytes.");
 
+PyDoc_STRVAR(new_baseline_doc, "new_baseline()\n--\n\n"
+                               "Return an empty baseline, which the first walk that is given it fills.");
+
+PyDoc_STRVAR(baseline_bytes_doc, "baseline_bytes(baseline)\n--\n\nReturn what it takes itself.");
+
 static PyObject *native_walk(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *request, *access, *known, *parts, *seal = Py_None;
-    if (!PyArg_ParseTuple(args, "OOO!O!|O", &request, &access, &PyTuple_Type, &known, &PyDict_Type,
-                          &parts, &seal))
+    PyObject *request, *access, *known, *parts, *seal = Py_None, *baseline = Py_None;
+    if (!PyArg_ParseTuple(args, "OOO!O!|OO", &request, &access, &PyTuple_Type, &known, &PyDict_Type,
+                          &parts, &seal, &baseline))
         return NULL;
     Walk walk = {.first_graph = NONE, .parts = parts};
     if (seal != Py_None && (walk.seal = seal_of(seal)) == NULL)
+        return NULL;
+    if (baseline != Py_None && (walk.baseline = baseline_of(baseline)) == NULL)
         return NULL;
     double began = seconds();
     PyObject *answer = NULL;
@@ -307,6 +316,8 @@ static PyMethodDef methods[] = {
     {"walk", native_walk, METH_VARARGS, walk_doc},
     {"new_seal", new_seal, METH_NOARGS, new_seal_doc},
     {"seal_facts", seal_facts, METH_O, seal_facts_doc},
+    {"new_baseline", new_baseline, METH_NOARGS, new_baseline_doc},
+    {"baseline_bytes", baseline_bytes, METH_O, baseline_bytes_doc},
     {"leak_shares", leak_shares, METH_VARARGS, leak_shares_doc},
     {"classes_in", classes_in, METH_O, classes_in_doc},
     {"is_collecting", is_collecting, METH_NOARGS, is_collecting_doc},

@@ -23,12 +23,14 @@ void count_object(Walk *w, uint32_t type, uint64_t bytes) {
 static void sum_payload(const Walk *w, uint32_t type, uint64_t *bytes) {
     for (size_t i = 0; i < w->order.count; i++) {
         const Node *node = &w->nodes[w->order.items[i]];
-        if (node->type < MEMORY_TYPES && node->phase != PHASE_HIDDEN && w->nodes[node->parent].type == type)
+        int is_asked_for = w->baseline ? node->phase == PHASE_NATIVE : node->phase != PHASE_HIDDEN;
+        if (node->type < MEMORY_TYPES && is_asked_for && w->nodes[node->parent].type == type)
             bytes[node->device] += node->bytes;
     }
 }
 
-/* Return a list of (type, count, shallow bytes, payload by device). */
+/* Of what is new and none of the user's names reaches, where that is looked at, else of all.
+ * Return a list of (type, count, shallow bytes, payload by device). */
 PyObject *totals_as_list(Walk *w) {
     PyObject *list = PyList_New(0);
     for (uint32_t i = 0; list && i < w->n_totals; i++) {

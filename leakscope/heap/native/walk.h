@@ -168,6 +168,7 @@ typedef struct {
     uint64_t count, bytes;
 } TypeTotal;
 
+typedef struct Baseline Baseline;
 typedef struct Seal Seal;
 typedef struct Resumed Resumed;
 
@@ -204,6 +205,9 @@ typedef struct {
     TypeTotal *totals; /* by type's number; NULL unless types are counted */
     uint32_t n_pinned, n_totals;
     Seal *seal;        /* what earlier walks sealed, and where this one does; NULL without one */
+    Baseline *baseline; /* what was there when measuring began; NULL unless what is new is weighed */
+    uint64_t elsewhere, new_garbage; /* host bytes that are new, and no name of the user's reaches */
+    int has_weighed_new;
     Resumed *resumed;  /* of a walk that goes on from a seal; NULL of a whole one */
 
     int phase;
@@ -412,6 +416,20 @@ void walk_unreached(Walk *w, size_t base, size_t count);
 PyObject *is_collecting(PyObject *module, PyObject *nothing);
 typedef int (*trackedproc)(PyObject *object, int is_young, void *argument);
 void visit_tracked(trackedproc visitor, void *argument);
+void visit_generations(trackedproc of_young, trackedproc of_oldest, int backwards, void *argument);
+
+/* baseline.c: what is new since measuring began. */
+PyObject *new_baseline(PyObject *module, PyObject *nothing);
+PyObject *baseline_bytes(PyObject *module, PyObject *baseline);
+Baseline *baseline_of(PyObject *capsule);
+int is_known(const Baseline *baseline, PyObject *object);
+void walk_new(Walk *w);
+
+/* Say whether objects of a phase are part of the sums: ours never are, and where only what is new is
+ * looked at beside the user's names, that is added up by itself. */
+static inline int is_counted(const Walk *w, int phase) {
+    return phase != PHASE_HIDDEN && (w->baseline == NULL || phase == PHASE_USER);
+}
 
 /* seal.c: what stays the same from census to census. */
 Seal *seal_of(PyObject *capsule);
