@@ -133,6 +133,7 @@ def _unsettled(case: Case, growth: Growth) -> list[str]:
 
 
 _OPEN = {
+    "elsewhere": "libraries or native code hold",
     "slack": "is free in the C heap",
     "garbage": "awaits the collector",
     "pinned": "is page-locked",

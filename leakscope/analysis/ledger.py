@@ -12,13 +12,14 @@ from leakscope.analysis.case import Case, Window
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.series import HOST, FloatArray
 from leakscope.model import gauge
-from leakscope.model.census import SHARED
+from leakscope.model.census import SHARED, Census
 from leakscope.model.record import DeviceSnapshotRecord
 from leakscope.model.report import Ledger, LedgerEntry
 
 TREE = "tree"
 """What a ledger is of that counts a process and its children by proportional memory."""
 CHILDREN = "child processes"
+ELSEWHERE = "new objects held by libraries and native code"
 MAPPED_FILES = "pages of files: the kernel takes them back when it needs room"
 CHILDREN_BEYOND = "child processes, beyond what they share with this one"
 
@@ -62,6 +63,7 @@ def _host(case: Case, window: Window, growers: list[Grower]) -> Ledger | None:
         _entry(MAPPED_FILES, _mapped(case, window), "mapped"),
         _entry(CHILDREN if tree is None else CHILDREN_BEYOND, children, "children"),
     ]
+    entries += _elsewhere(case, window, entries, growers)
     own = float(case.own[window.last] - case.own[window.first])
     entries.append(_entry("leakscope itself", own, "own"))
     metric = case.host_metric + ("+children_pss" if children else "")
@@ -155,6 +157,24 @@ def named_bytes(case: Case, device: str) -> FloatArray:
             seen = np.nan_to_num(table.retained[device][path, columns])
             total += np.interp(everywhere, columns, seen, left=0.0)
     return total
+
+
+def _elsewhere(
+    case: Case, window: Window, entries: list[LedgerEntry], growers: list[Grower]
+) -> list[LedgerEntry]:
+    """Return what is new, and held by libraries or native code without a name that is told."""
+    known = [(p, c.elsewhere_bytes) for p, c in _at(case) if c.elsewhere_bytes is not None]
+    if len(known) < 2:
+        return []
+    at, sizes = zip(*known, strict=True)
+    first, last = np.interp([window.first, window.last], at, sizes)
+    library = {row.name for g in growers if not (row := case.table.latest[g.path]).user}
+    told = sum(e.bytes for e in entries if e.label in library and e.kind in {"named", "graph"})
+    return [_entry(ELSEWHERE, float(last - first) - told, "elsewhere")]
+
+
+def _at(case: Case) -> list[tuple[int, Census]]:
+    return list(zip(case.table.at.tolist(), case.table.censuses, strict=True))
 
 
 def _garbage(case: Case, window: Window) -> float:

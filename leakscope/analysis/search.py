@@ -15,7 +15,7 @@ from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.exclusions import MOVED, PART_OF_OWNER, ROW_RULES, RowRule
 from leakscope.analysis.growth.policy import ROW_NOISE_BYTES
 from leakscope.analysis.series import HOST, RowTable
-from leakscope.analysis.terms import Term, judge_terms
+from leakscope.analysis.terms import Term, elsewhere_at, judge_elsewhere, judge_terms
 from leakscope.analysis.within import find_within
 from leakscope.model.trend import Trend
 
@@ -104,28 +104,33 @@ def _note_trends(case: Case, trends: dict[int, Trend]) -> None:
 
 
 def find_carriers(case: Case, trends: dict[int, Trend]) -> dict[tuple[int, str], Grower]:
-    """Return the paths that make up most of what private memory goes on to gain.
+    """Return the paths that make up most of what memory goes on to gain.
 
-    Where they were looked at too seldom to be judged by themselves, its many readings tell that
-    the growth goes on.
+    Where they were looked at too seldom to be judged by themselves, the many readings of private
+    memory tell that the growth goes on; of what libraries hold, all that is new outside the user's
+    names does, which every census weighs.
     """
-    pool, tail = case.pool, case.tail
-    if not pool.is_growing or pool.net_bytes < policy.UNNAMED_BYTES or len(tail) < 2:
-        return {}
-    table, found = case.table, {}
+    found: dict[tuple[int, str], Grower] = {}
+    pool, elsewhere = case.pool, judge_elsewhere(case)
     for path, trend in trends.items():
-        if not trend.is_open or not table.latest[path].user:
+        if not trend.is_open:
             continue
         observed, y, _ = case.observations.series(path, HOST)
-        at = table.at[observed]
-        inside = (at >= tail[0]) & (at <= tail[-1])
-        y = y[inside]
-        columns = observed[inside]
-        if len(y) < policy.FEWEST_READINGS or (np.diff(y) < -ROW_NOISE_BYTES).any():
+        at = case.table.at[observed]
+        is_user = case.table.latest[path].user
+        if is_user and pool.is_growing and pool.net_bytes >= policy.UNNAMED_BYTES:
+            inside = (at >= case.tail[0]) & (at <= case.tail[-1])
+            fewest, gained = policy.FEWEST_READINGS, pool.net_bytes
+        elif not is_user and elsewhere.grows:
+            inside = np.ones(len(at), dtype=bool)
+            fewest, gained = 2, float(np.ptp(elsewhere_at(case, observed))) if len(y) else 0.0
+        else:
             continue
-        if y[-1] - y[0] < policy.CARRIED_SHARE * pool.net_bytes:
+        columns, y = observed[inside], y[inside]
+        if len(y) < fewest or (np.diff(y) < -ROW_NOISE_BYTES).any():
             continue
-        found[path, HOST] = grower_of(case.observations, path, HOST, trend, observed, columns)
+        if y[-1] - y[0] >= max(policy.CARRIED_SHARE * gained, ROW_NOISE_BYTES):
+            found[path, HOST] = grower_of(case.observations, path, HOST, trend, observed, columns)
     return found
 
 

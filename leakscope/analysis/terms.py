@@ -17,7 +17,12 @@ from leakscope.model import gauge
 from leakscope.model.trend import Reason, Trend
 
 _RISING = frozenset({Reason.SHORT_RISE, Reason.SETTLING})
-_FLOORS = {"slack": (policy.SLACK_BYTES, policy.SLACK_SHARE)}
+_FLOORS = {
+    "slack": (policy.SLACK_BYTES, policy.SLACK_SHARE),
+    "elsewhere": (policy.UNNAMED_BYTES, 0.0),
+}
+"""What a term must have gained, and its share of what private memory did; of ``elsewhere`` every
+object is weighed, so that it tells also where private memory rests."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,7 @@ class Term:
     """One part of private memory."""
 
     kind: str
-    """As in the ledger: ``slack``, ``garbage``, ``pinned``, ``unexplained``."""
+    """As in the ledger: ``elsewhere``, ``slack``, ``garbage``, ``pinned``, ``unexplained``."""
     trend: Trend
     share: float
     """Part that it has in the growth of private memory, over its own tail."""
@@ -50,21 +55,29 @@ class Term:
 
 
 def judge_terms(case: Case, growers: Sequence[Grower]) -> dict[str, Term]:
-    """Return the terms of private memory that no name stands for, while it isn't bounded."""
+    """Return the terms of private memory that no name of the user's stands for.
+
+    Most of them tell only while private memory isn't bounded.
+    """
     pool = case.pool
     case.decisions.add(
         "private memory", "growth", f"{pool.verdict.value}: {pool.reason.value}",
         figure=pool.net_bytes, threshold=policy.GAUGE_NOISE_BYTES,
     )  # fmt: skip
-    if pool.is_bounded:
-        return {}
-    series = {
-        "slack": case.gauge_series(gauge.MALLOC_FREE),
-        "garbage": garbage_series(case),
-        "pinned": case.gauge_series(gauge.PINNED_HOST),
-        "unexplained": unexplained_series(case),
-    }
+    series = {"elsewhere": elsewhere_series(case)}
+    if pool.is_open or pool.is_growing:
+        series |= {
+            "slack": case.gauge_series(gauge.MALLOC_FREE),
+            "garbage": garbage_series(case),
+            "pinned": case.gauge_series(gauge.PINNED_HOST),
+            "unexplained": unexplained_series(case),
+        }
     return {kind: _judged(case, _term(case, kind, *xy), growers) for kind, xy in series.items()}
+
+
+def judge_elsewhere(case: Case) -> Term:
+    """Return how what is new and has no name of the user's grows."""
+    return _term(case, "elsewhere", *elsewhere_series(case))
 
 
 def _judged(case: Case, term: Term, growers: Sequence[Grower]) -> Term:
@@ -97,17 +110,32 @@ def _term(case: Case, kind: str, x: FloatArray, y: FloatArray) -> Term:
 
 
 def garbage_series(case: Case) -> tuple[FloatArray, FloatArray]:
-    """Return units done and unreached bytes at the censuses of the whole heap."""
-    weighed = _weighed(case)
-    sizes = [float(case.table.censuses[n].garbage_bytes or 0) for n in weighed]
-    return case.work_done[case.table.at[weighed]], np.array(sizes, dtype=np.float64)
+    """Return units done and unreached bytes at the censuses that weighed them."""
+    weighed, sizes = _garbage(case)
+    return case.work_done[case.table.at[weighed]], sizes
 
 
-def _weighed(case: Case) -> IntArray:
-    """Return the censuses that weighed garbage, while the program was at work."""
-    weighed = [n for n, c in enumerate(case.table.censuses) if c.garbage_bytes is not None]
-    chosen = np.array(weighed, dtype=np.int64)
-    return chosen[case.table.at[chosen] <= case.track.last_work]
+def elsewhere_series(case: Case) -> tuple[FloatArray, FloatArray]:
+    """Return units done and bytes of what is new and no name of the user's reaches."""
+    weighed, sizes = _elsewhere(case)
+    return case.work_done[case.table.at[weighed]], sizes
+
+
+def _garbage(case: Case) -> tuple[IntArray, FloatArray]:
+    return _weighed(case, [c.garbage_bytes for c in case.table.censuses])
+
+
+def _elsewhere(case: Case) -> tuple[IntArray, FloatArray]:
+    return _weighed(case, [c.elsewhere_bytes for c in case.table.censuses])
+
+
+def _weighed(case: Case, sizes: Sequence[int | None]) -> tuple[IntArray, FloatArray]:
+    """Return the censuses that weighed something while the program was at work, and what."""
+    last = case.track.last_work
+    places = zip(range(len(sizes)), case.table.at.tolist(), strict=True)
+    known = [n for n, at in places if sizes[n] is not None and at <= last]
+    values = [float(sizes[n] or 0) for n in known]
+    return np.array(known, dtype=np.int64), np.array(values, dtype=np.float64)
 
 
 def unexplained_series(case: Case) -> tuple[FloatArray, FloatArray]:
@@ -124,8 +152,15 @@ def unexplained_series(case: Case) -> tuple[FloatArray, FloatArray]:
         known = case.track.known(name)
         if len(known):
             left = left - np.interp(at, known, case.track.gauge(name)[known])
-    weighed = _weighed(case)
-    if len(weighed):
-        garbage = [float(table.censuses[n].garbage_bytes or 0) for n in weighed]
-        left = left - np.interp(at, table.at[weighed], garbage)
+    for weighed, sizes in (_garbage(case), _elsewhere(case)):
+        if len(weighed):
+            left = left - np.interp(at, table.at[weighed], sizes)
     return case.work_done[at], left
+
+
+def elsewhere_at(case: Case, columns: IntArray) -> FloatArray:
+    """Return what was new and without a name of the user's at some censuses, between two evenly."""
+    weighed, sizes = _elsewhere(case)
+    if not len(weighed):
+        return np.zeros(len(columns))
+    return np.interp(case.table.at[columns], case.table.at[weighed], sizes, left=0.0)

@@ -10,6 +10,7 @@ from leakscope.model.report import Decision, Report
 from leakscope.model.sizes import human_bytes, human_count
 
 _SUBJECTS = {
+    "elsewhere": "new objects held by libraries and native code",
     "unexplained": "private memory that nothing explains",
     "slack": "free memory in the C heap",
     "garbage": "garbage awaiting the collector",

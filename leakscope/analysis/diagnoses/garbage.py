@@ -15,7 +15,7 @@ import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
-from leakscope.analysis.growth import judge, policy, theil_sen
+from leakscope.analysis.growth import judge, policy
 from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
@@ -52,15 +52,6 @@ def garbage_trend(case: Case) -> Trend:
     """Return rate and shape of the garbage that awaits the collector."""
     x, y = garbage_series(case)
     return judge(x, y, unit=case.unit.name, noise=float(MIB))
-
-
-def garbage_rate(case: Case) -> float:
-    """Return the bytes of garbage that each unit of work adds, 0 where it was never weighed."""
-    x, y = garbage_series(case)
-    if len(y) > 1:
-        return max(theil_sen(x, y).rate, 0.0)
-    worked = float(x[0] - case.work_done[0]) if len(y) else 0.0
-    return float(y[0]) / worked if worked > 0 else 0.0
 
 
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:

@@ -263,8 +263,8 @@ def _finding(
 
 def _without_name(growth: Growth, ledgers: list[Ledger]) -> float:
     """Return what memory gained without a name, where it goes on and in the stretch accounted."""
-    term = growth.terms.get("unexplained")
-    going_on = term.trend.net_bytes if term is not None and term.grows else 0.0
+    terms = (growth.terms.get(kind) for kind in ("unexplained", "elsewhere"))
+    going_on = sum(t.trend.net_bytes for t in terms if t is not None and t.grows)
     return max(unexplained_bytes(ledgers), going_on)
 
 

@@ -5,6 +5,7 @@ May be confused with: buffers that libraries allocate once.
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
 from leakscope.analysis.case import Case
@@ -12,8 +13,9 @@ from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.diagnoses.gradient_cycles import gradient_cycle, is_gradient_cycle
 from leakscope.analysis.growth import judge, policy
 from leakscope.analysis.search import Growth
-from leakscope.analysis.series import HOST
+from leakscope.analysis.series import HOST, FloatArray, IntArray
 from leakscope.analysis.source.calls import places_that_call
+from leakscope.analysis.terms import elsewhere_at
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes
@@ -48,12 +50,12 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
         for path, row in enumerate(case.table.latest)
         if row.root is RootKind.NATIVE and not row.parent
         for device in case.table.retained
-        if (finding := _grows(case, path, device)) is not None
+        if (finding := _grows(case, growth, path, device)) is not None
     ]
     return sorted(found, key=lambda f: -f.total_bytes)[:MOST]
 
 
-def _grows(case: Case, path: int, device: str) -> Finding | None:
+def _grows(case: Case, growth: Growth, path: int, device: str) -> Finding | None:
     table, row = case.table, case.table.latest[path]
     columns = np.flatnonzero(table.full)
     present = np.flatnonzero(np.isfinite(table.retained[device][path, columns]))
@@ -66,6 +68,8 @@ def _grows(case: Case, path: int, device: str) -> Finding | None:
     if is_circle:  # there was none before the first step
         x, y = np.insert(x, 0, case.work_done[0]), np.insert(y, 0, 0.0)
     trend = judge(x, y, unit=case.unit.name, noise=policy.RATE_PER_PASS)
+    if not trend.is_growing and device == HOST:
+        trend = _carries(case, growth, columns[-1:], y[-1:]) or trend
     if not trend.is_growing:
         return None
     cycle = gradient_cycle(case, row) if is_circle else None
@@ -114,3 +118,24 @@ def _given_to_atexit(case: Case, row: CensusRow) -> list[str]:
     if not {row.type, row.path.rpartition("·")[2]} & REGISTERED:
         return []
     return places_that_call(case.sources, {"atexit"}, {"register"}, repeatedly=True)
+
+
+def _carries(case: Case, growth: Growth, columns: IntArray, held: FloatArray) -> Trend | None:
+    """Return the trend of all that is new without a name, where these objects are most of it.
+
+    Walks of the whole heap are few, and what they show is weighed at every census.
+    """
+    term = growth.terms.get("elsewhere")
+    new = float(elsewhere_at(case, columns)[-1])
+    if term is None or not term.grows or new <= 0:
+        return None
+    share = min(float(held[-1]) / new, 1.0)
+    if share < policy.CARRIED_SHARE:
+        return None
+    low, high = term.trend.interval
+    return msgspec.structs.replace(
+        term.trend,
+        bytes_per_unit=term.trend.bytes_per_unit * share,
+        interval=(low * share, high * share),
+        net_bytes=term.trend.net_bytes * share,
+    )

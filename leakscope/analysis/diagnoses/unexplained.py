@@ -12,6 +12,7 @@ from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.growth import policy
 from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.search import Growth
+from leakscope.analysis.series import HOST
 from leakscope.analysis.shapes import Company, company_of, new_shapes
 from leakscope.analysis.terms import Term
 from leakscope.model.report import Finding, Ledger, LedgerEntry, Remedy, Severity
@@ -35,6 +36,16 @@ REMEDY = Remedy(
     ),
 )
 
+LOOK_ELSEWHERE = Remedy(
+    title="Look for what was registered or handed to a library",
+    text=(
+        "What is registered, cached or put into a queue of a library's stays until it is taken "
+        "back: atexit, hooks, callbacks, loggers, figures, compiled functions. Register once "
+        "before the loop, or take back what each round adds."
+    ),
+)
+MOST_TYPES = 3
+
 FEWER_SHAPES = Remedy(
     title="Meet fewer shapes",
     text=(
@@ -45,17 +56,59 @@ FEWER_SHAPES = Remedy(
 
 
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
-    """Return a finding when memory goes on growing without a name."""
-    ledger, term = host_ledger(ledgers), growth.terms.get("unexplained")
+    """Return findings when memory goes on growing without a name of the user's."""
+    ledger, found = host_ledger(ledgers), []
+    elsewhere, term = growth.terms.get("elsewhere"), growth.terms.get("unexplained")
+    if elsewhere is not None and elsewhere.grows and not _is_named(case, growth, elsewhere):
+        found.append(_elsewhere(case, elsewhere))
     if ledger is None or term is None or not term.trend.is_growing or not term.is_much:
-        return []
+        return found
     if term.excused_by == "new_shapes":
-        return [_of_shapes(case, Company.SHAPES, term)]
+        return [*found, _of_shapes(case, Company.SHAPES, term)]
     if term.excused_by:
-        return []
+        return found
     if company_of(case, term.trend.net_bytes, in_use(ledger)) is Company.EITHER:
-        return [_of_shapes(case, Company.EITHER, term)]
-    return [_leak(case, term, ledger)]
+        return [*found, _of_shapes(case, Company.EITHER, term)]
+    return [*found, _leak(case, term, ledger)]
+
+
+def _is_named(case: Case, growth: Growth, term: Term) -> bool:
+    """Return whether what grows in libraries is told by its name."""
+    named = [
+        g.trend.bytes_per_unit * g.units
+        for g in growth.growers
+        if g.growth == "across" and g.device == HOST and not case.table.latest[g.path].user
+    ]
+    return sum(named) >= policy.CARRIED_SHARE * term.trend.net_bytes
+
+
+def _elsewhere(case: Case, term: Term) -> Finding:
+    types = _types(case)
+    return finding(
+        "unexplained",
+        "Memory grows outside the names of the program",
+        f"{human_bytes(term.trend.net_bytes)} of new objects are held by libraries or native code "
+        f"and by no name of the program's{', most of them ' + types if types else ''}: registries, "
+        "caches, queues, callbacks or graphs that something was handed to.",
+        LOOK_ELSEWHERE,
+        severity=Severity.WARNING,
+        trend=term.trend,
+        share=term.share,
+        total_bytes=term.trend.net_bytes,
+        falsifier=(
+            "A cache that fills would have ended within the run.",
+            f"It grew through the last {plural(term.trend.points, 'reading')}.",
+        ),
+        subject="elsewhere",
+    )
+
+
+def _types(case: Case) -> str:
+    """Return the heaviest types of what is new outside the user's names, with their bytes."""
+    last = next((c.elsewhere_types for c in reversed(case.table.censuses) if c.elsewhere_types), {})
+    heaviest = sorted(last.items(), key=lambda item: -item[1])[:MOST_TYPES]
+    worth = [(name, size) for name, size in heaviest if size >= policy.GAUGE_NOISE_BYTES]
+    return ", ".join(f"{name} ({human_bytes(size)})" for name, size in worth)
 
 
 def _leak(case: Case, term: Term, ledger: Ledger) -> Finding:
