@@ -26,15 +26,22 @@ class Observations:
 
         What a running function holds can be seen from its first call on. When it has returned for
         good nobody knows what became of it, and nothing was released; where it is called again
-        later it had let go of everything in between.
+        later it had let go of everything in between. What is there when the work has ended was
+        kept; what is not was dropped because functions returned.
         """
         table = self.table
-        shown = table.covered(path) & (table.at <= self.track.last_work)
-        alive = np.flatnonzero(table.alive(path) & shown)
+        shown = table.covered(path)
+        working = shown & (table.at <= self.track.last_work)
+        alive = np.flatnonzero(table.alive(path) & working)
         if not len(alive):
             return alive
         within = np.arange(len(shown))
-        return np.flatnonzero(shown & (within >= alive[0]) & (within <= alive[-1]))
+        seen = np.flatnonzero(working & (within >= alive[0]) & (within <= alive[-1]))
+        if alive[-1] < np.flatnonzero(working)[-1]:
+            return seen
+        later = np.flatnonzero(shown & (table.at > self.track.last_work))
+        held = sum(np.nan_to_num(values[path]) for values in table.retained.values())
+        return np.append(seen, later[held[later] >= max(held[seen[-1]], 1.0)])
 
     def series(self, path: int, device: str) -> tuple[IntArray, FloatArray, float]:
         """Return censuses, what a path retained there, and by how much that may be wrong.

@@ -11,7 +11,7 @@ from leakscope.analysis.across import Observations
 from leakscope.analysis.decisions import Decisions
 from leakscope.analysis.device_states import DeviceState, highest_states
 from leakscope.analysis.growers import Grower
-from leakscope.analysis.growth import judge
+from leakscope.analysis.growth import judge, policy
 from leakscope.analysis.growth.policy import GAUGE_NOISE_BYTES
 from leakscope.analysis.known import Catalogue, Found, Sighting, find_known, shipped
 from leakscope.analysis.series import HOST, FloatArray, IntArray, RowTable, Track, tabulate
@@ -24,8 +24,6 @@ from leakscope.model.known import Recognised
 from leakscope.model.run import Recording, Run
 from leakscope.model.trend import Trend
 
-REACHES = 0.7
-"""Censuses account for a stretch if they reach through so much of it."""
 FEWEST_EPOCHS = 3
 """With fewer, growth is counted in steps."""
 ENDING_S, ENDING_SHARE = 10.0, 0.1
@@ -179,7 +177,7 @@ class Case:
         return Window(int(chosen[0]), int(chosen[-1]))
 
     def _reaches(self, positions: IntArray, tail: IntArray) -> bool:
-        return len(positions) >= 2 and self._reach(positions) >= REACHES * self._reach(tail)
+        return len(positions) >= 2 and self._reach(positions) >= policy.REACHES * self._reach(tail)
 
     def _reach(self, positions: IntArray | list[int]) -> int:
         """Return how many boundaries lie between the first and the last of some."""
@@ -237,7 +235,10 @@ class Case:
 
         It is read seldom: between two readings it is taken to have changed evenly.
         """
-        known = self.track.known(name)
+        every = self.track.known(name)
+        # After its work a program gives back what it held.
+        known = every[every <= self.working[-1]] if len(self.working) else every
+        known = known if len(known) else every
         if self.window is None or not len(known):
             return None
         ends = [self.window.first, self.window.last]

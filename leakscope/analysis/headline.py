@@ -134,6 +134,7 @@ def _unsettled(case: Case, growth: Growth) -> list[str]:
 
 _OPEN = {
     "elsewhere": "libraries or native code hold",
+    "named": "has names of which none grew by itself",
     "slack": "is free in the C heap",
     "garbage": "awaits the collector",
     "pinned": "is page-locked",

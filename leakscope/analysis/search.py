@@ -112,26 +112,30 @@ def find_carriers(case: Case, trends: dict[int, Trend]) -> dict[tuple[int, str],
     """
     found: dict[tuple[int, str], Grower] = {}
     pool, elsewhere = case.pool, judge_elsewhere(case)
+    at, private = case.table.at, case.private
+    read = case.working[np.isfinite(private[case.working])]
     for path, trend in trends.items():
-        if not trend.is_open:
-            continue
-        observed, y, _ = case.observations.series(path, HOST)
-        at = case.table.at[observed]
         is_user = case.table.latest[path].user
-        if is_user and pool.is_growing and pool.net_bytes >= policy.UNNAMED_BYTES:
-            inside = (at >= case.tail[0]) & (at <= case.tail[-1])
-            fewest, gained = policy.FEWEST_READINGS, pool.net_bytes
-        elif not is_user and elsewhere.grows:
-            inside = np.ones(len(at), dtype=bool)
-            fewest, gained = 2, float(np.ptp(elsewhere_at(case, observed))) if len(y) else 0.0
-        else:
+        if not trend.is_open or not (_goes_on(pool) if is_user else elsewhere.grows):
             continue
-        columns, y = observed[inside], y[inside]
-        if len(y) < fewest or (np.diff(y) < -ROW_NOISE_BYTES).any():
+        columns, y, _ = case.observations.series(path, HOST)
+        if is_user:
+            inside = at[columns] >= case.tail[0]
+            inside[:-1] |= inside[1:]  # from the last look before the tail on
+            columns, y = columns[inside], y[inside]
+        if len(y) < 2 or (np.diff(y) < -ROW_NOISE_BYTES).any():
             continue
-        if y[-1] - y[0] >= max(policy.CARRIED_SHARE * gained, ROW_NOISE_BYTES):
+        memory = np.interp(at[columns], read, private[read])
+        whole = memory if is_user else elsewhere_at(case, columns)
+        least = max(policy.CARRIED_SHARE * float(whole[-1] - whole[0]), policy.CARRIED_BYTES)
+        if y[-1] - y[0] >= least:
+            observed = case.observations.columns(path)
             found[path, HOST] = grower_of(case.observations, path, HOST, trend, observed, columns)
     return found
+
+
+def _goes_on(pool: Trend) -> bool:
+    return pool.is_growing and pool.net_bytes >= policy.CARRIED_BYTES
 
 
 def _climbing(case: Case, grown: set[int], across: list[Grower]) -> list[dict[int, Grower]]:

@@ -30,7 +30,7 @@ class Term:
     """One part of private memory."""
 
     kind: str
-    """As in the ledger: ``elsewhere``, ``slack``, ``garbage``, ``pinned``, ``unexplained``."""
+    """As in the ledger: ``elsewhere``, ``named``, ``slack``, ``garbage``, ``pinned``, ``unexplained``."""
     trend: Trend
     share: float
     """Part that it has in the growth of private memory, over its own tail."""
@@ -45,7 +45,10 @@ class Term:
     @property
     def may_grow(self) -> bool:
         """Whether nobody can say yet that it doesn't."""
-        return self.trend.reason in _RISING and self.is_much and not self.excused_by
+        is_open = self.trend.reason in _RISING or (
+            self.kind == "named" and not self.trend.is_bounded
+        )
+        return is_open and self.is_much and not self.excused_by
 
     @property
     def is_much(self) -> bool:
@@ -67,6 +70,7 @@ def judge_terms(case: Case, growers: Sequence[Grower]) -> dict[str, Term]:
     series = {"elsewhere": elsewhere_series(case)}
     if pool.is_open or pool.is_growing:
         series |= {
+            "named": named_series(case, growers),
             "slack": case.gauge_series(gauge.MALLOC_FREE),
             "garbage": garbage_series(case),
             "pinned": case.gauge_series(gauge.PINNED_HOST),
@@ -121,6 +125,24 @@ def elsewhere_series(case: Case) -> tuple[FloatArray, FloatArray]:
     return case.work_done[case.table.at[weighed]], sizes
 
 
+def named_series(case: Case, growers: Sequence[Grower]) -> tuple[FloatArray, FloatArray]:
+    """Return units done and what has names of the user's, without what grows by a name of its own.
+
+    The last census, at which functions may have returned, counts for what is there.
+    """
+    table = case.table
+    if HOST not in table.retained or not len(table.at):
+        return np.zeros(0), np.zeros(0)
+    left = named_bytes(case, HOST)
+    everywhere = np.arange(len(table.at))
+    for g in growers:
+        if g.growth == "across" and g.device == HOST and table.latest[g.path].user:
+            held = np.nan_to_num(table.retained[HOST][g.path, g.observed])
+            left = left - np.interp(everywhere, g.observed, held)
+    inside = table.at >= case.working[0] if len(case.working) else table.at >= 0
+    return case.work_done[table.at[inside]], left[inside]
+
+
 def _garbage(case: Case) -> tuple[IntArray, FloatArray]:
     return _weighed(case, [c.garbage_bytes for c in case.table.censuses])
 
@@ -141,12 +163,17 @@ def _weighed(case: Case, sizes: Sequence[int | None]) -> tuple[IntArray, FloatAr
 def unexplained_series(case: Case) -> tuple[FloatArray, FloatArray]:
     """Return units done and private memory without all that is measured, at each census.
 
-    Where no census was taken it is private memory itself.
+    Where censuses don't reach to the end of the work it is taken at every reading of memory: what
+    had a name at the last of them is taken to be as large ever since.
     """
     table, private = case.table, case.private
-    at = table.at[np.isin(table.at, case.working) & np.isfinite(private[table.at])]
-    if len(at) < policy.FEWEST_READINGS or HOST not in table.retained:
+    read = case.working[np.isfinite(private[case.working])]
+    if HOST not in table.retained or not len(read):
         return case.pool_series()
+    at = read[np.isin(read, table.at)]
+    reach = np.ptp(case.track.index[at]) if len(at) else 0
+    if len(at) < policy.FEWEST_READINGS or reach < policy.REACHES * np.ptp(case.track.index[read]):
+        at = read
     left = private[at] - np.interp(at, table.at, named_bytes(case, HOST))
     for name in (gauge.MALLOC_FREE, gauge.PINNED_HOST):
         known = case.track.known(name)

@@ -259,7 +259,8 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     kind: str
     """``named``, ``graph``, ``garbage``, ``slack``, ``pinned``, ``shm``, ``children``, ``own``,
-    ``elsewhere``, ``imputed``, ``unexplained``; of a device also ``unnamed``, ``cached``, ``fragmentation``,
+    ``elsewhere``,
+    ``imputed``, ``unexplained``; of a device also ``unnamed``, ``cached``, ``fragmentation``,
     ``pending``, ``outside``."""
     note: str = ""
 

@@ -11,6 +11,7 @@ from leakscope.model.sizes import human_bytes, human_count
 
 _SUBJECTS = {
     "elsewhere": "new objects held by libraries and native code",
+    "named": "all that has a name and does not grow by itself",
     "unexplained": "private memory that nothing explains",
     "slack": "free memory in the C heap",
     "garbage": "garbage awaiting the collector",

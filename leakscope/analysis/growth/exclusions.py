@@ -179,9 +179,12 @@ def pinned_by_culprit(case: Case, term: Term, growers: Sequence[Grower]) -> Figu
     """Return whether free memory rises beside a container that grows: it lies between its parts."""
     if term.kind != "slack":
         return None
-    resident = max(case.gauge_gain(case.host_metric) or 0.0, term.trend.net_bytes)
+    begin = int(np.searchsorted(case.work_done, term.trend.tail_from))
+    boundaries = float(case.track.index[case.track.last_work] - case.track.index[begin])
+    memory = term.trend.net_bytes / max(term.share, policy.PINNING_SHARE)
     across = [g for g in growers if g.growth == "across" and g.device == HOST]
-    shares = [case.gain_of(g) / resident for g in across if g.gained >= policy.PINNING_BYTES]
+    gains = (g.per_boundary * boundaries for g in across if g.gained >= policy.PINNING_BYTES)
+    shares = [gain / memory for gain in gains]
     most = max(shares, default=0.0)
     return Figure(most, policy.PINNING_SHARE) if most >= policy.PINNING_SHARE else None
 

@@ -85,7 +85,18 @@ def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> Growth:
         return _concluded(series, TrendVerdict.BOUNDED, Reason.UNCHANGED, 0)
     if _is_given_back(series):
         return _without_rise(series)
-    shape = fit_shape(series.kept_x, series.kept_y, max(noise / 2, series.scatter))
+    found = _judge_shape(series)
+    if found.reason in _MAY_RISE and _rises_evenly(series):
+        return _concluded(series, TrendVerdict.GROWING, Reason.STEADY, float(series.x[0]))
+    return found
+
+
+_MAY_RISE = frozenset({Reason.SHORT_RISE, Reason.SETTLING})
+
+
+def _judge_shape(series: Series) -> Growth:
+    """Judge what is kept by the pieces, or the curve, that explain it best."""
+    shape = fit_shape(series.kept_x, series.kept_y, max(series.noise / 2, series.scatter))
     if shape.settles_after is None:
         return _judge_tail(series, shape)
     if shape.is_surely_curved:
@@ -100,6 +111,20 @@ def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> Growth:
         reason=Reason.SETTLING,
         more_work=_further(series, left),
     )
+
+
+def _rises_evenly(series: Series) -> bool:
+    """Return whether the whole of an exact series rises, both halves alike, in many small rises.
+
+    Breaks lie in each step of a staircase that is looked at often at first and seldom later.
+    """
+    whole = Tail.of(series, float(series.x[0]))
+    if not whole.is_exact or whole.is_in_jumps or whole.readings <= policy.FEW_READINGS:
+        return False
+    if not whole.rises or _lacking(series, whole) > 0 or _rests_longer(whole):
+        return False
+    first, second = _half_rates(*series.kept_since(whole.begin))
+    return min(first, second) > 0 and second >= first / policy.EVEN_FACTOR
 
 
 def _is_given_back(series: Series) -> bool:

@@ -167,3 +167,8 @@ GATHERED_BYTES = float(2 << 20)
 """What a phase gathers and gives back is not worth a note up to this much."""
 MEMBER_SHARE = 0.05
 """Several lists gathered in one phase are judged together; one this small is left out."""
+
+REACHES = 0.7
+"""Censuses account for a stretch if they reach through so much of it."""
+CARRIED_BYTES = float(1 << 20)
+"""Such a path and memory must have gained so much."""
