@@ -30,7 +30,8 @@ class Term:
     """One part of private memory."""
 
     kind: str
-    """As in the ledger: ``elsewhere``, ``named``, ``slack``, ``garbage``, ``pinned``, ``unexplained``."""
+    """As in the ledger: ``elsewhere``, ``named``, ``slack``, ``garbage``, ``pinned`` or
+    ``unexplained``."""
     trend: Trend
     share: float
     """Part that it has in the growth of private memory, over its own tail."""
@@ -104,7 +105,8 @@ def _judged(case: Case, term: Term, growers: Sequence[Grower]) -> Term:
 
 
 def _term(case: Case, kind: str, x: FloatArray, y: FloatArray) -> Term:
-    trend = case.trend_of(x, y)
+    noise = policy.ELSEWHERE_NOISE_BYTES if kind == "elsewhere" else policy.GAUGE_NOISE_BYTES
+    trend = case.trend_of(x, y, noise)
     done, private = case.pool_series()
     grown = 0.0
     if len(done):
@@ -177,6 +179,7 @@ def unexplained_series(case: Case) -> tuple[FloatArray, FloatArray]:
     left = private[at] - np.interp(at, table.at, named_bytes(case, HOST))
     for name in (gauge.MALLOC_FREE, gauge.PINNED_HOST):
         known = case.track.known(name)
+        known = known[known <= case.track.last_work]  # later it gives back what it held
         if len(known):
             left = left - np.interp(at, known, case.track.gauge(name)[known])
     for weighed, sizes in (_garbage(case), _elsewhere(case)):

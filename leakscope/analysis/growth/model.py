@@ -91,7 +91,7 @@ def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> Growth:
     return found
 
 
-_MAY_RISE = frozenset({Reason.SHORT_RISE, Reason.SETTLING})
+_MAY_RISE = frozenset({Reason.SHORT_RISE, Reason.SETTLING, Reason.SCATTERED})
 
 
 def _judge_shape(series: Series) -> Growth:
@@ -123,7 +123,9 @@ def _rises_evenly(series: Series) -> bool:
         return False
     if not whole.rises or _lacking(series, whole) > 0 or _rests_longer(whole):
         return False
-    first, second = _half_rates(*series.kept_since(whole.begin))
+    middle = float(series.x[0]) + series.span / 2
+    halfway = float(np.interp(middle, series.kept_x, series.least))
+    first, second = halfway - float(series.least[0]), float(series.least[-1]) - halfway
     return min(first, second) > 0 and second >= first / policy.EVEN_FACTOR
 
 

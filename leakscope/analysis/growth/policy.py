@@ -100,6 +100,8 @@ ROW_NOISE_BYTES = 4096.0
 """Retained sizes are exact, but tables of dicts and lists are over-allocated in small jumps."""
 CHILDREN_NOISE_BYTES = float(4 << 20)
 """Of several processes together."""
+ELSEWHERE_NOISE_BYTES = float(1 << 16)
+"""Of what is new outside the user's names, which is weighed object by object."""
 COUNT_NOISE = 0.5
 """Counts are exact."""
 
