@@ -11,7 +11,7 @@ from leakscope.analysis.growers import Grower
 from leakscope.analysis.growth import Growth, judge_growth, theil_sen, trend_of
 from leakscope.analysis.growth.policy import ROW_NOISE_BYTES
 from leakscope.analysis.series import HOST, FloatArray, IntArray, RowTable, Track
-from leakscope.analysis.units import Places, unit_of_growth
+from leakscope.analysis.units import Places, is_training, unit_of_growth
 from leakscope.model.trend import Trend, TrendVerdict
 
 
@@ -77,11 +77,21 @@ def find_across(
             trend = trend_of(growth, "boundary")
             if device == HOST or path not in trends:
                 trends[path] = trend
-            if growth.is_growing:
+            if growth.is_growing and not _in_one_passage(observations, columns, growth):
                 index = observations.track.index[table.at[columns]]
                 kept = columns[np.isin(index, growth.kept_at)]
                 growers[path, device] = grower_of(observations, path, device, trend, columns, kept)
     return growers, trends
+
+
+def _in_one_passage(observations: Observations, columns: IntArray, growth: Growth) -> bool:
+    """Return whether a path grew in the only passage through a phase: that is growth within it."""
+    track, at = observations.track, observations.table.at[columns]
+    phases = track.phase[at[track.index[at] > growth.tail_from]]
+    if not len(phases) or not phases[0] or (phases != phases[0]).any():
+        return False
+    name = track.phases[int(phases[0]) - 1]
+    return not is_training(name) and track.begun(name) == 1 and len(track.phases) > 1
 
 
 def _varying(table: RowTable, device: str) -> list[int]:

@@ -10,7 +10,7 @@ import numpy as np
 from leakscope.analysis.advice import device_advice, host_advice
 from leakscope.analysis.case import Case, Window
 from leakscope.analysis.growers import Grower
-from leakscope.analysis.series import HOST, FloatArray
+from leakscope.analysis.series import HOST, FloatArray, IntArray
 from leakscope.model import gauge
 from leakscope.model.census import SHARED, Census
 from leakscope.model.record import DeviceSnapshotRecord
@@ -120,7 +120,7 @@ def _named(case: Case, window: Window, growers: list[Grower], device: str) -> li
         seen += gained if row.user else 0
         holds_graph = row.kind == "graph" or row.graph_nodes > 0
         entries.append(_entry(row.name, gained, "graph" if holds_graph else "named"))
-    everything = _gain_of_roots(case, window, device)
+    everything = _gain_of_roots(case, window, growers, device)
     if everything is not None:
         entries.append(_entry("all other named objects", everything - seen, "named"))
     return entries
@@ -129,17 +129,31 @@ def _named(case: Case, window: Window, growers: list[Grower], device: str) -> li
 def _gain_of(case: Case, window: Window, g: Grower) -> int:
     """Return what a culprit gained over the window, between two censuses evenly."""
     values = case.table.retained[g.device][g.path, g.observed]
-    at = case.table.at[g.observed]
-    first, last = np.interp([window.first, window.last], at, np.nan_to_num(values))
+    ends = np.array([window.first, window.last])
+    held = np.interp(ends, case.table.at[g.observed], np.nan_to_num(values))
+    first, last = held + unseen_growth(case, g, ends)
     return round(float(last - first))
 
 
-def _gain_of_roots(case: Case, window: Window, device: str) -> int | None:
+def unseen_growth(case: Case, g: Grower, positions: IntArray) -> FloatArray:
+    """Return what a culprit has gained since it could be seen last, at its rate, by position."""
+    index, seen = case.track.index, case.table.at[g.observed]
+    last = index[seen[-1]] if len(seen) else index[-1]
+    end = index[case.track.last_work]
+    since = np.clip(np.minimum(index[positions], end) - last, 0, None)
+    return np.asarray(since * g.per_boundary, dtype=np.float64)
+
+
+def _gain_of_roots(case: Case, window: Window, growers: list[Grower], device: str) -> int | None:
     """Return the change of all that has a name of the user's, None without a census."""
     if device not in case.table.retained or not len(case.table.at):
         return None
-    named = named_bytes(case, device)
-    first, last = np.interp([window.first, window.last], case.table.at, named)
+    ends = np.array([window.first, window.last])
+    first, last = np.interp(ends, case.table.at, named_bytes(case, device))
+    for g in growers:
+        if g.device == device and case.table.latest[g.path].user:
+            begin, end = unseen_growth(case, g, ends)
+            last += end - begin
     return round(float(last - first))
 
 
@@ -213,10 +227,11 @@ def unexplained_bytes(ledgers: list[Ledger]) -> float:
 
 def named_shared_memory(case: Case, window: Window) -> float:
     """Return by how much the shared memory grew that censuses met under some name."""
-    censuses = dict(zip(case.table.at.tolist(), case.table.censuses, strict=True))
-    ends = [censuses[p] for p in (window.first, window.last) if p in censuses]
-    sizes = [census.payload_bytes.get(SHARED, 0) for census in ends]
-    return float(sizes[1] - sizes[0]) if len(sizes) == 2 else 0.0
+    if not len(case.table.at):
+        return 0.0
+    sizes = [census.payload_bytes.get(SHARED, 0) for census in case.table.censuses]
+    first, last = np.interp([window.first, window.last], case.table.at, sizes)
+    return float(last - first)
 
 
 def _before(case: Case, window: Window, *names: str) -> float | None:

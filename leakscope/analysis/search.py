@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
 
 from leakscope.analysis.accumulation import accumulation_points
 from leakscope.analysis.across import find_across, grower_of, in_units
 from leakscope.analysis.case import Case
 from leakscope.analysis.growers import Grower
-from leakscope.analysis.growth import policy
+from leakscope.analysis.growth import policy, theil_sen
 from leakscope.analysis.growth.exclusions import MOVED, PART_OF_OWNER, ROW_RULES, RowRule
 from leakscope.analysis.growth.policy import ROW_NOISE_BYTES
 from leakscope.analysis.series import HOST, RowTable
-from leakscope.analysis.terms import Term, elsewhere_at, judge_elsewhere, judge_terms
+from leakscope.analysis.terms import (
+    Term,
+    elsewhere_at,
+    elsewhere_readings,
+    judge_elsewhere,
+    judge_terms,
+)
 from leakscope.analysis.within import find_within
 from leakscope.model.trend import Trend
 
@@ -123,15 +130,37 @@ def find_carriers(case: Case, trends: dict[int, Trend]) -> dict[tuple[int, str],
             inside = at[columns] >= case.tail[0]
             inside[:-1] |= inside[1:]  # from the last look before the tail on
             columns, y = columns[inside], y[inside]
-        if len(y) < 2 or (np.diff(y) < -ROW_NOISE_BYTES).any():
+        rises = np.diff(y)
+        if not len(rises) or (rises < -ROW_NOISE_BYTES).any():
             continue
+        if is_user and rises.max() > policy.JUMP_SHARE * rises.sum():
+            continue  # it may have got another name
         memory = np.interp(at[columns], read, private[read])
         whole = memory if is_user else elsewhere_at(case, columns)
         least = max(policy.CARRIED_SHARE * float(whole[-1] - whole[0]), policy.CARRIED_BYTES)
-        if y[-1] - y[0] >= least:
-            observed = case.observations.columns(path)
-            found[path, HOST] = grower_of(case.observations, path, HOST, trend, observed, columns)
+        if y[-1] - y[0] < least:
+            continue
+        observed = case.observations.columns(path)
+        grower = grower_of(case.observations, path, HOST, trend, observed, columns)
+        found[path, HOST] = grower if is_user else _at_the_rate_of(case, grower)
     return found
+
+
+def _at_the_rate_of(case: Case, grower: Grower) -> Grower:
+    """Return a path of a library's with the readings of all that is new outside the user's names.
+
+    It is most of that, and was seen at the few walks of the whole heap alone.
+    """
+    columns, y = elsewhere_readings(case)
+    x = case.track.index[case.table.at[columns]].astype(np.float64)
+    slope, units = theil_sen(x, y), float(x[-1] - x[0])
+    trend = msgspec.structs.replace(
+        grower.trend, bytes_per_unit=slope.rate, interval=(slope.low, slope.high), points=len(x)
+    )
+    return replace(
+        grower, trend=trend, columns=columns, x=x, y=y, observed=columns, observed_x=x,
+        gained=slope.rate * units, units=units, per_boundary=slope.rate,
+    )  # fmt: skip
 
 
 def _goes_on(pool: Trend) -> bool:

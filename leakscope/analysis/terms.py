@@ -11,7 +11,7 @@ from leakscope.analysis.case import Case
 from leakscope.analysis.growers import Grower
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.exclusions import TERM_RULES
-from leakscope.analysis.ledger import named_bytes
+from leakscope.analysis.ledger import named_bytes, unseen_growth
 from leakscope.analysis.series import HOST, FloatArray, IntArray
 from leakscope.model import gauge
 from leakscope.model.trend import Reason, Trend
@@ -75,7 +75,7 @@ def judge_terms(case: Case, growers: Sequence[Grower]) -> dict[str, Term]:
             "slack": case.gauge_series(gauge.MALLOC_FREE),
             "garbage": garbage_series(case),
             "pinned": case.gauge_series(gauge.PINNED_HOST),
-            "unexplained": unexplained_series(case),
+            "unexplained": unexplained_series(case, growers),
         }
     return {kind: _judged(case, _term(case, kind, *xy), growers) for kind, xy in series.items()}
 
@@ -123,7 +123,7 @@ def garbage_series(case: Case) -> tuple[FloatArray, FloatArray]:
 
 def elsewhere_series(case: Case) -> tuple[FloatArray, FloatArray]:
     """Return units done and bytes of what is new and no name of the user's reaches."""
-    weighed, sizes = _elsewhere(case)
+    weighed, sizes = elsewhere_readings(case)
     return case.work_done[case.table.at[weighed]], sizes
 
 
@@ -149,7 +149,8 @@ def _garbage(case: Case) -> tuple[IntArray, FloatArray]:
     return _weighed(case, [c.garbage_bytes for c in case.table.censuses])
 
 
-def _elsewhere(case: Case) -> tuple[IntArray, FloatArray]:
+def elsewhere_readings(case: Case) -> tuple[IntArray, FloatArray]:
+    """Return the censuses that weighed what is new outside the user's names, and its bytes."""
     return _weighed(case, [c.elsewhere_bytes for c in case.table.censuses])
 
 
@@ -162,11 +163,11 @@ def _weighed(case: Case, sizes: Sequence[int | None]) -> tuple[IntArray, FloatAr
     return np.array(known, dtype=np.int64), np.array(values, dtype=np.float64)
 
 
-def unexplained_series(case: Case) -> tuple[FloatArray, FloatArray]:
+def unexplained_series(case: Case, growers: Sequence[Grower] = ()) -> tuple[FloatArray, FloatArray]:
     """Return units done and private memory without all that is measured, at each census.
 
     Where censuses don't reach to the end of the work it is taken at every reading of memory: what
-    had a name at the last of them is taken to be as large ever since.
+    grows by a name is taken to have gone on at its rate since it was seen last.
     """
     table, private = case.table, case.private
     read = case.working[np.isfinite(private[case.working])]
@@ -177,12 +178,18 @@ def unexplained_series(case: Case) -> tuple[FloatArray, FloatArray]:
     if len(at) < policy.FEWEST_READINGS or reach < policy.REACHES * np.ptp(case.track.index[read]):
         at = read
     left = private[at] - np.interp(at, table.at, named_bytes(case, HOST))
+    for g in growers:
+        if g.growth == "across" and g.device == HOST:
+            left = left - unseen_growth(case, g, at)
     for name in (gauge.MALLOC_FREE, gauge.PINNED_HOST):
         known = case.track.known(name)
         known = known[known <= case.track.last_work]  # later it gives back what it held
         if len(known):
             left = left - np.interp(at, known, case.track.gauge(name)[known])
-    for weighed, sizes in (_garbage(case), _elsewhere(case)):
+            since = np.clip(case.work_done[at] - case.work_done[known[-1]], 0, None)
+            trend = case.gauge_trend(name)
+            left = left - since * (trend.bytes_per_unit if trend.is_growing else 0.0)
+    for weighed, sizes in (_garbage(case), elsewhere_readings(case)):
         if len(weighed):
             left = left - np.interp(at, table.at[weighed], sizes)
     return case.work_done[at], left
@@ -190,7 +197,7 @@ def unexplained_series(case: Case) -> tuple[FloatArray, FloatArray]:
 
 def elsewhere_at(case: Case, columns: IntArray) -> FloatArray:
     """Return what was new and without a name of the user's at some censuses, between two evenly."""
-    weighed, sizes = _elsewhere(case)
+    weighed, sizes = elsewhere_readings(case)
     if not len(weighed):
         return np.zeros(len(columns))
     return np.interp(case.table.at[columns], case.table.at[weighed], sizes, left=0.0)

@@ -184,9 +184,8 @@ def pinned_by_culprit(case: Case, term: Term, growers: Sequence[Grower]) -> Figu
     memory = term.trend.net_bytes / max(term.share, policy.PINNING_SHARE)
     across = [g for g in growers if g.growth == "across" and g.device == HOST]
     gains = (g.per_boundary * boundaries for g in across if g.gained >= policy.PINNING_BYTES)
-    shares = [gain / memory for gain in gains]
-    most = max(shares, default=0.0)
-    return Figure(most, policy.PINNING_SHARE) if most >= policy.PINNING_SHARE else None
+    share = sum(gains) / memory
+    return Figure(share, policy.PINNING_SHARE) if share >= policy.PINNING_SHARE else None
 
 
 MOVED = RowRule("moved", "another path lost what this one gained", moved)
