@@ -117,7 +117,7 @@ def _named(case: Case, window: Window, growers: list[Grower], device: str) -> li
             continue
         row = case.table.latest[g.path]
         gained = _gain_of(case, window, g)
-        seen += gained if row.user else 0
+        seen += gained if case.table.is_reached(g.path) else 0
         holds_graph = row.kind == "graph" or row.graph_nodes > 0
         entries.append(_entry(row.name, gained, "graph" if holds_graph else "named"))
     everything = _gain_of_roots(case, window, growers, device)
@@ -151,7 +151,7 @@ def _gain_of_roots(case: Case, window: Window, growers: list[Grower], device: st
     ends = np.array([window.first, window.last])
     first, last = np.interp(ends, case.table.at, named_bytes(case, device))
     for g in growers:
-        if g.device == device and case.table.latest[g.path].user:
+        if g.device == device and case.table.is_reached(g.path):
             begin, end = unseen_growth(case, g, ends)
             last += end - begin
     return round(float(last - first))
@@ -165,9 +165,9 @@ def named_bytes(case: Case, device: str) -> FloatArray:
     table = case.table
     total = np.zeros(len(table.at))
     everywhere = np.arange(len(table.at))
-    for path, row in enumerate(table.latest):
+    for path in range(len(table.paths)):
         columns = case.observations.columns(path)
-        if row.user and table.parent(path) is None and len(columns):
+        if table.is_reached(path) and table.parent(path) is None and len(columns):
             seen = np.nan_to_num(table.retained[device][path, columns])
             total += np.interp(everywhere, columns, seen, left=0.0)
     return total
@@ -182,7 +182,7 @@ def _elsewhere(
         return []
     at, sizes = zip(*known, strict=True)
     first, last = np.interp([window.first, window.last], at, sizes)
-    library = {row.name for g in growers if not (row := case.table.latest[g.path]).user}
+    library = {case.table.latest[g.path].name for g in growers if not case.table.is_reached(g.path)}
     told = sum(e.bytes for e in entries if e.label in library and e.kind in {"named", "graph"})
     return [_entry(ELSEWHERE, float(last - first) - told, "elsewhere")]
 

@@ -50,15 +50,17 @@ def search_growth(case: Case) -> Growth:
     """Return what grows across and within phases, each once, at its accumulation point."""
     table = case.table
     grown, trends = find_across(case.observations)
-    grown |= find_carriers(case, trends)
+    carriers = find_carriers(case, trends)
+    grown |= carriers
     grown = {k: g for k, g in grown.items() if not is_excused(case, MOVED, g, ())}
     _note_trends(case, trends)
     across: list[Grower] = []
     for device in table.retained:
         mine = {path: g for (path, on), g in grown.items() if on == device}
+        points = [mine[path] for path in accumulation_points(table, mine)]
         across += [
-            in_units(case.observations, case.places, mine[path])
-            for path in accumulation_points(table, mine)
+            in_units(case.observations, case.places, _at_the_rate_of(case, g, carriers))
+            for g in points
         ]
     across, filling = _without_excused(case, _one_device_each(across))
     across = [share_named(table, g) for g in across]
@@ -133,7 +135,7 @@ def find_carriers(case: Case, trends: dict[int, Trend]) -> dict[tuple[int, str],
         rises = np.diff(y)
         if not len(rises) or (rises < -ROW_NOISE_BYTES).any():
             continue
-        if is_user and rises.max() > policy.JUMP_SHARE * rises.sum():
+        if is_user and (rises > ROW_NOISE_BYTES).sum() < policy.FEWEST_RISES:
             continue  # it may have got another name
         memory = np.interp(at[columns], read, private[read])
         whole = memory if is_user else elsewhere_at(case, columns)
@@ -142,15 +144,18 @@ def find_carriers(case: Case, trends: dict[int, Trend]) -> dict[tuple[int, str],
             continue
         observed = case.observations.columns(path)
         grower = grower_of(case.observations, path, HOST, trend, observed, columns)
-        found[path, HOST] = grower if is_user else _at_the_rate_of(case, grower)
+        found[path, HOST] = grower
     return found
 
 
-def _at_the_rate_of(case: Case, grower: Grower) -> Grower:
+def _at_the_rate_of(case: Case, grower: Grower, carriers: dict[tuple[int, str], Grower]) -> Grower:
     """Return a path of a library's with the readings of all that is new outside the user's names.
 
-    It is most of that, and was seen at the few walks of the whole heap alone.
+    It is most of that, where it was seen at the few walks of the whole heap alone.
     """
+    is_user = case.table.latest[grower.path].user
+    if is_user or (grower.path, grower.device) not in carriers:
+        return grower
     columns, y = elsewhere_readings(case)
     x = case.track.index[case.table.at[columns]].astype(np.float64)
     slope, units = theil_sen(x, y), float(x[-1] - x[0])

@@ -268,6 +268,12 @@ class RowTable:
         called = _call_of(self.paths[path])
         return self._running(called) if called else np.ones(len(self.at), dtype=bool)
 
+    def is_reached(self, path: int) -> bool:
+        """Return whether the user's names or a running call of a library reach it: what every
+        census shows, and does not count as new elsewhere.
+        """
+        return self.latest[path].user or bool(_call_of(self.paths[path]))
+
     @cached_property
     def keeps_graphs(self) -> BoolArray:
         """Which paths keep autograd graphs at some census."""

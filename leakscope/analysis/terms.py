@@ -138,7 +138,7 @@ def named_series(case: Case, growers: Sequence[Grower]) -> tuple[FloatArray, Flo
     left = named_bytes(case, HOST)
     everywhere = np.arange(len(table.at))
     for g in growers:
-        if g.growth == "across" and g.device == HOST and table.latest[g.path].user:
+        if g.growth == "across" and g.device == HOST and table.is_reached(g.path):
             held = np.nan_to_num(table.retained[HOST][g.path, g.observed])
             left = left - np.interp(everywhere, g.observed, held)
     inside = table.at >= case.working[0] if len(case.working) else table.at >= 0

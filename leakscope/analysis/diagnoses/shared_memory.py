@@ -17,11 +17,11 @@ import numpy as np
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.growth import policy
-from leakscope.analysis.ledger import named_shared_memory
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import MIB
 from leakscope.analysis.source.calls import places_that_call
 from leakscope.model import gauge
+from leakscope.model.census import SHARED
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes
 
@@ -52,7 +52,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     trend = case.gauge_trend(gauge.SHM_FILES)
     if not trend.is_growing or trend.net_bytes < GROWTH_BYTES:
         return []
-    if case.window and named_shared_memory(case, case.window) >= NAMED * trend.net_bytes:
+    if _named(case) >= NAMED * trend.net_bytes:
         return []
     most = float(np.nanmax(case.track.gauge(gauge.SHM_FILES)))  # some may be gone at the end
     limit = case.limit_bytes or float("inf")
@@ -76,6 +76,12 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             falsifier=(FALSIFIER, None),
         )
     ]
+
+
+def _named(case: Case) -> float:
+    """Return by how much the shared memory grew that has a name."""
+    sizes = [census.payload_bytes.get(SHARED, 0) for census in case.table.censuses]
+    return float(max(sizes) - sizes[0]) if sizes else 0.0
 
 
 def _is_alone(case: Case) -> bool:
