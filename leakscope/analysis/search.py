@@ -62,14 +62,15 @@ def search_growth(case: Case) -> Growth:
             in_units(case.observations, case.places, _at_the_rate_of(case, g, carriers))
             for g in points
         ]
-    across, filling = _without_excused(case, _one_device_each(across))
+    told = _one_device_each(across)
+    across, filling = _without_excused(case, told)
     across = [share_named(table, g) for g in across]
     climbing = _climbing(case, {path for path, _ in grown}, [*across, *filling])
     found = [kept[path] for kept in climbing for path in accumulation_points(table, kept)]
     within, _ = _without_excused(case, _one_device_each(found))
     owners = [*grown.values(), *(g for kept in climbing for g in kept.values())]
     growers = across + within
-    return Growth(growers, filling, trends, owners, judge_terms(case, growers))
+    return Growth(growers, filling, trends, owners, judge_terms(case, growers, told))
 
 
 def is_excused(case: Case, rule: RowRule, grower: Grower, others: Sequence[Grower]) -> bool:

@@ -58,10 +58,18 @@ class Term:
         return self.trend.net_bytes >= least and self.share >= share
 
 
-def judge_terms(case: Case, growers: Sequence[Grower]) -> dict[str, Term]:
+def judge_terms(
+    case: Case, growers: Sequence[Grower], told: Sequence[Grower] = ()
+) -> dict[str, Term]:
     """Return the terms of private memory that no name of the user's stands for.
 
     Most of them tell only while private memory isn't bounded.
+
+    Args:
+        case: The run.
+        growers: What grows by a name.
+        told: The same with what a rule excuses.
+
     """
     pool = case.pool
     case.decisions.add(
@@ -71,7 +79,7 @@ def judge_terms(case: Case, growers: Sequence[Grower]) -> dict[str, Term]:
     series = {"elsewhere": elsewhere_series(case)}
     if pool.is_open or pool.is_growing:
         series |= {
-            "named": named_series(case, growers),
+            "named": named_series(case, [*told, *growers]),
             "slack": case.gauge_series(gauge.MALLOC_FREE),
             "garbage": garbage_series(case),
             "pinned": case.gauge_series(gauge.PINNED_HOST),
@@ -137,7 +145,7 @@ def named_series(case: Case, growers: Sequence[Grower]) -> tuple[FloatArray, Flo
         return np.zeros(0), np.zeros(0)
     left = named_bytes(case, HOST)
     everywhere = np.arange(len(table.at))
-    for g in growers:
+    for g in {g.path: g for g in growers}.values():
         if g.growth == "across" and g.device == HOST and table.is_reached(g.path):
             held = np.nan_to_num(table.retained[HOST][g.path, g.observed])
             left = left - np.interp(everywhere, g.observed, held)

@@ -151,6 +151,30 @@ def part_of_owner(case: Case, grower: Grower, others: Sequence[Grower]) -> Figur
     return Figure(most, policy.OWNER_SHARE) if most >= policy.OWNER_SHARE else None
 
 
+def rested_since(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure | None:
+    """Return whether memory in use rested since a path could be seen last, long before the end.
+
+    In a short or a slow run the censuses are over before its end, and a warm-up in their time looks
+    like a leak. What malloc holds free would take up growth unseen: without it nothing is known.
+    """
+    if grower.growth != "across" or grower.device != HOST:
+        return None
+    index, end = case.track.index, case.track.last_work
+    last = int(case.table.at[grower.observed[-1]])
+    span = float(index[end] - index[last])
+    due, whole = grower.per_boundary * span, float(index[end] - index[case.working[0]])
+    if span <= (1 - policy.REACHES) * whole or due < policy.LEAST_DUE_BYTES:
+        return None
+    free, known = case.track.gauge(gauge.MALLOC_FREE), case.track.known(gauge.MALLOC_FREE)
+    read = case.working[np.isfinite(case.private[case.working])]
+    if not len(known) or known[known <= end].max(initial=-1) <= last or not len(read):
+        return None
+    private = np.interp([last, end], read, case.private[read])
+    held = np.interp([last, end], known, free[known])
+    share = float(np.diff(private - held)[0]) / due
+    return Figure(share, policy.RESTED_SHARE) if share < policy.RESTED_SHARE else None
+
+
 def first_touch(case: Case, term: Term, growers: Sequence[Grower]) -> Figure | None:
     """Return whether pages may have become resident of what a name reached all along.
 
@@ -195,6 +219,7 @@ ROW_RULES = (
     RowRule(
         "follows_the_model", "gradients and states come to parameters", follows_the_model, True
     ),
+    RowRule("rested_since", "memory in use rested since it was seen last", rested_since),
     RowRule("declares_a_bound", "it stops at a bound of its own", declares_a_bound, True),
 )
 TERM_RULES = (

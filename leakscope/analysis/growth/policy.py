@@ -174,3 +174,7 @@ REACHES = 0.7
 """Censuses account for a stretch if they reach through so much of it."""
 CARRIED_BYTES = float(1 << 20)
 """Such a path and memory must have gained so much."""
+RESTED_SHARE = 0.25
+"""Memory rests if it gains less than this part of what a path would have brought by itself."""
+LEAST_DUE_BYTES = float(512 << 10)
+"""Less than this may come and go without any container."""
