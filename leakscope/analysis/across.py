@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.growers import Grower
-from leakscope.analysis.growth import Growth, judge_growth, theil_sen, trend_of
+from leakscope.analysis.growth import Growth, judge_growth, policy, theil_sen, trend_of
 from leakscope.analysis.growth.policy import ROW_NOISE_BYTES
 from leakscope.analysis.series import HOST, FloatArray, IntArray, RowTable, Track
 from leakscope.analysis.units import Places, is_training, unit_of_growth
@@ -54,11 +54,11 @@ class Observations:
         least = max((self.table.censuses[c].cutoff_bytes for c in columns[unseen]), default=0)
         return columns, np.nan_to_num(values), max(ROW_NOISE_BYTES, float(least))
 
-    def judge(self, path: int, device: str) -> tuple[Growth, IntArray]:
-        """Return how a path grows over boundaries, with the censuses that this was judged by."""
+    def judge(self, path: int, device: str) -> tuple[Growth, IntArray, FloatArray]:
+        """Return how a path grows over boundaries, with the readings that this was judged by."""
         columns, y, noise = self.series(path, device)
         x = self.track.index[self.table.at[columns]].astype(np.float64)
-        return judge_growth(x, y, noise=noise), columns
+        return judge_growth(x, y, noise=noise), columns, y
 
 
 def find_across(
@@ -73,25 +73,33 @@ def find_across(
     trends: dict[int, Trend] = {}
     for device in table.retained:
         for path in _varying(table, device):
-            growth, columns = observations.judge(path, device)
+            growth, columns, y = observations.judge(path, device)
             trend = trend_of(growth, "boundary")
             if device == HOST or path not in trends:
                 trends[path] = trend
-            if growth.is_growing and not _in_one_passage(observations, columns, growth):
+            if growth.is_growing and not _in_one_passage(observations, columns, y, growth):
                 index = observations.track.index[table.at[columns]]
                 kept = columns[np.isin(index, growth.kept_at)]
                 growers[path, device] = grower_of(observations, path, device, trend, columns, kept)
     return growers, trends
 
 
-def _in_one_passage(observations: Observations, columns: IntArray, growth: Growth) -> bool:
-    """Return whether a path grew in the only passage through a phase: that is growth within it."""
+def _in_one_passage(
+    observations: Observations, columns: IntArray, y: FloatArray, growth: Growth
+) -> bool:
+    """Return whether a path rose in one passage through a phase alone: that is growth within it.
+
+    The whole of a training may be one passage, or the whole of a run.
+    """
     track, at = observations.track, observations.table.at[columns]
-    phases = track.phase[at[track.index[at] > growth.tail_from]]
-    if not len(phases) or not phases[0] or (phases != phases[0]).any():
+    kept = np.isin(track.index[at], growth.kept_at)
+    at, rises = at[kept], np.diff(y[kept])
+    ends = at[1:][rises > policy.STEP_SHARE * max(float(rises.sum()), 1.0)]
+    phases, passes = track.phase[ends], track.occurrence[ends]
+    if not len(ends) or not phases[0] or (phases != phases[0]).any():
         return False
     name = track.phases[int(phases[0]) - 1]
-    return not is_training(name) and track.begun(name) == 1 and len(track.phases) > 1
+    return len(track.phases) > 1 and not is_training(name) and bool((passes == passes[0]).all())
 
 
 def _varying(table: RowTable, device: str) -> list[int]:

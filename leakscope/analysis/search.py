@@ -15,7 +15,7 @@ from leakscope.analysis.growers import Grower
 from leakscope.analysis.growth import policy, theil_sen
 from leakscope.analysis.growth.exclusions import MOVED, PART_OF_OWNER, ROW_RULES, RowRule
 from leakscope.analysis.growth.policy import ROW_NOISE_BYTES
-from leakscope.analysis.series import HOST, RowTable
+from leakscope.analysis.series import HOST, FloatArray, IntArray, RowTable
 from leakscope.analysis.terms import (
     Term,
     elsewhere_at,
@@ -136,7 +136,7 @@ def find_carriers(case: Case, trends: dict[int, Trend]) -> dict[tuple[int, str],
         rises = np.diff(y)
         if not len(rises) or (rises < -ROW_NOISE_BYTES).any():
             continue
-        if is_user and (rises > ROW_NOISE_BYTES).sum() < policy.FEWEST_RISES:
+        if is_user and _jumps(rises, np.diff(case.track.index[at[columns]])):
             continue  # it may have got another name
         memory = np.interp(at[columns], read, private[read])
         whole = memory if is_user else elsewhere_at(case, columns)
@@ -147,6 +147,13 @@ def find_carriers(case: Case, trends: dict[int, Trend]) -> dict[tuple[int, str],
         grower = grower_of(case.observations, path, HOST, trend, observed, columns)
         found[path, HOST] = grower
     return found
+
+
+def _jumps(rises: FloatArray, work: IntArray) -> bool:
+    """Return whether the largest rise is steeper by far than all others together."""
+    largest = int(np.argmax(rises / work))
+    others = np.delete(rises, largest).sum() / max(int(np.delete(work, largest).sum()), 1)
+    return bool(rises[largest] / work[largest] > policy.JUMP_STEEPNESS * others)
 
 
 def _at_the_rate_of(case: Case, grower: Grower, carriers: dict[tuple[int, str], Grower]) -> Grower:

@@ -172,19 +172,20 @@ def _weighed(case: Case, sizes: Sequence[int | None]) -> tuple[IntArray, FloatAr
 
 
 def unexplained_series(case: Case, growers: Sequence[Grower] = ()) -> tuple[FloatArray, FloatArray]:
-    """Return units done and private memory without all that is measured, at each census.
+    """Return units done and private memory without all that is measured.
 
-    Where censuses don't reach to the end of the work it is taken at every reading of memory: what
-    grows by a name is taken to have gone on at its rate since it was seen last.
+    It is taken at censuses; where these don't reach to the end of the work where free memory in
+    the C heap was read. What grows by a name is taken to have gone on at its rate since it was seen
+    last.
     """
     table, private = case.table, case.private
     read = case.working[np.isfinite(private[case.working])]
     if HOST not in table.retained or not len(read):
         return case.pool_series()
-    at = read[np.isin(read, table.at)]
-    reach = np.ptp(case.track.index[at]) if len(at) else 0
-    if len(at) < policy.FEWEST_READINGS or reach < policy.REACHES * np.ptp(case.track.index[read]):
-        at = read
+    least = policy.REACHES * np.ptp(case.track.index[read])
+    looked_at = (read[np.isin(read, p)] for p in (table.at, case.track.known(gauge.MALLOC_FREE)))
+    enough = (at for at in looked_at if len(at) >= policy.FEW_READINGS)
+    at = next((at for at in enough if np.ptp(case.track.index[at]) >= least), read)
     left = private[at] - np.interp(at, table.at, named_bytes(case, HOST))
     for g in growers:
         if g.growth == "across" and g.device == HOST:

@@ -166,8 +166,9 @@ def rested_since(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure
     if span <= (1 - policy.REACHES) * whole or due < policy.LEAST_DUE_BYTES:
         return None
     free, known = case.track.gauge(gauge.MALLOC_FREE), case.track.known(gauge.MALLOC_FREE)
+    known = known[known <= end]
     read = case.working[np.isfinite(case.private[case.working])]
-    if not len(known) or known[known <= end].max(initial=-1) <= last or not len(read):
+    if known.max(initial=-1) <= last or not len(read):
         return None
     private = np.interp([last, end], read, case.private[read])
     held = np.interp([last, end], known, free[known])

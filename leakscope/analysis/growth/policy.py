@@ -178,3 +178,5 @@ RESTED_SHARE = 0.25
 """Memory rests if it gains less than this part of what a path would have brought by itself."""
 LEAST_DUE_BYTES = float(512 << 10)
 """Less than this may come and go without any container."""
+JUMP_STEEPNESS = 8.0
+"""A rise so many times as steep as all others is a jump, as where a path got another name."""
