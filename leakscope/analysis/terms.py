@@ -35,6 +35,8 @@ class Term:
     trend: Trend
     share: float
     """Part that it has in the growth of private memory, over its own tail."""
+    is_open_pool: bool = False
+    """Whether nobody can say that private memory as a whole goes on growing."""
     excused_by: str = ""
     """The rule by which its growth is none."""
 
@@ -55,6 +57,8 @@ class Term:
     def is_much(self) -> bool:
         """Whether a leak would be missed."""
         least, share = _FLOORS.get(self.kind, (policy.UNNAMED_BYTES, policy.UNNAMED_SHARE))
+        if self.is_open_pool and share > 0:
+            least = max(least, policy.OPEN_POOL_BYTES)
         return self.trend.net_bytes >= least and self.share >= share
 
 
@@ -120,7 +124,8 @@ def _term(case: Case, kind: str, x: FloatArray, y: FloatArray) -> Term:
     if len(done):
         since = private[done >= trend.tail_from]
         grown = float(since[-1] - since[0]) if len(since) else 0.0
-    return Term(kind, trend, trend.net_bytes / grown if grown > 0 else 0.0)
+    share = trend.net_bytes / grown if grown > 0 else 0.0
+    return Term(kind, trend, share, is_open_pool=case.pool.is_open)
 
 
 def garbage_series(case: Case) -> tuple[FloatArray, FloatArray]:

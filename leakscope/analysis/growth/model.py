@@ -297,12 +297,15 @@ def _judge_rest(series: Series, tail: Tail, breaks: tuple[float, ...]) -> Growth
 
 
 def _half_rates(x: FloatArray, y: FloatArray) -> tuple[float, float]:
-    """Return the rates of the first and the second half of a stretch of work."""
-    middle = (x[0] + x[-1]) / 2 if len(x) else 0.0
-    early, late = (
-        theil_sen(x[half], y[half], policy.Z_INTERVAL).rate for half in (x <= middle, x >= middle)
-    )
-    return early, late
+    """Return the rates of the first and the second half of a stretch of work.
+
+    A half begins or ends at a reading: where the work in it was read once, at the one next to it.
+    """
+    if len(x) < 2:
+        return 0.0, 0.0
+    at = int(np.searchsorted(x, (x[0] + x[-1]) / 2, side="right"))
+    end, begin = max(at, 2), min(at, len(x) - 2)
+    return theil_sen(x[:end], y[:end]).rate, theil_sen(x[begin:], y[begin:]).rate
 
 
 def _until_clear(series: Series, tail: Tail) -> float | None:

@@ -109,6 +109,8 @@ UNNAMED_BYTES = float(4 << 20)
 """Growth without a name of less than this is no leak: libraries warm up by as much."""
 UNNAMED_SHARE = 0.3
 """Part of the growth of memory that must lack a name for one to be missed."""
+OPEN_POOL_BYTES = float(16 << 20)
+"""The same where nobody can say that memory as a whole goes on growing."""
 SLACK_BYTES = float(32 << 20)
 SLACK_SHARE = 0.5
 """The same of free memory in the C heap, which settles over some epochs."""
