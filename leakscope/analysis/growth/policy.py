@@ -1,8 +1,8 @@
 """Every number by which the growth model decides: with its unit and where it comes from.
 
 Shares are of the run unless they say otherwise: of the work from the first reading to the last.
-``benchmarks/growth_shapes.py`` counts what each of them decides on synthetic shapes,
-``tests/zoo/growth_against_rules.py`` on recorded programs.
+``benchmarks/growth_shapes.py`` counts what those of the model decide on synthetic shapes,
+``tests/zoo/ablation.py`` what each decides on recorded programs.
 """
 
 from __future__ import annotations
