@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.unexplained import UNTOLD
 from leakscope.analysis.ending import ENDINGS, EXCEPTION, STILL_RUNNING, in_a_sentence
@@ -11,6 +13,7 @@ from leakscope.analysis.growth import policy
 from leakscope.analysis.killed import how_all_ended
 from leakscope.analysis.search import Growth
 from leakscope.analysis.undecided import Undecided
+from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.printable import clipped
 from leakscope.model.report import Culprit, Finding, RunVerdict, Severity, Work
@@ -37,7 +40,7 @@ def verdict_of(
     if any(grade is not Severity.NOTE for grade in grades):
         return RunVerdict.LEAK, []
     missing = _too_little(case) or _may_leak(case, undecided)
-    missing = missing or _unsettled(case, growth) or _untold(findings)
+    missing = missing or _unsettled(case, growth) or _untold(findings) or _children(case)
     return (RunVerdict.INCONCLUSIVE if missing else RunVerdict.CLEAN), missing
 
 
@@ -140,6 +143,42 @@ _OPEN = {
     "pinned": "is page-locked",
     "unexplained": "has no name",
 }
+
+
+def _children(case: Case) -> list[str]:
+    """Return what is missing where nobody can tell whether child processes grow, though they did.
+
+    What workers of DataLoaders gain is left to their own recordings.
+    """
+    if any(recording.header.worker is not None for recording in case.run.recordings):
+        return []
+    trend = case.gauge_trend(gauge.CHILDREN_PSS, policy.CHILDREN_NOISE_BYTES)
+    done, held = case.gauge_series(gauge.CHILDREN_PSS)
+    if not len(held) or trend.reason is Reason.RELEASED:
+        return []
+    work = case.work_done[case.working]
+    is_read_to_the_end = done[-1] - done[0] >= policy.REACHES * (work[-1] - work[0])
+    gained = _gained_by_as_many(case)
+    if (trend.is_bounded and is_read_to_the_end) or gained < policy.CHILDREN_BYTES:
+        return []
+    text = (
+        f"Child processes held up to {human_bytes(float(held.max()))}, {human_bytes(gained)} more "
+        f"than at first, too short a time to tell a leak from a warm-up: "
+        f"{_further(case, trend.more_work)}."
+    )
+    return [text]
+
+
+def _gained_by_as_many(case: Case) -> float:
+    """Return how much more than at first as many child processes held later, or ever more did."""
+    count, held = (case.track.gauge(name) for name in (gauge.CHILDREN, gauge.CHILDREN_PSS))
+    known = case.working[np.isfinite(held[case.working]) & (count[case.working] > 0)]
+    if not len(known):
+        return 0.0
+    number, sizes = count[known], held[known]
+    ever_more = case.gauge_trend(gauge.CHILDREN, policy.COUNT_NOISE).reason is Reason.SHORT_RISE
+    alike = sizes if ever_more else sizes[number <= number[0]]
+    return float(alike.max() - sizes[0])
 
 
 def _untold(findings: list[Finding]) -> list[str]:

@@ -138,8 +138,10 @@ def find_carriers(case: Case, trends: dict[int, Trend]) -> dict[tuple[int, str],
             continue
         if is_user and _jumps(rises, np.diff(case.track.index[at[columns]])):
             continue  # it may have got another name
-        memory = np.interp(at[columns], read, private[read])
-        whole = memory if is_user else elsewhere_at(case, columns)
+        if is_user:
+            whole = np.interp(at[columns], read, private[read])
+        else:
+            whole = elsewhere_at(case, columns)
         least = max(policy.CARRIED_SHARE * float(whole[-1] - whole[0]), policy.CARRIED_BYTES)
         if y[-1] - y[0] < least:
             continue
@@ -231,7 +233,7 @@ def share_named(table: RowTable, g: Grower) -> Grower:
 def _gained_items(table: RowTable, path: int, g: Grower) -> float:
     """Return how many items a single container gained where it gained them steadily."""
     length = table.length[path, g.columns]
-    if not np.isfinite(length).all() or table.count[path, g.columns[-1]] > 1:
+    gains = np.diff(length[np.isfinite(length)])
+    if table.count[path, g.columns[-1]] > 1 or (gains < 0).any():
         return 0.0
-    gains = np.diff(length)
-    return float(gains.sum()) if (gains >= 0).all() and (gains > 0).mean() > 0.5 else 0.0
+    return float(gains.sum()) if (gains > 0).sum() >= policy.FEWEST_RISES else 0.0

@@ -185,7 +185,7 @@ def unexplained_series(case: Case, growers: Sequence[Grower] = ()) -> tuple[Floa
     """
     table, private = case.table, case.private
     read = case.working[np.isfinite(private[case.working])]
-    if HOST not in table.retained or not len(read):
+    if HOST not in table.retained or not len(table.at) or not len(read):
         return case.pool_series()
     least = policy.REACHES * np.ptp(case.track.index[read])
     looked_at = (read[np.isin(read, p)] for p in (table.at, case.track.known(gauge.MALLOC_FREE)))

@@ -163,7 +163,8 @@ def test_the_first_culprit_tells_how_sure_it_is_and_what_would_prove_it_wrong(wi
     assert len(lines) <= 30
     text = " ".join(line.strip() for line in lines)
     assert (
-        "it grew through 14 readings; falsifier: If the list shrank at any later validation, or gc.collect() "
+        "it grew through 14 readings; falsifier: If the list shrank at any later validation, or "
+        "gc.collect() "
         "freed its arrays, this would be no leak. tried: gc.collect() freed 0 B of it; it never "
         "shrank in 12 validations. → Keep"
     ) in text

@@ -44,6 +44,10 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     trend = case.gauge_trend(gauge.CHILDREN_PSS, noise=policy.CHILDREN_NOISE_BYTES)
     if not trend.is_growing or trend.net_bytes < policy.UNNAMED_BYTES:
         return []
+    done, _ = case.gauge_series(gauge.CHILDREN_PSS)
+    work = case.work_done[case.working]
+    if done[-1] - done[0] < policy.REACHES * (work[-1] - work[0]):
+        return []  # they may have rested since
     most = float(np.nanmax(case.track.gauge(gauge.CHILDREN_PSS)))  # they may be gone at the end
     limit = case.limit_bytes or float("inf")
     fatal = case.used_at_end() + policy.HORIZON * trend.net_bytes >= limit

@@ -182,3 +182,5 @@ LEAST_DUE_BYTES = float(512 << 10)
 """Less than this may come and go without any container."""
 JUMP_STEEPNESS = 8.0
 """A rise so many times as steep as all others is a jump, as where a path got another name."""
+CHILDREN_BYTES = float(128 << 20)
+"""A child process that imports torch and makes its batches ready takes less."""
