@@ -236,4 +236,5 @@ def _gained_items(table: RowTable, path: int, g: Grower) -> float:
     gains = np.diff(length[np.isfinite(length)])
     if table.count[path, g.columns[-1]] > 1 or (gains < 0).any():
         return 0.0
-    return float(gains.sum()) if (gains > 0).sum() >= policy.FEWEST_RISES else 0.0
+    late = gains[len(gains) // 2 :].sum() >= policy.GROWING_SHARE * gains.sum()
+    return float(gains.sum()) if late and (gains > 0).sum() >= policy.FEWEST_RISES else 0.0

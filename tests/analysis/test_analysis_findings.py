@@ -170,18 +170,6 @@ def test_slack_beside_a_container_that_grows_is_a_note() -> None:
     assert [culprit.name for culprit in report.culprits] == ["main.states"]
 
 
-@pytest.mark.parametrize(
-    ("in_use", "severity"), [(200 * MIB, Severity.WARNING), (600 * MIB, Severity.NOTE)]
-)
-def test_slack_is_weighed_as_it_was_at_last_though_no_census_came_after_two_epochs(
-    in_use: int, severity: Severity
-) -> None:
-    program = Program(epochs=14, skipped=1.0).swell(lambda s: s.step * MIB)
-    program.gauge(gauge.MALLOC_FREE, lambda s: s.step * 0.9 * MIB)
-    program.gauge(gauge.MALLOC_IN_USE, lambda s: in_use)
-    assert finding(report_of(program), "allocator_slack").severity is severity
-
-
 def test_slack_that_was_given_back_only_as_the_program_ended_is_a_note() -> None:
     def free(state: State) -> float:
         return 0 if state.kind is BoundaryKind.RUN_END else min(state.step, 60) * 4 * MIB
@@ -305,7 +293,7 @@ def test_children_that_grow_and_are_read_too_seldom_are_not_called_clean() -> No
     report = report_of(endless(lambda s: 170 * MIB + s.step * MIB if SEEN_SELDOM(s) else None))
     assert report.verdict is RunVerdict.INCONCLUSIVE
     assert "400 MiB more than at first" in report.missing[0]
-    assert "only 1 comparable boundary" in report.missing[0]
+    assert "too short a time" in report.missing[0]
     assert gauge.CHILDREN_PSS not in {g.metric for g in report.growth}, "no rate is known"
     assert gauge.RSS in {g.metric for g in report.growth}
 
@@ -315,7 +303,7 @@ def test_children_that_grew_where_they_were_read_may_have_rested_since() -> None
         endless(lambda s: 170 * MIB + 3 * s.step * MIB if SEEN_AT_FIRST(s) else None)
     )
     assert report.verdict is RunVerdict.INCONCLUSIVE
-    assert "at the beginning only" in report.missing[0]
+    assert "too short a time" in report.missing[0]
 
 
 def test_children_that_are_read_too_seldom_and_hold_little_are_no_reason_to_doubt() -> None:
@@ -328,7 +316,7 @@ def test_children_that_grow_throughout_one_long_pass() -> None:
     report = report_of(endless(lambda s: 170 * MIB + s.step * MIB if seen(s) else None))
     found = finding(report, "children")
     assert found.bytes_per_unit == pytest.approx(MIB)
-    assert "gained 460 MiB" in found.text, "from the end of the warm-up to the last reading"
+    assert "gained 480 MiB" in found.text, "from the end of the warm-up to the last reading"
     assert "read from step 10 to 480 of 600 only" in found.text
 
 

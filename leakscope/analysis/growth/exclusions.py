@@ -163,7 +163,7 @@ def rested_since(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure
     last = int(case.table.at[grower.observed[-1]])
     span = float(index[end] - index[last])
     due, whole = grower.per_boundary * span, float(index[end] - index[case.working[0]])
-    if span <= policy.END_SHARE * whole or due < policy.LEAST_DUE_BYTES:
+    if span <= (1 - policy.REACHES) * whole or due < policy.LEAST_DUE_BYTES:
         return None
     free, known = case.track.gauge(gauge.MALLOC_FREE), case.track.known(gauge.MALLOC_FREE)
     known = known[known <= end]
