@@ -117,8 +117,8 @@ def _report(
     undecided = find_undecided(case, growth)
     elsewhere = other_cases(case, culprits, ranks, workers, partial(_read, run, read=read_rank))
     verdict, missing = verdict_of(case, growth, culprits, findings, undecided)
-    verdict = _with_shortage(verdict, shortage)
     work = find_work(run, case)
+    verdict = _with_shortage(verdict, shortage)
     return Report(
         verdict=verdict,
         headline=headline(verdict, culprits, findings, missing, work, shortage),

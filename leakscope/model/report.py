@@ -217,8 +217,7 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     bytes_per_unit: float
     interval: tuple[float, float]
     explained_share: float | None
-    """Part of the growth for which the ledger has a measured term: names, garbage, slack of the C
-    heap, child processes, …; None where little grew."""
+    """Part of the growth for which the ledger has a measured term; None where little grew."""
     named_share: float | None = None
     """Part of it that culprits hold by name."""
 
