@@ -9,7 +9,7 @@ BENCHMARKS := start report recording memory workers ranks cuda heap pauses clean
 # Rooms whose tests walk the heap of their own process, as those under tests/heap do.
 OWN_HEAP := testing instrument probes cleanup
 
-.PHONY: help demo test thorough quick gpu interpreters sanitize docs reports bench zoo robustness corpus judge clean \
+.PHONY: help demo test thorough quick gpu interpreters sanitize docs reports bench zoo robustness corpus judge ablation clean \
 	$(BENCHMARKS:%=bench-%)
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo "                   $(BENCHMARKS); QUICK=--quick tries them in minutes"
 	@echo "make zoo           how often the verdicts are right, over all programs of the zoo"
 	@echo "make corpus        record the zoo's programs, those that changed, for make judge"
+	@echo "make ablation      switch off each rule, halve and double each number, print what changes"
 	@echo "make judge         judge these recordings and print what changed; ACCEPT=1 accepts it"
 	@echo "make robustness    whether they stay the same under other seeds, lengths and budgets"
 
@@ -163,6 +164,9 @@ corpus: $(VENV)/.testing
 judge: $(VENV)/.testing
 	$(BIN)/python tests/zoo/judge.py --from $(CORPUS) --from tests/zoo/recordings --jobs 2 \
 		$(if $(ACCEPT),--accept)
+
+ablation: $(VENV)/.testing
+	$(BIN)/python tests/zoo/ablation.py --from $(CORPUS) --from tests/zoo/recordings --jobs 2
 
 robustness: $(VENV)/.testing
 	$(BIN)/python tests/zoo/robustness.py

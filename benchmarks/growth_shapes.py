@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from leakscope.analysis.growth import GrowthVerdict, judge_growth
+from leakscope.analysis.growth import judge_growth
+from leakscope.model.trend import TrendVerdict
 
 FloatArray = npt.NDArray[np.float64]
 Draw = Callable[[int, np.random.Generator], tuple[FloatArray, FloatArray]]
@@ -137,13 +138,13 @@ def series_of(shape: Shape, n: int, noise: float, seed: int) -> tuple[FloatArray
     return x, y
 
 
-def is_wrong(shape: Shape, verdict: GrowthVerdict) -> bool:
+def is_wrong(shape: Shape, verdict: TrendVerdict) -> bool:
     if shape.truth == "leak":
-        return verdict is GrowthVerdict.BOUNDED
-    return shape.truth == "bounded" and verdict is GrowthVerdict.GROWING
+        return verdict is TrendVerdict.BOUNDED
+    return shape.truth == "bounded" and verdict is TrendVerdict.GROWING
 
 
-def count(shape: Shape, n: int, noise: float, seeds: int) -> Counter[GrowthVerdict]:
+def count(shape: Shape, n: int, noise: float, seeds: int) -> Counter[TrendVerdict]:
     return Counter(judge_growth(*series_of(shape, n, noise, s)).verdict for s in range(seeds))
 
 
@@ -175,7 +176,7 @@ def main() -> None:
                 found = count(shape, n, noise, arguments.seeds)
                 bad = sum(number for verdict, number in found.items() if is_wrong(shape, verdict))
                 wrong, judged = wrong + bad, judged + arguments.seeds
-                shares = [100 * found[v] / arguments.seeds for v in GrowthVerdict]
+                shares = [100 * found[v] / arguments.seeds for v in TrendVerdict]
                 cells.append(f"{shares[0]:3.0f}/{shares[1]:3.0f}/{shares[2]:3.0f}{' !'[bad > 0]}")
                 if arguments.wrong and bad:
                     cells[-1] += str(wrong_seeds(shape, n, noise, arguments.seeds)[:3])

@@ -13,9 +13,10 @@ from itertools import pairwise, takewhile
 
 import numpy as np
 
-from leakscope.analysis.growers import ROW_NOISE_BYTES, Grower
+from leakscope.analysis.growers import Grower
+from leakscope.analysis.growth import judge
+from leakscope.analysis.growth.policy import ROW_NOISE_BYTES
 from leakscope.analysis.series import HOST, RowTable
-from leakscope.analysis.trends import is_growth, judge
 
 SPREAD = 0.5
 """Growth that comes from more objects, not larger ones, to this part lies in their container; so
@@ -105,10 +106,10 @@ class _Walk:
         ]
         held = np.nan_to_num(table.retained[grower.device][single][:, grower.columns])
         own = grower.y - held.sum(axis=0)
-        trend = judge(grower.x, own, unit="", noise_bytes=ROW_NOISE_BYTES, warm=True)
-        if len(own) < 4:
+        trend = judge(grower.x, own, unit="", noise=ROW_NOISE_BYTES)
+        if trend.is_open:
             return float(own[-1] - own[0])
-        if not is_growth(trend.verdict):
+        if trend.is_bounded:
             return 0.0
         return trend.bytes_per_unit * float(grower.x[-1] - grower.x[0])
 
@@ -126,7 +127,7 @@ class _Walk:
         columns, table = self.growers[node].columns, self.table
         if row not in self.growers or self.growers[row].spread >= SPREAD:
             return False
-        length = table.length[row, columns]
+        length = np.nan_to_num(table.length[row, columns])
         return bool(length[-1] > length[0]) or any(
             self._gathers(node, below) for below in self.growing[row]
         )

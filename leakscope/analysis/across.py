@@ -1,195 +1,105 @@
-"""Growth across phases: the same boundary of the same phase is higher each time."""
+"""Growth across phases: what each path retains at every census at which it can be seen."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 
 import msgspec
 import numpy as np
 
-from leakscope.analysis.given_back import given_back
-from leakscope.analysis.growers import ROW_NOISE_BYTES, Grower
-from leakscope.analysis.series import (
-    HOST,
-    INNER,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    RowTable,
-    Track,
-)
-from leakscope.analysis.standstill import stood_still
-from leakscope.analysis.trends import (
-    FEWEST_POINTS,
-    is_growth,
-    judge,
-    steady_from,
-    theil_sen,
-    without_jump,
-)
-from leakscope.analysis.units import Places, is_training, unit_of_growth, work_of
-from leakscope.model.boundary import Boundary, BoundaryKind, comparable_key
+from leakscope.analysis.growers import Grower
+from leakscope.analysis.growth import Growth, judge_growth, policy, theil_sen, trend_of
+from leakscope.analysis.growth.policy import ROW_NOISE_BYTES
+from leakscope.analysis.series import HOST, FloatArray, IntArray, RowTable, Track
+from leakscope.analysis.units import Places, is_training, unit_of_growth
 from leakscope.model.trend import Trend, TrendVerdict
 
-MOVED = 0.7
-"""A path that gains what another loses at the same time has not grown: its objects have moved."""
 
-STOPPED = "stopped growing after the last census: memory in use stood still"
-
-
-class Comparables:
-    """Groups of censuses at which memory should be the same each time."""
+class Observations:
+    """What each path retained at the censuses that would have shown it."""
 
     def __init__(self, track: Track, table: RowTable) -> None:
         self.track, self.table = track, table
-        strict: dict[tuple[str, str, str], list[int]] = defaultdict(list)
-        pooled: dict[str, list[int]] = defaultdict(list)
-        before: Boundary | None = None
-        for column, position in enumerate(table.at):
-            boundary = track.boundaries[position]
-            phase, once = boundary.phase, track.begun(boundary.phase) <= 1
-            if phase and (not once or is_training(phase)) and not _at_once(before, boundary):
-                pooled[phase].append(column)
-            before = boundary
-            if track.kind[position] not in INNER or (once and is_training(phase)):
-                strict[comparable_key(boundary)].append(column)
-        self.strict = [np.array(c) for c in sorted(strict.values(), key=len, reverse=True)]
-        self.pooled = [np.array(c) for c in sorted(pooled.values(), key=len, reverse=True)]
-        self._work = {phase: work_of(track, phase) for phase in pooled}
 
-    @property
-    def most(self) -> int:
-        """The most comparable censuses of one kind."""
-        return max((len(c) for c in self.strict), default=0)
+    def columns(self, path: int) -> IntArray:
+        """Return the censuses at which a path could be seen while the program was at work.
 
-    def series(self, path: int, device: str) -> tuple[IntArray, bool]:
-        """Return the censuses to judge a path by, and whether they are alike.
-
-        The boundary with most readings is taken; when none has four, all censuses of the phase in
-        which the path moves are, for a leak carries on from one occurrence to the next.
+        What a running function holds can be seen from its first call on. When it has returned for
+        good nobody knows what became of it, and nothing was released; where it is called again
+        later it had let go of everything in between. What is there when the work has ended was
+        kept; what is not was dropped because functions returned.
         """
-        values = self.table.retained[device][path]
-        covered = self.table.covered(path)
-        alike = self._longest(self.strict, values, covered)
-        if len(alike) >= FEWEST_POINTS or not self.pooled:
-            return alike, True
-        moving = max(self.pooled, key=lambda g: len(np.unique(np.nan_to_num(values[g]))))
-        return self._longest([moving], values, covered), False
+        table = self.table
+        shown = table.covered(path)
+        working = shown & (table.at <= self.track.last_work)
+        alive = np.flatnonzero(table.alive(path) & working)
+        if not len(alive):
+            return alive
+        within = np.arange(len(shown))
+        seen = np.flatnonzero(working & (within >= alive[0]) & (within <= alive[-1]))
+        if alive[-1] < np.flatnonzero(working)[-1]:
+            return seen
+        later = np.flatnonzero(shown & (table.at > self.track.last_work))
+        held = sum(np.nan_to_num(values[path]) for values in table.retained.values())
+        return np.append(seen, later[held[later] >= max(held[seen[-1]], 1.0)])
 
-    def counter(self, columns: IntArray, alike: bool) -> FloatArray:
-        """Return what growth is judged over: boundaries between censuses that are alike, else the
-        work of the one phase in which all of them lie, for what it feeds rests meanwhile.
+    def series(self, path: int, device: str) -> tuple[IntArray, FloatArray, float]:
+        """Return censuses, what a path retained there, and by how much that may be wrong.
+
+        A path without a row is smaller than what a census leaves out.
         """
-        at = self.table.at[columns]
-        if alike or not len(at):
-            return self.track.index[at].astype(np.float64)
-        return self._work[self.track.boundaries[at[0]].phase][at]
+        columns = self.columns(path)
+        values = self.table.retained[device][path, columns]
+        unseen = ~np.isfinite(values)
+        least = max((self.table.censuses[c].cutoff_bytes for c in columns[unseen]), default=0)
+        return columns, np.nan_to_num(values), max(ROW_NOISE_BYTES, float(least))
 
-    @staticmethod
-    def _longest(groups: list[IntArray], values: FloatArray, covered: BoolArray) -> IntArray:
-        """Return the group that shows the path most often, from its first appearance on."""
-        best = np.zeros(0, dtype=np.int64)
-        for group in groups:
-            if len(group) <= len(best):
-                break
-            seen = group[covered[group]]
-            present = np.flatnonzero(np.isfinite(values[seen]))
-            if len(present) and len(seen) - present[0] > len(best):
-                best = seen[present[0] :]
-        return best
+    def judge(self, path: int, device: str) -> tuple[Growth, IntArray, FloatArray]:
+        """Return how a path grows over boundaries, with the readings that this was judged by."""
+        columns, y, noise = self.series(path, device)
+        x = self.track.index[self.table.at[columns]].astype(np.float64)
+        return judge_growth(x, y, noise=noise), columns, y
 
 
-def _at_once(before: Boundary | None, boundary: Boundary) -> bool:
-    """Return whether a phase begins where it has just ended: a second look at the same moment."""
-    return (
-        before is not None
-        and before.index == boundary.index - 1
-        and before.phase == boundary.phase
-        and (before.kind, boundary.kind) == (BoundaryKind.PHASE_END, BoundaryKind.PHASE_BEGIN)
-    )
-
-
-def judge_across(comparables: Comparables, path: int, device: str) -> tuple[Trend, IntArray]:
-    """Return the trend of a path over boundaries, and the censuses it was judged by."""
-    columns, alike = comparables.series(path, device)
-    table = comparables.table
-    y = np.nan_to_num(table.retained[device][path, columns])
-    x = comparables.counter(columns, alike)
-    trend = judge(x, y, unit="boundary", noise_bytes=ROW_NOISE_BYTES)
-    trend = _per_boundary(trend, x, comparables.counter(columns, alike=True))
-    if alike or is_growth(trend.verdict):
-        return trend, columns
-    return _left_open(trend), columns
-
-
-def _left_open(trend: Trend) -> Trend:
-    return msgspec.structs.replace(trend, verdict=TrendVerdict.INCONCLUSIVE)
-
-
-def _per_boundary(trend: Trend, work: FloatArray, index: FloatArray) -> Trend:
-    """Return a trend over some work as one over the boundaries between the same censuses."""
-    if trend.points == 0 or index[-1] <= index[0]:
-        return trend
-    share = float((work[-1] - work[0]) / (index[-1] - index[0]))
-    low, high = trend.interval
-    rate = trend.bytes_per_unit * share
-    return msgspec.structs.replace(trend, bytes_per_unit=rate, interval=(low * share, high * share))
-
-
-def find_across(comparables: Comparables) -> tuple[dict[tuple[int, str], Grower], dict[int, Trend]]:
+def find_across(
+    observations: Observations,
+) -> tuple[dict[tuple[int, str], Grower], dict[int, Trend]]:
     """Return the paths that grow across phases, and the trends of all that were large enough.
 
     Trends and gains are per boundary here; :func:`in_units` puts them in the leak's own unit.
     """
-    table = comparables.table
+    table = observations.table
     growers: dict[tuple[int, str], Grower] = {}
     trends: dict[int, Trend] = {}
-    judged_by: dict[tuple[int, str], IntArray] = {}
     for device in table.retained:
         for path in _varying(table, device):
-            trend, columns = judge_across(comparables, path, device)
+            growth, columns, y = observations.judge(path, device)
+            trend = trend_of(growth, "boundary")
             if device == HOST or path not in trends:
                 trends[path] = trend
-            if is_growth(trend.verdict):
-                growers[path, device] = _grower(comparables, path, device, trend, columns)
-                judged_by[path, device] = columns
-    for path, device in given_back(comparables, growers, judged_by):
-        freed = growers.pop((path, device))
-        if trends[path] is freed.trend:
-            trends[path] = _left_open(freed.trend)
-    growers |= _seen_later(table, growers)
-    return {k: g for k, g in growers.items() if not has_moved(table, g)}, trends
+            if growth.is_growing and not _in_one_passage(observations, columns, y, growth):
+                index = observations.track.index[table.at[columns]]
+                kept = columns[np.isin(index, growth.kept_at)]
+                growers[path, device] = grower_of(observations, path, device, trend, columns, kept)
+    return growers, trends
 
 
-def _seen_later(
-    table: RowTable, growers: dict[tuple[int, str], Grower]
-) -> dict[tuple[int, str], Grower]:
-    """Return what grows inside a grower, and was too small for a row when that was first seen.
+def _in_one_passage(
+    observations: Observations, columns: IntArray, y: FloatArray, growth: Growth
+) -> bool:
+    """Return whether a path rose in one passage through a phase alone: that is growth within it.
 
-    Alone it has too few readings for a verdict; together with those at which its owner was as good
-    as empty it has as many as the owner.
+    The whole of a training may be one passage, or the whole of a run.
     """
-    found: dict[tuple[int, str], Grower] = {}
-    children = table.children()
-    waiting = list(growers.values())
-    while waiting:
-        above = waiting.pop()
-        for path in children[above.path]:
-            values = table.retained[above.device][path, above.columns]
-            seen = np.flatnonzero(np.isfinite(values))
-            if (path, above.device) in growers or not len(seen) or not seen[0]:
-                continue
-            y = np.nan_to_num(values)
-            gained = float(y[-1])
-            if gained < MOVED * above.gained or y[seen[0]] > 0.5 * gained or (np.diff(y) < 0).any():
-                continue
-            count = table.count[path, above.columns]
-            spread = spread_of(count, y) if count[-1] > 1 else 0.0
-            inner = replace(above, path=path, y=y, gained=min(gained, above.gained), spread=spread)
-            found[path, above.device] = inner
-            waiting.append(inner)
-    return found
+    track, at = observations.track, observations.table.at[columns]
+    kept = np.isin(track.index[at], growth.kept_at)
+    at, rises = at[kept], np.diff(y[kept])
+    ends = at[1:][rises > policy.STEP_SHARE * max(float(rises.sum()), 1.0)]
+    phases, passes = track.phase[ends], track.occurrence[ends]
+    if not len(ends) or not phases[0] or (phases != phases[0]).any():
+        return False
+    name = track.phases[int(phases[0]) - 1]
+    return len(track.phases) > 1 and not is_training(name) and bool((passes == passes[0]).all())
 
 
 def _varying(table: RowTable, device: str) -> list[int]:
@@ -201,16 +111,37 @@ def _varying(table: RowTable, device: str) -> list[int]:
     return np.flatnonzero((np.ptp(known, axis=1) > ROW_NOISE_BYTES) & ~garbage).tolist()
 
 
-def _grower(
-    comparables: Comparables, path: int, device: str, trend: Trend, columns: IntArray
+def grower_of(
+    observations: Observations,
+    path: int,
+    device: str,
+    trend: Trend,
+    observed: IntArray,
+    columns: IntArray,
 ) -> Grower:
-    table, track = comparables.table, comparables.track
-    y = np.nan_to_num(table.retained[device][path, columns])
+    """Return a path that grows, by the censuses that tell what is kept in the tail.
+
+    Args:
+        observations: What all paths retained.
+        path: The path.
+        device: On which it grows.
+        trend: How it grows over boundaries.
+        observed: All censuses at which it could be seen.
+        columns: Those of them.
+
+    """
+    table, track = observations.table, observations.track
     x = track.index[table.at[columns]].astype(np.float64)
-    begin = steady_from(y, x)
-    columns, x, y = columns[begin:], x[begin:], y[begin:]
-    units = float(x[-1] - x[0])
-    gained = max(trend.bytes_per_unit * units, 0.0) or max(trend.net_bytes, 0.0)
+    y = np.nan_to_num(table.retained[device][path, columns])
+    slope, units = theil_sen(x, y), float(x[-1] - x[0])
+    trend = msgspec.structs.replace(
+        trend,
+        verdict=TrendVerdict.GROWING,
+        bytes_per_unit=slope.rate,
+        interval=(slope.low, slope.high),
+        points=len(x),
+        net_bytes=float(y[-1] - y[0]),
+    )
     return Grower(
         path=path,
         device=device,
@@ -218,12 +149,14 @@ def _grower(
         unit="boundary",
         phase="",
         trend=trend,
-        gained=gained,
+        gained=slope.rate * units,
         units=units,
         columns=columns,
         x=x,
         y=y,
-        per_boundary=gained / max(units, 1.0),
+        observed=observed,
+        observed_x=track.index[table.at[observed]].astype(np.float64),
+        per_boundary=slope.rate,
         spread=spread_of(table.count[path, columns], y),
     )
 
@@ -243,85 +176,32 @@ def spread_of(count: FloatArray, y: FloatArray) -> float:
     return float(min(evenly, with_more, gained) / gained)
 
 
-def has_moved(table: RowTable, grower: Grower) -> bool:
-    """Return whether another path lost what this one gained: an alias that came or went."""
-    values = np.nan_to_num(table.retained[grower.device][:, grower.columns])
-    gains = np.diff(grower.y)
-    rise = gains[gains > 0].sum()
-    lost = values[:, 0] - values[:, -1] >= MOVED * (grower.y[-1] - grower.y[0])
-    suspects = np.flatnonzero(lost)
-    if not len(suspects) or rise <= 0:
-        return False
-    shared = np.minimum(-np.diff(values[suspects], axis=1), gains).clip(min=0).sum(axis=1)
-    kin = {*table.ancestors(grower.path), grower.path}
-
-    def gave(suspect: int) -> bool:
-        """Return whether what it lost has left all that holds it, too."""
-        above = table.ancestors(suspect)
-        return suspect not in kin and grower.path not in above and lost[[*{*above} - kin]].all()
-
-    return any(
-        share >= MOVED * rise and gave(suspect)
-        for suspect, share in zip(suspects.tolist(), shared, strict=True)
-    )
-
-
-def in_units(comparables: Comparables, places: Places, grower: Grower) -> Grower:
-    """Return a grower with rate, gain and items in the unit of work that its growth belongs to.
-
-    Its trend is bounded where memory stood still after the last census that showed it.
-    """
-    track, table = comparables.track, comparables.table
+def in_units(observations: Observations, places: Places, grower: Grower) -> Grower:
+    """Return a grower with rate, gain and items in the unit of work that its growth belongs to."""
+    track, table = observations.track, observations.table
     values = table.retained[grower.device][grower.path]
-    gained = grower.gained
-    unit = unit_of_growth(track, places, values, grower.columns, table.at, gained)
+    unit = unit_of_growth(track, places, values, grower.columns, table.at, grower.gained)
     x = unit.done[table.at[grower.columns]]
-    told_by = _up_to_the_end(table, grower, unit.done)
-    work = unit.done[table.at[told_by]]
-    slope = theil_sen(work, without_jump(np.nan_to_num(values[told_by]), work))
-    trend = Trend(
-        verdict=grower.trend.verdict,
-        bytes_per_unit=slope.rate if slope.rate > 0 else gained / max(x[-1] - x[0], 1.0),
+    slope = theil_sen(x, grower.y)
+    worked = float(x[-1] - x[0])
+    trend = msgspec.structs.replace(
+        grower.trend,
+        bytes_per_unit=slope.rate if slope.rate > 0 else grower.gained / max(worked, 1.0),
         interval=(slope.low, slope.high),
         unit=unit.name,
-        points=grower.trend.points,
-        net_bytes=grower.trend.net_bytes,
-        reason=grower.trend.reason,
+        tail_from=float(x[0]),
+        late_bytes_per_unit=None,
     )
-    per_boundary = grower.per_boundary
-    if told_by is not grower.columns:
-        index = track.index[table.at[told_by]].astype(np.float64)
-        per_boundary = _per_boundary(trend, work, index).bytes_per_unit
-    counted = replace(
+    return replace(
         grower,
         unit=unit.name,
         phase=unit.phase,
         trend=trend,
-        gained=trend.bytes_per_unit * float(x[-1] - x[0]),
-        units=max(unit.total, float(x[-1] - x[0])),
+        gained=trend.bytes_per_unit * worked,
+        units=max(unit.total, worked),
         x=x,
-        per_boundary=per_boundary,
-        items_per_unit=items_per_unit(table, grower.path, told_by, work),
-    )
-    if not stood_still(track, table, counted, unit.done):
-        return counted
-    ended = msgspec.structs.replace(trend, verdict=TrendVerdict.BOUNDED, reason=STOPPED)
-    return replace(counted, trend=ended)
-
-
-def _up_to_the_end(table: RowTable, grower: Grower, done: FloatArray) -> IntArray:
-    """Return the censuses that tell a rate: with the last one of all, for growth in steps.
-
-    It need not be alike, but of few steps it tells how many came since the last that is.
-    """
-    columns = grower.columns
-    if grower.trend.verdict is not TrendVerdict.STEPWISE:
-        return columns
-    values = table.retained[grower.device][grower.path]
-    last = int(np.flatnonzero(table.covered(grower.path))[-1])
-    has_worked = done[table.at[last]] > done[table.at[columns[-1]]]
-    return (
-        np.append(columns, last) if has_worked and values[last] >= values[columns[-1]] else columns
+        observed_x=unit.done[table.at[grower.observed]],
+        items_per_unit=items_per_unit(table, grower.path, grower.columns, x),
     )
 
 

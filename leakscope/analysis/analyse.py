@@ -116,9 +116,9 @@ def _report(
     ledgers = with_imputed(case, workers.ledgers, findings)
     undecided = find_undecided(case, growth)
     elsewhere = other_cases(case, culprits, ranks, workers, partial(_read, run, read=read_rank))
-    verdict, missing = verdict_of(case, culprits, findings, ledgers, undecided)
-    verdict = _with_shortage(verdict, shortage)
+    verdict, missing = verdict_of(case, growth, culprits, findings, undecided)
     work = find_work(run, case)
+    verdict = _with_shortage(verdict, shortage)
     return Report(
         verdict=verdict,
         headline=headline(verdict, culprits, findings, missing, work, shortage),
@@ -144,6 +144,7 @@ def _report(
         missing=missing,
         out_of_memory=shortage,
         cures=cures,
+        decisions=case.decisions.told(),
         retained=find_retained(case, culprits),
         retained_elsewhere=find_elsewhere(case, elsewhere, culprits),
     )

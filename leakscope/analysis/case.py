@@ -7,37 +7,32 @@ from functools import cached_property
 
 import numpy as np
 
-from leakscope.analysis.across import Comparables
+from leakscope.analysis.across import Observations
+from leakscope.analysis.decisions import Decisions
 from leakscope.analysis.device_states import DeviceState, highest_states
 from leakscope.analysis.growers import Grower
+from leakscope.analysis.growth import judge, policy
+from leakscope.analysis.growth.policy import GAUGE_NOISE_BYTES
 from leakscope.analysis.known import Catalogue, Found, Sighting, find_known, shipped
 from leakscope.analysis.series import HOST, FloatArray, IntArray, RowTable, Track, tabulate
 from leakscope.analysis.source import SourceIndex
-from leakscope.analysis.trends import FEWEST_POINTS, goes_on_evenly, judge, theil_sen, warm_up
 from leakscope.analysis.units import Places, Unit, epochs, in_part, is_training, unit_of_phase
 from leakscope.model import gauge
-from leakscope.model.boundary import BoundaryKind, comparable_key
+from leakscope.model.boundary import comparable_key
 from leakscope.model.census import CensusRow
 from leakscope.model.known import Recognised
 from leakscope.model.run import Recording, Run
 from leakscope.model.trend import Trend
 
-GAUGE_NOISE_BYTES = float(1 << 20)
-"""Resident memory moves by pages, arenas and stacks without any leak."""
-READ_SHARE = 0.5
-"""What is read seldom must have been read over so much of the work."""
-FURTHER = 1.25
-"""Steps are accounted between where they reach so many times as far as whole phases."""
-WARM_SHARE = 0.1
-"""The first steps of a run are warm-up: so much of what is looked at."""
-_BY_TIME = frozenset({gauge.CHILDREN, gauge.CHILDREN_PSS})
+FEWEST_EPOCHS = 3
+"""With fewer, growth is counted in steps."""
 ENDING_S, ENDING_SHARE = 10.0, 0.1
 """A process that ends gives back what it held: seconds that this may take, and part of its time."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """From the first comparable boundary after warm-up to the last, as measurement positions."""
+    """The first and the last boundary of a stretch, as measurement positions."""
 
     first: int
     last: int
@@ -52,8 +47,9 @@ class Case:
         self.recording = recording
         self.track = Track(recording)
         self.table: RowTable = tabulate(self.track)
-        self.comparables = Comparables(self.track, self.table)
+        self.observations = Observations(self.track, self.table)
         self.places = Places(self.track, self.table)
+        self.decisions = Decisions()
 
     @cached_property
     def sources(self) -> SourceIndex:
@@ -101,32 +97,26 @@ class Case:
         return self.run.manifest.memory_limit or self.run.manifest.memory_total
 
     @cached_property
-    def _alike(self) -> dict[tuple[str, str, str], list[int]]:
-        """Positions of the boundaries inside the run by what makes them comparable."""
-        groups: dict[tuple[str, str, str], list[int]] = {}
-        for position, boundary in enumerate(self.track.boundaries):
-            if boundary.kind not in {BoundaryKind.RUN_BEGIN, BoundaryKind.RUN_END}:
-                groups.setdefault(comparable_key(boundary), []).append(position)
-        return groups
+    def working(self) -> IntArray:
+        """Positions from the end of set-up to the end of the work.
 
-    @cached_property
-    def comparable(self) -> IntArray:
-        """Positions of the comparable boundaries that were measured most often and evenly."""
-        whole = [g for key, g in self._alike.items() if key[0] not in {"step", "batch"}]
-        enough = [g for g in whole if len(g) >= FEWEST_POINTS]
-        candidates = enough or list(self._alike.values())
-        chosen = max(candidates, key=len, default=[])
-        if self.is_watched and self._was_ending:
-            chosen = self._before_the_end(chosen)
-        return np.array(chosen, dtype=np.int64)
+        Of a process that was watched from outside, without those at which it may have been ending.
+        """
+        if self.is_watched:
+            every = np.arange(len(self.track))
+            return self._before_the_end(every) if self._was_ending else every
+        inside = np.flatnonzero(self.track.phase)
+        begin = int(inside[0]) if len(inside) else 0
+        return np.arange(begin, self.track.last_work + 1)
 
-    def _before_the_end(self, readings: list[int]) -> list[int]:
+    def _before_the_end(self, readings: IntArray) -> IntArray:
         """Return readings without those at which the process may have given back what it held."""
         times = self.track.time_s[readings]
         if not len(times):
-            return []
+            return readings
         spent = min(ENDING_S, ENDING_SHARE * float(times[-1] - times[0]))
-        return [one for one in readings[:-1] if self.track.time_s[one] <= times[-1] - spent]
+        chosen: IntArray = readings[:-1][times[:-1] <= times[-1] - spent]
+        return chosen
 
     @property
     def _was_ending(self) -> bool:
@@ -135,35 +125,71 @@ class Case:
         return end is None or end.status in {"ended", "exit"}
 
     @cached_property
-    def window(self) -> Window | None:
-        """The stretch over which growth is accounted for, None when nothing is comparable."""
-        looked_at = self.comparable[np.isin(self.comparable, self.table.at)]
-        chosen = looked_at if len(looked_at) >= 2 else self.comparable
-        begin = warm_up(np.zeros(len(chosen))) if len(chosen) > FEWEST_POINTS else 0
-        chosen, steps = chosen[begin:], self._steps_looked_at
-        if len(steps) >= 2 and self._reach(steps) > FURTHER * self._reach(chosen):
-            chosen = steps
-        return Window(int(chosen[0]), int(chosen[-1])) if len(chosen) >= 2 else None
+    def pool(self) -> Trend:
+        """How private memory of the process grows over the work."""
+        return self.trend_of(*self.pool_series())
 
-    @property
-    def _steps_looked_at(self) -> IntArray:
-        """Steps of one phase at whose end a census was taken, without the first of the run.
+    def pool_series(self) -> tuple[FloatArray, FloatArray]:
+        """Return units done and the private memory of the process at every reading of it."""
+        values = self.private
+        read = self.working[np.isfinite(values[self.working])]
+        return self.work_done[read], values[read]
 
-        Where validations follow each other quickly only the first of them are looked into, steps
-        all along.
+    @cached_property
+    def private(self) -> FloatArray:
+        """The program's own memory, by measurement: resident memory without pages of files, shared
+        memory and what leakscope itself holds.
         """
-        groups = (np.array(g) for key, g in self._alike.items() if key[0] == "step")
-        looked_at = (g[np.isin(g, self.table.at)] for g in groups)
-        steps = max(looked_at, key=self._reach, default=np.zeros(0, dtype=np.int64))
-        if len(steps) < FEWEST_POINTS:
-            return steps[:0]
-        index = self.track.index[steps]
-        is_warm = index >= index[0] + WARM_SHARE * float(index[-1] - index[0])
-        return steps[np.flatnonzero(is_warm)]
+        values = self.track.gauge(self.host_metric)
+        if self.host_metric == gauge.RSS and self.track.has_gauge(gauge.MAPPED):
+            values = values - self.track.gauge(gauge.MAPPED)
+        return values - self.own
 
-    def _reach(self, positions: IntArray) -> int:
+    @cached_property
+    def own(self) -> FloatArray:
+        """What leakscope itself held when memory was read, by measurement.
+
+        It is counted after a census, and other gauges are read before.
+        """
+        known = self.track.known(gauge.OWN)
+        if not len(known):
+            return np.zeros(len(self.track))
+        held: FloatArray = np.concatenate([[0.0], self.track.gauge(gauge.OWN)[known]])
+        last = np.searchsorted(known, np.arange(len(self.track)), side="left")
+        return np.asarray(held[last], dtype=np.float64)
+
+    @cached_property
+    def window(self) -> Window | None:
+        """The stretch that is accounted for: the tail of private memory.
+
+        Its ends are censuses at comparable boundaries where these reach through most of it, so
+        that what a phase holds only while it runs is there at both or at neither.
+        """
+        tail = self.tail
+        if len(tail) < 2:
+            return None
+        looked_at = tail[np.isin(tail, self.table.at)]
+        alike: dict[tuple[str, str, str], list[int]] = {}
+        for position in looked_at.tolist():
+            alike.setdefault(comparable_key(self.track.boundaries[position]), []).append(position)
+        best = np.array(max(alike.values(), key=self._reach, default=[]), dtype=np.int64)
+        chosen = next((c for c in (best, looked_at) if self._reaches(c, tail)), tail)
+        return Window(int(chosen[0]), int(chosen[-1]))
+
+    def _reaches(self, positions: IntArray, tail: IntArray) -> bool:
+        return len(positions) >= 2 and self._reach(positions) >= policy.REACHES * self._reach(tail)
+
+    def _reach(self, positions: IntArray | list[int]) -> int:
         """Return how many boundaries lie between the first and the last of some."""
         return int(np.ptp(self.track.index[positions])) if len(positions) else 0
+
+    @cached_property
+    def tail(self) -> IntArray:
+        """Positions in the tail of private memory."""
+        values = self.private
+        read = self.working[np.isfinite(values[self.working])]
+        tail: IntArray = read[self.work_done[read] >= self.pool.tail_from]
+        return tail
 
     @property
     def is_watched(self) -> bool:
@@ -178,7 +204,7 @@ class Case:
         if self.is_watched:
             return Unit("minute", "", self.track.time_s / 60)
         counted = epochs(self.track)
-        if counted.total >= FEWEST_POINTS - 1 or not self.track.phases:
+        if counted.total >= FEWEST_EPOCHS or not self.track.phases:
             return counted if counted.total else Unit("step", "", self.track.step.astype(float))
         training = [p for p in self.track.phases if is_training(p)]
         return unit_of_phase(self.track, (training or self.track.phases)[0])
@@ -191,62 +217,33 @@ class Case:
         return in_part(self.track, self.unit)
 
     def gauge_series(self, name: str) -> tuple[FloatArray, FloatArray]:
-        """Return units done and readings of a gauge at comparable boundaries where it was read."""
-        read = self._read_at(name)
-        return self.unit.done[read], self.track.gauge(name)[read]
-
-    def _read_at(self, name: str) -> IntArray:
-        """Return the comparable boundaries at which a gauge was read.
-
-        Child processes are read by time. Where that was elsewhere, others that are alike serve.
-        """
+        """Return units done and readings of a gauge, from the end of set-up to the end of work."""
         values = self.track.gauge(name)
-        read = self.comparable[np.isfinite(values[self.comparable])]
-        if name not in _BY_TIME or self._reach_through(read):
-            return read
-        alike = [np.array(group, dtype=np.int64) for group in self._alike.values()]
-        others = [group[np.isfinite(values[group])] for group in alike]
-        return max((o for o in others if self._reach_through(o)), key=len, default=read)
+        read = self.working[np.isfinite(values[self.working])]
+        return self.work_done[read], values[read]
 
-    def _reach_through(self, positions: IntArray) -> bool:
-        """Return whether places suffice for a verdict and reach through most of the work."""
-        if len(positions) < FEWEST_POINTS:
-            return False
-        done, all_done = self.unit.done[positions], self.unit.done[self.comparable]
-        return bool(done[-1] - done[0] >= READ_SHARE * (all_done[-1] - all_done[0]))
+    def gauge_trend(self, name: str, noise: float = GAUGE_NOISE_BYTES) -> Trend:
+        """Return whether a gauge grows over the work."""
+        return self.trend_of(*self.gauge_series(name), noise)
 
-    def is_read_throughout(self, name: str) -> bool:
-        """Return whether readings of a gauge suffice for a verdict, and reach through most of the
-        work that is compared: what grew in the first tenth may have rested ever since.
-        """
-        return self._reach_through(self._read_at(name))
-
-    def rises_all_along(self, name: str) -> bool:
-        """Return whether a gauge rose as good as linearly over all its readings during the work.
-
-        Where few boundaries are comparable, readings elsewhere tell whether growth goes on between.
-        """
-        known = self.track.known(name)
-        known = known[known <= self.track.last_work]
-        return goes_on_evenly(self.work_done[known], self.track.gauge(name)[known])
-
-    def gauge_trend(self, name: str, noise_bytes: float = GAUGE_NOISE_BYTES) -> Trend:
-        """Return rate and shape of a gauge over comparable boundaries."""
-        return self.trend_of(*self.gauge_series(name), noise_bytes)
-
-    def trend_of(
-        self, x: FloatArray, y: FloatArray, noise_bytes: float = GAUGE_NOISE_BYTES
-    ) -> Trend:
-        """Return rate and shape of a series over units done, of which jitter alone is no part."""
-        return judge(x, y, unit=self.unit.name, noise_bytes=max(noise_bytes, 3 * _jitter(x, y)))
+    def trend_of(self, x: FloatArray, y: FloatArray, noise: float = GAUGE_NOISE_BYTES) -> Trend:
+        """Return whether a series grows over units done."""
+        return judge(x, y, unit=self.unit.name, noise=noise)
 
     def gauge_gain(self, name: str) -> float | None:
-        """Return the change of a gauge over the window, None when it was not read there."""
-        if self.window is None:
+        """Return the change of a gauge over the window, None where it was not read.
+
+        It is read seldom: between two readings it is taken to have changed evenly.
+        """
+        every = self.track.known(name)
+        # After its work a program gives back what it held.
+        known = every[every <= self.working[-1]] if len(self.working) else every
+        known = known if len(known) else every
+        if self.window is None or not len(known):
             return None
-        before = self.nearest(name, self.window.first)
-        after = self.nearest(name, self.window.last)
-        return None if before is None or after is None else after - before
+        ends = [self.window.first, self.window.last]
+        first, last = np.interp(ends, known, self.track.gauge(name)[known])
+        return float(last - first)
 
     def nearest(self, name: str, position: int) -> float | None:
         """Return the last reading of a gauge up to a position, else the first after it."""
@@ -309,11 +306,3 @@ class Case:
     def children_gain(self) -> float:
         """Return how much memory child processes gained over the window."""
         return self.gauge_gain(gauge.CHILDREN_PSS) or 0.0
-
-
-def _jitter(x: FloatArray, y: FloatArray) -> float:
-    """Return how far readings scatter about their own trend (median absolute deviation)."""
-    if len(y) < FEWEST_POINTS:
-        return 0.0
-    left = y - theil_sen(x, y).rate * x
-    return float(np.median(np.abs(left - np.median(left))))

@@ -7,19 +7,17 @@ import numpy as np
 from leakscope.analysis.case import Case
 from leakscope.analysis.culprits import signature
 from leakscope.analysis.growers import Grower
+from leakscope.analysis.growth import policy
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import HOST, RowTable
-from leakscope.analysis.trends import plateau_start
-from leakscope.analysis.undecided import Undecided, only_rose
+from leakscope.analysis.undecided import Undecided, may_leak
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Cleared
 from leakscope.model.sizes import human_bytes, human_count
-from leakscope.model.trend import Trend, TrendVerdict
+from leakscope.model.trend import Reason, Trend
 
 BIG_BYTES = 1 << 20
 MOST = 15
-FEWEST_LOOKS = 3
-"""That found a container as large as it is at the end."""
 _PARTS = {"parameters", "buffers", "gradients", "code"}
 _HOLDERS = {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue"}
 _HOLDERS |= {"tensor", "array", "bytes", "image"}
@@ -41,7 +39,7 @@ def find_cleared(case: Case, growth: Growth, undecided: list[Undecided]) -> list
             continue
         done.add(path)
         trend = growth.trends.get(path)
-        if _is_open(case, path, trend):
+        if may_leak(case, path, trend):
             unsettled.add(path)
         else:
             found.append(_cleared(case, path, trend))
@@ -54,13 +52,6 @@ def find_cleared(case: Case, growth: Growth, undecided: list[Undecided]) -> list
 def with_cleared(found: list[Cleared], others: list[Cleared]) -> list[Cleared]:
     """Return both, the largest first."""
     return sorted([*found, *others], key=lambda c: -c.total_bytes)
-
-
-def _is_open(case: Case, path: int, trend: Trend | None) -> bool:
-    """Return whether nothing was concluded of a path that may grow."""
-    if trend is None or trend.verdict is not TrendVerdict.INCONCLUSIVE:
-        return False
-    return only_rose(case.comparables, path, HOST)
 
 
 def _worth_a_word(table: RowTable) -> list[int]:
@@ -98,38 +89,41 @@ def _cleared(case: Case, path: int, trend: Trend | None) -> Cleared:
         )
     if trend is None:
         return _entry(case, path, row, "constant: as large at every boundary", "constant")
-    if trend.verdict is TrendVerdict.BOUNDED or _filled(case, path):
+    if trend.reason in _ENDED:
         since = _since(case, path, case.table.retained[HOST][path])
         stopped = "stopped growing"
         entries = f"{human_count(row.length)} entries" if row.length is not None else stopped
         return _entry(case, path, row, f"bounded: {entries}{since}", "bounded")
-    return _entry(case, path, row, _reason(trend), trend.verdict.value)
+    kind = "open" if trend.is_open else "bounded"
+    return _entry(case, path, row, _REASONS[trend.reason], kind)
 
 
-def _reason(trend: Trend) -> str:
-    if trend.verdict is TrendVerdict.SAWTOOTH:
-        return f"{trend.reason}: it is emptied again"
-    if trend.verdict is TrendVerdict.INCONCLUSIVE:
-        few = trend.reason.startswith("too few")
-        return "comes and goes with its function" if few else trend.reason
-    return "constant: no growth across boundaries"
-
-
-def _filled(case: Case, path: int) -> bool:
-    """Return whether a path grew before the boundaries that were compared, and then stayed."""
-    values = case.table.retained[HOST][path]
-    values = values[np.isfinite(values)]
-    start = plateau_start(values, 0.02 * float(values[-1])) if len(values) else 0
-    return 0 < start < len(values) - 2 and float(values[0]) < 0.9 * float(values[-1])
+_ENDED = {Reason.STOPPED, Reason.SETTLED}
+_REASONS = {
+    Reason.STEADY: "grows, by little",
+    Reason.SLOWING: "grows, by little and ever less",
+    Reason.UNCHANGED: "constant: no growth across boundaries",
+    Reason.RELEASED: "rises and falls back: it is emptied again",
+    Reason.STOPPED: "stopped growing",
+    Reason.SETTLED: "levelled off",
+    Reason.NO_TREND: "varies about a level",
+    Reason.TOO_FEW: "comes and goes with its function",
+    Reason.SHORT_RISE: "rose too short a time to tell",
+    Reason.SHORT_REST: "rests, no longer than it did before",
+    Reason.SETTLING: "levels off",
+    Reason.SCATTERED: "varies by more than it grows",
+}
 
 
 def _since(case: Case, path: int, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
     """Return since when a path has been as large as it is, if more than a look or two tell it."""
     known = np.flatnonzero(np.isfinite(values))
-    if len(known) < 2:
+    if not len(known):
         return ""
-    start = plateau_start(values[known], 0.02 * float(values[known][-1]))
-    if len(known) - start < FEWEST_LOOKS:
+    last = float(values[known[-1]])
+    other = np.flatnonzero(np.abs(values[known] - last) > policy.STEP_SHARE * last)
+    start = int(other[-1]) + 1 if len(other) else 0
+    if len(known) - start < policy.FEWEST_FLAT:
         return ""
     where = case.table.at[known[start]]
     if start == 0:

@@ -14,6 +14,7 @@ from leakscope.analysis.ending import shortage_at_the_end
 from leakscope.analysis.forecast import forecast
 from leakscope.analysis.graphs import pinned_bytes
 from leakscope.analysis.growers import Grower
+from leakscope.analysis.growth import policy
 from leakscope.analysis.heights import phase_height
 from leakscope.analysis.origins import find_origins
 from leakscope.analysis.series import HOST, RowTable
@@ -23,8 +24,6 @@ from leakscope.analysis.wording import falsifier, sentence, with_other_holders
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Culprit, Forecast, Held, Point, Severity
 
-TIGHT = 0.1
-"""An interval narrower than this part of the rate: every point lies on the line."""
 SHARED_FROM = 0.1
 """Others are told to hold the same from this part of what is reached through a container on."""
 MOST_NOTES = 12
@@ -59,7 +58,7 @@ def find_culprits(case: Case, sources: SourceIndex, growers: list[Grower]) -> li
 def _is_ordinary(judged: Judged) -> bool:
     """Return whether it is little that is gathered in a phase and given back: loops are so made."""
     returned = judged.grower.growth == "within" and judged.grower.falls_back
-    return returned and judged.peak_bytes < severity.GATHERED_BYTES
+    return returned and judged.peak_bytes < policy.GATHERED_BYTES
 
 
 def _is_bookkeeping(case: Case, sources: SourceIndex, g: Grower) -> bool:
@@ -67,7 +66,7 @@ def _is_bookkeeping(case: Case, sources: SourceIndex, g: Grower) -> bool:
     row = case.table.latest[g.path]
     if g.growth == "within" and not row.user:
         return True
-    if g.gained >= severity.BOOKKEEPING_BYTES:
+    if g.gained >= policy.BOOKKEEPING_BYTES:
         return False
     if row.owner is None:
         return not row.user
@@ -109,7 +108,7 @@ def _are_neighbours(table: RowTable, g: Grower, other: Grower) -> bool:
 
 def _impact(case: Case, g: Grower) -> float:
     """Return what a culprit comes to over the horizon: a peak stays, a leak goes on."""
-    return case.gain_of(g) * severity.HORIZON if g.growth == "across" else g.gained
+    return case.gain_of(g) * policy.HORIZON if g.growth == "across" else g.gained
 
 
 def _judge_across(case: Case, growers: list[Grower]) -> list[Judged]:
@@ -121,8 +120,20 @@ def _judge_across(case: Case, growers: list[Grower]) -> list[Judged]:
         whole = max(together, case.device_gain(g.device) or 0.0)
         horizon = _forecast(case, g, together / gained) if gained > 0 else None
         share = min(gained / whole, 1.0) if whole > 0 else 0.0
-        judged.append(Judged(g, severity.of_across(g, horizon), share, horizon, 0.0))
+        grade = severity.of_across(g, horizon)
+        judged.append(Judged(g, grade, share, horizon, 0.0))
+        if grade is Severity.NOTE:
+            _note_floor(case, g, g.trend.bytes_per_unit * g.units * policy.HORIZON)
     return judged
+
+
+def _note_floor(case: Case, g: Grower, comes_to: float) -> None:
+    """Note that what a path comes to is below the floors of severity."""
+    row = case.table.latest[g.path]
+    least = policy.STEADY_BYTES if g.growth == "across" else policy.PEAK_BYTES
+    case.decisions.add(
+        row.name, "floor", "too little to harm", figure=comes_to, threshold=least, path=row.path
+    )
 
 
 def _forecast(case: Case, g: Grower, times: float) -> Forecast | None:
@@ -154,6 +165,8 @@ def _judge_within(case: Case, growers: list[Grower]) -> list[Judged]:
         share = min(g.gained / whole, 1.0) if whole > 0 else 0.0
         grade = severity.of_within(g.gained, together, height)
         judged.append(Judged(g, grade, share, None, _peak(case, g)))
+        if grade is Severity.NOTE:
+            _note_floor(case, g, g.gained)
     return judged
 
 
@@ -186,13 +199,13 @@ def _culprit(case: Case, sources: SourceIndex, judged: Judged, rank: int) -> Cul
         phase=grower.phase,
         bytes_per_unit=grower.trend.bytes_per_unit,
         interval=grower.trend.interval,
+        readings=grower.trend.points,
         items_per_unit=grower.items_per_unit,
         share=judged.share,
         total_bytes=int(total),
         gained_bytes=int(case.gain_of(grower) if is_across else judged.peak_bytes),
         device=grower.device,
         severity=judged.severity,
-        confidence=confidence(case, grower),
         defined_at=origins.defined_at,
         fed_at=origins.fed_at,
         allocated_at=origins.allocated_at,
@@ -257,24 +270,6 @@ def signature(row: CensusRow) -> str:
     folded = re.sub(r"\[\d+\]", "[*]", row.path)
     text = f"{row.root.value}\n{folded}\n{row.type}"
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]
-
-
-def confidence(case: Case, grower: Grower) -> float:
-    """Return how sure a verdict is, 0 to 1: from points, fit and what the gauges say."""
-    if grower.growth == "within":
-        sure = 0.45 if grower.repeats == 1 else 1.0 - 0.5**grower.repeats
-    else:
-        sure = 1.0 - 0.5 ** (grower.trend.points / 3)
-    rate = abs(grower.trend.bytes_per_unit)
-    low, high = grower.trend.interval
-    if high - low > rate > 0:
-        sure *= 0.8
-    elif high - low < TIGHT * rate:
-        sure = 1.0 - 0.4 * (1.0 - sure)
-    gain = case.device_gain(grower.device)
-    if grower.growth == "across" and gain is not None and gain < 0.3 * grower.gained:
-        sure *= 0.7
-    return round(min(max(sure, 0.05), 0.99), 2)
 
 
 def _chart(case: Case, grower: Grower) -> tuple[list[Point], str]:

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from leakscope.analysis.series import FloatArray, IntArray
 from leakscope.model.trend import Trend
 
-ROW_NOISE_BYTES = 4096.0
-"""Retained sizes are exact, but tables of dicts and lists are over-allocated in small jumps."""
-
 
 @dataclass(frozen=True)
 class Grower:
@@ -29,10 +26,14 @@ class Grower:
     units: float
     """Units of work in the whole recording (across) or from first to last census (within)."""
     columns: IntArray
-    """The censuses it was judged by."""
+    """The censuses that tell what is kept, in the stretch that its rate is of."""
     x: FloatArray
     """Units done at those censuses."""
     y: FloatArray
+    observed: IntArray
+    """All censuses at which it could be seen."""
+    observed_x: FloatArray
+    """Units done at those."""
     per_boundary: float = 0.0
     """Across: bytes per boundary of the recording, whatever the unit."""
     spread: float = 0.0

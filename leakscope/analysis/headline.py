@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
-from leakscope.analysis.diagnoses.unexplained import UNTOLD, in_use
+import math
+
+import numpy as np
+
+from leakscope.analysis.case import Case
+from leakscope.analysis.diagnoses.unexplained import UNTOLD
 from leakscope.analysis.ending import ENDINGS, EXCEPTION, STILL_RUNNING, in_a_sentence
+from leakscope.analysis.growth import policy
 from leakscope.analysis.killed import how_all_ended
-from leakscope.analysis.ledger import host_ledger
-from leakscope.analysis.severity import MIB
-from leakscope.analysis.shapes import Company, company_of
-from leakscope.analysis.touching import may_be_touched_only
-from leakscope.analysis.trends import FEWEST_POINTS, goes_on, is_growth
+from leakscope.analysis.search import Growth
 from leakscope.analysis.undecided import Undecided
-from leakscope.analysis.unread_children import unread_children
+from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.printable import clipped
-from leakscope.model.report import Culprit, Finding, Ledger, RunVerdict, Severity, Work
+from leakscope.model.report import Culprit, Finding, RunVerdict, Severity, Work
 from leakscope.model.shortage import OutOfMemory
 from leakscope.model.sizes import human_bytes, plural
+from leakscope.model.trend import Reason
 
-UNSETTLED_BYTES = 64 * MIB
-"""Growth without a name that leaves a short run undecided; half of it where it goes on and on."""
-UNSETTLED_SHARE = 0.5
-EVEN = 0.7
-"""Holes in the C heap slow down as it settles: the last third brings less than this part."""
 SHORT_POINTS = 8
 LONGEST_NAME = 160
 """Characters of a name in the first line; in a key of a dict a whole text may stand."""
@@ -33,18 +30,17 @@ LOOP_STEPS = 50
 
 def verdict_of(
     case: Case,
+    growth: Growth,
     culprits: list[Culprit],
     findings: list[Finding],
-    ledgers: list[Ledger],
     undecided: list[Undecided],
 ) -> tuple[RunVerdict, list[str]]:
     """Return the verdict and, when it is inconclusive, what would settle it."""
     grades = [c.severity for c in culprits] + [f.severity for f in findings if _is_growth(f)]
     if any(grade is not Severity.NOTE for grade in grades):
         return RunVerdict.LEAK, []
-    missing = _too_little(case) or _seen_too_seldom(undecided)
-    missing = missing or _unsettled(case, ledgers) or _untold(findings)
-    missing = missing or unread_children(case)
+    missing = _too_little(case) or _may_leak(case, undecided)
+    missing = missing or _unsettled(case, growth) or _untold(findings) or _children(case)
     return (RunVerdict.INCONCLUSIVE if missing else RunVerdict.CLEAN), missing
 
 
@@ -60,30 +56,37 @@ def _too_little(case: Case) -> list[str]:
         if case.recording.errors:
             return ["No census of the heap could be taken; the report's errors say why."]
         return ["No census of the heap was taken: profile longer, or raise --budget."]
-    most = case.comparables.most
-    if most >= FEWEST_POINTS:
+    looks = int((case.table.at <= track.last_work).sum())
+    if looks >= policy.FEWEST_FLAT and case.pool.reason is not Reason.TOO_FEW:
         return []
-    begun = max((track.begun(phase) for phase in track.phases), default=0)
-    if begun > FEWEST_POINTS:
-        wanted = "the budget paid for no more: profile longer, or raise --budget"
-    elif begun > 1:
-        wanted = f"profile at least {plural(FEWEST_POINTS + 1, 'epoch')}"
-    else:
-        wanted = f"profile at least {LOOP_STEPS} steps"
-    text = (
-        f"Only {plural(most, 'comparable boundary')} with a census; a leak can't be told from a "
-        f"warm-up before there are four: {wanted}."
-    )
+    text = f"The run was too short to tell anything: profile at least {LOOP_STEPS} steps."
     return [text]
 
 
-def _seen_too_seldom(undecided: list[Undecided]) -> list[str]:
-    return [
-        f"{clipped(one.name, LONGEST_NAME)} grew by {human_bytes(one.bytes)} and was larger at "
-        "each look, but no boundary was looked at often enough to tell a leak from a warm-up: "
-        "profile longer, or raise --budget."
-        for one in undecided[:1]
-    ]
+def _may_leak(case: Case, undecided: list[Undecided]) -> list[str]:
+    return [_open_row(case, one) for one in undecided[:1]]
+
+
+def _open_row(case: Case, one: Undecided) -> str:
+    return (
+        f"{clipped(one.name, LONGEST_NAME)} grew by {human_bytes(one.bytes)}, too short a time to "
+        f"tell a leak from what fills once: {_further(case, _in_units(case, one))}."
+    )
+
+
+def _in_units(case: Case, one: Undecided) -> float | None:
+    """Return how many more units would decide."""
+    index = case.track.index
+    if one.more_boundaries is None or index[-1] <= index[0]:
+        return None
+    return one.more_boundaries * case.unit.total / float(index[-1] - index[0])
+
+
+def _further(case: Case, units: float | None) -> str:
+    """Return what to do, in the run's own unit."""
+    if units is None:
+        return "profile ten times as long"
+    return f"profile {plural(max(math.ceil(units), 1), f'more {case.unit.name}')}"
 
 
 def _never_trained(case: Case) -> bool:
@@ -118,31 +121,64 @@ def _too_few_readings(case: Case) -> list[str]:
     return [f"{few}; watch longer, or read more often (--interval)."]
 
 
-def _unsettled(case: Case, ledgers: list[Ledger]) -> list[str]:
+def _unsettled(case: Case, growth: Growth) -> list[str]:
     """Return what is missing when a short run grew much and nothing says why."""
-    host = host_ledger(ledgers)
-    trend = case.gauge_trend(case.host_metric, GAUGE_NOISE_BYTES)
-    if host is None or not is_growth(trend.verdict) or trend.points >= SHORT_POINTS:
+    for term in growth.terms.values():
+        if not term.may_grow:
+            continue
+        left = term.trend.net_bytes
+        text = (
+            f"Memory grew by {human_bytes(left)} that {_OPEN[term.kind]}, too short a time to tell "
+            f"a leak from a warm-up: {_further(case, term.trend.more_work)}."
+        )
+        return [text]
+    return []
+
+
+_OPEN = {
+    "elsewhere": "libraries or native code hold",
+    "named": "has names of which none grew by itself",
+    "slack": "is free in the C heap",
+    "garbage": "awaits the collector",
+    "pinned": "is page-locked",
+    "unexplained": "has no name",
+}
+
+
+def _children(case: Case) -> list[str]:
+    """Return what is missing where nobody can tell whether child processes grow, though they did.
+
+    What workers of DataLoaders gain is left to their own recordings.
+    """
+    if any(recording.header.worker is not None for recording in case.run.recordings):
         return []
-    _, y = case.gauge_series(case.host_metric)
-    on = goes_on(y)
-    # What is free in the C heap and yet of no use to the next epoch is no warm-up either.
-    even = on and 3 * (y[-1] - y[2 * len(y) // 3]) >= EVEN * (y[-1] - y[0])
-    kinds = {"unexplained", "slack"} if even else {"unexplained"}
-    left = sum(e.bytes for e in host.entries if e.kind in kinds)
-    least = UNSETTLED_BYTES // (2 if on else 1)
-    if left < least or left < UNSETTLED_SHARE * host.total_bytes:
+    trend = case.gauge_trend(gauge.CHILDREN_PSS, policy.CHILDREN_NOISE_BYTES)
+    done, held = case.gauge_series(gauge.CHILDREN_PSS)
+    if not len(held) or trend.reason is Reason.RELEASED:
         return []
-    if may_be_touched_only(case, left):
+    work = case.work_done[case.working]
+    is_read_to_the_end = done[-1] - done[0] >= policy.REACHES * (work[-1] - work[0])
+    gained = _gained_by_as_many(case)
+    if (trend.is_bounded and is_read_to_the_end) or gained < policy.CHILDREN_BYTES:
         return []
-    if company_of(case, left, in_use(host)) is Company.SHAPES:
-        return []
-    has = "has no name or is free in the C heap" if even else "has no name"
     text = (
-        f"Memory grew by {human_bytes(host.total_bytes)}, of which {human_bytes(left)} {has}, "
-        f"and the run is too short to tell a warm-up: profile twice as many {trend.unit}s."
+        f"Child processes held up to {human_bytes(float(held.max()))}, {human_bytes(gained)} more "
+        f"than at first, too short a time to tell a leak from a warm-up: "
+        f"{_further(case, trend.more_work)}."
     )
     return [text]
+
+
+def _gained_by_as_many(case: Case) -> float:
+    """Return how much more than at first as many child processes held later, or ever more did."""
+    count, held = (case.track.gauge(name) for name in (gauge.CHILDREN, gauge.CHILDREN_PSS))
+    known = case.working[np.isfinite(held[case.working]) & (count[case.working] > 0)]
+    if not len(known):
+        return 0.0
+    number, sizes = count[known], held[known]
+    ever_more = case.gauge_trend(gauge.CHILDREN, policy.COUNT_NOISE).reason is Reason.SHORT_RISE
+    alike = sizes if ever_more else sizes[number <= number[0]]
+    return float(alike.max() - sizes[0])
 
 
 def _untold(findings: list[Finding]) -> list[str]:

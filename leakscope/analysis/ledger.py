@@ -10,15 +10,16 @@ import numpy as np
 from leakscope.analysis.advice import device_advice, host_advice
 from leakscope.analysis.case import Case, Window
 from leakscope.analysis.growers import Grower
-from leakscope.analysis.series import HOST
+from leakscope.analysis.series import HOST, FloatArray, IntArray
 from leakscope.model import gauge
-from leakscope.model.census import SHARED
+from leakscope.model.census import SHARED, Census
 from leakscope.model.record import DeviceSnapshotRecord
 from leakscope.model.report import Ledger, LedgerEntry
 
 TREE = "tree"
 """What a ledger is of that counts a process and its children by proportional memory."""
 CHILDREN = "child processes"
+ELSEWHERE = "new objects held by libraries and native code"
 MAPPED_FILES = "pages of files: the kernel takes them back when it needs room"
 CHILDREN_BEYOND = "child processes, beyond what they share with this one"
 
@@ -62,8 +63,9 @@ def _host(case: Case, window: Window, growers: list[Grower]) -> Ledger | None:
         _entry(MAPPED_FILES, _mapped(case, window), "mapped"),
         _entry(CHILDREN if tree is None else CHILDREN_BEYOND, children, "children"),
     ]
-    left = gain + children - sum(entry.bytes for entry in entries)
-    entries.append(_entry("leakscope itself", _own(case, left), "own"))
+    entries += _elsewhere(case, window, entries, growers)
+    own = float(case.own[window.last] - case.own[window.first])
+    entries.append(_entry("leakscope itself", own, "own"))
     metric = case.host_metric + ("+children_pss" if children else "")
     metric = TREE if tree is not None else metric
     before = _before(case, window, case.host_metric)
@@ -115,41 +117,78 @@ def _named(case: Case, window: Window, growers: list[Grower], device: str) -> li
             continue
         row = case.table.latest[g.path]
         gained = _gain_of(case, window, g)
-        seen += gained if row.user else 0
+        seen += gained if case.table.is_reached(g.path) else 0
         holds_graph = row.kind == "graph" or row.graph_nodes > 0
         entries.append(_entry(row.name, gained, "graph" if holds_graph else "named"))
-    everything = _gain_of_roots(case, window, device)
+    everything = _gain_of_roots(case, window, growers, device)
     if everything is not None:
         entries.append(_entry("all other named objects", everything - seen, "named"))
     return entries
 
 
 def _gain_of(case: Case, window: Window, g: Grower) -> int:
-    """Return what a culprit gained over the window, interpolated where no census shows it.
-
-    What only walks of the whole heap see grew before the first of them and after the last, too.
-    """
-    values = case.table.retained[g.device][g.path]
-    known = case.table.covered(g.path)
-    at, sizes = case.table.at[known].astype(np.float64), np.nan_to_num(values[known])
-    first, last = (float(np.interp(p, at, sizes)) for p in (window.first, window.last))
-    if not case.table.latest[g.path].user and len(at):
-        index = case.track.index
-        ends = index[[int(at[0]), int(at[-1])]]
-        first -= g.per_boundary * max(float(ends[0] - index[window.first]), 0.0)
-        last += g.per_boundary * max(float(index[window.last] - ends[1]), 0.0)
-    return round(last - max(first, 0.0))
+    """Return what a culprit gained over the window, between two censuses evenly."""
+    values = case.table.retained[g.device][g.path, g.observed]
+    ends = np.array([window.first, window.last])
+    held = np.interp(ends, case.table.at[g.observed], np.nan_to_num(values))
+    first, last = held + unseen_growth(case, g, ends)
+    return round(float(last - first))
 
 
-def _gain_of_roots(case: Case, window: Window, device: str) -> int | None:
-    """Return the change of all rows that no other row retains, None without a census there."""
-    table = case.table
-    columns = [np.flatnonzero(table.at == p) for p in (window.first, window.last)]
-    if device not in table.retained or not all(len(c) for c in columns):
+def unseen_growth(case: Case, g: Grower, positions: IntArray) -> FloatArray:
+    """Return what a culprit has gained since it could be seen last, at its rate, by position."""
+    index, seen = case.track.index, case.table.at[g.observed]
+    last = index[seen[-1]] if len(seen) else index[-1]
+    end = index[case.track.last_work]
+    since = np.clip(np.minimum(index[positions], end) - last, 0, None)
+    return np.asarray(since * g.per_boundary, dtype=np.float64)
+
+
+def _gain_of_roots(case: Case, window: Window, growers: list[Grower], device: str) -> int | None:
+    """Return the change of all that has a name of the user's, None without a census."""
+    if device not in case.table.retained or not len(case.table.at):
         return None
-    tops = [p for p, row in enumerate(table.latest) if row.user and table.parent(p) is None]
-    values = np.nan_to_num(table.retained[device][tops])
-    return round(float(values[:, columns[1][0]].sum() - values[:, columns[0][0]].sum()))
+    ends = np.array([window.first, window.last])
+    first, last = np.interp(ends, case.table.at, named_bytes(case, device))
+    for g in growers:
+        if g.device == device and case.table.is_reached(g.path):
+            begin, end = unseen_growth(case, g, ends)
+            last += end - begin
+    return round(float(last - first))
+
+
+def named_bytes(case: Case, device: str) -> FloatArray:
+    """Return by census what has a name of the user's: rows that no other row retains.
+
+    What a function held when it was last seen to run counts on when it has returned.
+    """
+    table = case.table
+    total = np.zeros(len(table.at))
+    everywhere = np.arange(len(table.at))
+    for path in range(len(table.paths)):
+        columns = case.observations.columns(path)
+        if table.is_reached(path) and table.parent(path) is None and len(columns):
+            seen = np.nan_to_num(table.retained[device][path, columns])
+            total += np.interp(everywhere, columns, seen, left=0.0)
+    return total
+
+
+def _elsewhere(
+    case: Case, window: Window, entries: list[LedgerEntry], growers: list[Grower]
+) -> list[LedgerEntry]:
+    """Return what is new, and held by libraries or native code without a name that is told."""
+    known = [(p, c.elsewhere_bytes) for p, c in _at(case) if c.elsewhere_bytes is not None]
+    if len(known) < 2:
+        return []
+    at, sizes = zip(*known, strict=True)
+    first, last = np.interp([window.first, window.last], at, sizes)
+    library = {case.table.latest[g.path].name for g in growers if not case.table.is_reached(g.path)}
+    told = sum(e.bytes for e in entries if e.label in library and e.kind in {"named", "graph"})
+    return [_entry(ELSEWHERE, float(last - first) - told, "elsewhere")]
+
+
+def _at(case: Case) -> list[tuple[int, Census]]:
+    return list(zip(case.table.at.tolist(), case.table.censuses, strict=True))
 
 
 def _garbage(case: Case, window: Window) -> float:
@@ -179,20 +218,20 @@ def host_ledger(ledgers: list[Ledger]) -> Ledger | None:
     return next((ledger for ledger in ledgers if "." not in ledger.metric), None)
 
 
+def unexplained_bytes(ledgers: list[Ledger]) -> float:
+    """Return the growth of host memory that nothing explains, 0 where there is none."""
+    host = host_ledger(ledgers)
+    entries = host.entries if host else []
+    return float(max(sum(e.bytes for e in entries if e.kind == "unexplained"), 0))
+
+
 def named_shared_memory(case: Case, window: Window) -> float:
     """Return by how much the shared memory grew that censuses met under some name."""
-    censuses = dict(zip(case.table.at.tolist(), case.table.censuses, strict=True))
-    ends = [censuses[p] for p in (window.first, window.last) if p in censuses]
-    sizes = [census.payload_bytes.get(SHARED, 0) for census in ends]
-    return float(sizes[1] - sizes[0]) if len(sizes) == 2 else 0.0
-
-
-def _own(case: Case, left: float) -> float:
-    """Return what leakscope's tables gained, and of what else its censuses made resident no more
-    than nothing else explains: the program may have filled that since.
-    """
-    tables = _gain(case, gauge.OWN)
-    return max(tables, min(left, _gain(case, gauge.OWN_RESIDENT)))
+    if not len(case.table.at):
+        return 0.0
+    sizes = [census.payload_bytes.get(SHARED, 0) for census in case.table.censuses]
+    first, last = np.interp([window.first, window.last], case.table.at, sizes)
+    return float(last - first)
 
 
 def _before(case: Case, window: Window, *names: str) -> float | None:

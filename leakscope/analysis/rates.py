@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
+from leakscope.analysis.case import Case
 from leakscope.analysis.growers import Grower
+from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.policy import GAUGE_NOISE_BYTES
 from leakscope.analysis.series import HOST
-from leakscope.analysis.trends import FEWEST_POINTS
 from leakscope.model import gauge
 from leakscope.model.report import Growth, Ledger
 
@@ -39,7 +40,7 @@ def _can_be_judged(case: Case, metric: str) -> bool:
     if not case.track.has_gauge(metric):
         return False
     read, places = (len(case.gauge_series(name)[1]) for name in (metric, case.host_metric))
-    return read >= min(places, FEWEST_POINTS)
+    return read >= min(places, policy.FEWEST_GROWING)
 
 
 def _growth(case: Case, metric: str, growers: list[Grower], ledgers: list[Ledger]) -> Growth:

@@ -263,6 +263,17 @@ class RowTable:
             self._running_at[called] = np.asarray(shown, dtype=bool)
         return self._running_at[called]
 
+    def alive(self, path: int) -> BoolArray:
+        """Return the censuses at which the running function that holds a path was seen to run."""
+        called = _call_of(self.paths[path])
+        return self._running(called) if called else np.ones(len(self.at), dtype=bool)
+
+    def is_reached(self, path: int) -> bool:
+        """Return whether the user's names or a running call of a library reach it: what every
+        census shows, and does not count as new elsewhere.
+        """
+        return self.latest[path].user or bool(_call_of(self.paths[path]))
+
     @cached_property
     def keeps_graphs(self) -> BoolArray:
         """Which paths keep autograd graphs at some census."""

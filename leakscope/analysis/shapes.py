@@ -11,9 +11,10 @@ from enum import Enum
 
 import numpy as np
 
-from leakscope.analysis.case import GAUGE_NOISE_BYTES, Case
+from leakscope.analysis.case import Case
+from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.policy import FEWEST_GROWING, GAUGE_NOISE_BYTES
 from leakscope.analysis.series import INNER, BoolArray, FloatArray, IntArray
-from leakscope.analysis.trends import FEWEST_POINTS
 from leakscope.model import gauge
 
 GOES_ON = 0.5
@@ -26,8 +27,6 @@ REST_SHARE = 0.1
 growth falls than resident memory moves by itself."""
 CACHE_ENTRIES = 1024
 """The entries of oneDNN's cache, unless its user says otherwise: more shapes than these fill it."""
-CACHE_BYTES = 1 << 30
-"""So many entries of a MiB each: growth beyond is more than such a cache may hold."""
 
 
 class Company(Enum):
@@ -52,7 +51,7 @@ def company_of(case: Case, left: float, beside: float) -> Company:
     """
     at = _looked_at(case)
     seen = case.track.gauge(gauge.SHAPES)[at]
-    if len(at) < FEWEST_POINTS or seen[-1] - seen[0] < FEWEST_POINTS or left <= 0:
+    if len(at) < FEWEST_GROWING or seen[-1] - seen[0] < FEWEST_GROWING or left <= 0:
         return Company.WORK
     is_rest = _settled(np.diff(seen) == 0)
     work = np.diff(case.track.index[at])
@@ -63,7 +62,7 @@ def company_of(case: Case, left: float, beside: float) -> Company:
     if share >= REST_SHARE and due >= GAUGE_NOISE_BYTES:
         if at_rest >= GOES_ON * due:
             return Company.WORK
-        return Company.EITHER if is_full or left > CACHE_BYTES else Company.SHAPES
+        return Company.EITHER if is_full or left > policy.SHAPE_CACHE_BYTES else Company.SHAPES
     return Company.WORK if is_full or at_rest >= GOES_ON * left else Company.EITHER
 
 

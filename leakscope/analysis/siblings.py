@@ -57,7 +57,7 @@ def _are_one(ways: Iterable[Steps]) -> bool:
 
 
 def _counted(case: Case, owner: Grower) -> Grower:
-    return in_units(case.comparables, case.places, owner) if owner.growth == "across" else owner
+    return in_units(case.observations, case.places, owner) if owner.growth == "across" else owner
 
 
 def _make_up(entries: Sequence[Grower], whole: Grower) -> bool:

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from leakscope.analysis.growth import theil_sen
 from leakscope.analysis.series import (
     INNER,
     NOWHERE,
@@ -21,7 +22,6 @@ from leakscope.analysis.series import (
     Track,
     code_of,
 )
-from leakscope.analysis.trends import theil_sen
 from leakscope.model.boundary import Boundary, BoundaryKind
 
 DECIDES = 0.7

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from leakscope.analysis.across import items_per_unit, spread_of
-from leakscope.analysis.growers import ROW_NOISE_BYTES, Grower
+from leakscope.analysis.growers import Grower
+from leakscope.analysis.growth import judge, theil_sen
+from leakscope.analysis.growth.policy import ROW_NOISE_BYTES
 from leakscope.analysis.series import INNER, FloatArray, IntArray, RowTable, Track, code_of
-from leakscope.analysis.trends import is_growth, judge, theil_sen
 from leakscope.analysis.units import is_training, unit_within
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.census import CensusRow, RootKind
-from leakscope.model.sizes import plural
-from leakscope.model.trend import Trend, TrendVerdict
 
 FALLEN = 0.5
 """What climbed in a phase has fallen back when less than this part of the climb is left."""
@@ -137,34 +137,33 @@ def _climb(table: RowTable, through: Passages, path: int, device: str) -> Grower
     """
     values = table.retained[device][path]
     columns, x, level = _overlaid(through, values)
-    trend = judge(*_merged(x, level), unit=through.unit, noise_bytes=ROW_NOISE_BYTES, warm=True)
-    if not is_growth(trend.verdict) or not _repeats(through, values, len(x)):
+    trend = judge(*_merged(x, level), unit=through.unit, noise=ROW_NOISE_BYTES)
+    if not trend.is_growing or not _repeats(through, values, len(x)):
         return None
     slope = theil_sen(x, level)
     climbed = [o for o in through.occurrences if o.rise(values) > ROW_NOISE_BYTES]
     rise = max(o.rise(values) for o in climbed)
     falls = any(o.falls(values) is not None for o in climbed)
-    after = f" and fell back after {'it' if len(climbed) == 1 else 'each'}" if falls else ""
     return Grower(
         path=path,
         device=device,
         growth="within",
         unit=through.unit,
         phase=through.phase,
-        trend=Trend(
-            verdict=TrendVerdict.GROWING,
+        trend=msgspec.structs.replace(
+            trend,
             bytes_per_unit=slope.rate,
             interval=(slope.low, slope.high),
-            unit=through.unit,
             points=len(x),
             net_bytes=rise,
-            reason=f"climbed in {plural(len(climbed), 'passage')}{after}",
         ),
         gained=rise,
         units=float(x[-1] - x[0]),
         columns=columns,
         x=x,
         y=values[columns],
+        observed=columns,
+        observed_x=x,
         spread=spread_of(table.count[path, columns], values[columns]),
         items_per_unit=items_per_unit(table, path, columns, x),
         repeats=len(climbed),

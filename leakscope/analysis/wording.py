@@ -8,7 +8,7 @@ from leakscope.analysis.graphs import said_of_graphs
 from leakscope.analysis.growers import Grower
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.report import Falsifier, Remedy
-from leakscope.model.sizes import human_bytes, human_count, human_share
+from leakscope.model.sizes import human_bytes, human_count, human_share, plural
 
 _ROOTS = {
     RootKind.LOCAL: "a local variable of a running function",
@@ -88,10 +88,11 @@ def falsifier(row: CensusRow, grower: Grower, holders: list[str]) -> Falsifier:
     if grower.growth == "within":
         return Falsifier(
             text="If it were needed only per batch, it would not be higher at the next one.",
-            result=f"{grower.trend.reason}. {reachable}",
+            result=f"It climbed in {plural(grower.repeats, 'passage')}"
+            f"{' and fell back' if grower.falls_back else ''}. {reachable}",
         )
     return Falsifier(
         text="If it were garbage, a collection would free it; if it were a cache filling or a "
         f"warm-up, it would stop: one more {grower.unit} at the same size would withdraw this.",
-        result=f"{reachable} It was {grower.trend.reason}.",
+        result=f"{reachable} It grew through the last {grower.trend.points} readings.",
     )

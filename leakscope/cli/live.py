@@ -9,7 +9,7 @@ from collections import deque
 import numpy as np
 
 from leakscope.analysis.forecast import forecast
-from leakscope.analysis.trends import goes_on, theil_sen
+from leakscope.analysis.growth import judge, policy, theil_sen
 from leakscope.model import gauge
 from leakscope.model.printable import clipped
 from leakscope.model.sizes import human_bytes, plural
@@ -83,7 +83,10 @@ class LiveLine:
         if abs(rate) < WORTH_SAYING_BYTES:
             return ["· steady"]
         told = [f"· {human_bytes(rate)} per minute"]
-        if minutes[-1] < FORECAST_AFTER_MINUTES or not goes_on(sizes):
+        if (
+            minutes[-1] < FORECAST_AFTER_MINUTES
+            or not judge(minutes, sizes, unit="minute", noise=policy.GAUGE_NOISE_BYTES).is_growing
+        ):
             return told
         ahead = forecast(
             limit_bytes=self._limit,

@@ -22,6 +22,7 @@ _EPILOG = """\b
 Examples:
   leakscope report RUN                        writes RUN/report.html and RUN/report.json
   leakscope report RUN --format text          prints the report
+  leakscope report RUN --why history          prints why history is a leak, or none
   leakscope report RUN --out /tmp/page.html   writes the page there, nothing into RUN
 
 \b
@@ -37,14 +38,22 @@ Exit codes:
 @format_option("html")
 @out_option("Where to write; - is stdout.")
 @click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
+@click.option("--why", metavar="NAME", help="Print how the verdict on NAME came about.")
 @click.option("--summary", is_flag=True, help="Print the summary to stderr as after a run.")
-def report(run: Path, *, form: str | None, out: Path | None, show: bool, summary: bool) -> None:
+def report(
+    run: Path, *, form: str | None, out: Path | None, show: bool, why: str | None, summary: bool
+) -> None:
     """Rebuild the report of RUN from its recording."""
     from leakscope.recording.directory import find_run
 
     form = form or format_of(out, "html")
     run = find_run(run)
     concluded = conclude(run)
+    if why is not None:
+        from leakscope.report.why import render_why
+
+        click.echo(render_why(concluded, why))
+        return
     page = run / HTML
     if form == "html" and out is None:
         write_reports(run, concluded)

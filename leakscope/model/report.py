@@ -112,6 +112,8 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     phase: str
     bytes_per_unit: float
     interval: tuple[float, float]
+    readings: int = 0
+    """Through how many readings its growth went on."""
     items_per_unit: float | None = None
     share: float
     """Part of the growth explained, 0 to 1."""
@@ -121,8 +123,6 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     """Across: what it gained over the run once warm; within: what it comes to in the phase."""
     device: str = "host"
     severity: Severity
-    confidence: float
-    """0 to 1: how sure the verdict is, from points, fit and agreement of the evidence."""
     defined_at: str | None = None
     fed_at: list[str] = []
     allocated_at: list[str] = []
@@ -192,11 +192,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     phase: str = ""
     bytes_per_unit: float = 0.0
     interval: tuple[float, float] = (0.0, 0.0)
+    readings: int = 0
+    """Through how many readings it grew, where it did."""
     share: float = 0.0
     total_bytes: int = 0
     device: str = "host"
     severity: Severity
-    confidence: float = 0.5
     defined_at: str | None = None
     fed_at: list[str] = []
     allocated_at: list[str] = []
@@ -216,10 +217,26 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     bytes_per_unit: float
     interval: tuple[float, float]
     explained_share: float | None
-    """Part of the growth for which the ledger has a measured term: names, garbage, slack of the C
-    heap, child processes, …; None where little grew."""
+    """Part of the growth for which the ledger has a measured term; None where little grew."""
     named_share: float | None = None
     """Part of it that culprits hold by name."""
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a verdict: what a rule said of one series."""
+
+    subject: str
+    """The name, gauge or term of the ledger that was judged."""
+    rule: str
+    """``growth`` is the growth model, ``floor`` what does no harm; others are named in
+    docs/how-verdicts-are-made.md."""
+    outcome: str
+    figure: float | None = None
+    """What the rule went by."""
+    threshold: float | None = None
+    """What the figure was held against."""
+    path: str = ""
+    """The path pattern, where the subject has one."""
 
 
 class Cleared(msgspec.Struct, frozen=True, kw_only=True):
@@ -241,6 +258,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     kind: str
     """``named``, ``graph``, ``garbage``, ``slack``, ``pinned``, ``shm``, ``children``, ``own``,
+    ``elsewhere``,
     ``imputed``, ``unexplained``; of a device also ``unnamed``, ``cached``, ``fragmentation``,
     ``pending``, ``outside``."""
     note: str = ""
@@ -423,6 +441,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Where the run ended because memory ran out."""
     cures: Cures | None = None
     """What ``--probe-cleanup`` has found out."""
+    decisions: list[Decision] = []
+    """How the verdict came about, step by step, also for what was cleared."""
     retained: Retained | None = None
     """What memory held, by name, at some of the censuses."""
     retained_elsewhere: list[Retained] = []

@@ -1,4 +1,4 @@
-"""What became of a series over comparable boundaries."""
+"""What became of a series: whether what is kept grows with the work, how fast, and why."""
 
 from __future__ import annotations
 
@@ -8,26 +8,76 @@ import msgspec
 
 
 class TrendVerdict(str, Enum):
-    """The shape of a series once warm-up is dropped."""
+    """Whether what is kept grows with the work."""
 
     GROWING = "growing"
-    STEPWISE = "stepwise"
     BOUNDED = "bounded"
-    SAWTOOTH = "sawtooth"
-    FLAT = "flat"
     INCONCLUSIVE = "inconclusive"
 
 
+class Reason(str, Enum):
+    """Why: the last question that the growth model asked."""
+
+    STEADY = "steady"
+    """Growing: the tail rises."""
+    SLOWING = "slowing"
+    """Growing, but the tail's second half rises less than half as steeply as its first."""
+    UNCHANGED = "unchanged"
+    """Bounded: it never moved by more than noise."""
+    RELEASED = "released"
+    """Bounded: what it gains is given back."""
+    STOPPED = "stopped"
+    """Bounded: it grew, and rests since longer than ever before."""
+    SETTLED = "settled"
+    """Bounded: it approaches a level, and has come as good as all the way."""
+    NO_TREND = "no trend"
+    """Bounded: its readings scatter about a level."""
+    TOO_FEW = "too few"
+    """Inconclusive: readings."""
+    SHORT_RISE = "short rise"
+    """Inconclusive: it rises, too short a time to tell from a jump or a fill."""
+    SHORT_REST = "short rest"
+    """Inconclusive: it rests, no longer than it did before."""
+    SETTLING = "settling"
+    """Inconclusive: it approaches a level, and has some way to go."""
+    SCATTERED = "scattered"
+    """Inconclusive: its readings scatter too much for the size of the trend."""
+
+
 class Trend(msgspec.Struct, frozen=True, kw_only=True):
-    """Rate and verdict of one series."""
+    """What the growth model concludes of a series, in units of work."""
 
     verdict: TrendVerdict
+    reason: Reason
     bytes_per_unit: float
+    """Of the tail: the last stretch, which alone tells whether growth goes on."""
     interval: tuple[float, float]
     """95 % interval of the rate, in bytes per unit."""
     unit: str
     points: int
+    """Readings of the tail."""
     net_bytes: float
-    """Last less first value after warm-up."""
-    reason: str
-    """Why this verdict, in words."""
+    """What the tail gained."""
+    gained_before: float = 0.0
+    """What was gained before the tail."""
+    tail_from: float = 0.0
+    """The work done where the tail begins."""
+    late_bytes_per_unit: float | None = None
+    """By which to forecast where growth slows down."""
+    more_work: float | None = None
+    """Inconclusive: how many more units would decide; None where nobody knows."""
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether it grows, and goes on."""
+        return self.verdict is TrendVerdict.GROWING
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it doesn't grow, or did and has ended."""
+        return self.verdict is TrendVerdict.BOUNDED
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can't be told yet."""
+        return self.verdict is TrendVerdict.INCONCLUSIVE

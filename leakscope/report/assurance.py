@@ -14,8 +14,8 @@ from leakscope.report.measuring import in_longer_runs, is_over_budget, precise_s
 from leakscope.report.sizes import exact_interval, humane_interval, humane_rate
 
 RESIDENT = {gauge.RSS, gauge.PSS}
-RATHER_SURE = 0.7
-"""A verdict less sure than this is marked."""
+FEW_READINGS = 5
+"""Growth through fewer readings than this is worth a second look."""
 MUCH_UNEXPLAINED = 0.25
 WORTH_ASKING = 1 << 20
 """From this rate of child processes on, a reader asks why it is no leak."""
@@ -89,8 +89,8 @@ def _of_clean(report: Report) -> Falsifier | None:
 def _of_lead(lead: Culprit | Finding | None, anchor: str) -> list[Assurance]:
     if lead is None:
         return []
-    sure = wording.sureness(lead)
-    parts = [Assurance("How sure", sure, anchor, worries=lead.confidence < RATHER_SURE)]
+    few = 0 < lead.readings < FEW_READINGS
+    parts = [Assurance("Evidence", wording.evidence(lead), anchor, worries=few)]
     if lead.unit:
         words = f"{humane_interval(lead.interval)} per {lead.unit}"
         exact = f"{exact_interval(lead.interval)} per {lead.unit}"

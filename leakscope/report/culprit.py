@@ -138,7 +138,7 @@ class SuspectView:
     defined_at: str
     fed_at: list[str]
     allocated_at: list[str]
-    confidence: str
+    evidence: str
     falsifier: str
     falsifier_result: str
     remedy: RemedyView
@@ -265,7 +265,7 @@ def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
         "defined_at": suspect.defined_at or "",
         "fed_at": [*suspect.fed_at],
         "allocated_at": [*suspect.allocated_at],
-        "confidence": wording.sureness(suspect),
+        "evidence": wording.evidence(suspect),
         "falsifier": suspect.falsifier.text if suspect.falsifier else "",
         "falsifier_result": wording.tried_words(suspect.falsifier),
         "remedy": remedy_view(suspect.remedy),

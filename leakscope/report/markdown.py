@@ -103,7 +103,7 @@ def _doubt(suspect: Culprit | Finding) -> list[tuple[str, str]]:
     """Return how sure it is, what would prove it wrong, and what came of trying that."""
     falsifier = suspect.falsifier
     return [
-        ("how sure", wording.sureness(suspect)),
+        ("evidence", wording.evidence(suspect)),
         ("falsifier", _running(falsifier.text) if falsifier else ""),
         ("tried", _running(wording.tried_words(falsifier))),
     ]

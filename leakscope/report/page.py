@@ -54,6 +54,7 @@ from leakscope.report.tables import (
 )
 from leakscope.report.timeline import TimelineView, chart_data, timeline_view
 from leakscope.report.together import together_words
+from leakscope.report.why import DecisionRow, decision_rows
 from leakscope.report.workers import WorkerRow, named_in_workers, worker_rows
 
 OTHERS = 5
@@ -106,6 +107,7 @@ class Page:
     components: list[ComponentRow]
     component_phases: list[str]
     cleared: list[ClearedRow]
+    decisions: list[DecisionRow]
     missing: list[str]
     notes: list[str]
     problems: list[Fact]
@@ -170,6 +172,7 @@ def report_page(report: Report) -> Page:
         components=component_rows(report.components),
         component_phases=component_phases(report.components),
         cleared=cleared_rows(report.cleared),
+        decisions=decision_rows(report.decisions),
         missing=wording.unsaid(report),
         notes=[*report.notes],
         problems=_problems(report),

@@ -220,7 +220,7 @@ def _doubt(lead: Culprit | Finding | None, paper: Paper, room: int) -> list[str]
     """Return how sure it is, what would prove it wrong and what came of that, as far as it fits."""
     if lead is None:
         return []
-    told = [wording.sureness(lead)]
+    told = [wording.evidence(lead)]
     if lead.falsifier is not None:
         told[0] += f"; falsifier: {lead.falsifier.text}"
         told.append(f"tried: {wording.tried_words(lead.falsifier)}")

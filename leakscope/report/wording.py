@@ -184,18 +184,11 @@ def share_words(share: float, growth: str) -> str:
     return f"{humane_share(share)} of {whole}"
 
 
-def confidence_words(confidence: float) -> str:
-    """Return how sure a verdict is: ``very sure``, ``fairly sure`` or ``a first hint``."""
-    if confidence >= 0.9:
-        return "very sure"
-    if confidence >= 0.7:
-        return "fairly sure"
-    return "likely" if confidence >= 0.4 else "a first hint"
-
-
-def sureness(suspect: Culprit | Finding) -> str:
-    """Return how sure a verdict is, with the figure: ``very sure (93 %)``."""
-    return f"{confidence_words(suspect.confidence)} ({humane_share(suspect.confidence)})"
+def evidence(suspect: Culprit | Finding) -> str:
+    """Return what a verdict rests on: ``it grew through 14 readings``."""
+    if not suspect.readings:
+        return "it was seen, not measured over time"
+    return f"it grew through {plural(suspect.readings, 'reading')}"
 
 
 def wait_words(forecast: Forecast, work: Work) -> str:

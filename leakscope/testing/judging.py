@@ -24,7 +24,7 @@ from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census
 from leakscope.model.record import HeaderRecord
 from leakscope.model.run import Measurement, Recording
-from leakscope.model.trend import Trend, TrendVerdict
+from leakscope.model.trend import Reason, Trend, TrendVerdict
 
 _LEAST_OF_MEAN = 0.5
 """A round brings at least this part of what a call brings on average."""
@@ -128,12 +128,14 @@ class Courses:
                 unit="call",
                 points=len(columns),
                 net_bytes=gained,
-                reason="grew in every round by about as much per call",
+                reason=Reason.STEADY,
             ),
             gained=gained,
             units=calls,
             columns=ends,
             x=course.x[[0, -1]],
+            observed=columns,
+            observed_x=course.x,
             # Of items in room that a container had to spare the bytes don't tell.
             y=np.array([y[0], y[0] + gained]),
             spread=spread_of(table.count[path, columns], y),

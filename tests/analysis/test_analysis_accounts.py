@@ -29,7 +29,7 @@ from leakscope.model.record import (
     OverheadRecord,
     SnapshotRecord,
 )
-from leakscope.model.report import Ledger, PhaseMemory, Report, Severity
+from leakscope.model.report import Ledger, PhaseMemory, Report
 from leakscope.model.run import Damage, Measurement
 
 
@@ -184,13 +184,6 @@ def test_what_nothing_explains_is_no_part_of_the_explained_share() -> None:
 def own_of(program: Program) -> int:
     entries = report_of(program).ledgers[0].entries
     return sum(entry.bytes for entry in entries if entry.kind == "own")
-
-
-def test_what_censuses_made_resident_is_leakscopes_own() -> None:
-    late = Program(epochs=10).swell(lambda s: 30 * MIB * (s.epochs_done > 4))
-    assert own_of(late.gauge(gauge.OWN_RESIDENT, lambda s: 30 * MIB * (s.epochs_done > 4))) == (
-        30 * MIB
-    )
 
 
 def test_what_the_program_has_taken_over_is_no_longer_leakscopes() -> None:
@@ -472,27 +465,6 @@ def test_open_figures_have_a_term_of_the_ledger() -> None:
     terms = terms_of(program.swell(lambda s: s.epochs_done * 9 * MIB))
     assert terms["imputed"] == pytest.approx(10 * 9 * MIB, rel=0.1)
     assert terms["unexplained"] == pytest.approx(0, abs=MIB)
-
-
-def test_what_few_walks_of_the_whole_heap_saw_grew_before_and_after_them_too() -> None:
-    registry = Thing(
-        "plots·Registry.figures", lambda s: s.epochs_done * 5 * MIB, "dict", "dict", user=False,
-        root=RootKind.LIBRARY,
-    )  # fmt: skip
-    program = Program(epochs=12, full_at=(150, 300)).plant(registry)
-    report = report_of(program.gauge(gauge.FIGURES, lambda s: s.epochs_done))
-    assert [c.name for c in report.culprits] == ["plots.Registry.figures"]
-    terms = {entry.kind: entry.bytes for entry in report.ledgers[0].entries}
-    assert terms["named"] == pytest.approx(report.ledgers[0].total_bytes, rel=0.15)
-    assert "imputed" not in terms
-    assert [finding.severity for finding in report.findings] == [Severity.NOTE]
-
-
-def test_garbage_that_was_weighed_once_has_a_term_of_the_ledger() -> None:
-    program = Program(epochs=8, full_every=4).gauge(gauge.GC_ENABLED, lambda s: 0)
-    program.garbage = lambda s: s.epochs_done * 5.5 * MIB
-    terms = terms_of(program.swell(lambda s: s.epochs_done * 5.5 * MIB))
-    assert terms["garbage"] == pytest.approx(6 * 5.5 * MIB, rel=0.1)
 
 
 def test_growth_that_no_finding_tells_of_stays_unexplained() -> None:

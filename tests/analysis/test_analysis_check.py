@@ -35,7 +35,7 @@ def culprit(**changes: object) -> Culprit:
         "rank": 1, "name": "Trainer.history", "path": "main()·trainer.history[*]['loss']",
         "kind": "list", "type": "list", "growth": "across", "unit": "epoch", "phase": "train",
         "bytes_per_unit": 4.0 * MB, "interval": (3.9 * MB, 4.1 * MB), "share": 0.9,
-        "total_bytes": 40 * MB, "severity": Severity.WARNING, "confidence": 0.9,
+        "total_bytes": 40 * MB, "severity": Severity.WARNING, "readings": 9,
         "signature": "abc", "remedy": REMEDY, "fed_at": ["src/train.py:12"],
     }  # fmt: skip
     return Culprit(**{**facts, **changes})

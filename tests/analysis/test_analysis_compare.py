@@ -52,7 +52,7 @@ def culprit(name="Trainer.validate.all_boxes", rate=2.0 * MB, **more) -> Culprit
         "share": 0.9,
         "total_bytes": int(20 * rate),
         "severity": Severity.WARNING,
-        "confidence": 0.9,
+        "readings": 9,
         "signature": f"sig-{name}",
         "remedy": REMEDY,
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -163,72 +162,12 @@ def test_slack_that_grows_without_end_is_a_warning() -> None:
     assert "malloc_trim" in found.remedy.text
 
 
-def test_slack_that_was_read_in_the_first_epochs_alone_is_judged_by_resident_memory() -> None:
-    def free(state: State) -> float | None:
-        return state.step * 0.9 * MIB if state.epoch < 7 else None
-
-    endless = Program(epochs=14).swell(lambda s: s.step * MIB).gauge(gauge.MALLOC_FREE, free)
-    assert finding(report_of(endless), "allocator_slack").severity is Severity.WARNING
-    settles = Program(epochs=14).swell(lambda s: min(s.step, 280) * MIB)
-    settles.gauge(gauge.MALLOC_FREE, free)
-    assert report_of(settles).verdict is RunVerdict.CLEAN
-
-
 def test_slack_beside_a_container_that_grows_is_a_note() -> None:
     program = Program(epochs=14).leak("main()·states", MIB).swell(lambda s: s.step * MIB)
     program.gauge(gauge.MALLOC_FREE, lambda s: s.step * 1.1 * MIB)
     report = report_of(program)
     assert finding(report, "allocator_slack").severity is Severity.NOTE
     assert [culprit.name for culprit in report.culprits] == ["main.states"]
-
-
-@pytest.mark.parametrize(("steps", "severity"), [(120, Severity.NOTE), (1200, Severity.WARNING)])
-def test_slack_of_few_steps_beside_a_small_container_is_a_note(
-    steps: int, severity: Severity
-) -> None:
-    """A heap that has handed out and taken back for some dozens of steps has not settled yet."""
-    program = Program(steps=steps, validation=0, endless=True).leak("main()·replay", 0.1 * MIB)
-    program.swell(lambda s: 0.9 * s.step * MIB).gauge(
-        gauge.MALLOC_FREE, lambda s: 0.7 * s.step * MIB
-    )
-    report = report_of(program)
-    assert finding(report, "allocator_slack").severity is severity
-    assert [culprit.name for culprit in report.culprits] == ["main.replay"]
-
-
-@pytest.mark.parametrize(
-    ("in_use", "mapped", "severity", "verdict"),
-    [
-        (300 * MIB, 0, Severity.NOTE, RunVerdict.CLEAN),
-        (100 * MIB, 0, Severity.WARNING, RunVerdict.LEAK),
-        (300 * MIB, 200 * MIB, Severity.WARNING, RunVerdict.LEAK),  # mappings have no holes
-    ],
-)
-def test_slack_no_larger_than_blocks_of_ours_can_make_it_is_a_note_that_says_so(
-    in_use: int, mapped: int, severity: Severity, verdict: RunVerdict
-) -> None:
-    program = Program(epochs=14).swell(lambda s: 0.5 * s.step * MIB)
-    program.gauge(gauge.MALLOC_FREE, lambda s: 0.45 * s.step * MIB)
-    program.gauge(gauge.MALLOC_IN_USE, lambda s: in_use)
-    program.gauge(gauge.MALLOC_MAPPED, lambda s: mapped)
-    report = report_of(program)
-    found = finding(report, "allocator_slack")
-    assert (found.severity, report.verdict) == (severity, verdict)
-    is_ours = severity is Severity.NOTE
-    assert ("leakscope's own" in found.text) is is_ours
-    assert ("leakscope monitor" in found.remedy.text) is is_ours
-
-
-@pytest.mark.parametrize(
-    ("in_use", "severity"), [(200 * MIB, Severity.WARNING), (600 * MIB, Severity.NOTE)]
-)
-def test_slack_is_weighed_as_it_was_at_last_though_no_census_came_after_two_epochs(
-    in_use: int, severity: Severity
-) -> None:
-    program = Program(epochs=14, skipped=1.0).swell(lambda s: s.step * MIB)
-    program.gauge(gauge.MALLOC_FREE, lambda s: s.step * 0.9 * MIB)
-    program.gauge(gauge.MALLOC_IN_USE, lambda s: in_use)
-    assert finding(report_of(program), "allocator_slack").severity is severity
 
 
 def test_slack_that_was_given_back_only_as_the_program_ended_is_a_note() -> None:
@@ -274,11 +213,6 @@ def test_pages_of_a_file_that_is_mapped_and_read_are_no_growth_without_a_name() 
     assert report.verdict is RunVerdict.CLEAN
     told = {entry.kind: entry.bytes for entry in report.ledgers[0].entries}
     assert told["mapped"] > 0.9 * report.ledgers[0].total_bytes
-
-
-def test_little_growth_without_a_name_in_a_few_steps_is_not_told() -> None:
-    report = report_of(Program(epochs=14).swell(lambda s: 6 * MIB * (s.epoch // 4)))
-    assert "unexplained" not in {f.kind for f in report.findings}
 
 
 def test_growth_without_a_name_beside_a_larger_culprit_is_not_reported() -> None:
@@ -359,7 +293,7 @@ def test_children_that_grow_and_are_read_too_seldom_are_not_called_clean() -> No
     report = report_of(endless(lambda s: 170 * MIB + s.step * MIB if SEEN_SELDOM(s) else None))
     assert report.verdict is RunVerdict.INCONCLUSIVE
     assert "400 MiB more than at first" in report.missing[0]
-    assert "only 1 comparable boundary" in report.missing[0]
+    assert "too short a time" in report.missing[0]
     assert gauge.CHILDREN_PSS not in {g.metric for g in report.growth}, "no rate is known"
     assert gauge.RSS in {g.metric for g in report.growth}
 
@@ -369,7 +303,7 @@ def test_children_that_grew_where_they_were_read_may_have_rested_since() -> None
         endless(lambda s: 170 * MIB + 3 * s.step * MIB if SEEN_AT_FIRST(s) else None)
     )
     assert report.verdict is RunVerdict.INCONCLUSIVE
-    assert "at the beginning only" in report.missing[0]
+    assert "too short a time" in report.missing[0]
 
 
 def test_children_that_are_read_too_seldom_and_hold_little_are_no_reason_to_doubt() -> None:
@@ -382,7 +316,7 @@ def test_children_that_grow_throughout_one_long_pass() -> None:
     report = report_of(endless(lambda s: 170 * MIB + s.step * MIB if seen(s) else None))
     found = finding(report, "children")
     assert found.bytes_per_unit == pytest.approx(MIB)
-    assert "gained 460 MiB" in found.text, "from the end of the warm-up to the last reading"
+    assert "gained 480 MiB" in found.text, "from the end of the warm-up to the last reading"
     assert "read from step 10 to 480 of 600 only" in found.text
 
 
@@ -457,17 +391,6 @@ def test_open_figures_are_blamed_for_what_nothing_else_explains() -> None:
     assert "plt.close" in found.remedy.text
 
 
-def test_the_rate_of_figures_is_of_the_window_in_which_nothing_else_explains_it() -> None:
-    program = Program(epochs=40).gauge(gauge.FIGURES, lambda s: s.epochs_done * 3)
-    run = program.swell(lambda s: max(s.epochs_done - 20, 0) * 9 * MIB).build()
-    run.main.measurements = [
-        dataclasses.replace(m, census=m.census if m.boundary.epoch > 20 else None)
-        for m in run.main.measurements
-    ]
-    found = finding(analyse(run), "open_figures")
-    assert found.bytes_per_unit == pytest.approx(9 * MIB, rel=0.1)
-
-
 def test_open_figures_are_told_with_the_lines_that_make_them() -> None:
     program = Program(epochs=12).gauge(gauge.FIGURES, lambda s: s.epochs_done * 3)
     run = program.swell(lambda s: s.epochs_done * 9 * MIB).build()
@@ -522,24 +445,6 @@ def test_what_native_code_made_once_after_the_first_walk_is_no_growth() -> None:
         assert not [f for f in report.findings if f.kind == "native_held"], since
 
 
-def test_what_the_heap_has_in_use_is_told_where_resident_memory_comes_and_goes() -> None:
-    def grown(state: State) -> float:
-        return state.step * 0.3 * MIB
-
-    def comes_and_goes(state: State) -> float:
-        return (state.step % 40) * 2 * MIB
-
-    program = Program(endless=True, steps=400, validation=0, full_at=(10, 390))
-    program.gauge(gauge.MALLOC_IN_USE, lambda s: 100 * MIB + grown(s) if s.step % 40 == 0 else None)
-    report = report_of(program.swell(lambda s: 1.2 * grown(s) + comes_and_goes(s)))
-    found = finding(report, "unexplained")
-    assert 0.75 * 400 * 0.3 * MIB < found.total_bytes <= 400 * 0.3 * MIB
-    calm = Program(endless=True, steps=400, validation=0, full_at=(10, 390))
-    calm.gauge(gauge.MALLOC_IN_USE, lambda s: 100 * MIB if s.step % 40 == 0 else None)
-    report = report_of(calm.swell(comes_and_goes))
-    assert not [f for f in report.findings if f.kind == "unexplained"]
-
-
 def registered(text: str, kind: str = "tuple", type_: str = "tuple") -> Finding:
     """Return what is found in a program that keeps tuples in native code."""
     held = Thing(
@@ -584,15 +489,6 @@ def seen_twice(grown: Callable[[State], float], **more: object) -> Program:
     return program.plant(held)
 
 
-def test_two_walks_of_the_heap_are_enough_where_memory_in_use_tells_the_same() -> None:
-    report = report_of(seen_twice(lambda s: s.epochs_done * 2 * MIB, root=RootKind.NATIVE))
-    found = finding(report, "native_held")
-    assert found.bytes_per_unit == pytest.approx(2 * MIB, rel=0.05)
-    report = report_of(seen_twice(lambda s: s.epochs_done * 2 * MIB, root=RootKind.LIBRARY))
-    assert [c.path for c in report.culprits] == ["atexit·kept"]
-    assert report.culprits[0].bytes_per_unit == pytest.approx(2 * MIB, rel=0.05)
-
-
 def read_seldom_later(program: Program) -> Run:
     """Build a run whose gauges were read at each of the first 100 steps, and then now and then."""
     run = program.build()
@@ -600,20 +496,6 @@ def read_seldom_later(program: Program) -> Run:
         if measurement.boundary.step > 100 and measurement.boundary.step % 25:
             measurement.gauges.clear()
     return run
-
-
-@pytest.mark.parametrize("root", [RootKind.NATIVE, RootKind.LIBRARY])
-def test_memory_tells_of_growth_where_it_was_read_more_often_at_first(root: RootKind) -> None:
-    def kept(state: State) -> float:
-        return 30 * KIB + state.step * 80 * KIB
-
-    held = Thing("finalize·_registry", kept, "dict", "dict", user=False, root=root)
-    program = Program(endless=True, steps=1000, validation=0, full_at=(95, 190))
-    report = analyse(read_seldom_later(program.plant(held)))
-    if root is RootKind.LIBRARY:
-        assert [c.path for c in report.culprits] == ["finalize·_registry"]
-    else:
-        assert finding(report, "native_held").severity is Severity.WARNING
 
 
 def test_growth_without_a_name_is_told_where_it_was_read_more_often_at_first() -> None:
@@ -661,23 +543,6 @@ def cached(entries: Size, capacity: int | None) -> Program:
     return Program(epochs=12, full_every=8).plant(thing)
 
 
-def test_growth_that_a_librarys_cached_function_explains_has_its_name() -> None:
-    report = report_of(cached(lambda s: s.epochs_done + 1, 32))
-    found = finding(report, "unexplained")
-    assert found.severity is Severity.NOTE
-    assert found.title.endswith("keeps more and more: detectors.Detector.anchors")
-    assert "of 1 calls when it was first looked at and of 9 at last" in found.text
-    assert "It keeps 32 at most." in found.text
-    assert report.verdict is RunVerdict.CLEAN
-
-
-@pytest.mark.parametrize("capacity", [None, 10_000])
-def test_one_without_a_bound_that_helps_is_told_once(capacity: int | None) -> None:
-    report = report_of(cached(lambda s: s.epochs_done + 1, capacity))
-    assert [c.name for c in report.culprits] == ["detectors.Detector.anchors"]
-    assert report.findings == []
-
-
 def test_a_librarys_cached_function_that_is_full_explains_nothing() -> None:
     program = cached(lambda s: 2, 2).swell(lambda s: s.epochs_done * 4 * MIB)
     found = finding(report_of(program), "unexplained")
@@ -709,15 +574,6 @@ def loaders(started: Size, *, counted_until: int) -> Report:
     program = Program(epochs=8).plant(kept, iterators).gauge(gauge.CHILDREN, counted)
     program.gauge(gauge.CHILDREN_PSS, lambda s: (counted(s) or 0) * 30 * MIB)
     return report_of(program)
-
-
-@pytest.mark.parametrize("counted_until", [4, 6, 8])
-def test_workers_that_pile_up_are_told_though_they_were_counted_at_first_only(
-    counted_until: int,
-) -> None:
-    report = loaders(lambda s: s.epoch + 1, counted_until=counted_until)
-    (found,) = [f for f in report.findings if f.kind == "worker_processes"]
-    assert "16 child processes at last, 2 more per epoch" in found.text
 
 
 @pytest.mark.parametrize("counted_until", [4, 6, 8])

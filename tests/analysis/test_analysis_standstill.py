@@ -98,13 +98,6 @@ def test_beside_a_leak_that_goes_on_nothing_is_withdrawn(until: int) -> None:
     assert {culprit.name for culprit in report.culprits} == {"kept", "state"}
 
 
-def test_a_short_rest_at_the_end_is_no_standstill() -> None:
-    run = run_of(grown(until=LOOKED_UNTIL))
-    recording = run.recordings[0]
-    recording.measurements[:] = [m for m in recording.measurements if m.boundary.epoch <= 8]
-    assert analyse(run).verdict is RunVerdict.LEAK
-
-
 @pytest.mark.parametrize(("items", "verdict"), [(16, RunVerdict.LEAK), (6, RunVerdict.CLEAN)])
 def test_what_has_more_items_at_the_end_is_not_at_rest_though_others_hold_the_newest(
     items: int, verdict: RunVerdict

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leakscope.analysis.growth import Growth, GrowthVerdict, Reason, judge_growth
+from leakscope.analysis.growth import Growth, judge_growth
+from leakscope.model.trend import Reason, TrendVerdict
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from growth_shapes import LENGTHS, SHAPES, Shape, count, is_wrong, series_of
@@ -75,7 +76,7 @@ def test_a_leak_that_goes_on_as_before_is_never_called_bounded(
 def test_every_second_reading_never_tells_the_opposite(shape: Shape, seed: int) -> None:
     x, y = series_of(shape, 120, 0.0, seed)
     all_of_it, thinned = judge_growth(x, y).verdict, judge_growth(x[::2], y[::2]).verdict
-    assert {all_of_it, thinned} != {GrowthVerdict.GROWING, GrowthVerdict.BOUNDED}
+    assert {all_of_it, thinned} != {TrendVerdict.GROWING, TrendVerdict.BOUNDED}
 
 
 @given(st.integers(20, 120), st.integers(2, 4), st.floats(0, 50), seeds)
@@ -133,7 +134,7 @@ def test_a_leak_after_a_steep_warm_up_has_its_own_rate() -> None:
 
 def test_what_filled_up_and_rests_is_bounded_from_where_it_rests() -> None:
     growth = judged([1, 2, 3, 4, 5, 7, 7, 7], np.array([0.0, 1, 2, 3, 4, 6, 9, 10]))
-    assert (growth.verdict, growth.reason) == (GrowthVerdict.BOUNDED, Reason.STOPPED)
+    assert (growth.verdict, growth.reason) == (TrendVerdict.BOUNDED, Reason.STOPPED)
     assert growth.tail_from == 6
 
 
@@ -158,7 +159,7 @@ def test_two_readings_tell_nothing() -> None:
 
 def test_a_step_at_the_end_is_left_open() -> None:
     growth = judged([0, 0, 0, 0, 0, 0, 0, 0, 0, 5])
-    assert growth.verdict is GrowthVerdict.INCONCLUSIVE
+    assert growth.verdict is TrendVerdict.INCONCLUSIVE
     assert growth.more_work is not None and growth.more_work > 0
 
 

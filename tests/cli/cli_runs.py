@@ -113,7 +113,7 @@ def culprit(rate: float, severity: Severity) -> Culprit:
         share=0.9,
         total_bytes=int(rate * 10),
         severity=severity,
-        confidence=0.9,
+        readings=14,
         signature="history-list",
         remedy=Remedy(title="Clear it", text="Clear the list."),
     )

@@ -145,7 +145,7 @@ def test_markdown_tells_who_holds_it_and_what_it_holds() -> None:
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_markdown_tells_how_sure_a_verdict_is_and_what_would_prove_it_wrong(attack: str) -> None:
     lines = culprit_markdown(samples.boxes_culprit()).splitlines()
-    assert "- **how sure:** very sure (96 %)" in lines
+    assert "- **evidence:** it grew through 14 readings" in lines
     told = {line.partition(":** ")[0]: line.partition(":** ")[2] for line in lines}
     falsifier = samples.boxes_culprit().falsifier
     assert falsifier is not None

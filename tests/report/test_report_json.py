@@ -20,7 +20,7 @@ TOP_LEVEL = {
 }  # fmt: skip
 CULPRIT = {
     "rank", "name", "path", "kind", "type", "growth", "unit", "phase", "bytes_per_unit",
-    "interval", "items_per_unit", "share", "total_bytes", "device", "severity", "confidence",
+    "interval", "items_per_unit", "share", "total_bytes", "device", "severity", "readings",
     "defined_at", "fed_at", "allocated_at", "holds", "signature", "remedy",
 }  # fmt: skip
 FINDING = (CULPRIT - {"name", "path", "type", "items_per_unit", "holds"}) | {"title", "text"}

@@ -96,7 +96,7 @@ def test_time_is_told_by_activity_the_longest_first() -> None:
 def test_the_first_screen_says_how_far_it_can_be_trusted() -> None:
     view = assurance_view(samples.leaking(), "culprit-x")
     assert [(part.label, part.value, part.link, part.worries) for part in view.parts] == [
-        ("How sure", "very sure (96 %)", "culprit-x", False),
+        ("Evidence", "it grew through 14 readings", "culprit-x", False),
         ("95 % interval", "291 to 306 MiB per validation", "culprit-x", False),
         ("Unexplained", "12 % of the growth", "ledger", False),
         ("Measuring cost", "1.4 % of the time", "measuring", False),
@@ -113,7 +113,7 @@ def test_the_first_screen_says_how_far_it_can_be_trusted() -> None:
 def test_what_is_doubtful_is_marked() -> None:
     report = samples.leaking()
     unsure = msgspec.structs.replace(
-        report.culprits[0], confidence=0.5, falsifier=Falsifier(text="If it shrank.")
+        report.culprits[0], readings=4, falsifier=Falsifier(text="If it shrank.")
     )
     dear = msgspec.structs.replace(report.overhead, wall_share=0.2, budget=0.02)
     report = msgspec.structs.replace(
@@ -122,7 +122,7 @@ def test_what_is_doubtful_is_marked() -> None:
     view = assurance_view(report, "x")
     worries = {part.label: part.value for part in view.parts if part.worries}
     assert worries == {
-        "How sure": "likely (50 %)",
+        "Evidence": "it grew through 4 readings",
         "Measuring cost": "20.0 % of the time, over budget",
         "Went wrong": "3 things",
     }
@@ -135,7 +135,7 @@ def test_what_is_doubtful_is_marked() -> None:
 def test_a_clean_run_names_no_suspect_but_what_measuring_cost() -> None:
     labels = {part.label for part in assurance_view(samples.clean(), "").parts}
     assert "Measuring cost" in labels
-    assert not labels & {"How sure", "95 % interval"}
+    assert not labels & {"Evidence", "95 % interval"}
 
 
 def test_a_clean_run_says_what_it_cannot_have_seen() -> None:

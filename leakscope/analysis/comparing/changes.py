@@ -9,13 +9,13 @@ from __future__ import annotations
 from leakscope.analysis.comparing.clock import by_step
 from leakscope.analysis.comparing.counting import units_done
 from leakscope.analysis.comparing.matching import Suspect
-from leakscope.analysis.trends import FEWEST_POINTS
+from leakscope.analysis.growth import policy
 from leakscope.model.comparison import WORTH_A_WORD, Change, CulpritChange
 from leakscope.model.report import Culprit, Point, Report, RunVerdict, Severity
 from leakscope.model.sizes import human_bytes, plural
 
 SECONDS = "s"
-ENOUGH_LOOKS = 2 * FEWEST_POINTS
+ENOUGH_LOOKS = 2 * policy.FEWEST_GROWING
 """With fewer censuses, some of them at begin and end, hardly enough are alike to show growth."""
 _COUNTED = frozenset({"step", "batch", "validation", "epoch"})
 _GRAVITY = [Severity.NOTE, Severity.WARNING, Severity.CRITICAL]
@@ -192,7 +192,7 @@ def _too_short(suspect: Suspect, seen_in: Report, run: Report) -> str:
     if isinstance(suspect, Culprit) and looks[1] < ENOUGH_LOOKS <= looks[0]:
         return f"was looked at only {plural(looks[1], 'time')}"
     there, here = (units_done(r.work, suspect.unit, suspect.phase) for r in (seen_in, run))
-    if suspect.unit in _COUNTED and 0 < here < FEWEST_POINTS <= there:
+    if suspect.unit in _COUNTED and 0 < here < policy.FEWEST_GROWING <= there:
         return f"did only {plural(here, suspect.unit)}"
     return ""
 

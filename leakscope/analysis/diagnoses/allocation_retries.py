@@ -54,7 +54,6 @@ def _of_device(case: Case, device: str) -> Finding | None:
         severity=Severity.NOTE,
         total_bytes=latest(case, device, gauge.DEVICE_RESERVED),
         device=device,
-        confidence=0.95,
         growth="constant",
     )
 

@@ -10,20 +10,11 @@ import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.growth import policy
 from leakscope.analysis.search import Growth
-from leakscope.analysis.severity import HORIZON, MIB
-from leakscope.analysis.trends import goes_on_evenly, is_growth
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, human_count
-
-GROWTH_BYTES = 32 * MIB
-EVEN_GROWTH_BYTES = 8 * MIB
-"""So much is enough where growth is as good as linear, which no first touch of pages is."""
-LONG_POINTS = 6
-EVEN = 0.8
-"""In fewer epochs growth must be so even that the rate's interval reaches no lower than this part.
-Pages that are copied on first touch come ever more slowly."""
 
 UNREAD_AT_THE_END = 0.15
 """Where the last reading lies further before the end of the work, other figures say more."""
@@ -50,19 +41,16 @@ OTHERS = Remedy(
 
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
     """Return a finding when the memory of child processes grows steadily."""
-    trend = case.gauge_trend(gauge.CHILDREN_PSS, noise_bytes=4.0 * MIB)
-    is_even = goes_on_evenly(*case.gauge_series(gauge.CHILDREN_PSS))
-    least_gain = EVEN_GROWTH_BYTES if is_even else GROWTH_BYTES
-    if not is_growth(trend.verdict) or trend.net_bytes < least_gain:
+    trend = case.gauge_trend(gauge.CHILDREN_PSS, noise=policy.CHILDREN_NOISE_BYTES)
+    if not trend.is_growing or trend.net_bytes < policy.UNNAMED_BYTES:
         return []
-    if not case.is_read_throughout(gauge.CHILDREN_PSS):
-        return []
-    least = 0.0 if trend.points >= LONG_POINTS else EVEN * trend.bytes_per_unit
-    if trend.interval[0] <= least:
-        return []
+    done, _ = case.gauge_series(gauge.CHILDREN_PSS)
+    work = case.work_done[case.working]
+    if done[-1] - done[0] < policy.REACHES * (work[-1] - work[0]):
+        return []  # they may have rested since
     most = float(np.nanmax(case.track.gauge(gauge.CHILDREN_PSS)))  # they may be gone at the end
     limit = case.limit_bytes or float("inf")
-    fatal = case.used_at_end() + HORIZON * trend.net_bytes >= limit
+    fatal = case.used_at_end() + policy.HORIZON * trend.net_bytes >= limit
     has_workers = any(r.header.worker is not None for r in case.run.recordings)
     whole = (case.gauge_gain(case.host_metric) or 0.0) + case.children_gain()
     return [
@@ -77,7 +65,6 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             trend=trend,
             share=trend.net_bytes / whole if whole > 0 else 0.0,
             total_bytes=most,
-            confidence=0.7,
             falsifier=(
                 "With num_workers=0 the growth moves to the main process, or ends."
                 if has_workers
@@ -91,7 +78,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
 def _where_read(case: Case) -> str:
     """Return over which part of the work they were read, where that was not to the end."""
     x, _ = case.gauge_series(gauge.CHILDREN_PSS)
-    whole = case.unit.done[case.comparable]
+    whole = case.work_done[case.working]
     if whole[-1] - x[-1] <= UNREAD_AT_THE_END * (whole[-1] - whole[0]):
         return ""
     first, last, end = (human_count(count) for count in (x[0], x[-1], whole[-1]))

@@ -11,12 +11,12 @@ import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
-from leakscope.analysis.diagnoses.garbage import garbage_series, garbage_trend, is_what_rises
+from leakscope.analysis.diagnoses.garbage import garbage_trend, is_what_rises
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import MIB
 from leakscope.analysis.source import SourceIndex
 from leakscope.analysis.source.calls import places_that_call
-from leakscope.analysis.trends import is_growth
+from leakscope.analysis.terms import garbage_series
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, human_count
@@ -45,11 +45,9 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     most = float(garbage.max()) if len(garbage) else 0.0
     trend = garbage_trend(case)
     # The last look may be the highest by chance where the program collects by itself now and then.
-    rises = (
-        most > 0 and most == garbage[-1] and is_growth(case.gauge_trend(case.host_metric).verdict)
-    )
-    piles_up = most >= MATTERS_BYTES and (is_growth(trend.verdict) or rises)
-    if off and not is_growth(trend.verdict) and is_what_rises(case, ledgers, WEIGHED_BYTES):
+    rises = most > 0 and most == garbage[-1] and case.gauge_trend(case.host_metric).is_growing
+    piles_up = most >= MATTERS_BYTES and (trend.is_growing or rises)
+    if off and not trend.is_growing and is_what_rises(case, ledgers, WEIGHED_BYTES):
         piles_up, trend = True, case.gauge_trend(case.host_metric)
     if off:
         title, call = "The cyclic garbage collector is switched off", "gc.enable()"
@@ -57,7 +55,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     else:
         title, call = "Objects were frozen out of the collector's sight", "gc.unfreeze()"
         state = f"gc.freeze() hides {human_count(float(hidden.max()))} objects from the collector"
-        piles_up = piles_up and is_growth(trend.verdict)
+        piles_up = piles_up and trend.is_growing
     return [
         finding(
             "collector_off" if off else "collector_frozen",
@@ -68,7 +66,6 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             trend=trend,
             total_bytes=most,
             fed_at=_lines(case, "disable" if off else "freeze"),
-            confidence=0.9 if piles_up else 0.6,
             falsifier=(
                 "gc.collect() frees what awaits it.",
                 f"{human_bytes(most)} were unreached.",

@@ -18,7 +18,6 @@ from leakscope.analysis.devices.series import device_series, has_risen_by, lates
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import MIB
-from leakscope.analysis.trends import is_growth
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes
@@ -27,7 +26,6 @@ from leakscope.model.trend import Trend
 GROWTH_BYTES = 64 * MIB
 OTHER_SHARE = 0.3
 """More growth of live tensors, holes or private pools than this, and the cause is another."""
-LONG_POINTS = 6
 
 REMEDY = Remedy(
     title="Nothing, unless another process needs the memory",
@@ -47,7 +45,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
 def _of_device(case: Case, device: str) -> Finding | None:
     metric = f"{device}.{gauge.DEVICE_RESERVED}"
     trend = case.gauge_trend(metric)
-    if not is_growth(trend.verdict) or trend.points < LONG_POINTS:
+    if not trend.is_growing:
         return None
     series = device_series(case, device)
     holes = series.gain("stuck") - series.gain("releasable")
@@ -75,6 +73,5 @@ def _finding(case: Case, device: str, trend: Trend, live: float, reserved: float
         trend=trend,
         total_bytes=reserved,
         device=device,
-        confidence=0.8 if is_told else 0.5,
         falsifier=("empty_cache() would return it if it were plain cache.", None),
     )

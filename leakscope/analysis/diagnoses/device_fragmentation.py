@@ -27,7 +27,6 @@ from leakscope.analysis.devices.series import (
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import MIB
-from leakscope.analysis.trends import is_growth
 from leakscope.model import gauge
 from leakscope.model.record import DeviceSnapshotRecord
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
@@ -41,7 +40,6 @@ LARGE_BYTES = 64 * MIB
 LARGE_SHARE = 0.10
 WELL_USED = 0.9
 """With this part of the reserved memory live at the peak, holes are filled by each step."""
-LONG_POINTS = 6
 _HOW = " It is set in the environment: PYTORCH_CUDA_ALLOC_CONF."
 
 REMEDY = Remedy(
@@ -71,8 +69,7 @@ def _of_device(case: Case, device: str) -> Finding | None:
 def _grows(case: Case, device: str, trend: Trend) -> bool:
     live = has_risen_by(case, device, gauge.DEVICE_ALLOCATED)
     return (
-        is_growth(trend.verdict)
-        and trend.points >= LONG_POINTS
+        trend.is_growing
         and trend.net_bytes >= GROWTH_BYTES
         and live <= LIVE_SHARE * trend.net_bytes
     )
@@ -91,7 +88,6 @@ def _growing(case: Case, device: str, last: DeviceSnapshotRecord, trend: Trend) 
         trend=trend,
         total_bytes=stuck,
         device=device,
-        confidence=0.8 if is_useless else 0.6,
         falsifier=("empty_cache() would return it if it were plain cache.", None),
     )
 
@@ -114,7 +110,6 @@ def _steady(case: Case, device: str, series: DeviceSeries) -> Finding | None:
         severity=Severity.NOTE,
         total_bytes=stuck,
         device=device,
-        confidence=0.7,
         growth="constant",
     )
 

@@ -22,7 +22,6 @@ from leakscope.analysis.devices.owners import find_owners, unexplained_rows
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import MIB
-from leakscope.analysis.trends import goes_on, is_growth
 from leakscope.model import gauge
 from leakscope.model.census import CensusScope, RootKind
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
@@ -30,7 +29,6 @@ from leakscope.model.sizes import human_bytes, human_count, human_share
 
 GROWTH_BYTES = 32 * MIB
 UNNAMED_SHARE = 0.4
-LONG_POINTS = 8
 
 REMEDY = Remedy(
     title="Find what allocates it: --cuda-history window",
@@ -100,11 +98,10 @@ def _blocks(case: Case, device: str) -> str:
 def _of_device(case: Case, growth: Growth, ledgers: list[Ledger], device: str) -> Finding | None:
     metric = f"{device}.{gauge.DEVICE_ALLOCATED}"
     trend = case.gauge_trend(metric)
-    if not is_growth(trend.verdict) or trend.points < LONG_POINTS:
+    if not trend.is_growing:
         return None
     left = min(trend.net_bytes - _named(case, growth, device), _unnamed(ledgers, device))
-    _, y = case.gauge_series(metric)
-    if left < max(GROWTH_BYTES, UNNAMED_SHARE * trend.net_bytes) or not goes_on(y):
+    if left < max(GROWTH_BYTES, UNNAMED_SHARE * trend.net_bytes):
         return None
     share = left / trend.net_bytes
     garbage = _held(case, device, RootKind.GARBAGE)
@@ -121,6 +118,5 @@ def _of_device(case: Case, growth: Growth, ledgers: list[Ledger], device: str) -
         share=share,
         total_bytes=left,
         device=device,
-        confidence=0.6,
         falsifier=("A warm-up would have ended within the run.", "It went on in each third."),
     )

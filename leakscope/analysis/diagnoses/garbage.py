@@ -15,11 +15,12 @@ import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.growth import judge, policy
 from leakscope.analysis.ledger import host_ledger
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
-from leakscope.analysis.severity import MIB, PEAK_SHARE
-from leakscope.analysis.trends import is_growth, judge, theil_sen
+from leakscope.analysis.severity import MIB
+from leakscope.analysis.terms import garbage_series
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.report import Circle, Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, plural
@@ -47,31 +48,10 @@ REMEDY = Remedy(
 )
 
 
-def garbage_series(case: Case) -> tuple[FloatArray, FloatArray]:
-    """Return units done and unreached bytes at the full censuses."""
-    chosen = [
-        (position, census.garbage_bytes)
-        for position, census in zip(case.table.at.tolist(), case.table.censuses, strict=True)
-        if census.garbage_bytes is not None
-    ]
-    at = np.array([position for position, _ in chosen], dtype=np.int64)
-    sizes = np.array([size for _, size in chosen], dtype=np.float64)
-    return case.work_done[at] if len(at) else sizes, sizes
-
-
 def garbage_trend(case: Case) -> Trend:
     """Return rate and shape of the garbage that awaits the collector."""
     x, y = garbage_series(case)
-    return judge(x, y, unit=case.unit.name, noise_bytes=float(MIB))
-
-
-def garbage_rate(case: Case) -> float:
-    """Return the bytes of garbage that each unit of work adds, 0 where it was never weighed."""
-    x, y = garbage_series(case)
-    if len(y) > 1:
-        return max(theil_sen(x, y).rate, 0.0)
-    worked = float(x[0] - case.work_done[0]) if len(y) else 0.0
-    return float(y[0]) / worked if worked > 0 else 0.0
+    return judge(x, y, unit=case.unit.name, noise=float(MIB))
 
 
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
@@ -84,8 +64,9 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     known = resident[np.isfinite(resident)]
     rise = float(known.max() - known.min()) if len(known) else 0.0
     often = float(np.mean(sizes > 0.5 * most)) >= 0.5 and len(sizes) >= 3
-    dominates = often and most >= ALARMING_BYTES and most > PEAK_SHARE * rise > 0
-    piles_up = is_what_rises(case, ledgers, NOTED_BYTES)
+    dominates = often and most >= ALARMING_BYTES and most > policy.PEAK_SHARE * rise > 0
+    term = growth.terms.get("garbage")
+    piles_up = (term is not None and term.grows) or is_what_rises(case, ledgers, NOTED_BYTES)
     found = finding(
         "garbage",
         "Garbage in reference cycles piles up faster than the collector runs"
@@ -98,7 +79,6 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
         trend=case.gauge_trend(case.host_metric) if piles_up else garbage_trend(case),
         share=most / rise if rise > 0 else 0.0,
         total_bytes=most,
-        confidence=0.8 if dominates else 0.6,
         falsifier=("gc.collect() would free it.", f"{human_bytes(most)} were unreached."),
     )
     return [msgspec.structs.replace(found, circles=circles)]
@@ -119,7 +99,7 @@ def is_what_rises(case: Case, ledgers: list[Ledger], least: int) -> bool:
         risen = (case.nearest(case.host_metric, position) or 0.0) - _lowest(case)
         if census.garbage_bytes is not None and risen >= least:
             weighed.append(census.garbage_bytes >= PILED_SHARE * risen)
-    return is_growth(trend.verdict) and bool(weighed) and all(weighed)
+    return trend.is_growing and bool(weighed) and all(weighed)
 
 
 def _lowest(case: Case) -> float:

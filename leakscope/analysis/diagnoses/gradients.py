@@ -192,7 +192,6 @@ def _finding(
         total_bytes=kept,
         share=kept / max(kept, *(c.payload_bytes.get(device, 0) for c in case.table.censuses)),
         device=device,
-        confidence=0.8,
     )
 
 

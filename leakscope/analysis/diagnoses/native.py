@@ -1,23 +1,21 @@
 """Growth that only native code holds: autograd, queues in C++, registries of the interpreter.
 
-Judged by four full censuses, or by two where memory in use tells of the same growth all along; by
-one where what it saw can't have been there when training began.
 May be confused with: buffers that libraries allocate once.
 """
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.diagnoses.gradient_cycles import gradient_cycle, is_gradient_cycle
-from leakscope.analysis.followed import followed
+from leakscope.analysis.growth import judge, policy
 from leakscope.analysis.search import Growth
-from leakscope.analysis.series import HOST, FloatArray
-from leakscope.analysis.severity import HORIZON, RATE_PER_PASS, STEADY_BYTES
+from leakscope.analysis.series import HOST, FloatArray, IntArray
 from leakscope.analysis.source.calls import places_that_call
-from leakscope.analysis.trends import FEWEST_POINTS, is_growth, judge
+from leakscope.analysis.terms import elsewhere_at
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes
@@ -52,12 +50,12 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
         for path, row in enumerate(case.table.latest)
         if row.root is RootKind.NATIVE and not row.parent
         for device in case.table.retained
-        if (finding := _grows(case, path, device)) is not None
+        if (finding := _grows(case, growth, path, device)) is not None
     ]
     return sorted(found, key=lambda f: -f.total_bytes)[:MOST]
 
 
-def _grows(case: Case, path: int, device: str) -> Finding | None:
+def _grows(case: Case, growth: Growth, path: int, device: str) -> Finding | None:
     table, row = case.table, case.table.latest[path]
     columns = np.flatnonzero(table.full)
     present = np.flatnonzero(np.isfinite(table.retained[device][path, columns]))
@@ -69,12 +67,14 @@ def _grows(case: Case, path: int, device: str) -> Finding | None:
     is_circle = is_gradient_cycle(row)
     if is_circle:  # there was none before the first step
         x, y = np.insert(x, 0, case.work_done[0]), np.insert(y, 0, 0.0)
-    trend = _trend(case, x, y, device)
-    if trend is None:
+    trend = judge(x, y, unit=case.unit.name, noise=policy.RATE_PER_PASS)
+    if not trend.is_growing and device == HOST:
+        trend = _carries(case, growth, columns[-1:], y[-1:]) or trend
+    if not trend.is_growing:
         return None
     cycle = gradient_cycle(case, row) if is_circle else None
     registered = [] if cycle else _given_to_atexit(case, row)
-    serious = HORIZON * trend.net_bytes >= STEADY_BYTES
+    serious = policy.HORIZON * trend.net_bytes >= policy.STEADY_BYTES
     gain = case.device_gain(device) or 0.0
     title, text, remedy = _words(row, trend, float(y[-1]), registered)
     return finding(
@@ -88,7 +88,6 @@ def _grows(case: Case, path: int, device: str) -> Finding | None:
         total_bytes=float(y[-1]),
         device=device,
         fed_at=cycle.fed_at if cycle else registered,
-        confidence=0.6 if len(columns) > 1 else 0.4,
         falsifier=("gc.collect() would free them if they were garbage.", "They are referenced."),
         subject=row.path,
     )
@@ -121,10 +120,22 @@ def _given_to_atexit(case: Case, row: CensusRow) -> list[str]:
     return places_that_call(case.sources, {"atexit"}, {"register"}, repeatedly=True)
 
 
-def _trend(case: Case, x: FloatArray, y: FloatArray, device: str) -> Trend | None:
-    """Return how the objects grow, None where they don't or too little is known."""
-    trend = judge(x, y, unit=case.unit.name, noise_bytes=RATE_PER_PASS)
-    if is_growth(trend.verdict):
-        return trend
-    few = len(y) < FEWEST_POINTS and device == HOST
-    return followed(case, x, y) if few else None
+def _carries(case: Case, growth: Growth, columns: IntArray, held: FloatArray) -> Trend | None:
+    """Return the trend of all that is new without a name, where these objects are most of it.
+
+    Walks of the whole heap are few, and what they show is weighed at every census.
+    """
+    term = growth.terms.get("elsewhere")
+    new = float(elsewhere_at(case, columns)[-1])
+    if term is None or not term.grows or new <= 0:
+        return None
+    share = min(float(held[-1]) / new, 1.0)
+    if share < policy.CARRIED_SHARE:
+        return None
+    low, high = term.trend.interval
+    return msgspec.structs.replace(
+        term.trend,
+        bytes_per_unit=term.trend.bytes_per_unit * share,
+        interval=(low * share, high * share),
+        net_bytes=term.trend.net_bytes * share,
+    )

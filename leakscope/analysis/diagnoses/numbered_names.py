@@ -17,10 +17,9 @@ import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.growth import policy
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import HOST, FloatArray
-from leakscope.analysis.severity import HORIZON, STEADY_BYTES
-from leakscope.analysis.trends import is_growth
 from leakscope.model.census import RootKind
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes
@@ -46,7 +45,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     found = []
     for pattern, paths in _numbered(case).items():
         trend = case.trend_of(case.work_done[case.table.at], _together(case, paths))
-        if is_growth(trend.verdict) and not told.intersection(paths):
+        if trend.is_growing and not told.intersection(paths):
             found.append(_found(case, pattern, paths, trend))
     return found
 
@@ -87,11 +86,12 @@ def _found(case: Case, pattern: str, paths: list[int], trend: Trend) -> Finding:
         f"differ in their numbers alone and hold {human_bytes(total)}. None of them grows; there "
         "are ever more.",
         REMEDY,
-        severity=Severity.WARNING if trend.net_bytes * HORIZON >= STEADY_BYTES else Severity.NOTE,
+        severity=Severity.WARNING
+        if trend.net_bytes * policy.HORIZON >= policy.STEADY_BYTES
+        else Severity.NOTE,
         trend=trend,
         share=trend.net_bytes / gained if gained > 0 else 0.0,
         total_bytes=total,
-        confidence=0.8,
         falsifier=("If they were the stages of the program, no more of them would come.", None),
         subject=pattern,
     )

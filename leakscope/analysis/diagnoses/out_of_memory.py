@@ -82,7 +82,6 @@ def _of_the_end(ended: OutOfMemory, otherwise: Remedy) -> Finding:
         severity=Severity.CRITICAL,
         total_bytes=ended.live_bytes or 0,
         device=ended.device,
-        confidence=0.95,
     )
 
 
@@ -105,7 +104,6 @@ def _survived(case: Case) -> Finding:
         severity=Severity.NOTE,
         total_bytes=last.allocated or 0,
         device=last.device,
-        confidence=0.9,
     )
 
 
@@ -119,7 +117,6 @@ def _suspected(case: Case) -> Finding:
         Remedy(title="Ask the kernel", text="dmesg | grep -i 'killed process'"),
         severity=Severity.NOTE,
         total_bytes=used,
-        confidence=0.5,
     )
 
 

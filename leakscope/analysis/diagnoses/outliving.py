@@ -90,7 +90,6 @@ def _of_device(case: Case, censuses: list[Census], device: str, grown: set[str])
         share=held / whole if whole else 0.0,
         total_bytes=held,
         device=device,
-        confidence=0.8 if staying else 0.5,
         falsifier=(
             "With the del in place the peak is as high: it lies where they are gone already.",
             None,

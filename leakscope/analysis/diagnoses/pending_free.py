@@ -19,16 +19,15 @@ import numpy as np
 from leakscope.analysis.case import Case
 from leakscope.analysis.devices.series import latest
 from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.growth import policy
 from leakscope.analysis.search import Growth
 from leakscope.analysis.severity import MIB
-from leakscope.analysis.trends import goes_on, is_growth
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, human_share
 
 LARGE_BYTES = 64 * MIB
 LARGE_SHARE = 0.10
-LONG_POINTS = 6
 
 REMEDY = Remedy(
     title="Wait for the other stream before letting go",
@@ -50,10 +49,10 @@ def _of_device(case: Case, device: str) -> Finding | None:
     _, y = case.gauge_series(metric)
     usual = float(np.median(y)) if len(y) else 0.0
     reserved = latest(case, device, gauge.DEVICE_RESERVED)
-    if len(y) < LONG_POINTS or usual < max(LARGE_BYTES, LARGE_SHARE * reserved):
+    if len(y) < policy.FEWEST_GROWING or usual < max(LARGE_BYTES, LARGE_SHARE * reserved):
         return None
     trend = case.gauge_trend(metric)
-    grows = is_growth(trend.verdict) and trend.net_bytes >= LARGE_BYTES and goes_on(y)
+    grows = trend.is_growing and trend.net_bytes >= LARGE_BYTES
     return finding(
         "pending_free",
         f"Freed memory waits for another stream on {device}",
@@ -65,7 +64,6 @@ def _of_device(case: Case, device: str) -> Finding | None:
         trend=trend if grows else None,
         total_bytes=float(y.max()),
         device=device,
-        confidence=0.8,
         growth="across" if grows else "constant",
         falsifier=("torch.cuda.synchronize() would free it.", None),
     )

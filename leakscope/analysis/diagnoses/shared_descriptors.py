@@ -14,17 +14,14 @@ import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.growth import judge, policy
 from leakscope.analysis.search import Growth
-from leakscope.analysis.severity import HORIZON
-from leakscope.analysis.trends import is_growth, judge
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_count
 from leakscope.model.trend import Trend
 
 FEWEST = 20
-FEWEST_POINTS = 5
-"""With fewer comparable boundaries they must have become more at readings everywhere."""
 MOST_NAMED = 3
 SAME_PACE = 0.5
 """What gains at least this part of as many items as there come descriptors may hold them."""
@@ -43,7 +40,7 @@ REMEDY = Remedy(
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
     """Return a finding when descriptors of shared memory become ever more."""
     trend = _trend(case)
-    if not _piles_up(case, trend):
+    if not _piles_up(trend):
         return []
     last = len(case.track) - 1
     limit = case.nearest(gauge.OPEN_FILES_LIMIT, last)
@@ -64,7 +61,6 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             text,
             REMEDY,
             severity=Severity.WARNING if _is_near(case, trend, limit) else Severity.NOTE,
-            confidence=0.9,
             falsifier=("If they were on their way, they would be closed at the next epoch.", None),
             subject=",".join(names),
         )
@@ -75,25 +71,23 @@ def descriptors_pile_up(case: Case) -> bool:
     """Return whether most of the files that a process opens more and more are shared memory."""
     trend = _trend(case)
     x, y = case.gauge_series(gauge.OPEN_FILES)
-    files = judge(x, y, unit=case.unit.name, noise_bytes=0.5)
-    return _piles_up(case, trend) and trend.net_bytes >= SAME_PACE * files.net_bytes
+    files = judge(x, y, unit=case.unit.name, noise=0.5)
+    return _piles_up(trend) and trend.net_bytes >= SAME_PACE * files.net_bytes
 
 
 def _trend(case: Case) -> Trend:
     x, y = case.gauge_series(gauge.SHARED_DESCRIPTORS)
-    return judge(x, y, unit=case.unit.name, noise_bytes=0.5)
+    return judge(x, y, unit=case.unit.name, noise=0.5)
 
 
-def _piles_up(case: Case, trend: Trend) -> bool:
-    if not is_growth(trend.verdict) or trend.net_bytes < FEWEST:
-        return False
-    return trend.points >= FEWEST_POINTS or case.rises_all_along(gauge.SHARED_DESCRIPTORS)
+def _piles_up(trend: Trend) -> bool:
+    return trend.is_growing and trend.net_bytes >= FEWEST
 
 
 def _names(case: Case, growth: Growth, trend: Trend) -> list[str]:
     """Return what gains items at least half as fast."""
     across = [g for g in growth.growers if g.growth == "across" and g.items_per_unit]
-    units = max(float(case.unit.done[-1] - case.unit.done[0]), 1.0)
+    units = max(float(case.work_done[-1] - case.work_done[0]), 1.0)
     wanted = SAME_PACE * trend.bytes_per_unit * units
     fast = [g for g in across if (g.items_per_unit or 0.0) * g.units >= wanted]
     return [case.table.latest[g.path].name for g in fast][:MOST_NAMED]
@@ -106,4 +100,4 @@ def _open(case: Case) -> float:
 
 def _is_near(case: Case, trend: Trend, limit: float | None) -> bool:
     """Return whether ten such runs would open more files than the process may."""
-    return bool(limit) and _open(case) + HORIZON * trend.net_bytes >= (limit or 0.0)
+    return bool(limit) and _open(case) + policy.HORIZON * trend.net_bytes >= (limit or 0.0)

@@ -16,18 +16,16 @@ import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
-from leakscope.analysis.ledger import named_shared_memory
+from leakscope.analysis.growth import policy
 from leakscope.analysis.search import Growth
-from leakscope.analysis.severity import HORIZON, MIB
+from leakscope.analysis.severity import MIB
 from leakscope.analysis.source.calls import places_that_call
-from leakscope.analysis.trends import is_growth
 from leakscope.model import gauge
+from leakscope.model.census import SHARED
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes
 
 GROWTH_BYTES = 16 * MIB
-FEWEST = 5
-"""With fewer comparable boundaries it must have grown at readings everywhere."""
 NAMED = 0.5
 """With so much of it under a name that is what to look at."""
 
@@ -52,15 +50,13 @@ PROBABLY_OF_OTHERS = (
 def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]:
     """Return a finding when named files of shared memory grow steadily and nothing holds them."""
     trend = case.gauge_trend(gauge.SHM_FILES)
-    if not is_growth(trend.verdict) or trend.net_bytes < GROWTH_BYTES:
+    if not trend.is_growing or trend.net_bytes < GROWTH_BYTES:
         return []
-    if trend.points < FEWEST and not case.rises_all_along(gauge.SHM_FILES):
-        return []
-    if case.window and named_shared_memory(case, case.window) >= NAMED * trend.net_bytes:
+    if _named(case) >= NAMED * trend.net_bytes:
         return []
     most = float(np.nanmax(case.track.gauge(gauge.SHM_FILES)))  # some may be gone at the end
     limit = case.limit_bytes or float("inf")
-    fatal = case.used_at_end() + HORIZON * trend.net_bytes >= limit
+    fatal = case.used_at_end() + policy.HORIZON * trend.net_bytes >= limit
     serious = Severity.CRITICAL if fatal else Severity.WARNING
     made_at = places_that_call(case.sources, {"shared_memory", ""}, {"SharedMemory"})
     is_its_own = bool(made_at) or not _is_alone(case)
@@ -77,10 +73,15 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             trend=trend,
             total_bytes=most,
             fed_at=made_at,
-            confidence=0.8 if is_its_own else 0.3,
             falsifier=(FALSIFIER, None),
         )
     ]
+
+
+def _named(case: Case) -> float:
+    """Return by how much the shared memory grew that has a name."""
+    sizes = [census.payload_bytes.get(SHARED, 0) for census in case.table.censuses]
+    return float(max(sizes) - sizes[0]) if sizes else 0.0
 
 
 def _is_alone(case: Case) -> bool:

@@ -17,7 +17,6 @@ from leakscope.analysis.case import Case
 from leakscope.analysis.devices.series import has_risen_by
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.search import Growth
-from leakscope.analysis.trends import goes_on, is_growth
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes, human_count
@@ -26,7 +25,6 @@ FEWEST = 500.0
 ROUNDING_SHARE = 0.5
 """At least this part of what is allocated for them is rounding: they are below 256 bytes."""
 NOISE = 100.0
-LONG_POINTS = 6
 
 REMEDY = Remedy(
     title="Keep numbers, not tensors",
@@ -46,12 +44,11 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
 def _of_device(case: Case, device: str) -> Finding | None:
     metric = f"{device}.{gauge.DEVICE_BLOCKS}"
     trend = case.gauge_trend(metric, NOISE)
-    _, y = case.gauge_series(metric)
-    if not is_growth(trend.verdict) or trend.points < LONG_POINTS or trend.net_bytes < FEWEST:
+    if not trend.is_growing or trend.net_bytes < FEWEST:
         return None
     allocated = has_risen_by(case, device, gauge.DEVICE_ALLOCATED)
     rounding = has_risen_by(case, device, gauge.DEVICE_ROUNDING)
-    if not goes_on(y) or rounding < ROUNDING_SHARE * max(allocated, 1.0):
+    if rounding < ROUNDING_SHARE * max(allocated, 1.0):
         return None
     return finding(
         "tiny_blocks",
@@ -63,5 +60,4 @@ def _of_device(case: Case, device: str) -> Finding | None:
         severity=Severity.NOTE,
         total_bytes=allocated,
         device=device,
-        confidence=0.8,
     )

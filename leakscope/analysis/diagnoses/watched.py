@@ -12,10 +12,10 @@ import numpy as np
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.forecast import forecast
+from leakscope.analysis.growth import policy
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import FloatArray
-from leakscope.analysis.severity import HORIZON, MIB
-from leakscope.analysis.trends import THIRD_SHARE, goes_on, is_growth
+from leakscope.analysis.severity import MIB
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.sizes import human_bytes
@@ -24,8 +24,6 @@ from leakscope.model.trend import Trend
 GROWTH_BYTES = 32 * MIB
 FEWEST = 8
 """Readings below which growth may as well be a beginning."""
-FIRST_THIRD = THIRD_SHARE / 2
-"""Seconds are no work: a program may be slow at first, while others have the machine."""
 MOSTLY = 0.6
 """Part of the growth from which on it is said to be of the process or of its children."""
 MORE_THAN_ALL = 1.2
@@ -45,11 +43,8 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     if not case.is_watched:
         return []
     x, y = tree_series(case)
-    trend = case.trend_of(x, y, noise_bytes=4.0 * MIB)
-    steady = (
-        is_growth(trend.verdict) and trend.points >= FEWEST and goes_on(y, at_first=FIRST_THIRD)
-    )
-    if not steady or trend.net_bytes < GROWTH_BYTES:
+    trend = case.trend_of(x, y, noise=4.0 * MIB)
+    if not trend.is_growing or trend.points < FEWEST or trend.net_bytes < GROWTH_BYTES:
         return []
     ahead = forecast(
         limit_bytes=case.limit_bytes,
@@ -59,7 +54,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
         done=float(x[-1]),
     )
     watched = float(x[-1] - x[0])
-    fatal = ahead is not None and ahead.units_left <= HORIZON * watched
+    fatal = ahead is not None and ahead.units_left <= policy.HORIZON * watched
     ends = f" It {ahead.text} of watching." if ahead is not None and fatal else ""
     return [
         finding(
@@ -72,7 +67,6 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
             trend=trend,
             share=1.0,
             total_bytes=float(y.max()),
-            confidence=0.8,
             falsifier=("A warm-up would have ended.", "It went on in each third."),
         )
     ]
@@ -85,9 +79,9 @@ def tree_series(case: Case) -> tuple[FloatArray, FloatArray]:
     own = gauge.PSS if case.track.has_gauge(gauge.PSS) else gauge.RSS
     values = case.track.gauge(own) + np.nan_to_num(case.track.gauge(gauge.CHILDREN_PSS))
     values -= np.nan_to_num(case.track.gauge(gauge.TREE_FILES))
-    values = values[case.comparable]
+    values = values[case.working]
     known = np.isfinite(values)
-    return case.unit.done[case.comparable][known], values[known]
+    return case.unit.done[case.working][known], values[known]
 
 
 def _part(case: Case, trend: Trend) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from leakscope.analysis.growth.model import Growth, GrowthVerdict, Reason, judge_growth
+from leakscope.analysis.growth.model import Growth, judge_growth
+from leakscope.analysis.growth.slopes import theil_sen
+from leakscope.analysis.growth.trend import judge, trend_of
 
-__all__ = ["Growth", "GrowthVerdict", "Reason", "judge_growth"]
+__all__ = ["Growth", "judge", "judge_growth", "theil_sen", "trend_of"]

@@ -16,8 +16,7 @@ Bytes and work may be scaled and shifted without any change of the verdict, if `
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -27,52 +26,16 @@ from leakscope.analysis.growth.fit import Shape, fit_shape
 from leakscope.analysis.growth.kept import Series
 from leakscope.analysis.growth.slopes import Slope, theil_sen
 from leakscope.analysis.growth.tail import EVEN, Tail
+from leakscope.model.trend import Reason, TrendVerdict
 
 FloatArray = npt.NDArray[np.float64]
-
-
-class GrowthVerdict(str, Enum):
-    """Whether what is kept grows with the work."""
-
-    GROWING = "growing"
-    BOUNDED = "bounded"
-    INCONCLUSIVE = "inconclusive"
-
-
-class Reason(str, Enum):
-    """Why: the last question that the model asked."""
-
-    STEADY = "steady"
-    """Growing: the tail rises."""
-    SLOWING = "slowing"
-    """Growing, but the tail's second half rises less than half as steeply as its first."""
-    UNCHANGED = "unchanged"
-    """Bounded: it never moved by more than noise."""
-    RELEASED = "released"
-    """Bounded: what it gains is given back."""
-    STOPPED = "stopped"
-    """Bounded: it grew, and rests since longer than ever before."""
-    SETTLED = "settled"
-    """Bounded: it approaches a level, and has come as good as all the way."""
-    NO_TREND = "no trend"
-    """Bounded: its readings scatter about a level."""
-    TOO_FEW = "too few"
-    """Inconclusive: readings."""
-    SHORT_RISE = "short rise"
-    """Inconclusive: it rises, too short a time to tell from a jump or a fill."""
-    SHORT_REST = "short rest"
-    """Inconclusive: it rests, no longer than it did before."""
-    SETTLING = "settling"
-    """Inconclusive: it approaches a level, and has some way to go."""
-    SCATTERED = "scattered"
-    """Inconclusive: its readings scatter too much for the size of the trend."""
 
 
 @dataclass(frozen=True)
 class Growth:
     """What the model concludes about a series."""
 
-    verdict: GrowthVerdict
+    verdict: TrendVerdict
     reason: Reason
     rate: Slope
     """Of the tail, per unit of work, with its 95 % interval."""
@@ -90,18 +53,20 @@ class Growth:
     """The work done at the breaks, the tail's beginning among them if it is one."""
     readings: int
     """In the tail."""
+    kept_at: FloatArray = field(compare=False)
+    """The work done at the readings of the tail that are kept: teeth lie between them."""
     more_work: float | None
     """Inconclusive: how much more work, of the same kind, would decide; None where nobody knows."""
 
     @property
     def is_growing(self) -> bool:
         """Whether it grows, and goes on."""
-        return self.verdict is GrowthVerdict.GROWING
+        return self.verdict is TrendVerdict.GROWING
 
     @property
     def is_bounded(self) -> bool:
         """Whether it doesn't, or did and has ended."""
-        return self.verdict is GrowthVerdict.BOUNDED
+        return self.verdict is TrendVerdict.BOUNDED
 
 
 def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> Growth:
@@ -115,12 +80,23 @@ def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> Growth:
     """
     series = Series.of(x, y, noise)
     if len(series.x) < policy.FEWEST_READINGS or series.span <= 0:
-        return _concluded(series, GrowthVerdict.INCONCLUSIVE, Reason.TOO_FEW, 0)
+        return _concluded(series, TrendVerdict.INCONCLUSIVE, Reason.TOO_FEW, 0)
     if np.ptp(series.y) <= noise:
-        return _concluded(series, GrowthVerdict.BOUNDED, Reason.UNCHANGED, 0)
+        return _concluded(series, TrendVerdict.BOUNDED, Reason.UNCHANGED, 0)
     if _is_given_back(series):
         return _without_rise(series)
-    shape = fit_shape(series.kept_x, series.kept_y, max(noise / 2, series.scatter))
+    found = _judge_shape(series)
+    if found.reason in _MAY_RISE and _rises_evenly(series):
+        return _concluded(series, TrendVerdict.GROWING, Reason.STEADY, float(series.x[0]))
+    return found
+
+
+_MAY_RISE = frozenset({Reason.SHORT_RISE, Reason.SETTLING, Reason.SCATTERED})
+
+
+def _judge_shape(series: Series) -> Growth:
+    """Judge what is kept by the pieces, or the curve, that explain it best."""
+    shape = fit_shape(series.kept_x, series.kept_y, max(series.noise / 2, series.scatter))
     if shape.settles_after is None:
         return _judge_tail(series, shape)
     if shape.is_surely_curved:
@@ -131,10 +107,26 @@ def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> Growth:
     left = max(policy.SETTLED * shape.settles_after - series.span, series.span / 2)
     return replace(
         straight,
-        verdict=GrowthVerdict.INCONCLUSIVE,
+        verdict=TrendVerdict.INCONCLUSIVE,
         reason=Reason.SETTLING,
         more_work=_further(series, left),
     )
+
+
+def _rises_evenly(series: Series) -> bool:
+    """Return whether the whole of an exact series rises, both halves alike, in many small rises.
+
+    Breaks lie in each step of a staircase that is looked at often at first and seldom later.
+    """
+    whole = Tail.of(series, float(series.x[0]))
+    if not whole.is_exact or whole.is_in_jumps or whole.readings <= policy.FEW_READINGS:
+        return False
+    if not whole.rises or _lacking(series, whole) > 0 or _rests_longer(whole):
+        return False
+    middle = float(series.x[0]) + series.span / 2
+    halfway = float(np.interp(middle, series.kept_x, series.least))
+    first, second = halfway - float(series.least[0]), float(series.least[-1]) - halfway
+    return min(first, second) > 0 and second >= first / policy.EVEN_FACTOR
 
 
 def _is_given_back(series: Series) -> bool:
@@ -155,8 +147,8 @@ def _without_rise(series: Series) -> Growth:
     """Judge a series of which nothing more is kept at its end than at its beginning."""
     begin = float(series.x[0])
     if len(series.valleys):
-        return _concluded(series, GrowthVerdict.BOUNDED, Reason.RELEASED, begin)
-    return _concluded(series, GrowthVerdict.BOUNDED, Reason.UNCHANGED, begin)
+        return _concluded(series, TrendVerdict.BOUNDED, Reason.RELEASED, begin)
+    return _concluded(series, TrendVerdict.BOUNDED, Reason.UNCHANGED, begin)
 
 
 def _settling(series: Series, constant: float) -> Growth:
@@ -164,9 +156,9 @@ def _settling(series: Series, constant: float) -> Growth:
     begin = float(series.x[0])
     left = policy.SETTLED * constant - series.span
     if left <= 0:
-        return _concluded(series, GrowthVerdict.BOUNDED, Reason.SETTLED, begin)
+        return _concluded(series, TrendVerdict.BOUNDED, Reason.SETTLED, begin)
     return _concluded(
-        series, GrowthVerdict.INCONCLUSIVE, Reason.SETTLING, begin, more_work=_further(series, left)
+        series, TrendVerdict.INCONCLUSIVE, Reason.SETTLING, begin, more_work=_further(series, left)
     )
 
 
@@ -227,16 +219,16 @@ def _judge_rise(series: Series, tail: Tail, breaks: tuple[float, ...]) -> Growth
     if lacking > 0:
         more = _further(series, lacking)
         return _concluded(
-            series, GrowthVerdict.INCONCLUSIVE, Reason.SHORT_RISE, tail.begin, breaks, more
+            series, TrendVerdict.INCONCLUSIVE, Reason.SHORT_RISE, tail.begin, breaks, more
         )
     if not _is_slowing(series, tail):
-        return _concluded(series, GrowthVerdict.GROWING, Reason.STEADY, tail.begin, breaks)
+        return _concluded(series, TrendVerdict.GROWING, Reason.STEADY, tail.begin, breaks)
     if tail.readings <= policy.FEW_READINGS or _was_steeper(series, tail):
         more = _further(series, tail.span)
         return _concluded(
-            series, GrowthVerdict.INCONCLUSIVE, Reason.SETTLING, tail.begin, breaks, more
+            series, TrendVerdict.INCONCLUSIVE, Reason.SETTLING, tail.begin, breaks, more
         )
-    return _concluded(series, GrowthVerdict.GROWING, Reason.SLOWING, tail.begin, breaks)
+    return _concluded(series, TrendVerdict.GROWING, Reason.SLOWING, tail.begin, breaks)
 
 
 def _is_slowing(series: Series, tail: Tail) -> bool:
@@ -296,21 +288,24 @@ def _judge_rest(series: Series, tail: Tail, breaks: tuple[float, ...]) -> Growth
     has_stopped = tail.is_exact and tail.rest < tail.span
     if (tail.is_flat or has_stopped) and lacking <= 0:
         reason = Reason.STOPPED if breaks or has_stopped else Reason.NO_TREND
-        return _concluded(series, GrowthVerdict.BOUNDED, reason, tail.begin, breaks)
+        return _concluded(series, TrendVerdict.BOUNDED, reason, tail.begin, breaks)
     if tail.is_flat or (has_stopped and resting >= policy.FEWEST_FLAT):
         reason, more = Reason.SHORT_REST, _further(series, max(lacking, each))
     else:
         reason, more = Reason.SCATTERED, _until_clear(series, tail)
-    return _concluded(series, GrowthVerdict.INCONCLUSIVE, reason, tail.begin, breaks, more)
+    return _concluded(series, TrendVerdict.INCONCLUSIVE, reason, tail.begin, breaks, more)
 
 
 def _half_rates(x: FloatArray, y: FloatArray) -> tuple[float, float]:
-    """Return the rates of the first and the second half of a stretch of work."""
-    middle = (x[0] + x[-1]) / 2 if len(x) else 0.0
-    early, late = (
-        theil_sen(x[half], y[half], policy.Z_INTERVAL).rate for half in (x <= middle, x >= middle)
-    )
-    return early, late
+    """Return the rates of the first and the second half of a stretch of work.
+
+    A half begins or ends at a reading: where the work in it was read once, at the one next to it.
+    """
+    if len(x) < 2:
+        return 0.0, 0.0
+    at = int(np.searchsorted(x, (x[0] + x[-1]) / 2, side="right"))
+    end, begin = max(at, 2), min(at, len(x) - 2)
+    return theil_sen(x[:end], y[:end]).rate, theil_sen(x[begin:], y[begin:]).rate
 
 
 def _until_clear(series: Series, tail: Tail) -> float | None:
@@ -332,7 +327,7 @@ def _further(series: Series, work: float) -> float | None:
 
 def _concluded(
     series: Series,
-    verdict: GrowthVerdict,
+    verdict: TrendVerdict,
     reason: Reason,
     begin: float,
     breaks: tuple[float, ...] = (),
@@ -354,5 +349,6 @@ def _concluded(
         gained=float(y[-1] - y[0]) if len(y) else 0.0,
         breaks=breaks,
         readings=len(x),
+        kept_at=x,
         more_work=more_work,
     )

@@ -1,8 +1,8 @@
 """Every number by which the growth model decides: with its unit and where it comes from.
 
 Shares are of the run unless they say otherwise: of the work from the first reading to the last.
-``benchmarks/growth_shapes.py`` counts what each of them decides on synthetic shapes,
-``tests/zoo/growth_against_rules.py`` on recorded programs.
+``benchmarks/growth_shapes.py`` counts what those of the model decide on synthetic shapes,
+``tests/zoo/ablation.py`` what each decides on recorded programs.
 """
 
 from __future__ import annotations
@@ -67,6 +67,9 @@ FLAT_OF_NOISE = 0.25
 """The same against the scatter of its readings. Readings without any trend reach it from some 40 of
 them on; a drift of a third of the scatter is not passed for flat."""
 
+USUAL_GAPS = 3.0
+"""Readings count alike in a slope unless the work between is more than so many times the usual."""
+
 BREAK_COST = 5.0
 """What a break must save, in units of the log-likelihood. Chosen on synthetic shapes: below 4 noise
 breaks straight growth at 10 readings, above 8 a fill of 10 readings passes for growth."""
@@ -90,3 +93,94 @@ Z_INTERVAL = 1.959963984540054
 """95 %: the interval that is reported, and by which a tail is flat."""
 MOST_FURTHER = 10.0
 """More runs than this nobody waits for: no more is asked for."""
+
+GAUGE_NOISE_BYTES = float(1 << 20)
+"""Resident memory moves by pages, arenas and stacks without any leak."""
+ROW_NOISE_BYTES = 4096.0
+"""Retained sizes are exact, but tables of dicts and lists are over-allocated in small jumps."""
+CHILDREN_NOISE_BYTES = float(4 << 20)
+"""Of several processes together."""
+ELSEWHERE_NOISE_BYTES = float(1 << 16)
+"""Of what is new outside the user's names, which is weighed object by object."""
+COUNT_NOISE = 0.5
+"""Counts are exact."""
+
+UNNAMED_BYTES = float(4 << 20)
+"""Growth without a name of less than this is no leak: libraries warm up by as much."""
+UNNAMED_SHARE = 0.3
+"""Part of the growth of memory that must lack a name for one to be missed."""
+OPEN_POOL_BYTES = float(16 << 20)
+"""The same where nobody can say that memory as a whole goes on growing."""
+SLACK_BYTES = float(32 << 20)
+SLACK_SHARE = 0.5
+"""The same of free memory in the C heap, which settles over some epochs."""
+GAUGE_BYTES = float(32 << 20)
+"""What a gauge without names must have gained to be a diagnosis."""
+IMPUTED_BYTES = float(8 << 20)
+"""Growth that nothing else explains is put down to things that are counted from so much on."""
+FIGURES = 5
+OPEN_FILES = 20
+THREADS = 8
+PROCESSES = 8
+"""Fewer new ones than this are no diagnosis."""
+UNDECIDED_BYTES = float(2 << 20)
+"""What rose by less than this leaves no run undecided."""
+CARRIED_SHARE = 0.5
+"""A path that makes up this part of what memory goes on to gain goes on with it."""
+
+MOVED_SHARE = 0.7
+"""A path that gains so much of what another loses at the same time holds what that held."""
+GRADIENT_SHARE = 0.9
+"""What follows the gradients grows by no more than they do: small growth would pass for noise."""
+STATES_PER_PARAMETER = 3
+"""Most optimizers keep at most so many tensors of a parameter's size for it: Adam two or three."""
+CAPACITY_OF_LIMIT = 0.25
+"""A container that declares a bound is accused only if, full, it would fill this part of memory."""
+OWNER_SHARE = 0.5
+"""What climbs within a phase may be growth of an owner that gains so much of it across phases."""
+HANDED_OUT_SHARE = 0.5
+"""Growth of which the C heap has handed out less than this part was handed out before."""
+PINNING_SHARE = 0.25
+PINNING_BYTES = float(1 << 20)
+"""Slack beside a container with this part of the growth, and so much, lies between its parts."""
+SHAPE_CACHE_BYTES = float(1 << 30)
+"""oneDNN's cache has 1,024 entries of a MiB at most: growth beyond is more than it may hold."""
+
+HORIZON = 10
+"""Growth is projected over ten observed runs: people profile a part of what they train."""
+STEADY_BYTES = float(4 << 20)
+"""Less than this over the horizon disturbs nobody: a history of floats."""
+RATE_PER_STEP = 1024.0
+"""Noise floor per step or batch: some floats and strings a step are a log, not a leak."""
+RATE_PER_PASS = 32 * 1024.0
+"""Noise floor per validation or epoch."""
+PEAK_OF_LIMIT = 0.85
+"""A peak above this part of the limit threatens the run: the next larger batch ends it."""
+PEAK_SHARE = 0.5
+"""Growth within a phase matters when it makes up more than half of the phase's height."""
+PEAK_BYTES = float(16 << 20)
+"""Below this a peak is not worth a change of code, whatever its share."""
+PEAK_OF_BASELINE = 0.05
+"""The same, relative to what the process holds anyway."""
+WARNED_OF_BASELINE = 0.1
+"""What is less than this is also held against what stands between two boundaries, as a copy does
+of all that was gathered."""
+BOOKKEEPING_BYTES = float(1 << 20)
+"""What a library gathers by itself is not worth a note up to this much."""
+GATHERED_BYTES = float(2 << 20)
+"""What a phase gathers and gives back is not worth a note up to this much."""
+MEMBER_SHARE = 0.05
+"""Several lists gathered in one phase are judged together; one this small is left out."""
+
+REACHES = 0.7
+"""Censuses account for a stretch if they reach through so much of it."""
+CARRIED_BYTES = float(1 << 20)
+"""Such a path and memory must have gained so much."""
+RESTED_SHARE = 0.25
+"""Memory rests if it gains less than this part of what a path would have brought by itself."""
+LEAST_DUE_BYTES = float(512 << 10)
+"""Less than this may come and go without any container."""
+JUMP_STEEPNESS = 8.0
+"""A rise so many times as steep as all others is a jump, as where a path got another name."""
+CHILDREN_BYTES = float(128 << 20)
+"""A child process that imports torch and makes its batches ready takes less."""

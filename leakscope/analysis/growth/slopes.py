@@ -1,4 +1,4 @@
-"""Rates that outliers don't move: the median slope of all pairs, with its rank interval."""
+"""Rates that outliers don't move: the weighted median slope of all pairs, with its interval."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from leakscope.analysis.growth import policy
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -20,26 +22,35 @@ class Slope:
     high: float
 
 
-def theil_sen(x: FloatArray, y: FloatArray, z: float) -> Slope:
-    """Return Theil and Sen's slope with Sen's interval.
+def theil_sen(x: FloatArray, y: FloatArray, z: float = policy.Z_INTERVAL) -> Slope:
+    """Return Theil and Sen's slope with Sen's interval; zero where no two readings differ in work.
 
     Args:
-        x: Work done, rising.
+        x: Work done, not falling.
         y: What was read.
         z: The normal score of the interval.
 
     """
-    n = len(x)
-    if n < 2:
+    if len(x) > policy.MOST_READINGS:
+        chosen = np.unique(np.linspace(0, len(x) - 1, policy.MOST_READINGS).round().astype(int))
+        x, y = x[chosen], y[chosen]
+    first, second = np.triu_indices(len(x), 1)
+    worked = x[second] - x[first]
+    moved = worked > 0
+    if not moved.any():
         return Slope(0.0, 0.0, 0.0)
-    first, second = np.triu_indices(n, 1)
-    slopes = np.sort((y[second] - y[first]) / (x[second] - x[first]))
-    spread = z * math.sqrt(_kendall_variance(y))
-    low = max(int((len(slopes) - spread) / 2), 0)
-    high = min(math.ceil((len(slopes) + spread) / 2), len(slopes) - 1)
-    middle = len(slopes) // 2
-    median = slopes[middle] if len(slopes) % 2 else (slopes[middle - 1] + slopes[middle]) / 2
-    return Slope(float(median), float(slopes[low]), float(slopes[high]))
+    slopes = (y[second] - y[first])[moved] / worked[moved]
+    order = np.argsort(slopes)
+    # Readings lie close together where a run begins: each counts by the work that it stands for.
+    stands_for = np.gradient(x)
+    stands_for = np.maximum(stands_for, policy.USUAL_GAPS * np.median(stands_for))
+    weights = (stands_for[first] * stands_for[second])[moved][order]
+    share = np.cumsum(weights) / weights.sum()
+    half = z * math.sqrt(_kendall_variance(y)) / (2 * len(slopes))
+    wanted = [0.5 - half, 0.5, 0.5 + half]
+    places = np.minimum(np.searchsorted(share, wanted), len(slopes) - 1)
+    low, middle, high = slopes[order][places]
+    return Slope(float(middle), float(low), float(high))
 
 
 def kendall_score(y: FloatArray) -> float:

@@ -105,6 +105,22 @@ def _is_significant(series: Series, begin: float) -> bool:
         x, y = series.since(max(begin, float(series.x[series.valleys[-1]])))
         if len(x) < policy.FEWEST_GROWING:
             return False
+    if is_chosen or _rises_beyond_scatter(x, y):
+        return _rises_beyond_scatter(x, y)
+    return series.scatter == 0 and _rises_beyond_scatter(*_levels(series, begin))
+
+
+def _levels(series: Series, begin: float) -> tuple[FloatArray, FloatArray]:
+    """Return the first reading of each level of a staircase: rests say nothing of its rises."""
+    x, least = series.kept_x[series.kept_x >= begin], series.least[series.kept_x >= begin]
+    step = series.step(float(least[-1] - least[0]))
+    first = np.append(True, np.diff(least) > step)
+    return x[first], least[first]
+
+
+def _rises_beyond_scatter(x: FloatArray, y: FloatArray) -> bool:
+    if len(x) < EVEN:
+        return False
     if len(x) <= policy.FEW_READINGS:
         return is_even_rise(x, y) if len(x) == EVEN else kendall_score(y) >= policy.Z_OF_FEW
     return theil_sen(x, y, policy.Z_GROWING).low > 0

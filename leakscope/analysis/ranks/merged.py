@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.culprits import ORDER
-from leakscope.analysis.severity import HORIZON
+from leakscope.analysis.growth import policy
 from leakscope.analysis.wording import listed
 from leakscope.model.report import Culprit
 from leakscope.model.sizes import human_bytes
@@ -114,7 +114,7 @@ def _impacts(culprits: list[Culprit]) -> list[float]:
     """
     found: list[float] = []
     for culprit, before in zip(culprits, [None, *culprits], strict=False):
-        goes_on = HORIZON if culprit.growth == "across" else 1
+        goes_on = policy.HORIZON if culprit.growth == "across" else 1
         impact = float(culprit.gained_bytes * goes_on)
         alike = before is not None and before.severity is culprit.severity
         found.append(min(impact, found[-1]) if alike else impact)

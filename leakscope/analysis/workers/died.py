@@ -75,7 +75,6 @@ def find_died(case: Case) -> list[Finding]:
             "held ended with them and counts as no growth.",
             REMEDIES.get(_signal(worst[0].exit_code), OTHERWISE),
             severity=Severity.WARNING if is_killed else Severity.NOTE,
-            confidence=1.0,
             subject=",".join(sorted({who for who, _ in groups})),
             growth="constant",
         )

@@ -18,9 +18,9 @@ from leakscope.analysis.case import Case
 from leakscope.analysis.cleared import find_cleared
 from leakscope.analysis.culprits import ORDER, signature
 from leakscope.analysis.forecast import forecast
+from leakscope.analysis.growth import policy
 from leakscope.analysis.known import Catalogue
 from leakscope.analysis.ranks.merged import with_rates
-from leakscope.analysis.severity import HORIZON
 from leakscope.analysis.undecided import find_undecided
 from leakscope.model import gauge
 from leakscope.model.report import Cleared, Culprit, Severity
@@ -258,7 +258,7 @@ def _with_forecast(case: Case, culprit: Culprit, worker: Worker, rate: float) ->
         unit=culprit.unit,
         done=passed,
     )
-    is_near = ahead is not None and ahead.units_left <= HORIZON * passed
+    is_near = ahead is not None and ahead.units_left <= policy.HORIZON * passed
     if ahead is not None and (pace := _pace(worker.case, culprit.unit)):
         ahead = msgspec.structs.replace(ahead, seconds_left=ahead.units_left * pace)
     near = Severity.CRITICAL if is_near else Severity.WARNING

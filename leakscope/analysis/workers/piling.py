@@ -16,16 +16,15 @@ import numpy as np
 
 from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
+from leakscope.analysis.growth import policy
 from leakscope.analysis.series import HOST, FloatArray
-from leakscope.analysis.severity import HORIZON, MIB
-from leakscope.analysis.trends import is_growth, judge
+from leakscope.analysis.severity import MIB
 from leakscope.model import gauge
 from leakscope.model.known import Recognised
 from leakscope.model.report import Culprit, Finding, Remedy, Severity
 from leakscope.model.sizes import human_bytes, human_count
 from leakscope.model.trend import Trend
 
-FEWEST_POINTS = 5
 FEWEST = 4
 """So many processes must have come since the warm-up."""
 GROWTH_BYTES = 32 * MIB
@@ -71,11 +70,10 @@ class Keeper:
 
 def find_piling(case: Case, culprits: list[Culprit]) -> list[Finding]:
     """Return a finding when the number of processes grows, with what keeps them if it is known."""
-    x, y, fewest = _counts(case)
-    trend = judge(x, y, unit=case.unit.name, noise_bytes=0.5)
-    if not is_growth(trend.verdict) or trend.points < fewest or trend.net_bytes < FEWEST:
+    trend = case.gauge_trend(gauge.CHILDREN, policy.COUNT_NOISE)
+    if not trend.is_growing or trend.net_bytes < FEWEST:
         return []
-    memory = case.gauge_trend(gauge.CHILDREN_PSS, noise_bytes=4.0 * MIB)
+    memory = case.gauge_trend(gauge.CHILDREN_PSS, noise=4.0 * MIB)
     keeper = _keeper(case, culprits) or _small_keeper(case)
     is_told = keeper is not None or _are_workers_that_grow(case, memory)
     return [_finding(case, trend, memory, keeper)] if is_told else []
@@ -84,23 +82,7 @@ def find_piling(case: Case, culprits: list[Culprit]) -> list[Finding]:
 def _are_workers_that_grow(case: Case, memory: Trend) -> bool:
     """Return whether loaders started them, and there is so much to them that a name is missed."""
     has_workers = any(r.header.worker is not None for r in case.run.recordings)
-    return has_workers and is_growth(memory.verdict) and memory.net_bytes >= GROWTH_BYTES
-
-
-def _counts(case: Case) -> tuple[FloatArray, FloatArray, int]:
-    """Return units done and numbers of child processes, and how many of these a verdict takes.
-
-    They are counted at comparable boundaries. Where that was seldom, or ended in the first part of
-    the work, the number at the end stands for all that was not: what has piled up meanwhile is
-    there still.
-    """
-    x, y = case.gauge_series(gauge.CHILDREN)
-    last = case.unit.done[case.comparable[-1]] if len(y) else 0.0
-    is_enough = len(y) >= FEWEST_POINTS and case.is_read_throughout(gauge.CHILDREN)
-    if is_enough or not len(y) or x[-1] >= last:
-        return x, y, FEWEST_POINTS
-    counted = case.track.gauge(gauge.CHILDREN)[case.track.known(gauge.CHILDREN)[-1]]
-    return np.append(x, last), np.append(y, counted), FEWEST_POINTS - 1
+    return has_workers and memory.is_growing and memory.net_bytes >= GROWTH_BYTES
 
 
 def _keeper(case: Case, culprits: list[Culprit]) -> Keeper | None:
@@ -153,7 +135,7 @@ def _finding(case: Case, count: Trend, memory: Trend, keeper: Keeper | None) -> 
     gained = max(memory.net_bytes, count.net_bytes * each)
     rate = count.bytes_per_unit * each
     limit = case.limit_bytes or float("inf")
-    fatal = case.used_at_end() + HORIZON * gained >= limit
+    fatal = case.used_at_end() + policy.HORIZON * gained >= limit
     serious = Severity.CRITICAL if fatal else Severity.WARNING
     title, text, falsifier, remedy = _told(keeper)
     return finding(
@@ -177,7 +159,6 @@ def _finding(case: Case, count: Trend, memory: Trend, keeper: Keeper | None) -> 
         device=HOST,
         known=keeper.known if keeper else None,
         fed_at=keeper.fed_at if keeper else [],
-        confidence=0.9 if keeper else 0.7,
         falsifier=(falsifier, None),
         subject=keeper.path if keeper else "",
     )

@@ -1,0 +1,230 @@
+"""The rules beside the growth model: what grows, and yet is no leak. In the order of asking.
+
+Each is a predicate with a name and a reason. It returns the figure that it went by and the
+threshold, which the report records with its outcome, or None where it has nothing to say. Two more
+rules are no predicates: what can't be seen isn't judged (``Observations.columns``), and what is
+below the floors of :mod:`leakscope.analysis.severity` is no more than a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from leakscope.analysis.growth import policy
+from leakscope.analysis.series import HOST, FloatArray, RowTable
+from leakscope.analysis.shapes import Company, company_of
+from leakscope.model import gauge
+
+if TYPE_CHECKING:
+    from leakscope.analysis.case import Case
+    from leakscope.analysis.growers import Grower
+    from leakscope.analysis.terms import Term
+
+
+class Figure(NamedTuple):
+    """What a rule went by."""
+
+    value: float
+    threshold: float
+
+
+@dataclass(frozen=True)
+class RowRule:
+    """A reason why a path that grows is no leak."""
+
+    name: str
+    reason: str
+    applies: Callable[[Case, Grower, Sequence[Grower]], Figure | None]
+    """Of the run, a path that grows, and all others that do and are told."""
+    stops: bool = False
+    """Whether growth is real and ends by itself: the report lists it as filling."""
+
+
+@dataclass(frozen=True)
+class TermRule:
+    """A reason why a term of private memory that grows is no leak."""
+
+    name: str
+    reason: str
+    applies: Callable[[Case, Term, Sequence[Grower]], Figure | None]
+
+
+def moved(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure | None:
+    """Return whether another path lost what this one gained: an alias that came or went."""
+    table = case.table
+    values = np.nan_to_num(table.retained[grower.device][:, grower.columns])
+    gains = np.diff(grower.y)
+    rise = gains[gains > 0].sum()
+    lost = values[:, 0] - values[:, -1] >= policy.MOVED_SHARE * (grower.y[-1] - grower.y[0])
+    suspects = np.flatnonzero(lost)
+    if not len(suspects) or rise <= 0:
+        return None
+    shared = np.minimum(-np.diff(values[suspects], axis=1), gains).clip(min=0).sum(axis=1)
+    kin = {*table.ancestors(grower.path), grower.path}
+
+    def gave(suspect: int) -> bool:
+        """Return whether what it lost has left all that holds it, too."""
+        above = table.ancestors(suspect)
+        return suspect not in kin and grower.path not in above and lost[[*{*above} - kin]].all()
+
+    shares = [
+        share / rise for suspect, share in zip(suspects.tolist(), shared, strict=True)
+        if share >= policy.MOVED_SHARE * rise and gave(suspect)
+    ]  # fmt: skip
+    return Figure(max(shares), policy.MOVED_SHARE) if shares else None
+
+
+def recreated(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure | None:
+    """Return whether it is a graph of which nothing was kept from begin to middle to end.
+
+    Of a loss that accumulates, the oldest autograd node was made in the first step that it holds.
+    Sequences that get longer make a graph larger, and it is freed with the next one.
+    """
+    table = case.table
+    if table.latest[grower.path].kind != "graph":
+        return None
+    places = (0, len(grower.columns) // 2, -1)
+    made = [table.row_at(grower.path, int(grower.columns[place])).made for place in places]
+    if not all(made):
+        return None
+    begin, middle, end = made
+    is_younger = middle[0] > begin[1] and end[0] > middle[1]
+    return Figure(float(end[0]), float(middle[1])) if is_younger else None
+
+
+def follows_the_model(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure | None:
+    """Return whether a grower is gradients or optimizer state coming to parameters there already.
+
+    Layers that are unfrozen, or first used late, get theirs one after the other. Each parameter has
+    one gradient and few states, so that this ends; where parameters grow too it need not.
+    """
+    table = case.table
+    parameters = _bytes_of(table, "parameters", grower)
+    most = float(parameters[-1])
+    if not 0 < most <= parameters[0] + policy.ROW_NOISE_BYTES:
+        return None
+    row, held = table.latest[grower.path], float(grower.y[-1])
+    if row.role == "optimizer_state":
+        is_bounded = row.kind == "dict" and held <= policy.STATES_PER_PARAMETER * most
+        return Figure(held, policy.STATES_PER_PARAMETER * most) if is_bounded else None
+    gradients = _bytes_of(table, "gradients", grower)
+    differs = np.abs(np.diff(gradients) - np.diff(grower.y)).max()
+    gained = gradients[-1] - gradients[0] >= policy.GRADIENT_SHARE * (grower.y[-1] - grower.y[0])
+    follows = gained and gradients[-1] <= most and differs <= policy.ROW_NOISE_BYTES
+    return Figure(float(gradients[-1]), most) if follows else None
+
+
+def _bytes_of(table: RowTable, role: str, g: Grower) -> FloatArray:
+    """Return what plays a role at the censuses that a grower was judged by, on all devices."""
+    told = [table.censuses[column].components.get(role, {}) for column in g.columns]
+    return np.array([sum(devices.values()) for devices in told], dtype=np.float64)
+
+
+def declares_a_bound(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure | None:
+    """Return whether a grower will stop by itself, at a bound that does no harm."""
+    row = case.table.latest[grower.path]
+    if row.capacity is None or not row.length:
+        return None
+    full = float(grower.y[-1] / row.length * row.capacity * max(row.count, 1))
+    limit = policy.CAPACITY_OF_LIMIT * (case.limit_bytes or float("inf"))
+    return Figure(full, limit) if full < limit else None
+
+
+def part_of_owner(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure | None:
+    """Return whether what climbs in a phase lies in an owner that gains enough across phases.
+
+    A trainer that gains some kilobytes an epoch is not why its predictions climb to megabytes.
+    """
+    if grower.growth != "within":
+        return None
+    owners = set(case.table.ancestors(grower.path))
+    gains = [
+        o.gained / grower.gained
+        for o in others
+        if o.growth == "across" and o.device == grower.device and o.path in owners
+    ]
+    most = max(gains, default=0.0)
+    return Figure(most, policy.OWNER_SHARE) if most >= policy.OWNER_SHARE else None
+
+
+def rested_since(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure | None:
+    """Return whether memory in use rested since a path could be seen last, long before the end.
+
+    In a short or a slow run the censuses are over before its end, and a warm-up in their time looks
+    like a leak. What malloc holds free would take up growth unseen: without it nothing is known.
+    """
+    if grower.growth != "across" or grower.device != HOST:
+        return None
+    index, end = case.track.index, case.track.last_work
+    last = int(case.table.at[grower.observed[-1]])
+    span = float(index[end] - index[last])
+    due, whole = grower.per_boundary * span, float(index[end] - index[case.working[0]])
+    if span <= (1 - policy.REACHES) * whole or due < policy.LEAST_DUE_BYTES:
+        return None
+    free, known = case.track.gauge(gauge.MALLOC_FREE), case.track.known(gauge.MALLOC_FREE)
+    known = known[known <= end]
+    read = case.working[np.isfinite(case.private[case.working])]
+    if known.max(initial=-1) <= last or not len(read):
+        return None
+    private = np.interp([last, end], read, case.private[read])
+    held = np.interp([last, end], known, free[known])
+    share = float(np.diff(private - held)[0]) / due
+    return Figure(share, policy.RESTED_SHARE) if share < policy.RESTED_SHARE else None
+
+
+def first_touch(case: Case, term: Term, growers: Sequence[Grower]) -> Figure | None:
+    """Return whether pages may have become resident of what a name reached all along.
+
+    A replay buffer of zeros takes no page until its rows are filled: the C heap then hands out
+    nothing more, and nothing grows.
+    """
+    growth = term.trend.net_bytes
+    in_use = case.gauge_gain(gauge.MALLOC_IN_USE)
+    if term.kind != "unexplained" or in_use is None or not case.table.censuses:
+        return None
+    if case.table.censuses[0].payload_bytes.get(HOST, 0) < growth:
+        return None
+    share = in_use / growth
+    return Figure(share, policy.HANDED_OUT_SHARE) if share < policy.HANDED_OUT_SHARE else None
+
+
+def new_shapes_only(case: Case, term: Term, growers: Sequence[Grower]) -> Figure | None:
+    """Return whether growth came with new shapes of tensors alone: libraries keep some of each."""
+    resident = case.gauge_gain(case.host_metric) or 0.0
+    left = term.trend.net_bytes
+    told = company_of(case, left, max(resident - left, 0.0)) is Company.SHAPES
+    return Figure(left, policy.SHAPE_CACHE_BYTES) if told else None
+
+
+def pinned_by_culprit(case: Case, term: Term, growers: Sequence[Grower]) -> Figure | None:
+    """Return whether free memory rises beside a container that grows: it lies between its parts."""
+    if term.kind != "slack":
+        return None
+    begin = int(np.searchsorted(case.work_done, term.trend.tail_from))
+    boundaries = float(case.track.index[case.track.last_work] - case.track.index[begin])
+    memory = term.trend.net_bytes / max(term.share, policy.PINNING_SHARE)
+    across = [g for g in growers if g.growth == "across" and g.device == HOST]
+    gains = (g.per_boundary * boundaries for g in across if g.gained >= policy.PINNING_BYTES)
+    share = sum(gains) / memory
+    return Figure(share, policy.PINNING_SHARE) if share >= policy.PINNING_SHARE else None
+
+
+MOVED = RowRule("moved", "another path lost what this one gained", moved)
+PART_OF_OWNER = RowRule("part_of_owner", "an owner that grows across phases is told", part_of_owner)
+ROW_RULES = (
+    RowRule("recreated", "it is made anew, and nothing of it is kept", recreated),
+    RowRule(
+        "follows_the_model", "gradients and states come to parameters", follows_the_model, True
+    ),
+    RowRule("rested_since", "memory in use rested since it was seen last", rested_since),
+    RowRule("declares_a_bound", "it stops at a bound of its own", declares_a_bound, True),
+)
+TERM_RULES = (
+    TermRule("first_touch", "pages of what was allocated before are written", first_touch),
+    TermRule("new_shapes", "it came with new shapes of tensors alone", new_shapes_only),
+    TermRule("pinned_by_culprit", "it lies between the parts of what grows", pinned_by_culprit),
+)
