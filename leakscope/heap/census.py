@@ -218,7 +218,11 @@ class CensusTaker:
     def _census_of(self, scope: CensusScope, unwound: Sequence[FrameType]) -> Census:
         full = scope is CensusScope.FULL
         is_whole = full and (not can_seal() or self._seal.is_empty)
+        # A full walk has rows for what hangs elsewhere, but no sum that others could be compared with.
+        weighed = self._weigh(unwound) if full else None
         roots, result = self._walk(scope, unwound)
+        if weighed is None:
+            weighed = _elsewhere(result)
         maker = RowMaker(result, roots, self._ownership, self._definitions, self._sealed_rows)
         roles = Roles(result, maker)
         self._device_storages = device_storages(roles, maker)
@@ -232,8 +236,8 @@ class CensusTaker:
             graph_bytes=result.graph_bytes,
             graph_truncated=result.graph_truncated,
             garbage_bytes=result.garbage_bytes,
-            elsewhere_bytes=result.elsewhere_bytes,
-            elsewhere_types={} if result.elsewhere_bytes is None else _elsewhere(result),
+            elsewhere_bytes=weighed[0],
+            elsewhere_types=weighed[1],
             frozen_gradient_bytes=roles.frozen_gradients(),
             components=roles.components(),
             walker=result.engine,
@@ -241,6 +245,13 @@ class CensusTaker:
             native_bytes=result.native_bytes,
             sealed=self._seal.count,
         )
+
+    def _weigh(self, unwound: Sequence[FrameType]) -> tuple[int | None, dict[str, int]]:
+        """Return the bytes of what is new and hangs elsewhere, in all and by type."""
+        if self._baseline is None:
+            return None, {}
+        _, result = self._walk(CensusScope.FOCUSED, unwound)
+        return _elsewhere(result)
 
     def _rows(
         self, result: WalkResult, maker: RowMaker, roles: Roles, *, full: bool
@@ -282,10 +293,13 @@ def _named(result: WalkResult, most: int) -> list[bool]:
     return [selected and 0 <= root < most for selected, root in columns]
 
 
-def _elsewhere(result: WalkResult) -> dict[str, int]:
-    """Return the bytes of new objects that no name of the user's reaches, by type."""
+def _elsewhere(result: WalkResult) -> tuple[int | None, dict[str, int]]:
+    """Return the bytes of new objects that no name of the user's reaches, in all and by type."""
+    if result.elsewhere_bytes is None:
+        return None, {}
     heaviest = sorted(result.types, key=lambda total: -_host(total))[:_MOST_TYPES]
-    return {anatomy.qualified_name(total.type): _host(total) for total in heaviest}
+    types = {anatomy.qualified_name(total.type): _host(total) for total in heaviest}
+    return result.elsewhere_bytes, types
 
 
 def _host(total: TypeTotal) -> int:

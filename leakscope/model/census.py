@@ -192,8 +192,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     """Unreached bytes awaiting the collector (host); in a focused census, those that are new."""
     elsewhere_bytes: Whole | None = None
     """Host bytes of what is new since the first census and no name of the user's reaches, garbage
-    apart: libraries or native code hold it. None in a full census, which has rows of it, in the
-    first, and where nothing tells."""
+    apart: libraries or native code hold it. None in the first, and where nothing tells."""
     elsewhere_types: dict[str, Whole] = {}
     """Of these, the heaviest by type; a storage counts for the tensor that leads to it."""
     frozen_gradient_bytes: dict[str, Whole] = {}

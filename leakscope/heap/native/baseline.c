@@ -18,9 +18,10 @@
 
 #define PAGE_BITS 12
 #define PAGE_WORDS 4 /* a bit for every 16 bytes of a page: objects that are tracked begin there */
-#define KNOWN_IN_A_ROW 16
-/* So many known objects in a row, from the end of the oldest generation's list: what comes before them
- * was there already. New ones are appended, and only a collection of all generations mixes them. */
+#define LAST_KEPT 4096 /* of the oldest generation, the last objects are known in their order */
+#define IN_A_ROW 8
+/* So many of those in that order, from the end of the oldest generation's list: what comes before them was
+ * there already. New ones are appended, and only a collection of all generations mixes them. */
 #define MANY_YOUNG 20000
 /* Objects of the youngest generation are not known, for many are about to go. Where the collector is
  * switched off everything is young. */
@@ -41,6 +42,8 @@ struct Baseline {
     Py_ssize_t collections;    /* of all generations, when it was made; -1 before */
     Py_ssize_t cleared;        /* the same when those that are gone were last taken out */
     int knows_young;           /* it has the youngest objects of the beginning too */
+    PyObject *last[LAST_KEPT]; /* of the oldest generation at the beginning, in a ring */
+    size_t n_last;             /* that were written to it */
     uint64_t imported;         /* bytes of modules that came later, which are known by now */
     PyObject **sequence;       /* the oldest generation as it was last gone through, as a forecast */
     size_t n_sequence, cap_sequence;
@@ -151,6 +154,16 @@ static int learn_older(PyObject *object, int is_young, void *argument) {
     return is_young ? 0 : learn(object, is_young, argument);
 }
 
+static int pass_by(PyObject *Py_UNUSED(object), int Py_UNUSED(is_young), void *Py_UNUSED(argument)) {
+    return 0;
+}
+
+static int keep_last(PyObject *object, int Py_UNUSED(is_young), void *argument) {
+    Baseline *b = ((Learning *)argument)->baseline;
+    b->last[b->n_last++ % LAST_KEPT] = object;
+    return 0;
+}
+
 /* Take note of the objects that are tracked now. */
 static int begin_baseline(Walk *w, Baseline *b) {
     Learning l = {.walk = w, .baseline = b};
@@ -158,6 +171,7 @@ static int begin_baseline(Walk *w, Baseline *b) {
     visit_tracked(count_young, &young);
     b->knows_young = young > MANY_YOUNG;
     visit_tracked(b->knows_young ? learn : learn_older, &l);
+    visit_generations(pass_by, keep_last, 0, &l);
     b->collections = b->cleared = full_collections();
     return w->failed ? -1 : 0;
 }
@@ -165,7 +179,8 @@ static int begin_baseline(Walk *w, Baseline *b) {
 typedef struct {
     Walk *walk;
     Baseline *baseline;
-    int known;     /* of the oldest generation, in a row */
+    int n_row; /* objects so far that may be the last of the beginning, in their order */
+    size_t before; /* the place in the ring of those that come next, plus one */
     size_t next;   /* the place in the forecast that is expected next */
     size_t count;  /* objects of the oldest generation so far */
     PyObject **sequence;
@@ -181,7 +196,6 @@ static int note_new(PyObject *object, int is_young, void *argument) {
         forget_known(n->baseline, object);
         known = 0;
     }
-    n->known = known ? n->known + 1 : 0;
     if (!known)
         mark_tracked(n->walk, object, is_young);
     else if (n->clears && add_address(n->walk, &n->alive, object) < 0)
@@ -189,11 +203,27 @@ static int note_new(PyObject *object, int is_young, void *argument) {
     return n->walk->failed ? -1 : 0;
 }
 
+/* Return the place in the ring, plus one, of an object among those not passed yet; 0 where it is none. */
+static size_t place_in_ring(const News *n, PyObject *object) {
+    const Baseline *b = n->baseline;
+    size_t oldest = b->n_last > LAST_KEPT ? b->n_last - LAST_KEPT : 0;
+    for (size_t at = n->before; at > oldest; at--)
+        if (b->last[(at - 1) % LAST_KEPT] == object)
+            return at;
+    return 0;
+}
+
+/* Of the oldest generation from its end on, until the row of objects that was its end stands there. */
 static int note_latest(PyObject *object, int is_young, void *argument) {
     News *n = argument;
-    if (n->count++ == 0)
-        n->known = 0;
-    return note_new(object, is_young, argument) < 0 || n->known == KNOWN_IN_A_ROW ? -1 : 0;
+    size_t place = is_known(n->baseline, object) ? place_in_ring(n, object) : 0;
+    if (place) {
+        n->before = place - 1;
+        return ++n->n_row == IN_A_ROW ? -1 : 0;
+    }
+    n->n_row = 0; /* those were known, too, and are left alone */
+    n->before = n->baseline->n_last;
+    return note_new(object, is_young, argument);
 }
 
 static int keep_in_sequence(News *n, PyObject *object) {
@@ -230,7 +260,7 @@ static int keep_frozen(PyObject *object, int Py_UNUSED(is_young), void *argument
 
 /* Give all that is new and unreached a node that waits. */
 static void mark_new(Walk *w, Baseline *b) {
-    News n = {.walk = w, .baseline = b};
+    News n = {.walk = w, .baseline = b, .before = b->n_last};
     if (full_collections() == b->collections) {
         visit_generations(note_new, note_latest, 1, &n);
         return;
