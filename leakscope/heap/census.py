@@ -218,7 +218,7 @@ class CensusTaker:
     def _census_of(self, scope: CensusScope, unwound: Sequence[FrameType]) -> Census:
         full = scope is CensusScope.FULL
         is_whole = full and (not can_seal() or self._seal.is_empty)
-        # A full walk has rows for what hangs elsewhere, but no sum that others could be compared with.
+        # A full walk has rows for what hangs elsewhere, but no sum to compare with others.
         weighed = self._weigh(unwound) if full else None
         roots, result = self._walk(scope, unwound)
         if weighed is None:
