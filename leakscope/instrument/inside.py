@@ -41,6 +41,8 @@ class Inside(NamedTuple):
     """In words that follow "inside": ``torch.jit.trace``."""
     may_last: bool
     """Whether our looks don't show there, so that it is only waited out for a while."""
+    gauges_only: bool = False
+    """Whether looks at objects would show, so that gauges alone are read after that while."""
 
 
 _FRAMES: dict[str, tuple[str, frozenset[str]]] = {
@@ -96,6 +98,10 @@ class PutOff:
             return None
         if met is None:
             self._reason = ""
+        elif met.gauges_only and due > Due.RECORD:
+            self.counts[met.reason] = self.counts.get(met.reason, 0) + 1
+            self.due = max(self.due, due)
+            return Due.RECORD
         due, self.due = max(due, self.due), Due.NOTHING
         return due
 
@@ -113,6 +119,8 @@ def _state_of(core: Any) -> Inside | None:
         if _answer(is_met, core):
             if not may_last:
                 return Inside(reason, may_last=False)
+            if reason == _WITH_STACKS:
+                return Inside(reason, may_last=True, gauges_only=True)
             lasting = lasting or Inside(reason, may_last=True)
     return lasting
 
@@ -156,13 +164,14 @@ def _has_function_mode(core: Any) -> bool:
     return any(type(core._get_function_stack_at(i)) is not default for i in range(depth))
 
 
+_WITH_STACKS = "torch.profiler, which records Python's stacks"
 _STATES: tuple[tuple[str, Callable[[Any], bool], bool], ...] = (
     ("torch.jit.trace", lambda core: core._get_tracing_state() is not None, False),
     ("torch.compile", _would_compile, False),
     ("torch.fx tracing", _is_fx_tracing, False),
     ("functorch", lambda core: core._functorch.peek_interpreter_stack() is not None, False),
     ("CUDA graph capture", _is_captured, False),
-    ("torch.profiler, which records Python's stacks", _has_stacks_recorded, False),
+    (_WITH_STACKS, _has_stacks_recorded, True),
     ("a dispatch mode", lambda core: core._len_torch_dispatch_stack() > 0, True),
     ("a function mode", _has_function_mode, True),
     ("torch.profiler", lambda core: core._autograd._profiler_enabled(), True),
