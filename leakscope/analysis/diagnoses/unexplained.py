@@ -11,6 +11,7 @@ from leakscope.analysis.case import Case
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.growth import policy
 from leakscope.analysis.ledger import host_ledger
+from leakscope.analysis.native_growth import NativeGrowth, growing_allocations
 from leakscope.analysis.search import Growth
 from leakscope.analysis.series import HOST
 from leakscope.analysis.shapes import Company, company_of, new_shapes
@@ -45,6 +46,16 @@ LOOK_ELSEWHERE = Remedy(
     ),
 )
 MOST_TYPES = 3
+MOST_SITES = 3
+
+CALL_LESS = Remedy(
+    title="Close, stop or reset what this line uses in each round",
+    text=(
+        "A library's function called there allocates memory that it doesn't free: a profiler, "
+        "reader, session or cache that is never stopped, closed or bounded, or a fault of the "
+        "library's own. End it in each round, or make it once before the loop; then compare."
+    ),
+)
 
 FEWER_SHAPES = Remedy(
     title="Meet fewer shapes",
@@ -113,6 +124,9 @@ def _types(case: Case) -> str:
 
 def _leak(case: Case, term: Term, ledger: Ledger) -> Finding:
     left = term.trend.net_bytes
+    native = [n for n in growing_allocations(case) if n.gained_bytes >= policy.UNNAMED_BYTES]
+    if sum(n.gained_bytes for n in native) >= policy.CARRIED_SHARE * left:
+        return _native(term, native, ledger)
     return finding(
         "unexplained",
         "Memory grows outside everything that has a name",
@@ -126,6 +140,33 @@ def _leak(case: Case, term: Term, ledger: Ledger) -> Finding:
         total_bytes=left,
         falsifier=(
             "A warm-up would have ended within the run.",
+            f"It grew through the last {plural(term.trend.points, 'reading')}.",
+        ),
+    )
+
+
+def _native(term: Term, native: list[NativeGrowth], ledger: Ledger) -> Finding:
+    """Return what is known of growth that sampled native allocations account for."""
+    left, first = term.trend.net_bytes, native[0]
+    place = f", called at {first.location}" if first.location else ""
+    rows = "; ".join(
+        f"{n.name}{' at ' + n.location if n.location else ''} {human_bytes(n.gained_bytes)}"
+        for n in native[:MOST_SITES]
+    )
+    return finding(
+        "unexplained",
+        f"Native memory grows in {first.library}{place}",
+        f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is in no Python "
+        f"object. Of sampled native allocations these go on growing (estimates): {rows}."
+        f"{_beside(ledger)}",
+        CALL_LESS,
+        severity=Severity.WARNING,
+        trend=term.trend,
+        share=term.share,
+        total_bytes=left,
+        fed_at=list(dict.fromkeys(n.location for n in native[:MOST_SITES] if n.location)),
+        falsifier=(
+            "A warm-up of the library would have ended within the run.",
             f"It grew through the last {plural(term.trend.points, 'reading')}.",
         ),
     )

@@ -96,6 +96,8 @@ MOST_FURTHER = 10.0
 
 GAUGE_NOISE_BYTES = float(1 << 20)
 """Resident memory moves by pages, arenas and stacks without any leak."""
+SAMPLED_DEVIATIONS = 3.0
+"""Standard deviations of an estimate from samples that count as noise."""
 ROW_NOISE_BYTES = 4096.0
 """Retained sizes are exact, but tables of dicts and lists are over-allocated in small jumps."""
 CHILDREN_NOISE_BYTES = float(4 << 20)
