@@ -284,6 +284,8 @@ def _misfit(x: FloatArray, y: FloatArray) -> float:
 def _usual_error(x: FloatArray, y: FloatArray) -> float:
     """Return the median distance of y from its line over x, whatever single values stand out."""
     known = np.isfinite(y)
+    if not known.any():
+        return np.inf
     rest = y[known] - theil_sen(x[known], y[known]).rate * x[known]
     return float(np.median(np.abs(rest - np.median(rest))))
 
