@@ -57,10 +57,14 @@ def _too_little(case: Case) -> list[str]:
             return ["No census of the heap could be taken; the report's errors say why."]
         return ["No census of the heap was taken: profile longer, or raise --budget."]
     looks = int((case.table.at <= track.last_work).sum())
-    if looks >= policy.FEWEST_FLAT and case.pool.reason is not Reason.TOO_FEW:
+    is_seen = looks >= policy.FEWEST_FLAT or case.pool.is_bounded
+    if is_seen and case.pool.reason is not Reason.TOO_FEW:
         return []
-    text = f"The run was too short to tell anything: profile at least {LOOP_STEPS} steps."
-    return [text]
+    if case.track.step[-1] < LOOP_STEPS:
+        return [f"The run was too short to tell anything: profile at least {LOOP_STEPS} steps."]
+    pause = max(census.pause_s for census in case.table.censuses)
+    few = f"Containers were looked at {plural(looks, 'time')} only"
+    return [f"{few}, for a look takes {pause:.1f} s: profile longer, or allow --max-pause 1000."]
 
 
 def _may_leak(case: Case, undecided: list[Undecided]) -> list[str]:
@@ -212,8 +216,20 @@ def headline(
         return _accusation(culprits, findings)
     did = _did(work)
     if verdict is RunVerdict.INCONCLUSIVE:
-        return f"Inconclusive after {did}. {missing[0]}"
-    return f"No leak found in {did}."
+        return f"Inconclusive after {did}. {missing[0]}{_costs(findings)}"
+    return f"No leak found in {did}.{_costs(findings)}"
+
+
+def _costs(findings: list[Finding]) -> str:
+    """Return what takes much memory without being a leak."""
+    costly = [f for f in findings if f.kind in _COSTLY and f.total_bytes >= policy.COSTLY_BYTES]
+    if not costly:
+        return ""
+    most = max(costly, key=lambda f: f.total_bytes)
+    return f" But memory is spent: {_inner(most.title)}, {human_bytes(most.total_bytes)}."
+
+
+_COSTLY = frozenset({"copy_on_write", "allocator_slack", "device_fragmentation"})
 
 
 def _where_it_ended(ended: OutOfMemory) -> str:

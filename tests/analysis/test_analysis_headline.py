@@ -121,3 +121,37 @@ def test_a_program_without_a_loop_is_told_what_would_be_seen() -> None:
     seen, settles = untrained(EndRecord(status="completed")).missing
     assert "no optimizer made a step" in seen
     assert "leakscope.profile()" in settles
+
+
+def spent(kind: str, size: int) -> Finding:
+    return Finding(
+        rank=1,
+        kind=kind,
+        title="Workers copy rows by looking at it",
+        text="",
+        total_bytes=size,
+        severity=Severity.NOTE,
+        signature=kind,
+        remedy=REMEDY,
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "missing", "before"),
+    [
+        (RunVerdict.CLEAN, [], "No leak found in 3 epochs, 30 steps and 3 validations."),
+        (
+            RunVerdict.INCONCLUSIVE,
+            ["Profile longer."],
+            "Inconclusive after 3 epochs, 30 steps and 3 validations. Profile longer.",
+        ),
+    ],
+)
+def test_what_takes_much_memory_without_a_leak_stands_in_the_first_line(
+    verdict: RunVerdict, missing: list[str], before: str
+) -> None:
+    copied = [spent("copy_on_write", 228 << 20)]
+    text = headline(verdict, [], copied, missing, WORK)
+    assert text == f"{before} But memory is spent: workers copy rows by looking at it, 228 MiB."
+    assert headline(verdict, [], [spent("copy_on_write", 1 << 20)], missing, WORK) == before
+    assert headline(verdict, [], [spent("garbage", 228 << 20)], missing, WORK) == before
