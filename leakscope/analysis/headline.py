@@ -243,7 +243,8 @@ def _accusation(culprits: list[Culprit], findings: list[Finding]) -> str:
     serious = [c for c in culprits if c.severity is not Severity.NOTE]
     diagnosed = [f for f in findings if f.severity is not Severity.NOTE and _is_growth(f)]
     if not serious:
-        return f"{_leading(diagnosed[0].title)}. {diagnosed[0].text}"
+        first = diagnosed[0].text.partition(". ")[0].removesuffix(".")
+        return f"{_leading(diagnosed[0].title)}. {first}."
     text = _says(serious[0])
     if diagnosed:
         text += f" Also: {', '.join(_inner(f.title) for f in diagnosed)}."
