@@ -39,8 +39,8 @@ class Decisions:
             subject=subject,
             path=path,
             rule=rule,
-            figure=figure,
-            threshold=threshold,
+            figure=None if figure is None else float(figure),  # numpy's own are written by no JSON
+            threshold=None if threshold is None else float(threshold),
             outcome=outcome,
         )
 

@@ -52,6 +52,10 @@ def coverage(censuses: Sequence[Census], record: OverheadRecord | None) -> Censu
         taken=len(censuses),
         full=sum(census.scope is CensusScope.FULL for census in censuses),
         whole=sum(census.whole for census in censuses),
+        weighed=sum(
+            census.scope is not CensusScope.FULL and census.elsewhere_bytes is not None
+            for census in censuses
+        ),
         postponed_by_budget=record.postponed_by_budget if record else 0,
         left_out_by_pause=record.left_out_by_pause if record else 0,
         made_cheaper_by_pause=record.made_cheaper_by_pause if record else 0,

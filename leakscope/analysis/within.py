@@ -137,7 +137,7 @@ def _climb(table: RowTable, through: Passages, path: int, device: str) -> Grower
     """
     values = table.retained[device][path]
     columns, x, level = _overlaid(through, values)
-    trend = judge(*_merged(x, level), unit=through.unit, noise=ROW_NOISE_BYTES)
+    trend = judge(*_from_base(through, x, level), unit=through.unit, noise=ROW_NOISE_BYTES)
     if not trend.is_growing or not _repeats(through, values, len(x)):
         return None
     slope = theil_sen(x, level)
@@ -184,6 +184,19 @@ def _overlaid(through: Passages, values: FloatArray) -> tuple[IntArray, FloatArr
     order = np.argsort(through.done[inside], kind="stable")
     columns = inside[order]
     return columns, through.done[columns], values[columns] - base[order]
+
+
+def _from_base(
+    through: Passages, x: FloatArray, level: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the merged series, which begins at its base where a census shows that.
+
+    Before the first batch there is nothing above the base: in a short run, where there are few
+    censuses inside, that reading tells a climb from a jump.
+    """
+    if not any(o.begin is not None for o in through.occurrences) or not np.all(x > 0):
+        return _merged(x, level)
+    return _merged(np.append(0.0, x), np.append(0.0, level))
 
 
 def _merged(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -46,6 +46,8 @@ class CensusCoverage(msgspec.Struct, frozen=True, kw_only=True):
     """Of them, how many saw the whole heap."""
     whole: int = 0
     """Of the full ones, how many walked every object; others went on from what was sealed."""
+    weighed: int = 0
+    """Of the others, how many weighed all that is new since the first."""
     postponed_by_budget: int = 0
     """How often a kind of boundary had to wait for its census because of the budget."""
     left_out_by_pause: int = 0

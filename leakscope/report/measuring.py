@@ -168,6 +168,7 @@ def _facts(overhead: Overhead, errors: int) -> list[Fact]:
         Fact("Own memory at most", peak.text, peak.exact),
         Fact("Censuses", humane_number(overhead.censuses)),
         Fact("of them of the whole heap", _seen(overhead.census_coverage)),
+        Fact("of the others, weighed all that is new", _weighed(overhead.census_coverage)),
         Fact("Longest pause", _longest(overhead)),
         Fact("Left out for their pause", _left_out(overhead)),
         Fact("Held against a whole walk", _drift(overhead.census_coverage)),
@@ -184,6 +185,11 @@ def _seen(coverage: CensusCoverage) -> str:
     if not coverage.full:
         return "none" if coverage.taken else ""
     return f"{coverage.full:,}, {coverage.whole:,} of them object by object"
+
+
+def _weighed(coverage: CensusCoverage) -> str:
+    others = coverage.taken - coverage.full
+    return f"{coverage.weighed:,} of {others:,}" if others else ""
 
 
 def _longest(overhead: Overhead) -> str:

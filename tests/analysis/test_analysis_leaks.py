@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from synthetic_runs import KIB, MIB, Program, Size, State, Thing
 
@@ -256,6 +258,24 @@ def test_lists_local_to_validation_climb_within_it() -> None:
     assert culprit.falsifier is not None
     assert str(culprit.falsifier.result).startswith("It climbed in 5 passages and fell back. ")
     assert report.verdict is RunVerdict.LEAK
+
+
+def test_three_censuses_inside_show_a_climb_where_that_at_the_begin_shows_its_base() -> None:
+    run = Program(epochs=5).local("validate()·preds", 10 * MIB).build()
+    (recording,) = run.recordings
+    inside = (2, 6)
+    kept = [
+        one
+        if one.boundary.phase != "validation"
+        or one.boundary.kind is not BoundaryKind.BATCH
+        or (one.boundary.occurrence == 0 and one.boundary.batch in inside)
+        else replace(one, census=None)
+        for one in recording.measurements
+    ]
+    report = analyse(replace(run, recordings=[replace(recording, measurements=kept)]))
+    culprit = only(report)
+    assert (culprit.growth, culprit.unit) == ("within", "batch")
+    assert culprit.bytes_per_unit == pytest.approx(10 * MIB, rel=0.02)
 
 
 @pytest.mark.parametrize(

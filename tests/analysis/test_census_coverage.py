@@ -18,16 +18,20 @@ def test_kinds_are_counted_and_the_largest_difference_is_found():
     drift = {"heap": -70, "native": 3, "row": 5}
     censuses = [
         census(CensusScope.FOCUSED),
+        census(CensusScope.FOCUSED, elsewhere_bytes=0),
         census(full, whole=True),
         census(full),
         census(full, whole=True, drift_bytes=drift),
     ]
-    record = OverheadRecord(boundary=0, put_off=4, left_out_by_pause=2, made_cheaper_by_pause=1)
+    record = OverheadRecord(
+        boundary=0, postponed_by_budget=4, left_out_by_pause=2, made_cheaper_by_pause=1
+    )
     assert coverage(censuses, record) == CensusCoverage(
-        taken=4,
+        taken=5,
         full=3,
         whole=2,
-        put_off=4,
+        weighed=1,
+        postponed_by_budget=4,
         left_out_by_pause=2,
         made_cheaper_by_pause=1,
         checked=1,
@@ -47,11 +51,18 @@ def test_the_report_tells_the_longest_pause_and_what_was_left_out():
         longest_pause="whole",
         max_pause_s=0.1,
         census_coverage=CensusCoverage(
-            taken=9, full=8, whole=2, left_out_by_pause=3, checked=1, largest_drift_bytes=0
+            taken=9,
+            full=7,
+            whole=2,
+            weighed=1,
+            left_out_by_pause=3,
+            checked=1,
+            largest_drift_bytes=0,
         ),
     )
     facts = {fact.label: fact.value for fact in measuring_view(overhead, 10.0).facts}
     assert "object by object" in facts["Longest pause"]
-    assert facts["of them of the whole heap"].startswith("8")
+    assert facts["of them of the whole heap"].startswith("7")
+    assert facts["of the others, weighed all that is new"] == "1 of 2"
     assert facts["Left out for their pause"].startswith("3 censuses")
     assert "no difference" in facts["Held against a whole walk"]

@@ -183,3 +183,13 @@ def test_growth_that_slows_down_says_so_and_forecasts_by_its_end() -> None:
 def test_noise_bytes_are_no_growth() -> None:
     assert judged([0, 1, 2, 3, 4, 5, 6], noise=10).reason is Reason.UNCHANGED
     assert judged([0, 10, 20, 30, 40, 50, 60], noise=10).is_growing
+
+
+@pytest.mark.parametrize("readings", [(1, 1, 5, 5), (1, 5, 5), (1, 3, 5, 5)])
+def test_a_jump_and_a_rest_of_two_readings_may_be_the_first_steps_of_a_staircase(
+    readings: tuple[int, ...],
+) -> None:
+    one = judged([float(value) for value in readings])
+    assert one.verdict is TrendVerdict.INCONCLUSIVE
+    assert one.gained == 4.0
+    assert one.more_work is not None

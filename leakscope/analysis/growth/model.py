@@ -289,11 +289,26 @@ def _judge_rest(series: Series, tail: Tail, breaks: tuple[float, ...]) -> Growth
     if (tail.is_flat or has_stopped) and lacking <= 0:
         reason = Reason.STOPPED if breaks or has_stopped else Reason.NO_TREND
         return _concluded(series, TrendVerdict.BOUNDED, reason, tail.begin, breaks)
+    if tail.is_flat and resting < policy.FEWEST_FLAT and _is_jump(series):
+        more = _further(series, max(lacking, each))
+        begin = float(series.x[0])
+        return _concluded(
+            series, TrendVerdict.INCONCLUSIVE, Reason.SHORT_RISE, begin, more_work=more
+        )
     if tail.is_flat or (has_stopped and resting >= policy.FEWEST_FLAT):
         reason, more = Reason.SHORT_REST, _further(series, max(lacking, each))
     else:
         reason, more = Reason.SCATTERED, _until_clear(series, tail)
     return _concluded(series, TrendVerdict.INCONCLUSIVE, reason, tail.begin, breaks, more)
+
+
+def _is_jump(series: Series) -> bool:
+    """Return whether all that was gained came in fewer rises than growth takes.
+
+    Two readings that are alike after it are a rest such as lies between the steps of a staircase.
+    """
+    rises = int((np.diff(series.least) > series.step(series.rise)).sum())
+    return 0 < rises < policy.FEWEST_RISES
 
 
 def _half_rates(x: FloatArray, y: FloatArray) -> tuple[float, float]:
