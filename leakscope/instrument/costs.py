@@ -38,6 +38,7 @@ class Costs:
         self.total = 0.0
         self._blocks = blocks
         self._expected: dict[Due, float] = {}
+        self._focused = 0
         self._faded: dict[Due, float] = {}
         self._taken = self._worked = 0.0
 
@@ -55,6 +56,9 @@ class Costs:
         if due is Due.CHECK:
             due, seconds = Due.WHOLE, max(0.0, seconds - self.expect(Due.FULL))
         before = self._expected.get(due, seconds)
+        if due is Due.FOCUSED and self._focused < 2:
+            before = seconds  # the first learns of the program what is learned once
+            self._focused += 1
         self._expected[due] = before + policy.RECENT * (seconds - before)
         self._faded.pop(due, None)
 

@@ -82,6 +82,7 @@ class Schedule:
         self._last_paid = 0.0
         self._trained = False
         self._told = False
+        self._has_census = False
         self._is_aligned = False
         self._record_spacing = 0.0
 
@@ -123,8 +124,11 @@ class Schedule:
         key.censuses += 1
         key.fulls += due > Due.FOCUSED
         key.resident = resident
+        is_first, self._has_census = not self._has_census, True
         if not floor:
             self._last_paid = now
+        elif is_first:
+            pass  # it learns of the program what it learns once, and says nothing of later ones
         elif due is Due.FULL and seconds > policy.FULL_CHEAP * self._costs.expect(Due.FOCUSED):
             self._floor_full += seconds
         elif due <= Due.FULL:
