@@ -158,7 +158,7 @@ def _children(case: Case) -> list[str]:
         return []
     work = case.work_done[case.working]
     is_read_to_the_end = done[-1] - done[0] >= policy.REACHES * (work[-1] - work[0])
-    gained = _gained_by_as_many(case)
+    gained = min(_gained_by_as_many(case), trend.net_bytes + trend.gained_before)
     if (trend.is_bounded and is_read_to_the_end) or gained < policy.CHILDREN_BYTES:
         return []
     text = (
@@ -176,8 +176,9 @@ def _gained_by_as_many(case: Case) -> float:
     if not len(known):
         return 0.0
     number, sizes = count[known], held[known]
-    ever_more = case.gauge_trend(gauge.CHILDREN, policy.COUNT_NOISE).reason is Reason.SHORT_RISE
-    alike = sizes if ever_more else sizes[number <= number[0]]
+    counted = case.gauge_trend(gauge.CHILDREN, policy.COUNT_NOISE)
+    rises = counted.points >= policy.FEWEST_READINGS and counted.interval[0] > 0
+    alike = sizes if rises and not counted.is_bounded else sizes[number <= number[0]]
     return float(alike.max() - sizes[0])
 
 

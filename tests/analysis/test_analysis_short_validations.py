@@ -37,7 +37,7 @@ def test_growth_is_accounted_for_between_steps_where_they_reach_further() -> Non
     report = report_of(short_validations(5))
     (ledger,) = report.ledgers
     assert ledger.to_boundary - ledger.from_boundary > 0.8 * 600 * 1.6
-    assert ledger.total_bytes == pytest.approx(0.9 * 600 * 60 * KIB, rel=0.05)
+    assert ledger.total_bytes == pytest.approx(600 * 60 * KIB, rel=0.05)
     assert report.culprits[0].share == pytest.approx(1.0, abs=0.05)
 
 
