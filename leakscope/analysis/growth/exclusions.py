@@ -168,10 +168,13 @@ def rested_since(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure
     free, known = case.track.gauge(gauge.MALLOC_FREE), case.track.known(gauge.MALLOC_FREE)
     known = known[known <= end]
     read = case.working[np.isfinite(case.private[case.working])]
-    if known.max(initial=-1) <= last or not len(read):
+    if not len(known) or not len(read):
         return None
-    private = np.interp([last, end], read, case.private[read])
-    held = np.interp([last, end], known, free[known])
+    if known[-1] <= last:  # all that was free at that time may be in use since
+        begin, held = int(known[-1]), np.array([free[known[-1]], 0.0])
+    else:
+        begin, held = last, np.interp([last, end], known, free[known])
+    private = np.interp([begin, end], read, case.private[read])
     share = float(np.diff(private - held)[0]) / due
     return Figure(share, policy.RESTED_SHARE) if share < policy.RESTED_SHARE else None
 
