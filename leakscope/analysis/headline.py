@@ -56,6 +56,8 @@ def _too_little(case: Case) -> list[str]:
         if case.recording.errors:
             return ["No census of the heap could be taken; the report's errors say why."]
         return ["No census of the heap was taken: profile longer, or raise --budget."]
+    if not case.track.has_gauge(case.host_metric):
+        return ["The memory of the process could not be read, so that nobody can say it rests."]
     looks = int((case.table.at <= track.last_work).sum())
     if looks >= policy.FEWEST_FLAT and case.pool.reason is not Reason.TOO_FEW:
         return []

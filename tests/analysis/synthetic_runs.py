@@ -323,7 +323,8 @@ class Program:
 
     def _elsewhere(self, state: State) -> float:
         """Return bytes of what is new on the host and has no name of the user's."""
-        outside = [t for t in self.things if not (t.user or t.parent) and t.device == "host"]
+        known = [t for t in self.things if t.user or t.of_a_call or t.parent]
+        outside = [t for t in self.things if t not in known and t.device == "host"]
         return sum(max((t.size(state) or 0) - (t.size(State()) or 0), 0) for t in outside)
 
 

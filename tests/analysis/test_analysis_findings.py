@@ -351,7 +351,7 @@ def counted(*children: tuple[int, int]) -> Program:
 def test_children_that_become_ever_more_and_are_counted_too_seldom_are_not_called_clean() -> None:
     report = report_of(counted((0, 1), (50, 6), (300, 21), (590, 30)))
     assert report.verdict is RunVerdict.INCONCLUSIVE
-    assert "from 1 to 30, and hold 580 MiB more than at first" in report.missing[0]
+    assert "580 MiB more than at first" in report.missing[0]
 
 
 @pytest.mark.parametrize(
