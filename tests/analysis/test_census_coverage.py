@@ -22,7 +22,9 @@ def test_kinds_are_counted_and_the_largest_difference_is_found():
         census(full),
         census(full, whole=True, drift_bytes=drift),
     ]
-    record = OverheadRecord(boundary=0, postponed_by_budget=4, left_out_by_pause=2, made_cheaper_by_pause=1)
+    record = OverheadRecord(
+        boundary=0, postponed_by_budget=4, left_out_by_pause=2, made_cheaper_by_pause=1
+    )
     assert coverage(censuses, record) == CensusCoverage(
         taken=4,
         full=3,

@@ -114,7 +114,7 @@ def _judge_shape(series: Series) -> Growth:
 
 
 def _rises_evenly(series: Series) -> bool:
-    """Return whether the whole of an exact series rises, no half of it nearly all, in many small rises.
+    """Return whether the whole of an exact series rises in many small rises, through both halves.
 
     Breaks lie in each step of a staircase that is looked at often at first and seldom later.
     """
