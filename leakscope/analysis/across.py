@@ -89,17 +89,23 @@ def _in_one_passage(
 ) -> bool:
     """Return whether a path rose in one passage through a phase alone: that is growth within it.
 
-    The whole of a training may be one passage, or the whole of a run.
+    The whole of a training may be one passage, or the whole of a run: there it must have been as
+    high in an earlier passage, and have been given back.
     """
     track, at = observations.track, observations.table.at[columns]
+    looked_at = at
     kept = np.isin(track.index[at], growth.kept_at)
     at, rises = at[kept], np.diff(y[kept])
     ends = at[1:][rises > policy.STEP_SHARE * max(float(rises.sum()), 1.0)]
     phases, passes = track.phase[ends], track.occurrence[ends]
     if not len(ends) or not phases[0] or (phases != phases[0]).any():
         return False
-    name = track.phases[int(phases[0]) - 1]
-    return len(track.phases) > 1 and not is_training(name) and bool((passes == passes[0]).all())
+    if len(track.phases) < 2 or (passes != passes[0]).any():
+        return False
+    if not is_training(track.phases[int(phases[0]) - 1]):
+        return True
+    earlier = (track.phase[looked_at] == phases[0]) & (track.occurrence[looked_at] < passes[0])
+    return bool(y[earlier].max(initial=0.0) >= policy.JUMP_SHARE * y[kept][-1])
 
 
 def _varying(table: RowTable, device: str) -> list[int]:

@@ -56,6 +56,8 @@ def _too_little(case: Case) -> list[str]:
         if case.recording.errors:
             return ["No census of the heap could be taken; the report's errors say why."]
         return ["No census of the heap was taken: profile longer, or raise --budget."]
+    if not case.track.has_gauge(case.host_metric):
+        return ["The memory of the process could not be read, so that nobody can say it rests."]
     looks = int((case.table.at <= track.last_work).sum())
     is_seen = looks >= policy.FEWEST_FLAT or case.pool.is_bounded
     if is_seen and case.pool.reason is not Reason.TOO_FEW:
@@ -162,7 +164,7 @@ def _children(case: Case) -> list[str]:
         return []
     work = case.work_done[case.working]
     is_read_to_the_end = done[-1] - done[0] >= policy.REACHES * (work[-1] - work[0])
-    gained = _gained_by_as_many(case)
+    gained = min(_gained_by_as_many(case), trend.net_bytes + trend.gained_before)
     if (trend.is_bounded and is_read_to_the_end) or gained < policy.CHILDREN_BYTES:
         return []
     text = (
@@ -180,8 +182,9 @@ def _gained_by_as_many(case: Case) -> float:
     if not len(known):
         return 0.0
     number, sizes = count[known], held[known]
-    ever_more = case.gauge_trend(gauge.CHILDREN, policy.COUNT_NOISE).reason is Reason.SHORT_RISE
-    alike = sizes if ever_more else sizes[number <= number[0]]
+    counted = case.gauge_trend(gauge.CHILDREN, policy.COUNT_NOISE)
+    rises = counted.points >= policy.FEWEST_READINGS and counted.interval[0] > 0
+    alike = sizes if rises and not counted.is_bounded else sizes[number <= number[0]]
     return float(alike.max() - sizes[0])
 
 

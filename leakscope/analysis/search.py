@@ -152,10 +152,12 @@ def find_carriers(case: Case, trends: dict[int, Trend]) -> dict[tuple[int, str],
 
 
 def _jumps(rises: FloatArray, work: IntArray) -> bool:
-    """Return whether the largest rise is steeper by far than all others together."""
+    """Return whether one rise is larger than all others together, and steeper by far."""
     largest = int(np.argmax(rises / work))
-    others = np.delete(rises, largest).sum() / max(int(np.delete(work, largest).sum()), 1)
-    return bool(rises[largest] / work[largest] > policy.JUMP_STEEPNESS * others)
+    others = float(np.delete(rises, largest).sum())
+    usual = others / max(int(np.delete(work, largest).sum()), 1)
+    is_steep = rises[largest] / work[largest] > policy.JUMP_STEEPNESS * usual
+    return bool(is_steep and rises[largest] > others)
 
 
 def _at_the_rate_of(case: Case, grower: Grower, carriers: dict[tuple[int, str], Grower]) -> Grower:

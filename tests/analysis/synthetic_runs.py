@@ -316,9 +316,16 @@ class Program:
             objects=100_000,
             heap_bytes=10 * MIB,
             garbage_bytes=garbage,
+            elsewhere_bytes=int(self._elsewhere(state)),
             graph_truncated=state.step >= self.truncated_from,
             pause_s=0.003,
         )
+
+    def _elsewhere(self, state: State) -> float:
+        """Return bytes of what is new on the host and has no name of the user's."""
+        known = [t for t in self.things if t.user or t.of_a_call or t.parent]
+        outside = [t for t in self.things if t not in known and t.device == "host"]
+        return sum(max((t.size(state) or 0) - (t.size(State()) or 0), 0) for t in outside)
 
 
 _INHERITED = {"root", "device", "user", "of_a_call", "graph_nodes"}

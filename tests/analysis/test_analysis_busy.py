@@ -64,7 +64,21 @@ def test_what_validations_feed_is_judged_by_the_work_of_validations(skipped: flo
         assert report.culprits[0].name == "Trainer.history"
 
 
-@pytest.mark.parametrize("skipped", [0.3, 0.6, 0.8, 0.9, 1.0])
+@pytest.mark.parametrize(
+    "skipped",
+    [
+        0.3,
+        0.6,
+        0.8,
+        pytest.param(
+            0.9,
+            marks=pytest.mark.xfail(
+                strict=True, reason="single looks, each later in its epoch, pass for growth across"
+            ),
+        ),
+        1.0,
+    ],
+)
 def test_what_climbs_in_each_epoch_is_named_wherever_the_censuses_lie(skipped: float) -> None:
     program = Program(epochs=8, steps=20).local("train_epoch()·losses", 2 * MIB, "train")
     for report in reports(program, skipped):

@@ -316,8 +316,8 @@ def test_children_that_grow_throughout_one_long_pass() -> None:
     report = report_of(endless(lambda s: 170 * MIB + s.step * MIB if seen(s) else None))
     found = finding(report, "children")
     assert found.bytes_per_unit == pytest.approx(MIB)
-    assert "gained 480 MiB" in found.text, "from the end of the warm-up to the last reading"
-    assert "read from step 10 to 480 of 600 only" in found.text
+    assert "gained 480 MiB" in found.text, "up to the last reading"
+    assert "read from step 0 to 480 of 600 only" in found.text
 
 
 def test_children_that_are_read_by_time_between_the_boundaries_that_are_compared() -> None:
@@ -351,7 +351,7 @@ def counted(*children: tuple[int, int]) -> Program:
 def test_children_that_become_ever_more_and_are_counted_too_seldom_are_not_called_clean() -> None:
     report = report_of(counted((0, 1), (50, 6), (300, 21), (590, 30)))
     assert report.verdict is RunVerdict.INCONCLUSIVE
-    assert "from 1 to 30, and hold 580 MiB more than at first" in report.missing[0]
+    assert "580 MiB more than at first" in report.missing[0]
 
 
 @pytest.mark.parametrize(

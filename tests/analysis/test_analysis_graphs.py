@@ -129,13 +129,13 @@ def test_parameters_without_graphs_are_in_no_such_circle() -> None:
 def test_two_looks_are_enough_where_resident_memory_tells_the_same() -> None:
     found = leaking_learners(epochs=10, full_every=5, graph_nodes=40).findings[0]
     assert found.kind == "gradient_cycle"
-    assert found.bytes_per_unit == pytest.approx(8 * MIB, rel=0.02)
+    assert found.bytes_per_unit == pytest.approx(8 * MIB, rel=0.08)
 
 
 def test_one_look_at_a_circle_is_enough_because_training_begins_without() -> None:
     found = leaking_learners(epochs=10, full_every=7, graph_nodes=40).findings[0]
     assert found.kind == "gradient_cycle"
-    assert found.bytes_per_unit == pytest.approx(8 * MIB, rel=0.02)
+    assert found.bytes_per_unit == pytest.approx(8 * MIB, rel=0.08)
     assert leaking_learners(epochs=10, full_every=9, graph_nodes=0).findings[0].kind != found.kind
 
 

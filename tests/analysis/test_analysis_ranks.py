@@ -359,7 +359,7 @@ def test_of_many_ranks_the_one_that_differs_is_told_though_nothing_in_it_has_a_n
     report = report_of(*programs)
     assert report.odd_rank is not None
     assert report.rank == report.odd_rank.rank == 6
-    assert report.verdict is report_of(programs[6], programs[6]).verdict is RunVerdict.INCONCLUSIVE
+    assert report.verdict is report_of(programs[6], programs[6]).verdict is RunVerdict.LEAK
     (note,) = report.notes
     assert note == (
         "Ledger, timeline and phases are those of rank 6 of 10: "

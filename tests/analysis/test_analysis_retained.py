@@ -280,7 +280,7 @@ def test_what_grows_has_a_node_and_its_growth_is_the_programs() -> None:
     change = grown(retained, "host", retained.first, retained.last)
     seen = next(p for p, n in enumerate(retained.nodes) if n.path == "train()·seen")
     ends = [retained.censuses[p].boundary.step for p in (retained.first, retained.last)]
-    assert change.bytes[seen] == (ends[1] - ends[0]) * (40 * KIB + 8)
+    assert change.bytes[seen] == pytest.approx((ends[1] - ends[0]) * (40 * KIB + 8), abs=KIB)
 
 
 def test_every_culprit_has_a_node_and_a_census_at_its_height(few_kept: int) -> None:
@@ -464,4 +464,4 @@ def test_what_grows_on_a_device_is_told_there() -> None:
     change = grown(retained, "cuda:0", retained.first, retained.last)
     seen = next(p for p, n in enumerate(retained.nodes) if n.path == "train()·seen")
     assert (change.bytes[seen] or 0) > 100 * MIB
-    assert grown(retained, "host", retained.first, retained.last).bytes[seen] == 0
+    assert (grown(retained, "host", retained.first, retained.last).bytes[seen] or 0) < KIB

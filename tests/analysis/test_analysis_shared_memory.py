@@ -37,7 +37,7 @@ def test_files_that_only_came_between_the_first_of_few_epochs_are_not_told():
 
 
 def test_files_that_come_and_go_within_the_epochs_of_a_short_run_are_not_told():
-    in_use = with_files(lambda s: (s.batch % 40) * 10 * MIB + s.epochs_done * 8 * MIB, 5)
+    in_use = with_files(lambda s: (s.batch % 40) * 10 * MIB + s.epochs_done * 2 * MIB, 5)
     assert not in_use.findings
 
 

@@ -20,6 +20,8 @@ LEAKS = [shape for shape in SHAPES if shape.truth == "leak"]
 ARBITRARY = {"steps at random", "allocator plateaus", "noise", "drift under noise"}
 """Shapes that chance makes look like others."""
 CERTAIN = [shape for shape in SHAPES if shape.name not in ARBITRARY]
+ALIASED = {"sawtooth after a fill"}
+"""Teeth whose lowest readings every second reading may miss, as if they rose with the fill."""
 
 rises = st.lists(st.integers(0, 100), min_size=4, max_size=40)
 readings = st.lists(st.integers(0, 1000), min_size=0, max_size=40)
@@ -71,7 +73,9 @@ def test_a_leak_that_goes_on_as_before_is_never_called_bounded(
         assert not twice.is_bounded
 
 
-@pytest.mark.parametrize("shape", CERTAIN, ids=lambda shape: shape.name)
+@pytest.mark.parametrize(
+    "shape", [s for s in CERTAIN if s.name not in ALIASED], ids=lambda shape: shape.name
+)
 @given(seeds)
 def test_every_second_reading_never_tells_the_opposite(shape: Shape, seed: int) -> None:
     x, y = series_of(shape, 120, 0.0, seed)

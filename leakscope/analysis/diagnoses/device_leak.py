@@ -15,8 +15,6 @@ Costs nothing beyond the gauges.
 
 from __future__ import annotations
 
-from math import inf
-
 from leakscope.analysis.case import Case
 from leakscope.analysis.devices.owners import find_owners, unexplained_rows
 from leakscope.analysis.diagnoses.build import finding
@@ -63,10 +61,11 @@ def _named(case: Case, growth: Growth, device: str) -> float:
 
 
 def _unnamed(ledgers: list[Ledger], device: str) -> float:
-    """Return what the ledger of a device could put under no name; infinite without a ledger."""
+    """Return which part of a device's growth its ledger could put under no name; 1 without one."""
     mine = [ledger for ledger in ledgers if ledger.metric.startswith(f"{device}.")]
+    whole = sum(ledger.total_bytes for ledger in mine)
     left = sum(e.bytes for ledger in mine for e in ledger.entries if e.kind == "unnamed")
-    return left if mine else inf
+    return left / whole if whole > 0 else 1.0
 
 
 def _held(case: Case, device: str, root: RootKind) -> int:
@@ -100,7 +99,8 @@ def _of_device(case: Case, growth: Growth, ledgers: list[Ledger], device: str) -
     trend = case.gauge_trend(metric)
     if not trend.is_growing:
         return None
-    left = min(trend.net_bytes - _named(case, growth, device), _unnamed(ledgers, device))
+    unnamed = _unnamed(ledgers, device) * trend.net_bytes
+    left = min(trend.net_bytes - _named(case, growth, device), unnamed)
     if left < max(GROWTH_BYTES, UNNAMED_SHARE * trend.net_bytes):
         return None
     share = left / trend.net_bytes

@@ -21,6 +21,7 @@ from leakscope.analysis.devices.series import latest
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.growth import policy
 from leakscope.analysis.search import Growth
+from leakscope.analysis.series import INNER
 from leakscope.analysis.severity import MIB
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
@@ -44,10 +45,19 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     return [f for d in case.track.devices if (f := _of_device(case, d)) is not None]
 
 
+def _usual(case: Case, metric: str) -> float:
+    """Return what usually waits at boundaries, also between phases: in a step much may."""
+    values = case.track.gauge(metric)
+    read = case.working[np.isfinite(values[case.working])]
+    inner = np.isin(case.track.kind[read], INNER)
+    usual = [np.median(values[read[where]]) for where in (inner, ~inner) if where.any()]
+    return float(min(usual, default=0.0))
+
+
 def _of_device(case: Case, device: str) -> Finding | None:
     metric = f"{device}.{gauge.DEVICE_PENDING}"
     _, y = case.gauge_series(metric)
-    usual = float(np.median(y)) if len(y) else 0.0
+    usual = _usual(case, metric)
     reserved = latest(case, device, gauge.DEVICE_RESERVED)
     if len(y) < policy.FEWEST_GROWING or usual < max(LARGE_BYTES, LARGE_SHARE * reserved):
         return None

@@ -18,6 +18,7 @@ from leakscope.analysis.growth import policy
 from leakscope.analysis.series import HOST, FloatArray, RowTable
 from leakscope.analysis.shapes import Company, company_of
 from leakscope.model import gauge
+from leakscope.model.trend import Reason
 
 if TYPE_CHECKING:
     from leakscope.analysis.case import Case
@@ -160,7 +161,7 @@ def rested_since(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure
     if grower.growth != "across" or grower.device != HOST:
         return None
     index, end = case.track.index, case.track.last_work
-    last = int(case.table.at[grower.observed[-1]])
+    last = max(int(case.table.at[grower.observed[-1]]), _in_use_rests_from(case))
     span = float(index[end] - index[last])
     due, whole = grower.per_boundary * span, float(index[end] - index[case.working[0]])
     if span <= (1 - policy.REACHES) * whole or due < policy.LEAST_DUE_BYTES:
@@ -168,12 +169,31 @@ def rested_since(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure
     free, known = case.track.gauge(gauge.MALLOC_FREE), case.track.known(gauge.MALLOC_FREE)
     known = known[known <= end]
     read = case.working[np.isfinite(case.private[case.working])]
-    if known.max(initial=-1) <= last or not len(read):
+    if not len(known) or not len(read):
         return None
-    private = np.interp([last, end], read, case.private[read])
-    held = np.interp([last, end], known, free[known])
+    if known[-1] <= last:  # all that was free at that time may be in use since
+        begin, held = int(known[-1]), np.array([free[known[-1]], 0.0])
+    else:
+        begin, held = last, np.interp([last, end], known, free[known])
+    private = np.interp([begin, end], read, case.private[read])
     share = float(np.diff(private - held)[0]) / due
     return Figure(share, policy.RESTED_SHARE) if share < policy.RESTED_SHARE else None
+
+
+def _in_use_rests_from(case: Case) -> int:
+    """Return where memory in use came to rest, -1 where it goes on or malloc's account is missing.
+
+    Growth that was still seen by the last census may have ended between it and there.
+    """
+    free, known = case.track.gauge(gauge.MALLOC_FREE), case.track.known(gauge.MALLOC_FREE)
+    read = case.working[np.isfinite(case.private[case.working])]
+    if not len(known) or not len(read) or known[-1] < read[-1]:
+        return -1
+    in_use = case.private[read] - np.interp(read, known, free[known])
+    trend = case.trend_of(case.work_done[read], in_use)
+    if trend.reason is not Reason.STOPPED:
+        return -1
+    return int(read[np.searchsorted(case.work_done[read], trend.tail_from)])
 
 
 def first_touch(case: Case, term: Term, growers: Sequence[Grower]) -> Figure | None:

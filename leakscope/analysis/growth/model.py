@@ -114,7 +114,7 @@ def _judge_shape(series: Series) -> Growth:
 
 
 def _rises_evenly(series: Series) -> bool:
-    """Return whether the whole of an exact series rises, both halves alike, in many small rises.
+    """Return whether the whole of an exact series rises in many small rises, through both halves.
 
     Breaks lie in each step of a staircase that is looked at often at first and seldom later.
     """
@@ -126,7 +126,7 @@ def _rises_evenly(series: Series) -> bool:
     middle = float(series.x[0]) + series.span / 2
     halfway = float(np.interp(middle, series.kept_x, series.least))
     first, second = halfway - float(series.least[0]), float(series.least[-1]) - halfway
-    return min(first, second) > 0 and second >= first / policy.EVEN_FACTOR
+    return 0 < first <= policy.EVEN_FACTOR * second and second <= policy.JUMP_STEEPNESS * first
 
 
 def _is_given_back(series: Series) -> bool:
