@@ -78,7 +78,11 @@ class TestContextManager:
         main = open_run("run").main
         assert main.end.status == "completed"
         assert main.errors == []
-        assert main.overhead.censuses > 10
+        looked_at = [number for number, m in enumerate(main.measurements) if m.census]
+        assert main.overhead.censuses == len(looked_at) >= 4
+        assert looked_at[-1] == len(main.measurements) - 1
+        assert any(0 < number <= len(EPOCH) for number in looked_at)
+        assert any(len(EPOCH) < number <= 2 * len(EPOCH) for number in looked_at)
 
     def test_names_what_grows_and_keeps_its_source(self):
         history = []
