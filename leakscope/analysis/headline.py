@@ -24,6 +24,8 @@ from leakscope.model.trend import Reason
 SHORT_POINTS = 8
 LONGEST_NAME = 160
 """Characters of a name in the first line; in a key of a dict a whole text may stand."""
+LONGEST_BEGINNING = 300
+"""Characters of a finding's text in the first line, its first sentence apart."""
 LOOP_STEPS = 50
 """Steps of a plain loop within which enough censuses are taken."""
 
@@ -246,14 +248,24 @@ def _accusation(culprits: list[Culprit], findings: list[Finding]) -> str:
     serious = [c for c in culprits if c.severity is not Severity.NOTE]
     diagnosed = [f for f in findings if f.severity is not Severity.NOTE and _is_growth(f)]
     if not serious:
-        first = diagnosed[0].text.partition(". ")[0].removesuffix(".")
-        return f"{_leading(diagnosed[0].title)}. {first}."
+        return f"{_leading(diagnosed[0].title)}. {_beginning(diagnosed[0].text)}"
     text = _says(serious[0])
     if diagnosed:
         text += f" Also: {', '.join(_inner(f.title) for f in diagnosed)}."
     if len(serious) > 1:
         text += f" {plural(len(serious) - 1, 'more culprit')} below."
     return text
+
+
+def _beginning(text: str) -> str:
+    """Return the first sentence of a text, and those after it that a first line has room for."""
+    sentences = text.removesuffix(".").split(". ")
+    taken = sentences[:1]
+    for sentence in sentences[1:]:
+        if sum(map(len, taken)) + len(sentence) > LONGEST_BEGINNING:
+            break
+        taken.append(sentence)
+    return ". ".join(taken) + "."
 
 
 def _is_growth(finding: Finding) -> bool:

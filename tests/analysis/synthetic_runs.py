@@ -116,6 +116,8 @@ class Program:
     full_every: int = 2
     full_at: tuple[int, ...] = ()
     """Steps at whose end the whole heap is walked; where there are any, nowhere else."""
+    weighs: bool = True
+    """Whether each census weighs what is new outside the user's names: the native walker does."""
     rss: bool = True
     rss_noise: float = 0.2 * MIB
     baseline: float = 400 * MIB
@@ -316,7 +318,7 @@ class Program:
             objects=100_000,
             heap_bytes=10 * MIB,
             garbage_bytes=garbage,
-            elsewhere_bytes=int(self._elsewhere(state)),
+            elsewhere_bytes=int(self._elsewhere(state)) if self.weighs else None,
             graph_truncated=state.step >= self.truncated_from,
             pause_s=0.003,
         )

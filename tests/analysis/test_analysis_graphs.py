@@ -108,6 +108,7 @@ def leaking_learners(
     )  # fmt: skip
     program = Program(epochs=epochs, full_every=full_every, full_at=full_at).plant(held)
     if not rss:
+        program.weighs = False
         program.swell(lambda s: -size(s))
     return analyse(program.build())
 

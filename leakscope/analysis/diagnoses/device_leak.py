@@ -61,10 +61,14 @@ def _named(case: Case, growth: Growth, device: str) -> float:
 
 
 def _unnamed(ledgers: list[Ledger], device: str) -> float:
-    """Return which part of a device's growth its ledger could put under no name; 1 without one."""
+    """Return which part of what came to be allocated on a device its ledger could put under no
+    name; 1 without a ledger.
+    """
     mine = [ledger for ledger in ledgers if ledger.metric.startswith(f"{device}.")]
-    whole = sum(ledger.total_bytes for ledger in mine)
-    left = sum(e.bytes for ledger in mine for e in ledger.entries if e.kind == "unnamed")
+    entries = [entry for ledger in mine for entry in ledger.entries]
+    free = sum(e.bytes for e in entries if e.kind in ("cached", "fragmentation"))
+    whole = sum(ledger.total_bytes for ledger in mine) - free
+    left = sum(e.bytes for e in entries if e.kind == "unnamed")
     return left / whole if whole > 0 else 1.0
 
 
