@@ -102,7 +102,8 @@ def _judge_shape(series: Series) -> Growth:
     if shape.is_surely_curved:
         return _settling(series, shape.settles_after)
     straight = _judge_tail(series, shape)
-    if not straight.is_growing:
+    first, second = _half_rates(series.kept_x, series.kept_y)
+    if not straight.is_growing or second >= policy.EVEN_HALVES * first:
         return straight
     left = max(policy.SETTLED * shape.settles_after - series.span, series.span / 2)
     return replace(

@@ -84,6 +84,9 @@ SETTLED = 3.0
 """Growth that settles exponentially is over after so many time constants: 95 % of it came."""
 CURVE_GAIN = 2.0
 """How much better, in the units of ``BREAK_COST``, an exponential must fit than straight pieces."""
+EVEN_HALVES = 0.85
+"""A second half that rises at least so much as the first doesn't settle: where a time constant is
+three times the run, it is this part."""
 SLOWING = 0.5
 """A tail whose second half rises less than this part of its first slows down."""
 
