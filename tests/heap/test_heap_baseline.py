@@ -31,9 +31,12 @@ class Library:
 
     def __exit__(self, *_: object) -> None:
         del sys.modules[self.module.__name__]
+        vars(self.module).clear()
 
     def register(self, size: int) -> None:
-        self.module.registry.append([bytearray(size)])
+        """Gather so many bytes in many objects, of which some may lie where known ones were."""
+        parts = 256
+        self.module.registry += [[bytearray(size // parts)] for _ in range(parts)]
 
 
 @pytest.fixture
@@ -73,7 +76,7 @@ def test_what_a_library_gathers_is_weighed(taker, collected):
             if collected is not None:
                 gc.collect(collected)
             census = look(taker)
-            assert census.elsewhere_bytes - before == pytest.approx(count * MIB, rel=0.05)
+            assert census.elsewhere_bytes - before == pytest.approx(count * MIB, rel=0.15)
             assert census.garbage_bytes < MIB // 2
         assert next(iter(census.elsewhere_types)) == "bytearray"
 
@@ -88,7 +91,7 @@ def test_full_censuses_weigh_it_too(taker, many):
             library.module.many = [[] for _ in range(many)]
             library.module.many.clear()
             census = taker.take(CensusScope.FULL) if count % 2 else look(taker)
-            assert census.elsewhere_bytes - before == pytest.approx(count * MIB, rel=0.1)
+            assert census.elsewhere_bytes - before == pytest.approx(count * MIB, rel=0.15)
 
 
 def test_what_a_library_lets_go_is_weighed_no_more(taker):
@@ -96,7 +99,7 @@ def test_what_a_library_lets_go_is_weighed_no_more(taker):
         look(taker)
         before = look(taker).elsewhere_bytes
         library.register(MIB)
-        assert look(taker).elsewhere_bytes > before + 0.95 * MIB
+        assert look(taker).elsewhere_bytes > before + 0.85 * MIB
         library.module.registry.clear()
         assert look(taker).elsewhere_bytes < before + MIB // 10
 
@@ -137,22 +140,26 @@ def test_a_module_imported_later_is_taken_in_once(taker):
         imported = look(taker).elsewhere_bytes
         assert imported - before > MIB // 2
         library.register(MIB)
-        assert look(taker).elsewhere_bytes - imported == pytest.approx(MIB, rel=0.05)
+        assert look(taker).elsewhere_bytes - imported == pytest.approx(MIB, rel=0.15)
 
 
 def test_a_tensor_kept_by_a_circle_through_autograd_is_weighed(taker):
     torch = pytest.importorskip("torch")
     look(taker)
     before = look(taker).elsewhere_bytes
+    handles = []
     for _ in range(4):
         start = torch.zeros(MIB // 16, requires_grad=True)
         out = start * 2
-        out.register_hook(lambda gradient, kept=[out]: None)
-        del start, out
+        hook = out.register_hook(lambda gradient, kept=[out]: None)
+        handles.append(hook)
+        del start, out, hook
     gc.collect()
     census = look(taker)
     assert census.elsewhere_bytes - before > MIB
     assert "torch.Tensor" in census.elsewhere_types
+    for handle in handles:  # the circle would stay for the tests that follow
+        handle.remove()
 
 
 def test_no_object_is_kept_alive(taker):
