@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ HERE = Path(__file__).parent
 SAMPLE = HERE / "recordings"
 """Recordings that lie in the repository, for the tests."""
 ACCEPTED = HERE / "accepted.json"
+FIGURES = Path(__file__).parent / "judged.json"
 MOST_NAMED = 5
 """Culprits of a program that are compared, those of the first ranks."""
 
@@ -200,6 +201,14 @@ def print_columns(every: list[Judged]) -> None:
         print(f"\n{form}: {len(mine)} recordings\n{told(summarise(mine))}")
 
 
+def write_figures(every: list[Judged]) -> None:
+    """Write down the figures of all short runs, which the README tells."""
+    scores = [one.score for one in every if one.form == "short"]
+    clean = sum(one.leaking and one.verdict == "clean" for one in scores)
+    figures = {"programs": len(scores), "called_clean": clean, **asdict(summarise(scores))}
+    FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="*", metavar="PATTERN", help="parts of names, or globs")
@@ -223,6 +232,8 @@ def main() -> int:
         accepted |= {one.key: one.verdict for one in every}
         text = json.dumps(dict(sorted(accepted.items())), indent=1, ensure_ascii=False)
         ACCEPTED.write_text(text + "\n")
+        if len(every) > len(accepted) / 2:  # no mere sample
+            write_figures(every)
         print(f"{count} accepted")
         return 0
     print(f"{count} judged otherwise than accepted" if count else "all as accepted")
