@@ -67,8 +67,10 @@ def _too_little(case: Case) -> list[str]:
     if case.track.step[-1] < LOOP_STEPS:
         return [f"The run was too short to tell anything: profile at least {LOOP_STEPS} steps."]
     pause = max(census.pause_s for census in case.table.censuses)
-    few = f"Containers were looked at {plural(looks, 'time')} only"
-    return [f"{few}, for a look takes {pause:.1f} s: profile longer, or allow --max-pause 1000."]
+    few = (
+        f"The heap was read only {plural(looks, 'time')}, because each reading takes {pause:.1f} s"
+    )
+    return [f"{few}: profile longer, or allow longer pauses (--max-pause 1000)."]
 
 
 def _may_leak(case: Case, undecided: list[Undecided]) -> list[str]:
@@ -231,7 +233,7 @@ def _costs(findings: list[Finding]) -> str:
     if not costly:
         return ""
     most = max(costly, key=lambda f: f.total_bytes)
-    return f" But memory is spent: {_inner(most.title)}, {human_bytes(most.total_bytes)}."
+    return f" No leak, but large: {_inner(most.title)} ({human_bytes(most.total_bytes)})."
 
 
 _COSTLY = frozenset({"copy_on_write", "allocator_slack", "device_fragmentation"})

@@ -66,8 +66,7 @@ MOST_SLOWED = 4.0
 # The floor: what a run gets at once, whatever the budget
 
 FLOOR_SHARE = 0.035
-"""Part of the run so far, beside the whole walk: gauges and recording included. Of the zoo's
-programs of some seconds at most 6 % shall be measuring in the median."""
+"""Part of the run so far, beside the whole walk: gauges and recording included."""
 FLOOR_SECONDS = 0.15
 """Seconds at once, on a machine that has nothing else to do: a dozen censuses of names."""
 FLOOR_FULL = 0.5

@@ -152,6 +152,6 @@ def test_what_takes_much_memory_without_a_leak_stands_in_the_first_line(
 ) -> None:
     copied = [spent("copy_on_write", 228 << 20)]
     text = headline(verdict, [], copied, missing, WORK)
-    assert text == f"{before} But memory is spent: workers copy rows by looking at it, 228 MiB."
+    assert text == f"{before} No leak, but large: workers copy rows by looking at it (228 MiB)."
     assert headline(verdict, [], [spent("copy_on_write", 1 << 20)], missing, WORK) == before
     assert headline(verdict, [], [spent("garbage", 228 << 20)], missing, WORK) == before

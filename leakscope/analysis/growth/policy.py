@@ -100,7 +100,7 @@ MOST_FURTHER = 10.0
 GAUGE_NOISE_BYTES = float(1 << 20)
 """Resident memory moves by pages, arenas and stacks without any leak."""
 COSTLY_BYTES = 64 << 20
-"""What is no leak and takes so much stands in the first line: less no job dies of."""
+"""What is no leak but takes at least this much is named in the first line."""
 SAMPLED_DEVIATIONS = 3.0
 """Standard deviations of an estimate from samples that count as noise."""
 ROW_NOISE_BYTES = 4096.0

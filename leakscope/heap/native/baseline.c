@@ -92,6 +92,8 @@ static int bit_of(PyObject *object) { return (int)((uintptr_t)object >> 4 & (PAG
 
 /* Say whether an object was there before. */
 int is_known(const Baseline *b, PyObject *object) {
+    if (b->known.n_slots == 0)
+        return 0; /* with the collector switched off from the start nothing may have been old */
     const Page *page = page_of(&b->known, (uintptr_t)object >> PAGE_BITS);
     int bit = bit_of(object);
     return page->bits[bit >> 6] >> (bit & 63) & 1;
@@ -135,6 +137,7 @@ static int learn(PyObject *object, int Py_UNUSED(is_young), void *argument) {
     return add_address(l->walk, &l->baseline->known, object);
 }
 
+/* Of an object that is known. */
 static void forget_known(Baseline *b, PyObject *object) {
     int bit = bit_of(object);
     page_of(&b->known, (uintptr_t)object >> PAGE_BITS)->bits[bit >> 6] &= ~((uint64_t)1 << (bit & 63));
