@@ -154,10 +154,11 @@ SPARSE_SECONDS = 60.0
 
 # Gauges that are slow to read
 
-SLOW_FLOOR = 3
-"""Readings of each such source between phases, whatever they cost."""
-SLOW_FLOOR_SHARE = 0.005
-"""Part of the run so far that each may take between phases beyond these."""
+SLOW_FLOOR = 6
+"""Readings of each such source between phases, whatever they cost: the growth model takes five."""
+SLOW_FLOOR_SHARE = 0.01
+"""Part of the run so far that each may take between phases beyond these, at what one costs once
+what it needs is imported."""
 
 # Pauses
 

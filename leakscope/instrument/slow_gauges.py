@@ -122,22 +122,20 @@ class _SlowReader:
         self.seconds = 0.0
         """What the last reading took."""
         self._readings = 0
-        self._spent = 0.0
         self._recent: deque[float] = deque(maxlen=RECENT)
         self._clock = clock
         self._guard = guard
 
     def is_bearable(self, now: float) -> bool:
         """Say whether a run as short as this one so far can bear one more reading."""
-        share = policy.SLOW_FLOOR_SHARE * now
-        return self._readings < policy.SLOW_FLOOR or self._spent + self.seconds <= share
+        spent = (self._readings + 1) * min(self._recent, default=0.0)
+        return self._readings < policy.SLOW_FLOOR or spent <= policy.SLOW_FLOOR_SHARE * now
 
     def read(self, now: float, share: float) -> dict[str, int]:
         began = self._clock()
         gauges = self._guard.call(f"probe {self.probe.name}", {}, self.probe.gauges)
         self.seconds = self._clock() - began
         self._readings += 1
-        self._spent += self.seconds
         self.is_of_tree = self.is_of_tree or any(map(_is_of_tree, gauges))
         self._recent.append(self.seconds)
         self.not_before = now + min(self._recent) / share
