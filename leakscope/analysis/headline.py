@@ -158,9 +158,10 @@ _OPEN = {
 def _children(case: Case) -> list[str]:
     """Return what is missing where nobody can tell whether child processes grow, though they did.
 
-    What workers of DataLoaders gain is left to their own recordings.
+    What workers of DataLoaders gain is left to their own recordings, unless there are ever more.
     """
-    if any(recording.header.worker is not None for recording in case.run.recordings):
+    has_workers = any(recording.header.worker is not None for recording in case.run.recordings)
+    if has_workers and not _become_more(case):
         return []
     trend = case.gauge_trend(gauge.CHILDREN_PSS, policy.CHILDREN_NOISE_BYTES)
     done, held = case.gauge_series(gauge.CHILDREN_PSS)
@@ -186,10 +187,15 @@ def _gained_by_as_many(case: Case) -> float:
     if not len(known):
         return 0.0
     number, sizes = count[known], held[known]
+    alike = sizes if _become_more(case) else sizes[number <= number[0]]
+    return float(alike.max() - sizes[0])
+
+
+def _become_more(case: Case) -> bool:
+    """Return whether the number of child processes rises, as far as that can be told."""
     counted = case.gauge_trend(gauge.CHILDREN, policy.COUNT_NOISE)
     rises = counted.points >= policy.FEWEST_READINGS and counted.interval[0] > 0
-    alike = sizes if rises and not counted.is_bounded else sizes[number <= number[0]]
-    return float(alike.max() - sizes[0])
+    return rises and not counted.is_bounded
 
 
 def _untold(findings: list[Finding]) -> list[str]:

@@ -238,7 +238,7 @@ class Measuring:
         At the end every one: without a census it would not be known what a short run came to.
         """
         gauges: dict[str, int] = {}
-        between = due >= Due.FOCUSED and boundary.kind not in _INSIDE
+        between = boundary.kind not in _INSIDE
         everything = boundary.kind is BoundaryKind.RUN_END
         with self._charged("gauges"):
             for probe in self._fast:

@@ -156,9 +156,10 @@ SPARSE_SECONDS = 60.0
 
 SLOW_FLOOR = 6
 """Readings of each such source between phases, whatever they cost: the growth model takes five."""
+SLOW_FLOOR_SECONDS = 0.03
 SLOW_FLOOR_SHARE = 0.01
-"""Part of the run so far that each may take between phases beyond these, at what one costs once
-what it needs is imported."""
+"""Seconds at once, and part of the run so far, that each may take there beyond these, at what one
+costs once what it needs is imported: thirty readings of most, some of the sums over mappings."""
 
 # Pauses
 

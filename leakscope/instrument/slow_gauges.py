@@ -84,7 +84,7 @@ class SlowGauges:
         self.last_seconds = tree_seconds = 0.0
         for reader in self._readers:
             is_due = everything or now >= self._turn_of(reader)
-            if is_due or (between and reader.is_bearable(now)):
+            if is_due or (between and reader.is_bearable(now, self._share_of(reader))):
                 gauges.update(reader.read(now, self._budget * SLOW_SHARE))
                 self.last_seconds += reader.seconds
                 tree_seconds += reader.seconds * reader.is_of_tree
@@ -98,6 +98,11 @@ class SlowGauges:
         """Return when a source is read again: those of children together, for they add up."""
         is_timed = reader.is_of_tree and self._tree_from < inf
         return self._tree_from if is_timed else reader.not_before
+
+    def _share_of(self, reader: _SlowReader) -> float:
+        """Return the part of a short run that a source may take between phases."""
+        is_told_of = reader.is_of_tree and self._tree_from < inf
+        return TREE_FIRST_COST if is_told_of else policy.SLOW_FLOOR_SHARE
 
     def _plan_tree(self, now: float, children: int, seconds: float) -> None:
         """Say when child processes are read again, given what this reading has cost."""
@@ -126,10 +131,11 @@ class _SlowReader:
         self._clock = clock
         self._guard = guard
 
-    def is_bearable(self, now: float) -> bool:
+    def is_bearable(self, now: float, share: float) -> bool:
         """Say whether a run as short as this one so far can bear one more reading."""
         spent = (self._readings + 1) * min(self._recent, default=0.0)
-        return self._readings < policy.SLOW_FLOOR or spent <= policy.SLOW_FLOOR_SHARE * now
+        allowed = policy.SLOW_FLOOR_SECONDS + share * now
+        return self._readings < policy.SLOW_FLOOR or spent <= allowed
 
     def read(self, now: float, share: float) -> dict[str, int]:
         began = self._clock()

@@ -15,6 +15,19 @@ from leakscope.probes.process import read_rollup
 _TASKS = "/proc/self/task"
 
 
+class ChildCountProbe(GuardedProbe):
+    """Number of all descendants, which is quick to read where Linux lists those of each thread."""
+
+    name = "child count"
+    slow = True
+
+    def measure(self) -> dict[str, int]:
+        """Return how many there are."""
+        if _has_none():
+            return {gauge.CHILDREN: 0}
+        return {gauge.CHILDREN: len(psutil.Process().children(recursive=True))}
+
+
 class ChildrenProbe(GuardedProbe):
     """Number and proportional memory of all descendants.
 

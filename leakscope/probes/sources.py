@@ -6,7 +6,7 @@ from leakscope.probes.accelerator import AcceleratorDeviceProbe, AcceleratorProb
 from leakscope.probes.base import Probe
 from leakscope.probes.batches import BatchProbe
 from leakscope.probes.cgroup import CgroupProbe
-from leakscope.probes.children import ChildrenProbe
+from leakscope.probes.children import ChildCountProbe, ChildrenProbe
 from leakscope.probes.cuda import CudaProbe, DeviceProbe
 from leakscope.probes.figures import FiguresProbe
 from leakscope.probes.garbage import GarbageProbe
@@ -26,6 +26,7 @@ def default_probes() -> list[Probe]:
         MallocProbe(),
         CgroupProbe(),
         MappingProbe(),
+        ChildCountProbe(),
         ChildrenProbe(),
         DeviceProbe(),
         AcceleratorDeviceProbe(),
