@@ -32,7 +32,7 @@ TREE_SPACING = 1 / 3
 lies in the last quarter of a run, however long that is."""
 TREE_LATE_SPACING = 1 / 100
 """Later ones lie no nearer than this: a recording grows with the logarithm of time."""
-_TREE = frozenset({gauge.CHILDREN_PSS, gauge.PSS})
+_TREE = frozenset({gauge.CHILDREN, gauge.CHILDREN_PSS, gauge.PSS})
 
 
 class Reader(Protocol):
@@ -90,7 +90,7 @@ class SlowGauges:
                 tree_seconds += reader.seconds * reader.is_of_tree
         if self._in_child and tree_seconds:
             self._plan_tree(now, 1, tree_seconds)
-        elif gauge.CHILDREN in gauges:
+        elif gauge.CHILDREN in gauges and gauge.CHILDREN_PSS in gauges:
             self._plan_tree(now, gauges[gauge.CHILDREN], tree_seconds)
         return gauges
 

@@ -29,23 +29,17 @@ class ChildCountProbe(GuardedProbe):
 
 
 class ChildrenProbe(GuardedProbe):
-    """Number and proportional memory of all descendants.
-
-    Linux lists the children of each thread; elsewhere the whole process table is searched.
-    """
+    """Proportional memory of all descendants."""
 
     name = "children"
     slow = True
 
     def measure(self) -> dict[str, int]:
-        """Return how many there are and what they hold together."""
+        """Return what they hold together."""
         if _has_none():
-            return {gauge.CHILDREN: 0, gauge.CHILDREN_PSS: 0}
+            return {gauge.CHILDREN_PSS: 0}
         children = psutil.Process().children(recursive=True)
-        return {
-            gauge.CHILDREN: len(children),
-            gauge.CHILDREN_PSS: sum(proportional_bytes(child) for child in children),
-        }
+        return {gauge.CHILDREN_PSS: sum(proportional_bytes(child) for child in children)}
 
 
 def _has_none() -> bool:

@@ -18,7 +18,7 @@ import torch
 from leakscope.model import gauge
 from leakscope.probes import default_probes
 from leakscope.probes.base import GuardedProbe
-from leakscope.probes.children import ChildrenProbe
+from leakscope.probes.children import ChildCountProbe, ChildrenProbe
 from leakscope.probes.figures import FiguresProbe
 from leakscope.probes.garbage import GarbageProbe
 from leakscope.probes.process import MappingProbe, ProcessProbe, SystemProbe
@@ -269,7 +269,7 @@ def test_children_are_counted_with_their_memory_until_they_end():
 
 def tell_of_children() -> None:
     """Print what is read before a child and its child live, meanwhile, and after they ended."""
-    print(json.dumps(ChildrenProbe().read()))
+    print(json.dumps(ChildCountProbe().read() | ChildrenProbe().read()))
     sleeper = "import sys; print(flush=True); sys.stdin.read()"
     nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {sleeper!r}])"
     child = subprocess.Popen(
@@ -278,11 +278,11 @@ def tell_of_children() -> None:
     assert child.stdin is not None
     assert child.stdout is not None
     child.stdout.readline()
-    print(json.dumps(ChildrenProbe().read()))
+    print(json.dumps(ChildCountProbe().read() | ChildrenProbe().read()))
     child.stdin.close()
     child.wait()
     child.stdout.close()
-    print(json.dumps(ChildrenProbe().read()))
+    print(json.dumps(ChildCountProbe().read() | ChildrenProbe().read()))
 
 
 def test_the_collector_is_watched_and_not_woken():
