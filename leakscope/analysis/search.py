@@ -70,7 +70,7 @@ def search_growth(case: Case) -> Growth:
     within, _ = _without_excused(case, _one_device_each(found))
     owners = [*grown.values(), *(g for kept in climbing for g in kept.values())]
     growers = across + within
-    return Growth(growers, filling, trends, owners, judge_terms(case, growers, told))
+    return Growth(growers, filling, trends, owners, judge_terms(case, growers, told, trends))
 
 
 def is_excused(case: Case, rule: RowRule, grower: Grower, others: Sequence[Grower]) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
+import msgspec
 import numpy as np
 
 from leakscope.analysis.case import Case
@@ -14,7 +16,7 @@ from leakscope.analysis.growth.exclusions import TERM_RULES
 from leakscope.analysis.ledger import named_bytes, unseen_growth
 from leakscope.analysis.series import HOST, FloatArray, IntArray
 from leakscope.model import gauge
-from leakscope.model.trend import Reason, Trend
+from leakscope.model.trend import Reason, Trend, TrendVerdict
 
 _RISING = frozenset({Reason.SHORT_RISE, Reason.SETTLING})
 _FLOORS = {
@@ -63,7 +65,10 @@ class Term:
 
 
 def judge_terms(
-    case: Case, growers: Sequence[Grower], told: Sequence[Grower] = ()
+    case: Case,
+    growers: Sequence[Grower],
+    told: Sequence[Grower] = (),
+    trends: Mapping[int, Trend] = MappingProxyType({}),
 ) -> dict[str, Term]:
     """Return the terms of private memory that no name of the user's stands for.
 
@@ -73,6 +78,7 @@ def judge_terms(
         case: The run.
         growers: What grows by a name.
         told: The same with what a rule excuses.
+        trends: Of each path that was judged by itself.
 
     """
     pool = case.pool
@@ -83,13 +89,33 @@ def judge_terms(
     series = {"elsewhere": elsewhere_series(case)}
     if pool.is_open or pool.is_growing:
         series |= {
-            "named": named_series(case, [*told, *growers]),
+            "named": named_series(case, [*told, *growers], trends),
             "slack": case.gauge_series(gauge.MALLOC_FREE),
             "garbage": garbage_series(case),
             "pinned": case.gauge_series(gauge.PINNED_HOST),
             "unexplained": unexplained_series(case, growers),
         }
-    return {kind: _judged(case, _term(case, kind, *xy), growers) for kind, xy in series.items()}
+    terms = {kind: _term(case, kind, *xy) for kind, xy in series.items()}
+    if "slack" in terms:
+        terms["slack"] = _undecided_like_what_pins_it(case, terms["slack"])
+    return {kind: _judged(case, term, growers) for kind, term in terms.items()}
+
+
+def _undecided_like_what_pins_it(case: Case, slack: Term) -> Term:
+    """Return growth of free memory as undecided where that of what is in use is.
+
+    It goes on growing only between blocks that are kept.
+    """
+    in_use = case.gauge_trend(gauge.MALLOC_IN_USE, policy.ELSEWHERE_NOISE_BYTES)
+    if not slack.trend.is_growing or in_use.is_growing or in_use.is_bounded:
+        return slack
+    trend = msgspec.structs.replace(
+        slack.trend,
+        verdict=TrendVerdict.INCONCLUSIVE,
+        reason=Reason.SHORT_RISE,
+        more_work=in_use.more_work,
+    )
+    return replace(slack, trend=trend)
 
 
 def judge_elsewhere(case: Case) -> Term:
@@ -140,15 +166,19 @@ def elsewhere_series(case: Case) -> tuple[FloatArray, FloatArray]:
     return case.work_done[case.table.at[weighed]], sizes
 
 
-def named_series(case: Case, growers: Sequence[Grower]) -> tuple[FloatArray, FloatArray]:
-    """Return units done and what has names of the user's, without what grows by a name of its own.
+def named_series(
+    case: Case, growers: Sequence[Grower], trends: Mapping[int, Trend]
+) -> tuple[FloatArray, FloatArray]:
+    """Return units done and what has names of the user's, without what is judged by itself.
 
-    The last census, at which functions may have returned, counts for what is there.
+    That is what grows by a name of its own, and what is bounded by itself. The last census, at
+    which functions may have returned, counts for what is there.
     """
     table = case.table
     if HOST not in table.retained or not len(table.at):
         return np.zeros(0), np.zeros(0)
-    left = named_bytes(case, HOST)
+    bounded = {path for path, trend in trends.items() if trend.is_bounded}
+    left = named_bytes(case, HOST, without=bounded)
     everywhere = np.arange(len(table.at))
     for g in {g.path: g for g in growers}.values():
         if g.growth == "across" and g.device == HOST and table.is_reached(g.path):

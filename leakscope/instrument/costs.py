@@ -78,6 +78,11 @@ class Costs:
         return due in self._expected
 
     @property
+    def knows_usual_focused(self) -> bool:
+        """Whether a focused census was measured after the first, which costs more than others."""
+        return self._focused >= 2
+
+    @property
     def has_census(self) -> bool:
         """Whether a census of any kind was ever measured."""
         return any(due >= Due.FOCUSED for due in self._expected)

@@ -171,7 +171,7 @@ class Schedule:
             share = policy.WHOLE_SHARE_UNNAMED if is_unnamed else policy.WHOLE_SHARE
             if self._whole_spent + expected <= share * now:
                 return True
-        if self._wholes == 0 and self._costs.knows(Due.FOCUSED):
+        if self._wholes == 0 and self._costs.knows_usual_focused:
             # A heap that is the user's for the most part: what goes on from a seal is cheaper.
             saves = self._costs.expect(Due.FOCUSED) > self._costs.expect(Due.FULL)
             if saves and expected <= policy.WHOLE_SHARE_SAVING * now:

@@ -162,10 +162,6 @@ def rested_since(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure
         return None
     index, end = case.track.index, case.track.last_work
     last = max(int(case.table.at[grower.observed[-1]]), _in_use_rests_from(case))
-    span = float(index[end] - index[last])
-    due, whole = grower.per_boundary * span, float(index[end] - index[case.working[0]])
-    if span <= (1 - policy.REACHES) * whole or due < policy.LEAST_DUE_BYTES:
-        return None
     free, known = case.track.gauge(gauge.MALLOC_FREE), case.track.known(gauge.MALLOC_FREE)
     known = known[known <= end]
     read = case.working[np.isfinite(case.private[case.working])]
@@ -174,10 +170,38 @@ def rested_since(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure
     if known[-1] <= last:  # all that was free at that time may be in use since
         begin, held = int(known[-1]), np.array([free[known[-1]], 0.0])
     else:
-        begin, held = last, np.interp([last, end], known, free[known])
+        begin, end = last, int(known[-1])
+        held = np.interp([last, end], known, free[known])
+    span = float(index[end] - index[last])
+    due, whole = grower.per_boundary * span, float(index[end] - index[case.working[0]])
+    if span <= (1 - policy.REACHES) * whole or due < policy.LEAST_DUE_BYTES:
+        return None
     private = np.interp([begin, end], read, case.private[read])
-    share = float(np.diff(private - held)[0]) / due
+    # Memory that was free and not resident is taken into use without a change of private memory,
+    # and small objects lie in arenas that are none of the C heap's: the larger figure counts.
+    in_use = np.interp([begin, end], known, case.track.gauge(gauge.MALLOC_IN_USE)[known])
+    gained = max(float(np.diff(private - held)[0]), float(np.diff(in_use)[0]))
+    gained -= _gained_by_others(case, grower, begin)
+    share = gained / due
     return Figure(share, policy.RESTED_SHARE) if share < policy.RESTED_SHARE else None
+
+
+def _gained_by_others(case: Case, grower: Grower, begin: int) -> float:
+    """Return what other names gained from a boundary to the last census, as far as it tells.
+
+    A function that has returned takes its names with it, so that they count as nothing there.
+    """
+    table = case.table
+    own = {grower.path, *table.ancestors(grower.path)}
+    others = [
+        path
+        for path in range(len(table.paths))
+        if path not in own and table.parent(path) is None and table.is_reached(path)
+    ]
+    held = np.nan_to_num(table.retained[HOST][others])
+    first = np.searchsorted(table.at, begin, side="right") - 1
+    gains = held[:, -1] - held[:, max(int(first), 0)]
+    return float(gains.clip(min=0).sum())
 
 
 def _in_use_rests_from(case: Case) -> int:
@@ -233,6 +257,19 @@ def pinned_by_culprit(case: Case, term: Term, growers: Sequence[Grower]) -> Figu
     return Figure(share, policy.PINNING_SHARE) if share >= policy.PINNING_SHARE else None
 
 
+def nothing_pins_it(case: Case, term: Term, growers: Sequence[Grower]) -> Figure | None:
+    """Return whether free memory rises while what is in use doesn't: fragmentation that will end.
+
+    Free memory that goes on growing lies between blocks that are kept. Where those don't become
+    more, blocks of a bounded lifetime have split it, and it is used again once all have been
+    replaced. What the C heap has in use is exact.
+    """
+    if term.kind != "slack":
+        return None
+    trend = case.gauge_trend(gauge.MALLOC_IN_USE, policy.ELSEWHERE_NOISE_BYTES)
+    return Figure(trend.net_bytes, policy.ELSEWHERE_NOISE_BYTES) if trend.is_bounded else None
+
+
 MOVED = RowRule("moved", "another path lost what this one gained", moved)
 PART_OF_OWNER = RowRule("part_of_owner", "an owner that grows across phases is told", part_of_owner)
 ROW_RULES = (
@@ -246,5 +283,6 @@ ROW_RULES = (
 TERM_RULES = (
     TermRule("first_touch", "pages of what was allocated before are written", first_touch),
     TermRule("new_shapes", "it came with new shapes of tensors alone", new_shapes_only),
+    TermRule("nothing_pins_it", "what the C heap has in use doesn't grow", nothing_pins_it),
     TermRule("pinned_by_culprit", "it lies between the parts of what grows", pinned_by_culprit),
 )
