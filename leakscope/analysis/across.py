@@ -57,8 +57,15 @@ class Observations:
     def judge(self, path: int, device: str) -> tuple[Growth, IntArray, FloatArray]:
         """Return how a path grows over boundaries, with the readings that this was judged by."""
         columns, y, noise = self.series(path, device)
-        x = self.track.index[self.table.at[columns]].astype(np.float64)
-        return judge_growth(x, y, noise=noise), columns, y
+        return judge_growth(self.work(columns), y, noise=noise), columns, y
+
+    def work(self, columns: IntArray) -> FloatArray:
+        """Return the index of the boundary up to which the program had worked at some censuses.
+
+        What came after its last step ended with the boundary that follows.
+        """
+        at = np.minimum(self.table.at[columns], self.track.last_work + 1)
+        return self.track.index[at].astype(np.float64)
 
 
 def find_across(
@@ -78,8 +85,7 @@ def find_across(
             if device == HOST or path not in trends:
                 trends[path] = trend
             if growth.is_growing and not _in_one_passage(observations, columns, y, growth):
-                index = observations.track.index[table.at[columns]]
-                kept = columns[np.isin(index, growth.kept_at)]
+                kept = columns[np.isin(observations.work(columns), growth.kept_at)]
                 growers[path, device] = grower_of(observations, path, device, trend, columns, kept)
     return growers, trends
 
@@ -94,7 +100,7 @@ def _in_one_passage(
     """
     track, at = observations.track, observations.table.at[columns]
     looked_at = at
-    kept = np.isin(track.index[at], growth.kept_at)
+    kept = np.isin(observations.work(columns), growth.kept_at)
     at, rises = at[kept], np.diff(y[kept])
     ends = at[1:][rises > policy.STEP_SHARE * max(float(rises.sum()), 1.0)]
     phases, passes = track.phase[ends], track.occurrence[ends]

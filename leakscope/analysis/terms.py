@@ -107,7 +107,8 @@ def _undecided_like_what_pins_it(case: Case, slack: Term) -> Term:
     It goes on growing only between blocks that are kept.
     """
     in_use = case.gauge_trend(gauge.MALLOC_IN_USE, policy.ELSEWHERE_NOISE_BYTES)
-    if not slack.trend.is_growing or in_use.is_growing or in_use.is_bounded:
+    is_unread = not len(case.gauge_series(gauge.MALLOC_IN_USE)[0])
+    if not slack.trend.is_growing or in_use.is_growing or in_use.is_bounded or is_unread:
         return slack
     trend = msgspec.structs.replace(
         slack.trend,

@@ -51,13 +51,20 @@ class Costs:
         """Note time that the user has asked to be spent: told, but not out of the budget."""
         self.seconds[activity] = self.seconds.get(activity, 0.0) + seconds
 
-    def sample(self, due: Due, seconds: float) -> None:
-        """Learn what a boundary of this kind has just cost as a whole."""
+    def sample(self, due: Due, seconds: float, objects: int | None = None) -> None:
+        """Learn what a boundary of this kind has just cost as a whole.
+
+        The first census of the user's names learns of the program what is learned once, and is no
+        measure of the next: that is foretold by the objects that it met.
+        """
         if due is Due.CHECK:
             due, seconds = Due.WHOLE, max(0.0, seconds - self.expect(Due.FULL))
         before = self._expected.get(due, seconds)
         if due is Due.FOCUSED and self._focused < 2:
-            before = seconds  # the first learns of the program what is learned once
+            if self._focused == 0 and objects is not None:
+                walk = policy.FOCUSED_SECONDS + policy.SECONDS_PER_BLOCK * objects
+                seconds = min(seconds, walk * self._waits)
+            before = seconds
             self._focused += 1
         self._expected[due] = before + policy.RECENT * (seconds - before)
         self._faded.pop(due, None)
@@ -108,14 +115,17 @@ class Costs:
         return max(self._taken / max(self._worked, 1e-6), 1.0) if self._taken else 1.0
 
     def _foretell(self, due: Due) -> float:
-        """Guess by the size of the heap, or by a kind that was measured, what never was."""
+        """Guess by the size of the heap, or by a kind that was measured, what never was.
+
+        What is guessed by size takes longer where others use the processors meanwhile.
+        """
         if due is Due.CHECK:
             return self.expect(Due.FULL) + self.expect(Due.WHOLE)
         if due is Due.WHOLE:
-            return policy.WHOLE_SECONDS_PER_BLOCK * self._blocks()
+            return policy.WHOLE_SECONDS_PER_BLOCK * self._blocks() * self._waits
         if due is Due.FULL:
             return policy.RESUMED_PART * self.expect(Due.WHOLE)
         if due is Due.FOCUSED:
             beyond = self._blocks() - policy.LIBRARY_BLOCKS
-            return max(policy.FOCUSED_SECONDS, policy.SECONDS_PER_BLOCK * beyond)
+            return max(policy.FOCUSED_SECONDS, policy.SECONDS_PER_BLOCK * beyond) * self._waits
         return policy.RECORD_SECONDS

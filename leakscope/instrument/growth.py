@@ -48,9 +48,14 @@ class GrowthWatch:
 
     @property
     def is_unnamed(self) -> bool:
-        """Whether memory rises each time of late, and not what the user's names reach."""
+        """Whether memory rises each time of late, and not what the user's names reach.
+
+        Where censuses weigh all that is new, that tells: no walk names what is no Python object's.
+        """
+        if self._elsewhere is not None:
+            return self._steps >= RISES
         rises = max((known.rises for known in self._unnamed.values()), default=0)
-        return max(rises, self._steps) >= RISES
+        return rises >= RISES
 
     def growing(self) -> tuple[object, dict[str, int]]:
         """Return where the latest look was taken, and by path the bytes of what rises there."""

@@ -263,6 +263,10 @@ class Measuring:
         if census is not None and census.scope is CensusScope.FULL:
             self._costs.is_sealed = census.sealed > 0
 
+    def objects_of(self, due: Due) -> int:
+        """Return how many objects the latest census of a kind met, 0 where there was none."""
+        return self._objects.get(min(due, Due.WHOLE), 0)
+
     def _fits(self, due: Due, available: int | None) -> bool:
         objects = self._objects.get(min(due, Due.WHOLE))
         if objects is None:

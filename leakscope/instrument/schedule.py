@@ -106,9 +106,20 @@ class Schedule:
         """The share of wall time that may be spent now."""
         return self._ceiling * (policy.CALM_SHARE if self._growth.is_calm else 1.0)
 
-    def recorded(self, due: Due, seconds: float, now: float, resident: int = 0) -> None:
-        """Learn what the boundary that was just measured has cost, and the resident bytes there."""
-        self._costs.sample(due, seconds)
+    def recorded(
+        self, due: Due, seconds: float, now: float, resident: int = 0, objects: int | None = None
+    ) -> None:
+        """Learn what the boundary that was just measured has cost.
+
+        Args:
+            due: What was done there.
+            seconds: What it took.
+            now: Seconds since the recording began.
+            resident: Resident bytes there.
+            objects: What a census met, None where nobody counted.
+
+        """
+        self._costs.sample(due, seconds, objects)
         self._resident = resident
         self._count_walks(due, seconds)
         self._records += 1

@@ -391,7 +391,8 @@ class Session:
         if done >= Due.FOCUSED:
             self._costs.learn_pace(now - boundary.time_s, self._work_clock() - began)
         seconds = now - boundary.time_s - self._measuring.beside(done)
-        self._schedule.recorded(done, seconds, now, resident)
+        objects = self._measuring.objects_of(done)
+        self._schedule.recorded(done, seconds, now, resident, objects)
         if self._trials is not None and not self._closed and not self._concluded:
             tried = self._guard.call("cleanup", None, self._trials.at, boundary)
             if tried is not None:

@@ -156,10 +156,30 @@ def test_garbage_beside_a_larger_peak_is_a_note() -> None:
 def test_slack_that_grows_without_end_is_a_warning() -> None:
     program = Program(epochs=14).swell(lambda s: s.step * MIB)
     program.gauge(gauge.MALLOC_FREE, lambda s: s.step * 0.9 * MIB)
+    program.gauge(gauge.MALLOC_IN_USE, lambda s: 100 * MIB + s.step * 0.1 * MIB)
     found = finding(report_of(program), "allocator_slack")
     assert found.severity is Severity.WARNING
     assert found.share == pytest.approx(0.9, abs=0.05)
     assert "malloc_trim" in found.remedy.text
+
+
+def test_slack_between_blocks_that_become_no_more_will_end() -> None:
+    program = Program(epochs=14).swell(lambda s: s.step * MIB)
+    program.gauge(gauge.MALLOC_FREE, lambda s: s.step * MIB)
+    program.gauge(gauge.MALLOC_IN_USE, lambda s: 100 * MIB + min(s.step, 40) * MIB / 8)
+    report = report_of(program)
+    assert finding(report, "allocator_slack").severity is Severity.NOTE
+    assert report.verdict is RunVerdict.CLEAN
+    rules = {(d.subject, d.rule) for d in report.decisions}
+    assert ("slack", "nothing_pins_it") in rules
+
+
+def test_slack_is_undecided_while_what_is_in_use_is() -> None:
+    program = Program(epochs=14).swell(lambda s: s.step * MIB)
+    program.gauge(gauge.MALLOC_FREE, lambda s: s.step * MIB)
+    late = 0.9 * program.epochs * program.steps
+    program.gauge(gauge.MALLOC_IN_USE, lambda s: 100 * MIB + max(s.step - late, 0) * MIB)
+    assert report_of(program).verdict is RunVerdict.INCONCLUSIVE
 
 
 def test_slack_beside_a_container_that_grows_is_a_note() -> None:

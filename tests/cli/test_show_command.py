@@ -26,7 +26,7 @@ from torch import nn
 model = nn.Linear(64, 4)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 history = []
-for epoch in range(400):
+for epoch in range(4000):
     for _ in range(20):
         loss = model(torch.rand(8, 64)).sum()
         optimizer.zero_grad(); loss.backward(); optimizer.step()
@@ -56,7 +56,7 @@ def running(tmp_path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     process = subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, text=True)
     try:
         deadline = time.monotonic() + 90
-        while censuses(tmp_path / "run") < 12 and time.monotonic() < deadline:
+        while censuses(tmp_path / "run") < 6 and time.monotonic() < deadline:
             time.sleep(0.5)
         yield process, tmp_path / "run"
     finally:

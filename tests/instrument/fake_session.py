@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
+from leakscope.instrument import policy
 from leakscope.instrument.costs import Costs, Due
 from leakscope.instrument.floor import Floor
 from leakscope.instrument.options import SessionOptions
@@ -82,6 +83,8 @@ class FakeTaker:
         self.focused, self.whole, self.resumed = focused, whole, resumed
         """Seconds; ``resumed`` is None where nothing can be sealed."""
         self.is_sealed = False
+        self.counts_objects = False
+        """Whether a census meets as many objects as take its seconds."""
         self.taken: list[Due] = []
         self.pauses: list[float] = []
         self.drift = {"heap": 0, "native": 0, "row": 0}
@@ -115,7 +118,7 @@ class FakeTaker:
             scope=CensusScope.FOCUSED if kind is Due.FOCUSED else CensusScope.FULL,
             rows=[row(path, size) for path, size in self.sizes().items()],
             cutoff_bytes=1,
-            objects=1000,
+            objects=round(seconds / policy.SECONDS_PER_BLOCK) if self.counts_objects else 1000,
             heap_bytes=1,
             pause_s=seconds,
             whole=kind > Due.FULL,

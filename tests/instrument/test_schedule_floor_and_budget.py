@@ -66,6 +66,7 @@ class TestWorkers:
     @pytest.mark.parametrize("slowed", [1.0, 3.0])
     def test_a_dear_census_is_taken_once_and_then_when_the_budget_pays(self, slowed):
         run = FakeSession(focused=0.6, slowed=slowed, floor=WORKER_FLOOR, max_pause=1000)
+        run.taker.counts_objects = True
         for _ in range(6):
             run.train_pass(40)
         assert len(run.taker.taken) == 1
@@ -83,6 +84,7 @@ class TestWorkers:
     @pytest.mark.parametrize(("known", "looks"), [(0.0, 1), (0.08, 0)])
     def test_one_of_a_hundred_thousand_objects_is_not_taken_for_cheap(self, known, looks):
         run = FakeSession(focused=0.08, floor=WORKER_FLOOR, costs=costs_with(known))
+        run.taker.counts_objects = True
         for _ in range(6):
             run.train_pass(40)
         assert len(run.taker.taken) == looks

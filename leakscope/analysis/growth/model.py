@@ -315,13 +315,20 @@ def _is_jump(series: Series) -> bool:
 def _half_rates(x: FloatArray, y: FloatArray) -> tuple[float, float]:
     """Return the rates of the first and the second half of a stretch of work.
 
-    A half begins or ends at a reading: where the work in it was read once, at the one next to it.
+    A half of which the readings span less than its half reaches to the middle, where the series is
+    taken to lie on the line between its neighbours.
     """
     if len(x) < 2:
         return 0.0, 0.0
-    at = int(np.searchsorted(x, (x[0] + x[-1]) / 2, side="right"))
-    end, begin = max(at, 2), min(at, len(x) - 2)
-    return theil_sen(x[:end], y[:end]).rate, theil_sen(x[begin:], y[begin:]).rate
+    middle, half = (x[0] + x[-1]) / 2, (x[-1] - x[0]) / 2
+    at = int(np.searchsorted(x, middle, side="right"))
+    center = np.array([middle]), np.array([np.interp(middle, x, y)])
+    first, second = (x[:at], y[:at]), (x[at:], y[at:])
+    if np.ptp(first[0]) < half / 2:
+        first = np.append(first[0], center[0]), np.append(first[1], center[1])
+    if at == len(x) or np.ptp(second[0]) < half / 2:
+        second = np.append(center[0], second[0]), np.append(center[1], second[1])
+    return theil_sen(*first).rate, theil_sen(*second).rate
 
 
 def _until_clear(series: Series, tail: Tail) -> float | None:
