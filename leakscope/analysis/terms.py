@@ -20,7 +20,7 @@ from leakscope.model.trend import Reason, Trend, TrendVerdict
 
 _RISING = frozenset({Reason.SHORT_RISE, Reason.SETTLING})
 _EXACT = frozenset({"elsewhere", "named"})
-"""Terms that are weighed object by object: what isn't seen to end may go on, whatever it looks like."""
+"""Terms that are weighed object by object: what isn't seen to end may go on."""
 _FLOORS = {
     "slack": (policy.SLACK_BYTES, policy.SLACK_SHARE),
     "elsewhere": (policy.UNNAMED_BYTES, 0.0),
