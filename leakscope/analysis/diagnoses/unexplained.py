@@ -70,7 +70,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     """Return findings when memory goes on growing without a name of the user's."""
     ledger, found = host_ledger(ledgers), []
     elsewhere, term = growth.terms.get("elsewhere"), growth.terms.get("unexplained")
-    if elsewhere is not None and elsewhere.grows and not _is_named(case, growth, elsewhere):
+    if elsewhere is not None and elsewhere.grows and not is_named(case, growth, elsewhere):
         found.append(_elsewhere(case, elsewhere))
     if ledger is None or term is None or not term.trend.is_growing or not term.is_much:
         return found
@@ -83,7 +83,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     return [*found, _leak(case, term, ledger)]
 
 
-def _is_named(case: Case, growth: Growth, term: Term) -> bool:
+def is_named(case: Case, growth: Growth, term: Term) -> bool:
     """Return whether what grows in libraries is told by its name."""
     named = [
         g.trend.bytes_per_unit * g.units
