@@ -25,7 +25,7 @@ from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.fit import Shape, fit_shape
 from leakscope.analysis.growth.kept import Series
 from leakscope.analysis.growth.slopes import Slope, theil_sen
-from leakscope.analysis.growth.tail import EVEN, Tail
+from leakscope.analysis.growth.tail import EVEN, Tail, rises_of
 from leakscope.model.trend import Reason, TrendVerdict
 
 FloatArray = npt.NDArray[np.float64]
@@ -123,6 +123,8 @@ def _rises_evenly(series: Series) -> bool:
     if not whole.is_exact or whole.is_in_jumps or whole.readings <= policy.FEW_READINGS:
         return False
     if not whole.rises or _lacking(series, whole) > 0 or _rests_longer(whole):
+        return False
+    if rises_of(series.least, series.noise) < policy.FEWEST_RISES:
         return False
     middle = float(series.x[0]) + series.span / 2
     halfway = float(np.interp(middle, series.kept_x, series.least))

@@ -164,3 +164,16 @@ def is_in_jumps(x: FloatArray, y: FloatArray) -> bool:
     steep = rises[rises > policy.JUMP_FACTOR * usual * np.diff(x)]
     greatest = np.sort(steep)[-(policy.FEWEST_RISES - 1) :]
     return bool(greatest.sum() > policy.JUMP_SHARE * rise)
+
+
+def rises_of(least: FloatArray, noise: float) -> int:
+    """Return in how many rises what is kept came, such as are more than noise or a part of it all.
+
+    One over much work is one still: nobody saw whether it came bit by bit.
+    """
+    step = min(noise, float(least[-1] - least[0]) / (policy.FEWEST_RISES + 1))
+    rises, level = 0, float(least[0])
+    for value in least.tolist():
+        if value > level + step:
+            rises, level = rises + 1, value
+    return rises
