@@ -265,11 +265,10 @@ def _finding(
 def _without_name(case: Case, growth: Growth, ledgers: list[Ledger]) -> float:
     """Return what memory gained without a name, where it goes on and in the stretch accounted."""
     terms = (growth.terms.get(kind) for kind in ("unexplained", "elsewhere"))
-    unnamed = (t for t in terms if t is not None and t.grows)
-    going_on = sum(
-        t.trend.net_bytes for t in unnamed if t.kind != "elsewhere" or not is_named(case, growth, t)
-    )
-    return max(unexplained_bytes(ledgers), going_on)
+    going = [t for t in terms if t is not None and t.grows]
+    named = [t for t in going if t.kind == "elsewhere" and is_named(case, growth, t)]
+    going_on = sum(t.trend.net_bytes for t in going if t not in named)
+    return going_on if named else max(unexplained_bytes(ledgers), going_on)
 
 
 def _imputed(trend: Trend, total: float) -> Trend:

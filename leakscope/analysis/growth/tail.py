@@ -105,9 +105,9 @@ def _is_significant(series: Series, begin: float) -> bool:
         x, y = series.since(max(begin, float(series.x[series.valleys[-1]])))
         if len(x) < policy.FEWEST_GROWING:
             return False
-    if is_chosen or _rises_beyond_scatter(x, y):
-        return _rises_beyond_scatter(x, y)
-    return series.scatter == 0 and _rises_beyond_scatter(*_levels(series, begin))
+    if is_chosen or rises_beyond_scatter(x, y):
+        return rises_beyond_scatter(x, y)
+    return series.scatter == 0 and rises_beyond_scatter(*_levels(series, begin))
 
 
 def _levels(series: Series, begin: float) -> tuple[FloatArray, FloatArray]:
@@ -118,7 +118,8 @@ def _levels(series: Series, begin: float) -> tuple[FloatArray, FloatArray]:
     return x[first], least[first]
 
 
-def _rises_beyond_scatter(x: FloatArray, y: FloatArray) -> bool:
+def rises_beyond_scatter(x: FloatArray, y: FloatArray) -> bool:
+    """Return whether readings rise by more than noise would."""
     if len(x) < EVEN:
         return False
     if len(x) <= policy.FEW_READINGS:
