@@ -173,9 +173,10 @@ def _native(term: Term, native: list[NativeGrowth], ledger: Ledger) -> Finding:
 
 
 def _beside(ledger: Ledger) -> str:
-    """Return what else grew, the greatest first."""
+    """Return what else grew by much of what memory did, the greatest first."""
     others = sorted(ledger.entries, key=lambda e: -e.bytes)
-    known = [e for e in others if e.kind != "unexplained" and e.bytes >= policy.GAUGE_NOISE_BYTES]
+    least = max(policy.GAUGE_NOISE_BYTES, policy.UNNAMED_SHARE * ledger.total_bytes)
+    known = [e for e in others if e.kind != "unexplained" and e.bytes >= least]
     told = ", ".join(f"{_short(e)} {human_bytes(e.bytes)}" for e in known[:3])
     return f" Beside it grew: {told}." if told else ""
 
