@@ -200,7 +200,7 @@ def test_a_jump_and_a_rest_of_two_readings_may_be_the_first_steps_of_a_staircase
 
 
 def test_one_rise_at_the_last_look_is_no_growth_however_long_ago_the_one_before_was() -> None:
-    work = np.array([*range(12), 40], dtype=float)
+    work = np.array([1, 5, 6, 8, 10, 12, 13, 24, 25, 37, 46, 145, 481], dtype=float)
     assert not judged([0.0] * 12 + [5e6], work, noise=4096).is_growing
     assert judged(work * 1e5, work, noise=4096).is_growing
 
