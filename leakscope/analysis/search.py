@@ -133,6 +133,9 @@ def find_carriers(case: Case, trends: dict[int, Trend]) -> dict[tuple[int, str],
             inside = at[columns] >= case.tail[0]
             inside[:-1] |= inside[1:]  # from the last look before the tail on
             columns, y = columns[inside], y[inside]
+        else:  # where it was too small to be written it was no nothing
+            shown = np.isfinite(case.table.retained[HOST][path, columns])
+            columns, y = columns[shown], y[shown]
         rises = np.diff(y)
         if not len(rises) or (rises < -ROW_NOISE_BYTES).any():
             continue

@@ -19,6 +19,8 @@ from leakscope.model import gauge
 from leakscope.model.trend import Reason, Trend, TrendVerdict
 
 _RISING = frozenset({Reason.SHORT_RISE, Reason.SETTLING})
+_EXACT = frozenset({"elsewhere", "named"})
+"""Terms that are weighed object by object: what isn't seen to end may go on."""
 _FLOORS = {
     "slack": (policy.SLACK_BYTES, policy.SLACK_SHARE),
     "elsewhere": (policy.UNNAMED_BYTES, 0.0),
@@ -39,6 +41,7 @@ class Term:
     """Part that it has in the growth of private memory, over its own tail."""
     is_open_pool: bool = False
     """Whether nobody can say that private memory as a whole goes on growing."""
+    is_pool_bounded: bool = False
     excused_by: str = ""
     """The rule by which its growth is none."""
 
@@ -51,7 +54,7 @@ class Term:
     def may_grow(self) -> bool:
         """Whether nobody can say yet that it doesn't."""
         is_open = self.trend.reason in _RISING or (
-            self.kind == "named" and not self.trend.is_bounded
+            self.kind in _EXACT and not self.trend.is_bounded and not self.is_pool_bounded
         )
         return is_open and self.is_much and not self.excused_by
 
@@ -152,7 +155,9 @@ def _term(case: Case, kind: str, x: FloatArray, y: FloatArray) -> Term:
         since = private[done >= trend.tail_from]
         grown = float(since[-1] - since[0]) if len(since) else 0.0
     share = trend.net_bytes / grown if grown > 0 else 0.0
-    return Term(kind, trend, share, is_open_pool=case.pool.is_open)
+    return Term(
+        kind, trend, share, is_open_pool=case.pool.is_open, is_pool_bounded=case.pool.is_bounded
+    )
 
 
 def garbage_series(case: Case) -> tuple[FloatArray, FloatArray]:
@@ -186,7 +191,11 @@ def named_series(
             held = np.nan_to_num(table.retained[HOST][g.path, g.observed])
             left = left - np.interp(everywhere, g.observed, held)
     inside = table.at >= case.working[0] if len(case.working) else table.at >= 0
-    return case.work_done[table.at[inside]], left[inside]
+    x, left = case.work_done[table.at[inside]], left[inside]
+    released = np.flatnonzero(np.diff(left[:-1]) < -policy.GAUGE_NOISE_BYTES)
+    if len(released) and left[-1] <= left[: released[-1] + 1].max() + policy.ROW_NOISE_BYTES:
+        return x[:-1], left[:-1]  # as high as what was given back: one more tooth
+    return x, left
 
 
 def _garbage(case: Case) -> tuple[IntArray, FloatArray]:
@@ -194,8 +203,28 @@ def _garbage(case: Case) -> tuple[IntArray, FloatArray]:
 
 
 def elsewhere_readings(case: Case) -> tuple[IntArray, FloatArray]:
-    """Return the censuses that weighed what is new outside the user's names, and its bytes."""
-    return _weighed(case, [c.elsewhere_bytes for c in case.table.censuses])
+    """Return the censuses that weighed what is new outside the user's names, and its bytes.
+
+    The one at the end of the run is among them where growth goes on to it as it was. In a short run
+    it may be the only one of a whole half; but functions have returned there, and what they shared
+    with a library is the library's alone.
+    """
+    sizes = [c.elsewhere_bytes for c in case.table.censuses]
+    known, values = _weighed(case, sizes)
+    final = len(sizes) - 1
+    if len(known) < policy.FEWEST_READINGS or known[-1] == final or sizes[final] is None:
+        return known, values
+    done = case.work_done[case.table.at]
+    since = float(done[final] - done[known[-1]])
+    gained = float(sizes[final] or 0) - float(values[-1])
+    begin = max(float(done[known[-1]]) - since, float(done[known[0]]))
+    before = float(values[-1] - np.interp(begin, done[known], values))
+    worked = float(done[known[-1]]) - begin
+    if not 0 <= gained * worked <= policy.ALIKE_FACTOR * before * since:
+        return known, values
+    all_known, all_values = np.append(known, final), np.append(values, float(sizes[final] or 0))
+    trend = case.trend_of(done[all_known], all_values, policy.ELSEWHERE_NOISE_BYTES)
+    return (all_known, all_values) if trend.is_growing else (known, values)
 
 
 def _weighed(case: Case, sizes: Sequence[int | None]) -> tuple[IntArray, FloatArray]:

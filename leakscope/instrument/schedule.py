@@ -239,6 +239,8 @@ class Schedule:
         if self._costs.is_sealed and self._checks(now, policy.CHECK_AFTER_AT_END):
             return Due.CHECK
         kind = self._kind(now)
+        if kind is Due.FOCUSED and self._growth.is_unnamed and self._floor.has_full:
+            kind = self._costs.full  # nothing else tells a short run what rose
         share = policy.WHOLE_SHARE_UNNAMED * now
         bears = self._costs.expect(kind) <= max(share, policy.BEGINNING_SECONDS)
         return kind if bears else Due.FOCUSED

@@ -118,6 +118,7 @@ def without_figures(text: str) -> str:
     """Return an excerpt without what differs from machine to machine."""
     text = re.sub(r"(?<![\w:.\[])\d[\d,.]*( (B|[KMGT]iB)\b)?", "#", text)
     text = re.sub("[▁▂▃▄▅▆▇█]+", "▁", text)
+    text = re.sub(r"\.cpython-\S+?\.so", ".so", text)  # of this interpreter and platform
     return " ".join(text.split())
 
 

@@ -44,6 +44,19 @@ class TestShortRuns:
         assert len(run.censuses(Kind.PHASE_BEGIN, "train", FULL)) >= 2
         assert run.taker.taken.count(Due.WHOLE) == 1
 
+    @pytest.mark.parametrize(("gained", "walks"), [(1 << 20, 1), (0, 0)])
+    def test_a_run_too_short_for_a_walk_ends_with_one_where_what_rises_has_no_name(
+        self, gained, walks
+    ):
+        run = FakeSession(whole=0.5, resumed=0.1, max_pause=10_000)
+        for _ in range(8):
+            run.train_pass(10, 0.01)
+            run.fast.value += gained
+        run.close()
+        assert run.elapsed < 2
+        assert run.taker.taken.count(Due.WHOLE) == walks
+        assert len(run.censuses(Kind.RUN_END, "", FULL)) == walks
+
     def test_censuses_lie_spread_inside_the_first_validation(self, run):
         inside = [b for b in run.censuses(Kind.BATCH, "validation") if b.occurrence == 0]
         assert {1, 3, 9} <= {b.batch for b in inside}

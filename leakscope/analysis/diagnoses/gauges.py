@@ -15,6 +15,7 @@ from leakscope.analysis.case import Case
 from leakscope.analysis.devices.series import device_series, snapshot_trend
 from leakscope.analysis.diagnoses.build import finding
 from leakscope.analysis.diagnoses.shared_descriptors import descriptors_pile_up
+from leakscope.analysis.diagnoses.unexplained import is_named
 from leakscope.analysis.growth import policy
 from leakscope.analysis.ledger import unexplained_bytes
 from leakscope.analysis.search import Growth
@@ -236,7 +237,7 @@ def _finding(
     told, total, severity = trend, held, rule.severity
     text = rule.text.format(**figures)
     if rule.counts:
-        total = _without_name(growth, ledgers) if rule.holds_memory else 0.0
+        total = _without_name(case, growth, ledgers) if rule.holds_memory else 0.0
         told = _imputed(trend, total)
     if rule.holds_memory and total >= policy.IMPUTED_BYTES:
         severity = Severity.WARNING
@@ -261,11 +262,13 @@ def _finding(
     )
 
 
-def _without_name(growth: Growth, ledgers: list[Ledger]) -> float:
+def _without_name(case: Case, growth: Growth, ledgers: list[Ledger]) -> float:
     """Return what memory gained without a name, where it goes on and in the stretch accounted."""
     terms = (growth.terms.get(kind) for kind in ("unexplained", "elsewhere"))
-    going_on = sum(t.trend.net_bytes for t in terms if t is not None and t.grows)
-    return max(unexplained_bytes(ledgers), going_on)
+    going = [t for t in terms if t is not None and t.grows]
+    named = [t for t in going if t.kind == "elsewhere" and is_named(case, growth, t)]
+    going_on = sum(t.trend.net_bytes for t in going if t not in named)
+    return going_on if named else max(unexplained_bytes(ledgers), going_on)
 
 
 def _imputed(trend: Trend, total: float) -> Trend:

@@ -42,8 +42,8 @@ def gradient_cycle(case: Case, row: CensusRow) -> GradientCycle:
     return GradientCycle(
         title="Parameters and their gradients keep each other alive",
         text=(
-            f"Their gradients have graphs ({plural(row.graph_nodes, 'autograd node')}) that lead "
-            f"back to the parameters, a circle through C++ that gc.collect() can't free.{where}"
+            f"Their gradients' graphs ({plural(row.graph_nodes, 'autograd node')}) lead back to "
+            f"them, a circle that gc.collect() can't free.{where}"
         ),
         remedy=Remedy(
             title="Use torch.autograd.grad instead of backward(create_graph=True)",

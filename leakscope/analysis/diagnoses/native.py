@@ -69,7 +69,7 @@ def _grows(case: Case, growth: Growth, path: int, device: str) -> Finding | None
         x, y = np.insert(x, 0, case.work_done[0]), np.insert(y, 0, 0.0)
     trend = judge(x, y, unit=case.unit.name, noise=policy.RATE_PER_PASS)
     if not trend.is_growing and device == HOST:
-        trend = _carries(case, growth, columns[-1:], y[-1:]) or trend
+        trend = _carries(case, growth, columns, y[-len(columns) :]) or trend
     if not trend.is_growing:
         return None
     cycle = gradient_cycle(case, row) if is_circle else None
@@ -123,13 +123,15 @@ def _given_to_atexit(case: Case, row: CensusRow) -> list[str]:
 def _carries(case: Case, growth: Growth, columns: IntArray, held: FloatArray) -> Trend | None:
     """Return the trend of all that is new without a name, where these objects are most of it.
 
-    Walks of the whole heap are few, and what they show is weighed at every census.
+    Walks of the whole heap are few, and what they show is weighed at every census. Each selects the
+    heaviest objects alone, so that of very many a part is seen: the largest part counts.
     """
     term = growth.terms.get("elsewhere")
-    new = float(elsewhere_at(case, columns)[-1])
-    if term is None or not term.grows or new <= 0:
+    new = elsewhere_at(case, columns)
+    if term is None or not term.grows or not (new > 0).any():
         return None
-    share = min(float(held[-1]) / new, 1.0)
+    counts = (new > 0) & ((held >= policy.UNNAMED_BYTES) | (columns == columns[-1]))
+    share = min(float((held[counts] / new[counts]).max(initial=0.0)), 1.0)
     if share < policy.CARRIED_SHARE:
         return None
     low, high = term.trend.interval

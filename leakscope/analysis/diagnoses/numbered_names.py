@@ -73,10 +73,16 @@ def _together(case: Case, paths: list[int]) -> FloatArray:
     return held
 
 
+def _numbers(name: str) -> list[int]:
+    return [int(number) for number in _NUMBER.findall(name)]
+
+
 def _found(case: Case, pattern: str, paths: list[int], trend: Trend) -> Finding:
     table = case.table
     first_seen = [int(np.isfinite(table.retained[HOST][path]).argmax()) for path in paths]
-    ordered = [table.latest[path].name for _, path in sorted(zip(first_seen, paths, strict=True))]
+    names = [table.latest[path].name for path in paths]
+    seen = zip(first_seen, map(_numbers, names), names, strict=True)
+    ordered = [name for _, _, name in sorted(seen)]
     total = float(_together(case, paths).max())
     gained = case.device_gain(HOST) or 0.0
     return finding(

@@ -70,7 +70,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     """Return findings when memory goes on growing without a name of the user's."""
     ledger, found = host_ledger(ledgers), []
     elsewhere, term = growth.terms.get("elsewhere"), growth.terms.get("unexplained")
-    if elsewhere is not None and elsewhere.grows and not _is_named(case, growth, elsewhere):
+    if elsewhere is not None and elsewhere.grows and not is_named(case, growth, elsewhere):
         found.append(_elsewhere(case, elsewhere))
     if ledger is None or term is None or not term.trend.is_growing or not term.is_much:
         return found
@@ -83,7 +83,7 @@ def diagnose(case: Case, growth: Growth, ledgers: list[Ledger]) -> list[Finding]
     return [*found, _leak(case, term, ledger)]
 
 
-def _is_named(case: Case, growth: Growth, term: Term) -> bool:
+def is_named(case: Case, growth: Growth, term: Term) -> bool:
     """Return whether what grows in libraries is told by its name."""
     named = [
         g.trend.bytes_per_unit * g.units
@@ -173,9 +173,10 @@ def _native(term: Term, native: list[NativeGrowth], ledger: Ledger) -> Finding:
 
 
 def _beside(ledger: Ledger) -> str:
-    """Return what else grew, the greatest first."""
+    """Return what else grew by much of what memory did, the greatest first."""
     others = sorted(ledger.entries, key=lambda e: -e.bytes)
-    known = [e for e in others if e.kind != "unexplained" and e.bytes >= policy.GAUGE_NOISE_BYTES]
+    least = max(policy.GAUGE_NOISE_BYTES, policy.UNNAMED_SHARE * ledger.total_bytes)
+    known = [e for e in others if e.kind != "unexplained" and e.bytes >= least]
     told = ", ".join(f"{_short(e)} {human_bytes(e.bytes)}" for e in known[:3])
     return f" Beside it grew: {told}." if told else ""
 

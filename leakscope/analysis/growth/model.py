@@ -25,7 +25,7 @@ from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.fit import Shape, fit_shape
 from leakscope.analysis.growth.kept import Series
 from leakscope.analysis.growth.slopes import Slope, theil_sen
-from leakscope.analysis.growth.tail import EVEN, Tail
+from leakscope.analysis.growth.tail import EVEN, Tail, rises_beyond_scatter, rises_of
 from leakscope.model.trend import Reason, TrendVerdict
 
 FloatArray = npt.NDArray[np.float64]
@@ -124,6 +124,8 @@ def _rises_evenly(series: Series) -> bool:
         return False
     if not whole.rises or _lacking(series, whole) > 0 or _rests_longer(whole):
         return False
+    if rises_of(series.least, series.noise) < policy.FEWEST_RISES:
+        return False
     middle = float(series.x[0]) + series.span / 2
     halfway = float(np.interp(middle, series.kept_x, series.least))
     first, second = halfway - float(series.least[0]), float(series.least[-1]) - halfway
@@ -215,7 +217,7 @@ def _judge_rise(series: Series, tail: Tail, breaks: tuple[float, ...]) -> Growth
     lacking = _lacking(series, tail)
     if tail.is_exact and _rests_longer(tail):
         return _judge_rest(series, tail, breaks)
-    if not tail.is_exact and _ends_flat(series, tail):
+    if not tail.is_exact and (_ends_flat(series, tail) or _rests_on_one(series, tail)):
         lacking = max(lacking, tail.span / 3)
     if lacking > 0:
         more = _further(series, lacking)
@@ -265,6 +267,12 @@ def _ends_flat(series: Series, tail: Tail) -> bool:
     x, y = x[max(begin, 0) :], y[max(begin, 0) :]
     slope = theil_sen(x, y, policy.Z_INTERVAL)
     return slope.low <= 0 and slope.rate < policy.SLOWING * tail.slope.rate
+
+
+def _rests_on_one(series: Series, tail: Tail) -> bool:
+    """Return whether scattered readings rise by the last one alone, far from the others."""
+    x, y = series.kept_since(tail.begin)
+    return float(x[-1] - x[-2]) > tail.span / 2 and not rises_beyond_scatter(x[:-1], y[:-1])
 
 
 def _rests_longer(tail: Tail) -> bool:

@@ -105,9 +105,9 @@ def _is_significant(series: Series, begin: float) -> bool:
         x, y = series.since(max(begin, float(series.x[series.valleys[-1]])))
         if len(x) < policy.FEWEST_GROWING:
             return False
-    if is_chosen or _rises_beyond_scatter(x, y):
-        return _rises_beyond_scatter(x, y)
-    return series.scatter == 0 and _rises_beyond_scatter(*_levels(series, begin))
+    if is_chosen or rises_beyond_scatter(x, y):
+        return rises_beyond_scatter(x, y)
+    return series.scatter == 0 and rises_beyond_scatter(*_levels(series, begin))
 
 
 def _levels(series: Series, begin: float) -> tuple[FloatArray, FloatArray]:
@@ -118,7 +118,8 @@ def _levels(series: Series, begin: float) -> tuple[FloatArray, FloatArray]:
     return x[first], least[first]
 
 
-def _rises_beyond_scatter(x: FloatArray, y: FloatArray) -> bool:
+def rises_beyond_scatter(x: FloatArray, y: FloatArray) -> bool:
+    """Return whether readings rise by more than noise would."""
     if len(x) < EVEN:
         return False
     if len(x) <= policy.FEW_READINGS:
@@ -164,3 +165,16 @@ def is_in_jumps(x: FloatArray, y: FloatArray) -> bool:
     steep = rises[rises > policy.JUMP_FACTOR * usual * np.diff(x)]
     greatest = np.sort(steep)[-(policy.FEWEST_RISES - 1) :]
     return bool(greatest.sum() > policy.JUMP_SHARE * rise)
+
+
+def rises_of(least: FloatArray, noise: float) -> int:
+    """Return in how many rises what is kept came, such as are more than noise or a part of it all.
+
+    One over much work is one still: nobody saw whether it came bit by bit.
+    """
+    step = min(noise, float(least[-1] - least[0]) / (policy.FEWEST_RISES + 1))
+    rises, level = 0, float(least[0])
+    for value in least.tolist():
+        if value > level + step:
+            rises, level = rises + 1, value
+    return rises
