@@ -20,6 +20,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from leakscope.model.version import __version__
+
 if TYPE_CHECKING:
     from leakscope import cleanup, heap, notebook
     from leakscope.instrument.scope import Scope, profile
@@ -36,8 +38,6 @@ __all__ = [
     "notebook",
     "profile",
 ]
-
-__version__ = "0.1.0"
 
 _LAZY = {
     "Growth": "leakscope.model.growth",

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leakscope import __version__
 from leakscope.cli.compare import read_report
 from leakscope.cli.conclusion import conclude, terminal_width, write_text
 from leakscope.cli.faults import say
@@ -19,6 +18,7 @@ from leakscope.cli.output import deliver, format_of, is_stdout, out_option, show
 from leakscope.cli.repository import Repository, find_repository, localised
 from leakscope.cli.unread import why_unread
 from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, LeakscopeError, NewerSchemaError
+from leakscope.model.version import __version__
 
 if TYPE_CHECKING:
     from leakscope.analysis.checking.judging import Allowed

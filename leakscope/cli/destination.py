@@ -8,13 +8,13 @@ import time
 import uuid
 from typing import Any
 
-from leakscope import __version__
 from leakscope.cli.faults import say
 from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.program import Program, interpreter_options
 from leakscope.instrument.rundirectory import RUNS, claim
 from leakscope.instrument.world import World
 from leakscope.model.record import RunManifest
+from leakscope.model.version import __version__
 from leakscope.recording import RunDirectory
 
 LONGEST_NAME = 60

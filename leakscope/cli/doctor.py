@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leakscope import __version__
 from leakscope.cli.conclusion import terminal_width, wants_color
 from leakscope.cli.output import deliver
 from leakscope.model.errors import EXIT_ERROR, EXIT_OK, LeakscopeError
+from leakscope.model.version import __version__
 
 if TYPE_CHECKING:
     from leakscope.configuration.reading import Configuration

@@ -312,10 +312,10 @@ def _is_module(entry: Path) -> bool:
 def _start_session(launch: Launch) -> Session | None:
     """Return a running session; None, after one sentence, where there can't be one."""
     try:
+        from leakscope.instrument.auto.workers import start_session
         from leakscope.instrument.options import SessionOptions
-        from leakscope.instrument.session import Session
 
-        return Session.start(SessionOptions.from_json(launch.options), Path(launch.run_path))
+        return start_session(SessionOptions.from_json(launch.options), Path(launch.run_path))
     except UnwritableError as fault:
         _complain(f"{str(fault).removesuffix('.')}; the program goes on without a recording.")
         return None

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 from leakscope.model.blocks import DeviceStorages
 from leakscope.model.census import Census, CensusScope
-from leakscope.model.record import BlockListRecord, DeviceSnapshotRecord, HeaderRecord, Record
+from leakscope.model.record import (
+    BlockListRecord,
+    DeviceSnapshotRecord,
+    HeaderRecord,
+    ProcessEndRecord,
+    Record,
+)
 
 
 class Taker(Protocol):
@@ -56,3 +62,22 @@ class Writer(Protocol):
 
     def close(self) -> None:
         """Write no more."""
+
+
+class WorkerFollower(Protocol):
+    """What :class:`leakscope.instrument.auto.workers.WorkerHooks` offers."""
+
+    def install(self) -> None:
+        """Begin to follow the program's other processes."""
+
+    def uninstall(self) -> None:
+        """Follow them no more."""
+
+    def follow(self, session: Any) -> None:
+        """Have the workers from now on record beside this session, where it records now."""
+
+    def ended(self) -> list[ProcessEndRecord]:
+        """Return the processes that have ended by themselves since the last time."""
+
+    def unrecorded(self) -> str:
+        """Return that other processes did the program's work, if they did, in a sentence."""

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import leakscope
 from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.program import Program
 from leakscope.instrument.world import ALONE, World
 from leakscope.model.errors import LeakscopeError, RunExistsError
 from leakscope.model.record import RunManifest
+from leakscope.model.version import __version__
 from leakscope.recording.directory import MANIFEST, RunDirectory, read_manifest
 from leakscope.recording.writer import JOURNAL_SUFFIX
 
@@ -218,7 +218,7 @@ def _manifest(options: SessionOptions) -> RunManifest:
 
     total, limit = memory_limit()
     return RunManifest(
-        leakscope_version=leakscope.__version__,
+        leakscope_version=__version__,
         run_id=uuid.uuid4().hex,
         created=time.time(),
         command=list(options.command or _command()),

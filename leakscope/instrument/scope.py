@@ -349,7 +349,9 @@ def report_of(session: Session, *, quiet: bool | None = None) -> None:
 
 def _start(options: SessionOptions) -> Session | None:
     try:
-        return Session.start(options)
+        from leakscope.instrument.auto.workers import start_session
+
+        return start_session(options)
     except UnwritableError as fault:
         _say(f"{str(fault).removesuffix('.')}; the program goes on without a recording.")
         return None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -22,13 +22,13 @@ from leakscope.instrument.guard import Guard
 from leakscope.instrument.history import HistoryWindows, Recorder
 from leakscope.instrument.inside import PutOff, inside
 from leakscope.instrument.measuring import Measuring
-from leakscope.instrument.native import NativeAllocations, Profile, chosen_profile
+from leakscope.instrument.native import NativeAllocations, Profile
 from leakscope.instrument.options import SessionOptions
 from leakscope.instrument.pauses import Pauses
 from leakscope.instrument.phases import PhaseTracker
-from leakscope.instrument.protocols import Devices, Taker, Writer
+from leakscope.instrument.protocols import Devices, Taker, WorkerFollower, Writer
 from leakscope.instrument.requests import Requests
-from leakscope.instrument.rundirectory import make_run_directory, project_root_of
+from leakscope.instrument.rundirectory import make_run_directory
 from leakscope.instrument.schedule import Schedule
 from leakscope.instrument.shortages import Shortages
 from leakscope.instrument.slow_gauges import Reader
@@ -38,14 +38,9 @@ from leakscope.instrument.trials import Trials
 from leakscope.instrument.windows import AllocationWindows, Counter, Window
 from leakscope.instrument.world import ALONE, World, header_of, this_world, world_of_group
 from leakscope.model.boundary import Boundary, BoundaryKind
-from leakscope.model.errors import UnwritableError
 from leakscope.model.interrupts import is_interrupt
 from leakscope.model.record import EndRecord, HeaderRecord
 from leakscope.recording import RunDirectory, redact_text
-
-if TYPE_CHECKING:
-    from leakscope.instrument.auto.workers import WorkerHooks
-    from leakscope.instrument.workers import Place
 
 _current: weakref.ref[Session] | None = None
 
@@ -63,12 +58,13 @@ class Session:
     """Owns what measures: the sources of boundaries, the schedule, probes, census and writer.
 
     Everything that costs is passed in, so that tests may run a session on a clock and a heap of
-    their own. :meth:`start` makes the real thing.
+    their own. :func:`start_session` makes the real thing.
     """
 
     world: World = ALONE
     """The place of this process among those that train together, as far as it is known."""
-    _header: HeaderRecord | None = None
+    header: HeaderRecord | None = None
+    """What the recording began with; None where ranks are not looked for."""
     _closed = False
     _concluded = False
 
@@ -90,6 +86,7 @@ class Session:
         project_root: str = "",
         floor: Floor | None = None,
         costs: Costs | None = None,
+        follow_workers: Callable[[Session], WorkerFollower] | None = None,
     ) -> None:
         self.options, self.run_path = options, run_path
         self._writer, self._put_off = writer, PutOff()
@@ -132,48 +129,9 @@ class Session:
         self._trials = _trials(options, self._costs, clock)
         self.trackers = Trackers(options, self._guard, self._costs, self._write_note, clock)
         self._auto: AutoBoundaries | None = None
-        self._workers: WorkerHooks | None = None
-        self._project_root = project_root
-
-    @classmethod
-    def start(cls, options: SessionOptions, run_path: Path | None = None) -> Session:
-        """Begin to record; ``run_path`` is a run directory that somebody has made already.
-
-        Raises:
-            LeakscopeError: the run directory can't be made, in a sentence.
-
-        """
-        from leakscope import probes
-        from leakscope.heap import CensusTaker
-        from leakscope.heap.untraced import remember_allocators
-        from leakscope.instrument.shapes import ShapesReader
-        from leakscope.recording import RecordingWriter
-
-        world = this_world()
-        path = make_run_directory(options, world=world) if run_path is None else run_path
-        root = project_root_of(options)
-        writer = RecordingWriter(path, header := header_of(world))
-        if writer.failed:
-            failed = writer.failed.removesuffix(".")
-            why = f"{failed}: choose another folder with --out (in Python: out=)."
-            raise UnwritableError(why, slug="unwritable")
-        session = cls(
-            options,
-            path,
-            writer=writer,
-            taker=CensusTaker(project_root=root),
-            probes=[*probes.default_probes(), ShapesReader()],
-            window=partial(probes.AllocationWindow, before=remember_allocators),
-            devices=probes.device_memory,
-            history=probes.AllocationHistory(),
-            counter=probes.AllocationCounter(),
-            native=chosen_profile(options, root),
-            project_root=root,
-        )
-        session._header = header
-        session.take_place(world)
-        session.begin()
-        return session
+        self._make_workers = follow_workers
+        self._workers: WorkerFollower | None = None
+        self.project_root = project_root
 
     def begin(self) -> None:
         """Become this process's session and reach the first boundary."""
@@ -301,40 +259,27 @@ class Session:
         self._guard.call("overhead", None, self._measuring.finish, self._last_boundary())
         self._guard.call("native", None, self._native.stop)
 
+    @property
+    def boundaries_reached(self) -> int:
+        """How many boundaries were reached until now."""
+        return self._index
+
     def _listen(self) -> None:
         self._auto = AutoBoundaries(self.tracker, self.gate)
         self._auto.install()
 
     def _follow_workers(self) -> None:
-        from leakscope.instrument.auto.endings import ProcessEndings
-        from leakscope.instrument.auto.workers import WorkerHooks
-
-        ends = ProcessEndings(lambda: max(0, self._index - 1))
-        self._workers = WorkerHooks(self._place_of_workers(), ends)
-        self._workers.install()
-
-    def _place_of_workers(self) -> Place | None:
-        from leakscope.instrument.workers import Place
-
-        if self.options.workers == "off":
-            return None
-        return Place(
-            run_path=str(self.run_path),
-            options=self.options.to_json(),
-            project_root=self._project_root,
-            rank=self.world.rank,
-            world_size=self.world.size,
-            attempt=self.world.attempt,
-            parent=os.getpid(),
-        )
+        if self._make_workers is not None:
+            self._workers = self._make_workers(self)
+            self._workers.install()
 
     def _look_for_ranks(self) -> None:
         """Join the others' run once it turns out that this process is one of several ranks."""
         group = world_of_group()
-        if group is None or group[1] < 2 or self._header is None:
+        if group is None or group[1] < 2 or self.header is None:
             return
         self.take_place(world := this_world())
-        header = msgspec.structs.replace(header_of(world), started=self._header.started)
+        header = msgspec.structs.replace(header_of(world), started=self.header.started)
         path = make_run_directory(self.options, world=world)
         if path == self.run_path:
             self._writer.write(header)
@@ -342,7 +287,7 @@ class Session:
             left, self.run_path = self.run_path, path
             RunDirectory(left).remove_if_empty()
         if self._workers is not None:
-            self._workers.place = self._place_of_workers()
+            self._workers.follow(self)
 
     def _seal(self, end: EndRecord) -> None:
         self._writer.write(end, sync=True)

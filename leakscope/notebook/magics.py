@@ -16,7 +16,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 from IPython.display import display
 
-import leakscope
+from leakscope.instrument.scope import profile
 from leakscope.instrument.session import current_session
 from leakscope.model.errors import LeakscopeError
 from leakscope.notebook.answers import RunAnswer, run
@@ -59,7 +59,7 @@ class LeakscopeMagics(Magics):  # type: ignore[misc]
     def _record(self, line: str, cell: str) -> None:
         asked = _cell_arguments().parse_args(shlex.split(line))
         code = self._compiled(cell)
-        scope = leakscope.profile(
+        scope = profile(
             asked.out,
             force=asked.force,
             budget=_share(asked.budget),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+REPORTED = "leakscope_report"
+"""The property of a test that names its report."""
+
 
 class LeakscopeWarning(UserWarning):
     """leakscope could not measure a test, which therefore was only run."""

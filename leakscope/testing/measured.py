@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from leakscope import __version__
 from leakscope.model.census import Owner
 from leakscope.model.errors import LeakscopeError
 from leakscope.model.growth import Growth, GrowthReport
 from leakscope.model.interrupts import ours
-from leakscope.testing.faults import tell
+from leakscope.model.version import __version__
+from leakscope.testing.faults import REPORTED, tell
 from leakscope.testing.looking import Given, Looker
-from leakscope.testing.plugin import REPORTED
 from leakscope.testing.reach import Reach, code_of, tests_of
 from leakscope.testing.rounds import Plan, Rounds, to_plan
 from leakscope.testing.scenario import growth_in

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leakscope.testing.faults import tell
+from leakscope.testing.faults import REPORTED, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from leakscope.testing.asked import Asked
 
 MARK = "leak_free"
-REPORTED = "leakscope_report"
-"""The property of a test that names its report."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,16 +10,14 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from leakscope.instrument.auto.classes import PatchedMethod, opaque, without_our_frame
 from leakscope.instrument.gate import Gate
 from leakscope.instrument.tracebacks import leave_hook
 from leakscope.model.interrupts import ours
-
-if TYPE_CHECKING:
-    from leakscope.instrument.frameworks.keras_joining import JoinedFits
 
 BEGINNINGS = ("on_train_begin", "on_epoch_begin", "on_test_begin", "on_predict_begin")
 ENDINGS = (
@@ -31,8 +29,22 @@ ENDINGS = (
     "on_predict_end",
 )
 JOINING = "leakscope.instrument.frameworks.keras_joining"
+"""Imported by name, and late: it tells a session, which begins with what is here."""
 CALLBACKS = 5
 """The place of ``callbacks`` among the arguments of ``fit``."""
+
+
+class Fits(Protocol):
+    """What ``JoinedFits`` of :data:`JOINING` offers."""
+
+    def begin(self) -> bool | None:
+        """A ``fit()`` is called; return whether it is told of from now on."""
+
+    def end(self) -> None:
+        """The ``fit()`` is over."""
+
+    def hear(self, event: str, callbacks: Any, *args: Any) -> None:
+        """A list of callbacks is told of an event of Keras's."""
 
 
 class KerasHooks:
@@ -44,7 +56,7 @@ class KerasHooks:
     def __init__(self, gate: Gate, *, trains: Callable[[Any], None]) -> None:
         self._gate = gate
         self._trains = trains
-        self._fits: JoinedFits | None = None
+        self._fits: Fits | None = None
         self._is_joined = False
         self._callbacks: type | None = None
         self._patches: list[PatchedMethod] = []
@@ -129,7 +141,7 @@ class KerasHooks:
 
         return wrap
 
-    def _join(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> JoinedFits | None:
+    def _join(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fits | None:
         """Return who tells of a ``fit()`` that is called with these arguments, if anybody of ours.
 
         A list of callbacks of a class of its own may keep events to itself.
@@ -137,16 +149,16 @@ class KerasHooks:
         try:
             if self._is_joined or not self._gate.is_training_thread():
                 return None
-            from leakscope.instrument.frameworks.keras_joining import JoinedFits, is_told_of
+            joining = import_module(JOINING)
 
             given = args[CALLBACKS] if len(args) > CALLBACKS else kwargs.get("callbacks")
             kind = self._callbacks
             if kind and isinstance(given, kind) and type(given) is not kind:
                 return None
-            if is_told_of(given):
+            if joining.is_told_of(given):
                 return None
             if self._fits is None:
-                self._fits = JoinedFits()
+                self._fits = joining.JoinedFits()
             self._is_joined = bool(self._fits.begin())
             return self._fits if self._is_joined else None
         except ours(Exception):

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -20,8 +22,14 @@ from leakscope.instrument.auto.classes import PatchedMethod, without_our_frame
 from leakscope.instrument.auto.endings import ProcessEndings
 from leakscope.instrument.auto.imports import ImportWatch
 from leakscope.instrument.census_cost import CensusCost
+from leakscope.instrument.native import chosen_profile
+from leakscope.instrument.options import SessionOptions
+from leakscope.instrument.rundirectory import make_run_directory, project_root_of
+from leakscope.instrument.session import Session
 from leakscope.instrument.sites import Numbers
 from leakscope.instrument.workers import Place, WorkerLoop
+from leakscope.instrument.world import header_of, this_world
+from leakscope.model.errors import UnwritableError
 from leakscope.model.interrupts import ours
 from leakscope.model.record import ProcessEndRecord
 
@@ -29,6 +37,62 @@ MODULE = "torch.utils.data.dataloader"
 FIRST_GENERATIONS = 2
 """Workers that live for one epoch are all alike: those of the first epochs are recorded, then of
 every epoch whose number is a power of two."""
+
+
+def start_session(options: SessionOptions, run_path: Path | None = None) -> Session:
+    """Begin to record; ``run_path`` is a run directory that somebody has made already.
+
+    Raises:
+        LeakscopeError: the run directory can't be made, in a sentence.
+
+    """
+    from leakscope import probes
+    from leakscope.heap import CensusTaker
+    from leakscope.heap.untraced import remember_allocators
+    from leakscope.instrument.shapes import ShapesReader
+    from leakscope.recording import RecordingWriter
+
+    world = this_world()
+    path = make_run_directory(options, world=world) if run_path is None else run_path
+    root = project_root_of(options)
+    writer = RecordingWriter(path, header := header_of(world))
+    if writer.failed:
+        failed = writer.failed.removesuffix(".")
+        why = f"{failed}: choose another folder with --out (in Python: out=)."
+        raise UnwritableError(why, slug="unwritable")
+    session = Session(
+        options,
+        path,
+        writer=writer,
+        taker=CensusTaker(project_root=root),
+        probes=[*probes.default_probes(), ShapesReader()],
+        window=partial(probes.AllocationWindow, before=remember_allocators),
+        devices=probes.device_memory,
+        history=probes.AllocationHistory(),
+        counter=probes.AllocationCounter(),
+        native=chosen_profile(options, root),
+        project_root=root,
+        follow_workers=WorkerHooks.of,
+    )
+    session.header = header
+    session.take_place(world)
+    session.begin()
+    return session
+
+
+def place_of_workers(session: Session) -> Place | None:
+    """Return where workers of a session's process record; None where they are not to."""
+    if session.options.workers == "off":
+        return None
+    return Place(
+        run_path=str(session.run_path),
+        options=session.options.to_json(),
+        project_root=session.project_root,
+        rank=session.world.rank,
+        world_size=session.world.size,
+        attempt=session.world.attempt,
+        parent=os.getpid(),
+    )
 
 
 class WorkerHooks:
@@ -46,6 +110,16 @@ class WorkerHooks:
         self._costs: dict[int, CensusCost] = {}
         self._patch: PatchedMethod | None = None
         self._watch = ImportWatch({MODULE: self._install})
+
+    @classmethod
+    def of(cls, session: Session) -> WorkerHooks:
+        """Return hooks for the process that a session records."""
+        ends = ProcessEndings(lambda: max(0, session.boundaries_reached - 1))
+        return cls(place_of_workers(session), ends)
+
+    def follow(self, session: Session) -> None:
+        """Have workers record where the session does now."""
+        self.place = place_of_workers(session)
 
     def install(self) -> None:
         """Listen, now or as soon as the program imports torch or starts a process."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leakscope import __version__
 from leakscope.model.explanation import DeviceComparison, Growth, SnapshotComparison
+from leakscope.model.version import __version__
 from leakscope.report.cuda import words
 from leakscope.report.cuda.page import parts_of
 from leakscope.report.sizes import Size, humane_bytes, humane_number, size_of

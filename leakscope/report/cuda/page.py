@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leakscope import __version__
 from leakscope.model.device import Figures, PoolFigures
 from leakscope.model.explanation import (
     BlockClass,
@@ -19,6 +18,7 @@ from leakscope.model.explanation import (
 from leakscope.model.explanation import PhaseRow as Phase
 from leakscope.model.shortage import Advice
 from leakscope.model.sizes import plural
+from leakscope.model.version import __version__
 from leakscope.report.cuda import words
 from leakscope.report.cuda.curve import curve_data, curve_view
 from leakscope.report.cuda.memory_map import SHADES, MapView, free_entries, map_entry, map_view

@@ -1,0 +1,1 @@
+"""Accounts of memory: the ledger, components, phases and the facts of a run."""

@@ -1,0 +1,1 @@
+"""Several processes of one run: how they ended, ranks and workers."""
