@@ -21,8 +21,8 @@ setup(
             optional=True,
         ),
         Extension(
-            "leakscope.instrument._returning",
-            sources=["leakscope/instrument/native/returning.c"],
+            "leakscope.capture._returning",
+            sources=["leakscope/capture/native/returning.c"],
             extra_compile_args=["-O3", "-std=gnu11", "-fvisibility=hidden"],
             optional=True,
         ),

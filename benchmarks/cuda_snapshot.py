@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "analysis" / "cuda")]
 
 from fake_allocator import FORWARD, MIB, FakeAllocator, python  # noqa: E402
 
-from leakscope.analysis.cuda import explain, read_snapshot  # noqa: E402
+from leakscope.analysis.allocator import explain, read_snapshot  # noqa: E402
 from leakscope.report import render_snapshot_html, render_snapshot_text  # noqa: E402
 
 DEPTH = 45

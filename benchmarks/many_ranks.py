@@ -25,9 +25,14 @@ from machine import machine
 from leakscope.analysis import summarise_rank
 from leakscope.model.record import BoundaryRecord, CensusRecord, HeaderRecord, Record
 from leakscope.recording import open_run
-from leakscope.recording.frames import Frame, read_frames, to_frame
-from leakscope.recording.sketching import open_recording
-from leakscope.recording.wire import decode_record, encode_record
+from leakscope.recording.format import (
+    JournalFrame,
+    decode_record,
+    encode_record,
+    read_frames,
+    to_frame,
+)
+from leakscope.recording.reader import open_recording
 
 PROGRAM = Path(__file__).parents[1] / "tests/end_to_end/rank_programs/gloo.py"
 NOISE = 0.01
@@ -88,7 +93,7 @@ def replicate(recorded: Path, run: Path, ranks: int) -> list[int]:
 def _records(journal: Path) -> list[Record]:
     with journal.open("rb") as stream:
         pieces = list(read_frames(stream))
-    return [decode_record(piece.payload) for piece in pieces if isinstance(piece, Frame)]
+    return [decode_record(piece.payload) for piece in pieces if isinstance(piece, JournalFrame)]
 
 
 def _as_of(one: Record, rank: int, ranks: int, noise: random.Random) -> Record:

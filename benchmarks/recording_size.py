@@ -21,8 +21,11 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 from variants import LOOP  # noqa: E402
 
 from leakscope.model.record import BoundaryRecord  # noqa: E402
-from leakscope.recording.frames import Frame, read_frames  # noqa: E402
-from leakscope.recording.wire import decode_record  # noqa: E402
+from leakscope.recording.format import (  # noqa: E402
+    JournalFrame,
+    decode_record,  # noqa: E402
+    read_frames,
+)
 
 
 def record(loop: str, arguments: list[str], run: Path) -> Path:
@@ -43,7 +46,7 @@ def bytes_by_kind(journal: Path) -> tuple[Counter[str], Counter[str], int]:
             sizes[kind] += piece.offset - begin
             begin = piece.offset
             kind = ""
-            if isinstance(piece, Frame):
+            if isinstance(piece, JournalFrame):
                 record = decode_record(piece.payload)
                 kind = type(record).__name__.removesuffix("Record").lower()
                 if isinstance(record, BoundaryRecord):

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from leakscope.model.runs import RunLink, RunList
+from leakscope.model.documents import RunLink, RunList
 from leakscope.report import render_runs_html
-from leakscope.report.runs.reading import read_listed
+from leakscope.report.run_index import read_listed
 
 
 def by_command(program: Path, run: Path) -> list[str]:

@@ -24,8 +24,8 @@ from leakscope.model.version import __version__
 
 if TYPE_CHECKING:
     from leakscope import cleanup, heap, notebook
-    from leakscope.instrument.scope import Scope, profile
-    from leakscope.model.growth import Growth
+    from leakscope.capture.scope import Scope, profile
+    from leakscope.model.documents import Growth
     from leakscope.testing.scenario import find_growth
 
 __all__ = [
@@ -40,10 +40,10 @@ __all__ = [
 ]
 
 _LAZY = {
-    "Growth": "leakscope.model.growth",
-    "Scope": "leakscope.instrument.scope",
+    "Growth": "leakscope.model.documents",
+    "Scope": "leakscope.capture.scope",
     "find_growth": "leakscope.testing.scenario",
-    "profile": "leakscope.instrument.scope",
+    "profile": "leakscope.capture.scope",
 }
 _ROOMS = {"cleanup", "heap", "notebook"}
 

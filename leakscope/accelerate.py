@@ -10,6 +10,6 @@
 
 from __future__ import annotations
 
-from leakscope.instrument.frameworks.accelerate import LeakScopeTracker
+from leakscope.capture.frameworks.accelerate import LeakScopeTracker
 
 __all__ = ["LeakScopeTracker"]

@@ -6,6 +6,6 @@
 
 from __future__ import annotations
 
-from leakscope.instrument.frameworks.ignite import LeakScope
+from leakscope.capture.frameworks.ignite import LeakScope
 
 __all__ = ["LeakScope"]

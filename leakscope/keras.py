@@ -6,6 +6,6 @@
 
 from __future__ import annotations
 
-from leakscope.instrument.frameworks.keras import LeakScopeCallback
+from leakscope.capture.frameworks.keras import LeakScopeCallback
 
 __all__ = ["LeakScopeCallback"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from leakscope.instrument.frameworks.lightning import LightningHooks
+from leakscope.capture.frameworks.lightning import LightningHooks
 
 __all__ = ["LeakScopeCallback"]
 

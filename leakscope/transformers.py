@@ -6,6 +6,6 @@
 
 from __future__ import annotations
 
-from leakscope.instrument.frameworks.transformers import LeakScopeCallback
+from leakscope.capture.frameworks.transformers import LeakScopeCallback
 
 __all__ = ["LeakScopeCallback"]

@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def no_session_is_left() -> Iterator[None]:
     """Find the test that leaves a session open: the next one could not begin its own."""
     yield
-    session = sys.modules.get("leakscope.instrument.session")
+    session = sys.modules.get("leakscope.capture.session")
     left = None if session is None else session.current_session()
     if left is not None and left.is_live:
         left.close(status="left")

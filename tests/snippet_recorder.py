@@ -18,17 +18,17 @@ from typing import Any, NoReturn
 
 from leakscope.analysis import analyse
 from leakscope.recording import open_run
-from leakscope.report.encoding import render_json
+from leakscope.report.json import render_json
 
 BOOT = "from snippet_recorder import serve; serve()"
 IMPORTED = (
     "torch",
     "torch.utils.data",
     "torch._dynamo",
-    "leakscope.cli.destination",
+    "leakscope.cli.run",
     "leakscope.heap",
-    "leakscope.instrument.launch",
-    "leakscope.instrument.session",
+    "leakscope.capture.launch",
+    "leakscope.capture.session",
 )
 
 
@@ -102,11 +102,11 @@ def wait(child: int, timeout_s: float) -> int:
 
 def become(folder: Path, script: str, supervisor: int) -> NoReturn:
     """Be the child of ``leakscope run script``."""
-    from leakscope.cli.destination import prepare
-    from leakscope.instrument import launch
-    from leakscope.instrument.options import SessionOptions
-    from leakscope.instrument.program import Program
-    from leakscope.instrument.world import this_world
+    from leakscope.capture import launch
+    from leakscope.capture.options import SessionOptions
+    from leakscope.capture.program import Program
+    from leakscope.capture.run_directory import this_world
+    from leakscope.cli.run import prepare
 
     os.setpgid(0, 0)
     os.chdir(folder)

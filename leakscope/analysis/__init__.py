@@ -1,14 +1,14 @@
-"""Conclusions from recordings: series, trends, culprits, the ledger, remedies, comparison.
+"""Conclusions from recordings: series, growth, culprits, the ledger, remedies, comparison.
 
 Works from files alone, on any machine; never imports torch.
 """
 
 from __future__ import annotations
 
-from leakscope.analysis.analyse import analyse
-from leakscope.analysis.attempts import find_attempts, group_attempts
 from leakscope.analysis.compare import compare
-from leakscope.analysis.ranks import RankSummary, summarise_rank
+from leakscope.analysis.processes.endings import find_attempts, group_attempts
+from leakscope.analysis.processes.ranks import RankSummary, summarise_rank
+from leakscope.analysis.verdict.analyse import analyse
 
 __all__ = [
     "RankSummary",

@@ -18,20 +18,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leakscope.model.lazily import exports
+from leakscope.model.lazy_exports import exports
 
 if TYPE_CHECKING:
-    from leakscope.cleanup.clearing import ClearedMemory, ClearedStep, clear_memory
-    from leakscope.cleanup.exhaustion import OutOfMemory, is_out_of_memory
-    from leakscope.cleanup.guard import Attempt, oom_guard
-    from leakscope.cleanup.live import LiveTensors, TensorGroup, live_tensors
-    from leakscope.cleanup.peaks import Peak
-    from leakscope.cleanup.repeated import CleanupReport, cleanup_every
+    from leakscope.cleanup.clearing import (
+        CleanupReport,
+        ClearedMemory,
+        ClearedStep,
+        cleanup_every,
+        clear_memory,
+    )
+    from leakscope.cleanup.levels import Peak
+    from leakscope.cleanup.out_of_memory import Attempt, OutOfMemory, is_out_of_memory, oom_guard
     from leakscope.cleanup.scope import MemoryScope, ScopeReport
     from leakscope.cleanup.statistics import (
         DeviceMemory,
         HostMemory,
+        LiveTensors,
         MemoryStats,
+        TensorGroup,
+        live_tensors,
         log_memory_stats,
         memory_stats,
         reset_peak_memory_stats,
@@ -68,27 +74,18 @@ __getattr__, __dir__ = exports(
     __name__,
     {
         "clearing": (
+            "CleanupReport",
             "ClearedMemory",
             "ClearedStep",
+            "cleanup_every",
             "clear_memory",
         ),
-        "exhaustion": (
+        "levels": ("Peak",),
+        "out_of_memory": (
+            "Attempt",
             "OutOfMemory",
             "is_out_of_memory",
-        ),
-        "guard": (
-            "Attempt",
             "oom_guard",
-        ),
-        "live": (
-            "LiveTensors",
-            "TensorGroup",
-            "live_tensors",
-        ),
-        "peaks": ("Peak",),
-        "repeated": (
-            "CleanupReport",
-            "cleanup_every",
         ),
         "scope": (
             "MemoryScope",
@@ -97,7 +94,10 @@ __getattr__, __dir__ = exports(
         "statistics": (
             "DeviceMemory",
             "HostMemory",
+            "LiveTensors",
             "MemoryStats",
+            "TensorGroup",
+            "live_tensors",
             "log_memory_stats",
             "memory_stats",
             "reset_peak_memory_stats",

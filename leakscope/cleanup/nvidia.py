@@ -1,8 +1,8 @@
-"""What NVIDIA's driver tells of each GPU and of the processes on it.
+"""GPUs and the processes on them as NVIDIA's driver reports them.
 
 It is asked through NVML where the module ``pynvml`` (of the package ``nvidia-ml-py``) can be
 imported, else through ``nvidia-smi`` and its CSV, whose sizes are whole MiB and whose list has
-compute processes only. What the driver doesn't tell, for lack of permission or support, is None.
+compute processes only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Reading:
+class DriverReading:
     """All GPUs, who told of them, and what went wrong where nobody could."""
 
     source: str | None
@@ -44,13 +44,13 @@ class Reading:
     faults: tuple[str, ...] = ()
 
 
-def read_gpus() -> Reading:
+def read_gpus() -> DriverReading:
     """Return what the driver tells; never raises. Takes about a second where it is asleep."""
     library = _attempt("nvidia-ml", _read_nvml)
     if library.source:
         return library
     command = _attempt("nvidia-smi", _read_nvidia_smi)
-    return command if command.source else Reading(None, (), library.faults + command.faults)
+    return command if command.source else DriverReading(None, (), library.faults + command.faults)
 
 
 def parse_gpus(text: str) -> dict[str, Gpu]:
@@ -75,11 +75,11 @@ def parse_processes(text: str) -> list[tuple[str, int, int | None]]:
     return processes
 
 
-def _attempt(source: str, read: Callable[[], tuple[Gpu, ...]]) -> Reading:
+def _attempt(source: str, read: Callable[[], tuple[Gpu, ...]]) -> DriverReading:
     try:
-        return Reading(source, read())
+        return DriverReading(source, read())
     except Exception as fault:
-        return Reading(None, (), (f"{source}: {_sentence(fault)}",))
+        return DriverReading(None, (), (f"{source}: {_sentence(fault)}",))
 
 
 def _read_nvidia_smi() -> tuple[Gpu, ...]:
@@ -134,18 +134,18 @@ def _read_nvml() -> tuple[Gpu, ...]:
 
 
 def _nvml_gpu(nvml: Any, index: int, handle: Any) -> Gpu:
-    memory = _told(nvml.nvmlDeviceGetMemoryInfo, handle)
+    memory = _ask_or_none(nvml.nvmlDeviceGetMemoryInfo, handle)
     processes: dict[int, int | None] = {}
     for ask in (
         nvml.nvmlDeviceGetComputeRunningProcesses,
         nvml.nvmlDeviceGetGraphicsRunningProcesses,
     ):
-        for process in _told(ask, handle) or ():
+        for process in _ask_or_none(ask, handle) or ():
             _add(processes, int(process.pid), process.usedGpuMemory)
     return Gpu(
         index=index,
-        uuid=_text(_told(nvml.nvmlDeviceGetUUID, handle)),
-        name=_text(_told(nvml.nvmlDeviceGetName, handle)),
+        uuid=_text(_ask_or_none(nvml.nvmlDeviceGetUUID, handle)),
+        name=_text(_ask_or_none(nvml.nvmlDeviceGetName, handle)),
         total=int(memory.total) if memory else None,
         used=int(memory.used) if memory else None,
         free=int(memory.free) if memory else None,
@@ -153,7 +153,7 @@ def _nvml_gpu(nvml: Any, index: int, handle: Any) -> Gpu:
     )
 
 
-def _told(ask: Any, handle: Any) -> Any:
+def _ask_or_none(ask: Any, handle: Any) -> Any:
     """What the driver answers; None where it refuses or doesn't support the question."""
     try:
         return ask(handle)

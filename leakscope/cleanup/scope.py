@@ -1,24 +1,75 @@
-"""What a block of code kept, and how high memory rose in it, on the host and on each device."""
+"""What a block of code kept, and how high memory rose in it, on the host and on each device.
+
+:func:`decorated` runs a function inside a context manager at every call; ``oom_guard`` uses it too.
+"""
 
 from __future__ import annotations
 
+import functools
 import gc
+import inspect
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
-from leakscope.cleanup.accelerator import DeviceLevel, device_levels
-from leakscope.cleanup.decorating import decorated
-from leakscope.cleanup.host import NOISE_BYTES, host_level
-from leakscope.cleanup.peaks import HOST, Peak, PeakWatch
-from leakscope.cleanup.speaking import say
-from leakscope.model.sizes import human_bytes
+from leakscope.cleanup.levels import (
+    HOST,
+    NOISE_BYTES,
+    DeviceLevel,
+    Peak,
+    PeakWatch,
+    device_levels,
+    host_level,
+)
+from leakscope.cleanup.logs import say
+from leakscope.model.text import human_bytes
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def decorated(
+    function: Callable[P, T], contexts: Callable[[], Iterable[AbstractContextManager[Any]]]
+) -> Callable[P, T]:
+    """Return the function run inside the first context that doesn't swallow its exception.
+
+    Coroutine functions are awaited inside it.
+
+    Raises:
+        TypeError: it is a generator function, whose body runs long after the call, or no function.
+
+    """
+    if not callable(function):
+        raise TypeError(f"Only a function can be decorated, not {type(function).__name__}.")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(
+            f"{function.__qualname__} is a generator function: its body runs after the call. "
+            "Decorate the function that uses it up."
+        )
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def awaiting(*args: P.args, **kwargs: P.kwargs) -> Any:
+            for context in contexts():
+                with context:
+                    return await function(*args, **kwargs)
+            return None
+
+        return cast("Callable[P, T]", awaiting)
+
+    @functools.wraps(function)
+    def calling(*args: P.args, **kwargs: P.kwargs) -> T:
+        for context in contexts():
+            with context:
+                return function(*args, **kwargs)
+        raise AssertionError("the last context let its exception pass")
+
+    return calling
+
 
 _UNUSED = DeviceLevel(0, 0, 0)
 
@@ -47,9 +98,9 @@ class ScopeReport:
 
     def __str__(self) -> str:
         kept = 0 if abs(self.host_kept) < NOISE_BYTES else self.host_kept
-        parts = [_told(HOST, kept, self.host_peak, min(kept, self.host_free_kept or 0))]
+        parts = [_describe_change(HOST, kept, self.host_peak, min(kept, self.host_free_kept or 0))]
         for device, size in self.device_kept.items():
-            parts.append(_told(device, size, self.device_peak.get(device)))
+            parts.append(_describe_change(device, size, self.device_peak.get(device)))
         left = f" (left by {self.left_by})" if self.left_by else ""
         return f"{self.name}{left}: {'; '.join(parts)}; {self.seconds:.3g} s"
 
@@ -162,7 +213,7 @@ def _rise(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else after - before
 
 
-def _told(place: str, kept: int, peak: Peak | None, free: int = 0) -> str:
+def _describe_change(place: str, kept: int, peak: Peak | None, free: int = 0) -> str:
     change = f"gave back {human_bytes(-kept)}" if kept < 0 else f"kept {human_bytes(kept)}"
     of_it = f" ({human_bytes(free)} of it free in the C heap)" if free >= NOISE_BYTES else ""
     return f"{place} {change}{of_it}" + (f", peak {peak}" if peak else "")

@@ -1,15 +1,27 @@
-"""Every process on every GPU: whose it is, whether it is left over, and what ending it frees."""
+"""Every process on every GPU: whose it is, whether it is left over, what ending it frees, as
+values and as text.
+
+Left over is only what is certain: this user's Python process that holds a GPU, was started by a
+launcher which should still be its parent, and has been adopted by init because that launcher is
+gone.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
-from leakscope.cleanup.nvidia import Gpu, Reading, read_gpus
-from leakscope.cleanup.processes import ProcessFacts, look_at, own_gpu_holders
-from leakscope.cleanup.standing import Judgement, Standing, judge
-from leakscope.model.printable import one_line
+from leakscope.cleanup.nvidia import DriverReading, Gpu, read_gpus
+from leakscope.model.text import clipped, human_bytes, one_line, plural
 
 _PATIENCE_S = 10.0
 
@@ -28,7 +40,7 @@ class GpuProcess:
     @property
     def is_leftover(self) -> bool:
         """Whether it is certain that nobody wants it."""
-        return self.judgement.standing is Standing.LEFTOVER
+        return self.judgement.standing is ProcessStanding.LEFTOVER
 
 
 @dataclass(frozen=True)
@@ -98,7 +110,7 @@ def end_leftover(process: GpuProcess) -> str:
     before, now = process.facts, look_at(process.pid)
     if before is None or now is None or now.started != before.started:
         return f"{process.pid} has ended already."
-    if judge(now).standing is not Standing.LEFTOVER:
+    if judge(now).standing is not ProcessStanding.LEFTOVER:
         return f"{process.pid} was left alone: {judge(now).reason}."
     try:
         target = psutil.Process(process.pid)
@@ -126,7 +138,348 @@ def _use(gpu: Gpu, seen: dict[int, ProcessFacts | None]) -> GpuUse:
     return GpuUse(gpu.index, one_line(gpu.name), gpu.total, gpu.used, gpu.free, tuple(processes))
 
 
-def _why_none(reading: Reading) -> str:
+def _why_none(reading: DriverReading) -> str:
     if reading.source:
         return f"No NVIDIA GPU is to be seen here: {reading.source} lists none."
     return f"No NVIDIA GPU can be asked here ({one_line('; '.join(reading.faults))})."
+
+
+class ProcessStanding(str, Enum):
+    """What a process on a GPU is to the user who asks."""
+
+    LEFTOVER = "leftover"
+    DETACHED = "detached"
+    STOPPED = "stopped"
+    ENDED = "ended"
+    RUNNING = "running"
+    ASKING = "this"
+    OTHERS = "other user"
+    UNSEEN = "unseen"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A standing, why, and what the user can do; an empty remedy: nothing from outside."""
+
+    standing: ProcessStanding
+    reason: str
+    remedy: str = ""
+
+
+def judge(facts: ProcessFacts | None) -> Judgement:
+    """Return what a process is to the user who asks; None is one that can't be seen."""
+    if facts is None:
+        return Judgement(
+            ProcessStanding.UNSEEN,
+            "not to be seen from here: in another container, or it has just ended",
+        )
+    if facts.is_asking:
+        return Judgement(ProcessStanding.ASKING, "this command, or what started it")
+    if not facts.is_own:
+        return Judgement(ProcessStanding.OTHERS, f"belongs to {facts.user}")
+    if facts.status == "zombie":
+        return Judgement(
+            ProcessStanding.ENDED,
+            f"has ended, but its parent {_parent(facts)} has not taken note; no signal helps, "
+            "ending the parent does",
+        )
+    if facts.holds_gpu is False:
+        return Judgement(
+            ProcessStanding.UNSEEN,
+            "has no GPU open: the driver's number means a process in another container",
+        )
+    return _judge_own(facts)
+
+
+def _judge_own(facts: ProcessFacts) -> Judgement:
+    if facts.status in ("stopped", "tracing-stop"):
+        return Judgement(
+            ProcessStanding.STOPPED,
+            "is stopped (Ctrl-Z, or a debugger) and keeps its memory",
+            f"kill -CONT {facts.pid}   # goes on; or: kill {facts.pid}; kill -CONT {facts.pid}",
+        )
+    if not facts.is_adopted:
+        return Judgement(ProcessStanding.RUNNING, f"its parent {_parent(facts)} is there")
+    if facts.is_service:
+        return Judgement(ProcessStanding.RUNNING, "a service that systemd watches over")
+    if facts.launcher and facts.is_python and facts.holds_gpu:
+        return Judgement(
+            ProcessStanding.LEFTOVER,
+            f"was started by {facts.launcher}, which is gone",
+            f"kill {facts.pid}",
+        )
+    if facts.ignores_hangup:
+        reason = "has no parent any more, and was made to outlive its terminal (nohup)"
+    else:
+        reason = "has no parent any more: left over, or meant to run in the background"
+    return Judgement(ProcessStanding.DETACHED, reason, f"kill {facts.pid}   # if you don't want it")
+
+
+def _parent(facts: ProcessFacts) -> str:
+    if not facts.parent:
+        return "outside this container"
+    return f"{facts.parent_name or 'process'} ({facts.parent})"
+
+
+T = TypeVar("T")
+
+_PROC = Path("/proc")
+_DEVICE_FILE = re.compile(r"/dev/nvidia\d+$")
+"""What a process that uses a GPU holds open; monitors may hold ``/dev/nvidiactl`` alone."""
+_INITS = frozenset(
+    [
+        *("systemd", "init", "launchd", "runit", "s6-svscan"),
+        *("tini", "docker-init", "dumb-init", "catatonit", "pause"),
+    ]
+)
+"""Those who adopt processes whose parent has ended, besides process 1 whatever its name."""
+_COMMANDS = (
+    ("multiprocessing", re.compile(r"from multiprocessing\.(spawn|forkserver)\b")),
+    ("Jupyter", re.compile(r"ipykernel_launcher|-m ipykernel\b")),
+)
+_WORKER = "pt_data_worker"
+"""How torch names the workers of a DataLoader."""
+_TORCHRUN = "TORCHELASTIC_RUN_ID"
+"""In the environment of what torchrun started."""
+_PYTHON = re.compile(r"^(python|pypy|pt_main|pt_data|torchrun|ray::)")
+
+
+@dataclass(frozen=True)
+class ProcessFacts:
+    """One process, as it was when looked at."""
+
+    pid: int
+    user: str
+    is_own: bool
+    """Whether it runs for the user who asks."""
+    is_asking: bool
+    """Whether it is this process or one that led to it."""
+    command: str
+    is_python: bool
+    started: float
+    """Seconds since the epoch."""
+    status: str
+    parent: int
+    parent_name: str
+    is_adopted: bool
+    """Whether an init of the machine, the session or the container is its parent."""
+    is_service: bool
+    """Whether systemd started it and watches over it."""
+    ignores_hangup: bool
+    """Whether it was made to outlive its terminal, as ``nohup`` does."""
+    launcher: str | None
+    """Who starts such processes and should be its parent: ``torchrun``, ``DataLoader``, …"""
+    holds_gpu: bool | None
+    """Whether it has a GPU's device file open; None where that can't be seen."""
+
+
+def look_at(pid: int) -> ProcessFacts | None:
+    """Return the facts about a process; None where no process of that number is to be seen."""
+    try:
+        return _facts(psutil.Process(pid))
+    except (psutil.Error, OSError):
+        return None
+
+
+def own_gpu_holders() -> list[ProcessFacts]:
+    """Return this user's other processes that have a GPU's device file open."""
+    numbers = [pid for pid in psutil.pids() if pid != os.getpid() and holds_gpu(pid)]
+    found = [look_at(pid) for pid in numbers]
+    return [facts for facts in found if facts is not None and facts.is_own]
+
+
+def holds_gpu(pid: int) -> bool | None:
+    """Return whether a process has a GPU's device file open; None where that can't be seen."""
+    try:
+        links = list((_PROC / str(pid) / "fd").iterdir())
+    except OSError:
+        return None
+    return any(_DEVICE_FILE.match(_target(link)) for link in links)
+
+
+def _facts(process: psutil.Process) -> ProcessFacts:
+    started = process.create_time()
+    is_own = _is_own(process)
+    words = _ask_or(process.cmdline, []) or [_ask_or(process.name, "?")]
+    command = one_line(" ".join(words))
+    parent = _ask_or(process.parent, None)
+    parent_name = _ask_or(parent.name, "") if parent is not None else ""
+    thread = _read(process.pid, "comm").strip()
+    program = words[0].rpartition("/")[2]
+    return ProcessFacts(
+        pid=process.pid,
+        user=one_line(_ask_or(process.username, "?")),
+        is_own=is_own,
+        is_asking=process.pid in _lineage(),
+        command=command,
+        is_python=bool(_PYTHON.match(program) or _PYTHON.match(thread)),
+        started=started,
+        status=_ask_or(process.status, ""),
+        parent=parent.pid if parent is not None else 0,
+        parent_name=one_line(parent_name),
+        is_adopted=parent is not None and _adopts(parent, parent_name),
+        is_service=_is_service(_read(process.pid, "cgroup")),
+        ignores_hangup=_ignores_hangup(_read(process.pid, "status")),
+        launcher=_launcher(process, command, thread),
+        holds_gpu=holds_gpu(process.pid),
+    )
+
+
+def _adopts(parent: psutil.Process, name: str) -> bool:
+    """Whether it is an init; a Python that is a container's first process may be the launcher."""
+    return (parent.pid == 1 or name in _INITS) and not _PYTHON.match(name)
+
+
+def _launcher(process: psutil.Process, command: str, thread: str) -> str | None:
+    if thread == _WORKER:
+        return "DataLoader"
+    for launcher, words in _COMMANDS:
+        if words.search(command):
+            return launcher
+    environment: dict[str, str] = _ask_or(process.environ, {})
+    return "torchrun" if _TORCHRUN in environment else None
+
+
+def _is_own(process: psutil.Process) -> bool:
+    if not hasattr(os, "getuid"):
+        return bool(_ask_or(process.username, "") == _ask_or(psutil.Process().username, "?"))
+    real, effective, _ = process.uids()
+    return bool(real == effective == os.getuid())
+
+
+def _lineage() -> set[int]:
+    """The process that asks, and those that led to it."""
+    this = psutil.Process()
+    parents: list[psutil.Process] = _ask_or(this.parents, [])
+    return {this.pid, *(parent.pid for parent in parents)}
+
+
+def _is_service(groups: str) -> bool:
+    """Whether the innermost unit in a process's control groups is a service of systemd."""
+    units = [
+        part
+        for line in groups.splitlines()
+        for part in line.rpartition(":")[2].split("/")
+        if part.endswith((".service", ".scope"))
+    ]
+    return bool(units) and units[-1].endswith(".service") and not units[-1].startswith("user@")
+
+
+def _ignores_hangup(status: str) -> bool:
+    for line in status.splitlines():
+        if line.startswith("SigIgn:"):
+            return bool(int(line.split()[1], 16) >> (signal.SIGHUP - 1) & 1)
+    return False
+
+
+def _read(pid: int, name: str) -> str:
+    try:
+        return (_PROC / str(pid) / name).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""  # closed since
+
+
+def _ask_or(ask: Callable[[], T], otherwise: T) -> T:
+    """What the system tells of a process; another user's tells little, an ended one nothing."""
+    try:
+        return ask()
+    except (psutil.Error, OSError):
+        return otherwise
+
+
+_NEEDS_NO_REASON = (ProcessStanding.RUNNING, ProcessStanding.ASKING, ProcessStanding.OTHERS)
+_HEADINGS = ("used", "process", "user", "state", "since", "command")
+_NARROWEST = 20
+
+
+def survey_lines(survey: GpuSurvey, *, width: int = 100, advise: bool = True) -> Iterator[str]:
+    """Yield what was found; with advice also why and what can be freed, and how."""
+    if not survey.gpus:
+        yield survey.remark or ""
+        return
+    for gpu in survey.gpus:
+        yield from _gpu_lines(gpu, width, advise)
+        yield ""
+    if survey.unlisted:
+        yield "Yours, with a GPU open though the driver doesn't list them"
+        for process in survey.unlisted:
+            yield from _process_lines(process, width, advise)
+        yield ""
+    if advise:
+        yield from _advice(survey)
+    yield f"Told by {survey.source}."
+
+
+def _gpu_lines(gpu: GpuUse, width: int, advise: bool) -> Iterator[str]:
+    used, total, free = (_size_text(size) for size in (gpu.used, gpu.total, gpu.free))
+    yield f"GPU {gpu.index} · {gpu.name} · {used} of {total} used, {free} free"
+    if not gpu.processes:
+        yield "  no process is listed"
+    else:
+        yield _table_row(*_HEADINGS[:-1]) + _HEADINGS[-1]
+    for process in gpu.processes:
+        yield from _process_lines(process, width, advise)
+    if gpu.unexplained and gpu.total and gpu.unexplained > gpu.total // 50:
+        yield (
+            f"  {human_bytes(gpu.unexplained)} are used by none of these: the driver, or processes "
+            "that can't be seen from here"
+        )
+
+
+def _process_lines(process: GpuProcess, width: int, advise: bool) -> Iterator[str]:
+    judgement = process.judgement
+    # What has that number here is another process than the driver means.
+    facts = None if judgement.standing is ProcessStanding.UNSEEN else process.facts
+    since = time.strftime("%Y-%m-%d %H:%M", time.localtime(facts.started)) if facts else ""
+    head = _table_row(
+        _size_text(process.used),
+        str(process.pid),
+        facts.user if facts else "?",
+        judgement.standing.value,
+        since,
+    )
+    command = facts.command if facts else ""
+    yield (head + clipped(command, max(_NARROWEST, width - len(head)))).rstrip()
+    if advise and judgement.standing not in _NEEDS_NO_REASON:
+        yield f"{'':>23}↳ {judgement.reason}"
+
+
+def _table_row(used: str, pid: str, user: str, state: str, since: str) -> str:
+    return f"  {used:>9}  {pid:>8}  {user:<10.10}  {state:<10}  {since:<16}  "
+
+
+def _advice(survey: GpuSurvey) -> Iterator[str]:
+    processes = {one.pid: one for gpu in survey.gpus for one in gpu.processes}
+    processes |= {one.pid: one for one in survey.unlisted}
+    yield "What can be freed"
+    leftovers = survey.leftovers
+    for gpu in survey.gpus:
+        if gpu.leftover_bytes:
+            count = sum(one.is_leftover for one in gpu.processes)
+            yield (
+                f"  {human_bytes(gpu.leftover_bytes)} on GPU {gpu.index}, by ending "
+                f"{plural(count, 'leftover')}"
+            )
+    if leftovers:
+        yield f"    kill {' '.join(map(str, leftovers))}"
+    others = [one for one in processes.values() if one.judgement.remedy and not one.is_leftover]
+    if others:
+        yield "  Perhaps, if you don't want them any more"
+        yield from (f"    {one.judgement.remedy}" for one in others)
+    if not leftovers and not others:
+        yield "  Nothing from outside: no process of yours is left over."
+    if any(one.judgement.standing is ProcessStanding.UNSEEN for one in processes.values()):
+        yield "  Processes of other containers can be told from outside them, or with --pid=host."
+    yield "  A process that runs gives memory back only by itself (leakscope.cleanup, inside it)."
+    yield ""
+
+
+def _size_text(size: int | None) -> str:
+    return "?" if size is None else human_bytes(size)

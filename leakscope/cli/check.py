@@ -1,4 +1,7 @@
-"""``leakscope check``: fail where something grows that isn't allowed, and tell CI about it."""
+"""``leakscope check``: fail where something grows that isn't allowed, and write that for CI.
+
+The formats of CI want paths relative to the root of the repository, which is looked up here.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import msgspec
 
 from leakscope.cli.compare import read_report
 from leakscope.cli.conclusion import conclude, terminal_width, write_text
 from leakscope.cli.faults import say
-from leakscope.cli.output import deliver, format_of, is_stdout, out_option, shows_color
-from leakscope.cli.repository import Repository, find_repository, localised
-from leakscope.cli.unread import why_unread
+from leakscope.cli.output import deliver, format_of, is_stdout, out_option, shows_color, why_unread
 from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, LeakscopeError, NewerSchemaError
+from leakscope.model.report import Culprit, Finding, Report
 from leakscope.model.version import __version__
 
 if TYPE_CHECKING:
-    from leakscope.analysis.checking.judging import Allowed
-    from leakscope.analysis.checking.limits import GrowthLimit
+    from leakscope.analysis.gate import Allowed, GrowthLimit
     from leakscope.configuration.reading import Configuration
-    from leakscope.model.check import Baseline, Check
-    from leakscope.model.report import Report
+    from leakscope.model.documents import Baseline, Check
+
 
 _FORMS = ("text", "json", "sarif", "github", "markdown", "junit")
 _SUFFIXES = {".txt": "text", ".json": "json", ".sarif": "sarif", ".md": "markdown", ".xml": "junit"}
@@ -86,7 +88,7 @@ def to_tolerance(
 
 def to_limit(_: click.Context | None, __: click.Parameter | None, text: str | None) -> str | None:
     """Return a rate of growth as it was written, once it is known to be one."""
-    from leakscope.analysis.checking.limits import to_growth_limit
+    from leakscope.analysis.gate import to_growth_limit
 
     try:
         if text:
@@ -173,7 +175,7 @@ def check(
 
     RUN is a run directory, analysed anew, or a report.json.
     """
-    from leakscope.analysis.checking.judging import check as check_report
+    from leakscope.analysis.gate import check as check_report
 
     asked = {
         "check.max-growth": max_growth,
@@ -197,10 +199,9 @@ def check(
 
 def _allowed(asked: Mapping[str, Any], written: Path | None) -> Allowed:
     """Return what is allowed: by the command line, else by the environment, else by the project."""
-    from leakscope.analysis.checking.judging import Allowed
-    from leakscope.analysis.checking.limits import to_growth_limit
+    from leakscope.analysis.gate import Allowed, to_growth_limit
+    from leakscope.configuration.pyproject import read_suppressions
     from leakscope.configuration.reading import read_configuration
-    from leakscope.configuration.suppressions import read_suppressions
 
     configuration = read_configuration()
     configuration.refuse_faults()
@@ -234,7 +235,7 @@ def limit_in(configuration: Configuration) -> GrowthLimit | None:
         LeakscopeError: it is no rate of growth; the message says where it is written.
 
     """
-    from leakscope.analysis.checking.limits import to_growth_limit
+    from leakscope.analysis.gate import to_growth_limit
 
     name = "check.max-growth"
     try:
@@ -270,7 +271,7 @@ def read_baseline(path: Path) -> Baseline:
     """
     import msgspec
 
-    from leakscope.model.check import BASELINE_SCHEMA_VERSION, Baseline
+    from leakscope.model.documents import BASELINE_SCHEMA_VERSION, Baseline
 
     class Head(msgspec.Struct):
         schema_version: int
@@ -307,13 +308,13 @@ def _read(run: Path) -> tuple[Report, str]:
 
 
 def _write_baseline(checked: Check, report: Report, allowed: Allowed, path: Path) -> None:
-    from leakscope.analysis.checking.judging import unneeded
-    from leakscope.analysis.checking.known import new_baseline
-    from leakscope.model.sizes import plural
-    from leakscope.report.checks.telling import log_line
-    from leakscope.report.encoding import render_baseline
+    from leakscope.analysis.gate import stale_baseline_entries
+    from leakscope.analysis.gate.baseline import new_baseline
+    from leakscope.model.text import plural
+    from leakscope.report.gates.formats import log_line
+    from leakscope.report.json import render_baseline
 
-    _, unsettled = unneeded(checked.growths, report, allowed.baseline)
+    _, unsettled = stale_baseline_entries(checked.growths, report, allowed.baseline)
     baseline = new_baseline(checked.growths, allowed.baseline, unsettled)
     write_text(path, render_baseline(baseline))
     for remark in checked.remarks:
@@ -322,7 +323,7 @@ def _write_baseline(checked: Check, report: Report, allowed: Allowed, path: Path
 
 
 def _tell(checked: Check, sinks: _Sinks, repository: Repository) -> None:
-    from leakscope.report.checks.telling import log_line
+    from leakscope.report.gates.formats import log_line
 
     for path in sinks.also:
         write_text(path, _rendered(checked, _SUFFIXES[path.suffix.lower()], path, repository))
@@ -348,7 +349,7 @@ def _add_to_summary(text: str) -> None:
 
 
 def _rendered(checked: Check, form: str, out: Path | None, repository: Repository) -> str:
-    from leakscope.report.checks.forms import render_check
+    from leakscope.report.gates import render_check
 
     return render_check(
         checked,
@@ -357,4 +358,73 @@ def _rendered(checked: Check, form: str, out: Path | None, repository: Repositor
         color=shows_color(out),
         version=__version__,
         otherwise=repository.file(checked.run.script),
+    )
+
+
+S = TypeVar("S", Culprit, Finding)
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository's root, and the folder that a run's paths are relative to."""
+
+    root: Path
+    project_root: Path | None = None
+
+    def place(self, place: str) -> str:
+        """Return ``src/train.py:12`` relative to the root; as it is where it lies elsewhere."""
+        file, _, line = place.rpartition(":")
+        if not file or not line.isdigit():
+            return self._relative(place)
+        return f"{self._relative(file)}:{line}"
+
+    def file(self, path: str) -> str:
+        """Return a file's path relative to the root; empty where it is no file in there."""
+        relative = self._relative(path)
+        try:
+            return relative if path and (self.root / relative).is_file() else ""
+        except (OSError, ValueError):
+            return ""
+
+    def _relative(self, path: str) -> str:
+        try:
+            for base in (self.project_root, self.root):
+                full = Path(os.path.normpath(base / path)) if base is not None else None
+                if full is not None and full.is_relative_to(self.root) and full.is_file():
+                    return full.relative_to(self.root).as_posix()
+        except (OSError, ValueError):
+            return path
+        return path
+
+
+def find_repository(start: Path, project_root: str = "") -> Repository:
+    """Return the repository around a folder, or the folder itself where there is none.
+
+    Args:
+        start: The working directory.
+        project_root: The folder that the paths of a run are relative to, where it is known.
+
+    """
+    folder = Path(os.path.realpath(start))
+    root = next((f for f in (folder, *folder.parents) if (f / ".git").exists()), folder)
+    project = Path(os.path.realpath(project_root)) if project_root else None
+    return Repository(root, project)
+
+
+def localised(report: Report, repository: Repository) -> Report:
+    """Return the report with the places of all that grows relative to the repository's root."""
+    return msgspec.structs.replace(
+        report,
+        culprits=[_localised(culprit, repository) for culprit in report.culprits],
+        findings=[_localised(finding, repository) for finding in report.findings],
+    )
+
+
+def _localised(suspect: S, repository: Repository) -> S:
+    defined = suspect.defined_at
+    return msgspec.structs.replace(
+        suspect,
+        fed_at=[repository.place(place) for place in suspect.fed_at],
+        allocated_at=[repository.place(place) for place in suspect.allocated_at],
+        defined_at=None if defined is None else repository.place(defined),
     )

@@ -18,9 +18,9 @@ from leakscope.cli.output import (
     out_option,
     shows_color,
     tell,
+    why_unread,
 )
-from leakscope.cli.unread import why_unread
-from leakscope.model.comparison import Change, Comparison, CulpritChange
+from leakscope.model.comparison import ChangeKind, Comparison, CulpritChange
 from leakscope.model.errors import (
     EXIT_OK,
     EXIT_THRESHOLD,
@@ -31,7 +31,7 @@ from leakscope.model.report import REPORT_SCHEMA_VERSION, Report, Severity
 from leakscope.recording.directory import is_file_of_run
 
 _FORMS = (*FORMS, "markdown")
-_REMAINING = frozenset(Change) - {Change.FIXED}
+_REMAINING = frozenset(ChangeKind) - {ChangeKind.FIXED}
 _EPILOG = """\b
 Examples:
   leakscope compare runs/before runs/after
@@ -51,13 +51,15 @@ Exit codes:
 """
 
 
-def to_changes(_: click.Context | None, __: click.Parameter | None, text: str) -> frozenset[Change]:
+def to_changes(
+    _: click.Context | None, __: click.Parameter | None, text: str
+) -> frozenset[ChangeKind]:
     """Return the changes in a list separated by commas; ``any`` stands for all but ``fixed``."""
     names = {name.strip().lower() for name in text.split(",")} - {""}
-    known = {change.value for change in Change}
+    known = {change.value for change in ChangeKind}
     for name in sorted(names - known - {"any"}):
         raise click.BadParameter(f"{name!r} is none of {', '.join(sorted(known))}, any.")
-    named = frozenset(Change(name) for name in names & known)
+    named = frozenset(ChangeKind(name) for name in names & known)
     return named | _REMAINING if "any" in names else named
 
 
@@ -74,7 +76,7 @@ def to_changes(_: click.Context | None, __: click.Parameter | None, text: str) -
     help="Exit with 2 if a culprit changed so.",
 )
 def compare(
-    before: Path, after: Path, *, form: str | None, out: Path | None, fail_on: frozenset[Change]
+    before: Path, after: Path, *, form: str | None, out: Path | None, fail_on: frozenset[ChangeKind]
 ) -> int:
     """Hold two runs side by side: what is fixed, reduced, unchanged, worse or new.
 
@@ -94,7 +96,7 @@ def compare(
     return EXIT_THRESHOLD if met else EXIT_OK
 
 
-def is_met(change: CulpritChange, fail_on: Collection[Change]) -> bool:
+def is_met(change: CulpritChange, fail_on: Collection[ChangeKind]) -> bool:
     """Return whether a culprit's change is among those that fail; notes never are."""
     return change.change in fail_on and change.severity is not Severity.NOTE
 

@@ -1,4 +1,7 @@
-"""From a recording to its report: read, analyse, write, sum up."""
+"""From a recording to its report: read, analyse, write the files, print the summary.
+
+Analysis and report are imported in the functions: ``run`` waits beside a training without them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING
 from leakscope.model.errors import UnwritableError
 
 if TYPE_CHECKING:
-    from leakscope.analysis.known import Catalogue
+    from leakscope.analysis.remedies.catalogue import Catalogue
     from leakscope.model.report import Report
 
 HTML = "report.html"
@@ -22,7 +25,7 @@ JSON = "report.json"
 def conclude(run_path: Path) -> Report:
     """Return what is concluded about a run, from its recording alone."""
     from leakscope.analysis import analyse
-    from leakscope.cli.many_ranks import judge_in_parallel, open_many
+    from leakscope.cli.many_ranks import analyse_in_parallel, open_many
     from leakscope.recording import open_run
     from leakscope.recording.directory import find_run
 
@@ -31,13 +34,13 @@ def conclude(run_path: Path) -> Report:
     many = open_many(folder)
     if many is None:
         return analyse(open_run(folder), catalogue=catalogue)
-    return analyse(many.run, judge_in_parallel(many, catalogue=catalogue), catalogue, many.read)
+    return analyse(many.run, analyse_in_parallel(many, catalogue=catalogue), catalogue, many.read)
 
 
 def catalogue_in_force() -> Catalogue:
     """Return the known culprits: those of the project before those that leakscope ships."""
-    from leakscope.analysis.known import with_own
-    from leakscope.configuration.known_culprits import read_known_culprits
+    from leakscope.analysis.remedies.catalogue import with_own
+    from leakscope.configuration.pyproject import read_known_culprits
     from leakscope.configuration.reading import read_configuration
 
     return with_own(read_known_culprits(read_configuration().section))
@@ -79,7 +82,7 @@ def write_text(path: Path, text: str) -> None:
 def print_summary(report: Report, run_path: Path, page: Path | None) -> None:
     """Print the few lines after a run to stderr; ``page`` is None where it couldn't be written."""
     from leakscope.report import render_summary
-    from leakscope.report.plain import fitted
+    from leakscope.report.text import fitted
 
     text = render_summary(
         report,

@@ -20,7 +20,7 @@ from leakscope.cli.output import (
 from leakscope.model.errors import NoSnapshotError
 
 if TYPE_CHECKING:
-    from leakscope.model.allocator import Snapshot
+    from leakscope.model.allocator import AllocatorSnapshot
     from leakscope.model.explanation import Explanation, SnapshotComparison
 
 _EPILOG = """\b
@@ -56,7 +56,7 @@ def cuda(
 
     What is live and for what, cache and holes told apart, the peak, and why memory ran out.
     """
-    from leakscope.analysis.cuda import compare_snapshots, explain, read_snapshot
+    from leakscope.analysis.allocator import compare_snapshots, explain, read_snapshot
 
     form = form or format_of(out, "text")
     read = [read_snapshot(path) for path in snapshots]
@@ -69,7 +69,7 @@ def cuda(
         tell(f"leakscope: {told.headline}\nleakscope: explanation in {out}")
 
 
-def check_device(snapshots: list[Snapshot], device: int | None) -> None:
+def check_device(snapshots: list[AllocatorSnapshot], device: int | None) -> None:
     """Refuse a device that none of the snapshots holds.
 
     Raises:

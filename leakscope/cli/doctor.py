@@ -12,15 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leakscope.cleanup.nvidia import DriverReading, read_gpus
 from leakscope.cli.conclusion import terminal_width, wants_color
 from leakscope.cli.output import deliver
+from leakscope.model.documents import Item, State
 from leakscope.model.errors import EXIT_ERROR, EXIT_OK, LeakscopeError
+from leakscope.model.text import human_bytes, plural
 from leakscope.model.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leakscope.configuration.reading import Configuration
-    from leakscope.model.health import Health, InForce, Item
+    from leakscope.model.documents import Health, InForce
     from leakscope.model.known import Own
+
 
 _FRAMEWORKS = (
     "transformers",
@@ -58,7 +64,7 @@ Exit codes:
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def doctor(*, as_json: bool) -> int:
     """Tell which settings are in force and from where, what is available, and what to do."""
-    from leakscope.report.health import render_health_json, render_health_text
+    from leakscope.report.terminal import render_health_json, render_health_text
 
     health = examine()
     if as_json:
@@ -71,12 +77,11 @@ def doctor(*, as_json: bool) -> int:
 
 def examine() -> Health:
     """Return everything that is told; changes nothing and raises nothing."""
-    from leakscope.configuration.known_culprits import read_known_culprits
+    from leakscope.capture.capabilities import ask
+    from leakscope.configuration.pyproject import read_known_culprits, read_suppressions
     from leakscope.configuration.reading import read_configuration
-    from leakscope.configuration.suppressions import read_suppressions
-    from leakscope.instrument.abilities import ask
-    from leakscope.model.health import Health, Item, State
-    from leakscope.probes.abilities import memory_abilities
+    from leakscope.model.documents import Health, Item, State
+    from leakscope.probes.capabilities import memory_abilities
 
     configuration = read_configuration()
     faults = [*configuration.faults, *_bad_limit(configuration)]
@@ -124,7 +129,7 @@ def _bad_limit(configuration: Configuration) -> list[str]:
 def settings_in_force(configuration: Configuration) -> list[InForce]:
     """Return every setting with its value and where that was chosen."""
     from leakscope.configuration.settings import SETTINGS
-    from leakscope.model.health import InForce
+    from leakscope.model.documents import InForce
 
     return [
         InForce(
@@ -144,7 +149,7 @@ def _plain(value: Any) -> Any:
 
 
 def _python() -> Item:
-    from leakscope.model.health import Item, State
+    from leakscope.model.documents import Item, State
 
     version = f"{platform.python_version()} ({sys.implementation.name})"
     if any(importlib.util.find_spec(reader) is not None for reader in ("tomllib", "tomli")):
@@ -154,8 +159,7 @@ def _python() -> Item:
 
 
 def _torch(facts: dict[str, Any]) -> list[Item]:
-    from leakscope.cli.devices import device_items
-    from leakscope.model.health import Item, State
+    from leakscope.model.documents import Item, State
 
     if "fault" in facts:
         advice = "Try it yourself: python -c 'import torch'."
@@ -178,7 +182,7 @@ def _torch(facts: dict[str, Any]) -> list[Item]:
 
 
 def _walker(facts: dict[str, Any]) -> Item:
-    from leakscope.model.health import Item, State
+    from leakscope.model.documents import Item, State
 
     name = "walker of the heap"
     if "walker_fault" in facts:
@@ -192,7 +196,7 @@ def _walker(facts: dict[str, Any]) -> Item:
 
 
 def _frameworks() -> Item:
-    from leakscope.model.health import Item, State
+    from leakscope.model.documents import Item, State
     from leakscope.probes.environment import environment
 
     facts = environment(_FRAMEWORKS)
@@ -201,9 +205,9 @@ def _frameworks() -> Item:
 
 
 def _known_culprits(own: Own) -> Item:
-    from leakscope.analysis.known import shipped
-    from leakscope.model.health import Item, State
-    from leakscope.model.sizes import plural
+    from leakscope.analysis.remedies.catalogue import shipped
+    from leakscope.model.documents import Item, State
+    from leakscope.model.text import plural
 
     name, catalogue = "known culprits", shipped()
     mine = f", {len(own.entries)} of your own" if own.entries else ""
@@ -215,8 +219,8 @@ def _known_culprits(own: Own) -> Item:
 
 def _room(configuration: Configuration) -> Item:
     """Return whether runs can be recorded where they go."""
-    from leakscope.model.health import Item, State
-    from leakscope.model.sizes import human_bytes
+    from leakscope.model.documents import Item, State
+    from leakscope.model.text import human_bytes
 
     name, runs = "folder of runs", Path(configuration.value("runs")).absolute()
     try:
@@ -234,4 +238,64 @@ def _room(configuration: Configuration) -> Item:
         state=State.NOTE if little else State.OK,
         text=f"{runs}, {human_bytes(free)} free",
         advice="A recording that finds no room ends there; the training goes on." if little else "",
+    )
+
+
+def device_items(
+    facts: dict[str, Any], read: Callable[[], DriverReading] = read_gpus
+) -> list[Item]:
+    """Return how torch's devices and the NVIDIA driver stand.
+
+    Args:
+        facts: What the process that imported torch told.
+        read: Asks the driver.
+
+    """
+    reading = read()
+    return [_torch_devices(facts, reading), _driver(facts, reading)]
+
+
+def _torch_devices(facts: dict[str, Any], reading: DriverReading) -> Item:
+    build = facts.get("cuda_build") or facts.get("hip_build")
+    kind = "CUDA" if facts.get("cuda_build") else "ROCm"
+    if facts.get("devices"):
+        text = f"{plural(facts['devices'], 'device')}, torch built for {kind} {build}"
+        return Item(name="devices", state=State.OK, text=text)
+    if build:
+        return Item(
+            name="devices",
+            state=State.MISSING,
+            text=f"torch is built for {kind} {build}, but can use no device",
+            advice="Look at nvidia-smi and CUDA_VISIBLE_DEVICES; in a container, pass the GPUs on.",
+        )
+    if facts.get("accelerator"):
+        return Item(name="devices", state=State.OK, text=facts["accelerator"])
+    if reading.gpus:
+        return Item(
+            name="devices",
+            state=State.MISSING,
+            text="torch is built without CUDA, though there is a GPU",
+            advice="Install a build of torch for CUDA.",
+        )
+    return Item(name="devices", state=State.OK, text="none: torch is built for the CPU alone")
+
+
+def _driver(facts: dict[str, Any], reading: DriverReading) -> Item:
+    name = "NVIDIA driver"
+    if reading.gpus:
+        gpus = ", ".join(
+            f"{gpu.name}" + (f" ({human_bytes(gpu.total)})" if gpu.total else "")
+            for gpu in reading.gpus
+        )
+        by_command = reading.source == "nvidia-smi"
+        advice = "It is asked by nvidia-smi; nvidia-ml-py asks NVML itself." if by_command else ""
+        return Item(name=name, state=State.OK, text=gpus, advice=advice)
+    wanted = bool(facts.get("cuda_build"))
+    return Item(
+        name=name,
+        state=State.MISSING if wanted else State.OK,
+        text="tells of no GPU",
+        advice="What other processes hold on a GPU isn't told: install nvidia-ml-py."
+        if wanted
+        else "",
     )

@@ -1,4 +1,4 @@
-"""What a user sees when something goes wrong: one sentence and an exit code."""
+"""What a user sees when a command fails: one sentence on stderr and an exit code."""
 
 from __future__ import annotations
 

@@ -45,8 +45,7 @@ def gpu(*, stats_only: bool, force: bool, as_json: bool) -> None:
     """Show every process on each GPU, what is left over, and what can be freed."""
     if force and (as_json or stats_only):
         raise click.UsageError("--force asks questions: it can't go with --json or --stats-only.")
-    from leakscope.cleanup.survey import survey_gpus
-    from leakscope.cleanup.survey_text import survey_lines
+    from leakscope.cleanup.survey import survey_gpus, survey_lines
 
     survey = survey_gpus()
     if as_json:

@@ -1,4 +1,6 @@
-"""Where memory stands, in one line that a terminal shows again and again."""
+"""The status line of ``leakscope monitor``: where memory stands and how it grows, shown again and
+again.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,10 @@ from collections import deque
 
 import numpy as np
 
-from leakscope.analysis.forecast import forecast
 from leakscope.analysis.growth import judge, policy, theil_sen
+from leakscope.analysis.verdict.severity import forecast
 from leakscope.model import gauge
-from leakscope.model.printable import clipped
-from leakscope.model.sizes import human_bytes, plural
+from leakscope.model.text import clipped, human_bytes, plural
 
 REMEMBERED = 120
 """Readings over which the rate is taken."""

@@ -1,8 +1,8 @@
-"""Judges the recordings of many ranks on this machine's cores, each in its turn.
+"""Analyses the recordings of many ranks in parallel, on this machine's cores.
 
-A judge is a process that reads one recording at a time and returns a summary of it; what it needs
-of memory is that of one recording, however many there are. Where a judge dies another one goes on,
-and a recording of which two have died is left out.
+A worker process reads one recording at a time and returns a summary of it, so that it needs the
+memory of one recording however many there are. Where a worker dies another one goes on, and its
+recording is left out of the report, which says so.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from leakscope.analysis import RankSummary, find_attempts, group_attempts, summarise_rank
-from leakscope.analysis.known import Catalogue
-from leakscope.analysis.ranks import MANY
+from leakscope.analysis.processes.ranks import MANY
+from leakscope.analysis.remedies.catalogue import Catalogue
 from leakscope.model.errors import LeakscopeError
 from leakscope.model.report import Problem
 from leakscope.model.run import Damage, Recording, Run
 from leakscope.recording import open_run
 from leakscope.recording.directory import journals
-from leakscope.recording.sketching import Sketch, open_recording, sketch
+from leakscope.recording.reader import Sketch, open_recording, sketch
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
@@ -78,7 +78,7 @@ def open_many(folder: Path) -> ManyRanks | None:
     return ManyRanks(run, others)
 
 
-def judge_in_parallel(
+def analyse_in_parallel(
     many: ManyRanks, processes: int | None = None, catalogue: Catalogue | None = None
 ) -> Iterator[RankSummary]:
     """Yield what is concluded of each of the other ranks, as it is concluded."""
@@ -87,7 +87,7 @@ def judge_in_parallel(
     told_by = Recording(main.header, sources=main.sources, titles=main.titles)
     told = Run(many.run.path, many.run.manifest, [told_by], outcomes=many.run.outcomes)
     waiting = deque(many.others.values())
-    judges = [_Judge(told, catalogue) for _ in range(count)]
+    judges = [_AnalysisWorker(told, catalogue) for _ in range(count)]
     try:
         for judge in judges:
             judge.take_next(waiting)
@@ -126,7 +126,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class _Judge:
+class _AnalysisWorker:
     """A process that judges recordings, and what it is at."""
 
     connection: Connection[Any, Any]

@@ -16,18 +16,18 @@ import click
 
 from leakscope.cli.conclusion import conclude, print_summary, write_reports
 from leakscope.cli.faults import say
-from leakscope.cli.process_number import to_process_number
-from leakscope.cli.supervisor import Ending, Witness, end_as
+from leakscope.cli.output import to_process_number
+from leakscope.cli.program import ProgramEnding, SignalWitness, end_as
 from leakscope.model.errors import EXIT_ERROR, LeakscopeError
-from leakscope.model.sizes import plural
+from leakscope.model.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
+    from leakscope.capture.monitor import Monitor
+    from leakscope.capture.options import SessionOptions
     from leakscope.cli.live import LiveLine
-    from leakscope.instrument.monitor import Monitor
-    from leakscope.instrument.options import SessionOptions
 
 _EPILOG = """\b
 Examples:
@@ -83,12 +83,12 @@ def monitor(
     """Watch the memory of a process and its children from outside."""
     if sum((pid is not None, name is not None, bool(command))) != 1:
         raise click.UsageError("Name what to watch: --pid, --name or -- COMMAND, one of them.")
+    from leakscope.capture.options import configured_options
     from leakscope.cli.live import LiveLine  # what it imports takes longer than some commands
-    from leakscope.instrument.configured import configured_options
 
     options = configured_options(say, out=out, force=force, report=report, quiet=quiet)
     child = _start(command) if command else None
-    with _told_to_end(child):
+    with _forward_termination(child):
         number = child.pid if child else pid or _find(name or "")
         try:
             watcher, path = _attach(number, options, words=command)
@@ -120,11 +120,11 @@ def _start(command: tuple[str, ...]) -> subprocess.Popen[bytes]:
 
 
 @contextlib.contextmanager
-def _told_to_end(child: subprocess.Popen[bytes] | None) -> Iterator[None]:
+def _forward_termination(child: subprocess.Popen[bytes] | None) -> Iterator[None]:
     """Hand what asks us to end on to a command of ours; else let it end the watching, as Ctrl-C."""
     asked = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
     with contextlib.ExitStack() as stack:
-        witness = None if child is None else stack.enter_context(Witness())
+        witness = None if child is None else stack.enter_context(SignalWitness())
 
         def hand_on(number: int, _: FrameType | None) -> None:
             if child is None or witness is None:
@@ -182,8 +182,8 @@ def _find(pattern: str) -> int:
 def _attach(pid: int, options: SessionOptions, *, words: tuple[str, ...]) -> tuple[Monitor, Path]:
     import psutil
 
-    from leakscope.instrument.monitor import Monitor
-    from leakscope.instrument.rundirectory import make_run_directory
+    from leakscope.capture.monitor import Monitor
+    from leakscope.capture.run_directory import make_run_directory
     from leakscope.probes import OutsideProcess
 
     try:
@@ -208,7 +208,7 @@ def _script_of(words: tuple[str, ...]) -> str:
 
 def _watch(
     watcher: Monitor, child: subprocess.Popen[bytes] | None, line: LiveLine, interval: float
-) -> Ending | None:
+) -> ProgramEnding | None:
     """Watch to the end; return how a command of ours ended, None for a process of others."""
     status = "ended"
     try:
@@ -230,8 +230,12 @@ def _watch(
     return ending
 
 
-def _ending(code: int) -> Ending:
-    return Ending(code) if code >= 0 else Ending(128 - code, signal=signal.Signals(-code))
+def _ending(code: int) -> ProgramEnding:
+    return (
+        ProgramEnding(code)
+        if code >= 0
+        else ProgramEnding(128 - code, signal=signal.Signals(-code))
+    )
 
 
 def _conclude(path: Path, *, report: bool, quiet: bool) -> None:

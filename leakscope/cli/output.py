@@ -1,4 +1,6 @@
-"""What the commands write: in which form, and where. They share these options."""
+"""What several commands share: ``--format`` and ``--out``, writing to a file or stdout, reading
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from leakscope.cli.conclusion import wants_color, write_text
 
@@ -91,7 +94,29 @@ def deliver(text: str, out: Path | None, form: str = "text") -> None:
 
 def tell(text: str) -> None:
     """Print text for people to stdout, in signs that it can hold."""
-    from leakscope.report.plain import fitted
+    from leakscope.report.text import fitted
 
     sys.stdout.write(fitted(text if text.endswith("\n") else text + "\n", sys.stdout.encoding))
     sys.stdout.flush()
+
+
+def to_process_number(
+    _: click.Context | None, __: click.Parameter | None, text: str | None
+) -> int | None:
+    """Return the number of a process: a whole one above 0."""
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise click.BadParameter(f"{text!r} is not a process number.")
+    return int(text)
+
+
+def why_unread(fault: BaseException) -> str:
+    """Return what is wrong with a file, as the end of a sentence about it."""
+    if isinstance(fault, FileNotFoundError):
+        return "it does not exist"
+    if isinstance(fault, OSError):
+        return f"it can't be read ({fault.strerror or fault})"
+    if isinstance(fault, msgspec.ValidationError):
+        return "it is JSON, but not as leakscope writes it"
+    return "it is not JSON, or was cut off"

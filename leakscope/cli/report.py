@@ -50,7 +50,7 @@ def report(
     run = find_run(run)
     concluded = conclude(run)
     if why is not None:
-        from leakscope.report.why import render_why
+        from leakscope.report.measuring import render_why
 
         click.echo(render_why(concluded, why))
         return

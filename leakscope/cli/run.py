@@ -2,42 +2,52 @@
 
 The program is a child process that behaves as ``python`` would have (``instrument.launch``). The
 parent imports no torch while it waits, ends as the program ended, and concludes from the recording
-alone; so a program that is killed still gets its report.
+alone; so a program that dies, for want of memory or otherwise, still gets its report.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import os
+import re
 import signal
 import sys
+import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
-from leakscope.cli.command_line import ProgramCommand
-from leakscope.cli.conclusion import conclude, print_summary, write_reports
-from leakscope.cli.destination import prepare
-from leakscope.cli.faults import explain, say
-from leakscope.cli.missing import is_missing_module
-from leakscope.cli.supervisor import Ending, end_as, supervise
-from leakscope.configuration.settings import UnreadableError, to_milliseconds, to_size
-from leakscope.instrument.configured import chosen_trackers, configured_options
-from leakscope.instrument.launch import Launch
-from leakscope.instrument.options import (
+from leakscope.capture.launch import Launch
+from leakscope.capture.options import (
     CudaHistory,
     Native,
     SessionOptions,
     SnapshotSignal,
     Tracemalloc,
     Workers,
+    chosen_trackers,
+    configured_options,
 )
-from leakscope.instrument.program import Program, interpreter_options
-from leakscope.instrument.world import World, this_world
+from leakscope.capture.program import Program, interpreter_options
+from leakscope.capture.run_directory import RUNS, World, claim, this_world
+from leakscope.cli.conclusion import conclude, print_summary, write_reports
+from leakscope.cli.faults import explain, say
+from leakscope.cli.program import (
+    ProgramCommand,
+    ProgramEnding,
+    end_as,
+    is_missing_module,
+    supervise,
+)
+from leakscope.configuration.settings import UnreadableError, to_milliseconds, to_size
 from leakscope.model.errors import LeakscopeError, UnwritableError
+from leakscope.model.record import RunManifest
+from leakscope.model.version import __version__
 from leakscope.recording import RunDirectory
 from leakscope.recording.directory import journals
 
@@ -242,7 +252,7 @@ def run(
     end_as(ending)
 
 
-def leave_outcome(directory: RunDirectory, world: World, ending: Ending) -> None:
+def leave_outcome(directory: RunDirectory, world: World, ending: ProgramEnding) -> None:
     """Write down how the program ended; of other ranks than the first only that it was killed.
 
     Nothing else would tell of that: a kill leaves no closing record. A signal by which the launcher
@@ -331,3 +341,50 @@ def _never_in_the_way(path: Path) -> Iterator[None]:
         say(f"no report: {fault}")
     except Exception as fault:
         say(f"no report: {explain(fault)} {again}")
+
+
+LONGEST_NAME = 60
+
+
+def prepare(program: Program, options: SessionOptions, world: World) -> RunDirectory:
+    """Return the run directory, made here or by another rank of the same launch.
+
+    Raises:
+        RunExistsError: ``out`` holds another run already.
+        UnwritableError: it can't be made.
+
+    """
+    stem = re.sub(r"[^\w.-]+", "-", program.label).strip("-.")[:LONGEST_NAME] or "run"
+    out = options.out
+    directory = claim(
+        out,
+        stem,
+        _manifest(program, json.loads(options.to_json())),
+        force=options.force,
+        world=world,
+        runs=options.runs or RUNS,
+    )
+    if out is not None and directory.path.name != out.name:
+        say(f"{out} holds another run; rank {world.rank} is recorded in {directory.path}.")
+    return directory
+
+
+def _manifest(program: Program, options: dict[str, Any]) -> RunManifest:
+    from leakscope.configuration.pyproject import own_libraries
+    from leakscope.configuration.reading import read_configuration
+    from leakscope.probes.cgroup import memory_limit
+    from leakscope.probes.environment import environment
+
+    total, limit = memory_limit()
+    return RunManifest(
+        leakscope_version=__version__,
+        run_id=uuid.uuid4().hex,
+        created=time.time(),
+        command=["python", *interpreter_options(), *program.arguments],
+        script=program.title,
+        project_root=program.project_root(),
+        options=options,
+        environment=environment(own_libraries(read_configuration().section)),
+        memory_total=total,
+        memory_limit=limit,
+    )

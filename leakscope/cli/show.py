@@ -84,14 +84,14 @@ def _shown(folder: Path, *, again: bool) -> bool:
 
 def state_of(run: Run, *, goes_on: bool) -> str:
     """Return in a line where a run stands."""
-    from leakscope.analysis.units import tells_epochs
+    from leakscope.analysis.columns.units import epochs_are_visible
 
     boundaries = run.main.measurements
     name = run.manifest.script or run.path.name
     if not boundaries:
         return f"{name}: nothing was recorded yet." if goes_on else f"{name}: nothing was recorded."
     last = boundaries[-1].boundary
-    seen = tells_epochs(measurement.boundary for measurement in boundaries)
+    seen = epochs_are_visible(measurement.boundary for measurement in boundaries)
     words = [f"epoch {last.epoch + 1}" if seen else "", f"step {last.step:,}", last.phase]
     where = ", ".join(word for word in words if word)
     if not goes_on:

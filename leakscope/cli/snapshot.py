@@ -1,4 +1,9 @@
-"""``leakscope snapshot``: have a recorded process take a census now, and show what it found."""
+"""``leakscope snapshot``: have a recorded process take a census now, and show what it found.
+
+Whether a process takes a census on a signal is looked up from outside, in ``/proc``: a signal that
+a process has no handler for ends it, so nothing is sent unless its own recording and the kernel
+both say that it has one.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+import psutil
 
 from leakscope.cli.faults import say
-from leakscope.cli.process_number import to_process_number
+from leakscope.cli.output import to_process_number
 from leakscope.model.errors import LeakscopeError
+from leakscope.model.record import HeaderRecord, SnapshotSignalRecord
+from leakscope.probes.process import catches, status_of
+from leakscope.recording.following import Following, open_journals
 
 if TYPE_CHECKING:
-    import psutil
-
-    from leakscope.cli.recorded import Recorded
     from leakscope.model.record import SnapshotRecord
-    from leakscope.recording.following import Following
+
 
 NO_CENSUS = 3
 ENDED = 4
@@ -55,10 +61,10 @@ class _EndedError(Exception):
 
 
 @dataclass(frozen=True)
-class _Told:
+class _CensusTaken:
     """A census and where it came from."""
 
-    recorded: Recorded
+    recorded: RecordedProcess
     snapshot: SnapshotRecord
 
     @property
@@ -91,7 +97,6 @@ def snapshot(pid: int, *, wait: float, form: str) -> None:
             "sent; `kill -USR1 PID` asks a process of which you know it.",
             slug="no-snapshot",
         )
-    from leakscope.cli.recorded import find_recorded, signal_of
     from leakscope.model.record import EndRecord, SnapshotRecord, SnapshotSignalRecord
     from leakscope.recording.following import Following
 
@@ -105,9 +110,9 @@ def snapshot(pid: int, *, wait: float, form: str) -> None:
         _give_up(
             f"no census of {recorded.name} in {wait:g} s: {_why_none(recorded.pid)}", NO_CENSUS
         )
-    told = _Told(recorded, taken)
+    told = _CensusTaken(recorded, taken)
     if form == "json":
-        from leakscope.report.encoding import render_plain_json
+        from leakscope.report.json import render_plain_json
 
         click.echo(render_plain_json(as_plain(told)), nl=False)
     else:
@@ -121,7 +126,9 @@ def _give_up(sentence: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _ask(recorded: Recorded, journal: Following, number: int, wait: float) -> SnapshotRecord | None:
+def _ask(
+    recorded: RecordedProcess, journal: Following, number: int, wait: float
+) -> SnapshotRecord | None:
     """Return the census that a process takes when it is asked; None if there is none in time.
 
     Raises:
@@ -150,9 +157,9 @@ def _ask(recorded: Recorded, journal: Following, number: int, wait: float) -> Sn
         time.sleep(_POLL_S)
 
 
-def _send(recorded: Recorded, number: int) -> None:
+def _send(recorded: RecordedProcess, number: int) -> None:
     """Send the signal if the process has a handler for it at this very moment."""
-    from leakscope.probes.signals import catches
+    from leakscope.probes.process import catches
 
     if not catches(recorded.pid, number):
         raise _EndedError
@@ -186,7 +193,7 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def _why_none(pid: int) -> str:
-    from leakscope.probes.signals import status_of
+    from leakscope.probes.process import status_of
 
     state = status_of(pid).get("State", "?")[0]
     if state in _STOPPED:
@@ -199,12 +206,12 @@ def _why_none(pid: int) -> str:
     )
 
 
-def as_plain(told: _Told) -> dict[str, Any]:
+def as_plain(told: _CensusTaken) -> dict[str, Any]:
     """Return what ``--format json`` shows."""
     import msgspec
 
-    from leakscope.analysis.series import HOST
-    from leakscope.analysis.snapshots import biggest, devices_of
+    from leakscope.analysis.columns.series import HOST
+    from leakscope.analysis.findings.out_of_memory import biggest, devices_of
 
     taken = told.snapshot
     census = taken.census
@@ -226,21 +233,19 @@ def as_plain(told: _Told) -> dict[str, Any]:
     }
 
 
-def as_text(told: _Told) -> str:
+def as_text(told: _CensusTaken) -> str:
     """Return what is shown in the terminal."""
-    from leakscope.analysis.series import HOST
-    from leakscope.analysis.shortage import place_of
-    from leakscope.analysis.snapshots import biggest, devices_of
+    from leakscope.analysis.columns.series import HOST
+    from leakscope.analysis.findings.out_of_memory import biggest, describe_moment, devices_of
     from leakscope.model import gauge
-    from leakscope.model.printable import one_line
-    from leakscope.model.sizes import human_bytes, human_share
+    from leakscope.model.text import human_bytes, human_share, one_line
 
     taken, moment = told.snapshot, told.snapshot.boundary
     between = "between two boundaries, for none had come" if taken.at_once else "at a boundary"
     walked = f", {taken.census.objects:,} objects" if taken.census else ""
     name, since = told.recorded.name.capitalize(), f"{moment.time_s:.1f} s after the start"
     lines = [
-        f"{name}, {since}, {place_of(moment)}, {between}.",
+        f"{name}, {since}, {describe_moment(moment)}, {between}.",
         f"It took {taken.seconds:.2f} s{walked}.",
     ]
     for device in (HOST, *devices_of(taken)):
@@ -261,10 +266,142 @@ def as_text(told: _Told) -> str:
 def _in_children(taken: SnapshotRecord) -> str:
     """Return what child processes have besides, such as a DataLoader's workers."""
     from leakscope.model import gauge
-    from leakscope.model.sizes import human_bytes, plural
+    from leakscope.model.text import human_bytes, plural
 
     count = taken.gauges.get(gauge.CHILDREN, 0)
     if not count:
         return ""
     held = human_bytes(taken.gauges.get(gauge.CHILDREN_PSS, 0))
     return f", and {held} in {plural(count, 'child process')} (shared pages divided)"
+
+
+_RECORDS = ("main", "rank")
+"""What processes of a training are called that take censuses on request."""
+_HOW = "leakscope run --snapshot-signal USR1 … (or profile(snapshot_signal='USR1'))"
+
+
+@dataclass(frozen=True)
+class RecordedProcess:
+    """A process that records itself."""
+
+    pid: int
+    journal: Path
+    header: HeaderRecord
+
+    @property
+    def name(self) -> str:
+        """What it is called among those that train together."""
+        is_rank = self.header.world_size > 1
+        return f"process {self.pid}" + (f" (rank {self.header.rank})" if is_rank else "")
+
+
+def find_recorded(pid: int) -> RecordedProcess:
+    """Return the recorded process that a number means: itself, or the one that it has started.
+
+    Raises:
+        LeakscopeError: there is none, there are several, or it can't be told; says what to do.
+
+    """
+    _require_process(pid)
+    own = _own_recording(pid)
+    if own is not None:
+        return own
+    found = [one for child in _descendants(pid) if (one := _own_recording(child, quietly=True))]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        choices = ", ".join(f"{one.pid} (rank {one.header.rank})" for one in found)
+        raise _lookup_error(
+            f"Process {pid} has started several that are recorded; choose one: {choices}."
+        )
+    raise _lookup_error(
+        f"Process {pid} is not recorded by leakscope, nor is one that it has started. Only what "
+        f"runs under {_HOW} takes a census on request; `leakscope monitor --pid {pid}` watches "
+        "any process."
+    )
+
+
+def signal_of(recorded: RecordedProcess, journal: Following) -> int:
+    """Return the number of the signal on which a process takes a census.
+
+    Raises:
+        LeakscopeError: there is none; says why and what to add.
+
+    """
+    told = SnapshotSignalRecord()
+    for record in journal.new():
+        if isinstance(record, SnapshotSignalRecord):
+            told = record
+    if not told.signal:
+        why = f": {told.why_not}" if told.why_not else ""
+        raise _lookup_error(
+            f"{recorded.name.capitalize()} takes no census on request{why}. "
+            + ("Choose another signal" if told.why_not else "Start it")
+            + f": {_HOW}."
+        )
+    if catches(recorded.pid, told.signal) is False:
+        raise _lookup_error(
+            f"{recorded.name.capitalize()} has no handler for its signal any more; nothing was "
+            "sent, for it would end the process."
+        )
+    return told.signal
+
+
+def _own_recording(pid: int, *, quietly: bool = False) -> RecordedProcess | None:
+    """Return the recording that a process writes of itself; None where it writes none."""
+    try:
+        journals = open_journals(pid)
+    except PermissionError as fault:
+        if quietly:
+            return None
+        raise _lookup_error(f"Process {pid} is another user's: ask as that user.") from fault
+    except OSError:
+        if quietly:
+            return None
+        raise no_process(pid) from None
+    inside = status_of(pid).get("NSpid", str(pid)).split()[-1]
+    mine = [(path, header) for path, header in journals if str(header.pid) == inside]
+    for path, header in mine:
+        if header.role in _RECORDS:
+            return RecordedProcess(pid, path, header)
+    if journals and not quietly:
+        raise _lookup_error(_process_words(pid, journals[0][1], is_worker=bool(mine)))
+    return None
+
+
+def _process_words(pid: int, header: HeaderRecord, *, is_worker: bool) -> str:
+    if header.role == "monitor":
+        return (
+            f"Process {pid} watches process {header.pid} from outside, and that one is not "
+            f"recorded: it takes no census. Run it under {_HOW}."
+        )
+    what = "a worker of a DataLoader" if is_worker else "a child"
+    parent = header.parent if is_worker and header.parent else header.pid
+    return f"Process {pid} is {what} of process {parent}; ask that one: leakscope snapshot {parent}"
+
+
+def _require_process(pid: int) -> None:
+    try:
+        status = psutil.Process(pid).status()
+    except psutil.NoSuchProcess as fault:
+        raise no_process(pid) from fault
+    except psutil.AccessDenied:
+        return
+    if status == psutil.STATUS_ZOMBIE:
+        raise _lookup_error(f"Process {pid} has ended already.")
+
+
+def no_process(pid: int) -> LeakscopeError:
+    """Return the fault that there is no such process."""
+    return LeakscopeError(f"There is no process {pid}.", slug="no-process")
+
+
+def _descendants(pid: int) -> list[int]:
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
+def _lookup_error(sentence: str) -> LeakscopeError:
+    return LeakscopeError(sentence, slug="no-snapshot")

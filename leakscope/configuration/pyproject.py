@@ -1,17 +1,26 @@
-"""``[tool.leakscope]`` of the nearest ``pyproject.toml`` that has it."""
+"""``[tool.leakscope]`` of the nearest ``pyproject.toml`` that has it, with its two lists.
+
+``known-culprits`` is what a project knows of its libraries: a list of files, or the entries
+themselves. ``suppress`` is what it puts up with, why, and until when. An entry that makes no sense
+is reported and left out.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from leakscope.model.printable import one_line
-from leakscope.model.toml import read_toml
+from leakscope.configuration.settings import bad_value, unknown_key
+from leakscope.model.documents import Suppression
+from leakscope.model.known import EntryError, KnownCulprit, Own, read_toml, to_entry
+from leakscope.model.text import clipped, one_line
 
 FILE = "pyproject.toml"
-_NAME = b"leakscope"
+_TABLE_NAME = b"leakscope"
 _HEADER = re.compile(rb"^\s*(\[\[?\s*)?tool\s*\.\s*[\"']?leakscope\b", re.MULTILINE)
 """By which a file that is no TOML is known to be meant for leakscope too."""
 _MOST_BYTES = 1 << 20
@@ -41,7 +50,7 @@ def read_section(start: Path) -> Section:
     for folder in (start, *start.parents):
         path = folder / FILE
         text = _read(path)
-        section = None if text is None or _NAME not in text else _parse(path, text)
+        section = None if text is None or _TABLE_NAME not in text else _parse(path, text)
         if section is not None:
             return section
     return Section()
@@ -72,3 +81,157 @@ def _parse(path: Path, text: bytes) -> Section | None:
     if not isinstance(table, dict):
         return Section(path, remarks=[f"tool.leakscope in {path} is not read: it is no table."])
     return Section(path, table)
+
+
+KNOWN_CULPRITS_KEY = "known-culprits"
+_SPELLINGS = (KNOWN_CULPRITS_KEY, "known_culprits")
+_TABLES = "culprit"
+_LONGEST_NAME = 60
+
+
+def is_known_culprits(key: str) -> bool:
+    """Return whether a key of the section is that of the entries."""
+    return key in _SPELLINGS
+
+
+def read_known_culprits(section: Section) -> Own:
+    """Return a project's own entries, and a sentence for whatever is left out."""
+    faults: list[str] = []
+    taken: dict[str, tuple[str, KnownCulprit]] = {}
+    for file, number, table in _tables(section, faults):
+        name = _name_of(table, number)
+        try:
+            entry = to_entry(table)
+        except EntryError as fault:
+            faults.append(f"Known culprit {name} of {file} is left out: {one_line(str(fault))}.")
+            continue
+        if entry.id in taken:
+            faults.append(f"Known culprit {name} of {file} is left out: another has its id.")
+            continue
+        taken[entry.id] = (file, entry)
+    return Own(tuple(taken.values()), tuple(faults))
+
+
+def own_libraries(section: Section) -> list[str]:
+    """Return the distributions that a project's own entries speak of; raises nothing.
+
+    It is asked where a training begins, which no entry may keep from beginning.
+    """
+    try:
+        own = read_known_culprits(section)
+    except Exception:
+        return []
+    return sorted({library for _, entry in own.entries for library in entry.libraries})
+
+
+def _tables(section: Section, faults: list[str]) -> Iterator[tuple[str, int, object]]:
+    """Yield each entry with its file and its number there."""
+    for key in _SPELLINGS:
+        value = section.table.get(key, [])
+        if not isinstance(value, list):
+            faults.append(
+                f"{KNOWN_CULPRITS_KEY} in {section.path} must be a list of files, or be written as "
+                f"[[tool.leakscope.{KNOWN_CULPRITS_KEY}]]."
+            )
+            continue
+        for number, one in enumerate(value, 1):
+            if isinstance(one, str):
+                yield from _of_file(section.folder / one, faults)
+            else:
+                yield str(section.path), number, one
+
+
+def _of_file(path: Path, faults: list[str]) -> Iterator[tuple[str, int, object]]:
+    try:
+        if path.stat().st_size > _MOST_BYTES or not path.is_file():
+            why = "is no file" if not path.is_file() else "is too large"
+            faults.append(f"Known culprits of {path} are left out: it {why}.")
+            return
+        found = read_toml(path.read_text(encoding="utf-8")).get(_TABLES, [])
+    except ImportError:
+        faults.append(f"Known culprits of {path} are left out: there is no reader for TOML.")
+        return
+    except OSError as fault:
+        why = fault.strerror or str(fault)
+        faults.append(f"Known culprits of {path} are left out: it can't be read ({why}).")
+        return
+    except (ValueError, RecursionError) as fault:
+        why = one_line(str(fault))
+        faults.append(f"Known culprits of {path} are left out: it is no TOML ({why}).")
+        return
+    if not isinstance(found, list) or not found:
+        faults.append(f"Known culprits of {path} are left out: it has no [[{_TABLES}]].")
+        return
+    for number, table in enumerate(found, 1):
+        yield str(path), number, table
+
+
+def _name_of(table: object, number: int) -> str:
+    name = table.get("id") if isinstance(table, dict) else None
+    return (
+        clipped(name, _LONGEST_NAME)
+        if isinstance(name, str) and name.strip()
+        else f"number {number}"
+    )
+
+
+SUPPRESS = "suppress"
+_PATTERN_KEYS = ("signature", "pattern", "path")
+_SUPPRESSION_KEYS = (*_PATTERN_KEYS, "reason", "expires")
+
+
+def read_suppressions(section: Section) -> tuple[list[Suppression], list[str]]:
+    """Return the suppressions of a project, and a sentence for each key that is unknown.
+
+    Raises:
+        LeakscopeError: one has no reason, no pattern, or a value of the wrong type.
+
+    """
+    entries = section.table.get(SUPPRESS, [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise bad_value(
+            f"{SUPPRESS} in {section.path} must be written as [[tool.leakscope.{SUPPRESS}]]."
+        )
+    found = [_suppression(entry, f"{_ordinal(n)} [[tool.leakscope.{SUPPRESS}]] of {section.path}")
+             for n, entry in enumerate(entries, 1)]  # fmt: skip
+    remarks = [
+        unknown_key(key, _SUPPRESSION_KEYS, f"[[tool.leakscope.{SUPPRESS}]] of {section.path}")
+        for entry in entries
+        for key in entry
+        if key not in _SUPPRESSION_KEYS
+    ]
+    return found, remarks
+
+
+def _suppression(entry: dict[str, Any], where: str) -> Suppression:
+    texts = {key: entry.get(key, "") for key in (*_PATTERN_KEYS, "reason")}
+    for key, value in texts.items():
+        if not isinstance(value, str):
+            raise bad_value(f"{key} must be a text, not {value!r}: see the {where}.")
+    if not any(texts[key].strip() for key in _PATTERN_KEYS):
+        raise bad_value(f"The {where} names nothing: give it a signature, a pattern or a path.")
+    if not texts["reason"].strip():
+        raise bad_value(f'The {where} has no reason; say why it is put up with: reason = "…".')
+    return Suppression(**texts, expires=_date(entry.get("expires"), where))
+
+
+def _date(value: object, where: str) -> date | None:
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        return value.date()
+    if isinstance(value, date):
+        return value
+    try:
+        return date.fromisoformat(value if isinstance(value, str) else "")
+    except ValueError:
+        raise bad_value(
+            f"expires must be a date such as 2027-01-31, not {value!r}: see the {where}."
+        ) from None
+
+
+def _ordinal(number: int) -> str:
+    return f"{number}{'th' if 10 <= number % 100 <= 20 else _ENDINGS.get(number % 10, 'th')}"
+
+
+_ENDINGS = {1: "st", 2: "nd", 3: "rd"}

@@ -1,4 +1,4 @@
-"""What is in force: defaults, then ``pyproject.toml``, then the environment.
+"""The configuration in force: defaults, then ``pyproject.toml``, then the environment.
 
 Arguments of the API come after them, and options of the command line last.
 """
@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leakscope.configuration import known_culprits, suppressions
+from leakscope.configuration import pyproject
 from leakscope.configuration.pyproject import Section, read_section
-from leakscope.configuration.sentences import bad, unknown
 from leakscope.configuration.settings import (
     BY_NAME,
     CHECK,
@@ -21,8 +20,10 @@ from leakscope.configuration.settings import (
     SWITCHES,
     Setting,
     UnreadableError,
+    bad_value,
+    unknown_key,
 )
-from leakscope.model.printable import clipped
+from leakscope.model.text import clipped
 
 _PREFIX = "LEAKSCOPE_"
 _LONGEST_VALUE = 80
@@ -63,7 +64,7 @@ class Configuration:
 
         """
         if self.faults:
-            raise bad(self.faults[0])
+            raise bad_value(self.faults[0])
 
     def refuse_misread(self) -> None:
         """Refuse a configuration of which a gate would pass something over.
@@ -73,7 +74,7 @@ class Configuration:
 
         """
         if self.misread:
-            raise bad(self.misread[0])
+            raise bad_value(self.misread[0])
 
 
 def read_configuration(
@@ -103,7 +104,7 @@ def _folder() -> Path:
 def _written(section: Section, found: Configuration) -> Iterator[tuple[str, object]]:
     """Yield the names and values that a section holds, those of tables within it after a dot."""
     for key, value in section.table.items():
-        if key == suppressions.KEY or known_culprits.is_known_culprits(key):
+        if key == pyproject.SUPPRESS or pyproject.is_known_culprits(key):
             continue
         if key != CHECK:
             yield key, value
@@ -119,8 +120,8 @@ def _written(section: Section, found: Configuration) -> Iterator[tuple[str, obje
 def _choose(found: Configuration, key: str, value: object, source: str, folder: Path) -> None:
     setting = BY_NAME.get(key.replace("_", "-"))
     if setting is None:
-        known = [*BY_NAME, CHECK, suppressions.KEY, known_culprits.KEY]
-        sentence = unknown(key, known, f"[tool.leakscope] of {source}")
+        known = [*BY_NAME, CHECK, pyproject.SUPPRESS, pyproject.KNOWN_CULPRITS_KEY]
+        sentence = unknown_key(key, known, f"[tool.leakscope] of {source}")
         found.remarks.append(sentence)
         if _may_be_of_a_check(key, value):
             found.misread.append(sentence)
@@ -140,7 +141,7 @@ def _choose_by_variable(found: Configuration, name: str, text: str) -> None:
     setting = next((setting for setting in SETTINGS if setting.variable == name), None)
     if setting is None:
         known = [*(setting.variable for setting in SETTINGS), *SWITCHES]
-        sentence = unknown(name, known, "leakscope")
+        sentence = unknown_key(name, known, "leakscope")
         found.remarks.append(sentence)
         if name.startswith(f"{_PREFIX}{CHECK.upper()}_"):
             found.misread.append(sentence)

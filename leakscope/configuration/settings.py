@@ -1,13 +1,17 @@
-"""What can be chosen in ``pyproject.toml`` and in the environment, and how each value is read."""
+"""The settings of ``pyproject.toml`` and of the environment: how each value is read, and what is
+wrong with a bad one.
+"""
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from leakscope.model.sizes import to_bytes
+from leakscope.model.errors import LeakscopeError
+from leakscope.model.text import clipped, to_bytes
 
 CHECK = "check"
 """The table of the settings of ``leakscope check``."""
@@ -227,3 +231,20 @@ SWITCHES = {
     "LEAKSCOPE_STRICT": "1 lets faults of leakscope's own pass, for its tests",
 }
 """Variables that are no settings of a project."""
+
+
+_LONGEST_SHOWN = 60
+
+
+def bad_value(sentence: str) -> LeakscopeError:
+    """Return the error for a choice that can't be followed."""
+    return LeakscopeError(sentence, slug="bad-configuration")
+
+
+def unknown_key(key: str, known: Iterable[str], where: str) -> str:
+    """Return a sentence that names the known key which is most like an unknown one."""
+    names = list(known)
+    shown = clipped(key, _LONGEST_SHOWN)
+    likely = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
+    meant = f"did you mean {likely[0]}?" if likely else f"it knows {', '.join(names)}."
+    return f"{where} has no {shown}; {meant}"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leakscope.model.lazily import exports
+from leakscope.model.lazy_exports import exports
 
 if TYPE_CHECKING:
     from leakscope.heap.census import CensusTaker
     from leakscope.heap.ownership import ownership_under
-    from leakscope.heap.snapshots.difference import Difference
-    from leakscope.heap.snapshots.snapshot import Snapshot
-    from leakscope.heap.snapshots.taking import snapshot
+    from leakscope.heap.snapshots.answers import Difference
+    from leakscope.heap.snapshots.snapshot import Snapshot, snapshot
 
 __all__ = ["CensusTaker", "Difference", "Snapshot", "ownership_under", "snapshot"]
 
@@ -20,8 +19,10 @@ __getattr__, __dir__ = exports(
     {
         "census": ("CensusTaker",),
         "ownership": ("ownership_under",),
-        "snapshots.difference": ("Difference",),
-        "snapshots.snapshot": ("Snapshot",),
-        "snapshots.taking": ("snapshot",),
+        "snapshots.answers": ("Difference",),
+        "snapshots.snapshot": (
+            "Snapshot",
+            "snapshot",
+        ),
     },
 )

@@ -1,9 +1,8 @@
 from types import FrameType
 from typing import Any
 
-from leakscope.heap.adapters.known_types import KnownTypes
-from leakscope.heap.adapters.parts import Parts
-from leakscope.heap.adapters.tensor import TensorAccess
+from leakscope.heap.adapters.memory import KnownTypes
+from leakscope.heap.adapters.tensor import Parts, TensorAccess
 from leakscope.heap.graph import WalkRequest
 
 def walk(

@@ -1,18 +1,27 @@
-"""The parts of an object, read without running any code of the user's.
+"""Objects, frames and sizes, read without running any code of the user's.
 
 Classes may override ``__getattribute__``, ``__len__``, ``__eq__`` or ``__class__``, and a census
 that called them would change the program it looks at. Everything here goes through the C slots of
 ``type`` and ``object`` and compares by identity.
+
+Up to 3.12 reading ``frame.f_locals`` of a function leaves a dictionary on the frame that keeps what
+it holds alive until the function returns; the native module reads the variables where they are.
+From 3.13 on ``f_locals`` is a view and leaves nothing.
 """
 
 from __future__ import annotations
 
+import inspect
+import os
+import sys
+import threading
 import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import FrameType, MethodDescriptorType
 from typing import Any
 
-from leakscope.model.interrupts import ours
+from leakscope.model.errors import ours
 
 _inline_attributes: Callable[[object], dict[str, Any] | None] | None
 try:
@@ -25,6 +34,13 @@ try:
     from leakscope.heap._native import classes_in as _classes_in
 except ImportError:  # nothing was compiled
     _classes_in = None
+
+_read_variables: Callable[[FrameType], list[tuple[str, object]]] | None
+try:
+    from leakscope.heap._native import frame_locals as _read_variables
+except ImportError:  # nothing was compiled, or 3.13 and newer, which need no help
+    _read_variables = None
+
 
 MISSING: Any = object()
 """What :func:`class_attribute` and :func:`slot_value` return where there is nothing."""
@@ -193,3 +209,128 @@ def _lengths() -> dict[int, Any]:
 
 
 _LENGTHS = _lengths()
+
+
+_HEAP = __file__.rpartition(os.sep)[0] + os.sep
+_FRAME_AND_WE = 3
+"""References to a snapshot that nobody else holds: the frame's, our name, an argument."""
+
+
+def running_frames() -> list[tuple[int, FrameType]]:
+    """Return thread id and frame of every running Python frame, the innermost of a thread first.
+
+    The heap's own frames are left out: a frame that had a list of itself would be a cycle, and
+    would keep alive all that the census knows until the collector runs.
+    """
+    tops: dict[int, FrameType | None] = dict(sys._current_frames())
+    tops[threading.get_ident()] = _caller_of_the_heap()
+    found = []
+    for thread, top in tops.items():
+        frame = top
+        while frame is not None:
+            found.append((thread, frame))
+            frame = frame.f_back
+    return found
+
+
+def _caller_of_the_heap() -> FrameType | None:
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_HEAP):
+        frame = frame.f_back
+    return frame
+
+
+def locals_of(frame: FrameType) -> list[tuple[str, object]]:
+    """Return the variables of a function's frame, cells dereferenced; unset ones are absent.
+
+    For a module's or class's frame it returns nothing: their names live in a dictionary, which is
+    ``frame.f_globals`` for a module.
+    """
+    if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        return []
+    if _read_variables is not None:
+        return _read_variables(frame)
+    return _read_snapshot(frame)
+
+
+def _read_snapshot(frame: FrameType) -> list[tuple[str, object]]:
+    """Read ``f_locals``, and empty the snapshot on the frame unless the program has it too."""
+    snapshot = frame.f_locals
+    found = list(snapshot.items())
+    if sys.version_info < (3, 13) and sys.getrefcount(snapshot) <= _FRAME_AND_WE:
+        snapshot.clear()
+    return found
+
+
+_HEADER_FLAG = 1 << 14
+_INLINE_DICT_FLAG = 1 << 4 if sys.version_info >= (3, 11) else 0
+_WEAKREF_FLAG = 1 << 3 if sys.version_info >= (3, 12) else 0
+_HEADER_BYTES = 16
+_HEAP_TYPE_FLAG = 1 << 9
+_IMMUTABLE_FLAG = 1 << 8
+_TRUSTED = frozenset(
+    {
+        "builtins",
+        "collections",
+        "array",
+        "_io",
+        "re",
+        "_struct",
+        "decimal",
+        "itertools",
+        "_pickle",
+        "xml.etree.ElementTree",
+    }
+)
+"""Modules of the standard library whose C types size themselves. Of others none is asked, for it
+might do anything; those whose memory matters have an adapter. What no method tells stays unknown:
+the state of ``zlib`` and ``hashlib``, what ``sqlite3`` keeps, hash tables of pandas' indexes."""
+
+mro_of = type.__dict__["__mro__"].__get__
+dict_of = type.__dict__["__dict__"].__get__
+_flags_of = type.__dict__["__flags__"].__get__
+_module_of = type.__dict__["__module__"].__get__
+
+
+def sizer_of(kind: type) -> Any:
+    """Return the C method that sizes instances: the interpreter's own, never an override's."""
+    for base in mro_of(kind):
+        method = dict_of(base).get("__sizeof__")
+        if type(method) is MethodDescriptorType and method.__objclass__ is base and _trusted(base):
+            return method
+    return object.__sizeof__
+
+
+def _trusted(base: type) -> bool:
+    made_at_run_time = _flags_of(base) & _HEAP_TYPE_FLAG and not _flags_of(base) & _IMMUTABLE_FLAG
+    return not made_at_run_time and _module_of(base) in _TRUSTED
+
+
+def header_bytes(kind: type) -> int:
+    """Return what precedes an instance: the collector's header, dict and weak reference slots."""
+    flags = _flags_of(kind)
+    slots = _HEADER_BYTES if flags & (_INLINE_DICT_FLAG | _WEAKREF_FLAG) else 0
+    return slots + (_HEADER_BYTES if flags & _HEADER_FLAG else 0)
+
+
+class Sizes:
+    """Shallow sizes; what a type alone tells is kept for the next of its instances."""
+
+    def __init__(self) -> None:
+        self._of_types: dict[int, tuple[type, Any, int, bool]] = {}
+
+    def __call__(self, value: object) -> int:
+        """Return the size of one object without what it refers to, in bytes."""
+        kind = type(value)
+        known = self._of_types.get(id(kind))
+        if known is None:
+            is_class = any(base is type for base in mro_of(kind))
+            # The type is kept with it: another may come to lie where it lay.
+            known = self._of_types[id(kind)] = (kind, sizer_of(kind), header_bytes(kind), is_class)
+        _, sizer, header, is_class = known
+        if is_class and not _flags_of(value) & _HEAP_TYPE_FLAG:
+            header = 0
+        try:
+            return int(sizer(value)) + header
+        except ours(Exception):
+            return header

@@ -14,10 +14,8 @@ from types import FrameType
 import msgspec
 
 from leakscope.heap import anatomy
-from leakscope.heap.collector import without_collector
-from leakscope.heap.definitions import Definitions
 from leakscope.heap.graph import (
-    Baseline,
+    GraphBaseline,
     Seal,
     TypeTotal,
     WalkRequest,
@@ -25,19 +23,20 @@ from leakscope.heap.graph import (
     can_seal,
     walk,
 )
-from leakscope.heap.graph_ages import made
-from leakscope.heap.looking import request_from
-from leakscope.heap.memory import RowMemory
-from leakscope.heap.origins import origins
-from leakscope.heap.ownership import ownership_under
-from leakscope.heap.pages import exclusive_share, sampled
-from leakscope.heap.roles import Roles
-from leakscope.heap.roots import Roots, SealedRoots, find_roots
+from leakscope.heap.ownership import Definitions, ownership_under
+from leakscope.heap.pausing import without_collector, without_tracing
+from leakscope.heap.roles import Roles, device_storages
+from leakscope.heap.roots import Roots, SealedRoots, find_roots, walk_request
+from leakscope.heap.row_details import (
+    RowMemory,
+    exclusive_share,
+    made,
+    origins,
+    sampled,
+    with_shares,
+)
 from leakscope.heap.rows import Draft, RowMaker, SealedRows
-from leakscope.heap.sharing import with_shares
-from leakscope.heap.storages import device_storages
-from leakscope.heap.untraced import without_tracing
-from leakscope.model.blocks import DeviceStorages
+from leakscope.model.allocator import DeviceStorages
 from leakscope.model.census import Census, CensusRow, CensusScope
 
 _OBJECTS_PER_ROW = 2
@@ -83,7 +82,7 @@ class CensusTaker:
         self._given = given
         self._seal, self._sealed_roots, self._sealed_rows = Seal(), SealedRoots(), SealedRows()
         # A worker is a copy: to go through all that it inherited would cost a census.
-        self._baseline = Baseline() if given is None else None
+        self._baseline = GraphBaseline() if given is None else None
         self._modules = 0
         """How many modules were imported when the baseline was made, or last added to."""
         self._memory_before: RowMemory | None = None
@@ -173,7 +172,7 @@ class CensusTaker:
     def _request(self, roots: Roots, *, full: bool) -> WalkRequest:
         given = len(self._sealed_roots.modules) - len(roots.library_objects)
         return replace(
-            request_from(roots, full=full, own=[self]),
+            walk_request(roots, full=full, own=[self]),
             keep_graph=True,
             cutoff_bytes=self._cutoff_bytes,
             max_selected=max(_LEAST_OBJECTS, self._max_rows * _OBJECTS_PER_ROW),

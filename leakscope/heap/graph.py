@@ -21,9 +21,8 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from leakscope.heap import reference
-from leakscope.heap.adapters.known_types import KnownTypes, known_types
-from leakscope.heap.adapters.parts import Parts, read_parts
-from leakscope.heap.adapters.tensor import TensorAccess, tensor_access
+from leakscope.heap.adapters.memory import KnownTypes, known_types
+from leakscope.heap.adapters.tensor import Parts, TensorAccess, read_parts, tensor_access
 
 _native: ModuleType | None
 try:
@@ -338,7 +337,7 @@ class Seal:
         return facts
 
 
-class Baseline:
+class GraphBaseline:
     """Which objects were there when measuring began.
 
     The first walk of the user's names that is given one takes note of the addresses of all that the
@@ -368,7 +367,7 @@ def walk(
     *,
     engine: str | None = None,
     seal: Seal | None = None,
-    baseline: Baseline | None = None,
+    baseline: GraphBaseline | None = None,
 ) -> WalkResult:
     """Walk the heap as asked. The process stands still meanwhile; no code of the user's runs.
 

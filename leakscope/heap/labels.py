@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from leakscope.heap import anatomy
 from leakscope.heap.adapters.tensor import no_overrides, tensor_access
-from leakscope.heap.frames import locals_of
-from leakscope.model.interrupts import ours
+from leakscope.heap.anatomy import locals_of
+from leakscope.model.errors import ours
 
 NAMED_KEYS = 32
 """A dict with more entries than this is data and not a record: its keys are folded."""
@@ -58,7 +58,7 @@ class Stands(Enum):
     FRAME = "frame"
 
 
-class Part(NamedTuple):
+class ChainPart(NamedTuple):
     """An object on a chain: what it stands for, and for whom."""
 
     obj: Any
@@ -79,12 +79,12 @@ ANY = Label("[*]", Edge.ITEM)
 INSIDE = Label("", Edge.HIDDEN)
 
 
-def label(parent: Part, child: object) -> Label:
+def label(parent: ChainPart, child: object) -> Label:
     """Return how ``parent`` refers to ``child``; never raises and runs no code of the user's."""
     return _label(parent, child, _ATTEMPTS)
 
 
-def _label(parent: Part, child: object, attempts: int) -> Label:
+def _label(parent: ChainPart, child: object, attempts: int) -> Label:
     try:
         if parent.stands is not Stands.ITSELF:
             return _INSIDE_PARTS[parent.stands](parent, child)
@@ -282,7 +282,7 @@ def is_generator(obj: object) -> bool:
     return id(type(obj)) in _FRAME_OF
 
 
-def _in_attributes(parent: Part, child: object) -> Label:
+def _in_attributes(parent: ChainPart, child: object) -> Label:
     name = _name_of(parent.obj, child)
     if name is None:
         return ANY
@@ -298,19 +298,19 @@ def names_by_id(names: dict[Any, Any]) -> dict[int, str]:
     return found
 
 
-def _in_globals(parent: Part, child: object) -> Label:
+def _in_globals(parent: ChainPart, child: object) -> Label:
     name = _name_of(parent.obj, child)
     return ANY if name is None else Label(f"·{name}", Edge.ATTRIBUTE, name)
 
 
-def _in_submodules(parent: Part, child: object) -> Label:
+def _in_submodules(parent: ChainPart, child: object) -> Label:
     name = _name_of(parent.obj, child)
     if name is None:
         return ANY
     return attribute(name) if name.isidentifier() else Label(f"[{name}]", Edge.ITEM, name)
 
 
-def _in_closure(parent: Part, child: object) -> Label:
+def _in_closure(parent: ChainPart, child: object) -> Label:
     names = parent.whole.__code__.co_freevars
     for name, cell in zip(names, parent.obj, strict=False):
         if cell is child:
@@ -318,7 +318,7 @@ def _in_closure(parent: Part, child: object) -> Label:
     return ANY
 
 
-def _in_defaults(parent: Part, child: object) -> Label:
+def _in_defaults(parent: ChainPart, child: object) -> Label:
     code = parent.whole.__code__
     names = code.co_varnames[: code.co_argcount][-len(parent.obj) :]
     for name, value in zip(names, parent.obj, strict=False):
@@ -327,24 +327,24 @@ def _in_defaults(parent: Part, child: object) -> Label:
     return ANY
 
 
-def _in_keyword_defaults(parent: Part, child: object) -> Label:
+def _in_keyword_defaults(parent: ChainPart, child: object) -> Label:
     name = _name_of(parent.obj, child)
     return ANY if name is None else Label(f"({name}=)", Edge.DEFAULT, name)
 
 
-def _in_threads(_: Part, child: object) -> Label:
+def _in_threads(_: ChainPart, child: object) -> Label:
     return Label("", Edge.HIDDEN, stands=Stands.ATTRIBUTES) if type(child) is dict else INSIDE
 
 
-def _in_cell(_: Part, __: object) -> Label:
+def _in_cell(_: ChainPart, __: object) -> Label:
     return INSIDE
 
 
-def _in_cache(_: Part, __: object) -> Label:
+def _in_cache(_: ChainPart, __: object) -> Label:
     return ANY
 
 
-def _in_frame(parent: Part, child: object) -> Label:
+def _in_frame(parent: ChainPart, child: object) -> Label:
     return _from_frame(parent.obj, child)
 
 
@@ -367,7 +367,7 @@ _INNER: dict[str, list[tuple[str, str]]] = {
     "_buffer": [("multiprocessing.queues", "Queue")],
 }
 
-_INSIDE_PARTS: dict[Stands, Callable[[Part, object], Label]] = {
+_INSIDE_PARTS: dict[Stands, Callable[[ChainPart, object], Label]] = {
     Stands.ATTRIBUTES: _in_attributes,
     Stands.GLOBALS: _in_globals,
     Stands.SUBMODULES: _in_submodules,

@@ -1,19 +1,26 @@
-"""Names for objects: the path from the root, and how a person would say it.
+"""Names for objects: the path from the root, and circles of references, as a person would say
+them.
 
 A :class:`Place` is an object on a naming chain together with the steps that lead to it. Places are
 made from their parent's, so that chains with a common beginning are read once.
+
+Each step begins at an object with a name of its own, such as an instance, a function or a frame;
+dicts, cells and containers between two of them are part of the step. Nothing is called but torch's
+and the interpreter's own accessors.
 """
 
 from __future__ import annotations
 
 import types
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from leakscope.heap import anatomy, kinds, labels
-from leakscope.heap.definitions import Definitions
-from leakscope.heap.labels import Edge, Label, Part, Stands
-from leakscope.heap.ownership import Ownership, module_of
+from leakscope.heap import anatomy, contents, labels
+from leakscope.heap.adapters.tensor import no_overrides, tensor_access
+from leakscope.heap.labels import ChainPart, Edge, Label, Stands
+from leakscope.heap.ownership import Definitions, Ownership, module_of
 from leakscope.heap.roots import Root
 from leakscope.model.census import Owner, RootKind
 
@@ -31,10 +38,10 @@ class Anchor:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NamedObject:
     """An object on a naming chain."""
 
-    part: Part
+    part: ChainPart
     kind: str
     """The object's type in general terms."""
     root: Root | None
@@ -43,7 +50,7 @@ class Place:
     anchor: Anchor
     inside: bool
     """Whether the object is the inner part of what stands at the same path."""
-    before: Place | None
+    before: NamedObject | None
 
     @property
     def path(self) -> str:
@@ -71,28 +78,28 @@ class Naming:
         self._user_classes: dict[int, bool] = {}
         self._kinds: dict[int, str] = {}
 
-    def at_root(self, root: Root) -> Place:
+    def at_root(self, root: Root) -> NamedObject:
         """Return the place of an object that has a name of its own."""
         anchor = Anchor(root.name, root.owner, 0)
-        part = Part(root.obj, root.stands)
-        return Place(part, self._kind(root.obj), root, root.kind, (), anchor, False, None)
+        part = ChainPart(root.obj, root.stands)
+        return NamedObject(part, self._kind(root.obj), root, root.kind, (), anchor, False, None)
 
-    def without_root(self, obj: object, kind: RootKind, text: str) -> Place:
+    def without_root(self, obj: object, kind: RootKind, text: str) -> NamedObject:
         """Return the place of an object that no name reaches."""
         anchor = Anchor(text, None, 0)
-        return Place(Part(obj), self._kind(obj), None, kind, (), anchor, False, None)
+        return NamedObject(ChainPart(obj), self._kind(obj), None, kind, (), anchor, False, None)
 
-    def below(self, parent: Place, child: object) -> Place:
+    def below(self, parent: NamedObject, child: object) -> NamedObject:
         """Return the place of ``child``, to which the object at ``parent`` refers."""
         step = labels.label(parent.part, child)
-        part = Part(child, step.stands, whole_of(parent.part, step))
+        part = ChainPart(child, step.stands, whole_of(parent.part, step))
         kind, root_kind = self._kind(child), _root_kind(parent, step)
         if not step.text:
             inside = parent.inside or not _passes_through(parent.part.obj, step)
             return replace(
                 parent, part=part, kind=kind, root_kind=root_kind, inside=inside, before=parent
             )
-        place = Place(
+        place = NamedObject(
             part=part,
             kind=kind,
             root=parent.root,
@@ -108,10 +115,10 @@ class Naming:
         cls = type(obj)
         kind = self._kinds.get(id(cls))
         if kind is None:
-            kind = self._kinds[id(cls)] = kinds.kind_of_class(cls)
+            kind = self._kinds[id(cls)] = contents.kind_of_class(cls)
         return kind
 
-    def _anchor(self, parent: Place, step: Label) -> Anchor:
+    def _anchor(self, parent: NamedObject, step: Label) -> Anchor:
         """A name begins again at the last class or function of the user's on the way."""
         said = len(parent.steps)
         whole = parent.part.obj if parent.part.whole is None else parent.part.whole
@@ -127,7 +134,7 @@ class Naming:
             return self._local_anchor(parent, whole, step, said)
         return parent.anchor
 
-    def _attribute_anchor(self, parent: Place, whole: Any, step: Label, said: int) -> Anchor:
+    def _attribute_anchor(self, parent: NamedObject, whole: Any, step: Label, said: int) -> Anchor:
         """Parts of a module are said as torch prints them: ``model.layers[0].weight``."""
         if parent.part.stands is Stands.SUBMODULES:
             return parent.anchor
@@ -140,7 +147,7 @@ class Naming:
             return Anchor(_class_name(cls), owner, said)
         return parent.anchor
 
-    def _local_anchor(self, parent: Place, whole: Any, step: Label, said: int) -> Anchor:
+    def _local_anchor(self, parent: NamedObject, whole: Any, step: Label, said: int) -> Anchor:
         frame = labels.frame_of(whole)
         if frame is None or not self._ownership.owns_code(frame.f_code, frame.f_globals):
             return parent.anchor
@@ -165,7 +172,7 @@ class Naming:
         return known
 
 
-def _root_kind(parent: Place, step: Label) -> RootKind:
+def _root_kind(parent: NamedObject, step: Label) -> RootKind:
     """Generators and thread-locals are roots of their own kind, whoever refers to them."""
     if step.stands is Stands.THREADS:
         return RootKind.THREAD_LOCAL
@@ -175,7 +182,7 @@ def _root_kind(parent: Place, step: Label) -> RootKind:
     return parent.root_kind
 
 
-def whole_of(parent: Part, step: Label) -> Any:
+def whole_of(parent: ChainPart, step: Label) -> Any:
     """Return for whom the child stands in: parts of parts belong to the first whole."""
     if step.stands is Stands.ITSELF:
         return None
@@ -192,7 +199,7 @@ def is_transparent(obj: object) -> bool:
     return type(obj) is types.MethodType or type(obj) is types.CellType
 
 
-def _folded(place: Place) -> Place:
+def _folded(place: NamedObject) -> NamedObject:
     """Fold chains: ``.next.next`` is said once, at any length, and so are longer rounds."""
     steps = place.steps
     for period in range(1, min(_LONGEST_PERIOD, len(steps) // 2) + 1):
@@ -204,7 +211,7 @@ def _folded(place: Place) -> Place:
     return place
 
 
-def _place_with(place: Place | None, count: int) -> Place | None:
+def _place_with(place: NamedObject | None, count: int) -> NamedObject | None:
     """Return the nearest ancestor with ``count`` steps."""
     while place is not None and (len(place.steps) > count or place.inside):
         place = place.before
@@ -221,3 +228,105 @@ def _plain(qualname: str) -> str:
 
 def _class_name(cls: type) -> str:
     return anatomy.qualname(cls).rpartition("<locals>.")[2]
+
+
+_MOST_STEPS = 12
+_LEADING = (
+    dict,
+    defaultdict,
+    OrderedDict,
+    list,
+    deque,
+    tuple,
+    set,
+    frozenset,
+    types.CellType,
+    types.MethodType,
+    types.TracebackType,
+    types.MappingProxyType,
+)
+"""What leads from one object with a name to the next."""
+_UNTOLD: tuple[tuple[type, tuple[str, ...]], ...] = (
+    (BaseException, ("__traceback__", "__context__", "__cause__", "args")),
+    (types.FrameType, ("f_back",)),
+    (type, ("__mro__", "__bases__")),
+)
+"""References that neither attributes nor items tell of, by accessors of the interpreter."""
+_UNTOLD_OF_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks", "_base", "grad_fn")
+
+
+def steps_of(circle: list[Any], qualname: Callable[[types.CodeType], str]) -> list[str]:
+    """Return the steps round a circle of objects, each of which refers to the next.
+
+    Args:
+        circle: the objects; the last refers to the first.
+        qualname: returns the qualified name of a function by its code.
+
+    """
+    first = next((i for i, obj in enumerate(circle) if _speaks(obj)), 0)
+    circle = circle[first:] + circle[:first]
+    steps: list[str] = []
+    part, said = ChainPart(circle[0]), _subject(circle[0], qualname)
+    rest = [*circle[1:], circle[0]]
+    for place, obj in enumerate(rest):
+        beyond = rest[place + 1] if place + 1 < len(rest) else obj
+        step = _step(part, obj, beyond)
+        said += step.text
+        part = ChainPart(obj, step.stands, whole_of(part, step))
+        is_named = _speaks(obj) and step.stands is not Stands.FRAME  # that of its generator
+        if is_named or place + 1 == len(rest):
+            steps.append(said)
+            part, said = ChainPart(obj), _subject(obj, qualname)
+    return steps if len(steps) <= _MOST_STEPS else []
+
+
+def _speaks(obj: Any) -> bool:
+    return not any(type(obj) is kind for kind in _LEADING)
+
+
+def _subject(obj: Any, qualname: Callable[[types.CodeType], str]) -> str:
+    if type(obj) is types.FrameType:
+        return f"frame of {_plain(qualname(obj.f_code))}()"
+    if labels.is_generator(obj):
+        frame = labels.frame_of(obj)
+        return f"generator {_plain(qualname(frame.f_code))}()" if frame else "generator"
+    if type(obj) is types.FunctionType:
+        return f"{_plain(obj.__qualname__)}()"
+    cls = obj if anatomy.is_instance(obj, type) else type(obj)
+    return anatomy.qualname(cls).rpartition("<locals>.")[2]
+
+
+def _step(part: ChainPart, obj: Any, beyond: Any) -> Label:
+    """Return how a part refers to an object; a variable in a cell is known by what is in it."""
+    if type(part.obj) is types.TracebackType:
+        return labels.INSIDE
+    is_frame = type(part.obj) is types.FrameType or labels.is_generator(part.obj)
+    if is_frame and type(obj) is types.CellType:
+        found = labels.label(part, beyond)
+    else:
+        found = labels.label(part, obj)
+    if found.edge is Edge.LOCAL:
+        return found._replace(text=f"·{found.variable}")
+    if found.text or found.stands is not Stands.ITSELF:
+        return found
+    name = _untold(part.obj, obj) if part.stands is Stands.ITSELF else ""
+    return labels.attribute(name) if name else found
+
+
+def _untold(obj: Any, child: Any) -> str:
+    access = tensor_access()
+    if access is not None and anatomy.is_instance(obj, access.tensor):
+        with no_overrides(access):
+            return _name_of(obj, child, access.tensor, _UNTOLD_OF_TENSORS)
+    for kind, names in _UNTOLD:
+        if anatomy.is_instance(obj, kind):
+            return _name_of(obj, child, kind, names)
+    return ""
+
+
+def _name_of(obj: Any, child: Any, kind: type, names: tuple[str, ...]) -> str:
+    accessors = anatomy.class_dict(kind)
+    for name in names:
+        if name in accessors and accessors[name].__get__(obj) is child:
+            return name
+    return ""

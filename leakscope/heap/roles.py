@@ -1,15 +1,16 @@
-"""Components: what part each tensor and container plays in training."""
+"""What part each tensor and container plays in training, and the device storages of a census."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import NamedTuple
 
-from leakscope.heap import kinds
+from leakscope.heap import contents
 from leakscope.heap.graph import BY_GRAPH, FROZEN, GRADIENT, PARAMETER, WalkResult
 from leakscope.heap.labels import Stands
-from leakscope.heap.naming import Place
+from leakscope.heap.naming import NamedObject
 from leakscope.heap.rows import Draft, RowMaker
+from leakscope.model.allocator import DeviceStorages, Holder, StorageRow
 from leakscope.model.census import ROLES, SHARED, RootKind
 
 MODULE, OPTIMIZER = 0, 1
@@ -84,7 +85,7 @@ class Roles:
     def of_draft(self, draft: Draft) -> str:
         """Return the role of a row."""
         node, kind = draft.first, self._maker.kind(draft.first)
-        if kind in kinds.CONTAINERS:
+        if kind in contents.CONTAINERS:
             return self._gathering(node) or "other"
         if kind in _ROLE_OF_KIND:
             return _ROLE_OF_KIND[kind]
@@ -178,7 +179,7 @@ class Roles:
         return found
 
 
-def gathering_role(place: Place) -> str:
+def gathering_role(place: NamedObject) -> str:
     """Return the role of what is gathered in containers at or above ``place``, else ``""``.
 
     The containers up to the next object count: those of an optimizer are its state, bounded ones
@@ -189,18 +190,20 @@ def gathering_role(place: Place) -> str:
         return ""
     gathered, capacity, most = "", False, 0
     nested = False
-    at: Place | None = place
+    at: NamedObject | None = place
     while at is not None:
         obj, kind = at.part.obj, at.kind
         if kind == "optimizer":
             return "optimizer_state" if gathered else ""
         if kind == "module" and not gathered:
             return ""
-        if kind in kinds.CONTAINERS and at.part.stands in (Stands.ITSELF, Stands.CACHE):
+        if kind in contents.CONTAINERS and at.part.stands in (Stands.ITSELF, Stands.CACHE):
             nested = bool(gathered)
             gathered = kind
-            capacity = capacity or kind == "lru_cache" or kinds.capacity_of(obj, kind) is not None
-            most = max(most, kinds.length_of(obj) or 0)
+            capacity = (
+                capacity or kind == "lru_cache" or contents.capacity_of(obj, kind) is not None
+            )
+            most = max(most, contents.length_of(obj) or 0)
         elif gathered and at.part.stands is Stands.ITSELF:
             break
         at = at.before
@@ -208,3 +211,49 @@ def gathering_role(place: Place) -> str:
         return "cache" if capacity else ""
     in_hand = place.root_kind is RootKind.LOCAL and at is None and most <= _BATCH_ITEMS
     return "batch" if in_hand and not (gathered == "list" and nested) else "accumulation"
+
+
+MOST_STORAGES = 20_000
+"""Of a device; beyond, the smallest are left out."""
+
+
+def device_storages(roles: Roles, maker: RowMaker) -> list[DeviceStorages]:
+    """Return one list per device; nothing where no tensor lies on one. Keeps no object alive."""
+    drafts: dict[str, _StorageDraft] = {}
+    for storage in roles.on_devices():
+        draft = drafts.setdefault(storage.device, _StorageDraft(maker))
+        draft.add(storage.address, storage.nbytes, storage.role, storage.holder)
+    return [
+        DeviceStorages(
+            device=device,
+            storages=draft.storages,
+            holders=draft.holders,
+            left_out=draft.left_out,
+        )
+        for device, draft in sorted(drafts.items())
+    ]
+
+
+class _StorageDraft:
+    def __init__(self, maker: RowMaker) -> None:
+        self.storages: list[StorageRow] = []
+        self.holders: list[Holder] = []
+        self.left_out = 0
+        self._maker = maker
+        self._known: dict[str, int] = {}
+
+    def add(self, address: int, nbytes: int, role: str, node: int) -> None:
+        if len(self.storages) == MOST_STORAGES:
+            self.left_out += 1
+            return
+        self.storages.append(StorageRow(address, nbytes, role, self._holder(node)))
+
+    def _holder(self, node: int) -> int:
+        """Return the number of a holder: objects that share a path are one."""
+        if node < 0:
+            return -1
+        path = self._maker.paths[node]
+        number = self._known.setdefault(path, len(self.holders))
+        if number == len(self.holders):
+            self.holders.append(Holder(path, self._maker.places[node].name))
+        return number

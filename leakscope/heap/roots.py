@@ -1,4 +1,5 @@
-"""Where names begin: the roots of a walk, in the order in which a person would use them.
+"""Where names begin: the roots of a walk in the order in which a person would use them, and the
+request made of them.
 
 What lives long gives the better name: globals come before the locals of running functions, and
 outer functions before those they call. So ``self.history`` stays ``main()·trainer.history`` however
@@ -8,6 +9,7 @@ are given their values outside of its loops: ``entry = journal[task]`` names a t
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 import threading
@@ -18,15 +20,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from leakscope.heap import anatomy
-from leakscope.heap.definitions import Definitions
-from leakscope.heap.frames import locals_of, running_frames
-from leakscope.heap.graph import SEALED_ROOT
+from leakscope.heap.anatomy import locals_of, running_frames
+from leakscope.heap.bytecode import loop_depths, looped_over
+from leakscope.heap.graph import SEALED_ROOT, WalkRequest
 from leakscope.heap.labels import Stands, frame_of, is_generator
-from leakscope.heap.loops import looped_over
-from leakscope.heap.nesting import loop_depths
-from leakscope.heap.ownership import Ownership, all_modules, is_own_file, module_of
-from leakscope.model.census import Owner, RootKind
-from leakscope.model.notebook import OUTPUT_HISTORY
+from leakscope.heap.ownership import Definitions, Ownership, all_modules, is_own_file, module_of
+from leakscope.model.census import OUTPUT_HISTORY, Owner, RootKind
 
 WORKER = "worker"
 """The function that a worker's own names are said to belong to."""
@@ -401,3 +400,38 @@ def _is_foreign(value: Any, ownership: Ownership) -> bool:
 def _is_plumbing(name: str) -> bool:
     """Return whether a global is the interpreter's; warnings gather in one, each text once."""
     return name.startswith("__") and name.endswith("__") and name != "__warningregistry__"
+
+
+def walk_request(roots: Roots, *, full: bool, own: Sequence[object] = ()) -> WalkRequest:
+    """Return the request of a walk from ``roots``, to be refined by who asks.
+
+    Args:
+        roots: where names begin.
+        full: walk libraries, native-held objects and garbage too.
+        own: further objects of leakscope's that are no part of the program.
+
+    """
+    module_and_optimizer = _marked_types()
+    return WalkRequest(
+        roots=roots.objects(),
+        library_from=roots.user_count if full else len(roots.named),
+        full=full,
+        hidden=[*roots.hidden, *own, roots],
+        stages=roots.stages,
+        marked_types=module_and_optimizer,
+        late_types=(*module_and_optimizer[1:], functools._lru_cache_wrapper),
+    )
+
+
+def _marked_types() -> tuple[type, ...]:
+    """Return torch's Module and Optimizer where the program has imported them."""
+    found = []
+    for module, name in (
+        ("torch.nn.modules.module", "Module"),
+        ("torch.optim.optimizer", "Optimizer"),
+    ):
+        cls = getattr(sys.modules.get(module), name, None)
+        if cls is None:
+            break
+        found.append(cls)
+    return tuple(found)

@@ -1,25 +1,28 @@
-"""From selected objects to rows: objects that share a path become one row."""
+"""From selected objects to rows: objects that share a path become one row.
+
+Each link of a chain, such as the blocks of ``itertools.tee``, retains all links behind it. Added up
+link by link, what they hold would be more than there is.
+"""
 
 from __future__ import annotations
 
 import functools
 import types
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from leakscope.heap import anatomy, contents, kinds, links
-from leakscope.heap.definitions import Definitions
-from leakscope.heap.displayed import with_cells
+import msgspec
+from msgspec.structs import replace
+
+from leakscope.heap import anatomy, contents
 from leakscope.heap.graph import GARBAGE, NATIVE, Group, Nodes, WalkResult
 from leakscope.heap.labels import Stands
-from leakscope.heap.naming import Naming, Place, is_transparent
-from leakscope.heap.ownership import Ownership
+from leakscope.heap.naming import NamedObject, Naming, is_transparent, steps_of
+from leakscope.heap.ownership import Definitions, Ownership
 from leakscope.heap.roots import Roots
-from leakscope.heap.steps import steps_of
-from leakscope.model.census import CensusRow, Content, Owner, RootKind
-from leakscope.model.notebook import OUTPUT_HISTORY
+from leakscope.model.census import OUTPUT_HISTORY, CensusRow, Content, Owner, RootKind
 
 _LENGTH_FROM_INSIDE = frozenset({"queue", "dict", "list"})
 _OTHER_NAMES = 4
@@ -162,7 +165,7 @@ class RowMaker:
                 nodes.sealed[node],
                 nodes.host_bytes[node],
                 sum(nodes.reached_bytes[node].values()),
-                kinds.length_of(nodes.objects[node]),
+                contents.length_of(nodes.objects[node]),
             )
             for node in tops
         )
@@ -273,7 +276,7 @@ class RowMaker:
         keeps = self._nodes.keeps_graph[node] and self._nodes.graph_nodes[node] >= _GRAPH_NODES
         return "graph" if kind == "tensor" and keeps else kind
 
-    def _owner(self, place: Place) -> Owner | None:
+    def _owner(self, place: NamedObject) -> Owner | None:
         wrapped = wrapped_function(place.part.obj)
         if wrapped is None:
             return place.owner
@@ -283,7 +286,7 @@ class RowMaker:
     def _length(self, draft: Draft, kind: str) -> int | None:
         inside = draft.inner if kind in _LENGTH_FROM_INSIDE or not draft.nodes else []
         for nodes in (draft.nodes, inside):
-            lengths = [kinds.length_of(self._nodes.objects[n]) for n in nodes]
+            lengths = [contents.length_of(self._nodes.objects[n]) for n in nodes]
             known = [length for length in lengths if length is not None]
             if known:
                 return sum(known)
@@ -291,14 +294,14 @@ class RowMaker:
 
     def _capacity(self, draft: Draft) -> int | None:
         found = [
-            kinds.capacity_of(self._nodes.objects[n], self.places[n].kind)
+            contents.capacity_of(self._nodes.objects[n], self.places[n].kind)
             for n in (*draft.nodes, *draft.inner)
         ]
         return max((capacity for capacity in found if capacity is not None), default=None)
 
     def groups(self, draft: Draft) -> list[Group]:
         """Return what the objects of a row hold; of a wrapper, what its inner container holds."""
-        return links.held_by(self._nodes, draft.inner or draft.nodes)
+        return held_by(self._nodes, draft.inner or draft.nodes)
 
     def _holds(self, draft: Draft) -> list[Content]:
         holds = contents.contents(self.groups(draft))
@@ -335,9 +338,9 @@ class _Places:
         self._nodes = nodes
         self.roots = roots
         self._naming = naming
-        self._known: list[Place | None] = [None] * len(nodes.objects)
+        self._known: list[NamedObject | None] = [None] * len(nodes.objects)
 
-    def __getitem__(self, node: int) -> Place:
+    def __getitem__(self, node: int) -> NamedObject:
         known = self._known[node]
         if known is not None:
             return known
@@ -350,7 +353,7 @@ class _Places:
         assert place is not None
         return place
 
-    def _named(self, node: int, parent: Place | None) -> Place:
+    def _named(self, node: int, parent: NamedObject | None) -> NamedObject:
         obj, root = self._nodes.objects[node], self._nodes.root[node]
         if parent is not None:
             return self._naming.below(parent, obj)
@@ -358,7 +361,7 @@ class _Places:
             return self._naming.at_root(self.roots.root(root, obj))
         return self._nameless(obj, root)
 
-    def _nameless(self, obj: Any, root: int) -> Place:
+    def _nameless(self, obj: Any, root: int) -> NamedObject:
         said = _said_of(obj)
         if root == NATIVE:
             text = f"<held by native code>·{said}"
@@ -394,7 +397,7 @@ def wrapped_function(obj: Any) -> types.FunctionType | None:
     return wrapped if type(wrapped) is types.FunctionType else None
 
 
-def _name(place: Place) -> str:
+def _name(place: NamedObject) -> str:
     wrapped = wrapped_function(place.part.obj)
     if wrapped is not None and place.root is not None and place.root.user:
         return wrapped.__qualname__.rpartition("<locals>.")[2]
@@ -412,3 +415,85 @@ def _added(columns: Iterator[dict[str, int]]) -> dict[str, int]:
         for device, size in column.items():
             total[device] = total.get(device, 0) + size
     return total
+
+
+def held_by(nodes: Nodes, members: list[int]) -> list[Group]:
+    """Return what the members hold, no byte twice: of a link what it holds, not the link itself.
+
+    What another member retains by way of something else is left with that.
+    """
+    inside = set(members)
+    tops = {member for member in members if not _is_retained_by(nodes, member, inside)}
+    # By number: a metaclass of the program's may have a __hash__ of its own.
+    kinds = {id(type(nodes.objects[top])) for top in tops}
+    opened: dict[int, list[Group]] = {}
+    for member in sorted(members):
+        above = nodes.dominator[member]
+        if member in tops:
+            opened[member] = list(nodes.holds[member])
+        elif above in opened and id(type(nodes.objects[member])) in kinds:
+            rest = _without(opened[above], nodes, member)
+            if rest is not None:
+                opened[above] = rest
+                opened[member] = list(nodes.holds[member])
+    return [group for member in members if member in opened for group in opened[member]]
+
+
+def _is_retained_by(nodes: Nodes, node: int, members: set[int]) -> bool:
+    above = nodes.dominator[node]
+    while above >= 0:
+        if above in members:
+            return True
+        above = nodes.dominator[above]
+    return False
+
+
+def _without(groups: list[Group], nodes: Nodes, link: int) -> list[Group] | None:
+    """Return the groups without a link, None where it isn't counted among them."""
+    obj = nodes.objects[link]
+    size = nodes.host_bytes[link] + sum(nodes.device_bytes[link].values())
+    for place, group in enumerate(groups):
+        if group.type is not type(obj) or group.bytes < size:
+            continue
+        unused = group.unused_bytes - sum(nodes.unused_bytes[link].values())
+        left = replace(
+            group,
+            count=group.count - 1,
+            bytes=group.bytes - size,
+            samples=[sample for sample in group.samples if sample is not obj],
+            unused_bytes=max(0, unused),
+        )
+        kept = [left] if left.count else []
+        return [*groups[:place], *kept, *groups[place + 1 :]]
+    return None
+
+
+MOST = 3
+"""Cells that are named of each type, the heaviest first."""
+
+
+def with_cells(
+    holds: Sequence[Content], history: Any, kept: Sequence[tuple[int, object]]
+) -> list[Content]:
+    """Return what the history holds, with the numbers of the cells behind the heaviest of it.
+
+    Args:
+        holds: what it holds, by type.
+        history: the dict of what cells displayed.
+        kept: bytes and object of the heavier things in it.
+
+    """
+    if type(history) is not dict:
+        return list(holds)
+    numbers = {id(value): key for key, value in list(history.items()) if type(key) is int}
+    cells: dict[str, list[str]] = defaultdict(list)
+    for _, thing in sorted(kept, key=lambda one: -one[0]):
+        number = numbers.get(id(thing))
+        if number is not None:
+            cells[anatomy.qualified_name(type(thing))].append(f"Out[{number}]")
+    return [_with_cells_of(content, cells.get(content.type, [])) for content in holds]
+
+
+def _with_cells_of(content: Content, cells: list[str]) -> Content:
+    detail = ", ".join([*([content.detail] if content.detail else []), *cells[:MOST]])
+    return msgspec.structs.replace(content, detail=detail)

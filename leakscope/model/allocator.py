@@ -1,7 +1,11 @@
-"""torch's CUDA allocator in a snapshot file: segments, their blocks, and the history of both.
+"""torch's allocator on a device: segments and blocks as a snapshot file has them, and as they are
+recorded.
 
 A segment is what the allocator took from the driver; a block is a piece of it, live or free. A
 stack is kept once however many blocks and entries it made, so stacks compare by identity.
+
+Blocks lie one after another in their segment, so that only the segment says where. Addresses serve
+to find a storage among the blocks of the same moment; they mean nothing at another.
 """
 
 from __future__ import annotations
@@ -10,6 +14,8 @@ from enum import Enum
 from functools import cached_property
 
 import msgspec
+
+from leakscope.model.boundary import Whole
 
 DEFAULT_POOL = (0, 0)
 """Any other pool is private: of a CUDA graph's capture or of a ``MemPool``."""
@@ -29,7 +35,7 @@ class BlockState(str, Enum):
     FREE = "free"
 
 
-class Frame(msgspec.Struct, frozen=True):
+class StackFrame(msgspec.Struct, frozen=True):
     """One function on a stack."""
 
     file: str
@@ -40,11 +46,11 @@ class Frame(msgspec.Struct, frozen=True):
 class Stack(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Who allocated: innermost first. ``forward`` names a gradient's line of the forward pass."""
 
-    frames: tuple[Frame, ...]
+    frames: tuple[StackFrame, ...]
     forward: tuple[str, ...] = ()
 
     @cached_property
-    def python(self) -> tuple[Frame, ...]:
+    def python(self) -> tuple[StackFrame, ...]:
         """The frames of Python code, innermost first."""
         return tuple(frame for frame in self.frames if is_python(frame))
 
@@ -78,7 +84,7 @@ class Segment(msgspec.Struct, eq=False):
     stack: Stack | None = None
 
 
-class Entry(msgspec.Struct, eq=False):
+class HistoryEntry(msgspec.Struct, eq=False):
     """One event of the trace. ``size`` is what was requested, for segments their size."""
 
     action: str
@@ -100,12 +106,12 @@ class Annotation(msgspec.Struct, frozen=True):
     time_us: int
 
 
-class Snapshot(msgspec.Struct, kw_only=True, eq=False):
+class AllocatorSnapshot(msgspec.Struct, kw_only=True, eq=False):
     """A snapshot file as far as it could be read; ``oddities`` say what was strange about it."""
 
     name: str
     segments: list[Segment]
-    traces: dict[int, list[Entry]] = {}
+    traces: dict[int, list[HistoryEntry]] = {}
     annotations: list[Annotation] = []
     settings: dict[str, str] = {}
     version: str = ""
@@ -119,7 +125,7 @@ class Snapshot(msgspec.Struct, kw_only=True, eq=False):
         return sorted(told | {device for device, trace in self.traces.items() if trace})
 
 
-def is_python(frame: Frame) -> bool:
+def is_python(frame: StackFrame) -> bool:
     """Return whether a frame is of Python code; native frames name objects, ``.cpp`` or ``??``."""
     return frame.file.endswith((".py", ".pyx", ".ipynb")) or frame.file.startswith(
         ("<ipython", "<stdin", "<string", "<cell", "<eval")
@@ -130,3 +136,66 @@ def whole_pages(start: int, size: int, *, is_small: bool) -> int:
     """Return how much of a hole, ``start`` bytes into its segment, consists of whole pages."""
     page = SMALL_PAGE if is_small else LARGE_PAGE
     return max(0, (start + size) // page * page - -(-start // page) * page)
+
+
+FREE, LIVE, PENDING = 0, 1, 2
+"""States of a block; a pending one is freed by the program and still in use on another stream."""
+
+
+class BlockRow(msgspec.Struct, frozen=True, array_like=True):
+    """A piece of a segment."""
+
+    size: Whole
+    requested: Whole
+    """What the program asked for; 0 of a free block."""
+    state: Whole
+    stack: Whole = -1
+    """Index in the stacks of the list; -1 where none was recorded."""
+
+
+class SegmentRow(msgspec.Struct, frozen=True, array_like=True):
+    """A stretch of device memory from the driver."""
+
+    address: Whole
+    size: Whole
+    stream: Whole
+    pool: tuple[Whole, Whole]
+    is_small: bool
+    is_expandable: bool
+    blocks: list[BlockRow]
+
+
+class FrameRow(msgspec.Struct, frozen=True, array_like=True):
+    """One function on a stack."""
+
+    file: str
+    line: Whole
+    name: str
+
+
+class StorageRow(msgspec.Struct, frozen=True, array_like=True):
+    """Memory of one tensor storage, which all its views share."""
+
+    address: Whole
+    bytes: Whole
+    role: str
+    """The component it belongs to, as in a census."""
+    holder: Whole
+    """Index in the holders; -1 where nothing with a name holds it."""
+
+
+class Holder(msgspec.Struct, frozen=True, array_like=True):
+    """What holds storages: the nearest object that a census would write down."""
+
+    path: str
+    name: str
+
+
+class DeviceStorages(msgspec.Struct, frozen=True, kw_only=True):
+    """The storages that a census met on one device."""
+
+    device: str
+    storages: list[StorageRow] = []
+    holders: list[Holder] = []
+    left_out: Whole = 0
+    """Storages, the smallest, that were too many to be recorded."""

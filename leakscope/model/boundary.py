@@ -1,12 +1,21 @@
-"""Boundaries: the moments between two pieces of training at which memory is measured."""
+"""Boundaries: the moments between two pieces of training at which memory is measured, and numbers
+as files may hold them.
+"""
 
 from __future__ import annotations
 
 from enum import Enum
+from typing import Annotated
 
 import msgspec
 
-from leakscope.model.numbers import Seconds, Whole
+_MOST = (1 << 63) - 1
+_MOST_SECONDS = 1e12
+
+Whole = Annotated[int, msgspec.Meta(ge=-_MOST, le=_MOST)]
+"""A count or a size in bytes: what a kernel can tell, and a column of the analysis can hold."""
+Seconds = Annotated[float, msgspec.Meta(ge=-_MOST_SECONDS, le=_MOST_SECONDS)]
+"""A time or a duration; thirty thousand years fit."""
 
 
 class BoundaryKind(str, Enum):

@@ -1,12 +1,13 @@
-"""The census: the heap's rows at one boundary, by name."""
+"""The census: the heap's rows at one boundary by name, and what a notebook keeps by itself."""
 
 from __future__ import annotations
 
+import sys
 from enum import Enum
 
 import msgspec
 
-from leakscope.model.numbers import Seconds, Whole
+from leakscope.model.boundary import Seconds, Whole
 
 SHARED = "shared"
 """In :attr:`Census.payload_bytes`: host memory that other processes can map too."""
@@ -214,3 +215,21 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     """Where a whole census was taken to check those that go on from a seal: what such a one, taken
     at the same moment, counted more: of ``heap`` and ``native`` bytes, and of the ``row`` that
     differs most among those that both have. None in others."""
+
+
+OUTPUT_HISTORY = "the notebook's output history Out"
+"""How the container is called in which IPython keeps what cells displayed."""
+REMEDY = (
+    "A cell's last expression is displayed and kept, as Out[3] and _3, until the kernel ends. End "
+    "the line with a semicolon, or assign to a name and del it; Out.clear() or %reset -f out lets "
+    "go of what is kept already."
+)
+
+
+def cells_of_shell() -> dict[str, int]:
+    """Return the cells that IPython has run, by what it calls their code: the number of each."""
+    shells = sys.modules.get("IPython.core.interactiveshell")
+    kind = getattr(shells, "InteractiveShell", None)
+    shell = getattr(kind, "_instance", None)
+    numbers = getattr(getattr(shell, "compile", None), "_filename_map", None)
+    return numbers if isinstance(numbers, dict) else {}

@@ -7,25 +7,27 @@ from enum import Enum
 import msgspec
 
 from leakscope.model.known import Recognised
-from leakscope.model.overhead import Overhead
-from leakscope.model.rank import OddRank, RankCourse, RankMemory
 from leakscope.model.report import (
     REPORT_SCHEMA_VERSION,
+    OddRank,
+    Overhead,
     Point,
+    RankCourse,
+    RankMemory,
     RunFacts,
     RunVerdict,
     Severity,
     Timeline,
     Work,
+    WorkerMemory,
 )
-from leakscope.model.retained import Retained
-from leakscope.model.worker import WorkerMemory
+from leakscope.model.run import Retained
 
 WORTH_A_WORD = 0.05
 """Rates and amounts that differ by no more than this part differ by nothing to speak of."""
 
 
-class Change(str, Enum):
+class ChangeKind(str, Enum):
     """What became of a culprit between two runs."""
 
     FIXED = "fixed"
@@ -38,7 +40,7 @@ class Change(str, Enum):
 class CulpritChange(msgspec.Struct, frozen=True, kw_only=True):
     """One culprit before and after."""
 
-    change: Change
+    change: ChangeKind
     name: str
     path: str
     signature: str

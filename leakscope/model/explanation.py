@@ -10,9 +10,8 @@ from enum import Enum
 
 import msgspec
 
-from leakscope.model.device import Figures, MapSegment, PoolFigures, Slack
+from leakscope.model.device import Advice, Figures, MapSegment, PoolFigures, Slack
 from leakscope.model.report import PhaseSpan, Severity
-from leakscope.model.shortage import Advice
 
 EXPLANATION_SCHEMA_VERSION = 1
 
@@ -56,7 +55,7 @@ class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
     share: float
 
 
-class Peak(msgspec.Struct, frozen=True, kw_only=True):
+class DevicePeak(msgspec.Struct, frozen=True, kw_only=True):
     """The moment at which most was live, and what stood there."""
 
     entry: int
@@ -68,7 +67,7 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True):
     sites: list[SiteRow]
 
 
-class PhaseRow(msgspec.Struct, frozen=True, kw_only=True):
+class DevicePhaseRow(msgspec.Struct, frozen=True, kw_only=True):
     """Memory in one phase of the trace, over all its stretches."""
 
     phase: str
@@ -121,7 +120,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     fits_if: list[Advice]
 
 
-class Course(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceCourse(msgspec.Struct, frozen=True, kw_only=True):
     """Live and reserved bytes over the trace, thinned; peaks are kept."""
 
     unit: str
@@ -135,7 +134,7 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     thinned_from: int | None = None
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceFinding(msgspec.Struct, frozen=True, kw_only=True):
     """Something worth knowing, with its evidence and what to do about it."""
 
     slug: str
@@ -162,10 +161,10 @@ class DeviceExplanation(msgspec.Struct, frozen=True, kw_only=True):
     settings: list[Advice]
     fault: Fault | None = None
     trace: TraceFacts | None = None
-    peak: Peak | None = None
-    phases: list[PhaseRow] = []
-    findings: list[Finding] = []
-    course: Course | None = None
+    peak: DevicePeak | None = None
+    phases: list[DevicePhaseRow] = []
+    findings: list[DeviceFinding] = []
+    course: DeviceCourse | None = None
     memory_map: list[MapSegment] = []
 
 
@@ -178,13 +177,13 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, str]
     total: Figures
     devices: list[DeviceExplanation]
-    findings: list[Finding] = []
+    findings: list[DeviceFinding] = []
     """Of the devices taken together."""
     notes: list[str] = []
     schema_version: int = EXPLANATION_SCHEMA_VERSION
 
 
-class Growth(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceGrowth(msgspec.Struct, frozen=True, kw_only=True):
     """Live memory of one class, site or size of block in each snapshot."""
 
     name: str
@@ -210,9 +209,9 @@ class DeviceComparison(msgspec.Struct, frozen=True, kw_only=True):
     figures: list[Figures]
     peaks: list[int | None]
     """Most requested bytes live, where a history tells."""
-    classes: list[Growth]
-    sites: list[Growth]
-    sizes: list[Growth]
+    classes: list[DeviceGrowth]
+    sites: list[DeviceGrowth]
+    sizes: list[DeviceGrowth]
 
 
 class SnapshotComparison(msgspec.Struct, frozen=True, kw_only=True):

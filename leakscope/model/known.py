@@ -1,4 +1,5 @@
-"""Known culprits: what libraries are known to keep, why, and what they themselves offer against it.
+"""Known culprits: what libraries are known to keep, why, and what they offer against it; and
+reading TOML.
 
 The entries of a catalogue, shipped or a project's own, and what a report tells of a culprit that
 one of them describes. A malformed entry is refused by type, with a sentence for whoever wrote it.
@@ -6,6 +7,7 @@ one of them describes. A malformed entry is refused by type, with a sentence for
 
 from __future__ import annotations
 
+import importlib
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -13,7 +15,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from leakscope.model.printable import clipped
+from leakscope.model.text import clipped
 
 Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
 Name = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9]+(-[a-z0-9]+)*\Z")]
@@ -39,14 +41,14 @@ class Nature(str, Enum):
     """The user's, by a use of the library that is documented to keep what it is given."""
 
 
-class Growth(str, Enum):
+class GrowthKind(str, Enum):
     """How a culprit must grow for an entry to speak of it."""
 
     ACROSS = "across"
     WITHIN = "within"
 
 
-class Place(str, Enum):
+class MemoryPlace(str, Enum):
     """Where a culprit's memory must lie for an entry to speak of it."""
 
     HOST = "host"
@@ -66,8 +68,8 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Its qualified type, ``*`` for any part."""
     holds: str = ""
     """Qualified type of something that it holds, ``*`` for any part."""
-    growth: Growth | None = None
-    device: Place | None = None
+    growth: GrowthKind | None = None
+    device: MemoryPlace | None = None
 
 
 class KnownRemedy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -198,4 +200,20 @@ def _joined(at: str, field: str) -> str:
 def _value_at(table: Any, at: str) -> Any:
     for key in at.split("."):
         table = table.get(key.partition("[")[0]) if isinstance(table, dict) else None
+    return table
+
+
+def read_toml(text: str) -> dict[str, Any]:
+    """Return what a TOML document says.
+
+    Raises:
+        ImportError: this Python has no reader for it.
+        ValueError: it is none.
+
+    """
+    try:
+        reader = importlib.import_module("tomllib")
+    except ImportError:
+        reader = importlib.import_module("tomli")
+    table: dict[str, Any] = reader.loads(text)
     return table

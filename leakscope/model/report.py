@@ -6,14 +6,219 @@ from enum import Enum
 
 import msgspec
 
-from leakscope.model.cure import Cures
-from leakscope.model.device import DeviceMemory
+from leakscope.model.device import DeviceMemory, OutOfMemory
 from leakscope.model.known import Recognised
-from leakscope.model.overhead import Overhead
-from leakscope.model.rank import Attempt, OddRank, RankCourse, RankMemory
-from leakscope.model.retained import Retained
-from leakscope.model.shortage import OutOfMemory
-from leakscope.model.worker import WorkerMemory
+from leakscope.model.run import Retained
+
+
+class Effect(str, Enum):
+    """Whether a call is worth anything here."""
+
+    HELPS = "helps"
+    LITTLE = "little"
+    USELESS = "useless"
+    UNDECIDED = "undecided"
+    """Too few trials."""
+
+
+class Cure(msgspec.Struct, frozen=True, kw_only=True):
+    """One cleaning call over all its trials. Sizes are medians over the trials, in bytes."""
+
+    call: str
+    effect: Effect
+    sentence: str
+    times: int
+    seconds: float
+    """Median time that the call itself took."""
+    objects: int | None = None
+    """Unreachable objects found; only of a collection."""
+    host_bytes: int = 0
+    """Freed for this process, or returned to the system."""
+    device_bytes: dict[str, int] = {}
+    """Freed or returned, per device."""
+    taken_again_bytes: int = 0
+    """The part of what was returned that the program had taken again by the next trial."""
+
+
+class Cures(msgspec.Struct, frozen=True, kw_only=True):
+    """Which of the popular cures can help in this run and which can't, as measured."""
+
+    sentence: str
+    cures: list[Cure] = []
+    remarks: list[str] = []
+    """What could not be tried, and why."""
+
+
+class RankMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank, by its own recording."""
+
+    rank: int
+    host: str = ""
+    pid: int = 0
+    steps: int
+    first_bytes: int | None = None
+    """Memory of the process at its first reading, at its highest and at its last."""
+    peak_bytes: int | None = None
+    last_bytes: int | None = None
+    bytes_per_unit: float = 0.0
+    """How fast its memory grows."""
+    unit: str = ""
+    grows: list[str] = []
+    """Names of what grows in it."""
+    ended: str = ""
+    began: float = 0.0
+    """When it was first measured at work, in seconds since the epoch."""
+    late_s: float = 0.0
+    """How much later than the first rank that was; 0 where they began together."""
+
+
+class RankAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several times that a launcher started all ranks."""
+
+    number: int
+    """From 1, in the order in which they began."""
+    ranks: int
+    steps: int
+    began_s: float
+    """Seconds after the first attempt."""
+    duration_s: float
+    ended: str
+    is_judged: bool
+    """Whether the report is about it."""
+
+
+class RankCourse(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory by step of one rank, or of the middle of many."""
+
+    label: str
+    points: list[tuple[float, float]]
+    """Steps and bytes."""
+
+
+class OddRank(msgspec.Struct, frozen=True, kw_only=True):
+    """The rank whose memory was the first to go another way than that of the others."""
+
+    rank: int
+    step: int
+    """From which on its memory goes away from theirs."""
+    bytes: int
+    """How much more than the median of the others at the end, or where a rank ended early; negative
+    if less."""
+    sentence: str
+
+
+class WorkerMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """One process of a DataLoader, by its own recording."""
+
+    loader: int
+    """Number of the DataLoader in its process, from 1."""
+    worker: int
+    rank: int = 0
+    pid: int
+    generation: int = 0
+    """How often its loader had started workers before."""
+    start_method: str = ""
+    batches: int
+    """Fetched while it was recorded."""
+    prefetch: int = 0
+    """How many batches it may have loaded ahead."""
+    batch_bytes: int | None = None
+    """The largest of those that were looked at."""
+    pss_bytes: int | None = None
+    """Highest; shared pages are divided among those who map them."""
+    private_first_bytes: int | None = None
+    """Memory of its own at the first reading, and at the last."""
+    private_last_bytes: int | None = None
+    written_last_bytes: int | None = None
+    """Of the last, pages that it wrote to: the kernel can't drop them and read them anew."""
+    grows: list[str] = []
+    """Names of what grows in it."""
+    copies: list[str] = []
+    """Names of what it inherited and copies by looking at it."""
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """A census as it was taken: when, how much of the heap it walked, and what that cost."""
+
+    time_s: float
+    boundary: int
+    phase: str
+    step: int
+    scope: str
+    """``full``, or ``focused``: what the user's own names reach."""
+    objects: int
+    rows: int
+    pause_s: float
+    """How long the whole process stood still."""
+    whole: bool = False
+    """Of a full one: whether it walked every object, rather than going on from what was sealed."""
+    asked: bool = False
+    """Whether the user asked for it, so that it belongs to no series."""
+
+
+class Gauged(msgspec.Struct, frozen=True, kw_only=True):
+    """A gauge and how often it was read."""
+
+    metric: str
+    unit: str
+    """``bytes`` or ``count``."""
+    meaning: str
+    readings: int
+    lowest: float
+    highest: float
+    last: float
+
+
+class CensusCoverage(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of the heap the censuses of a run have seen."""
+
+    taken: int = 0
+    """Censuses that are listed in the recording, those that the user asked for left out."""
+    full: int = 0
+    """Of them, how many saw the whole heap."""
+    whole: int = 0
+    """Of the full ones, how many walked every object; others went on from what was sealed."""
+    weighed: int = 0
+    """Of the others, how many weighed all that is new since the first."""
+    postponed_by_budget: int = 0
+    """How often a kind of boundary had to wait for its census because of the budget."""
+    left_out_by_pause: int = 0
+    """Censuses that were not taken because each would have paused the program for too long."""
+    made_cheaper_by_pause: int = 0
+    """Censuses that looked at less for the same reason."""
+    checked: int = 0
+    """How often a whole walk was held against a census that goes on from the seal."""
+    largest_drift_bytes: int | None = None
+    """By how many bytes the two differed at most, in a sum or in a row; None where none was
+    checked. Where they differ, what the whole walk found is used."""
+
+
+class Overhead(msgspec.Struct, frozen=True, kw_only=True):
+    """What leakscope cost, measured by itself."""
+
+    wall_share: float
+    peak_bytes: int
+    seconds: dict[str, float] = {}
+    censuses: int = 0
+    boundaries: int = 0
+    recorded_boundaries: int = 0
+    longest_pause_s: float = 0.0
+    longest_pause: str = ""
+    """The census that took it: ``focused``, ``full``, or ``whole`` where it walked every object."""
+    max_pause_s: float | None = None
+    """The pause that a census may make, the first and the last apart."""
+    census_coverage: CensusCoverage = CensusCoverage()
+    budget: float | None = None
+    walker: str = ""
+    """``native``, or ``reference``: the slower one of an installation without a compiler."""
+    put_off: dict[str, int] = {}
+    """How often what was due waited for a later boundary, by what the program was inside of:
+    ``torch.jit.trace``, say, which records what Python does meanwhile."""
+    taken: list[Taken] = []
+    """Censuses in the order in which they were taken; of very many those that paused longest."""
+    gauged: list[Gauged] = []
+    """What was read at boundaries, the most often first."""
+
 
 REPORT_SCHEMA_VERSION = 1
 
@@ -56,7 +261,7 @@ class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
     marked: list[int] = []
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class HeldLine(msgspec.Struct, frozen=True, kw_only=True):
     """One line of what a culprit holds."""
 
     type: str
@@ -126,7 +331,7 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     defined_at: str | None = None
     fed_at: list[str] = []
     allocated_at: list[str] = []
-    holds: list[Held] = []
+    holds: list[HeldLine] = []
     signature: str
     remedy: Remedy
     owner: str = ""
@@ -209,7 +414,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     known: Recognised | None = None
 
 
-class Growth(msgspec.Struct, frozen=True, kw_only=True):
+class MetricGrowth(msgspec.Struct, frozen=True, kw_only=True):
     """How fast one gauge grows and how much of that is explained."""
 
     metric: str
@@ -411,7 +616,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int = REPORT_SCHEMA_VERSION
     verdict: RunVerdict
     headline: str
-    growth: list[Growth]
+    growth: list[MetricGrowth]
     culprits: list[Culprit]
     findings: list[Finding]
     cleared: list[Cleared]
@@ -429,7 +634,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     odd_rank: OddRank | None = None
     rank_courses: list[RankCourse] = []
     """Memory of ranks by step: of each where they are few, else of the middle and the extremes."""
-    attempts: list[Attempt] = []
+    attempts: list[RankAttempt] = []
     """Where a launcher started all ranks more than once."""
     workers: list[WorkerMemory] = []
     """Workers of DataLoaders, the heaviest first."""

@@ -1,4 +1,4 @@
-"""``%%leakscope`` and ``%leakscope``."""
+"""The IPython magics ``%%leakscope`` and ``%leakscope``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 from IPython.display import display
 
-from leakscope.instrument.scope import profile
-from leakscope.instrument.session import current_session
+from leakscope.capture.scope import profile
+from leakscope.capture.session import current_session
 from leakscope.model.errors import LeakscopeError
-from leakscope.notebook.answers import RunAnswer, run
+from leakscope.notebook import RunAnswer, run
 
 _MAGIC = "%%leakscope"
 

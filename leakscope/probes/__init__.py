@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leakscope.model.lazily import exports
+from leakscope.model.lazy_exports import exports
 
 if TYPE_CHECKING:
-    from leakscope.probes.allocation_history import AllocationHistory
-    from leakscope.probes.allocation_rate import AllocationCounter, TracingCost
-    from leakscope.probes.allocations import AllocationWindow
+    from leakscope.probes.allocations import AllocationCounter, AllocationWindow, TracingCost
     from leakscope.probes.base import Probe
-    from leakscope.probes.batches import BatchProbe
-    from leakscope.probes.blocks import device_memory
+    from leakscope.probes.blocks import AllocationHistory, device_memory
     from leakscope.probes.cgroup import memory_limit
     from leakscope.probes.cuda import device_snapshots
+    from leakscope.probes.interpreter import BatchProbe
     from leakscope.probes.native_allocations import NativeProfile
+    from leakscope.probes.out_of_memory import Room, device_room, host_room
     from leakscope.probes.outside import OutsideProcess
-    from leakscope.probes.shortage import Room, device_room, host_room
     from leakscope.probes.sources import default_probes, worker_probes
 
 __all__ = [
@@ -46,24 +44,29 @@ __all__ = [
 __getattr__, __dir__ = exports(
     __name__,
     {
-        "allocation_history": ("AllocationHistory",),
-        "allocation_rate": (
+        "allocations": (
             "AllocationCounter",
+            "AllocationWindow",
             "TracingCost",
         ),
-        "allocations": ("AllocationWindow",),
         "base": ("Probe",),
-        "batches": ("BatchProbe",),
-        "blocks": ("device_memory",),
+        "blocks": (
+            "AllocationHistory",
+            "device_memory",
+        ),
         "cgroup": ("memory_limit",),
         "cuda": ("device_snapshots",),
+        "interpreter": ("BatchProbe",),
         "native_allocations": ("NativeProfile",),
-        "outside": ("OutsideProcess",),
-        "shortage": (
+        "out_of_memory": (
             "Room",
             "device_room",
             "host_room",
         ),
-        "sources": ("default_probes", "worker_probes"),
+        "outside": ("OutsideProcess",),
+        "sources": (
+            "default_probes",
+            "worker_probes",
+        ),
     },
 )

@@ -1,23 +1,64 @@
-"""A window of tracemalloc: which of the user's lines allocated what is alive at its end.
+"""Windows of tracemalloc: which lines allocated what is alive at the end, and what tracing would
+cost.
+
+tracemalloc also hooks ``PyMem_RawMalloc``, and its hook waits for the GIL. A thread of C++ that is
+just entering Python (an autograd worker, gloo's loop) waits there with a lock of its own, on which
+whoever has the GIL may wait in turn; and where ``tracemalloc.stop()`` runs meanwhile it goes on
+with what that has freed, and the process dies: CPython's issues 128679 and 155725. No line of a
+user's allocates by it, so a trace loses nothing without.
 
 Tracing takes 1.2 to 2.8 times the running time while it is on, so a window is opened once something
 grows and closed as soon as its share of the budget is spent. Only blocks of Python's allocators are
 seen: a tensor counts as its wrapper of some hundred bytes, its storage not at all.
+
+tracemalloc takes time for each block that is handed out, whether it stays or is gone at once; no
+figure of Python's tells how many those are. The native counter does, for a nanosecond a block.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import sysconfig
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any, NamedTuple
 
-from leakscope.model.census import Site
-from leakscope.model.interrupts import real_path
-from leakscope.model.notebook import cells_of_shell
-from leakscope.probes.raw_allocator import raw_allocator_kept
+from leakscope.model.census import Site, cells_of_shell
+from leakscope.model.errors import real_path
+
+try:
+    from leakscope.probes import _counting
+except ImportError:  # no compiler, or a Python without the GIL: nothing is counted
+    _counting = None  # type: ignore[assignment]
+
+
+_RAW_DOMAIN = 0
+"""``PYMEM_DOMAIN_RAW`` of CPython's ``Include/cpython/pymem.h``."""
+
+
+class _Allocator(ctypes.Structure):
+    """``PyMemAllocatorEx``, five pointers since Python 3.5."""
+
+    _fields_ = [(name, ctypes.c_void_p) for name in ("ctx", "malloc", "calloc", "realloc", "free")]
+
+
+@contextmanager
+def raw_allocator_kept() -> Iterator[None]:
+    """Put the raw allocator that is in force now back at the end, whatever replaced it inside."""
+    allocator = _Allocator()
+    ctypes.pythonapi.PyMem_GetAllocator(_RAW_DOMAIN, ctypes.byref(allocator))
+    try:
+        yield
+    finally:
+        ctypes.pythonapi.PyMem_SetAllocator(_RAW_DOMAIN, ctypes.byref(allocator))
+
 
 _MOST_OVERHEAD = 512 << 20
 """Bytes of tracemalloc's own beyond which reading its traces would hurt more than it tells."""
@@ -223,3 +264,112 @@ def _stop_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_stop_in_child)
+
+
+_SAMPLE = 2000
+"""Objects made in a round of the calibration, a block each."""
+_ROUNDS = 3
+_DEPTH = 12
+"""Frames below a round: deeper than any traceback that is kept, as those of programs are."""
+
+
+class TracingCost(NamedTuple):
+    """What tracemalloc costs in this process."""
+
+    per_block: float
+    """Seconds for each block that is handed out while it traces."""
+    per_kept: float
+    """Seconds to read one of those that are alive at the end."""
+
+
+class AllocationCounter:
+    """Counts blocks from :meth:`start` to :meth:`stop`; one at a time in a process."""
+
+    is_counting = False
+
+    def start(self) -> bool:
+        """Begin to count; return False where it can't be done."""
+        self.is_counting = _counting is not None
+        if self.is_counting:
+            _counting.start()
+        return self.is_counting
+
+    def stop(self) -> None:
+        """Count no more."""
+        if self.is_counting:
+            self.is_counting = False
+            _counting.stop()
+
+    def counted(self) -> int:
+        """Return how many blocks were handed out while it counted; only differences tell."""
+        return _counting.counted() if self.is_counting else 0
+
+    def arm(self, more: int, function: Callable[[], object]) -> None:
+        """Have the main thread call ``function`` after so many more blocks, once."""
+        if self.is_counting:
+            _counting.arm(more, function)
+
+    def disarm(self) -> None:
+        """Have nothing called any more."""
+        if self.is_counting:
+            _counting.disarm()
+
+    @staticmethod
+    def alive() -> int:
+        """Return how many blocks are handed out now."""
+        return sys.getallocatedblocks()
+
+    @staticmethod
+    def cost(frames: int = 8) -> TracingCost | None:
+        """Return what tracing costs here, tried out in some milliseconds.
+
+        None where the program is tracing itself: then nothing is made slower by a window.
+        """
+        return None if tracemalloc.is_tracing() else _calibrated(frames)
+
+
+def _calibrated(frames: int) -> TracingCost:
+    global _known
+    if _known is None:
+        plain = median(_deep(_DEPTH, _round)[0] for _ in range(_ROUNDS))
+        with raw_allocator_kept():
+            tracemalloc.start(frames)
+        try:
+            tried = [_deep(_DEPTH, _round) for _ in range(_ROUNDS)]
+        finally:
+            tracemalloc.stop()
+        traced, reading = (median(times) for times in zip(*tried, strict=True))
+        _known = TracingCost(
+            per_block=max(traced - plain, 0.0) / _SAMPLE, per_kept=reading / _SAMPLE
+        )
+    return _known
+
+
+_known: TracingCost | None = None
+
+
+def _deep(depth: int, function: Callable[[], Any]) -> Any:
+    return function() if depth == 0 else _deep(depth - 1, function)
+
+
+def _round() -> tuple[float, float]:
+    """Return the seconds in which objects are made and let go, and those to read their traces."""
+    began = perf_counter()
+    made = [object() for _ in repeat(None, _SAMPLE)]
+    middle = perf_counter()
+    sums = summed(read_traces())
+    read = perf_counter()
+    del sums
+    released = perf_counter()
+    del made
+    return middle - began + perf_counter() - released, read - middle
+
+
+def _count_in_no_child() -> None:
+    # Nobody would end it there, nor what it may call.
+    if _counting is not None:
+        _counting.stop()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_in_no_child)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import psutil
 
-from leakscope.model.interrupts import ours
+from leakscope.model.errors import ours
 
 
 class Probe(Protocol):

@@ -1,7 +1,12 @@
-"""The allocator's blocks one by one, small enough to be recorded: to be joined with who holds them.
+"""A device's blocks one by one, small enough to be recorded, and who allocated them during a
+window.
 
 Costs what torch takes to list its segments, and some microseconds a block. A list of stacks comes
 along where a history of allocations is being recorded.
+
+Recorded is the Python stack of each allocation, and kept with the block while it lives; no ring of
+past events, no native frames. A recording that the program itself has started is never touched:
+there is but one per process, and a second call would replace it.
 """
 
 from __future__ import annotations
@@ -12,9 +17,10 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from leakscope.model.blocks import FREE, LIVE, PENDING, BlockRow, FrameRow, SegmentRow
-from leakscope.model.interrupts import ours
+from leakscope.model.allocator import FREE, LIVE, PENDING, BlockRow, FrameRow, SegmentRow
+from leakscope.model.errors import ours
 from leakscope.model.record import BlockListRecord, DeviceSnapshotRecord
+from leakscope.probes import cuda as allocator
 from leakscope.probes.cuda import allocator_segments, awake_cuda, pool_of, summarise
 
 MOST_BLOCKS = 20_000
@@ -45,10 +51,10 @@ def list_blocks(
     segments: Iterable[Mapping[str, Any]], *, settings: Mapping[str, str], boundary: int = 0
 ) -> list[BlockListRecord]:
     """Return one list per device of the segments of ``torch.cuda.memory_snapshot``."""
-    drafts: dict[int, _Draft] = {}
+    drafts: dict[int, _SegmentDraft] = {}
     ordered = sorted(segments, key=lambda s: (s.get("segment_type") == "small", s["address"]))
     for segment in ordered:
-        drafts.setdefault(segment.get("device", 0), _Draft()).add(segment)
+        drafts.setdefault(segment.get("device", 0), _SegmentDraft()).add(segment)
     return [
         BlockListRecord(
             boundary=boundary,
@@ -78,7 +84,7 @@ def allocator_settings() -> dict[str, str]:
     return found | ({"max_split_size": str(int(size) * _MIB)} if size.isdigit() else {})
 
 
-class _Draft:
+class _SegmentDraft:
     """The list of one device while it is made; equal stacks are kept once."""
 
     def __init__(self) -> None:
@@ -129,3 +135,36 @@ class _Draft:
                 self.stacks.append(list(rows))
             self._of_identities[identities] = number
         return number
+
+
+class AllocationHistory:
+    """Records allocation stacks from :meth:`open` to :meth:`close`."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+
+    def open(self) -> bool:
+        """Begin; return False where CUDA isn't in use or the program records by itself.
+
+        A torch that can't tell whether it records (before 2.1) is left alone too.
+        """
+        cuda = allocator.awake_cuda()
+        asks = getattr(sys.modules["torch"]._C, "_cuda_isHistoryEnabled", None) if cuda else None
+        if cuda is None or asks is None or asks() or cuda.is_current_stream_capturing():
+            return False
+        cuda.memory._record_memory_history("state", context="state", stacks="python")
+        self.is_open = allocator.own_history = True
+        return True
+
+    def close(self) -> None:
+        """End, unless the program has begun a recording of its own meanwhile: that goes on."""
+        if not self.is_open:
+            return
+        self.is_open = allocator.own_history = False
+        cuda = allocator.awake_cuda()
+        if cuda is None:
+            return
+        # Ours keeps one event at most; a longer list belongs to a recording that replaced it.
+        events = cuda.memory._snapshot().get("device_traces", [])
+        if all(len(of_device) <= 1 for of_device in events):
+            cuda.memory._record_memory_history(enabled=None)

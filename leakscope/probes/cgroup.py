@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 import psutil
 
 from leakscope.model import gauge
-from leakscope.model.interrupts import ours
+from leakscope.model.errors import ours
 from leakscope.probes.base import GuardedProbe
 
 _UNLIMITED = 1 << 60

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
-from leakscope.model.interrupts import ours
+from leakscope.model.errors import ours
 
 _LIBRARIES = (
     "torch",

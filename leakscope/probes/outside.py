@@ -8,10 +8,9 @@ from pathlib import Path
 import psutil
 
 from leakscope.model import gauge
-from leakscope.model.interrupts import ours
+from leakscope.model.errors import ours
 from leakscope.probes.cgroup import MemoryEvents, MemoryGroup, limiting_group, memory_events
-from leakscope.probes.children import divided_bytes
-from leakscope.probes.process import divided, read_rollup, shared_memory
+from leakscope.probes.process import divided, divided_bytes, read_rollup, shared_memory
 
 
 class OutsideProcess:

@@ -1,4 +1,6 @@
-"""The process as the kernel sees it: resident memory, its division, threads and open files."""
+"""A process as the kernel sees it: resident memory, its division, children, threads, open files,
+signals.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from leakscope.model import gauge
-from leakscope.model.interrupts import ours
+from leakscope.model.errors import ours
 from leakscope.probes.base import GuardedProbe
 
 _IS_LINUX = sys.platform.startswith("linux")
@@ -245,3 +247,79 @@ def _is_of_another_program(name: str) -> bool:
         return os.getpgid(int(made_by[1])) != os.getpgrp()
     except ours(OSError, OverflowError):  # it has ended, as a worker of ours may have
         return False
+
+
+_TASKS = "/proc/self/task"
+
+
+class ChildCountProbe(GuardedProbe):
+    """Number of all descendants, which is quick to read where Linux lists those of each thread."""
+
+    name = "child count"
+    slow = True
+
+    def measure(self) -> dict[str, int]:
+        """Return how many there are."""
+        if _has_none():
+            return {gauge.CHILDREN: 0}
+        return {gauge.CHILDREN: len(psutil.Process().children(recursive=True))}
+
+
+class ChildrenProbe(GuardedProbe):
+    """Proportional memory of all descendants."""
+
+    name = "children"
+    slow = True
+
+    def measure(self) -> dict[str, int]:
+        """Return what they hold together."""
+        if _has_none():
+            return {gauge.CHILDREN_PSS: 0}
+        children = psutil.Process().children(recursive=True)
+        return {gauge.CHILDREN_PSS: sum(proportional_bytes(child) for child in children)}
+
+
+def _has_none() -> bool:
+    """Say whether the kernel tells that no thread of this process has a child."""
+    try:
+        with os.scandir(_TASKS) as tasks:
+            return not any(Path(task.path, "children").read_bytes() for task in tasks)
+    except ours(OSError):
+        return False
+
+
+def proportional_bytes(child: psutil.Process) -> int:
+    """Return proportional memory, or resident where that is not told; 0 once it has ended."""
+    return divided_bytes(child)[0]
+
+
+def divided_bytes(child: psutil.Process) -> tuple[int, int]:
+    """Return the same, and how much of it are pages of files, as far as the kernel tells."""
+    try:
+        rollup = read_rollup(child.pid)
+        return rollup["Pss"], rollup.get("Pss_File", 0)
+    except ours(OSError, KeyError, ValueError):
+        pass
+    try:
+        return int(child.memory_info().rss), 0
+    except psutil.Error:
+        return 0, 0
+
+
+def catches(pid: int, number: int) -> bool | None:
+    """Return whether a process has a handler for a signal; None where that can't be told."""
+    caught = status_of(pid).get("SigCgt")
+    try:
+        return None if caught is None else bool(int(caught, 16) >> (number - 1) & 1)
+    except ValueError:
+        return None
+
+
+def status_of(pid: int) -> dict[str, str]:
+    """Return the fields of ``/proc/PID/status``; none where there is no such process or file."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text(errors="replace")
+    except OSError:
+        return {}
+    fields = (line.partition(":") for line in text.splitlines())
+    return {name: value.strip() for name, _, value in fields}

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from leakscope.probes.accelerator import AcceleratorDeviceProbe, AcceleratorProbe
 from leakscope.probes.base import Probe
-from leakscope.probes.batches import BatchProbe
 from leakscope.probes.cgroup import CgroupProbe
-from leakscope.probes.children import ChildCountProbe, ChildrenProbe
-from leakscope.probes.cuda import CudaProbe, DeviceProbe
-from leakscope.probes.figures import FiguresProbe
-from leakscope.probes.garbage import GarbageProbe
+from leakscope.probes.cuda import AcceleratorDeviceProbe, AcceleratorProbe, CudaProbe, DeviceProbe
+from leakscope.probes.interpreter import BatchProbe, FiguresProbe, GarbageProbe
 from leakscope.probes.malloc import MallocProbe
-from leakscope.probes.process import MappingProbe, ProcessProbe, SystemProbe
+from leakscope.probes.process import (
+    ChildCountProbe,
+    ChildrenProbe,
+    MappingProbe,
+    ProcessProbe,
+    SystemProbe,
+)
 
 
 def default_probes() -> list[Probe]:

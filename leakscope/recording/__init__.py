@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leakscope.model.lazily import exports
+from leakscope.model.lazy_exports import exports
 
 if TYPE_CHECKING:
-    from leakscope.recording.directory import RunDirectory
+    from leakscope.recording.directory import (
+        RunDirectory,
+        redact_command,
+        redact_environment,
+        redact_text,
+    )
     from leakscope.recording.reader import open_run
-    from leakscope.recording.redaction import redact_command, redact_environment, redact_text
     from leakscope.recording.writer import RecordingWriter
 
 __all__ = [
@@ -29,13 +33,13 @@ __all__ = [
 __getattr__, __dir__ = exports(
     __name__,
     {
-        "directory": ("RunDirectory",),
-        "reader": ("open_run",),
-        "redaction": (
+        "directory": (
+            "RunDirectory",
             "redact_command",
             "redact_environment",
             "redact_text",
         ),
+        "reader": ("open_run",),
         "writer": ("RecordingWriter",),
     },
 )

@@ -1,7 +1,10 @@
-"""The reader: makes a run of whatever a run directory still holds.
+"""The reader: makes a run of whatever a run directory still holds, or tells which processes it
+holds.
 
 Bad input ends in a note of what was lost, not in an exception; only a path without anything
 readable and a newer format are refused. Nothing in a recording is executed, opened or followed.
+
+Of many ranks not all recordings fit into memory at once; each is read by itself.
 """
 
 from __future__ import annotations
@@ -10,12 +13,13 @@ import gc
 import os
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from leakscope.model.blocks import FREE
+from leakscope.model.allocator import FREE
 from leakscope.model.census import Census
 from leakscope.model.errors import NewerSchemaError, NoRunError
 from leakscope.model.record import (
@@ -39,18 +43,20 @@ from leakscope.model.record import (
     SourceRecord,
 )
 from leakscope.model.run import Damage, Measurement, Recording, Run
-from leakscope.model.sizes import plural
+from leakscope.model.text import plural
 from leakscope.recording.directory import MANIFEST, OUTCOME, find_run, journals, rank_outcomes
-from leakscope.recording.following import is_tagged, tags_of
-from leakscope.recording.frames import MAX_PAYLOAD, Frame, read_frames
-from leakscope.recording.liveness import goes_on
-from leakscope.recording.wire import (
+from leakscope.recording.following import goes_on, is_tagged, tags_of
+from leakscope.recording.format import (
+    MAX_PAYLOAD,
     UNREADABLE,
+    Gap,
+    JournalFrame,
     UnknownRecordError,
     decode,
     decode_manifest,
     decode_record,
     encode,
+    read_frames,
 )
 
 Outcome = dict[str, str | int]
@@ -110,13 +116,13 @@ def _opened(folder: Path, only: Sequence[Path] | None, *, headers_only: bool) ->
     return Run(folder, manifest, recordings, damage, outcome, outcomes)
 
 
-def _without_copies(drafts: list[_Draft], damage: list[Damage]) -> list[_Draft]:
+def _without_copies(drafts: list[_RecordingDraft], damage: list[Damage]) -> list[_RecordingDraft]:
     """Return the recordings without copies of others, which would pass for further processes.
 
     A process writes one header a recording, with its number and the moment; of recordings with the
     same header the longest counts, a copy having been made before the end or after it.
     """
-    chosen: dict[bytes, _Draft] = {}
+    chosen: dict[bytes, _RecordingDraft] = {}
     others = [draft for draft in drafts if not draft.identity]
     for draft in sorted(drafts, key=lambda one: (-one.length, len(one.file), one.file)):
         if draft.identity and chosen.setdefault(draft.identity, draft) is not draft:
@@ -187,18 +193,18 @@ def _nothing_readable(folder: Path, damage: list[Damage]) -> str:
     return f"Nothing in {folder} can be read ({causes}). Record again."
 
 
-def _read_journal(path: Path, *, headers_only: bool) -> _Draft:
-    draft = _Draft(path.name)
+def _read_journal(path: Path, *, headers_only: bool) -> _RecordingDraft:
+    draft = _RecordingDraft(path.name)
     try:
         with path.open("rb", buffering=0) as stream:
             for piece in read_frames(stream):
                 if (
-                    isinstance(piece, Frame)
+                    isinstance(piece, JournalFrame)
                     and headers_only
                     and not is_tagged(piece.payload, _HEADER)
                 ):
                     draft.is_readable = True
-                elif isinstance(piece, Frame):
+                elif isinstance(piece, JournalFrame):
                     draft.add(piece)
                 else:
                     draft.lose(
@@ -213,7 +219,7 @@ def _read_journal(path: Path, *, headers_only: bool) -> _Draft:
     return draft
 
 
-class _Draft:
+class _RecordingDraft:
     """A recording while its journal is read."""
 
     def __init__(self, file: str) -> None:
@@ -252,7 +258,7 @@ class _Draft:
         """How many boundaries were read."""
         return len(self._boundaries)
 
-    def add(self, frame: Frame) -> None:
+    def add(self, frame: JournalFrame) -> None:
         """Take in the record of a frame."""
         try:
             record = decode_record(frame.payload)
@@ -352,3 +358,84 @@ _CUT_OFF = NoteRecord(
 def _live_bytes(record: BlockListRecord) -> int:
     blocks = (block for segment in record.segments for block in segment.blocks)
     return sum(block.size for block in blocks if block.state != FREE)
+
+
+FIRST_FRAMES = 50
+"""A rank that learns its number late writes its second header among so many."""
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """A journal, and which process wrote it."""
+
+    path: Path
+    header: HeaderRecord
+    bytes: int
+
+
+def sketch(folder: Path) -> list[Sketch]:
+    """Return the journals of a run that say which process wrote them, copies passed over."""
+    found: dict[bytes, Sketch] = {}
+    for path in journals(folder):
+        try:
+            headers, size = _headers(path), path.stat().st_size
+        except OSError:
+            continue
+        if headers:
+            one, identity = Sketch(path, headers[-1], size), encode(headers[0])
+            if identity not in found or found[identity].bytes < size:
+                found[identity] = one
+    return list(found.values())
+
+
+def open_recording(journal: Path) -> Recording:
+    """Return the recording in a journal, whatever of it can be read; raises as open_run does."""
+    return open_run(journal.parent, [journal]).recordings[0]
+
+
+def is_readable(folder: Path) -> bool:
+    """Return whether anything in a run can be read; looks no further than the first record."""
+    return any(map(_has_record, journals(folder)))
+
+
+def _has_record(journal: Path) -> bool:
+    try:
+        with journal.open("rb", buffering=0) as stream:
+            return any(map(_is_record, read_frames(stream)))
+    except OSError:
+        return False
+
+
+def _is_record(piece: JournalFrame | Gap) -> bool:
+    if not isinstance(piece, JournalFrame):
+        return False
+    try:
+        decode_record(piece.payload)
+    except (UnknownRecordError, *UNREADABLE):
+        return False
+    except NewerSchemaError:
+        return True  # of another leakscope's: the report says so
+    return True
+
+
+def _headers(path: Path) -> list[HeaderRecord]:
+    """Return the headers at the beginning of a journal: the one that counts is the last."""
+    headers: list[HeaderRecord] = []
+    is_moved = path.name.startswith("rank")
+    with path.open("rb", buffering=0) as stream:
+        for number, piece in enumerate(read_frames(stream)):
+            if number >= FIRST_FRAMES:
+                break
+            if isinstance(piece, JournalFrame) and (header := _header_in(piece)) is not None:
+                headers.append(header)
+                if header.role != "main" or not is_moved:
+                    break
+    return headers
+
+
+def _header_in(frame: JournalFrame) -> HeaderRecord | None:
+    try:
+        record = decode_record(frame.payload)
+    except (UnknownRecordError, NewerSchemaError, *UNREADABLE):
+        return None
+    return record if isinstance(record, HeaderRecord) else None

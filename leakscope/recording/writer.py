@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from leakscope.model.interrupts import ours
+from leakscope.model.errors import ours
 from leakscope.model.record import (
     AllocationRecord,
     BlockListRecord,
@@ -26,8 +26,7 @@ from leakscope.model.record import (
     Record,
     SourceRecord,
 )
-from leakscope.recording.frames import to_frame
-from leakscope.recording.wire import encode_record
+from leakscope.recording.format import encode_record, to_frame
 
 JOURNAL_SUFFIX = ".journal"
 

@@ -1,4 +1,4 @@
-"""Reports for people and for programs: HTML, terminal and JSON.
+"""Reports for people and for programs: HTML, terminal, Markdown and JSON.
 
 The libraries behind the pages are imported when a page is asked for, so that the summary after a
 run costs nothing.
@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from leakscope.model.comparison import Comparison
+from leakscope.model.documents import RunList
 from leakscope.model.explanation import Explanation, SnapshotComparison
 from leakscope.model.report import Report
-from leakscope.model.runs import RunList
-from leakscope.report.comparing.terminal import render_comparison_text
-from leakscope.report.cuda.terminal import render_explanation_text, render_snapshots_text
-from leakscope.report.encoding import (
+from leakscope.report.comparison.terminal import render_comparison_text
+from leakscope.report.json import (
     json_schema,
     render_comparison_json,
     render_json,
     render_runs_json,
     render_snapshot_json,
 )
+from leakscope.report.snapshot_terminal import render_explanation_text, render_snapshots_text
 from leakscope.report.terminal import render_summary, render_text
 
 __all__ = [
@@ -75,9 +75,9 @@ def render_runs_html(
 
 def render_runs_text(listed: RunList, *, width: int = 100, color: bool = False) -> str:
     """Return a list of runs for a terminal."""
-    from leakscope.report.runs import terminal
+    from leakscope.report import runs
 
-    return terminal.render_runs_text(listed, width=width, color=color)
+    return runs.render_runs_text(listed, width=width, color=color)
 
 
 def render_snapshot_html(told: Explanation | SnapshotComparison) -> str:

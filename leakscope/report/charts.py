@@ -1,23 +1,77 @@
-"""The charts of the report: memory over the run, a culprit's series, two runs laid over another.
+"""The charts of the reports: memory over the run, a culprit's series, two runs laid over each
+other.
 
-No text of the user's enters a drawing: names and units stand beside it, in the page.
+A line joins readings only where they lie near enough to each other. No text of the user's enters a
+drawing: names and units stand beside it, in the page.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from leakscope.model.explanation import Course
+import numpy as np
+
+from leakscope.model.explanation import DeviceCourse
 from leakscope.model.report import Culprit, Line, PhaseSpan, Timeline
-from leakscope.report.sizes import humane_bytes
-from leakscope.report.stretches import begins_anew, moments_of, stretches_of
-from leakscope.report.svg import Canvas, Drawing, Margins
-from leakscope.report.ticks import Tick, byte_levels, clock_ticks, count_ticks, second_ticks
+from leakscope.report.svg import (
+    Canvas,
+    Drawing,
+    Margins,
+    Tick,
+    byte_levels,
+    clock_ticks,
+    count_ticks,
+    second_ticks,
+)
+from leakscope.report.text import humane_bytes
+
+NEIGHBOURS = 3
+"""So many boundaries may lie between two readings that are joined."""
+UNSEEN = 1 / 300
+"""A gap of this part of a run is narrower than what a drawing of it can show."""
+
+Points = Sequence[tuple[float, float]]
+
+
+def moments_of(lines: Sequence[Line]) -> list[float]:
+    """Return when the gauge was read that was read most often: the boundaries one knows of."""
+    longest = max((line.points for line in lines), key=len, default=[])
+    return [second for second, _ in longest]
+
+
+def begins_anew(points: Points, moments: Sequence[float]) -> list[int]:
+    """Return the places of the readings that no line joins to the one before.
+
+    Some gauges cost too much to be read at every boundary: what lies between two of their
+    readings nobody knows.
+
+    Args:
+        points: seconds and bytes, in their order.
+        moments: seconds at which there were boundaries, in their order.
+
+    """
+    if not len(moments) or not np.isfinite([moments[0], moments[-1]]).all():
+        return []
+    shortest = (moments[-1] - moments[0]) * UNSEEN
+    return [
+        place
+        for place, ((before, _), (after, _)) in enumerate(pairwise(points), 1)
+        if after - before > shortest
+        and bisect_left(moments, after) - bisect_right(moments, before) > NEIGHBOURS
+    ]
+
+
+def stretches_of(points: Points, begins: Sequence[int]) -> list[Points]:
+    """Return the readings cut where a stretch begins anew."""
+    edges = [0, *begins, len(points)]
+    return [points[i:j] for i, j in pairwise(edges) if j > i]
+
 
 WIDE = (740, 330)
 NARROW = (360, 260)
@@ -50,13 +104,12 @@ _TIMELINE = Margins(left=62, right=14, top=14, bottom=30)
 _MARKED = Margins(left=62, right=18, top=18, bottom=30)
 _SERIES = Margins(left=60, right=16, top=12, bottom=28)
 
-Points = Sequence[tuple[float, float]]
 TicksOf = Callable[[tuple[float, float], int], list[Tick]]
 """Returns the ticks of a stretch of an axis, at most about so many."""
 
 
 @dataclass(frozen=True)
-class Track:
+class PlotLine:
     """A line to draw: its points and the CSS variable of its colour."""
 
     points: Points
@@ -66,7 +119,7 @@ class Track:
 
 
 def draw_timeline(
-    timeline: Timeline, key: str, size: tuple[int, int], laid_over: Track | None = None
+    timeline: Timeline, key: str, size: tuple[int, int], laid_over: PlotLine | None = None
 ) -> Drawing:
     """Return memory over the run with its phases shaded, its censuses ticked and one more line, if
     any, over all.
@@ -74,7 +127,7 @@ def draw_timeline(
     moments = moments_of(timeline.lines)
     lines = [
         [
-            Track(stretch, series_shade(i), series_dash(i))
+            PlotLine(stretch, series_shade(i), series_dash(i))
             for stretch in stretches_of(points, begins_anew(points, moments))
         ]
         for i, points in enumerate(finite(line.points) for line in timeline.lines)
@@ -120,7 +173,7 @@ def draw_overlay(
 
     """
     tracks = [
-        Track(finite(points), name, "" if size == SMALL else SIDE_DASHES[name])
+        PlotLine(finite(points), name, "" if size == SMALL else SIDE_DASHES[name])
         for points, name in ((before, "before"), (after, "after"))
         if points
     ]
@@ -139,7 +192,8 @@ def draw_overlay(
 def draw_ranks(courses: Sequence[Points], key: str, size: tuple[int, int]) -> Drawing:
     """Return memory of several ranks by step, each in the colour of its place."""
     tracks = [
-        Track(finite(points), series_shade(i), series_dash(i)) for i, points in enumerate(courses)
+        PlotLine(finite(points), series_shade(i), series_dash(i))
+        for i, points in enumerate(courses)
     ]
     view = _canvas(size, _MARKED, [track.points for track in tracks])
     view.moments(count_ticks(view.x, _wanted(size)))
@@ -166,7 +220,7 @@ def draw_series(culprit: Culprit, key: str, spans: Sequence[PhaseSpan]) -> Drawi
     return view.finish(key, "What the culprit retained at each census")
 
 
-def draw_course(course: Course, key: str, size: tuple[int, int]) -> Drawing:
+def draw_course(course: DeviceCourse, key: str, size: tuple[int, int]) -> Drawing:
     """Return live and reserved bytes along a history, its peak and its failure marked."""
     live, reserved = finite(course.live), finite(course.reserved)
     view = _canvas(size, _MARKED, [live, reserved, [course.fault] if course.fault else []])
@@ -311,7 +365,9 @@ def _merged(spans: Sequence[PhaseSpan], gap: float) -> list[tuple[float, float]]
     return joined
 
 
-def _draw_track(view: Canvas, track: Track, *, filled: bool = False, dotted: bool = False) -> None:
+def _draw_track(
+    view: Canvas, track: PlotLine, *, filled: bool = False, dotted: bool = False
+) -> None:
     points = finite(track.points)
     view.line(points, track.shade, track.dash, area=filled)
     if dotted or len(points) == 1:

@@ -1,25 +1,38 @@
-"""Reports and comparisons as one self-contained HTML file each."""
+"""Every report as one self-contained HTML file.
+
+This is the only place where markup enters a page unescaped: our own drawings, style and script.
+Nothing from the user's program passes here except :func:`embed_json`, whose output holds no
+character that could end a script element, in any letter case. Compiled templates are cached, as
+Python does with its own modules.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import os
 import re
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
+from importlib.util import cache_from_source
 from pathlib import Path, PurePath
 from typing import Any
 
+import jinja2
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket, BytecodeCache
 from markupsafe import Markup, escape
 
 from leakscope.model.comparison import Comparison
+from leakscope.model.documents import GrowthReport, RunList
 from leakscope.model.explanation import Explanation, SnapshotComparison
-from leakscope.model.growth import GrowthReport
-from leakscope.model.printable import printable
 from leakscope.model.report import Report
-from leakscope.model.runs import RunList
-from leakscope.report import trusted
+from leakscope.model.text import printable
 from leakscope.report.page import report_page
-from leakscope.report.templating import TemplateCache
+from leakscope.report.svg import Drawing
 
 AMOUNT = re.compile(r"(?<=\d) (?=(?:[KMGTP]i)?B\b|%|m?s\b|min\b)")
 """The space between a number and its unit, where no line may end."""
@@ -34,7 +47,7 @@ def render_comparison_html(comparison: Comparison, reports: Sequence[str] = ("",
     """Return the page of two runs side by side, with links to their reports where these are told:
     paths from the folder that the page will lie in.
     """
-    from leakscope.report.comparison import comparison_page
+    from leakscope.report.comparison.page import comparison_page
 
     page = comparison_page(comparison, reports)
     return _environment().get_template("comparison.html.j2").render(page=page)
@@ -42,8 +55,7 @@ def render_comparison_html(comparison: Comparison, reports: Sequence[str] = ("",
 
 def render_snapshot_html(told: Explanation | SnapshotComparison) -> str:
     """Return the page of a CUDA snapshot explained, or of several compared."""
-    from leakscope.report.cuda.comparison import COLUMNS, snapshots_page
-    from leakscope.report.cuda.page import snapshot_page
+    from leakscope.report.snapshot import COLUMNS, snapshot_page, snapshots_page
 
     if isinstance(told, Explanation):
         return _environment().get_template("snapshot.html.j2").render(page=snapshot_page(told))
@@ -53,7 +65,7 @@ def render_snapshot_html(told: Explanation | SnapshotComparison) -> str:
 
 def render_growth_html(report: GrowthReport) -> str:
     """Return the page of what grows with every call of a scenario."""
-    from leakscope.report.growth import growth_page
+    from leakscope.report.scenario import growth_page
 
     return _environment().get_template("growth.html.j2").render(page=growth_page(report))
 
@@ -62,7 +74,7 @@ def render_runs_html(
     lists: Sequence[RunList], *, beside: PurePath, title: str = "Runs", lead_in: str = ""
 ) -> str:
     """Return the page of lists of runs, whose links are relative to the folder it will lie in."""
-    from leakscope.report.runs.page import runs_page
+    from leakscope.report.runs import runs_page
 
     page = runs_page(lists, title, lead_in, beside)
     return _environment().get_template("runs.html.j2").render(page=page)
@@ -86,8 +98,8 @@ def verbatim(code: str) -> Markup:
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(trusted.TEMPLATES),
-        bytecode_cache=TemplateCache(Path(trusted.TEMPLATES)),
+        loader=FileSystemLoader(TEMPLATES),
+        bytecode_cache=TemplateCache(Path(TEMPLATES)),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_visible,
@@ -98,11 +110,11 @@ def _environment() -> Environment:
         path_parts=path_parts,
         name_parts=name_parts,
         verbatim=verbatim,
-        inline_svg=trusted.inline_svg,
-        stylesheet=trusted.stylesheet,
-        script=trusted.script,
-        content_security_policy=trusted.content_security_policy,
-        embed_json=trusted.embed_json,
+        inline_svg=inline_svg,
+        stylesheet=stylesheet,
+        script=script,
+        content_security_policy=content_security_policy,
+        embed_json=embed_json,
     )
     return environment
 
@@ -110,3 +122,144 @@ def _environment() -> Environment:
 def _visible(value: Any) -> Any:
     # Markup is a str too, but ours alone: spelling out its characters would change nothing.
     return AMOUNT.sub("\N{NO-BREAK SPACE}", printable(value)) if type(value) is str else value
+
+
+TEMPLATES = Path(__file__).parent / "templates"
+STYLES = (
+    "colours",
+    "page",
+    "answer",
+    "assurance",
+    "charts",
+    "timeline",
+    "cards",
+    "code",
+    "chain",
+    "icicle",
+    "tables",
+    "ledger",
+    "comparison",
+    "cuda",
+    "runs",
+    "small-print",
+    "measuring",
+    "widths",
+    "print",
+)
+"""Parts of the style sheet, in their order: what comes later wins."""
+SCRIPTS = (
+    "page",
+    "amounts",
+    "theme",
+    "copying",
+    "sorting",
+    "readings",
+    "map",
+    "axes",
+    "window",
+    "drawing",
+    "timeline",
+    "icicle",
+)
+"""Parts of the script, in their order: a part may use what those before it define."""
+_ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&'\u2028\u2029"}
+
+
+def inline_svg(drawing: Drawing) -> Markup:
+    """Return a drawing of ours; its title was escaped where it was made."""
+    return Markup(drawing.svg)  # noqa: S704
+
+
+@lru_cache(maxsize=1)
+def stylesheet() -> Markup:
+    """Return the page's style sheet."""
+    return Markup(_joined("style", STYLES, ".css"))  # noqa: S704
+
+
+@lru_cache(maxsize=1)
+def script() -> Markup:
+    """Return the page's one script; its parts share a scope that nothing else sees."""
+    body = _joined("script", SCRIPTS, ".js")
+    return Markup(f'"use strict";\n(() => {{\n{body}}})();\n')  # noqa: S704
+
+
+def content_security_policy() -> str:
+    """Return the policy that lets nothing run but our script, and nothing load at all."""
+    digest = base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()
+    return (
+        "default-src 'none'; style-src 'unsafe-inline'; "
+        f"script-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def embed_json(value: Any) -> Markup:
+    """Return a value as JSON in plain ASCII for a script element that is never executed."""
+    text = _dumped(value)
+    if _may_be_unseen(text):
+        text = _dumped(_printable(value))
+    return Markup(text.translate(_ESCAPES))  # noqa: S704
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def _may_be_unseen(text: str) -> bool:
+    """Return whether JSON in ASCII may hold characters that can't be seen: mostly it holds none,
+    and then the thousands of values in it needn't be gone through.
+    """
+    codes = {int(code, 16) for code in re.findall(r"\\u([0-9a-f]{4})", text)}
+    others = "\x7f" in text or re.search(r"\\[bfr]", text) is not None
+    return others or any(printable(chr(code)) != chr(code) for code in codes)
+
+
+def _joined(folder: str, names: Sequence[str], ending: str) -> str:
+    files = (TEMPLATES / folder / f"{name}{ending}" for name in names)
+    return "".join(file.read_text(encoding="utf-8") for file in files)
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {_printable(key): _printable(item) for key, item in value.items()}
+    return [_printable(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+class TemplateCache(BytecodeCache):
+    """Keeps compiled templates where Python keeps compiled modules, and under the same rules.
+
+    That is in ``__pycache__`` beside them or below ``PYTHONPYCACHEPREFIX``; nothing is written
+    with ``PYTHONDONTWRITEBYTECODE``, or where the folder can't be written to. What was compiled
+    from another text, or by another Python or jinja, is not used.
+    """
+
+    def __init__(self, templates: Path) -> None:
+        self._templates = templates
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Fill the bucket with what was compiled before, if it is of use."""
+        try:
+            with self._path(bucket).open("rb") as file:
+                bucket.load_bytecode(file)
+        except Exception:  # not there, cut short or broken: it is compiled again
+            bucket.reset()
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Keep what was just compiled."""
+        if sys.dont_write_bytecode:
+            return
+        path = self._path(bucket)
+        temporary = path.with_name(f"{path.name}.{os.getpid()}")
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with temporary.open("wb") as file:
+                    bucket.write_bytecode(file)
+                temporary.replace(path)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    def _path(self, bucket: Bucket) -> Path:
+        source = self._templates / f"{bucket.key}.{jinja2.__version__}.j2"
+        return Path(cache_from_source(str(source)))

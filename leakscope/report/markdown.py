@@ -6,13 +6,12 @@ import re
 
 from leakscope.model.comparison import Comparison, CulpritChange, ValueChange
 from leakscope.model.known import Recognised
-from leakscope.model.printable import one_line, printable
-from leakscope.model.report import Culprit, Finding, Held, Remedy, RunFacts, Severity
-from leakscope.model.sizes import plural
-from leakscope.report import wording
-from leakscope.report.comparing.work import same_work_words
-from leakscope.report.sizes import humane_bytes, humane_interval, humane_rate
-from leakscope.report.wording import is_address, known_words, rate_words, share_words
+from leakscope.model.report import Culprit, Finding, HeldLine, Remedy, RunFacts, Severity
+from leakscope.model.text import one_line, plural, printable
+from leakscope.report import words
+from leakscope.report.comparison.tables import same_work_words
+from leakscope.report.text import humane_bytes, humane_interval, humane_rate
+from leakscope.report.words import is_address, known_words, rate_words, share_words
 
 MOST_ROWS, MOST_HELD = 12, 2
 _MARKS = {"leak": "✗", "clean": "✓", "inconclusive": "?"}
@@ -68,7 +67,7 @@ def finding_markdown(finding: Finding, run: RunFacts | None = None) -> str:
     return "\n".join([*lines, *_remedy(finding.remedy)]) + "\n"
 
 
-def _held(held: Held) -> str:
+def _held(held: HeldLine) -> str:
     form = f" {_running(held.detail)}" if held.detail else ""
     return f"{held.count:,} × {code_span(held.type)}{form} ({humane_bytes(held.bytes)})"
 
@@ -95,7 +94,7 @@ def _title(culprit: Culprit) -> str:
 
 
 def _severity(suspect: Culprit | Finding) -> str:
-    meaning = wording.SEVERITY_MEANINGS[suspect.severity]
+    meaning = words.SEVERITY_MEANINGS[suspect.severity]
     return f"{suspect.severity.value}: {meaning[0].lower()}{meaning[1:].rstrip('.')}"
 
 
@@ -103,9 +102,9 @@ def _doubt(suspect: Culprit | Finding) -> list[tuple[str, str]]:
     """Return how sure it is, what would prove it wrong, and what came of trying that."""
     falsifier = suspect.falsifier
     return [
-        ("evidence", wording.evidence(suspect)),
+        ("evidence", words.evidence(suspect)),
         ("falsifier", _running(falsifier.text) if falsifier else ""),
-        ("tried", _running(wording.tried_words(falsifier))),
+        ("tried", _running(words.tried_words(falsifier))),
     ]
 
 
@@ -120,18 +119,18 @@ def _remedy(remedy: Remedy) -> list[str]:
 
 def comparison_markdown(comparison: Comparison) -> str:
     """Return verdict, culprits, peaks and the check of the work, for a pull request."""
-    outcome, word = wording.outcome_of(comparison)
-    headline = wording.headline_after(word, comparison.headline)
+    outcome, word = words.outcome_of(comparison)
+    headline = words.headline_after(word, comparison.headline)
     lines = [f"### {_MARKS[outcome]} {word}: {_running(headline)}", ""]
     also = _running(" ".join(comparison.details))
     lines += [f"- **Also:** {also}", ""] if also else []
-    ordered = wording.worst_first(comparison.culprits)
+    ordered = words.worst_first(comparison.culprits)
     shown = [c for c in ordered if c.severity is not Severity.NOTE][:MOST_ROWS]
     lines += [*_culprit_table(shown), *_left_out(ordered[len(shown) :])]
     peaks = [_peak(peak) for peak in comparison.peaks if peak.before_bytes and peak.after_bytes]
     lines += [f"- **Peaks:** {'; '.join(peaks)}"] if peaks else []
     lines += _same_work(comparison)
-    lines += [f"- **Not certain:** {_running(text)}" for text in wording.undecided(comparison)]
+    lines += [f"- **Not certain:** {_running(text)}" for text in words.undecided(comparison)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -146,7 +145,7 @@ def change_markdown(change: CulpritChange) -> str:
         ("not certain", _running(change.doubt)),
         ("signature", code_span(change.signature)),
     ]
-    lines = [f"### {wording.change_word(change)}: {code_span(change.name)}", ""]
+    lines = [f"### {words.change_word(change)}: {code_span(change.name)}", ""]
     lines += [_running(change.text), ""] if change.text else []
     return "\n".join([*lines, *(f"- **{name}:** {told}" for name, told in facts if told)]) + "\n"
 
@@ -167,7 +166,7 @@ def _culprit_table(changes: list[CulpritChange]) -> list[str]:
     for change in changes:
         rates = _rates(change)
         name = code_span(change.name).replace("|", "\\|") + _known_mark(change.known)
-        label = wording.change_word(change).lower() + (" (not certain)" if change.doubt else "")
+        label = words.change_word(change).lower() + (" (not certain)" if change.doubt else "")
         rows.append(f"| {label} | {name} | {_running(rates[0])} | {_running(rates[1])} |")
     return [*rows, ""]
 
@@ -182,7 +181,7 @@ def _rates(change: CulpritChange) -> tuple[str, str]:
 
 def _rate(change: CulpritChange, rate: float | None, interval: tuple[float, float] | None) -> str:
     if rate is None:
-        return wording.missing_rate(change)
+        return words.missing_rate(change)
     told = humane_rate(rate, one_line(change.unit))
     return f"{told} ({humane_interval(interval)})" if interval else told
 

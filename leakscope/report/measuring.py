@@ -1,4 +1,6 @@
-"""How a run was measured: what that cost, each census with its pause, each gauge."""
+"""How far an answer can be trusted: what measuring cost, each census and gauge, and how the
+verdict came about.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +8,36 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from leakscope.model.overhead import CensusCoverage, Gauged, Overhead, Taken
-from leakscope.model.sizes import plural
-from leakscope.report.sizes import (
+from leakscope.model import gauge
+from leakscope.model.report import (
+    CensusCoverage,
+    Culprit,
+    Decision,
+    Falsifier,
+    Finding,
+    Gauged,
+    Overhead,
+    Report,
+    RunVerdict,
+    Taken,
+)
+from leakscope.model.text import clipped, human_bytes, human_count, plural
+from leakscope.report import words as wording
+from leakscope.report.tables import Bar, Fact, bar_of, ledger_view, unexplained_of
+from leakscope.report.text import (
     Size,
     clock,
     exact_bytes,
+    exact_interval,
     humane_bytes,
     humane_duration,
+    humane_interval,
     humane_number,
+    humane_rate,
     humane_share,
     humane_wait,
     size_of,
 )
-from leakscope.report.tables import Bar, Fact, bar_of
 
 MANY_PUT_OFF = 20
 """Boundaries without a reading, and at least as many as have one: a reader should know."""
@@ -286,3 +304,186 @@ def _gauge_row(gauged: Gauged) -> GaugeRow:
         highest=amount(gauged.highest),
         last=amount(gauged.last),
     )
+
+
+RESIDENT = {gauge.RSS, gauge.PSS}
+FEW_READINGS = 5
+"""Growth through fewer readings than this is worth a second look."""
+MUCH_UNEXPLAINED = 0.25
+WORTH_ASKING = 1 << 20
+"""From this rate of child processes on, a reader asks why it is no leak."""
+EVEN = 0.8
+"""A rate is even whose interval reaches no lower than this part of it."""
+
+
+@dataclass(frozen=True)
+class Assurance:
+    """One thing that speaks for or against the answer; ``link`` is where on the page it is told."""
+
+    label: str
+    value: str
+    link: str
+    worries: bool = False
+    exact: str = ""
+
+
+@dataclass(frozen=True)
+class AssuranceView:
+    """All of them, and what would prove the answer wrong; ``tried`` is what came of trying that."""
+
+    parts: list[Assurance]
+    falsifier: str
+    tried: str
+
+
+def assurance_view(report: Report, anchor: str) -> AssuranceView:
+    """Return what speaks for the answer; ``anchor`` is that of the card of who leads."""
+    lead = wording.lead_of(report)
+    falsifier = lead.falsifier if lead is not None else _of_clean(report)
+    parts = [*_of_lead(lead, anchor), *_of_ledger(report), *_of_measuring(report)]
+    return AssuranceView(
+        parts=[part for part in parts if part.value],
+        falsifier=falsifier.text if falsifier else "",
+        tried=wording.tried_words(falsifier) if lead is not None else "",
+    )
+
+
+def noise_words(report: Report) -> str:
+    """Return why a clean run's rates accuse nothing; empty where none is told."""
+    if report.verdict is not RunVerdict.CLEAN or not report.growth:
+        return ""
+    text = "Rates so small, so uneven or seen so seldom are noise, warm-up or caches that fill."
+    children = next((g for g in report.growth if g.metric == gauge.CHILDREN_PSS), None)
+    if not report.workers or children is None or children.bytes_per_unit < WORTH_ASKING:
+        return text
+    if children.interval[0] < EVEN * children.bytes_per_unit:
+        text += " That of child processes is as uneven as where a cache fills or pages are copied."
+    return (
+        f"{text} Each DataLoader worker was judged by its own recording: nothing in it is a leak."
+    )
+
+
+def _of_clean(report: Report) -> Falsifier | None:
+    """Return what a run without a suspect can't have seen: nameless growth within the noise."""
+    told = next((g for g in report.growth if g.metric in RESIDENT), None)
+    if (
+        report.verdict is not RunVerdict.CLEAN
+        or told is None
+        or not 0 < told.interval[1] < math.inf
+    ):
+        return None
+    most = humane_rate(told.interval[1], told.unit)
+    return Falsifier(
+        text=f"Growth that has no name and is slower than {most} lies within the noise of this "
+        "run. A longer run would show it."
+    )
+
+
+def _of_lead(lead: Culprit | Finding | None, anchor: str) -> list[Assurance]:
+    if lead is None:
+        return []
+    few = 0 < lead.readings < FEW_READINGS
+    parts = [Assurance("Evidence", wording.evidence(lead), anchor, worries=few)]
+    if lead.unit:
+        words = f"{humane_interval(lead.interval)} per {lead.unit}"
+        exact = f"{exact_interval(lead.interval)} per {lead.unit}"
+        parts.append(Assurance("95 % interval", words, anchor, exact=exact))
+    return parts
+
+
+def _of_ledger(report: Report) -> list[Assurance]:
+    """Return what the first ledger, that of the host, leaves unexplained."""
+    return [
+        Assurance(
+            "Unexplained",
+            f"{view.unexplained} of the growth" if view.unexplained else "",
+            "ledger",
+            worries=unexplained_of(ledger) > MUCH_UNEXPLAINED * ledger.total_bytes,
+        )
+        for ledger in report.ledgers[:1]
+        if (view := ledger_view(ledger))
+    ]
+
+
+def _of_measuring(report: Report) -> list[Assurance]:
+    overhead = report.overhead
+    over = is_over_budget(overhead)
+    cost = f"{precise_share(overhead.wall_share)} of the time" + (", over budget" if over else "")
+    longer = in_longer_runs(overhead)
+    exact = f"The first looks are taken in any run: {longer}." if longer else ""
+    parts = [Assurance("Measuring cost", cost, "measuring", worries=over, exact=exact)]
+    if report.errors:
+        parts.append(
+            Assurance("Went wrong", plural(len(report.errors), "thing"), "notices", worries=True)
+        )
+    return parts
+
+
+_SUBJECTS = {
+    "elsewhere": "new objects held by libraries and native code",
+    "named": "all that has a name and does not grow by itself",
+    "unexplained": "private memory that nothing explains",
+    "slack": "free memory in the C heap",
+    "garbage": "garbage awaiting the collector",
+    "pinned": "page-locked memory",
+}
+_IN_BYTES = frozenset({"growth", "floor", "declares_a_bound", "follows_the_model", "new_shapes"})
+LONGEST = 70
+
+
+@dataclass(frozen=True)
+class DecisionRow:
+    """One decision, in words."""
+
+    subject: str
+    path: str
+    rule: str
+    figure: str
+    outcome: str
+
+
+def decision_rows(decisions: Sequence[Decision]) -> list[DecisionRow]:
+    """Return decisions in words, in the order in which they were made."""
+    return [
+        DecisionRow(_subject(d), d.path, d.rule.replace("_", " "), _figure(d), d.outcome)
+        for d in decisions
+    ]
+
+
+def render_why(report: Report, name: str) -> str:
+    """Return the chain of decisions about all whose name or path has ``name`` in it."""
+    wanted = name.casefold()
+    found = [
+        d
+        for d in report.decisions
+        if wanted in d.subject.casefold() or wanted in d.path.casefold() or wanted in _subject(d)
+    ]
+    if not found:
+        known = dict.fromkeys(_subject(d) for d in report.decisions)
+        some = ", ".join(clipped(one, LONGEST) for one in [*known][:8])
+        return f"Nothing was decided about {name!r}." + (f" Known are {some}, …" if some else "")
+    lines: list[str] = []
+    before = ""
+    for decision, row in zip(found, decision_rows(found), strict=True):
+        about = decision.path or row.subject
+        if about != before:
+            path = f"  ({decision.path})" if decision.path not in {"", row.subject} else ""
+            lines += ["", f"{clipped(row.subject, LONGEST)}{path}"]
+            before = about
+        figure = f" [{row.figure}]" if row.figure else ""
+        lines.append(f"  {row.rule}: {row.outcome}{figure}")
+    return "\n".join([*lines[1:], "", f"Verdict: {report.headline}"])
+
+
+def _subject(decision: Decision) -> str:
+    return _SUBJECTS.get(decision.subject, decision.subject)
+
+
+def _figure(decision: Decision) -> str:
+    """Return ``3.1 MiB, threshold 4 KiB``."""
+    if decision.figure is None:
+        return ""
+    say = human_bytes if decision.rule in _IN_BYTES else human_count
+    if decision.threshold is None:
+        return say(decision.figure)
+    return f"{say(decision.figure)}, threshold {say(decision.threshold)}"

@@ -1,4 +1,6 @@
-"""The report page as plain values: everything computed, nothing left for the template but order."""
+"""The page of a run as plain values: everything computed, nothing left for the template but
+order.
+"""
 
 from __future__ import annotations
 
@@ -19,43 +21,63 @@ from leakscope.model.report import (
     Severity,
     Work,
 )
-from leakscope.model.sizes import plural
-from leakscope.report import wording
-from leakscope.report.assurance import AssuranceView, assurance_view, noise_words
-from leakscope.report.beginning import beginning_note, from_first_phase
-from leakscope.report.culprit import CulpritView, Piece, SuspectView, culprit_views, finding_views
-from leakscope.report.cures import CuresView, cures_view
-from leakscope.report.devices import DeviceView, device_views
-from leakscope.report.encoding import render_plain
-from leakscope.report.exploring import exploring_data
+from leakscope.model.text import plural
+from leakscope.report import words
+from leakscope.report.culprits import CulpritView, Piece, SuspectView, culprit_views, finding_views
 from leakscope.report.icicle import IcicleView, icicle_view
-from leakscope.report.laid_over import laid_over
-from leakscope.report.ledger import LedgerView, ledger_view
+from leakscope.report.json import render_plain
 from leakscope.report.markdown import culprit_markdown, finding_markdown
-from leakscope.report.measuring import MeasuringView, measuring_view
-from leakscope.report.ranks import AttemptRow, RanksView, attempt_rows, ranks_view
-from leakscope.report.shortage import ShortageView, shortage_view
-from leakscope.report.sizes import (
-    humane_duration,
-    humane_moment,
-    size_of,
+from leakscope.report.measuring import (
+    AssuranceView,
+    DecisionRow,
+    MeasuringView,
+    assurance_view,
+    decision_rows,
+    measuring_view,
+    noise_words,
+)
+from leakscope.report.processes import (
+    AttemptRow,
+    RanksView,
+    WorkerRow,
+    attempt_rows,
+    named_in_workers,
+    ranks_view,
+    worker_rows,
+)
+from leakscope.report.sections import (
+    CuresView,
+    DeviceSection,
+    ShortageView,
+    cures_view,
+    device_views,
+    shortage_view,
 )
 from leakscope.report.tables import (
     ClearedRow,
     ComponentRow,
     Fact,
     GrowthRow,
+    LedgerView,
     PhaseRow,
     cleared_rows,
     component_phases,
     component_rows,
     growth_rows,
+    ledger_view,
     phase_rows,
 )
-from leakscope.report.timeline import TimelineView, chart_data, timeline_view
-from leakscope.report.together import together_words
-from leakscope.report.why import DecisionRow, decision_rows
-from leakscope.report.workers import WorkerRow, named_in_workers, worker_rows
+from leakscope.report.text import humane_duration, humane_moment, size_of
+from leakscope.report.timeline import (
+    TimelineView,
+    beginning_note,
+    chart_data,
+    exploring_data,
+    from_first_phase,
+    laid_over,
+    timeline_view,
+)
+from leakscope.report.words import together_words
 
 OTHERS = 5
 """So many more suspects are named on the first screen."""
@@ -67,7 +89,7 @@ LONG_WORD = 24
 
 
 @dataclass(frozen=True)
-class Page:
+class ReportPage:
     """Everything the report template shows."""
 
     title: str
@@ -86,7 +108,7 @@ class Page:
     timeline: TimelineView | None
     icicle: IcicleView | None
     shortage: ShortageView | None
-    devices: list[DeviceView]
+    devices: list[DeviceSection]
     cures: CuresView | None
     culprits: list[CulpritView]
     culprits_count: str
@@ -126,7 +148,7 @@ class Page:
         return any(piece.code for piece in self.headline)
 
 
-def report_page(report: Report) -> Page:
+def report_page(report: Report) -> ReportPage:
     """Return the whole page for a report."""
     report, beginning = _from_first_phase(report)
     spans = report.timeline.spans if report.timeline else []
@@ -139,14 +161,14 @@ def report_page(report: Report) -> Page:
     devices = device_views(report.devices)
     in_workers = named_in_workers(report.culprits)
     lead = _lead(suspects)
-    verdict = wording.verdict_words(report.verdict, ran_out=report.out_of_memory is not None)
-    return Page(
+    verdict = words.verdict_words(report.verdict, ran_out=report.out_of_memory is not None)
+    return ReportPage(
         title=f"{verdict} · {_program(report.run)}",
         verdict=report.verdict.value,
         verdict_label=verdict,
         headline=_headline(report.headline or verdict, lead),
         context=run_context(report.run, report.work),
-        ended=wording.ending_words(report),
+        ended=words.ending_words(report),
         lead=lead,
         deadline=deadline_words(report),
         together=together_words(report),
@@ -158,7 +180,7 @@ def report_page(report: Report) -> Page:
         devices=devices,
         cures=cures_view(report.cures),
         culprits=culprits,
-        culprits_count=wording.count_words(report.culprits),
+        culprits_count=words.count_words(report.culprits),
         findings=findings,
         growth=growth_rows(report.growth, in_workers),
         noise=noise_words(report),
@@ -173,15 +195,15 @@ def report_page(report: Report) -> Page:
         component_phases=component_phases(report.components),
         cleared=cleared_rows(report.cleared),
         decisions=decision_rows(report.decisions),
-        missing=wording.unsaid(report),
+        missing=words.unsaid(report),
         notes=[*report.notes],
         problems=_problems(report),
         measuring=measuring_view(report.overhead, report.work.duration_s, len(report.errors)),
         environment=environment_facts(report.run),
         command=" ".join(report.run.command),
         version=report.run.leakscope_version,
-        terms=wording.TERMS,
-        words=wording.words_for(report),
+        terms=words.TERMS,
+        words=words.words_for(report),
         data=_data(culprits, findings, exploring_data(timeline, report, laid), ranks, report)
         | {"icicles": {icicle.key: icicle.data} if icicle else {}}
         | {"maps": {d.memory_map.key: d.memory_map.data for d in devices}},
@@ -239,10 +261,10 @@ def work_words(work: Work) -> str:
 
 def deadline_words(report: Report) -> str:
     """Return what the forecast of who leads reaches and how long that takes at the run's pace."""
-    lead = wording.lead_of(report)
+    lead = words.lead_of(report)
     if not isinstance(lead, Culprit) or lead.forecast is None:
         return ""
-    wait = wording.wait_words(lead.forecast, report.work)
+    wait = words.wait_words(lead.forecast, report.work)
     return f"That is the memory limit{', ' if wait else ''}{wait}."
 
 
@@ -275,13 +297,13 @@ def _word(name: str, text: str) -> re.Match[str] | None:
 
 
 def _problems(report: Report) -> list[Fact]:
-    counted = Counter((problem.where, wording.problem_words(problem)) for problem in report.errors)
+    counted = Counter((problem.where, words.problem_words(problem)) for problem in report.errors)
     told = [
         Fact(where, message if count == 1 else f"{message} ({count:,} times)")
         for (where, message), count in counted.items()
     ]
     left_out = [Fact("and more", f"{len(told) - MOST_PROBLEMS:,} others, all in report.json")]
-    gaps = [Fact("so", f"{wording.GAPS}.")] if wording.has_gaps(report) else []
+    gaps = [Fact("so", f"{words.GAPS}.")] if words.has_gaps(report) else []
     return [*told[:MOST_PROBLEMS], *(left_out if len(told) > MOST_PROBLEMS else []), *gaps]
 
 

@@ -1,22 +1,42 @@
-"""Reports for the terminal: the answer in thirty lines, with or without colour."""
+"""A run's report for the terminal: the answer in thirty lines; and what ``leakscope doctor``
+found.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leakscope.model.cure import Cures, Effect
-from leakscope.model.printable import clipped, one_line, printable
-from leakscope.model.report import Culprit, Finding, Forecast, Ledger, Report, Severity, Work
-from leakscope.model.shortage import Advice, OutOfMemory
-from leakscope.model.sizes import plural
-from leakscope.report import wording
-from leakscope.report.device_words import device_line
-from leakscope.report.known import known_lines
+from leakscope.model.device import Advice, OutOfMemory
+from leakscope.model.documents import Health, Item, State
+from leakscope.model.known import Recognised
+from leakscope.model.report import (
+    Culprit,
+    Cures,
+    Effect,
+    Finding,
+    Forecast,
+    Ledger,
+    Report,
+    Severity,
+    Work,
+)
+from leakscope.model.text import clipped, one_line, plural, printable
+from leakscope.report import words
+from leakscope.report import words as wording
+from leakscope.report.json import render_plain
 from leakscope.report.measuring import in_longer_runs, is_mostly_put_off, put_off
-from leakscope.report.paper import Paper, paper_of, spaced
-from leakscope.report.sizes import humane_bytes, humane_duration, humane_interval, humane_share
-from leakscope.report.sparkline import curve_with_ends, sparkline
-from leakscope.report.together import rate_together
+from leakscope.report.text import (
+    Paper,
+    curve_with_ends,
+    humane_bytes,
+    humane_duration,
+    humane_interval,
+    humane_share,
+    paper_of,
+    spaced,
+    sparkline,
+)
+from leakscope.report.words import device_line, rate_together
 
 LINES = 30
 """A report has so many, where it has to tell nothing out of the ordinary."""
@@ -182,7 +202,7 @@ def _leading(report: Report, lead: Culprit | Finding | None, paper: Paper) -> li
     if lead is None:
         return []
     if isinstance(lead, Finding):
-        place = wording.place_of(lead)
+        place = wording.source_place(lead)
         return [
             _finding(lead, paper),
             *paper.wrap(lead.text, "   ", SHOWN_TEXT_LINES),
@@ -200,7 +220,7 @@ def _leading(report: Report, lead: Culprit | Finding | None, paper: Paper) -> li
         f"{lead.rank}. {name}  {paper.paint(severity, severity)}",
         paper.clip(told, "   "),
         paper.clip(_course(lead, paper), "   "),
-        *([_fed_at(lead, paper, "   ")] if wording.place_of(lead) else []),
+        *([_fed_at(lead, paper, "   ")] if wording.source_place(lead) else []),
         *known_lines(lead.known, paper, "   "),
         *(
             [paper.clip(_forecast(lead.forecast, report.work, paper), "   ")]
@@ -287,7 +307,7 @@ def _short(culprit: Culprit, paper: Paper, indent: str = "", *, has_room: bool =
     points = [point.y for point in culprit.chart]
     curve = f"{sparkline(points, _SHORT_CURVE)} " if len(points) > 1 else ""
     share = f"{curve}{wording.share_words(culprit.share, culprit.growth)}"
-    place = wording.place_of(culprit)
+    place = wording.source_place(culprit)
     whole = f"{share}, {_fed(culprit)}{one_line(place)}" if place else share
     fits = len(inner) + len(whole) <= paper.width
     told = [paper.clip(whole if fits else share, inner)]
@@ -305,7 +325,7 @@ def _fed(culprit: Culprit) -> str:
 
 
 def _fed_at(culprit: Culprit, paper: Paper, indent: str) -> str:
-    return paper.clip(f"{_fed(culprit)}{wording.place_of(culprit)}", indent)
+    return paper.clip(f"{_fed(culprit)}{wording.source_place(culprit)}", indent)
 
 
 def _findings(report: Report, lead: Culprit | Finding | None, paper: Paper) -> list[str]:
@@ -426,3 +446,70 @@ def _more(report: Report, left: Sequence[Culprit], indent: str = "") -> list[str
     rate = rate_together(report) if serious else ""
     together = f"; all together grow by {rate}" if rate else ""
     return [f"{indent}   and {', '.join(told)}: see report.html{together}"] if told else []
+
+
+SHOWN_LINES = 3
+"""Of a title: those that are shipped need two of them at most in 80 columns."""
+
+
+def known_lines(
+    known: Recognised | None, paper: Paper, indent: str, *, has_room: bool = True
+) -> list[str]:
+    """Return what is known; the address stands alone, to be clicked or copied whole.
+
+    Where there is no room for all of it, the report is referred to.
+    """
+    if known is None:
+        return []
+    if not has_room:
+        return [paper.clip(f"{words.known_words(known)}: see report.html", indent)]
+    return [
+        *paper.wrap(f"{words.known_words(known)}: {known.title}", indent, SHOWN_LINES),
+        f"{indent}{one_line(known.link)}",
+    ]
+
+
+_MARKS = {
+    State.OK: ("✓", "clean"),
+    State.NOTE: ("·", "muted"),
+    State.MISSING: ("–", "inconclusive"),
+    State.BROKEN: ("✗", "leak"),
+}
+_COLUMN = 25
+_SETTING, _VALUE = 18, 20
+
+
+def render_health_json(health: Health) -> str:
+    """Return what was found as JSON."""
+    return render_plain(health)
+
+
+def render_health_text(health: Health, *, width: int = 100, color: bool = False) -> str:
+    """Return what is in force and from where, then what is there and what to do."""
+    paper = Paper(width, color)
+    lines = [f"leakscope {health.leakscope_version}", ""]
+    where = health.project or "no pyproject.toml with [tool.leakscope]"
+    lines.append(paper.clip(f"In force ({where}):"))
+    for one in health.settings:
+        value = clipped(_shown(one.value), _VALUE)
+        lines.append(paper.clip(f"  {one.name:<{_SETTING}} {value:<{_VALUE}} {one.source}"))
+    if health.suppressions:
+        lines.append(f"  {'suppressions':<{_SETTING}} {health.suppressions}")
+    lines += ["", "What is there:"]
+    lines += [line for item in health.items for line in _item(item, paper)]
+    return "\n".join(lines) + "\n"
+
+
+def _shown(value: str | float | bool | list[str] | None) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ", ".join(value) if isinstance(value, list) else str("–" if value is None else value)
+
+
+def _item(item: Item, paper: Paper) -> list[str]:
+    mark, style = _MARKS[item.state]
+    first, *rest = paper.wrap(item.text or "–", " " * _COLUMN)
+    name = clipped(item.name, _COLUMN - 5)
+    head = f"  {paper.paint(mark, style)} {name:<{_COLUMN - 5}} "
+    advice = paper.wrap(f"→ {item.advice}", " " * _COLUMN) if item.advice else []
+    return [head + first[_COLUMN:], *rest, *advice]

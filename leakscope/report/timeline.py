@@ -1,33 +1,42 @@
-"""The timeline as the page shows it: two drawings, a legend and what the read-out needs."""
+"""The timeline of a run's page: the drawings, the legend, culprits laid over it, the data for its
+script.
+
+It begins with the run's work, where coming to it took a large part of the run.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
 
-from leakscope.model.report import Line, PhaseSpan, Timeline
+from leakscope.model.report import Culprit, Line, PhaseSpan, Point, Report, Severity, Timeline
 from leakscope.report.charts import (
     MOST_EPOCHS,
     NARROW,
+    NEAR_ZERO,
+    SECONDS,
     WIDE,
-    Track,
+    PlotLine,
+    begins_anew,
     draw_timeline,
     epoch_starts,
     finite,
+    finite_only,
     limit_in_sight,
+    moments_of,
     phase_shades,
     series_dash,
     series_shade,
     shown_stretch,
     too_short,
 )
-from leakscope.report.culprit import ChartView
-from leakscope.report.sizes import Size, humane_bytes, humane_duration, size_of
-from leakscope.report.stretches import begins_anew, moments_of
-from leakscope.report.svg import Drawing, Frame
+from leakscope.report.culprits import ChartView, CulpritView
+from leakscope.report.svg import Drawing, PlotFrame
+from leakscope.report.text import Size, clock, humane_bytes, humane_duration, size_of
 
 OUTSIDE = "outside any phase"
 CLOSEST = 1_000_000
@@ -98,7 +107,7 @@ def timeline_view(
     if timeline is None or not any(finite(line.points) for line in timeline.lines):
         return None
     timeline = msgspec.structs.replace(timeline, lines=shown_lines(timeline))
-    over = Track(laid.points, laid.shade, laid.dash) if laid else None
+    over = PlotLine(laid.points, laid.shade, laid.dash) if laid else None
     told = [*timeline.lines, *([_as_line(laid)] if laid else [])]
     return TimelineView(
         key="timeline",
@@ -187,7 +196,7 @@ def _readout(
     }
 
 
-def _frame(frame: Frame) -> dict[str, Any]:
+def _frame(frame: PlotFrame) -> dict[str, Any]:
     return asdict(frame)
 
 
@@ -265,3 +274,195 @@ def phase_data(spans: Sequence[PhaseSpan], shown: tuple[float, float]) -> list[d
         | ({"lasts": round(max(bare[phase], least), 9)} if phase in bare else {})
         for phase, shade in phase_shades(spans).items()
     ]
+
+
+MOST_CULPRITS = 8
+"""So many culprits can be laid over the gauges."""
+
+
+def laid_over(report: Report, cards: Sequence[CulpritView]) -> list[LaidOver]:
+    """Return the culprits whose series can be placed in time, the worst first.
+
+    The first culprit alone is ``on``, where the chart keeps its scale with it.
+    """
+    timeline = report.timeline
+    if timeline is None:
+        return []
+    gauges = shown_lines(timeline)
+    top = max((y for gauge in gauges for _, y in finite(gauge.points)), default=0.0)
+    accused = next((card.anchor for card in cards if card.severity != Severity.NOTE.value), "")
+    found: list[LaidOver] = []
+    for culprit, card in zip(report.culprits, cards, strict=True):
+        points = _placed(culprit, timeline)
+        if len(points) > 1 and len(found) < MOST_CULPRITS:
+            place = len(gauges) + len(found)
+            fits = max(y for _, y in points) <= top
+            found.append(
+                LaidOver(
+                    key=card.anchor,
+                    label=_label(culprit),
+                    shade=series_shade(place),
+                    dash=series_dash(place, laid_over=True),
+                    points=points,
+                    on=fits and card.anchor == accused,
+                )
+            )
+    return found
+
+
+def _label(culprit: Culprit) -> str:
+    return f"{culprit.name}, one worker" if culprit.workers > 1 else culprit.name
+
+
+def _placed(culprit: Culprit, timeline: Timeline) -> list[tuple[float, float]]:
+    """Return a culprit's series over seconds; empty where its own clock can't be read here."""
+    if culprit.workers and not culprit.chart_s:
+        return []
+    when = {moment.boundary: moment.time_s for moment in timeline.moments}
+    seconds = culprit.chart_s or [_second(p, culprit.chart_unit, when) for p in culprit.chart]
+    return sorted(finite(zip(seconds, (point.y for point in culprit.chart), strict=False)))
+
+
+def _second(point: Point, unit: str, when: dict[int, float]) -> float:
+    return point.x if unit == SECONDS else when.get(point.boundary, float("nan"))
+
+
+_DIGITS = 3
+"""Of seconds: a step of a millisecond has a place of its own."""
+
+
+def exploring_data(
+    view: TimelineView | None, report: Report, laid: Sequence[LaidOver]
+) -> dict[str, Any]:
+    """Return all that the script needs to draw any stretch of the timeline, as plain values.
+
+    Times are seconds; phases are told by their place in ``phases``. What can be laid over the lines
+    is not drawn until somebody wants it: further gauges, and culprits but for the one that is
+    ``on``.
+    """
+    timeline = report.timeline
+    if view is None or timeline is None:
+        return {}
+    data = timeline_data(view, timeline)[view.key]
+    lines = [
+        line | {"key": metric, "shade": entry.shade, "dash": entry.dash}
+        for line, metric, entry in zip(
+            data["lines"], [line.metric for line in shown_lines(timeline)], view.lines, strict=True
+        )
+    ]
+    phases = [*dict.fromkeys(span.phase for span in timeline.spans)]
+    unspanned = sorted({moment.phase for moment in timeline.moments} - {*phases})
+    number = {phase: place for place, phase in enumerate([*phases, *unspanned])}
+    epochs = epoch_starts(timeline)
+    return {
+        view.key: data
+        | {
+            "zooms": True,
+            "lines": lines,
+            "laidOver": [
+                *_further_lines(timeline, len(lines) + MOST_CULPRITS),
+                *map(_culprit_line, laid),
+            ],
+            "phases": [
+                *phase_data(timeline.spans, shown_stretch(shown_lines(timeline))),
+                *({"label": phase or OUTSIDE, "shade": ""} for phase in unspanned),
+            ],
+            "spans": [_span(span, number, bool(epochs)) for span in timeline.spans],
+            "epochs": [[_moment(start), epoch] for start, epoch in epochs],
+            "moments": [
+                [
+                    _moment(m.time_s),
+                    m.step,
+                    m.epoch + 1 if epochs else None,
+                    number[m.phase],
+                    m.boundary,
+                ]
+                for m in timeline.moments
+                if math.isfinite(m.time_s)
+            ],
+            "censuses": [_moment(moment) for moment in finite_only(timeline.censuses_s)],
+            "limit": timeline.limit_bytes,
+        }
+    }
+
+
+def _further_lines(timeline: Timeline, taken: int) -> list[dict[str, Any]]:
+    moments = moments_of(timeline.lines)
+    drawn = [line for line in timeline.further if len(finite(line.points)) > 1]
+    return [
+        {
+            "key": line.metric,
+            "shade": series_shade(place),
+            "dash": series_dash(place, laid_over=True),
+            **line_data(line.label, line, moments),
+        }
+        for place, line in enumerate(drawn, taken)
+    ]
+
+
+def _culprit_line(line: LaidOver) -> dict[str, Any]:
+    return {
+        "key": line.key,
+        "culprit": True,
+        "label": line.label,
+        "shade": line.shade,
+        "dash": line.dash,
+        "points": compact(line.points),
+        "on": line.on,
+    }
+
+
+def _span(span: PhaseSpan, number: dict[str, int], has_epochs: bool) -> list[float | None]:
+    """Return a phase as plain values, its epoch only where a second one tells them apart."""
+    epoch = span.epoch + 1 if has_epochs else None
+    return [number[span.phase], epoch, _moment(span.start_s), _moment(span.end_s)]
+
+
+def _moment(seconds: float) -> float:
+    return round(seconds, _DIGITS)
+
+
+def from_first_phase(timeline: Timeline) -> Timeline:
+    """Return the timeline from its first phase on, whole where that begins soon.
+
+    Imports and loading would else fill the picture of a short run, and what grows in its training
+    would be a line at its edge.
+    """
+    start = _first_phase(timeline)
+    last = max((x for line in timeline.lines for x, _ in finite(line.points)), default=0.0)
+    if not start or start < NEAR_ZERO * last:
+        return timeline
+    lines = [msgspec.structs.replace(line, points=_since(line, start)) for line in timeline.lines]
+    if not any(len(line.points) > 1 for line in lines):
+        return timeline
+    return msgspec.structs.replace(
+        timeline,
+        lines=lines,
+        further=[
+            msgspec.structs.replace(line, points=_since(line, start)) for line in timeline.further
+        ],
+        moments=[moment for moment in timeline.moments if moment.time_s >= start],
+        censuses_s=[moment for moment in timeline.censuses_s if moment >= start],
+    )
+
+
+def beginning_note(whole: Timeline, shown: Timeline) -> str:
+    """Return what the picture leaves out before it begins; empty where it is whole."""
+    if shown is whole:
+        return ""
+    start = clock(_first_phase(whole))
+    told = f"The picture begins {start} into the run, where work does"
+    for line, rest in zip(whole.lines, shown.lines, strict=True):
+        points, after = finite(line.points), finite(rest.points)
+        if len(after) < len(points) and after:
+            taken = f"from {humane_bytes(points[0][1])} to {humane_bytes(after[0][1])}"
+            return f"{told}; imports and loading had taken memory {taken}."
+    return f"{told}."
+
+
+def _first_phase(timeline: Timeline) -> float:
+    return min((span.start_s for span in timeline.spans), default=0.0)
+
+
+def _since(line: Line, start: float) -> list[tuple[float, float]]:
+    return [(x, y) for x, y in line.points if x >= start]

@@ -1,4 +1,8 @@
-"""Our own faults in a run of tests: told as warnings, never as errors of a test that passes."""
+"""What of leakscope's own appears in pytest's report: its faults as warnings, and where a report
+was written.
+
+A fault of ours never fails a test that passes.
+"""
 
 from __future__ import annotations
 

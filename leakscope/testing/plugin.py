@@ -14,7 +14,7 @@ from leakscope.testing.faults import REPORTED, tell
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leakscope.testing.asked import Asked
+    from leakscope.testing.fixture import LeakscopeFixture
 
 MARK = "leak_free"
 
@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Fail marked tests that can't be called again and again."""
     if item.get_closest_marker(MARK) is not None:
-        from leakscope.testing.refusing import refuse
+        from leakscope.testing.fixture import refuse
 
         refuse(item)
 
@@ -55,7 +55,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if mark is None:
         return None
     try:
-        from leakscope.testing.marked import call_repeatedly
+        from leakscope.testing.fixture import call_repeatedly
     except Exception as fault:
         tell(pyfuncitem, fault)
         return None
@@ -64,16 +64,16 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.fixture
-def leakscope(request: pytest.FixtureRequest) -> Iterator[Asked]:
+def leakscope(request: pytest.FixtureRequest) -> Iterator[LeakscopeFixture]:
     """For tests that say themselves what a round trip is, and look at what grows.
 
     ``for _ in leakscope.rounds(): …`` repeats the loop's body, ``leakscope.growth`` is what grew,
     ``leakscope.check()`` fails the test for it; ``leakscope.find_growth(scenario)`` calls a
     function instead.
     """
-    from leakscope.testing.asked import Asked
+    from leakscope.testing.fixture import LeakscopeFixture
 
-    asked = Asked(request.node)
+    asked = LeakscopeFixture(request.node)
     yield asked
     asked.close()
 

@@ -1,4 +1,7 @@
-"""A scenario repeated, and what grows with every round trip."""
+"""``find_growth``: a scenario repeated in rounds, and what grows with every call.
+
+What analyses the censuses is imported only where something may grow.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,18 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 
-from leakscope.model.growth import Growth
-from leakscope.testing.looking import Given, Looker
-from leakscope.testing.reach import Reach, code_of
-from leakscope.testing.rounds import ALLOW, STEPS, WARMUP, Rounds, to_plan
+from leakscope.model.documents import Growth
+from leakscope.testing.heap_sampler import (
+    ALLOW,
+    STEPS,
+    WARMUP,
+    HeapSampler,
+    KnownNames,
+    Rounds,
+    ScenarioCode,
+    code_of,
+    to_plan,
+)
 
 
 def find_growth(
@@ -51,7 +62,7 @@ def find_growth(
     """
     plan = to_plan(steps, warmup, allow, ignore)
     root = Path.cwd() if project_root is None else Path(project_root).resolve()
-    looker = Looker(str(root), Given({}, reach=Reach(code_of(scenario))))
+    looker = HeapSampler(str(root), KnownNames({}, reach=ScenarioCode(code_of(scenario))))
     rounds = Rounds(looker, plan)
     try:
         with closing(iter(rounds)) as calls:

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from synthetic_runs import GIB, KIB, MIB, Program, Size, State, Thing
 
-from leakscope.analysis.analyse import analyse
-from leakscope.analysis.case import Case
-from leakscope.analysis.timeline import (
+from leakscope.analysis.accounting.phases import (
     MOST_EPOCHS,
     MOST_SPANS,
     MOST_STEPS,
     STRETCH,
     keep_extremes,
 )
+from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusScope, RootKind
@@ -156,7 +156,9 @@ def test_a_phase_tells_what_resident_memory_reached_between_boundaries(
 
 def test_memory_outside_the_allocator_is_what_is_used_beyond_it() -> None:
     program = Program(epochs=4).gauge("cuda:0.used", lambda s: 900)
-    track = Case(run := program.gauge("cuda:0.reserved", lambda s: 600).build(), run.main).track
+    track = RunContext(
+        run := program.gauge("cuda:0.reserved", lambda s: 600).build(), run.main
+    ).track
     assert set(track.gauge("cuda:0.outside")) == {300.0}
     assert not track.has_gauge("cuda:0.pending_free")
 
@@ -496,7 +498,7 @@ def test_each_census_is_told_with_what_it_cost_also_one_that_the_user_asked_for(
 
 def test_of_very_many_censuses_the_costliest_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Program(epochs=6).build()
-    monkeypatch.setattr("leakscope.analysis.overhead.MOST_TAKEN", 2)
+    monkeypatch.setattr("leakscope.analysis.accounting.run_facts.MOST_TAKEN", 2)
     measured = run.main.measurements
     costly = [i for i, m in enumerate(measured) if m.census is not None][-1]
     census = measured[costly].census

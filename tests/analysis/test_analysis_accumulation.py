@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 from synthetic_runs import KIB, MIB, Program, State, Thing
 
-from leakscope.analysis.analyse import analyse
+from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model.report import RunVerdict
 
 EPOCHS = 12

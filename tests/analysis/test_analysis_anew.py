@@ -6,7 +6,7 @@ from itertools import count
 
 from synthetic_runs import KIB, MIB, Program, Thing
 
-from leakscope.analysis.analyse import analyse
+from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model.report import RunVerdict
 from leakscope.model.run import Run
 

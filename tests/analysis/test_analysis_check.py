@@ -7,15 +7,14 @@ from datetime import date
 import msgspec
 import pytest
 
-from leakscope.analysis.checking.judging import Allowed, check, unneeded
-from leakscope.analysis.checking.known import new_baseline
-from leakscope.analysis.checking.limits import to_growth_limit
-from leakscope.model.check import Baseline, Check, Known, Outcome, Standing, Suppression
+from leakscope.analysis.gate import Allowed, check, stale_baseline_entries, to_growth_limit
+from leakscope.analysis.gate.baseline import new_baseline
+from leakscope.model.documents import Baseline, Check, CheckReason, Known, Outcome, Suppression
 from leakscope.model.errors import LeakscopeError
-from leakscope.model.overhead import Overhead
 from leakscope.model.report import (
     Culprit,
     Finding,
+    Overhead,
     PhaseMemory,
     Remedy,
     Report,
@@ -85,7 +84,7 @@ def checked(*suspects: Culprit | Finding, **allowed: object) -> Check:
     return check(report(*suspects), Allowed(today=TODAY, **allowed))
 
 
-def standing(*suspects: Culprit | Finding, **allowed: object) -> Standing:
+def standing(*suspects: Culprit | Finding, **allowed: object) -> CheckReason:
     return checked(*suspects, **allowed).growths[0].standing
 
 
@@ -154,17 +153,17 @@ def test_what_is_no_limit_is_one_sentence(text: str) -> None:
 @pytest.mark.parametrize(
     ("limit", "expected"),
     [
-        ("4 MB/epoch", Standing.ALLOWED),
-        ("3.9 MB/epoch", Standing.FAILED),
-        ("40 kB/step", Standing.ALLOWED),
-        ("39 kB/step", Standing.FAILED),
-        ("8 MB/validation", Standing.ALLOWED),
-        ("7.9 MB/validation", Standing.FAILED),
-        ("80 MB/hour", Standing.ALLOWED),
-        ("79 MB/hour", Standing.FAILED),
+        ("4 MB/epoch", CheckReason.ALLOWED),
+        ("3.9 MB/epoch", CheckReason.FAILED),
+        ("40 kB/step", CheckReason.ALLOWED),
+        ("39 kB/step", CheckReason.FAILED),
+        ("8 MB/validation", CheckReason.ALLOWED),
+        ("7.9 MB/validation", CheckReason.FAILED),
+        ("80 MB/hour", CheckReason.ALLOWED),
+        ("79 MB/hour", CheckReason.FAILED),
     ],
 )
-def test_a_limit_is_compared_in_like_units(limit: str, expected: Standing) -> None:
+def test_a_limit_is_compared_in_like_units(limit: str, expected: CheckReason) -> None:
     """4 MB in each of ten epochs, over a thousand steps, five validations and half an hour."""
     assert standing(culprit(), limit=to_growth_limit(limit)) is expected
 
@@ -172,19 +171,19 @@ def test_a_limit_is_compared_in_like_units(limit: str, expected: Standing) -> No
 def test_a_unit_that_the_run_does_not_count_allows_nothing() -> None:
     own_mark = culprit(unit="fold")
     one = checked(own_mark, limit=to_growth_limit("1 TB/epoch")).growths[0]
-    assert one.standing is Standing.FAILED
+    assert one.standing is CheckReason.FAILED
     assert "can't tell how much that is per epoch" in one.why
 
 
 def test_a_limit_does_not_speak_of_what_a_phase_gives_back() -> None:
     within = culprit(growth="within", unit="batch", phase="val")
-    assert standing(within, limit=to_growth_limit("1 TB/epoch")) is Standing.FAILED
+    assert standing(within, limit=to_growth_limit("1 TB/epoch")) is CheckReason.FAILED
 
 
 def test_growth_in_each_of_several_workers_adds_up() -> None:
     limit = to_growth_limit("5 MB/epoch")
-    assert standing(culprit(workers=1), limit=limit) is Standing.ALLOWED
-    assert standing(culprit(workers=2), limit=limit) is Standing.FAILED
+    assert standing(culprit(workers=1), limit=limit) is CheckReason.ALLOWED
+    assert standing(culprit(workers=2), limit=limit) is CheckReason.FAILED
 
 
 def several(*devices: str, **changes: object) -> list[Culprit]:
@@ -196,7 +195,7 @@ def test_what_is_within_the_limit_must_be_so_together() -> None:
     three, limit = several("host", "host", "host"), to_growth_limit("11 MB/epoch")
     done = checked(*three, limit=limit)
     assert not done.passes
-    assert [one.standing for one in done.growths] == [Standing.FAILED] * 3
+    assert [one.standing for one in done.growths] == [CheckReason.FAILED] * 3
     said = "3 culprits that are each within 11 MB/epoch grow by 11.4 MiB per epoch together"
     assert done.headline == f"Not allowed: {said}."
     assert all(f"is within 11 MB/epoch. But {said}." in one.why for one in done.growths)
@@ -210,7 +209,11 @@ def test_one_that_is_faster_by_itself_fails_by_itself() -> None:
     fast = culprit(name="fast", signature="fast", bytes_per_unit=40.0 * MB)
     done = checked(*several("host", "host"), fast, limit=to_growth_limit("9 MB/epoch"))
     stands = {one.name: one.standing for one in done.growths}
-    assert stands == {"fast": Standing.FAILED, "n0": Standing.ALLOWED, "n1": Standing.ALLOWED}
+    assert stands == {
+        "fast": CheckReason.FAILED,
+        "n0": CheckReason.ALLOWED,
+        "n1": CheckReason.ALLOWED,
+    }
 
 
 def test_what_lies_elsewhere_or_may_be_the_same_bytes_is_not_added_up() -> None:
@@ -220,7 +223,9 @@ def test_what_lies_elsewhere_or_may_be_the_same_bytes_is_not_added_up() -> None:
     assert checked(culprit(), culprit(signature="n", severity=Severity.NOTE), limit=limit).passes
     on_device = several("host", "cuda:0", "cuda:0")
     done = checked(*on_device, limit=limit)
-    assert [one.device for one in done.growths if one.standing is Standing.FAILED] == ["cuda:0"] * 2
+    assert [one.device for one in done.growths if one.standing is CheckReason.FAILED] == [
+        "cuda:0"
+    ] * 2
     assert "2 culprits on cuda:0 that" in done.headline
 
 
@@ -232,18 +237,18 @@ def test_what_the_baseline_has_needs_no_part_of_the_limit() -> None:
     done = checked(*three, limit=limit, baseline=one)
     assert done.passes
     stands = [one.standing for one in done.growths]
-    assert stands == [Standing.KNOWN, Standing.ALLOWED, Standing.ALLOWED]
+    assert stands == [CheckReason.KNOWN, CheckReason.ALLOWED, CheckReason.ALLOWED]
     strict = checked(*three, limit=to_growth_limit("7 MB/epoch"), baseline=one)
     assert strict.headline.startswith("Not allowed: 2 culprits that are each within 7 MB/epoch")
 
 
 def test_a_note_that_is_surely_faster_than_the_limit_fails() -> None:
     note = culprit(severity=Severity.NOTE)
-    assert standing(note, limit=to_growth_limit("3 MB/epoch")) is Standing.FAILED
-    assert standing(note, limit=to_growth_limit("3.95 MB/epoch")) is Standing.NOTE
-    assert standing(note, limit=to_growth_limit("5 MB/epoch")) is Standing.NOTE
+    assert standing(note, limit=to_growth_limit("3 MB/epoch")) is CheckReason.FAILED
+    assert standing(note, limit=to_growth_limit("3.95 MB/epoch")) is CheckReason.NOTE
+    assert standing(note, limit=to_growth_limit("5 MB/epoch")) is CheckReason.NOTE
     loose = finding(severity=Severity.NOTE)
-    assert standing(loose, limit=to_growth_limit("1 B/epoch")) is Standing.NOTE
+    assert standing(loose, limit=to_growth_limit("1 B/epoch")) is CheckReason.NOTE
 
 
 @pytest.mark.parametrize(
@@ -252,18 +257,18 @@ def test_a_note_that_is_surely_faster_than_the_limit_fails() -> None:
 )
 def test_ignored_patterns_match_names_and_paths(pattern: str) -> None:
     done = checked(culprit(), ignored=[pattern])
-    assert done.growths[0].standing is Standing.IGNORED
+    assert done.growths[0].standing is CheckReason.IGNORED
     assert done.remarks == []
 
 
 def test_a_pattern_that_matches_nothing_is_told() -> None:
     done = checked(culprit(), ignored=["Trainer.histroy"])
-    assert done.growths[0].standing is Standing.FAILED
+    assert done.growths[0].standing is CheckReason.FAILED
     assert ["Trainer.histroy" in remark for remark in done.remarks] == [True]
 
 
 def test_findings_are_ignored_by_their_kind() -> None:
-    assert standing(finding(), ignored=["allocator_*"]) is Standing.IGNORED
+    assert standing(finding(), ignored=["allocator_*"]) is CheckReason.IGNORED
 
 
 @pytest.mark.parametrize(
@@ -275,10 +280,10 @@ def test_findings_are_ignored_by_their_kind() -> None:
     ],
 )
 def test_culprits_are_excused_by_their_kind_as_findings_are(kind: str, suspect: Culprit) -> None:
-    assert standing(suspect, ignored=[kind]) is Standing.IGNORED
-    assert standing(suspect, suppressions=[excuse(pattern=kind)]) is Standing.SUPPRESSED
+    assert standing(suspect, ignored=[kind]) is CheckReason.IGNORED
+    assert standing(suspect, suppressions=[excuse(pattern=kind)]) is CheckReason.SUPPRESSED
     others = {"growing-container", "growing-within-phase", "kept-graph"} - {kind}
-    assert standing(suspect, ignored=sorted(others)) is Standing.FAILED
+    assert standing(suspect, ignored=sorted(others)) is CheckReason.FAILED
 
 
 @pytest.mark.parametrize(
@@ -296,7 +301,7 @@ def test_culprits_are_excused_by_their_kind_as_findings_are(kind: str, suspect: 
 def test_suppressions_excuse_with_their_reason(matching: Suppression) -> None:
     done = checked(culprit(), suppressions=[matching])
     assert done.passes
-    assert done.growths[0].standing is Standing.SUPPRESSED
+    assert done.growths[0].standing is CheckReason.SUPPRESSED
     assert done.growths[0].excuse == "wanted"
     assert done.remarks == []
 
@@ -333,11 +338,11 @@ def test_an_expired_suppression_is_told_and_does_not_count() -> None:
 
 
 def test_what_the_baseline_knows_passes_and_what_is_new_fails() -> None:
-    assert standing(culprit(), baseline=known()) is Standing.KNOWN
+    assert standing(culprit(), baseline=known()) is CheckReason.KNOWN
     new = culprit(signature="new")
-    assert standing(new, baseline=known()) is Standing.FAILED
-    assert standing(culprit(growth="within"), baseline=known()) is Standing.FAILED
-    assert standing(culprit(device="cuda:0"), baseline=known()) is Standing.FAILED
+    assert standing(new, baseline=known()) is CheckReason.FAILED
+    assert standing(culprit(growth="within"), baseline=known()) is CheckReason.FAILED
+    assert standing(culprit(device="cuda:0"), baseline=known()) is CheckReason.FAILED
 
 
 def entry(**changes: object) -> Baseline:
@@ -357,7 +362,7 @@ def test_what_the_baseline_knows_is_known_by_name_and_nature_too(renamed: Culpri
     done = checked(renamed, baseline=entry(reason="old friend"))
     assert (done.passes, done.gone) == (True, [])
     (one,) = done.growths
-    assert (one.standing, one.known_as, one.excuse) == (Standing.KNOWN, "abc", "old friend")
+    assert (one.standing, one.known_as, one.excuse) == (CheckReason.KNOWN, "abc", "old friend")
     assert "under another signature" in one.why
     faster = culprit(signature="new", bytes_per_unit=8.0 * MB, interval=(7.9 * MB, 8.1 * MB))
     failed = checked(faster, baseline=entry())
@@ -378,33 +383,33 @@ def test_what_the_baseline_knows_is_known_by_name_and_nature_too(renamed: Culpri
     ],
 )
 def test_what_only_resembles_what_is_known_is_new(other: Culprit | Finding) -> None:
-    assert standing(other, baseline=entry()) is Standing.FAILED
+    assert standing(other, baseline=entry()) is CheckReason.FAILED
 
 
 def test_findings_are_known_by_what_they_speak_of() -> None:
     remembered = baseline_of(checked(finding(title="Native code holds Cache", signature="old")))
     same = finding(title="Native code holds Cache", signature="new")
     other = finding(title="Native code holds Queue", signature="new")
-    assert standing(same, baseline=remembered) is Standing.KNOWN
-    assert standing(other, baseline=remembered) is Standing.FAILED
+    assert standing(same, baseline=remembered) is CheckReason.KNOWN
+    assert standing(other, baseline=remembered) is CheckReason.FAILED
 
 
 def test_an_entry_of_another_signature_excuses_one_thing_at_most() -> None:
     first, second = culprit(signature="first"), culprit(signature="second")
     stands = [one.standing for one in checked(first, second, baseline=entry()).growths]
-    assert stands == [Standing.FAILED, Standing.KNOWN]
+    assert stands == [CheckReason.FAILED, CheckReason.KNOWN]
     for its_own in (culprit(), culprit(severity=Severity.NOTE)):
         done = checked(its_own, second, baseline=entry())
-        assert done.growths[0].standing is Standing.FAILED
+        assert done.growths[0].standing is CheckReason.FAILED
         assert done.growths[0].signature == "second"
 
 
 def test_how_a_run_ended_is_known_by_its_signature_alone() -> None:
     died = finding(kind="workers_died", title="1 process died", signature="old")
     remembered = baseline_of(checked(died))
-    assert standing(died, baseline=remembered) is Standing.KNOWN
+    assert standing(died, baseline=remembered) is CheckReason.KNOWN
     another = msgspec.structs.replace(died, signature="new")
-    assert standing(another, baseline=remembered) is Standing.FAILED
+    assert standing(another, baseline=remembered) is CheckReason.FAILED
 
 
 def test_a_baseline_written_anew_recognises_what_was_renamed() -> None:
@@ -421,16 +426,16 @@ def test_a_baseline_written_anew_recognises_what_was_renamed() -> None:
 @pytest.mark.parametrize(
     ("rate", "interval", "tolerance", "expected"),
     [
-        (4.8, (4.7, 4.9), 0.2, Standing.KNOWN),
-        (4.9, (4.8, 5.0), 0.2, Standing.FAILED),
-        (4.9, (4.8, 5.0), 0.5, Standing.KNOWN),
-        (4.9, (3.0, 7.0), 0.2, Standing.KNOWN),
-        (40.0, (float("-inf"), float("inf")), 0.2, Standing.KNOWN),
-        (4.01, (4.005, 4.02), 0.0, Standing.FAILED),
+        (4.8, (4.7, 4.9), 0.2, CheckReason.KNOWN),
+        (4.9, (4.8, 5.0), 0.2, CheckReason.FAILED),
+        (4.9, (4.8, 5.0), 0.5, CheckReason.KNOWN),
+        (4.9, (3.0, 7.0), 0.2, CheckReason.KNOWN),
+        (40.0, (float("-inf"), float("inf")), 0.2, CheckReason.KNOWN),
+        (4.01, (4.005, 4.02), 0.0, CheckReason.FAILED),
     ],
 )
 def test_what_is_known_fails_once_it_is_surely_faster(
-    rate: float, interval: tuple[float, float], tolerance: float, expected: Standing
+    rate: float, interval: tuple[float, float], tolerance: float, expected: CheckReason
 ) -> None:
     faster = culprit(bytes_per_unit=rate * MB, interval=(interval[0] * MB, interval[1] * MB))
     assert standing(faster, baseline=known(), tolerance=tolerance) is expected
@@ -438,10 +443,10 @@ def test_what_is_known_fails_once_it_is_surely_faster(
 
 def test_rates_of_the_baseline_are_compared_in_like_units() -> None:
     per_step = culprit(unit="step", bytes_per_unit=0.04 * MB, interval=(0.039 * MB, 0.041 * MB))
-    assert standing(per_step, baseline=known()) is Standing.KNOWN
+    assert standing(per_step, baseline=known()) is CheckReason.KNOWN
     twice = culprit(unit="step", bytes_per_unit=0.08 * MB, interval=(0.079 * MB, 0.081 * MB))
-    assert standing(twice, baseline=known()) is Standing.FAILED
-    assert standing(culprit(unit="fold"), baseline=known()) is Standing.KNOWN
+    assert standing(twice, baseline=known()) is CheckReason.FAILED
+    assert standing(culprit(unit="fold"), baseline=known()) is CheckReason.KNOWN
 
 
 def test_entries_that_excuse_nothing_are_told() -> None:
@@ -456,7 +461,7 @@ def test_a_run_that_proves_nothing_does_not_shrink_the_baseline(verdict: RunVerd
     thin = report(verdict=verdict)
     done = check(thin, Allowed(today=TODAY, baseline=known()))
     assert done.gone == []
-    _, unsettled = unneeded(done.growths, thin, known())
+    _, unsettled = stale_baseline_entries(done.growths, thin, known())
     assert new_baseline(done.growths, known(), unsettled) == known()
 
 
@@ -504,13 +509,13 @@ def test_what_fails_comes_first() -> None:
     done = checked(
         culprit(signature="known"), culprit(signature="new", name="fresh"), suppressions=[excused]
     )
-    assert [one.standing for one in done.growths] == [Standing.FAILED, Standing.SUPPRESSED]
+    assert [one.standing for one in done.growths] == [CheckReason.FAILED, CheckReason.SUPPRESSED]
     assert "fresh grows by" in done.headline
 
 
 def test_what_grows_in_workers_is_known_apart() -> None:
     in_workers = culprit(workers=2, bytes_per_unit=40.0 * MB, interval=(39.0 * MB, 41.0 * MB))
-    assert standing(in_workers, baseline=known()) is Standing.FAILED
+    assert standing(in_workers, baseline=known()) is CheckReason.FAILED
     both = baseline_of(checked(culprit(), in_workers))
     assert len(both.culprits) == 2
     assert checked(culprit(), in_workers, baseline=both).passes

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from leakscope.analysis.compare import compare
-from leakscope.model.comparison import Change
-from leakscope.model.overhead import Overhead
+from leakscope.model.comparison import ChangeKind
 from leakscope.model.report import (
     Component,
     Culprit,
     Finding,
-    Growth,
+    MetricGrowth,
+    Overhead,
     PhaseMemory,
     Remedy,
     Report,
@@ -30,7 +30,7 @@ from leakscope.report import (
     render_comparison_markdown,
     render_comparison_text,
 )
-from leakscope.report.wording import outcome_of
+from leakscope.report.words import outcome_of
 
 MB = 1_048_576
 REMEDY = Remedy(title="", text="")
@@ -111,23 +111,23 @@ def only(before: Report, after: Report):
 @pytest.mark.parametrize(
     ("before", "after", "change", "significant"),
     [
-        (culprit(), None, Change.FIXED, True),
-        (culprit(), culprit(rate=2.05 * MB), Change.UNCHANGED, False),
-        (culprit(), culprit(rate=0.5 * MB), Change.REDUCED, True),
-        (culprit(), culprit(rate=9.0 * MB), Change.WORSE, True),
-        (None, culprit(), Change.NEW, True),
-        (culprit(), culprit(rate=1000.0, severity=Severity.NOTE), Change.FIXED, True),
-        (culprit(), culprit(severity=Severity.NOTE), Change.UNCHANGED, False),
-        (culprit(severity=Severity.NOTE), culprit(rate=9.0 * MB), Change.WORSE, True),
-        (culprit(spread=0.0), culprit(rate=2.01 * MB, spread=0.0), Change.UNCHANGED, False),
+        (culprit(), None, ChangeKind.FIXED, True),
+        (culprit(), culprit(rate=2.05 * MB), ChangeKind.UNCHANGED, False),
+        (culprit(), culprit(rate=0.5 * MB), ChangeKind.REDUCED, True),
+        (culprit(), culprit(rate=9.0 * MB), ChangeKind.WORSE, True),
+        (None, culprit(), ChangeKind.NEW, True),
+        (culprit(), culprit(rate=1000.0, severity=Severity.NOTE), ChangeKind.FIXED, True),
+        (culprit(), culprit(severity=Severity.NOTE), ChangeKind.UNCHANGED, False),
+        (culprit(severity=Severity.NOTE), culprit(rate=9.0 * MB), ChangeKind.WORSE, True),
+        (culprit(spread=0.0), culprit(rate=2.01 * MB, spread=0.0), ChangeKind.UNCHANGED, False),
         (
             culprit(),
             culprit(growth="within", unit="batch", severity=Severity.NOTE),
-            Change.FIXED,
+            ChangeKind.FIXED,
             True,
         ),
-        (culprit(), culprit(growth="within", unit="batch"), Change.REDUCED, True),
-        (culprit(growth="within", unit="batch"), culprit(), Change.WORSE, True),
+        (culprit(), culprit(growth="within", unit="batch"), ChangeKind.REDUCED, True),
+        (culprit(growth="within", unit="batch"), culprit(), ChangeKind.WORSE, True),
     ],
 )
 def test_says_what_became_of_a_culprit(before, after, change, significant) -> None:
@@ -145,7 +145,7 @@ def test_says_what_became_of_a_culprit(before, after, change, significant) -> No
 )
 def test_matches_a_culprit_whose_line_moved_or_function_was_renamed(name, signature) -> None:
     found = only(report(culprit()), report(culprit(name, signature=signature)))
-    assert found.change is Change.UNCHANGED
+    assert found.change is ChangeKind.UNCHANGED
 
 
 @pytest.mark.parametrize(
@@ -159,13 +159,16 @@ def test_matches_a_culprit_whose_line_moved_or_function_was_renamed(name, signat
 )
 def test_keeps_different_culprits_apart(other) -> None:
     changes = compare(report(culprit()), report(other)).culprits
-    assert [c.change for c in changes] == [Change.FIXED, Change.NEW]
+    assert [c.change for c in changes] == [ChangeKind.FIXED, ChangeKind.NEW]
 
 
 def test_matches_each_culprit_once() -> None:
     before = report(culprit("T.run.xs", signature="a"), culprit("T.run.xs", signature="b"))
     after = report(culprit("T.run.xs", signature="c"))
-    assert [c.change for c in compare(before, after).culprits] == [Change.FIXED, Change.UNCHANGED]
+    assert [c.change for c in compare(before, after).culprits] == [
+        ChangeKind.FIXED,
+        ChangeKind.UNCHANGED,
+    ]
 
 
 def test_converts_rates_of_different_units_by_the_work_done() -> None:
@@ -173,12 +176,12 @@ def test_converts_rates_of_different_units_by_the_work_done() -> None:
     after = report(culprit(rate=1.0 * MB, unit="step"))
     found = only(before, after)
     assert found.after_bytes_per_unit == 20.0 * MB
-    assert found.change is Change.UNCHANGED
+    assert found.change is ChangeKind.UNCHANGED
 
 
 def test_claims_nothing_about_rates_whose_units_do_not_convert() -> None:
     found = only(report(culprit(unit="mark")), report(culprit(rate=9.0 * MB, unit="step")))
-    assert (found.change, found.after_bytes_per_unit) == (Change.UNCHANGED, None)
+    assert (found.change, found.after_bytes_per_unit) == (ChangeKind.UNCHANGED, None)
 
 
 def test_lists_grave_culprits_before_notes() -> None:
@@ -256,14 +259,14 @@ def test_absence_from_a_run_that_could_not_show_it_is_not_called_fixed(after) ->
 def test_findings_are_matched_by_kind() -> None:
     before = report(findings=[finding(signature="x")])
     after = report(findings=[finding(signature="y", bytes_per_unit=1.02 * MB)])
-    assert only(before, after).change is Change.UNCHANGED
+    assert only(before, after).change is ChangeKind.UNCHANGED
 
 
 def test_growth_rates_say_whether_the_difference_is_real() -> None:
-    def rss(rate: float) -> list[Growth]:
+    def rss(rate: float) -> list[MetricGrowth]:
         interval = (rate - MB, rate + MB)
         return [
-            Growth(
+            MetricGrowth(
                 metric="rss", unit="epoch", bytes_per_unit=rate, interval=interval,
                 explained_share=0.9,
             )

@@ -7,11 +7,18 @@ import pytest
 from test_analysis_compare import MB, culprit, only, report
 
 from leakscope.analysis.compare import compare
-from leakscope.analysis.comparing.clock import by_step
-from leakscope.model.comparison import Change, Topic
-from leakscope.model.rank import RankMemory
-from leakscope.model.report import Cleared, Component, Line, Point, RunVerdict, Timeline
-from leakscope.model.worker import WorkerMemory
+from leakscope.analysis.compare.work import by_step
+from leakscope.model.comparison import ChangeKind, Topic
+from leakscope.model.report import (
+    Cleared,
+    Component,
+    Line,
+    Point,
+    RankMemory,
+    RunVerdict,
+    Timeline,
+    WorkerMemory,
+)
 
 
 def chart(*xs: float) -> list[Point]:
@@ -208,4 +215,8 @@ def test_workers_are_paired_by_place_and_told_by_their_heaviest_process() -> Non
 
 def test_growth_of_a_worker_says_in_how_many() -> None:
     change = only(report(culprit(workers=4)), report(culprit(workers=2)))
-    assert (change.change, change.before_workers, change.after_workers) == (Change.UNCHANGED, 4, 2)
+    assert (change.change, change.before_workers, change.after_workers) == (
+        ChangeKind.UNCHANGED,
+        4,
+        2,
+    )

@@ -9,18 +9,25 @@ import pytest
 from test_analysis_compare import MB, culprit, report
 
 from leakscope.analysis.compare import compare
-from leakscope.model.comparison import Change
-from leakscope.model.overhead import Overhead
-from leakscope.model.report import Culprit, Growth, PhaseMemory, Report, RunVerdict, Severity
-from leakscope.model.shortage import OutOfMemory
+from leakscope.model.comparison import ChangeKind
+from leakscope.model.device import OutOfMemory
+from leakscope.model.report import (
+    Culprit,
+    MetricGrowth,
+    Overhead,
+    PhaseMemory,
+    Report,
+    RunVerdict,
+    Severity,
+)
 from leakscope.report import (
     render_comparison_html,
     render_comparison_markdown,
     render_comparison_text,
 )
-from leakscope.report.comparison import comparison_page
+from leakscope.report.comparison.page import comparison_page
 from leakscope.report.tables import Fact
-from leakscope.report.wording import outcome_of
+from leakscope.report.words import outcome_of
 
 
 def test_the_verdict_is_one_sentence_and_the_rest_stands_below_it() -> None:
@@ -155,7 +162,7 @@ def test_what_only_another_script_has_is_not_called_new() -> None:
         assert not re.search(r">New<|New:|^new |\| new \|", told, re.MULTILINE)
     assert "not seen → 2 MiB per validation" in text
     own = next(change for change in compared.culprits if change.name == "Other.frames")
-    assert own.change is Change.NEW, "what fails on new culprits fails on it"
+    assert own.change is ChangeKind.NEW, "what fails on new culprits fails on it"
 
 
 def test_what_an_inconclusive_first_run_could_not_show_is_not_called_new() -> None:
@@ -225,7 +232,7 @@ def test_a_run_watched_from_outside_neither_fixes_nor_brings_what_has_a_name() -
 
 def test_a_narrow_terminal_still_tells_which_gauge_and_what_differs() -> None:
     grows = [
-        Growth(
+        MetricGrowth(
             metric=metric,
             unit="epoch",
             bytes_per_unit=rate * MB,

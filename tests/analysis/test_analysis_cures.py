@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 from synthetic_runs import GIB, MIB, Program
 
-from leakscope.analysis.analyse import analyse
+from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
-from leakscope.model.cure import Cure, Effect
 from leakscope.model.record import CleanupRecord, CleanupStep
-from leakscope.model.report import Report
+from leakscope.model.report import Cure, Effect, Report
 from leakscope.model.run import Run
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from synthetic_runs import KIB, MIB, Program, Size, State, Thing
 
-from leakscope.analysis.analyse import analyse
+from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model.census import RootKind
 from leakscope.model.report import Finding, Report, RunVerdict, Severity
 

@@ -10,12 +10,11 @@ from test_analysis_ranks import healthy, together
 from test_analysis_ranks import leaking as leaking_rank
 from test_analysis_workers import leaking, loading, run_of, worker
 
-from leakscope.analysis.analyse import analyse
-from leakscope.analysis.ranks import summarise_rank
-from leakscope.analysis.retained.elsewhere import MOST_PROCESSES, ROOM
+from leakscope.analysis.holdings import MOST_PROCESSES, ROOM
+from leakscope.analysis.processes.ranks import summarise_rank
+from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model.report import Report
-from leakscope.model.retained import Retained
-from leakscope.model.run import Recording, Run
+from leakscope.model.run import Recording, Retained, Run
 
 
 def grown(retained: Retained, path: str) -> int:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leakscope.analysis.series import Track
-from leakscope.analysis.units import Unit, epochs, in_part, tells_epochs
+from leakscope.analysis.columns.series import BoundaryTable
+from leakscope.analysis.columns.units import WorkUnit, epochs, epochs_are_visible, in_part
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.record import HeaderRecord
 from leakscope.model.run import Measurement, Recording
@@ -30,13 +30,13 @@ def boundary(kind: BoundaryKind = BoundaryKind.STEP, phase: str = "train", **at:
     ids=["a loader that ends", "a second training", "said by the program"],
 )
 def test_one_boundary_tells(one: Boundary) -> None:
-    assert tells_epochs([boundary(), one])
+    assert epochs_are_visible([boundary(), one])
 
 
 def test_validations_within_one_training_without_a_loader_tell_nothing() -> None:
     steps = [boundary(step=step) for step in range(9)]
     validated = [boundary(phase="validation", occurrence=n, expected_batches=4) for n in range(3)]
-    assert not tells_epochs([*steps, *validated])
+    assert not epochs_are_visible([*steps, *validated])
 
 
 LENGTHS = st.lists(st.integers(1, 30), min_size=3, max_size=6)
@@ -53,7 +53,7 @@ def test_a_running_epoch_counts_by_its_steps(lengths: list[int], begin: int, sai
             told.append(boundary(step=steps, batch=batch, epoch=epoch, occurrence=epoch))
         kind = BoundaryKind.EPOCH_END if said else BoundaryKind.PHASE_END
         told.append(boundary(kind, phase="" if said else "train", step=steps, epoch=epoch))
-    track = Track(Recording(HeaderRecord(pid=1), [Measurement(one, {}) for one in told]))
+    track = BoundaryTable(Recording(HeaderRecord(pid=1), [Measurement(one, {}) for one in told]))
     counted = epochs(track)
     part = in_part(track, counted)
     assert (np.diff(part) >= 0).all()
@@ -63,6 +63,6 @@ def test_a_running_epoch_counts_by_its_steps(lengths: list[int], begin: int, sai
 
 
 def test_other_units_are_counted_as_they_are() -> None:
-    track = Track(Recording(HeaderRecord(pid=1), [Measurement(boundary(step=3), {})]))
-    minutes = Unit("minute", "", np.array([2.5]))
+    track = BoundaryTable(Recording(HeaderRecord(pid=1), [Measurement(boundary(step=3), {})]))
+    minutes = WorkUnit("minute", "", np.array([2.5]))
     assert in_part(track, minutes) is minutes.done

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from synthetic_runs import MIB, Program, State, Thing
 
-from leakscope.analysis.analyse import analyse
+from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model.report import RunVerdict
 from leakscope.model.run import Run
 

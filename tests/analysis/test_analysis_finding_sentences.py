@@ -12,11 +12,11 @@ import msgspec
 import pytest
 from test_analysis_compare import culprit, finding, report
 
-from leakscope.analysis.checking.judging import Allowed, check
 from leakscope.analysis.compare import compare
-from leakscope.analysis.headline import headline
+from leakscope.analysis.gate import Allowed, check
+from leakscope.analysis.verdict.headline import headline
 from leakscope.model.report import RunVerdict, Severity, Work
-from leakscope.report.checks.rules import KINDS, rule_of
+from leakscope.report.gates.sarif import KINDS, rule_of
 
 MB = 1_048_576
 NOTE = Severity.NOTE

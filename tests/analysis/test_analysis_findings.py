@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from synthetic_runs import KIB, MIB, Program, Size, State, Thing
 
-from leakscope.analysis.analyse import analyse
+from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.census import RootKind

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from synthetic_runs import KIB, MIB, Program, State, Thing
 
-from leakscope.analysis.analyse import analyse
-from leakscope.analysis.graphs import pinned_bytes, said_of_graphs
+from leakscope.analysis.verdict.analyse import analyse
+from leakscope.analysis.verdict.wording import describe_graphs, pinned_bytes
 from leakscope.model.census import CensusRow, Content, RootKind
 from leakscope.model.report import Report, Severity
 
@@ -45,12 +45,12 @@ def test_nothing_is_said_of_bytes_where_other_things_are_kept() -> None:
     errors = [Content(type="ValueError", count=9, bytes=MIB)]
     kept = row("list", errors)
     assert pinned_bytes(kept) == {}
-    assert said_of_graphs(kept.graph_nodes, {}) == "It keeps 70 autograd nodes alive."
+    assert describe_graphs(kept.graph_nodes, {}) == "It keeps 70 autograd nodes alive."
 
 
 def test_without_nodes_nothing_is_said() -> None:
     assert pinned_bytes(row("list", tensors(10, ""), graph_nodes=0)) == {}
-    assert said_of_graphs(0, {}) == ""
+    assert describe_graphs(0, {}) == ""
 
 
 def test_a_culprit_says_how_many_nodes_pin_how_much() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leakscope.analysis import analyse
-from leakscope.analysis.headline import headline
+from leakscope.analysis.verdict.headline import headline
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.record import EndRecord, HeaderRecord, RunManifest
 from leakscope.model.report import Culprit, Finding, Remedy, Report, RunVerdict, Severity, Work

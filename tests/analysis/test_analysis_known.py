@@ -11,10 +11,16 @@ import pytest
 from synthetic_runs import KIB, Program
 
 from leakscope.analysis import analyse
-from leakscope.analysis.known import Catalogue, Sighting, find_known, shipped, with_own
-from leakscope.analysis.known import catalogue as catalogue_module
-from leakscope.analysis.known.page import page_text
-from leakscope.analysis.remedies.known_culprits import prefer
+from leakscope.analysis.remedies import catalogue as catalogue_module
+from leakscope.analysis.remedies.catalogue import (
+    Catalogue,
+    Sighting,
+    find_known,
+    prefer_known_remedy,
+    shipped,
+    with_own,
+)
+from leakscope.analysis.remedies.catalogue_page import page_text
 from leakscope.model.census import CensusRow, Content, Owner, RootKind
 from leakscope.model.known import EntryError, KnownCulprit, Nature, Own, Recognised, to_entry
 from leakscope.model.record import HeaderRecord
@@ -202,13 +208,13 @@ class TestTheShippedCatalogue:
 
     def test_the_page_is_current(self) -> None:
         assert PAGE.read_text(encoding="utf-8") == page_text(shipped()), (
-            "python -m leakscope.analysis.known.page > docs/known-culprits.md"
+            "python -m leakscope.analysis.remedies.catalogue_page > docs/known-culprits.md"
         )
 
     def test_a_file_that_is_gone_costs_the_entries_alone(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(catalogue_module, "FILE", tmp_path / "gone.toml")
+        monkeypatch.setattr(catalogue_module, "CATALOGUE_FILE", tmp_path / "gone.toml")
         found = shipped.__wrapped__()
         assert found.entries == ()
         assert "install leakscope anew" in found.faults[0]
@@ -456,17 +462,19 @@ class TestTheRemedy:
 
     def test_the_librarys_own_comes_first(self) -> None:
         general = Remedy(title="Bound it", text="Keep less.")
-        assert prefer(self.known(), general) == Remedy(title="Empty it", text="Call clear().")
-        assert prefer(None, general) is general
+        assert prefer_known_remedy(self.known(), general) == Remedy(
+            title="Empty it", text="Call clear()."
+        )
+        assert prefer_known_remedy(None, general) is general
 
     def test_a_diff_against_the_users_source_is_kept_and_says_what_it_does(self) -> None:
         general = Remedy(title="Reset metric after each round", text="…", diff="+metric.reset()")
-        told = prefer(to_entry(table(nature="usage")), general)
+        told = prefer_known_remedy(to_entry(table(nature="usage")), general)
         assert told == Remedy(title=general.title, text="Call clear().", diff=general.diff)
 
     def test_a_fault_of_the_librarys_is_not_mended_by_a_diff(self) -> None:
         general = Remedy(title="Keep the last 100", text="…", diff="+del kept[:-100]")
-        told = prefer(to_entry(table(nature="fault")), general)
+        told = prefer_known_remedy(to_entry(table(nature="fault")), general)
         assert told == Remedy(title="Empty it", text="Call clear().")
 
     def test_natures_are_told_apart(self) -> None:

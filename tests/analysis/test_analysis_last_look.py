@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from synthetic_runs import MIB, Program
 
-from leakscope.analysis.case import Case
-from leakscope.analysis.terms import elsewhere_series
+from leakscope.analysis.growth.exclusions import unnamed_series
+from leakscope.analysis.run_context import RunContext
 from leakscope.model.run import Run
 
 EPOCHS = 8
@@ -34,7 +34,7 @@ def short_run(at_the_end: int) -> Run:
 )
 def test_the_last_look_counts_where_growth_goes_on_to_it(at_the_end: int, counts: bool) -> None:
     run = short_run(at_the_end)
-    case = Case(run, run.main)
-    _, sizes = elsewhere_series(case)
+    case = RunContext(run, run.main)
+    _, sizes = unnamed_series(case)
     assert bool(sizes[-1] == at_the_end) is counts
-    assert case.trend_of(*elsewhere_series(case)).is_growing or not counts
+    assert case.trend_of(*unnamed_series(case)).is_growing or not counts

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from synthetic_runs import KIB, MIB, Program, Size, Thing
 
-from leakscope.analysis.analyse import analyse
+from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model.census import Site
 
 SOURCE = """\

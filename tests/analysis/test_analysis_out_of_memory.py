@@ -9,7 +9,7 @@ import pytest
 from synthetic_runs import GIB, KIB, MIB, Program
 
 from leakscope.analysis import compare
-from leakscope.analysis.analyse import analyse
+from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model import gauge
 from leakscope.model.census import Census, CensusRow, CensusScope, RootKind
 from leakscope.model.record import DeviceSnapshotRecord, EndRecord, NoteRecord, OutOfMemoryRecord

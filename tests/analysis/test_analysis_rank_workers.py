@@ -8,8 +8,8 @@ from synthetic_runs import KIB, Program
 from test_analysis_ranks import healthy, together
 from test_analysis_workers import copying, culprit, leaking, loading, worker
 
-from leakscope.analysis.analyse import analyse
-from leakscope.analysis.ranks import summarise_rank
+from leakscope.analysis.processes.ranks import summarise_rank
+from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model import gauge
 from leakscope.model.report import Report
 from leakscope.model.run import Recording

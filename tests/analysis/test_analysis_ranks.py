@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from synthetic_runs import KIB, MIB, Program
 
-from leakscope.analysis.analyse import analyse
-from leakscope.analysis.ranks.courses import Course, odd_one_out
+from leakscope.analysis.processes.ranks import RankSeries, odd_one_out
+from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model.record import EndRecord, HeaderRecord, OutOfMemoryRecord
 from leakscope.model.report import Report, RunVerdict
 from leakscope.model.run import Run
@@ -141,12 +141,14 @@ def test_the_rank_that_leaves_the_others_course_is_named_with_the_step():
     assert "Rank 2 is the first that differs" in odd.sentence
 
 
-def scattered(*, begins: float = 0, gains: float = 0, offset: float = 0, seed: int = 0) -> Course:
+def scattered(
+    *, begins: float = 0, gains: float = 0, offset: float = 0, seed: int = 0
+) -> RankSeries:
     """Twelve thousand steps with readings that scatter by MiB, and a leak of so much in all."""
     steps = np.linspace(1, 12_000, 200)
     noise = np.random.default_rng(seed).normal(0, 2 * MIB, len(steps))
     leak = gains * np.maximum(0, steps - begins) / (12_000 - begins)
-    return Course(steps, 500 * MIB + noise + leak + offset * (steps > 100))
+    return RankSeries(steps, 500 * MIB + noise + leak + offset * (steps > 100))
 
 
 @pytest.mark.parametrize("count", [2, 3, 8])
@@ -418,10 +420,10 @@ def test_a_rank_that_ended_early_and_kept_to_the_course_is_not_odd(epochs):
     assert report_of(healthy(), healthy(1), short(epochs, seed=2)).odd_rank is None
 
 
-def course(first: float, last: float, rate: float, step_at: float = 1e9) -> Course:
+def course(first: float, last: float, rate: float, step_at: float = 1e9) -> RankSeries:
     """A course that rises by so many MiB a step, and by a GiB at one step."""
     steps = np.linspace(first, last, 100)
-    return Course(steps, (rate * (steps - first) + 1024.0 * (steps >= step_at)) * MIB)
+    return RankSeries(steps, (rate * (steps - first) + 1024.0 * (steps >= step_at)) * MIB)
 
 
 def test_what_a_rank_does_just_before_it_ends_early_is_no_course():
@@ -447,7 +449,7 @@ def test_each_rank_is_held_against_the_median_of_the_others(count):
     random = np.random.default_rng(count)
     steps = np.arange(1.0, 201.0)
     memory = {n: np.cumsum(random.normal(2, 60, 200)) * MIB for n in range(count)}
-    odd = odd_one_out({n: Course(steps, values) for n, values in memory.items()})
+    odd = odd_one_out({n: RankSeries(steps, values) for n, values in memory.items()})
     assert odd is not None
     others = [m - m[0] for n, m in memory.items() if n != odd.rank]
     mine = memory[odd.rank] - memory[odd.rank][0]

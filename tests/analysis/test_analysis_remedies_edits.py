@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from leakscope.analysis.remedies.edits import Edits
+from leakscope.analysis.remedies.context import Edits
 from leakscope.analysis.source import SourceIndex
 
 

@@ -9,18 +9,24 @@ from hypothesis import strategies as st
 from synthetic_runs import KIB, MIB, Program, Thing
 
 from leakscope.analysis import compare
-from leakscope.analysis.analyse import analyse
-from leakscope.analysis.retained import choosing, join_retained
-from leakscope.analysis.retained.choosing import MOST_CENSUSES, Look
-from leakscope.analysis.retained.folding import MOST_NODES, fold
-from leakscope.analysis.retained.tree import MOST_BYTES, grow
-from leakscope.analysis.retained.weights import grown, held
+from leakscope.analysis.holdings import join_retained, tree
+from leakscope.analysis.holdings.tree import (
+    MOST_BYTES,
+    MOST_CENSUSES,
+    MOST_NODES,
+    CensusLook,
+    fold,
+    grow,
+    grown_weights,
+    held_weights,
+)
+from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model.boundary import Boundary, BoundaryKind, comparable_key
 from leakscope.model.census import Census, CensusRow, CensusScope, Content, RootKind
 from leakscope.model.comparison import Comparison
 from leakscope.model.record import OutOfMemoryRecord
 from leakscope.model.report import Report
-from leakscope.model.retained import NodeKind, Retained, RetainedCensus
+from leakscope.model.run import NodeKind, Retained, RetainedCensus
 
 FEW = 12
 
@@ -30,14 +36,14 @@ def row(path: str, size: int, parent: str = "", **more: object) -> CensusRow:
     return CensusRow(path=path, parent=parent, host_bytes=size, **(plain | more))
 
 
-def look(*rows: CensusRow, full: bool = False, index: int = 0, **more: object) -> Look:
+def look(*rows: CensusRow, full: bool = False, index: int = 0, **more: object) -> CensusLook:
     boundary = Boundary(index=index, kind=BoundaryKind.STEP, time_s=float(index), step=index)
     scope = CensusScope.FULL if full else CensusScope.FOCUSED
     plain = {"cutoff_bytes": 16 * KIB, "objects": 1, "heap_bytes": 0}
-    return Look(boundary, Census(scope=scope, rows=[*rows], **(plain | more)))
+    return CensusLook(boundary, Census(scope=scope, rows=[*rows], **(plain | more)))
 
 
-def retained_of(*looks: Look) -> Retained:
+def retained_of(*looks: CensusLook) -> Retained:
     tree = grow(looks)
     censuses = [
         RetainedCensus(boundary=one.boundary, scope=one.census.scope, cutoff_bytes=0, bytes=columns)
@@ -116,7 +122,7 @@ def test_items_of_which_a_census_names_only_some_count_whole() -> None:
     retained = retained_of(few, none)
     assert sizes(retained, 0)["/whole/f()/seen/[*]"] == 9 * MIB
     assert sizes(retained, 1)["/whole/f()/seen/[*]"] == 9 * MIB
-    assert not any(grown(retained, "host", 0, 1).widths)
+    assert not any(grown_weights(retained, "host", 0, 1).widths)
 
 
 def test_what_is_inside_of_items_is_unknown_where_a_census_names_too_few_of_them() -> None:
@@ -152,7 +158,7 @@ def test_what_a_focused_census_does_not_look_at_is_unknown_and_not_nothing() -> 
     assert sizes(retained, 0)["/whole/libraries/lib/cache"] is None
     assert sizes(retained, 1)["/whole/libraries/lib/cache"] == 3 * MIB
     assert sizes(retained, 1)["/whole/garbage, not collected yet"] == MIB
-    change = grown(retained, "host", 0, 1)
+    change = grown_weights(retained, "host", 0, 1)
     assert change.bytes[0] == 0
     assert not any(change.widths)
 
@@ -170,7 +176,7 @@ PATHS = st.lists(st.sampled_from("abc"), min_size=1, max_size=5).map(lambda s: "
 
 
 @st.composite
-def censuses(draw: st.DrawFn) -> list[Look]:
+def censuses(draw: st.DrawFn) -> list[CensusLook]:
     """Rows with any sizes, whose holders may be missing, on two devices, at three censuses."""
     found = []
     for index in range(3):
@@ -191,7 +197,7 @@ def censuses(draw: st.DrawFn) -> list[Look]:
 
 @settings(deadline=None)
 @given(censuses())
-def test_children_never_hold_more_than_their_parent(looks: list[Look]) -> None:
+def test_children_never_hold_more_than_their_parent(looks: list[CensusLook]) -> None:
     tree = fold(grow(looks))
     for by_device in tree.bytes:
         for column in by_device.values():
@@ -205,10 +211,14 @@ def test_children_never_hold_more_than_their_parent(looks: list[Look]) -> None:
 @settings(deadline=None)
 @given(censuses())
 def test_growth_adds_up_to_the_difference_and_widths_to_all_that_changed(
-    looks: list[Look],
+    looks: list[CensusLook],
 ) -> None:
     retained = retained_of(*looks)
-    change, before, after = grown(retained, "host", 0, 2), sizes(retained, 0), sizes(retained, 2)
+    change, before, after = (
+        grown_weights(retained, "host", 0, 2),
+        sizes(retained, 0),
+        sizes(retained, 2),
+    )
     ends = zip(before.values(), after.values(), strict=True)
     alike = looks[0].census.scope is looks[2].census.scope
     for place, (b, a) in enumerate(ends):
@@ -224,7 +234,9 @@ def test_growth_adds_up_to_the_difference_and_widths_to_all_that_changed(
 @pytest.mark.slow
 @settings(deadline=None)
 @given(censuses(), censuses())
-def test_two_runs_joined_hold_what_each_held(first: list[Look], second: list[Look]) -> None:
+def test_two_runs_joined_hold_what_each_held(
+    first: list[CensusLook], second: list[CensusLook]
+) -> None:
     before, after = retained_of(*first), retained_of(*second)
     joined = join_retained(before, after)
     assert joined is not None
@@ -248,7 +260,7 @@ def test_growth_can_be_asked_for_between_any_two_censuses() -> None:
 @pytest.fixture
 def few_kept(monkeypatch: pytest.MonkeyPatch) -> int:
     """Keep few censuses, as of a run with very many."""
-    monkeypatch.setattr(choosing, "MOST_CENSUSES", FEW)
+    monkeypatch.setattr(tree, "MOST_CENSUSES", FEW)
     return FEW
 
 
@@ -277,7 +289,7 @@ def test_growth_is_told_between_censuses_that_are_alike_unless_asked_otherwise()
 
 def test_what_grows_has_a_node_and_its_growth_is_the_programs() -> None:
     retained = told(leaking())
-    change = grown(retained, "host", retained.first, retained.last)
+    change = grown_weights(retained, "host", retained.first, retained.last)
     seen = next(p for p, n in enumerate(retained.nodes) if n.path == "train()·seen")
     ends = [retained.censuses[p].boundary.step for p in (retained.first, retained.last)]
     assert change.bytes[seen] == pytest.approx((ends[1] - ends[0]) * (40 * KIB + 8), abs=KIB)
@@ -289,7 +301,7 @@ def test_every_culprit_has_a_node_and_a_census_at_its_height(few_kept: int) -> N
     assert report.retained is not None
     for culprit in report.culprits:
         place = next(p for p, n in enumerate(report.retained.nodes) if n.path == culprit.path)
-        found = [held(report.retained, "host", c).bytes[place] for c in range(few_kept)]
+        found = [held_weights(report.retained, "host", c).bytes[place] for c in range(few_kept)]
         assert max(size or 0 for size in found) == culprit.total_bytes
 
 
@@ -392,7 +404,7 @@ def test_two_runs_are_compared_at_their_last_censuses_that_are_alike() -> None:
     assert first.scope is last.scope
     assert comparable_key(first.boundary) == comparable_key(last.boundary)
     assert first.boundary.step == last.boundary.step
-    change = grown(retained, "host", 0, 1)
+    change = grown_weights(retained, "host", 0, 1)
     seen = next(p for p, n in enumerate(retained.nodes) if n.path == "train()·seen")
     model = next(p for p, n in enumerate(retained.nodes) if n.path == "main()·model")
     assert change.bytes[seen] == -(sizes(retained, 0)["/whole/train()/seen"] or 0)
@@ -403,7 +415,7 @@ def test_a_run_compared_with_itself_changes_nowhere() -> None:
     report = analyse(leaking().build())
     retained = two(report, report).retained
     assert retained is not None
-    assert not any(grown(retained, "host", 0, 1).widths)
+    assert not any(grown_weights(retained, "host", 0, 1).widths)
 
 
 def test_an_older_report_without_a_tree_compares_without_one() -> None:
@@ -423,7 +435,7 @@ def test_what_one_run_names_and_the_other_added_up_is_no_difference() -> None:
     )
     joined = join_retained(before, retained_of(few))
     assert joined is not None
-    change = grown(joined, "host", 0, 1)
+    change = grown_weights(joined, "host", 0, 1)
     smaller = next(p for p, n in enumerate(joined.nodes) if n.kind is NodeKind.SMALLER)
     added_up = sum((i + 1) * 20 * KIB for i in range(40))
     at = joined.censuses[1].bytes["host"][smaller]
@@ -461,7 +473,7 @@ def test_rows_in_a_circle_of_parents_end_somewhere() -> None:
 def test_what_grows_on_a_device_is_told_there() -> None:
     thing = Thing("train()·seen", lambda s: s.step * MIB, device="cuda:0")
     retained = told(Program().plant(thing))
-    change = grown(retained, "cuda:0", retained.first, retained.last)
+    change = grown_weights(retained, "cuda:0", retained.first, retained.last)
     seen = next(p for p, n in enumerate(retained.nodes) if n.path == "train()·seen")
     assert (change.bytes[seen] or 0) > 100 * MIB
-    assert (grown(retained, "host", retained.first, retained.last).bytes[seen] or 0) < KIB
+    assert (grown_weights(retained, "host", retained.first, retained.last).bytes[seen] or 0) < KIB

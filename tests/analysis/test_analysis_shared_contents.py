@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from synthetic_runs import MIB, Program
 
-from leakscope.analysis.analyse import analyse
+from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model.report import Culprit
 
 FEATURES = "FrozenFeatures.known"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from synthetic_runs import MIB, Program, Size
 
-from leakscope.analysis.analyse import analyse
+from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model import gauge
 from leakscope.model.report import Finding, Report, RunVerdict
 

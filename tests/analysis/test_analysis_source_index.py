@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leakscope.analysis.source import SourceIndex
-from leakscope.analysis.source.path import Step, parse_path
 from leakscope.model.census import CensusRow, Owner, RootKind, Site
+from leakscope.model.path_pattern import Step, parse_path
 
 SOURCE = """\
 def validate(loader):

@@ -7,8 +7,15 @@ import textwrap
 import pytest
 
 from leakscope.analysis.source import SourceIndex
-from leakscope.analysis.source.gradients import clearings, freezing, never_clears
-from leakscope.analysis.source.loops import Fate, Lifetime, lifetime, training_loop
+from leakscope.analysis.source.training_loops import (
+    Fate,
+    Lifetime,
+    clearings,
+    freezing,
+    lifetime,
+    never_clears,
+    training_loop,
+)
 
 LOOP = """
 def train(model, loader, optimizer):

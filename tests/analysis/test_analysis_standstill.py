@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from synthetic_runs import KIB, MIB, Program, State, Thing
 
-from leakscope.analysis.analyse import analyse
+from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model import gauge
 from leakscope.model.report import RunVerdict
 from leakscope.model.run import Run

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope.analysis.ending import in_a_sentence
-from leakscope.analysis.wording import listed, with_other_holders
+from leakscope.analysis.processes.endings import in_a_sentence
+from leakscope.analysis.verdict.wording import listed, with_other_holders
 from leakscope.model.report import Remedy
 
 REMEDY = Remedy(title="Clear it", text="Clear it at the end of every epoch.")

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from synthetic_runs import GIB, KIB, MIB, Program, Thing
 
-from leakscope.analysis.analyse import analyse
+from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.census import Content

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from leakscope.analysis.overhead import coverage
+from leakscope.analysis.accounting.run_facts import coverage
 from leakscope.model.census import Census, CensusScope
-from leakscope.model.overhead import CensusCoverage, Overhead
 from leakscope.model.record import OverheadRecord
+from leakscope.model.report import CensusCoverage, Overhead
 from leakscope.report.measuring import measuring_view
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from leakscope.analysis.decisions import Decisions
+from leakscope.analysis.run_context import Decisions
 
 
 def test_figures_of_arrays_are_written_as_numbers() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leakscope.analysis.growth import Growth, judge_growth
+from leakscope.analysis.growth import GrowthJudgement, judge_growth
 from leakscope.model.trend import Reason, TrendVerdict
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -28,7 +28,9 @@ readings = st.lists(st.integers(0, 1000), min_size=0, max_size=40)
 seeds = st.integers(0, 10_000)
 
 
-def judged(y: list[float] | np.ndarray, x: np.ndarray | None = None, noise: float = 0.0) -> Growth:
+def judged(
+    y: list[float] | np.ndarray, x: np.ndarray | None = None, noise: float = 0.0
+) -> GrowthJudgement:
     values = np.array(y, dtype=np.float64)
     return judge_growth(
         np.arange(len(values), dtype=float) if x is None else x, values, noise=noise

@@ -8,8 +8,7 @@ import pytest
 from synthetic_runs import MIB, Program, State
 
 from leakscope.analysis import analyse
-from leakscope.model.native import NativeOwner, NativeSite
-from leakscope.model.record import NativeAllocationsRecord
+from leakscope.model.record import NativeAllocationsRecord, NativeOwner, NativeSite
 from leakscope.model.report import Finding, Report, RunVerdict
 
 Size = Callable[[int], float]

@@ -14,11 +14,24 @@ from hostile_text import ATTACKS, infested
 from rank_samples import rank, report_of
 
 from leakscope.model.comparison import Comparison
-from leakscope.model.growth import Growth, GrowthReport
-from leakscope.model.rank import Attempt, OddRank, RankCourse
-from leakscope.model.report import Excerpt, Report, RunVerdict
-from leakscope.model.runs import Lead, ListedRun, RunLink, RunList, Standing
-from leakscope.model.worker import WorkerMemory
+from leakscope.model.documents import (
+    Growth,
+    GrowthReport,
+    Lead,
+    ListedRun,
+    RunLink,
+    RunList,
+    RunStatus,
+)
+from leakscope.model.report import (
+    Excerpt,
+    OddRank,
+    RankAttempt,
+    RankCourse,
+    Report,
+    RunVerdict,
+    WorkerMemory,
+)
 from leakscope.report import (
     render_comparison_html,
     render_html,
@@ -43,7 +56,7 @@ def ranks() -> Report:
     many = [rank(number) for number in range(9)]
     course = RankCourse(label="rank 0", points=[(float(x), 1e8 + 1e6 * x) for x in range(40)])
     attempts = [
-        Attempt(number=n, ranks=9, steps=100, began_s=60.0 * n, duration_s=50, ended="killed",
+        RankAttempt(number=n, ranks=9, steps=100, began_s=60.0 * n, duration_s=50, ended="killed",
                 is_judged=n == 2)
         for n in (1, 2)
     ]  # fmt: skip
@@ -117,7 +130,7 @@ def many_runs() -> RunList:
     course = [float(MIB * (300 + 10 * i + 40 * (i % 3))) for i in range(40)]
     judged = [
         ListedRun(
-            name=f"2026-03-0{day}-train", path="", standing=Standing.REPORTED, verdict=verdict,
+            name=f"2026-03-0{day}-train", path="", standing=RunStatus.REPORTED, verdict=verdict,
             page=f"2026-03-0{day}-train/report.html", headline="Nothing grows.", created=1.7e9,
             script="src/train.py", duration_s=3600.0, growth_bytes_per_unit=day * 4.0 * MIB,
             growth_unit="epoch", peak_bytes=max(course), course=course,
@@ -127,7 +140,7 @@ def many_runs() -> RunList:
     ]  # fmt: skip
     rest = [
         ListedRun(name=one.value, path="", standing=one, remark="`leakscope report runs/one`.")
-        for one in (Standing.RUNNING, Standing.UNREPORTED, Standing.UNREADABLE)
+        for one in (RunStatus.RUNNING, RunStatus.UNREPORTED, RunStatus.UNREADABLE)
     ]
     link = RunLink(label="Before and after", page="comparison.html", sentence="The leak is fixed.")
     return RunList(directory="runs", runs=judged + rest, others=["notes"], links=[link])

@@ -14,7 +14,7 @@ import retained_samples
 from browser_pages import page_of
 from browser_view import DESKTOP, PHONE, THEMES, Theme, View, plain
 
-from leakscope.model.retained import NodeKind, Retained, RetainedProcess
+from leakscope.model.run import NodeKind, Retained, RetainedProcess
 from leakscope.report import render_html
 
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ import pytest
 from browser_pages import page_of
 from browser_view import DESKTOP, PHONE, View, plain
 
-from leakscope.analysis.cuda import explain, read_snapshot
+from leakscope.analysis.allocator import explain, read_snapshot
 from leakscope.report import render_snapshot_html
-from leakscope.report.cuda.words import CLASSES
+from leakscope.report.words import BLOCK_CLASSES
 
 SNAPSHOTS = Path(__file__).parents[2].parent / "shared" / "data" / "cuda_snapshots"
 RECORDED = ["lm_b_train_ctx1024_t210", "llama_two_streams_t21", "flexgen_a_t20"]
 POINTS = 120
 CALLED = {"hole": "hole", "cache": "free segment"} | {
-    kind.value: words for kind, words in CLASSES.items()
+    kind.value: words for kind, words in BLOCK_CLASSES.items()
 }
 
 pytestmark = pytest.mark.skipif(

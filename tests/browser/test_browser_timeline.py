@@ -13,7 +13,7 @@ from browser_pages import page_of
 from browser_view import DESKTOP, SIZES, View, plain
 from synthetic_runs import Program
 
-from leakscope.analysis.analyse import analyse
+from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model.report import Line
 from leakscope.report import render_html
 

@@ -11,7 +11,7 @@ import torch
 
 from leakscope import cleanup
 from leakscope.cleanup import clearing
-from leakscope.cleanup.accelerator import NOT_USED
+from leakscope.cleanup.levels import NOT_USED
 
 MIB = 1 << 20
 

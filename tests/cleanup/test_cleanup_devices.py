@@ -9,8 +9,13 @@ import pytest
 from stand_in import StandIn, install
 
 from leakscope import cleanup
-from leakscope.cleanup.accelerator import NO_TORCH, awake_accelerator
-from leakscope.cleanup.peaks import Mark, PeakWatch, peak_between
+from leakscope.cleanup.levels import (
+    NO_TORCH,
+    CounterMark,
+    PeakWatch,
+    awake_accelerator,
+    peak_between,
+)
 
 
 def test_cuda_that_nobody_used_is_not_woken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,23 +108,23 @@ def test_a_process_without_torch_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("begin", "end", "told"),
     [
-        (Mark(10, 50), Mark(20, 80), "80 B"),
-        (Mark(10, 50), Mark(20, 50), "between 20 B and 50 B"),
-        (Mark(10, 50), Mark(20, 30), "at least 30 B"),
-        (Mark(10, 10), Mark(10, 10), "10 B"),
+        (CounterMark(10, 50), CounterMark(20, 80), "80 B"),
+        (CounterMark(10, 50), CounterMark(20, 50), "between 20 B and 50 B"),
+        (CounterMark(10, 50), CounterMark(20, 30), "at least 30 B"),
+        (CounterMark(10, 10), CounterMark(10, 10), "10 B"),
     ],
 )
 def test_a_counter_that_only_rises_tells_a_peak_or_bounds(
-    begin: Mark, end: Mark, told: str
+    begin: CounterMark, end: CounterMark, told: str
 ) -> None:
     assert str(peak_between(begin, end)) == told
 
 
 def test_a_watch_that_nobody_ended_goes_away() -> None:
-    from leakscope.cleanup import peaks
+    from leakscope.cleanup import levels
 
-    before = len(peaks._under_way)
+    before = len(levels._under_way)
     watch = PeakWatch()
-    assert len(peaks._under_way) == before + 1
+    assert len(levels._under_way) == before + 1
     del watch
-    assert len(peaks._under_way) == before
+    assert len(levels._under_way) == before

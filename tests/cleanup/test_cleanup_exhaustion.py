@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from leakscope import cleanup
-from leakscope.cleanup.exhaustion import CAPACITY, FRAGMENTATION, UNKNOWN, explain, judged
+from leakscope.cleanup.out_of_memory import CAPACITY, FRAGMENTATION, UNKNOWN, explain, judged
 
 GIB = 1 << 30
 ROOT = Path(__file__).parents[2]
@@ -149,7 +149,7 @@ def test_the_cpu_allocators_own_error_is_explained() -> None:
 def test_a_limit_on_address_space_is_suspected_where_there_was_room() -> None:
     code = (
         "import resource, torch\n"
-        "from leakscope.cleanup.exhaustion import explain\n"
+        "from leakscope.cleanup.out_of_memory import explain\n"
         "used = int(open('/proc/self/statm').read().split()[0]) * 4096\n"
         f"resource.setrlimit(resource.RLIMIT_AS, (used + {1 << 28}, {resource.RLIM_INFINITY}))\n"
         "try:\n"

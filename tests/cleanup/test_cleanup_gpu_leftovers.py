@@ -15,10 +15,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from leakscope.cleanup import processes
-from leakscope.cleanup.processes import ProcessFacts, look_at, own_gpu_holders
-from leakscope.cleanup.standing import Standing, judge
-from leakscope.cleanup.survey import GpuProcess, end_leftover
+from leakscope.cleanup import survey
+from leakscope.cleanup.survey import (
+    GpuProcess,
+    ProcessFacts,
+    ProcessStanding,
+    end_leftover,
+    judge,
+    look_at,
+    own_gpu_holders,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
@@ -55,7 +61,7 @@ def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that stands in for a GPU's device file."""
     path = tmp_path / "nvidia0"
     path.touch()
-    monkeypatch.setattr(processes, "_DEVICE_FILE", re.compile(re.escape(str(path)) + "$"))
+    monkeypatch.setattr(survey, "_DEVICE_FILE", re.compile(re.escape(str(path)) + "$"))
     return path
 
 
@@ -107,7 +113,7 @@ def test_a_worker_whose_launcher_was_killed_is_left_over(orphan: psutil.Process)
     facts = facts_of(orphan.pid)
     assert (facts.launcher, facts.is_adopted, facts.holds_gpu) == ("multiprocessing", True, True)
     judgement = judge(facts)
-    assert judgement.standing is Standing.LEFTOVER
+    assert judgement.standing is ProcessStanding.LEFTOVER
     assert judgement.remedy == f"kill {orphan.pid}"
     assert orphan.pid in [holder.pid for holder in own_gpu_holders()]
 
@@ -127,14 +133,14 @@ def test_what_is_not_left_over_any_more_is_not_ended(
     orphan: psutil.Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = listed(facts_of(orphan.pid))
-    monkeypatch.setattr(processes, "_DEVICE_FILE", re.compile("nothing"))
+    monkeypatch.setattr(survey, "_DEVICE_FILE", re.compile("nothing"))
     assert "left alone" in end_leftover(process)
     assert orphan.status() != "zombie"
 
 
 def test_a_process_with_a_parent_runs(child: subprocess.Popen[bytes]) -> None:
     judgement = judge(facts_of(child.pid))
-    assert judgement.standing is Standing.RUNNING
+    assert judgement.standing is ProcessStanding.RUNNING
     assert str(os.getpid()) in judgement.reason
     assert end_leftover(listed(facts_of(child.pid))).startswith(f"{child.pid} was left alone")
     assert child.poll() is None
@@ -144,7 +150,7 @@ def test_a_stopped_process_is_told_with_what_wakes_it(child: subprocess.Popen[by
     child.send_signal(signal.SIGSTOP)
     waited_for(lambda: psutil.Process(child.pid).status() == "stopped")
     judgement = judge(facts_of(child.pid))
-    assert judgement.standing is Standing.STOPPED
+    assert judgement.standing is ProcessStanding.STOPPED
     assert f"kill -CONT {child.pid}" in judgement.remedy
 
 
@@ -152,7 +158,7 @@ def test_a_process_that_has_ended_can_only_be_reaped() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     waited_for(lambda: psutil.Process(process.pid).status() == "zombie")
     judgement = judge(facts_of(process.pid))
-    assert judgement.standing is Standing.ENDED
+    assert judgement.standing is ProcessStanding.ENDED
     assert "no signal helps" in judgement.reason
     process.wait()
 
@@ -171,36 +177,36 @@ def _is_ignored_here() -> bool:
 
 
 def test_the_one_who_asks_is_never_left_over() -> None:
-    assert judge(facts_of(os.getpid())).standing is Standing.ASKING
-    assert judge(facts_of(os.getppid())).standing is Standing.ASKING
-    assert judge(replace(LEFTOVER, is_asking=True)).standing is Standing.ASKING
+    assert judge(facts_of(os.getpid())).standing is ProcessStanding.ASKING
+    assert judge(facts_of(os.getppid())).standing is ProcessStanding.ASKING
+    assert judge(replace(LEFTOVER, is_asking=True)).standing is ProcessStanding.ASKING
 
 
 @pytest.mark.parametrize(
     ("change", "standing"),
     [
-        ({}, Standing.LEFTOVER),
-        ({"is_own": False}, Standing.OTHERS),
-        ({"is_adopted": False}, Standing.RUNNING),
-        ({"is_service": True}, Standing.RUNNING),
-        ({"launcher": None}, Standing.DETACHED),
-        ({"launcher": None, "ignores_hangup": True}, Standing.DETACHED),
-        ({"is_python": False}, Standing.DETACHED),
-        ({"holds_gpu": None}, Standing.DETACHED),
-        ({"holds_gpu": False}, Standing.UNSEEN),
-        ({"status": "zombie"}, Standing.ENDED),
-        ({"status": "stopped"}, Standing.STOPPED),
+        ({}, ProcessStanding.LEFTOVER),
+        ({"is_own": False}, ProcessStanding.OTHERS),
+        ({"is_adopted": False}, ProcessStanding.RUNNING),
+        ({"is_service": True}, ProcessStanding.RUNNING),
+        ({"launcher": None}, ProcessStanding.DETACHED),
+        ({"launcher": None, "ignores_hangup": True}, ProcessStanding.DETACHED),
+        ({"is_python": False}, ProcessStanding.DETACHED),
+        ({"holds_gpu": None}, ProcessStanding.DETACHED),
+        ({"holds_gpu": False}, ProcessStanding.UNSEEN),
+        ({"status": "zombie"}, ProcessStanding.ENDED),
+        ({"status": "stopped"}, ProcessStanding.STOPPED),
     ],
 )
 def test_every_doubt_keeps_a_process_from_being_left_over(
-    change: dict[str, object], standing: Standing
+    change: dict[str, object], standing: ProcessStanding
 ) -> None:
     assert judge(replace(LEFTOVER, **change)).standing is standing  # type: ignore[arg-type]
 
 
 def test_a_number_that_nobody_has_is_unseen() -> None:
     assert look_at(2**22 + 1) is None
-    assert judge(None).standing is Standing.UNSEEN
+    assert judge(None).standing is ProcessStanding.UNSEEN
 
 
 @pytest.mark.parametrize(
@@ -217,4 +223,4 @@ def test_a_number_that_nobody_has_is_unseen() -> None:
 def test_services_are_told_from_sessions_by_their_control_group(
     groups: str, is_service: bool
 ) -> None:
-    assert processes._is_service(groups) is is_service
+    assert survey._is_service(groups) is is_service

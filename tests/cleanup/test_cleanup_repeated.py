@@ -13,7 +13,7 @@ import torch
 from stand_in import StandIn, install
 
 from leakscope import cleanup
-from leakscope.cleanup.repeated import UNDECIDED, USEFUL, USELESS
+from leakscope.cleanup.clearing import UNDECIDED, USEFUL, USELESS
 
 MIB = 1 << 20
 

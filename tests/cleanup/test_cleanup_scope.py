@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from leakscope import cleanup
-from leakscope.cleanup.host import reset_peak_resident, resident
+from leakscope.cleanup.levels import reset_peak_resident, resident
 from leakscope.probes.process import peak_resident
 
 MIB = 1 << 20

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusRow, CensusScope, Owner, RootKind
-from leakscope.model.overhead import Overhead
 from leakscope.model.record import (
     BoundaryRecord,
     CensusRecord,
@@ -17,6 +16,7 @@ from leakscope.model.record import (
 )
 from leakscope.model.report import (
     Culprit,
+    Overhead,
     Remedy,
     Report,
     RunFacts,

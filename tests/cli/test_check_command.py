@@ -15,13 +15,12 @@ from cli_runs import MIB, record_run, report_with
 from click.testing import CliRunner, Result
 
 from leakscope.cli import leakscope
-from leakscope.cli.check import _FORMS, _SUFFIXES, to_tolerance
+from leakscope.cli.check import _FORMS, _SUFFIXES, find_repository, localised, to_tolerance
 from leakscope.cli.faults import exit_code_of
-from leakscope.cli.repository import find_repository, localised
 from leakscope.model.errors import LeakscopeError, NewerSchemaError, NoRunError
 from leakscope.model.report import Severity
 from leakscope.report import render_json
-from leakscope.report.checks.forms import FORMS
+from leakscope.report.gates import FORMS
 
 reads_toml = pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 reads no TOML")
 SUPPRESS = '[[tool.leakscope.suppress]]\npattern = "train.history"\n'

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from leakscope.cli import leakscope
 from leakscope.cli.compare import page_beside, read_report, to_changes
-from leakscope.model.comparison import Change
+from leakscope.model.comparison import ChangeKind
 from leakscope.model.errors import NewerSchemaError, NoRunError
 from leakscope.model.report import Severity
 from leakscope.report import render_json
@@ -120,8 +120,8 @@ def test_report_json_inside_a_run_stands_for_itself(tmp_path: Path) -> None:
 
 
 def test_changes_are_read_from_a_list() -> None:
-    assert to_changes(None, None, " new, WORSE ,") == {Change.NEW, Change.WORSE}
-    assert to_changes(None, None, "any") == frozenset(Change) - {Change.FIXED}
+    assert to_changes(None, None, " new, WORSE ,") == {ChangeKind.NEW, ChangeKind.WORSE}
+    assert to_changes(None, None, "any") == frozenset(ChangeKind) - {ChangeKind.FIXED}
     assert to_changes(None, None, "") == frozenset()
     with pytest.raises(click.BadParameter):
         to_changes(None, None, "newer")

@@ -11,19 +11,18 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from leakscope.analysis.known import shipped
-from leakscope.cleanup.nvidia import Gpu, Reading
+from leakscope.analysis.remedies.catalogue import shipped
+from leakscope.capture.capabilities import ask
+from leakscope.cleanup.nvidia import DriverReading, Gpu
 from leakscope.cli import leakscope
-from leakscope.cli.devices import device_items
-from leakscope.cli.doctor import _torch, examine
-from leakscope.instrument.abilities import ask
-from leakscope.model.health import Health, InForce, Item, State
-from leakscope.probes.abilities import memory_abilities
+from leakscope.cli.doctor import _torch, device_items, examine
+from leakscope.model.documents import Health, InForce, Item, State
+from leakscope.probes.capabilities import memory_abilities
 from leakscope.report import json_schema
-from leakscope.report.health import render_health_json, render_health_text
+from leakscope.report.terminal import render_health_json, render_health_text
 
-NO_GPU = Reading(None, ())
-GPU = Reading("nvidia-smi", (Gpu(0, "GPU-1", "H100", 80 << 30, 0, 80 << 30),))
+NO_GPU = DriverReading(None, ())
+GPU = DriverReading("nvidia-smi", (Gpu(0, "GPU-1", "H100", 80 << 30, 0, 80 << 30),))
 
 
 @pytest.fixture(autouse=True)
@@ -198,7 +197,7 @@ def test_a_file_of_the_users_is_not_taken_for_a_library(
     ],
 )
 def test_devices_are_told_by_what_torch_and_the_driver_say(
-    facts: dict[str, object], reading: Reading, state: State, said: str
+    facts: dict[str, object], reading: DriverReading, state: State, said: str
 ) -> None:
     told = item(device_items(facts, lambda: reading), "devices")
     assert (told.state, said in told.text) == (state, True)
@@ -206,7 +205,7 @@ def test_devices_are_told_by_what_torch_and_the_driver_say(
 
 
 def test_the_driver_is_missed_only_where_torch_would_use_it() -> None:
-    def driver(facts: dict[str, object], reading: Reading) -> Item:
+    def driver(facts: dict[str, object], reading: DriverReading) -> Item:
         return item(device_items(facts, lambda: reading), "NVIDIA driver")
 
     assert driver({}, NO_GPU).state is State.OK

@@ -8,9 +8,9 @@ import psutil
 import pytest
 
 from leakscope.analysis import analyse
-from leakscope.analysis.ranks import MANY
+from leakscope.analysis.processes.ranks import MANY
 from leakscope.cli.conclusion import conclude
-from leakscope.cli.many_ranks import judge_in_parallel, open_many
+from leakscope.cli.many_ranks import analyse_in_parallel, open_many
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusRow, CensusScope, RootKind
 from leakscope.model.record import (
@@ -102,7 +102,7 @@ def test_the_report_is_of_the_rank_in_which_the_worst_culprit_grows(run):
 def test_a_rank_whose_recording_is_gone_meanwhile_is_told_as_of_the_first_one(run):
     many = open_many(run)
     assert many is not None
-    summaries = list(judge_in_parallel(many))
+    summaries = list(analyse_in_parallel(many))
     many.others[LEAKY].unlink()
     report = analyse(many.run, summaries, read_rank=many.read)
     assert report.rank == 0
@@ -132,7 +132,7 @@ def test_where_a_judge_dies_another_one_goes_on(run):
     many = open_many(run)
     assert many is not None
     before = {child.pid for child in psutil.Process().children()}
-    summaries = judge_in_parallel(many, processes=1)
+    summaries = analyse_in_parallel(many, processes=1)
     first = next(summaries)
     (judge,) = (
         child

@@ -13,13 +13,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from leakscope.capture.program import Program, interpreter_options
+from leakscope.capture.run_directory import World
 from leakscope.cli import leakscope as commands
-from leakscope.cli.command_line import split_command_line
 from leakscope.cli.faults import exit_code_of
+from leakscope.cli.program import ProgramEnding, split_command_line
 from leakscope.cli.run import leave_outcome, to_share
-from leakscope.cli.supervisor import Ending
-from leakscope.instrument.program import Program, interpreter_options
-from leakscope.instrument.world import World
 from leakscope.recording import RunDirectory
 
 ROOT = Path(__file__).parents[2]
@@ -118,43 +117,51 @@ def test_project_root_of_a_module_is_the_working_directory(
 
 
 def test_outcome_tells_signal_and_oom_kill() -> None:
-    assert Ending(3).outcome() == {"exit_code": 3}
-    killed = Ending(137, signal=signal.SIGKILL, oom_kills=2, limit_hits=7)
+    assert ProgramEnding(3).outcome() == {"exit_code": 3}
+    killed = ProgramEnding(137, signal=signal.SIGKILL, oom_kills=2, limit_hits=7)
     told = {"exit_code": 137, "signal": 9, "oom_killed": 1, "oom_kills": 2, "limit_hits": 7}
     assert killed.outcome() == told
 
 
-KILLED_FOR_MEMORY = Ending(137, signal=signal.SIGKILL, oom_kills=1)
+KILLED_FOR_MEMORY = ProgramEnding(137, signal=signal.SIGKILL, oom_kills=1)
 
 
 @pytest.mark.parametrize(
     ("world", "ending", "files"),
     [
-        (World(), Ending(0), ["outcome.json"]),
+        (World(), ProgramEnding(0), ["outcome.json"]),
         (World(size=4), KILLED_FOR_MEMORY, ["outcome.json"]),
         (World(rank=3, size=4), KILLED_FOR_MEMORY, ["outcome-rank3-0.json"]),
         (World(rank=3, size=4, attempt=2), KILLED_FOR_MEMORY, ["outcome-rank3-2.json"]),
-        (World(rank=3, size=4), Ending(143, signal=signal.SIGTERM, oom_kills=1), []),
-        (World(rank=3, size=4), Ending(143, signal=signal.SIGTERM), []),
-        (World(rank=3, size=4), Ending(130, signal=signal.SIGINT), []),
-        (World(rank=3, size=4), Ending(137, signal=signal.SIGKILL), ["outcome-rank3-0.json"]),
-        (World(rank=3, size=4), Ending(139, signal=signal.SIGSEGV), ["outcome-rank3-0.json"]),
-        (World(rank=3, size=4), Ending(135, signal=signal.SIGBUS), ["outcome-rank3-0.json"]),
-        (World(rank=3, size=4), Ending(0), []),
+        (World(rank=3, size=4), ProgramEnding(143, signal=signal.SIGTERM, oom_kills=1), []),
+        (World(rank=3, size=4), ProgramEnding(143, signal=signal.SIGTERM), []),
+        (World(rank=3, size=4), ProgramEnding(130, signal=signal.SIGINT), []),
+        (
+            World(rank=3, size=4),
+            ProgramEnding(137, signal=signal.SIGKILL),
+            ["outcome-rank3-0.json"],
+        ),
+        (
+            World(rank=3, size=4),
+            ProgramEnding(139, signal=signal.SIGSEGV),
+            ["outcome-rank3-0.json"],
+        ),
+        (World(rank=3, size=4), ProgramEnding(135, signal=signal.SIGBUS), ["outcome-rank3-0.json"]),
+        (World(rank=3, size=4), ProgramEnding(0), []),
     ],
 )
 def test_of_other_ranks_is_written_down_that_they_were_killed_not_that_they_were_ended(
-    world: World, ending: Ending, files: list[str], tmp_path: Path
+    world: World, ending: ProgramEnding, files: list[str], tmp_path: Path
 ) -> None:
     leave_outcome(RunDirectory(tmp_path), world, ending)
     assert sorted(path.name for path in tmp_path.iterdir()) == files
 
 
 def test_only_sigkill_with_a_kill_counted_is_out_of_memory() -> None:
-    assert not Ending(137, signal=signal.SIGKILL).is_oom_killed
-    assert not Ending(143, signal=signal.SIGTERM, oom_kills=1).is_oom_killed
-    assert not Ending(1, oom_kills=1).is_oom_killed
-    assert "oom_killed" not in Ending(1, oom_kills=1).outcome()
+    assert not ProgramEnding(137, signal=signal.SIGKILL).is_oom_killed
+    assert not ProgramEnding(143, signal=signal.SIGTERM, oom_kills=1).is_oom_killed
+    assert not ProgramEnding(1, oom_kills=1).is_oom_killed
+    assert "oom_killed" not in ProgramEnding(1, oom_kills=1).outcome()
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,15 @@ from cli_runs import MIB, record_run, report_with
 from click.testing import CliRunner, Result
 
 from leakscope.cli import leakscope
+from leakscope.model.device import OutOfMemory
+from leakscope.model.documents import ListedRun, RunList, RunStatus
 from leakscope.model.errors import NoRunError
 from leakscope.model.record import EndRecord, HeaderRecord, RunManifest
-from leakscope.model.report import Growth, Line, Report, Severity, Timeline
-from leakscope.model.runs import ListedRun, RunList, Standing
-from leakscope.model.shortage import OutOfMemory
+from leakscope.model.report import Line, MetricGrowth, Report, Severity, Timeline
 from leakscope.recording import RecordingWriter, RunDirectory
 from leakscope.report import render_html, render_json
-from leakscope.report.runs.words import GROWTH_MEANING, bounds_by_run, growth_words
-from leakscope.report.wording import LEAK_RAN_OUT
+from leakscope.report.runs import GROWTH_MEANING, bounds_by_run, growth_words
+from leakscope.report.words import LEAK_RAN_OUT
 
 
 def invoke(*words: object) -> Result:
@@ -68,7 +68,7 @@ def test_a_run_is_told_by_its_report(shelf: Path) -> None:
     told = listed(shelf)
     assert [run.name for run in told.runs] == ["clean", "leaking"]
     leaking = told.runs[1]
-    assert leaking.standing is Standing.REPORTED
+    assert leaking.standing is RunStatus.REPORTED
     assert leaking.verdict == "leak"
     assert leaking.lead is not None
     assert (leaking.lead.name, leaking.lead.unit) == ("train.history", "epoch")
@@ -140,7 +140,7 @@ def with_children(report: Report, *, rate: float, shares: bool) -> Report:
         points = [(at, (held[at] or 0) - 90 * MIB) for at, _ in children]
         lines.append(Line(label="divided", metric="pss", points=points))
     own, tree = (
-        Growth(
+        MetricGrowth(
             metric=metric,
             unit="epoch",
             bytes_per_unit=per_epoch,
@@ -177,7 +177,7 @@ def test_memory_of_child_processes_counts(shares: bool, beyond: int, tmp_path: P
 def test_growth_that_may_as_well_be_none_is_not_told_as_a_rate(
     interval: tuple[float, float], told: str, tmp_path: Path
 ) -> None:
-    grown = Growth(
+    grown = MetricGrowth(
         metric="rss",
         unit="epoch",
         bytes_per_unit=2.0 * MIB,
@@ -390,7 +390,7 @@ def test_the_page_links_the_reports_from_where_it_lies(shelf: Path) -> None:
 def test_a_run_without_a_report_says_how_to_make_one(shelf: Path) -> None:
     record_run(shelf / "bare")
     run = next(run for run in listed(shelf).runs if run.name == "bare")
-    assert run.standing is Standing.UNREPORTED
+    assert run.standing is RunStatus.UNREPORTED
     assert f"leakscope report {shelf / 'bare'}" in run.remark
     assert run.script == "train.py"
 
@@ -404,10 +404,10 @@ def open_recording(folder: Path, **header: object) -> RecordingWriter:
 def test_a_run_in_progress_is_still_running(tmp_path: Path) -> None:
     writer = open_recording(tmp_path / "now")
     run = listed(tmp_path).runs[0]
-    assert run.standing is Standing.RUNNING
+    assert run.standing is RunStatus.RUNNING
     assert "leakscope show" in run.remark
     writer.write(EndRecord(status="completed"))
-    assert listed(tmp_path).runs[0].standing is Standing.UNREPORTED
+    assert listed(tmp_path).runs[0].standing is RunStatus.UNREPORTED
     writer.close()
 
 
@@ -416,16 +416,16 @@ def test_a_report_made_in_between_does_not_end_a_run(tmp_path: Path) -> None:
     report = tmp_path / "now" / "report.json"
     report.write_text(render_json(report_of(None)))
     os.utime(report, (time.time() - 60, time.time() - 60))
-    assert listed(tmp_path).runs[0].standing is Standing.RUNNING
+    assert listed(tmp_path).runs[0].standing is RunStatus.RUNNING
     writer.close()
     os.utime(report, (time.time() + 60, time.time() + 60))
-    assert listed(tmp_path).runs[0].standing is Standing.REPORTED
+    assert listed(tmp_path).runs[0].standing is RunStatus.REPORTED
 
 
 def test_of_another_machine_it_is_said_that_it_may_still_run(tmp_path: Path) -> None:
     open_recording(tmp_path / "far", host="another-machine").close()
     run = listed(tmp_path).runs[0]
-    assert run.standing is Standing.UNREPORTED
+    assert run.standing is RunStatus.UNREPORTED
     assert "may still be running on another machine" in run.remark
 
 
@@ -450,7 +450,7 @@ def test_a_damaged_report_is_said_to_be_so(damage: bytes, form: str, shelf: Path
     assert result.exception is None
     assert "report.json is damaged" in result.stdout
     run = next(run for run in listed(shelf).runs if run.name == "damaged")
-    assert run.standing is Standing.UNREADABLE
+    assert run.standing is RunStatus.UNREADABLE
     assert f"leakscope report {shelf / 'damaged'}" in run.remark
 
 

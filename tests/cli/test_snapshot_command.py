@@ -19,7 +19,7 @@ import pytest
 
 from leakscope.analysis import analyse
 from leakscope.model.run import Recording
-from leakscope.probes.signals import catches, status_of
+from leakscope.probes.process import catches, status_of
 from leakscope.recording import open_run
 from leakscope.report import render_json
 

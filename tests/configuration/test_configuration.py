@@ -10,12 +10,11 @@ from types import ModuleType
 
 import pytest
 
+from leakscope.capture.frameworks.training import Training
+from leakscope.capture.options import SessionOptions, configured_options
+from leakscope.capture.run_directory import RUNS
 from leakscope.configuration.reading import Configuration, read_configuration
 from leakscope.configuration.settings import SETTINGS, SWITCHES
-from leakscope.instrument.configured import configured_options
-from leakscope.instrument.frameworks.training import Training
-from leakscope.instrument.options import SessionOptions
-from leakscope.instrument.rundirectory import RUNS
 from leakscope.model.errors import LeakscopeError
 
 ROOT = Path(__file__).parents[2]

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.configuration.known_culprits import own_libraries, read_known_culprits
-from leakscope.configuration.pyproject import read_section
+from leakscope.configuration.pyproject import own_libraries, read_known_culprits, read_section
 from leakscope.configuration.reading import read_configuration
 from leakscope.model.known import Own
 

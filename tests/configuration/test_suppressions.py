@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.configuration.pyproject import read_section
-from leakscope.configuration.suppressions import read_suppressions
-from leakscope.model.check import Suppression
+from leakscope.configuration.pyproject import read_section, read_suppressions
+from leakscope.model.documents import Suppression
 from leakscope.model.errors import LeakscopeError
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 reads no TOML")

@@ -20,7 +20,7 @@ from snippet_recorder import SnippetRecorder
 
 from leakscope.analysis import analyse
 from leakscope.model.report import Culprit, Finding, Report, RunVerdict, Severity
-from leakscope.model.sizes import human_bytes
+from leakscope.model.text import human_bytes
 from leakscope.recording import open_run
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -21,7 +21,7 @@ from diagnosis_pages import (
 from snippet_recorder import SnippetRecorder
 
 from leakscope.model.report import Culprit, Finding, RunVerdict
-from leakscope.report.checks.rules import rule_of
+from leakscope.report.gates.sarif import rule_of
 
 PACKAGE = DOCS.parent / "leakscope"
 EVERY = all_pages()

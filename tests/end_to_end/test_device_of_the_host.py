@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import leakscope
-from leakscope.analysis.analyse import analyse
+from leakscope.analysis.verdict.analyse import analyse
 from leakscope.heap.roles import Roles, StorageRole
 from leakscope.model.report import Report
 from leakscope.probes import blocks as block_probe

@@ -20,7 +20,7 @@ from scoring import score
 from test_old_libraries import OLD
 from warm import Warm
 
-from leakscope.analysis.known import shipped
+from leakscope.analysis.remedies.catalogue import shipped
 
 HERE = Path(__file__).parent / "known_programs"
 ZOO = Path(__file__).parents[1] / "zoo" / "real"

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from leakscope.recording.frames import to_frame
+from leakscope.recording.format import to_frame
 
 MANIFEST = b'{"format":"leakscope-run"}'
 HEADER = {"type": "header", "pid": 1}

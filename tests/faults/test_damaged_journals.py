@@ -17,8 +17,7 @@ from leakscope.model.errors import NoRunError
 from leakscope.model.record import BoundaryRecord
 from leakscope.model.report import Report
 from leakscope.recording import open_run
-from leakscope.recording.frames import Frame, read_frames
-from leakscope.recording.wire import decode_record
+from leakscope.recording.format import JournalFrame, decode_record, read_frames
 from leakscope.report import render_html, render_json, render_text
 
 PROGRAM = """
@@ -62,7 +61,7 @@ def intact(data: bytes, folder: Path) -> list[int]:
     path = next(folder.glob("*.journal"))
     path.write_bytes(data)
     with path.open("rb") as stream:
-        frames = [piece for piece in read_frames(stream) if isinstance(piece, Frame)]
+        frames = [piece for piece in read_frames(stream) if isinstance(piece, JournalFrame)]
     records = [decode_record(frame.payload) for frame in frames]
     return [record.boundary.index for record in records if isinstance(record, BoundaryRecord)]
 

@@ -15,7 +15,7 @@ from leakscope.recording import open_run
 FORKED_IN_A_CENSUS = """
 import gc, multiprocessing, os, sys, threading, time
 import leakscope
-from leakscope.instrument.session import current_session
+from leakscope.capture.session import current_session
 
 objects = [[] for _ in range(100_000)]
 children, reports = [], []

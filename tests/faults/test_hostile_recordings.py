@@ -16,7 +16,7 @@ from leakscope.analysis import analyse
 from leakscope.model.errors import LeakscopeError, NewerSchemaError
 from leakscope.model.report import Report
 from leakscope.recording import open_run
-from leakscope.recording.frames import HEADER, MAGIC, MAX_PAYLOAD, PLAIN, to_frame
+from leakscope.recording.format import HEADER, MAGIC, MAX_PAYLOAD, PLAIN, to_frame
 from leakscope.report import render_html, render_json, render_summary, render_text
 
 STEPS = [boundary(index) for index in range(8)]

@@ -12,17 +12,16 @@ from pathlib import Path
 import fault_runs
 import pytest
 
-from leakscope.instrument.costs import Costs
-from leakscope.instrument.gate import Gate
-from leakscope.instrument.guard import Guard
-from leakscope.model.interrupts import is_interrupt
+from leakscope.capture.budget import Costs
+from leakscope.capture.dispatch import EventDispatcher, Guard
+from leakscope.model.errors import is_interrupt
 from leakscope.recording import open_run
 
 STRUCK_AT_RANDOM = """
 import gc, random, signal, sys, threading, tracemalloc
 
 import leakscope
-from leakscope.instrument.session import current_session
+from leakscope.capture.session import current_session
 
 sent, reached, unraisable = 0, 0, []
 chance = random.Random(int(sys.argv[1]))
@@ -127,7 +126,7 @@ STRUCK_AT_EVERY_CALL = """
 import contextlib, dis, inspect, sys
 
 import leakscope
-from leakscope.instrument.session import current_session
+from leakscope.capture.session import current_session
 
 struck = set()
 
@@ -314,7 +313,7 @@ def test_an_interrupt_keeps_what_it_came_upon_unless_that_is_ours() -> None:
         except LookupError:
             signal.raise_signal(signal.SIGINT)
 
-    gate = Gate(Guard(), Costs())
+    gate = EventDispatcher(Guard(), Costs())
     gate.open()
     try:
         raise ValueError("the program's")
@@ -366,7 +365,7 @@ def test_what_the_program_kept_goes_when_an_interrupt_has_passed() -> None:
         raise AssertionError("it did not pass")
 
     guard = Guard()
-    gate = Gate(guard, Costs())
+    gate = EventDispatcher(guard, Costs())
     gate.open()
     before = signal.signal(signal.SIGUSR1, nested)
     gc.disable()
@@ -390,7 +389,7 @@ def test_a_fault_of_ours_is_no_interrupt() -> None:
 STRUCK_WHILE_IT_CLOSES = """
 import signal, sys
 
-from leakscope.instrument.session import Session
+from leakscope.capture.session import Session
 
 
 def too_late(number, frame):

@@ -246,8 +246,8 @@ def test_a_worker_whose_parent_died_while_it_started_does_not_wait_for_good(
 ) -> None:
     code = """
 import os, sys
-from leakscope.instrument.options import SessionOptions
-from leakscope.instrument.workers import Place, WorkerLoop
+from leakscope.capture.options import SessionOptions
+from leakscope.capture.workers import WorkerPlacement as Place, WorkerLoop
 
 def loop(dataset_kind, dataset, worker_id):
     from torch.utils.data._utils.worker import ManagerWatchdog

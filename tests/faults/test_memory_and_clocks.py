@@ -79,7 +79,7 @@ def test_clocks_of_the_programs_are_not_asked(tmp_path: Path) -> None:
 
 CLOCK_GOES_BACKWARDS = """
 import random
-from leakscope.instrument.session import Session
+from leakscope.capture.session import Session
 
 chance = random.Random(0)
 plain = Session.__init__

@@ -79,8 +79,8 @@ EVERYTHING_FAILS = """
 from unittest import mock
 
 from leakscope.heap import CensusTaker
-from leakscope.instrument.sources import Sources
-from leakscope.instrument.windows import AllocationWindows
+from leakscope.capture.sites import SourceTexts as Sources
+from leakscope.capture.tracing import AllocationWindows
 from leakscope.probes import default_probes
 from real_training import train
 
@@ -114,7 +114,7 @@ def test_where_everything_fails_the_training_learns_the_same(
 PARTS = """
 from unittest import mock
 import sys
-from leakscope.instrument import measuring, schedule, session, stack
+from leakscope.capture import measuring, schedule, session, phase_stack as stack
 from leakscope.recording import RecordingWriter
 from real_training import train
 

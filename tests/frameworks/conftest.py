@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from course import Course
 
-from leakscope.instrument.session import Session, current_session
+from leakscope.capture.session import Session, current_session
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leakscope.instrument.session import Session
-from leakscope.instrument.stack import Phase
+from leakscope.capture.phase_stack import Phase
+from leakscope.capture.session import Session
 from leakscope.model.boundary import BoundaryKind
 
 _WORDS = {BoundaryKind.PHASE_BEGIN: "[", BoundaryKind.PHASE_END: "]", BoundaryKind.BATCH: "b"}

@@ -18,7 +18,7 @@ from warm import Warm
 
 import leakscope
 from examples import alarms, line_at, report_of
-from leakscope.instrument.session import current_session
+from leakscope.capture.session import current_session
 from leakscope.recording import open_run
 
 pytest.importorskip("accelerate")
@@ -29,8 +29,8 @@ from accelerate.tracking import GeneralTracker
 from accelerate.utils import DataLoaderConfiguration
 
 from leakscope.accelerate import LeakScopeTracker
-from leakscope.instrument.frameworks import accelerate as door
-from leakscope.instrument.frameworks import training as training_module
+from leakscope.capture.frameworks import accelerate as door
+from leakscope.capture.frameworks import training as training_module
 
 pytestmark = pytest.mark.slow
 

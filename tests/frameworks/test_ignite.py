@@ -18,16 +18,16 @@ from warm import Warm
 
 import leakscope
 from examples import alarms, line_at, report_of
-from leakscope.instrument.session import current_session
+from leakscope.capture.session import current_session
 from leakscope.recording import open_run
 
 pytest.importorskip("ignite")
 from ignite.engine import Engine, Events, create_supervised_trainer
 from ignite.handlers import Checkpoint, DiskSaver
 
+from leakscope.capture.frameworks import ignite as handlers
+from leakscope.capture.frameworks import training as training_module
 from leakscope.ignite import LeakScope
-from leakscope.instrument.frameworks import ignite as handlers
-from leakscope.instrument.frameworks import training as training_module
 
 pytestmark = pytest.mark.slow
 

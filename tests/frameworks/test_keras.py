@@ -19,7 +19,7 @@ from warm import Warm
 
 import leakscope
 from examples import alarms, line_at, report_of
-from leakscope.instrument.session import current_session
+from leakscope.capture.session import current_session
 from leakscope.model.errors import LeakscopeError
 from leakscope.recording import open_run
 
@@ -28,9 +28,10 @@ with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as hom
     patch.setenv("KERAS_HOME", home)
     keras = pytest.importorskip("keras")
 
-from leakscope.instrument.frameworks import keras as door
-from leakscope.instrument.frameworks import keras_course, keras_joining
-from leakscope.instrument.frameworks import training as training_module
+from leakscope.capture.frameworks import keras as door
+from leakscope.capture.frameworks import keras as keras_course
+from leakscope.capture.frameworks import keras as keras_joining
+from leakscope.capture.frameworks import training as training_module
 from leakscope.keras import LeakScopeCallback
 
 pytestmark = pytest.mark.slow

@@ -16,17 +16,18 @@ from course import Course, raiser
 from torch.utils.data import DataLoader, TensorDataset
 
 import leakscope
-from leakscope.instrument.session import current_session
+from leakscope.capture.session import current_session
 
 with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as home:
     patch.setenv("KERAS_BACKEND", "torch")
     patch.setenv("KERAS_HOME", home)
     keras = pytest.importorskip("keras")
 
-from leakscope.instrument.auto.modes import ModeHooks
-from leakscope.instrument.auto.optimizers import OptimizerHooks
-from leakscope.instrument.frameworks import keras_course, keras_joining
-from leakscope.instrument.frameworks import training as training_module
+from leakscope.capture.frameworks import keras as keras_course
+from leakscope.capture.frameworks import keras as keras_joining
+from leakscope.capture.frameworks import training as training_module
+from leakscope.capture.torch_hooks.models import ModeHooks
+from leakscope.capture.torch_hooks.optimizers import OptimizerHooks
 from leakscope.keras import LeakScopeCallback
 
 pytestmark = pytest.mark.slow

@@ -21,13 +21,13 @@ from warm import Warm
 import leakscope
 from examples import alarms, line_at, report_of
 from leakscope.analysis import analyse
-from leakscope.instrument.session import current_session
+from leakscope.capture.session import current_session
 from leakscope.recording import open_run
 
 pl = pytest.importorskip("lightning.pytorch")
 
-from leakscope.instrument.frameworks import lightning as hooks  # noqa: E402
-from leakscope.instrument.frameworks import training as training_module  # noqa: E402
+from leakscope.capture.frameworks import lightning as hooks  # noqa: E402
+from leakscope.capture.frameworks import training as training_module  # noqa: E402
 from leakscope.lightning import LeakScopeCallback  # noqa: E402
 
 pytestmark = [

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
 
-from leakscope.instrument.frameworks.loader_workers import DEEPEST, worker_warnings
+from leakscope.capture.frameworks.training import DEEPEST, worker_warnings
 
 
 class Photos(Dataset[Any]):

@@ -18,15 +18,15 @@ from warm import Warm
 import leakscope
 from examples import alarms, line_at, report_of
 from leakscope.analysis import analyse
-from leakscope.instrument.session import current_session
+from leakscope.capture.session import current_session
 from leakscope.recording import open_run
 
 transformers = pytest.importorskip("transformers")
 from transformers import Trainer, TrainerCallback, TrainingArguments  # noqa: E402
 
-from leakscope.instrument.frameworks import training as training_module  # noqa: E402
-from leakscope.instrument.frameworks import transformers as door  # noqa: E402
-from leakscope.instrument.frameworks import upkeep  # noqa: E402
+from leakscope.capture.frameworks import training  # noqa: E402
+from leakscope.capture.frameworks import training as training_module  # noqa: E402
+from leakscope.capture.frameworks import transformers as door  # noqa: E402
 from leakscope.transformers import LeakScopeCallback  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -433,7 +433,7 @@ class TestTrainingIsUndisturbed:
         monkeypatch: pytest.MonkeyPatch, course: Course,
     ) -> None:  # fmt: skip
         callback = LeakScopeCallback(out=tmp_path / "run", report=False, quiet=True, log_every=1)
-        monkeypatch.setattr(door if hasattr(door, part) else upkeep, part, raiser)
+        monkeypatch.setattr(door if hasattr(door, part) else training, part, raiser)
         observed = self.trained(trainer_of, callback)
         assert all(map(torch.equal, weights(observed), weights(plain)))
 

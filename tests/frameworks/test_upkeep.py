@@ -6,10 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from leakscope.capture.frameworks.training import Training, Upkeep
 from leakscope.cleanup import ClearedMemory
-from leakscope.cleanup import repeated as cleanup
-from leakscope.instrument.frameworks.training import Training
-from leakscope.instrument.frameworks.upkeep import Upkeep
+from leakscope.cleanup import clearing as cleanup
 
 
 class Told:

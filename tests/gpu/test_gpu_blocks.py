@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from leakscope.analysis.device_states import DeviceState, state_of
-from leakscope.analysis.devices.owners import (
+from leakscope.analysis.allocator.devices import (
     find_owners,
     owner_rows,
     role_rows,
     unexplained_bytes,
 )
+from leakscope.analysis.allocator.segments import DeviceState, state_of
 from leakscope.heap import CensusTaker
 from leakscope.model.census import CensusScope
 from leakscope.model.record import BlockListRecord, DeviceSnapshotRecord

@@ -11,7 +11,7 @@ from pathlib import Path
 import record_snapshots
 from gpu_at_hand import why_not
 
-from leakscope.analysis.cuda.reading import decode_snapshot
+from leakscope.analysis.allocator.reading import decode_snapshot
 
 PACKAGES = sysconfig.get_path("purelib")
 

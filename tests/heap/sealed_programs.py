@@ -17,11 +17,9 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from leakscope.heap.definitions import Definitions
 from leakscope.heap.graph import Seal, walk
-from leakscope.heap.looking import request_from
-from leakscope.heap.ownership import Ownership
-from leakscope.heap.roots import SealedRoots, find_roots
+from leakscope.heap.ownership import Definitions, Ownership
+from leakscope.heap.roots import SealedRoots, find_roots, walk_request
 from leakscope.heap.rows import RowMaker, SealedRows
 
 LIBRARY = "a_library_that_changes"
@@ -325,7 +323,7 @@ class Looker:
         roots = find_roots(self._ownership, self._definitions, full=True, sealed=sealed)
         base = len(sealed.modules) - len(roots.library_objects) if sealed else 0
         request = replace(
-            request_from(roots, full=True, own=[self]),
+            walk_request(roots, full=True, own=[self]),
             cutoff_bytes=CUTOFF,
             max_selected=20_000,
             lasting_from=len(roots.named),

@@ -6,7 +6,7 @@ import networkx as nx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leakscope.heap.dominators import immediate_dominators, retained_sums
+from leakscope.heap.reference.selection import immediate_dominators, retained_sums
 
 MOST = 12
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from optional_torch import needs_torch
 from payloads import ENGINES, seen
 
-from leakscope.heap.circles import Circles
+from leakscope.heap.reference.relations import Circles
 from leakscope.model.census import CensusRow, CensusScope
 
 HEAD = """

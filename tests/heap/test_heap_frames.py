@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from leakscope.heap import frames
-from leakscope.heap.frames import locals_of, running_frames
+from leakscope.heap import anatomy
+from leakscope.heap.anatomy import locals_of, running_frames
 
 
 @pytest.fixture(params=["compiled", "plain"], autouse=True)
 def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read both with the native module's help and without."""
     if request.param == "plain":
-        monkeypatch.setattr(frames, "_read_variables", None)
-    elif frames._read_variables is None:
+        monkeypatch.setattr(anatomy, "_read_variables", None)
+    elif anatomy._read_variables is None:
         pytest.skip("not compiled, or not needed")
 
 

@@ -9,8 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from leakscope.heap import graph_ages  # noqa: E402
-from leakscope.heap.graph_ages import made  # noqa: E402
+from leakscope.heap import row_details  # noqa: E402
+from leakscope.heap.row_details import made  # noqa: E402
 
 
 def loss(weight: torch.Tensor) -> torch.Tensor:
@@ -51,7 +51,7 @@ def test_nodes_of_functions_that_users_write_count_too() -> None:
 
 
 def test_a_graph_that_is_too_large_and_a_tensor_without_one_tell_nothing(monkeypatch) -> None:
-    monkeypatch.setattr(graph_ages, "MOST_NODES", 3)
+    monkeypatch.setattr(row_details, "MOST_NODES", 3)
     value = torch.rand(8, requires_grad=True)
     for _ in range(5):
         value = value * 2

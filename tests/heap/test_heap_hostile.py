@@ -28,7 +28,7 @@ import pytest
 from hostile_types import BEHAVIOURS, KINDS, WATCH, Behaviour, hostile_class, hostile_object
 from optional_torch import needs_torch, torch
 
-from leakscope.heap import CensusTaker, frames, graph, labels
+from leakscope.heap import CensusTaker, anatomy, graph, labels
 from leakscope.heap.graph import WalkRequest, walk
 from leakscope.model.census import Census, CensusScope
 
@@ -172,7 +172,7 @@ class TestHostileObjects:
         self, everywhere: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(graph, "_native", None)
-        monkeypatch.setattr(frames, "_read_variables", None)
+        monkeypatch.setattr(anatomy, "_read_variables", None)
         everywhere(BEHAVIOURS["raises"], *KINDS)
         look_at(new_taker(), FOCUSED, FULL)
 
@@ -330,7 +330,7 @@ class TestAwkwardMoments:
             until = time.monotonic() + 1.5
             while time.monotonic() < until:
                 for holder in (plain, kind):
-                    part = labels.Part(holder, labels.Stands.ITSELF)
+                    part = labels.ChainPart(holder, labels.Stands.ITSELF)
                     found.add(labels.label(part, getattr(holder, "name_150")).text)  # noqa: B009
         finally:
             stop.set()

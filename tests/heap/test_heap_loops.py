@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from leakscope.heap.bytecode import looped_over
 from leakscope.heap.census import CensusTaker
-from leakscope.heap.loops import looped_over
 from leakscope.model.census import CensusScope, RootKind
 
 pytestmark = pytest.mark.skipif(

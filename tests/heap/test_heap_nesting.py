@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leakscope.heap.nesting import loop_depths
+from leakscope.heap.bytecode import loop_depths
 
 
 def depths_of(function: Callable[..., Any]) -> dict[str, int]:

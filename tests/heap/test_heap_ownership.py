@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 import leakscope.heap.census
-from leakscope.heap.definitions import Definitions
-from leakscope.heap.ownership import Ownership
+from leakscope.heap.ownership import Definitions, Ownership
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from leakscope.heap import CensusTaker
-from leakscope.heap.pages import copied_share
+from leakscope.heap.row_details import copied_share
 from leakscope.model.census import CensusScope
 
 pytestmark = pytest.mark.skipif(

@@ -218,7 +218,7 @@ def test_full_walks_leave_no_blocks_behind() -> None:
 def test_the_package_works_without_the_native_module() -> None:
     code = (
         "import sys; sys.modules['leakscope.heap._native'] = None\n"
-        "from leakscope.heap import graph, frames\n"
+        "from leakscope.heap import graph, anatomy as frames\n"
         "assert graph.engine_name() == 'reference'\n"
         "r = graph.walk(graph.WalkRequest(roots=[[bytes(50000)]]))\n"
         "assert r.engine == 'reference' and r.nodes.host_bytes[0] > 50000\n"

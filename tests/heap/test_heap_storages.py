@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from heap_programs import RunProgram
 
-from leakscope.heap import storages as module
+from leakscope.heap import roles as module
 from leakscope.heap.roles import Roles, StorageRole
 
 pytest.importorskip("torch")

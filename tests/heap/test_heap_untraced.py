@@ -11,9 +11,9 @@ from types import CodeType
 
 import pytest
 
-from leakscope.heap import CensusTaker, untraced
-from leakscope.heap.origins import traceback_of
-from leakscope.heap.untraced import remember_allocators, without_tracing
+from leakscope.heap import CensusTaker, pausing
+from leakscope.heap.pausing import remember_allocators, without_tracing
+from leakscope.heap.row_details import traceback_of
 from leakscope.model.census import CensusScope
 
 SIZE = 200
@@ -119,7 +119,7 @@ class TestWhatIsTraced:
         taker = CensusTaker(project_root=__file__.rpartition("/")[0])
         taker.take(CensusScope.FOCUSED)
         little = traced_by(taker)
-        monkeypatch.setattr(untraced, "_is_remembered", False)
+        monkeypatch.setattr(pausing, "_is_remembered", False)
         assert little < traced_by(taker) / 2
 
 
@@ -129,8 +129,8 @@ def test_nothing_happens_where_nobody_traces() -> None:
 
 
 def test_without_the_native_part_all_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(untraced, "_allocators", None)
-    monkeypatch.setattr(untraced, "_is_remembered", False)
+    monkeypatch.setattr(pausing, "_allocators", None)
+    monkeypatch.setattr(pausing, "_is_remembered", False)
     remember_allocators()
     tracemalloc.start()
     try:
@@ -141,7 +141,7 @@ def test_without_the_native_part_all_is_traced(monkeypatch: pytest.MonkeyPatch) 
 
 FORK = """
 import json, os, tracemalloc
-from leakscope.heap.untraced import remember_allocators, without_tracing
+from leakscope.heap.pausing import remember_allocators, without_tracing
 remember_allocators()
 tracemalloc.start()
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from leakscope.analysis.source import SourceIndex
-from leakscope.analysis.source.cells import Cells
-from leakscope.instrument.sources import Sources
+from leakscope.analysis.source.program import Cells
+from leakscope.capture.sites import SourceTexts
 from leakscope.model.census import CensusRow, Owner, RootKind, Site
 from leakscope.notebook import run
 from leakscope.recording import open_run
@@ -279,13 +279,13 @@ class TestCellsAsOneProgram:
 def test_cells_are_recorded_beside_any_number_of_files(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("leakscope.instrument.sources.MOST_FILES", 2)
-    monkeypatch.setattr("leakscope.instrument.sources.cells_of_shell", lambda: {"cell": 7})
+    monkeypatch.setattr("leakscope.capture.sites.MOST_FILES", 2)
+    monkeypatch.setattr("leakscope.capture.sites.cells_of_shell", lambda: {"cell": 7})
     monkeypatch.setitem(linecache.cache, "cell", (1, None, ["x = 1\n"], "cell"))
     files = [tmp_path / f"{number}.py" for number in range(3)]
     for file in files:
         file.write_text("y = 2\n")
-    sources = Sources()
+    sources = SourceTexts()
     assert len([*sources.new(map(str, files))]) == 2
     assert [record.title for record in sources.new_cells()] == ["In [7]"]
 
@@ -325,4 +325,4 @@ def step():
 
 
 def test_without_a_shell_there_are_no_cells() -> None:
-    assert not [*Sources().new_cells()]
+    assert not [*SourceTexts().new_cells()]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.model.overhead import Overhead
 from leakscope.model.report import (
     Finding,
+    Overhead,
     Remedy,
     Report,
     RunFacts,
@@ -16,7 +16,7 @@ from leakscope.model.report import (
     Severity,
     Work,
 )
-from leakscope.notebook.answers import RunAnswer
+from leakscope.notebook import RunAnswer
 
 ENDED = Finding(
     rank=1, kind="out_of_memory", title="Memory ran out", text="It did.", unit="",

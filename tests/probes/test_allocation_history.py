@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leakscope.probes import cuda as allocator
-from leakscope.probes.allocation_history import AllocationHistory
+from leakscope.probes.blocks import AllocationHistory
 
 
 class FakeTorch(types.ModuleType):

@@ -18,10 +18,16 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from leakscope.model.native import NativeKind, NativeOwner, NativeSite, interval_of, none_seen
-from leakscope.model.record import NativeAllocationsRecord
+from leakscope.model.record import (
+    NativeAllocationsRecord,
+    NativeKind,
+    NativeOwner,
+    NativeSite,
+    interval_of,
+    none_seen,
+)
 from leakscope.probes import NativeProfile
-from leakscope.recording.wire import encode
+from leakscope.recording.format import encode
 
 sampling = pytest.importorskip("leakscope.probes._sampling", reason="it was not built here")
 if shutil.which("gcc") is None:
@@ -315,7 +321,7 @@ class TestWhere:
         assert own[0].bytes > len(written) > 2 << 20
 
     def test_a_name_of_c_plus_plus_is_readable(self) -> None:
-        from leakscope.probes.native_names import shortened
+        from leakscope.probes.native_allocations import shortened
 
         assert shortened("void cv::(anonymous namespace)::decode<int>(cv::Mat const&) const") == (
             "cv::(anonymous namespace)::decode"

@@ -7,8 +7,8 @@ import types
 
 import pytest
 
-from leakscope.probes import oom_observer
-from leakscope.probes.oom_observer import attach, attach_when_awake, listen, stop_listening
+from leakscope.probes import out_of_memory
+from leakscope.probes.out_of_memory import attach, attach_when_awake, listen, stop_listening
 
 
 class Torch(types.ModuleType):
@@ -37,7 +37,7 @@ class Listener:
 
 @pytest.fixture(autouse=True)
 def _a_process_of_its_own(monkeypatch):
-    monkeypatch.setattr(oom_observer, "_is_attached", False)
+    monkeypatch.setattr(out_of_memory, "_is_attached", False)
     yield
     stop_listening()
 

@@ -8,7 +8,7 @@ import types
 import pytest
 
 from leakscope.model import gauge
-from leakscope.probes.accelerator import AcceleratorDeviceProbe, AcceleratorProbe
+from leakscope.probes.cuda import AcceleratorDeviceProbe, AcceleratorProbe
 
 STATISTICS = {
     "allocated_bytes": {"all": {"current": 10, "peak": 20}},

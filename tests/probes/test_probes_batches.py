@@ -10,7 +10,7 @@ import torch
 
 from leakscope.model import gauge
 from leakscope.probes import BatchProbe
-from leakscope.probes.batches import EVERY, FIRST, batch_bytes
+from leakscope.probes.interpreter import EVERY, FIRST, batch_bytes
 
 Pair = namedtuple("Pair", ["image", "label"])
 

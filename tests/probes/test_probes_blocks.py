@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from leakscope.model.blocks import FREE, LIVE, PENDING, FrameRow
+from leakscope.model.allocator import FREE, LIVE, PENDING, FrameRow
 from leakscope.model.record import BlockListRecord, DeviceSnapshotRecord
 from leakscope.probes import blocks as module
 from leakscope.probes.blocks import allocator_settings, device_memory, list_blocks
-from leakscope.recording.wire import decode_record, encode_record
+from leakscope.recording.format import decode_record, encode_record
 
 MB = 1 << 20
 FRAMES = [{"filename": "/u/train.py", "line": 3, "name": "step"}]

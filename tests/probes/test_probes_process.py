@@ -18,10 +18,14 @@ import torch
 from leakscope.model import gauge
 from leakscope.probes import default_probes
 from leakscope.probes.base import GuardedProbe
-from leakscope.probes.children import ChildCountProbe, ChildrenProbe
-from leakscope.probes.figures import FiguresProbe
-from leakscope.probes.garbage import GarbageProbe
-from leakscope.probes.process import MappingProbe, ProcessProbe, SystemProbe
+from leakscope.probes.interpreter import FiguresProbe, GarbageProbe
+from leakscope.probes.process import (
+    ChildCountProbe,
+    ChildrenProbe,
+    MappingProbe,
+    ProcessProbe,
+    SystemProbe,
+)
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from leakscope.probes import device_room, host_room, shortage
+from leakscope.probes import device_room, host_room, out_of_memory
 
 MIB = 1 << 20
 BASE = 0x7F00_0000_0000
@@ -52,8 +52,8 @@ def cuda(monkeypatch):
     """Segments that a test fills, of a device that is in use."""
     fake = Cuda()
     fake.segments = []
-    monkeypatch.setattr(shortage, "awake_cuda", lambda: fake)
-    monkeypatch.setattr(shortage, "allocator_segments", lambda: fake.segments)
+    monkeypatch.setattr(out_of_memory, "awake_cuda", lambda: fake)
+    monkeypatch.setattr(out_of_memory, "allocator_segments", lambda: fake.segments)
     return fake
 
 

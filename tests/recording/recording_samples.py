@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from leakscope.model.blocks import (
-    LIVE,
-    BlockRow,
-    DeviceStorages,
-    Holder,
-    SegmentRow,
-    StorageRow,
-)
+from leakscope.model.allocator import LIVE, BlockRow, DeviceStorages, Holder, SegmentRow, StorageRow
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusRow, CensusScope, RootKind
-from leakscope.model.native import NativeKind, NativeOwner, NativeSite
 from leakscope.model.record import (
     AllocationRecord,
     BlockListRecord,
@@ -27,6 +19,9 @@ from leakscope.model.record import (
     ErrorRecord,
     HeaderRecord,
     NativeAllocationsRecord,
+    NativeKind,
+    NativeOwner,
+    NativeSite,
     NoteRecord,
     OutOfMemoryRecord,
     OverheadRecord,

@@ -7,8 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leakscope.recording import frames
-from leakscope.recording.frames import HEADER, MAGIC, ZIPPED, Frame, Gap, read_frames, to_frame
+from leakscope.recording import format
+from leakscope.recording.format import (
+    HEADER,
+    MAGIC,
+    ZIPPED,
+    Gap,
+    JournalFrame,
+    read_frames,
+    to_frame,
+)
 
 PAYLOADS = st.lists(st.binary(min_size=1, max_size=80), min_size=1, max_size=6)
 
@@ -24,7 +32,9 @@ class Trickle(io.RawIOBase):
 
 
 def intact(data: bytes) -> list[bytes]:
-    return [piece.payload for piece in read_frames(io.BytesIO(data)) if isinstance(piece, Frame)]
+    return [
+        piece.payload for piece in read_frames(io.BytesIO(data)) if isinstance(piece, JournalFrame)
+    ]
 
 
 def gaps(data: bytes) -> list[Gap]:
@@ -102,7 +112,7 @@ def test_large_payloads_are_compressed_and_small_ones_are_not():
 
 
 def test_a_bomb_is_refused_without_being_unpacked(monkeypatch):
-    monkeypatch.setattr(frames, "MAX_PAYLOAD", 1 << 16)
+    monkeypatch.setattr(format, "MAX_PAYLOAD", 1 << 16)
     bomb = zlib.compress(bytes(1 << 24), 9)
     data = _sealed(ZIPPED, bomb) + to_frame(b"after")
     assert intact(data) == [b"after"]
@@ -121,7 +131,7 @@ def test_an_unknown_encoding_is_skipped_by_name():
 
 
 def test_a_file_made_of_false_starts_is_given_up_in_time(monkeypatch):
-    monkeypatch.setattr(frames, "_MAX_WASTED", 1 << 20)
+    monkeypatch.setattr(format, "_MAX_WASTED", 1 << 20)
     start = HEADER.pack(MAGIC, b"j", 50_000, 0)
     data = start * 10_000 + to_frame(b"after")
     assert intact(data) == []
@@ -136,5 +146,5 @@ def test_the_checksum_covers_the_header(place):
 
 
 def _sealed(encoding: bytes, payload: bytes) -> bytes:
-    checksum = frames._checksum(encoding, payload)
+    checksum = format._checksum(encoding, payload)
     return HEADER.pack(MAGIC, encoding, len(payload), checksum) + payload + b"\n"

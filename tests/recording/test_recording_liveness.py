@@ -14,7 +14,7 @@ import pytest
 from leakscope.model.record import EndRecord, HeaderRecord, RunManifest
 from leakscope.model.run import Recording
 from leakscope.recording import RecordingWriter, RunDirectory, open_run
-from leakscope.recording.liveness import folder_goes_on, goes_on
+from leakscope.recording.following import folder_goes_on, goes_on
 
 
 def of_this_process(**changes: object) -> HeaderRecord:

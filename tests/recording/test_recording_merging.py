@@ -12,7 +12,7 @@ from recording_samples import boundary, census
 from leakscope.model.errors import LeakscopeError, NoRunError
 from leakscope.model.record import HeaderRecord, RunManifest
 from leakscope.recording import RecordingWriter, RunDirectory, open_run
-from leakscope.recording.frames import read_frames
+from leakscope.recording.format import read_frames
 from leakscope.recording.merging import merge_runs
 from leakscope.recording.reader import open_headers
 

@@ -20,8 +20,7 @@ from leakscope.model.record import (
     SourceRecord,
 )
 from leakscope.recording import RecordingWriter, RunDirectory, open_run
-from leakscope.recording.frames import to_frame
-from leakscope.recording.wire import decode_record, encode_record
+from leakscope.recording.format import decode_record, encode_record, to_frame
 
 TEXT = st.text(max_size=8)
 BOUNDARIES = st.builds(

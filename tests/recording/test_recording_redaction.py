@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from leakscope.recording import redact_command, redact_environment
-from leakscope.recording.redaction import redact_text
+from leakscope.recording.directory import redact_text
 
 DRAWN = "qW7eR2tY9uI4oP1aS6dF3gH8jK5lZ0xC2vB7nM"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 from report_samples import leaking
 
-from leakscope.model.rank import RankMemory
-from leakscope.model.report import Report
+from leakscope.model.report import RankMemory, Report
 
 MIB = 1 << 20
 

@@ -8,7 +8,7 @@ import msgspec
 import retained_samples
 
 from leakscope.model.comparison import (
-    Change,
+    ChangeKind,
     Comparison,
     CulpritChange,
     RankPair,
@@ -18,37 +18,43 @@ from leakscope.model.comparison import (
     WorkerPair,
     WorkFact,
 )
-from leakscope.model.cure import Cure, Cures, Effect
 from leakscope.model.device import (
+    Advice,
     DeviceMemory,
     DeviceOwner,
     Figures,
+    LiveRow,
     MapBlock,
     MapSegment,
+    OutOfMemory,
     PoolFigures,
     Slack,
     UnexplainedBlocks,
 )
-from leakscope.model.overhead import Overhead
-from leakscope.model.rank import OddRank, RankMemory
 from leakscope.model.report import (
     Cleared,
     Component,
     Culprit,
+    Cure,
+    Cures,
+    Effect,
     Excerpt,
     Falsifier,
     Finding,
     Forecast,
-    Growth,
-    Held,
+    HeldLine,
     Ledger,
     LedgerEntry,
     Line,
+    MetricGrowth,
     Moment,
+    OddRank,
+    Overhead,
     PhaseMemory,
     PhaseSpan,
     Point,
     Problem,
+    RankMemory,
     Remedy,
     Report,
     RunFacts,
@@ -56,9 +62,8 @@ from leakscope.model.report import (
     Severity,
     Timeline,
     Work,
+    WorkerMemory,
 )
-from leakscope.model.shortage import Advice, LiveRow, OutOfMemory
-from leakscope.model.worker import WorkerMemory
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 EPOCHS, TRAIN_S, VALIDATION_S = 12, 13.0, 4.6
@@ -175,8 +180,10 @@ def boxes_culprit() -> Culprit:
         fed_at=["src/training/trainer.py:600"],
         allocated_at=["src/training/trainer.py:600", "src/models/heads.py:88"],
         holds=[
-            Held(type="numpy.ndarray", count=7680, bytes=int(3.4 * GIB), detail="float32 (300, 4)"),
-            Held(type="tuple", count=7680, bytes=92 * MIB, detail=""),
+            HeldLine(
+                type="numpy.ndarray", count=7680, bytes=int(3.4 * GIB), detail="float32 (300, 4)"
+            ),
+            HeldLine(type="tuple", count=7680, bytes=92 * MIB, detail=""),
         ],
         signature="4f1c9a02be",
         remedy=Remedy(
@@ -233,7 +240,7 @@ def crops_culprit() -> Culprit:
         defined_at="src/training/trainer.py:571",
         fed_at=["src/training/trainer.py:584", "src/training/trainer.py:588"],
         holds=[
-            Held(
+            HeldLine(
                 type="torch.Tensor",
                 count=640,
                 bytes=900 * MIB,
@@ -294,7 +301,7 @@ def loss_culprit() -> Culprit:
         severity=Severity.NOTE,
         readings=14,
         fed_at=["src/training/trainer.py:431"],
-        holds=[Held(type="autograd node", count=19_200, bytes=14 * MIB, detail="AddBackward0")],
+        holds=[HeldLine(type="autograd node", count=19_200, bytes=14 * MIB, detail="AddBackward0")],
         signature="09aa77f1e2",
         remedy=Remedy(
             title="Add up numbers, not tensors",
@@ -352,14 +359,14 @@ def leaking() -> Report:
         headline="Trainer.all_pred_boxes grows by 298 MiB in every validation and is never "
         "cleared; it explains 72 % of the growth.",
         growth=[
-            Growth(
+            MetricGrowth(
                 metric="rss",
                 unit="epoch",
                 bytes_per_unit=412 * MIB,
                 interval=(401 * MIB, 424 * MIB),
                 explained_share=0.93,
             ),
-            Growth(
+            MetricGrowth(
                 metric="cuda:0.allocated",
                 unit="step",
                 bytes_per_unit=0.0,
@@ -479,7 +486,7 @@ def clean() -> Report:
         verdict=RunVerdict.CLEAN,
         headline="Nothing grows: memory after validation is the same in epochs 2 to 12.",
         growth=[
-            Growth(
+            MetricGrowth(
                 metric="rss",
                 unit="epoch",
                 bytes_per_unit=0.2 * MIB,
@@ -627,7 +634,7 @@ def inconclusive() -> Report:
         headline="Two epochs are too few for a verdict: RSS rose by 380 MiB, but that may be "
         "warm-up.",
         growth=[
-            Growth(
+            MetricGrowth(
                 metric="rss",
                 unit="epoch",
                 bytes_per_unit=190 * MIB,
@@ -678,7 +685,7 @@ def comparison() -> Comparison:
         after_verdict=after.verdict,
         culprits=[
             CulpritChange(
-                change=Change.FIXED,
+                change=ChangeKind.FIXED,
                 name="Trainer.all_pred_boxes",
                 path="main()·trainer.all_pred_boxes",
                 signature="4f1c9a02be",
@@ -695,7 +702,7 @@ def comparison() -> Comparison:
                 before_rates_by_rank={"0": 298.4 * MIB, "1": 297.0 * MIB},
             ),
             CulpritChange(
-                change=Change.REDUCED,
+                change=ChangeKind.REDUCED,
                 name="validate_episode.crops",
                 path="main()·validate_episode()·crops",
                 signature="b77e01d3c4",
@@ -714,7 +721,7 @@ def comparison() -> Comparison:
                 after_workers=2,
             ),
             CulpritChange(
-                change=Change.NEW,
+                change=ChangeKind.NEW,
                 name="Logger.rows",
                 path="Logger.rows",
                 signature="77",

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import CensusScope
-from leakscope.model.retained import (
-    NodeKind,
-    Retained,
-    RetainedCensus,
-    RetainedNode,
-    RetainedProcess,
-)
+from leakscope.model.run import NodeKind, Retained, RetainedCensus, RetainedNode, RetainedProcess
 
 MIB = 1 << 20
 NODES = [

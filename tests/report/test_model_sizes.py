@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope.model.sizes import human_bytes, human_count, human_share, plural
-from leakscope.report.sizes import humane_share
+from leakscope.model.text import human_bytes, human_count, human_share, plural
+from leakscope.report.text import humane_share
 
 
 @pytest.mark.parametrize(

@@ -11,19 +11,24 @@ import report_samples as samples
 from hostile_text import ATTACKS, infested
 from page_reader import read_page
 
-from leakscope.model.report import Excerpt, Falsifier, Held, Severity
-from leakscope.report import render_html, wording
-from leakscope.report.culprit import culprit_views, finding_views
+from leakscope.model.report import Excerpt, Falsifier, HeldLine, Severity
+from leakscope.report import render_html, words
+from leakscope.report.culprits import (
+    MOST_STEPS,
+    coloured,
+    culprit_views,
+    excerpt_view,
+    finding_views,
+    path_steps,
+)
 from leakscope.report.markdown import culprit_markdown, finding_markdown
-from leakscope.report.source import coloured, excerpt_view
-from leakscope.report.way import MOST_STEPS, way_of
 
 MIB = 1 << 20
 
 
 def boxes_of(path: str, **more: object) -> list[tuple[str, str]]:
     culprit = msgspec.structs.replace(samples.boxes_culprit(), path=path, **more)
-    return [(box.kind, box.text) for box in way_of(culprit)]
+    return [(box.kind, box.text) for box in path_steps(culprit)]
 
 
 def test_the_way_leads_from_the_root_over_each_step_to_the_contents() -> None:
@@ -64,7 +69,7 @@ def test_a_path_without_a_root_falls_back_on_the_holders() -> None:
 
 
 def test_contents_are_compared_by_bars() -> None:
-    holds = [Held(type="a", count=3, bytes=400), Held(type="b", count=1, bytes=100)]
+    holds = [HeldLine(type="a", count=3, bytes=400), HeldLine(type="b", count=1, bytes=100)]
     culprit = msgspec.structs.replace(samples.boxes_culprit(), holds=holds)
     (card,) = culprit_views([culprit])
     assert [row.bar.width for row in card.holds] == ["100.00%", "25.00%"]
@@ -176,7 +181,7 @@ def test_one_item_is_no_items(count: float, text: str) -> None:
 
 def test_where_a_finding_goes_up_and_down_no_number_is_its_rate() -> None:
     finding = samples.slack_finding()
-    assert wording.rate_words(finding) == "17.5 MiB per epoch"
+    assert words.rate_words(finding) == "17.5 MiB per epoch"
     unsure = msgspec.structs.replace(finding, interval=(-77.0 * MIB, 80.0 * MIB))
     (card,) = finding_views([unsure])
     assert card.rate is not None
@@ -226,7 +231,7 @@ def test_copied_markdown_says_of_which_run_it_is() -> None:
 def test_a_findings_card_says_that_its_falsifier_was_not_tried() -> None:
     untried = Falsifier(text="If it were noise, it would stop.")
     finding = msgspec.structs.replace(samples.slack_finding(), falsifier=untried)
-    assert finding_views([finding])[0].falsifier_result == wording.UNTRIED
+    assert finding_views([finding])[0].falsifier_result == words.UNTRIED
     without = msgspec.structs.replace(finding, falsifier=None)
     assert finding_views([without])[0].falsifier_result == ""
 

@@ -17,32 +17,32 @@ import report_samples as samples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leakscope.model.explanation import Course
+from leakscope.model.explanation import DeviceCourse
 from leakscope.model.report import PhaseSpan, Timeline
 from leakscope.report.charts import (
     CLOCK,
     NARROW,
     SMALL,
     WIDE,
-    Track,
+    PlotLine,
     draw_course,
     draw_overlay,
     draw_ranks,
     draw_series,
     draw_timeline,
 )
+from leakscope.report.html import STYLES, TEMPLATES
 from leakscope.report.svg import CHARACTER, Canvas, Drawing, Margins
-from leakscope.report.trusted import STYLES, TEMPLATES
 
 MIB = 1024**2
 RAMP = [(float(x), 1e8 + 1e6 * x) for x in range(40)]
 SPANS = [PhaseSpan(phase="train", occurrence=0, epoch=0, start_s=1.0, end_s=9.0)]
 
 
-def course() -> Course:
+def course() -> DeviceCourse:
     live = [(0.0, 0.0), (1.0, 80.0 * MIB), (2.0, 60.0 * MIB)]
     reserved = [(0.0, 0.0), (1.0, 90.0 * MIB), (2.0, 100.0 * MIB)]
-    return Course(
+    return DeviceCourse(
         unit="s", live=live, reserved=reserved, peak=(1.0, 80.0 * MIB), fault=(2.0, 120.0 * MIB)
     )
 
@@ -216,7 +216,7 @@ def test_what_lies_outside_the_axes_is_cut_off() -> None:
 
 
 def test_a_line_laid_over_is_dashed_and_marked() -> None:
-    over = Track([(1.0, MIB), (5.0, 2 * MIB)], "series-4", "5 3")
+    over = PlotLine([(1.0, MIB), (5.0, 2 * MIB)], "series-4", "5 3")
     svg = ET.fromstring(draw_timeline(samples.timeline(), "k", WIDE, over).svg)
     lines = [line for line in of_class(svg, "line") if line.get("stroke-dasharray")]
     assert [line.get("style") for line in lines] == ["--key:var(--series-4)"]

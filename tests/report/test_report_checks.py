@@ -15,14 +15,14 @@ import pytest
 import report_samples as samples
 from hostile_text import ATTACKS, infested
 
-from leakscope.analysis.checking.judging import Allowed, check
-from leakscope.model.check import Baseline, Check, Known, Outcome, Standing
+from leakscope.analysis.gate import Allowed, check
+from leakscope.model.documents import Baseline, Check, CheckReason, Known, Outcome
 from leakscope.model.report import Report, Severity
 from leakscope.report import json_schema
-from leakscope.report.checks.forms import FORMS, render_check
-from leakscope.report.checks.places import Place, to_place
-from leakscope.report.checks.rules import rule_of
-from leakscope.report.encoding import render_baseline
+from leakscope.report.gates import FORMS, render_check
+from leakscope.report.gates.formats import SourceLocation, to_location
+from leakscope.report.gates.sarif import rule_of
+from leakscope.report.json import render_baseline
 
 ROOT = Path(__file__).parents[2]
 SARIF = ROOT / "tests" / "data" / "sarif" / "sarif-2.1.0-rtm.5.json"
@@ -117,10 +117,10 @@ def excused() -> Check:
     made = failing()
     first = made.growths[0]
     standings = (
-        Standing.KNOWN,
-        Standing.SUPPRESSED,
-        Standing.IGNORED,
-        Standing.ALLOWED,
+        CheckReason.KNOWN,
+        CheckReason.SUPPRESSED,
+        CheckReason.IGNORED,
+        CheckReason.ALLOWED,
     )
     growths = [
         msgspec.structs.replace(first, standing=one, name=f"is_{one.value}") for one in standings
@@ -131,7 +131,7 @@ def excused() -> Check:
 def test_sarif_tells_what_fails_and_nothing_that_code_scanning_would_take_for_it() -> None:
     for made in (mixed(), excused()):
         told = results(made)
-        failed = [one for one in made.growths if one.standing is Standing.FAILED]
+        failed = [one for one in made.growths if one.standing is CheckReason.FAILED]
         assert len(told) == len(failed) > 0
         assert {r["properties"]["standing"] for r in told} == {"failed"}
         assert not [r for r in told if "suppressions" in r]
@@ -154,7 +154,7 @@ def test_a_fingerprint_is_the_same_whether_its_like_is_excused_or_not() -> None:
     twin = msgspec.structs.replace(first, signature="twin")
     both = failing(msgspec.structs.replace(report, culprits=[first, twin]))
     one, other, *rest = both.growths
-    known = msgspec.structs.replace(one, standing=Standing.KNOWN)
+    known = msgspec.structs.replace(one, standing=CheckReason.KNOWN)
     alone = msgspec.structs.replace(both, growths=[other, known, *rest])
     assert results(alone)[0]["partialFingerprints"] == results(both)[1]["partialFingerprints"]
 
@@ -240,22 +240,22 @@ def test_what_has_no_place_gets_the_one_that_is_given() -> None:
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("src/a.py:12", Place("src/a.py", 12)),
-        ("src/a.py", Place("src/a.py")),
-        ("a:b.py:3", Place("a:b.py", 3)),
-        ("a.py:0", Place("a.py", 1)),
-        ("a.py:²", Place("a.py:²")),
-        (":7", Place(":7")),
+        ("src/a.py:12", SourceLocation("src/a.py", 12)),
+        ("src/a.py", SourceLocation("src/a.py")),
+        ("a:b.py:3", SourceLocation("a:b.py", 3)),
+        ("a.py:0", SourceLocation("a.py", 1)),
+        ("a.py:²", SourceLocation("a.py:²")),
+        (":7", SourceLocation(":7")),
     ],
 )
-def test_places_are_read(text: str, place: Place) -> None:
-    assert to_place(text) == place
+def test_places_are_read(text: str, place: SourceLocation) -> None:
+    assert to_location(text) == place
 
 
 def test_paths_become_references() -> None:
-    assert Place("src/a b%.py").uri == "src/a%20b%25.py"
-    assert Place("/usr/lib/a.py").uri == "file:///usr/lib/a.py"
-    assert Place("a\ud800.py").uri.isascii()
+    assert SourceLocation("src/a b%.py").uri == "src/a%20b%25.py"
+    assert SourceLocation("/usr/lib/a.py").uri == "file:///usr/lib/a.py"
+    assert SourceLocation("a\ud800.py").uri.isascii()
 
 
 def test_every_kind_of_finding_that_can_fail_has_a_rule() -> None:

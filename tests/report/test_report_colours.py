@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 from rank_samples import rank, report_of
 
-from leakscope.model.rank import RankCourse
+from leakscope.model.report import RankCourse
 from leakscope.report import render_html
 from leakscope.report.charts import series_dash, series_shade
-from leakscope.report.exploring import MOST_CULPRITS
-from leakscope.report.trusted import TEMPLATES
+from leakscope.report.html import TEMPLATES
+from leakscope.report.timeline import MOST_CULPRITS
 
 Colour = NDArray[np.float64]
 

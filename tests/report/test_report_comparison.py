@@ -14,7 +14,7 @@ from page_reader import read_page
 from leakscope.model.comparison import Comparison
 from leakscope.model.report import Line
 from leakscope.report import render_comparison_html, render_comparison_markdown
-from leakscope.report.comparison import comparison_page
+from leakscope.report.comparison.page import comparison_page
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from page_reader import read_page
 from leakscope.model.device import MapBlock, MapSegment
 from leakscope.model.explanation import Explanation, SnapshotComparison
 from leakscope.report import render_snapshot_html, render_snapshot_json, render_snapshot_text
-from leakscope.report.cuda.memory_map import NARROW, WIDE, draw_map
+from leakscope.report.device_map import MAP_NARROW, MAP_WIDE, draw_map
 
 
 @pytest.mark.parametrize("told", ALL.values(), ids=ALL)
@@ -110,7 +110,7 @@ def test_same_explanation_gives_the_same_page() -> None:
     assert render_snapshot_html(FAILED) == render_snapshot_html(FAILED)
 
 
-@pytest.mark.parametrize("size", [WIDE, NARROW])
+@pytest.mark.parametrize("size", [MAP_WIDE, MAP_NARROW])
 def test_map_covers_each_class_in_proportion_to_its_bytes(size: tuple[int, int]) -> None:
     sizes = {"weights": 300, "hole": 500, "optimizer": 200}
     blocks = [MapBlock(amount * MIB, kind) for kind, amount in sizes.items()]
@@ -133,7 +133,7 @@ def test_map_parts_streams_and_pools() -> None:
         )
         for stream, pool in ((0, (0, 0)), (0, (0, 2)), (7, (0, 0)))
     ]
-    svg = draw_map(segments, "m", WIDE).svg
+    svg = draw_map(segments, "m", MAP_WIDE).svg
     assert re.findall(r'class="map-label">([^<]+)<', svg) == [
         "stream 0, default pool, large blocks",
         "stream 0, private pool (0, 2), large blocks",

@@ -8,8 +8,9 @@ import report_samples as samples
 from page_reader import read_page
 
 from leakscope.model.report import Finding, Problem, Report, RunVerdict, Severity
-from leakscope.report import render_html, render_text, wording
-from leakscope.report.culprit import finding_views
+from leakscope.report import render_html, render_text
+from leakscope.report import words as wording
+from leakscope.report.culprits import finding_views
 from leakscope.report.page import report_page
 
 

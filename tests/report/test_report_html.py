@@ -17,7 +17,7 @@ from page_reader import Seen, read_page
 
 from leakscope.model.report import Excerpt, Line, PhaseSpan, Point, Remedy, Timeline
 from leakscope.report import render_comparison_html, render_html
-from leakscope.report.trusted import TEMPLATES, embed_json
+from leakscope.report.html import TEMPLATES, embed_json
 
 SAMPLES = {
     "leaking": samples.leaking,

@@ -16,22 +16,25 @@ from hypothesis import strategies as st
 from page_reader import read_page
 from retained_samples import MIB
 
-from leakscope.analysis.retained.weights import Weights, grown, held
+from leakscope.analysis.holdings.tree import Weights, grown_weights, held_weights
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import CensusScope
-from leakscope.model.retained import (
-    NodeKind,
-    Retained,
-    RetainedCensus,
-    RetainedNode,
-    RetainedProcess,
-)
+from leakscope.model.run import NodeKind, Retained, RetainedCensus, RetainedNode, RetainedProcess
 from leakscope.report import render_comparison_html, render_html, render_json
-from leakscope.report.culprit import culprit_views
-from leakscope.report.icicle import comparison_icicle, icicle_view
-from leakscope.report.icicle.layout import LEAST_SHARE, MOST_ROWS, REST, lay_out
-from leakscope.report.icicle.view import BoxView, FigureView, IcicleView
-from leakscope.report.icicle.words import event_words, process_words
+from leakscope.report.culprits import culprit_views
+from leakscope.report.icicle import (
+    LEAST_SHARE,
+    MOST_ROWS,
+    REST,
+    BoxView,
+    FigureView,
+    IcicleView,
+    comparison_icicle,
+    event_words,
+    icicle_view,
+    lay_out,
+    process_words,
+)
 
 
 def view_of(retained: Retained) -> IcicleView:
@@ -123,7 +126,9 @@ def test_boxes_never_overlap_and_never_reach_beyond_their_holder(
         for n, column in enumerate((before, after))
     ]
     retained = Retained(nodes=nodes, censuses=censuses, taken=2, first=0, last=1, shown=1)
-    weights = grown(retained, "host", 0, 1) if is_growth else held(retained, "host", 1)
+    weights = (
+        grown_weights(retained, "host", 0, 1) if is_growth else held_weights(retained, "host", 1)
+    )
     laid = lay_out(nodes, weights)
     rows: dict[int, list[tuple[float, float]]] = {}
     for one in laid:

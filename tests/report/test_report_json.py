@@ -11,7 +11,7 @@ from hostile_text import ATTACKS, infested
 
 from leakscope.model.report import Report
 from leakscope.report import json_schema, render_comparison_json, render_json
-from leakscope.report.schema import schema_text
+from leakscope.report.json import schema_text
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "report-schema.json"
 TOP_LEVEL = {

@@ -11,8 +11,8 @@ import pytest
 from report_samples import comparison, leaking
 
 from leakscope.analysis import compare
-from leakscope.analysis.checking.judging import Allowed, check
-from leakscope.model.comparison import Change
+from leakscope.analysis.gate import Allowed, check
+from leakscope.model.comparison import ChangeKind
 from leakscope.model.known import Nature, Recognised
 from leakscope.model.report import Report
 from leakscope.report import (
@@ -24,7 +24,7 @@ from leakscope.report import (
     render_summary,
     render_text,
 )
-from leakscope.report.checks.forms import FORMS, render_check
+from leakscope.report.gates import FORMS, render_check
 from leakscope.report.markdown import change_markdown, comparison_markdown, culprit_markdown
 
 LINK = "https://github.com/huggingface/accelerate/pull/3391"
@@ -146,7 +146,7 @@ def test_a_row_of_a_comparison_says_so_too(known: Recognised | None) -> None:
 def test_a_comparison_takes_over_what_either_run_says() -> None:
     before, after = report(), leaking()
     (first, *_) = compare(before, msgspec.structs.replace(after, culprits=[])).culprits
-    assert (first.change, first.known) == (Change.FIXED, FAULT)
+    assert (first.change, first.known) == (ChangeKind.FIXED, FAULT)
     told = {change.name: change.known for change in compare(leaking(), before).culprits}
     assert told[before.culprits[0].name] == FAULT
     assert [name for name, known in told.items() if known] == [before.culprits[0].name]

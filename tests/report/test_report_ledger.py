@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leakscope.model.report import Ledger, LedgerEntry
-from leakscope.report.ledger import LedgerView, ledger_view
+from leakscope.report.tables import LedgerView, ledger_view
 
 MIB = 1 << 20
 

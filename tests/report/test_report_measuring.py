@@ -9,15 +9,13 @@ import pytest
 import report_samples as samples
 from page_reader import read_page
 
-from leakscope.model.overhead import Gauged, Overhead, Taken
-from leakscope.model.report import Falsifier, Problem, Report, Severity
+from leakscope.model.report import Falsifier, Gauged, Overhead, Problem, Report, Severity, Taken
 from leakscope.report import render_html
-from leakscope.report.assurance import assurance_view
-from leakscope.report.measuring import MOST_ROWS, measuring_view
+from leakscope.report.measuring import MOST_ROWS, assurance_view, measuring_view
 from leakscope.report.page import deadline_words
-from leakscope.report.sizes import humane_wait
 from leakscope.report.terminal import render_summary
-from leakscope.report.together import together_words
+from leakscope.report.text import humane_wait
+from leakscope.report.words import together_words
 
 MIB = 1 << 20
 

@@ -4,8 +4,7 @@ import msgspec
 import pytest
 import report_samples as samples
 
-from leakscope.model.comparison import Change, ValueChange
-from leakscope.model.printable import clipped, one_line, printable
+from leakscope.model.comparison import ChangeKind, ValueChange
 from leakscope.model.report import (
     Excerpt,
     Ledger,
@@ -16,16 +15,24 @@ from leakscope.model.report import (
     RunVerdict,
     Severity,
 )
-from leakscope.report import render_text, sizes, wording
+from leakscope.model.text import clipped, one_line, printable
+from leakscope.report import render_text, words
+from leakscope.report import text as sizes
 from leakscope.report.charts import draw_series, phase_shades
-from leakscope.report.comparing.values import value_rows
-from leakscope.report.comparison import comparison_page
-from leakscope.report.culprit import finding_views, first_sentences, pieces_of, remedy_view
-from leakscope.report.ledger import ledger_view
+from leakscope.report.comparison.page import comparison_page
+from leakscope.report.comparison.tables import value_rows
+from leakscope.report.culprits import (
+    diff_lines,
+    excerpt_view,
+    finding_views,
+    first_sentences,
+    pieces_of,
+    remedy_view,
+    tokens_of,
+)
 from leakscope.report.markdown import culprit_markdown
 from leakscope.report.page import report_page
-from leakscope.report.source import diff_lines, excerpt_view, tokens_of
-from leakscope.report.tables import component_rows
+from leakscope.report.tables import component_rows, ledger_view
 
 MIB = 1024**2
 
@@ -100,7 +107,7 @@ ACCOUNT = (
     ],
 )
 def test_a_remedy_in_short_begins_with_what_to_do(text: str, told: str) -> None:
-    assert wording.what_to_do(text).startswith(told)
+    assert words.what_to_do(text).startswith(told)
     remedy = Remedy(title="Empty it", text=text)
     assert remedy_view(remedy).brief[0].text.startswith(told[:20])
 
@@ -113,9 +120,9 @@ def test_beside_a_diff_a_remedy_in_short_says_why() -> None:
 def test_culprits_and_notes_are_counted_apart() -> None:
     leak = samples.boxes_culprit()
     note = msgspec.structs.replace(leak, severity=Severity.NOTE)
-    assert wording.count_words([leak, leak, note]) == "2, 1 note"
-    assert wording.count_words([leak]) == "1"
-    assert wording.count_words([note, note]) == "2 notes"
+    assert words.count_words([leak, leak, note]) == "2, 1 note"
+    assert words.count_words([leak]) == "1"
+    assert words.count_words([note, note]) == "2 notes"
 
 
 @pytest.mark.parametrize(
@@ -247,7 +254,7 @@ def test_changes_come_worst_first_and_notes_last() -> None:
     assert [row.change for row in page.culprits] == ["reduced", "fixed", "new"]
 
 
-def changed(*changes: Change, verdicts=(RunVerdict.LEAK, RunVerdict.LEAK)):
+def changed(*changes: ChangeKind, verdicts=(RunVerdict.LEAK, RunVerdict.LEAK)):
     first = samples.comparison().culprits[0]
     rows = [msgspec.structs.replace(first, change=c, severity=Severity.WARNING) for c in changes]
     return msgspec.structs.replace(
@@ -258,27 +265,27 @@ def changed(*changes: Change, verdicts=(RunVerdict.LEAK, RunVerdict.LEAK)):
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        ([Change.FIXED], "Fixed"),
-        ([Change.FIXED, Change.NEW], "Worse"),
-        ([Change.WORSE], "Worse"),
-        ([Change.UNCHANGED], "Unchanged"),
-        ([Change.UNCHANGED, Change.FIXED], "Partly fixed"),
-        ([Change.REDUCED], "Reduced"),
+        ([ChangeKind.FIXED], "Fixed"),
+        ([ChangeKind.FIXED, ChangeKind.NEW], "Worse"),
+        ([ChangeKind.WORSE], "Worse"),
+        ([ChangeKind.UNCHANGED], "Unchanged"),
+        ([ChangeKind.UNCHANGED, ChangeKind.FIXED], "Partly fixed"),
+        ([ChangeKind.REDUCED], "Reduced"),
         ([], "No difference"),
     ],
 )
-def test_a_comparison_is_summed_up_in_a_word(changes: list[Change], word: str) -> None:
-    assert wording.outcome_of(changed(*changes))[1] == word
+def test_a_comparison_is_summed_up_in_a_word(changes: list[ChangeKind], word: str) -> None:
+    assert words.outcome_of(changed(*changes))[1] == word
 
 
 def test_of_two_runs_without_a_leak_nothing_is_left_in_question() -> None:
     clean = changed(verdicts=(RunVerdict.CLEAN, RunVerdict.CLEAN))
-    assert wording.outcome_of(clean) == ("clean", "No leak")
+    assert words.outcome_of(clean) == ("clean", "No leak")
 
 
 def test_an_unsettled_second_run_fixes_nothing() -> None:
     verdicts = (RunVerdict.LEAK, RunVerdict.INCONCLUSIVE)
-    assert wording.outcome_of(changed(Change.FIXED, verdicts=verdicts))[1] == "Not settled"
+    assert words.outcome_of(changed(ChangeKind.FIXED, verdicts=verdicts))[1] == "Not settled"
 
 
 def test_a_value_that_one_run_lacks_has_no_difference() -> None:

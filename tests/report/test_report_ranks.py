@@ -9,10 +9,10 @@ import pytest
 from rank_samples import MIB, rank, report_of
 from report_samples import clean
 
-from leakscope.model.rank import Attempt, OddRank, RankCourse
+from leakscope.model.report import OddRank, RankAttempt, RankCourse
 from leakscope.report import render_html
-from leakscope.report.ranks import FEW, ranks_view
-from leakscope.report.runs.reading import read_listed
+from leakscope.report.processes import FEW, ranks_view
+from leakscope.report.run_index import read_listed
 
 
 def test_the_rank_that_differs_first_comes_first():
@@ -55,7 +55,7 @@ def test_the_page_holds_every_rank(count):
 
 def test_attempts_are_told_with_the_one_that_is_judged():
     attempts = [
-        Attempt(
+        RankAttempt(
             number=n,
             ranks=8,
             steps=100 * n,

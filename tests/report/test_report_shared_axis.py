@@ -10,8 +10,8 @@ import report_samples as samples
 
 from leakscope.model.comparison import Comparison, CulpritChange, RunCost
 from leakscope.model.report import Line, Moment, PhaseSpan, Point, Timeline, Work
-from leakscope.report.comparing.axis import SharedAxis, shared_axis
-from leakscope.report.comparison import comparison_page
+from leakscope.report.comparison.axis import SharedAxis, shared_axis
+from leakscope.report.comparison.page import comparison_page
 
 STEPS, BATCHES = 10, 20
 """In each epoch."""

@@ -12,8 +12,8 @@ from page_reader import read_page
 
 from leakscope.model.report import Line, Report, Timeline
 from leakscope.report import render_html, render_text
-from leakscope.report.sparkline import curve_with_ends
-from leakscope.report.stretches import begins_anew, stretches_of
+from leakscope.report.charts import begins_anew, stretches_of
+from leakscope.report.text import curve_with_ends
 
 MIB = 1 << 20
 OFTEN = [float(second) for second in range(100)]

@@ -8,9 +8,8 @@ import report_samples as samples
 from hostile_text import ATTACKS, infested
 
 from leakscope.model.report import Falsifier, Problem
-from leakscope.report import render_comparison_text, render_summary, render_text, wording
-from leakscope.report.plain import fitted
-from leakscope.report.sparkline import sparkline
+from leakscope.report import render_comparison_text, render_summary, render_text, words
+from leakscope.report.text import fitted, sparkline
 
 ESCAPE = "\x1b"
 CONTROL = re.compile(
@@ -172,7 +171,7 @@ def test_the_first_culprit_tells_how_sure_it_is_and_what_would_prove_it_wrong(wi
 
 def test_the_forecast_is_told_as_a_time_where_that_fits() -> None:
     report = one_leak()
-    wait = wording.wait_words(report.culprits[0].forecast, report.work)
+    wait = words.wait_words(report.culprits[0].forecast, report.work)
     assert re.fullmatch(r"some \d+ minutes away at this pace", wait)
     assert f"   reaches 64.0 GiB in epoch 159 of 200, {wait}\n" in render_text(report)
     assert "   reaches 64.0 GiB in epoch 159 of 200\n" in render_text(report, width=60)
@@ -219,13 +218,13 @@ def test_each_culprit_has_its_course_its_share_and_its_line() -> None:
 
 def test_report_and_summary_give_one_answer_in_the_same_words() -> None:
     report, said = render_text(samples.leaking(), width=80), summary(samples.leaking(), width=80)
-    lead = wording.lead_of(samples.leaking())
+    lead = words.lead_of(samples.leaking())
     assert lead is not None
     for told in (
         samples.leaking().headline[:40],
-        wording.rate_words(lead),
-        wording.share_words(lead.share, lead.growth),
-        f"fed at {wording.place_of(lead)}",
+        words.rate_words(lead),
+        words.share_words(lead.share, lead.growth),
+        f"fed at {words.source_place(lead)}",
         lead.forecast.text,
         f"→ {lead.remedy.title}",
     ):

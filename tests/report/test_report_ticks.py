@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leakscope.report.ticks import byte_levels, clock_ticks, count_ticks, round_step, second_ticks
+from leakscope.report.svg import byte_levels, clock_ticks, count_ticks, round_step, second_ticks
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 AXES = [clock_ticks, count_ticks, second_ticks]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 import report_samples as samples
 
-from leakscope.model.report import Growth, Ledger, LedgerEntry, Report
-from leakscope.model.worker import WorkerMemory
-from leakscope.report import wording
-from leakscope.report.assurance import noise_words
+from leakscope.model.report import Ledger, LedgerEntry, MetricGrowth, Report, WorkerMemory
+from leakscope.report import words
+from leakscope.report.measuring import noise_words
 from leakscope.report.page import report_page
 
 MIB = 1024**2
@@ -16,8 +15,8 @@ ROW = WorkerMemory(loader=1, worker=0, batches=250, pid=7, private_last_bytes=20
 NAMED = "in DataLoader workers: Frames.cache by 4 MiB per pass in 2 workers"
 
 
-def growing(metric: str, rate: float, low: float) -> Growth:
-    return Growth(
+def growing(metric: str, rate: float, low: float) -> MetricGrowth:
+    return MetricGrowth(
         metric=metric,
         unit="epoch",
         bytes_per_unit=rate,
@@ -76,7 +75,7 @@ def test_a_pass_is_explained_where_workers_count_in_it() -> None:
     page = report_page(in_workers())
     assert page.lead is not None
     assert page.lead.rate is not None
-    assert page.lead.rate.unit_meaning == page.words["pass"] == wording.TERMS["pass"]
+    assert page.lead.rate.unit_meaning == page.words["pass"] == words.TERMS["pass"]
     assert "pass" not in report_page(samples.clean()).words
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment, FileSystemLoader
 
-from leakscope.report.templating import TemplateCache
+from leakscope.report.html import TemplateCache
 
 
 @pytest.fixture

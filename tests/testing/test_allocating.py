@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from leakscope.heap.ownership import ownership_under
-from leakscope.testing.allocating import sites_of, traced
+from leakscope.testing.heap_sampler import sites_of, traced
 
 OLD = 1000
 KEYS = [f"key {n}" for n in range(2 * OLD)]

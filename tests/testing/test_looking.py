@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from leakscope.testing.looking import Given, Looker
+from leakscope.testing.heap_sampler import HeapSampler, KnownNames
 
 HERE = Path(__file__).parent
 
@@ -20,7 +20,7 @@ for _number in range(300):
 
 
 def test_what_an_object_retains_is_the_same_whatever_was_looked_up_last() -> None:
-    looker = Looker(str(HERE), Given({}))
+    looker = HeapSampler(str(HERE), KnownNames({}))
 
     def retained() -> int:
         rows = looker.census(10_000).rows

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from leakscope.testing.runner import gathering, is_of_runner
+from leakscope.testing.heap_sampler import gathering, is_of_runner
 
 
 def kept_under(hidden: list[object], *, wanted: Callable[[object], bool]) -> bool:

@@ -14,17 +14,13 @@ from typing import Any
 
 import pytest
 
+from leakscope.capture.budget import Costs
+from leakscope.capture.dispatch import Guard
+from leakscope.capture.options import SessionOptions, chosen_trackers, configured_options
+from leakscope.capture.schedule import GrowthWatch
+from leakscope.capture.trackers import MLflowRun, Rates, Trackers, WandB, memory_of, named
 from leakscope.configuration.reading import read_configuration
 from leakscope.configuration.settings import to_trackers
-from leakscope.instrument.configured import chosen_trackers, configured_options
-from leakscope.instrument.costs import Costs
-from leakscope.instrument.growth import GrowthWatch
-from leakscope.instrument.guard import Guard
-from leakscope.instrument.options import SessionOptions
-from leakscope.instrument.trackers import Trackers
-from leakscope.instrument.trackers.figures import Rates, memory_of, named
-from leakscope.instrument.trackers.mlflow import MLflowRun
-from leakscope.instrument.trackers.wandb import WandB
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusRow, CensusScope, RootKind

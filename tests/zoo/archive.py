@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 
 from leakscope.recording.directory import is_file_of_run, journals
-from leakscope.recording.frames import HEADER, MAGIC, PLAIN, Gap, read_frames
-from leakscope.recording.frames import _checksum as checksum
+from leakscope.recording.format import HEADER, MAGIC, PLAIN, Gap, read_frames
+from leakscope.recording.format import _checksum as checksum
 
 ABOUT = "about.json"
 SUFFIX = ".tar.xz"

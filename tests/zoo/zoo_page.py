@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from scoring import Score, Summary
 
-from leakscope.report.trusted import stylesheet
+from leakscope.report.html import stylesheet
 
 if TYPE_CHECKING:
     from robustness import Robustness, Totals

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from leakscope.analysis.growth.model import Growth, judge_growth
-from leakscope.analysis.growth.slopes import theil_sen
-from leakscope.analysis.growth.trend import judge, trend_of
+from leakscope.analysis.growth.model import GrowthJudgement, judge, judge_growth, trend_of
+from leakscope.analysis.growth.shape import theil_sen
 
-__all__ = ["Growth", "judge", "judge_growth", "theil_sen", "trend_of"]
+__all__ = ["GrowthJudgement", "judge", "judge_growth", "theil_sen", "trend_of"]

@@ -1,29 +1,29 @@
-"""The rules beside the growth model: what grows, and yet is no leak. In the order of asking.
+"""The rules beside the growth model, in the order in which they are asked, and the terms of memory.
 
-Each is a predicate with a name and a reason. It returns the figure that it went by and the
-threshold, which the report records with its outcome, or None where it has nothing to say. Two more
-rules are no predicates: what can't be seen isn't judged (``Observations.columns``), and what is
-below the floors of :mod:`leakscope.analysis.severity` is no more than a note.
+Each rule is a predicate with a name and a reason: what grows, and yet is no leak. It returns the
+figure that it went by and the threshold, which the report records with its outcome. A term is a
+part of private memory that is measured by itself and judged by the growth model and these rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from types import MappingProxyType
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
+from leakscope.analysis.accounting.ledger import named_bytes, unseen_growth
+from leakscope.analysis.columns.series import HOST, INNER, BoolArray, FloatArray, IntArray, RowTable
 from leakscope.analysis.growth import policy
-from leakscope.analysis.series import HOST, FloatArray, RowTable
-from leakscope.analysis.shapes import Company, company_of
+from leakscope.analysis.growth.policy import FEWEST_GROWING, GAUGE_NOISE_BYTES
+from leakscope.analysis.growth.rows import Grower
+from leakscope.analysis.run_context import RunContext
 from leakscope.model import gauge
-from leakscope.model.trend import Reason
-
-if TYPE_CHECKING:
-    from leakscope.analysis.case import Case
-    from leakscope.analysis.growers import Grower
-    from leakscope.analysis.terms import Term
+from leakscope.model.trend import Reason, Trend, TrendVerdict
 
 
 class Figure(NamedTuple):
@@ -39,7 +39,7 @@ class RowRule:
 
     name: str
     reason: str
-    applies: Callable[[Case, Grower, Sequence[Grower]], Figure | None]
+    applies: Callable[[RunContext, Grower, Sequence[Grower]], Figure | None]
     """Of the run, a path that grows, and all others that do and are told."""
     stops: bool = False
     """Whether growth is real and ends by itself: the report lists it as filling."""
@@ -51,10 +51,10 @@ class TermRule:
 
     name: str
     reason: str
-    applies: Callable[[Case, Term, Sequence[Grower]], Figure | None]
+    applies: Callable[[RunContext, Term, Sequence[Grower]], Figure | None]
 
 
-def moved(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure | None:
+def moved(case: RunContext, grower: Grower, others: Sequence[Grower]) -> Figure | None:
     """Return whether another path lost what this one gained: an alias that came or went."""
     table = case.table
     values = np.nan_to_num(table.retained[grower.device][:, grower.columns])
@@ -79,7 +79,7 @@ def moved(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure | None
     return Figure(max(shares), policy.MOVED_SHARE) if shares else None
 
 
-def recreated(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure | None:
+def recreated(case: RunContext, grower: Grower, others: Sequence[Grower]) -> Figure | None:
     """Return whether it is a graph of which nothing was kept from begin to middle to end.
 
     Of a loss that accumulates, the oldest autograd node was made in the first step that it holds.
@@ -97,7 +97,7 @@ def recreated(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure | 
     return Figure(float(end[0]), float(middle[1])) if is_younger else None
 
 
-def follows_the_model(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure | None:
+def follows_the_model(case: RunContext, grower: Grower, others: Sequence[Grower]) -> Figure | None:
     """Return whether a grower is gradients or optimizer state coming to parameters there already.
 
     Layers that are unfrozen, or first used late, get theirs one after the other. Each parameter has
@@ -125,7 +125,7 @@ def _bytes_of(table: RowTable, role: str, g: Grower) -> FloatArray:
     return np.array([sum(devices.values()) for devices in told], dtype=np.float64)
 
 
-def declares_a_bound(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure | None:
+def declares_a_bound(case: RunContext, grower: Grower, others: Sequence[Grower]) -> Figure | None:
     """Return whether a grower will stop by itself, at a bound that does no harm."""
     row = case.table.latest[grower.path]
     if row.capacity is None or not row.length:
@@ -135,7 +135,7 @@ def declares_a_bound(case: Case, grower: Grower, others: Sequence[Grower]) -> Fi
     return Figure(full, limit) if full < limit else None
 
 
-def part_of_owner(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure | None:
+def part_of_owner(case: RunContext, grower: Grower, others: Sequence[Grower]) -> Figure | None:
     """Return whether what climbs in a phase lies in an owner that gains enough across phases.
 
     A trainer that gains some kilobytes an epoch is not why its predictions climb to megabytes.
@@ -152,7 +152,7 @@ def part_of_owner(case: Case, grower: Grower, others: Sequence[Grower]) -> Figur
     return Figure(most, policy.OWNER_SHARE) if most >= policy.OWNER_SHARE else None
 
 
-def rested_since(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure | None:
+def rested_since(case: RunContext, grower: Grower, others: Sequence[Grower]) -> Figure | None:
     """Return whether memory in use rested since a path could be seen last, long before the end.
 
     In a short or a slow run the censuses are over before its end, and a warm-up in their time looks
@@ -186,7 +186,7 @@ def rested_since(case: Case, grower: Grower, others: Sequence[Grower]) -> Figure
     return Figure(share, policy.RESTED_SHARE) if share < policy.RESTED_SHARE else None
 
 
-def _gained_by_others(case: Case, grower: Grower, begin: int) -> float:
+def _gained_by_others(case: RunContext, grower: Grower, begin: int) -> float:
     """Return what other names gained from a boundary to the last census, as far as it tells.
 
     A function that has returned takes its names with it, so that they count as nothing there.
@@ -204,7 +204,7 @@ def _gained_by_others(case: Case, grower: Grower, begin: int) -> float:
     return float(gains.clip(min=0).sum())
 
 
-def _in_use_rests_from(case: Case) -> int:
+def _in_use_rests_from(case: RunContext) -> int:
     """Return where memory in use came to rest, -1 where it goes on or malloc's account is missing.
 
     Growth that was still seen by the last census may have ended between it and there.
@@ -220,7 +220,7 @@ def _in_use_rests_from(case: Case) -> int:
     return int(read[np.searchsorted(case.work_done[read], trend.tail_from)])
 
 
-def first_touch(case: Case, term: Term, growers: Sequence[Grower]) -> Figure | None:
+def first_touch(case: RunContext, term: Term, growers: Sequence[Grower]) -> Figure | None:
     """Return whether pages may have become resident of what a name reached all along.
 
     A replay buffer of zeros takes no page until its rows are filled: the C heap then hands out
@@ -236,15 +236,15 @@ def first_touch(case: Case, term: Term, growers: Sequence[Grower]) -> Figure | N
     return Figure(share, policy.HANDED_OUT_SHARE) if share < policy.HANDED_OUT_SHARE else None
 
 
-def new_shapes_only(case: Case, term: Term, growers: Sequence[Grower]) -> Figure | None:
+def new_shapes_only(case: RunContext, term: Term, growers: Sequence[Grower]) -> Figure | None:
     """Return whether growth came with new shapes of tensors alone: libraries keep some of each."""
     resident = case.gauge_gain(case.host_metric) or 0.0
     left = term.trend.net_bytes
-    told = company_of(case, left, max(resident - left, 0.0)) is Company.SHAPES
+    told = growth_driver(case, left, max(resident - left, 0.0)) is GrowthDriver.SHAPES
     return Figure(left, policy.SHAPE_CACHE_BYTES) if told else None
 
 
-def pinned_by_culprit(case: Case, term: Term, growers: Sequence[Grower]) -> Figure | None:
+def pinned_by_culprit(case: RunContext, term: Term, growers: Sequence[Grower]) -> Figure | None:
     """Return whether free memory rises beside a container that grows: it lies between its parts."""
     if term.kind != "slack":
         return None
@@ -257,7 +257,7 @@ def pinned_by_culprit(case: Case, term: Term, growers: Sequence[Grower]) -> Figu
     return Figure(share, policy.PINNING_SHARE) if share >= policy.PINNING_SHARE else None
 
 
-def nothing_pins_it(case: Case, term: Term, growers: Sequence[Grower]) -> Figure | None:
+def nothing_pins_it(case: RunContext, term: Term, growers: Sequence[Grower]) -> Figure | None:
     """Return whether free memory rises while what is in use doesn't: fragmentation that will end.
 
     Free memory that goes on growing lies between blocks that are kept. Where those don't become
@@ -286,3 +286,356 @@ TERM_RULES = (
     TermRule("nothing_pins_it", "what the C heap has in use doesn't grow", nothing_pins_it),
     TermRule("pinned_by_culprit", "it lies between the parts of what grows", pinned_by_culprit),
 )
+
+
+GOES_ON = 0.5
+"""A leak brings between new shapes this part of what falls to the work there, or more."""
+PARTS = 9
+"""Work between new shapes is divided so; half of the parts must show a leak. One jump, as when the
+C heap is enlarged, is in one of them."""
+REST_SHARE = 0.1
+"""Less of all work than this, done between new shapes, tells nothing; nor does any to which less
+growth falls than resident memory moves by itself."""
+CACHE_ENTRIES = 1024
+"""The entries of oneDNN's cache, unless its user says otherwise: more shapes than these fill it."""
+
+
+class GrowthDriver(Enum):
+    """What growth without a name came with."""
+
+    WORK = "work"
+    """With work, whether shapes were new or not; or the shapes aren't known."""
+    SHAPES = "shapes"
+    """With new shapes alone."""
+    EITHER = "either"
+    """New shapes were met so often that nothing tells."""
+
+
+def growth_driver(case: RunContext, left: float, beside: float) -> GrowthDriver:
+    """Return what growth of host memory came with.
+
+    Args:
+        case: The run.
+        left: The bytes of it that are asked about.
+        beside: The bytes beside these that grow with work, such as those of culprits.
+
+    """
+    at = _looked_at(case)
+    seen = case.track.gauge(gauge.SHAPES)[at]
+    if len(at) < FEWEST_GROWING or seen[-1] - seen[0] < FEWEST_GROWING or left <= 0:
+        return GrowthDriver.WORK
+    is_rest = _settled(np.diff(seen) == 0)
+    work = np.diff(case.track.index[at])
+    share = float(work[is_rest].sum() / max(work.sum(), 1))
+    rises = np.diff(case.track.gauge(case.host_metric)[at])
+    at_rest, due = _usual(work[is_rest], rises[is_rest]) - beside * share, left * share
+    is_full = seen[len(seen) * 2 // 3] > CACHE_ENTRIES
+    if share >= REST_SHARE and due >= GAUGE_NOISE_BYTES:
+        if at_rest >= GOES_ON * due:
+            return GrowthDriver.WORK
+        return (
+            GrowthDriver.EITHER
+            if is_full or left > policy.SHAPE_CACHE_BYTES
+            else GrowthDriver.SHAPES
+        )
+    return GrowthDriver.WORK if is_full or at_rest >= GOES_ON * left else GrowthDriver.EITHER
+
+
+def new_shapes(case: RunContext) -> int:
+    """Return how many shapes were met for the first time while growth was accounted for."""
+    seen = case.track.gauge(gauge.SHAPES)[_looked_at(case)]
+    return int(seen[-1] - seen[0]) if len(seen) else 0
+
+
+def _looked_at(case: RunContext) -> IntArray:
+    """Return the measurements of the window that know both memory and shapes.
+
+    Only in the midst of work: between phases the function that holds the batches may have returned.
+    """
+    if case.window is None:
+        return np.empty(0, dtype=np.int64)
+    known = np.intersect1d(case.track.known(gauge.SHAPES), case.track.known(case.host_metric))
+    known = known[np.isin(case.track.kind[known], INNER)]
+    return known[(known >= case.window.first) & (known <= case.window.last)]
+
+
+def _settled(same: BoolArray) -> BoolArray:
+    """Return which stretches met no new shape, nor did the one before.
+
+    A batch's shape is seen as it is fetched; its backward pass and the last batch of its epoch cost
+    kernels afterwards.
+    """
+    settled = same.copy()
+    settled[:1] = False
+    settled[1:] &= same[:-1]
+    return settled
+
+
+def _usual(work: IntArray, rises: FloatArray) -> float:
+    """Return the growth of some stretches together, if all had grown at the usual rate."""
+    if not len(work):
+        return 0.0
+    done, grown = (np.concatenate([[0.0], np.cumsum(each)]) for each in (work, rises))
+    edges = np.interp(np.linspace(0.0, done[-1], PARTS + 1), done, grown)
+    return float(np.median(np.diff(edges)) * PARTS)
+
+
+_RISING = frozenset({Reason.SHORT_RISE, Reason.SETTLING})
+_EXACT = frozenset({"elsewhere", "named"})
+"""Terms that are weighed object by object: what isn't seen to end may go on."""
+_FLOORS = {
+    "slack": (policy.SLACK_BYTES, policy.SLACK_SHARE),
+    "elsewhere": (policy.UNNAMED_BYTES, 0.0),
+}
+"""What a term must have gained, and its share of what private memory did; of ``elsewhere`` every
+object is weighed, so that it tells also where private memory rests."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """One part of private memory."""
+
+    kind: str
+    """As in the ledger: ``elsewhere``, ``named``, ``slack``, ``garbage``, ``pinned`` or
+    ``unexplained``."""
+    trend: Trend
+    share: float
+    """Part that it has in the growth of private memory, over its own tail."""
+    is_open_pool: bool = False
+    """Whether nobody can say that private memory as a whole goes on growing."""
+    is_pool_bounded: bool = False
+    excused_by: str = ""
+    """The rule by which its growth is none."""
+
+    @property
+    def grows(self) -> bool:
+        """Whether it goes on growing, by so much that a leak would be missed."""
+        return self.trend.is_growing and self.is_much and not self.excused_by
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether nobody can say yet that it doesn't."""
+        is_open = self.trend.reason in _RISING or (
+            self.kind in _EXACT and not self.trend.is_bounded and not self.is_pool_bounded
+        )
+        return is_open and self.is_much and not self.excused_by
+
+    @property
+    def is_much(self) -> bool:
+        """Whether a leak would be missed."""
+        least, share = _FLOORS.get(self.kind, (policy.UNNAMED_BYTES, policy.UNNAMED_SHARE))
+        if self.is_open_pool and share > 0:
+            least = max(least, policy.OPEN_POOL_BYTES)
+        return self.trend.net_bytes >= least and self.share >= share
+
+
+def judge_terms(
+    case: RunContext,
+    growers: Sequence[Grower],
+    told: Sequence[Grower] = (),
+    trends: Mapping[int, Trend] = MappingProxyType({}),
+) -> dict[str, Term]:
+    """Return the terms of private memory that no name of the user's stands for.
+
+    Most of them tell only while private memory isn't bounded.
+
+    Args:
+        case: The run.
+        growers: What grows by a name.
+        told: The same with what a rule excuses.
+        trends: Of each path that was judged by itself.
+
+    """
+    pool = case.pool
+    case.decisions.add(
+        "private memory", "growth", f"{pool.verdict.value}: {pool.reason.value}",
+        figure=pool.net_bytes, threshold=policy.GAUGE_NOISE_BYTES,
+    )  # fmt: skip
+    series = {"elsewhere": unnamed_series(case)}
+    if pool.is_open or pool.is_growing:
+        series |= {
+            "named": named_series(case, [*told, *growers], trends),
+            "slack": case.gauge_series(gauge.MALLOC_FREE),
+            "garbage": garbage_series(case),
+            "pinned": case.gauge_series(gauge.PINNED_HOST),
+            "unexplained": unexplained_series(case, growers),
+        }
+    terms = {kind: _term(case, kind, *xy) for kind, xy in series.items()}
+    if "slack" in terms:
+        terms["slack"] = _undecided_like_what_pins_it(case, terms["slack"])
+    return {kind: _judged(case, term, growers) for kind, term in terms.items()}
+
+
+def _undecided_like_what_pins_it(case: RunContext, slack: Term) -> Term:
+    """Return growth of free memory as undecided where that of what is in use is.
+
+    It goes on growing only between blocks that are kept.
+    """
+    in_use = case.gauge_trend(gauge.MALLOC_IN_USE, policy.ELSEWHERE_NOISE_BYTES)
+    is_unread = not len(case.gauge_series(gauge.MALLOC_IN_USE)[0])
+    if not slack.trend.is_growing or in_use.is_growing or in_use.is_bounded or is_unread:
+        return slack
+    trend = msgspec.structs.replace(
+        slack.trend,
+        verdict=TrendVerdict.INCONCLUSIVE,
+        reason=Reason.SHORT_RISE,
+        more_work=in_use.more_work,
+    )
+    return replace(slack, trend=trend)
+
+
+def judge_unnamed(case: RunContext) -> Term:
+    """Return how what is new and has no name of the user's grows."""
+    return _term(case, "elsewhere", *unnamed_series(case))
+
+
+def _judged(case: RunContext, term: Term, growers: Sequence[Grower]) -> Term:
+    """Return a term with the first rule by which its growth is none, if there is one."""
+    trend, decisions = term.trend, case.decisions
+    outcome = f"{trend.verdict.value}: {trend.reason.value}"
+    decisions.add(term.kind, "growth", outcome, figure=trend.net_bytes)
+    if not (term.grows or term.may_grow):
+        floor, _ = _FLOORS.get(term.kind, (policy.UNNAMED_BYTES, 0.0))
+        if not trend.is_bounded:
+            decisions.add(term.kind, "floor", "too little", figure=trend.net_bytes, threshold=floor)
+        return term
+    for rule in TERM_RULES:
+        if (figure := rule.applies(case, term, growers)) is not None:
+            decisions.add(
+                term.kind, rule.name, rule.reason, figure=figure.value, threshold=figure.threshold
+            )
+            return replace(term, excused_by=rule.name)
+    return term
+
+
+def _term(case: RunContext, kind: str, x: FloatArray, y: FloatArray) -> Term:
+    noise = policy.ELSEWHERE_NOISE_BYTES if kind == "elsewhere" else policy.GAUGE_NOISE_BYTES
+    trend = case.trend_of(x, y, noise)
+    done, private = case.pool_series()
+    grown = 0.0
+    if len(done):
+        since = private[done >= trend.tail_from]
+        grown = float(since[-1] - since[0]) if len(since) else 0.0
+    share = trend.net_bytes / grown if grown > 0 else 0.0
+    return Term(
+        kind, trend, share, is_open_pool=case.pool.is_open, is_pool_bounded=case.pool.is_bounded
+    )
+
+
+def garbage_series(case: RunContext) -> tuple[FloatArray, FloatArray]:
+    """Return units done and unreached bytes at the censuses that weighed them."""
+    weighed, sizes = _garbage(case)
+    return case.work_done[case.table.at[weighed]], sizes
+
+
+def unnamed_series(case: RunContext) -> tuple[FloatArray, FloatArray]:
+    """Return units done and bytes of what is new and no name of the user's reaches."""
+    weighed, sizes = unnamed_readings(case)
+    return case.work_done[case.table.at[weighed]], sizes
+
+
+def named_series(
+    case: RunContext, growers: Sequence[Grower], trends: Mapping[int, Trend]
+) -> tuple[FloatArray, FloatArray]:
+    """Return units done and what has names of the user's, without what is judged by itself.
+
+    That is what grows by a name of its own, and what is bounded by itself. The last census, at
+    which functions may have returned, counts for what is there.
+    """
+    table = case.table
+    if HOST not in table.retained or not len(table.at):
+        return np.zeros(0), np.zeros(0)
+    bounded = {path for path, trend in trends.items() if trend.is_bounded}
+    left = named_bytes(case, HOST, without=bounded)
+    everywhere = np.arange(len(table.at))
+    for g in {g.path: g for g in growers}.values():
+        if g.growth == "across" and g.device == HOST and table.is_reached(g.path):
+            held = np.nan_to_num(table.retained[HOST][g.path, g.observed])
+            left = left - np.interp(everywhere, g.observed, held)
+    inside = table.at >= case.working[0] if len(case.working) else table.at >= 0
+    x, left = case.work_done[table.at[inside]], left[inside]
+    released = np.flatnonzero(np.diff(left[:-1]) < -policy.GAUGE_NOISE_BYTES)
+    if len(released) and left[-1] <= left[: released[-1] + 1].max() + policy.ROW_NOISE_BYTES:
+        return x[:-1], left[:-1]  # as high as what was given back: one more tooth
+    return x, left
+
+
+def _garbage(case: RunContext) -> tuple[IntArray, FloatArray]:
+    return _weighed(case, [c.garbage_bytes for c in case.table.censuses])
+
+
+def unnamed_readings(case: RunContext) -> tuple[IntArray, FloatArray]:
+    """Return the censuses that weighed what is new outside the user's names, and its bytes.
+
+    The one at the end of the run is among them where growth goes on to it as it was. In a short run
+    it may be the only one of a whole half; but functions have returned there, and what they shared
+    with a library is the library's alone.
+    """
+    sizes = [c.elsewhere_bytes for c in case.table.censuses]
+    known, values = _weighed(case, sizes)
+    final = len(sizes) - 1
+    if len(known) < policy.FEWEST_READINGS or known[-1] == final or sizes[final] is None:
+        return known, values
+    done = case.work_done[case.table.at]
+    since = float(done[final] - done[known[-1]])
+    gained = float(sizes[final] or 0) - float(values[-1])
+    begin = max(float(done[known[-1]]) - since, float(done[known[0]]))
+    before = float(values[-1] - np.interp(begin, done[known], values))
+    worked = float(done[known[-1]]) - begin
+    if not 0 <= gained * worked <= policy.ALIKE_FACTOR * before * since:
+        return known, values
+    all_known, all_values = np.append(known, final), np.append(values, float(sizes[final] or 0))
+    trend = case.trend_of(done[all_known], all_values, policy.ELSEWHERE_NOISE_BYTES)
+    return (all_known, all_values) if trend.is_growing else (known, values)
+
+
+def _weighed(case: RunContext, sizes: Sequence[int | None]) -> tuple[IntArray, FloatArray]:
+    """Return the censuses that weighed something while the program was at work, and what."""
+    last = case.track.last_work
+    places = zip(range(len(sizes)), case.table.at.tolist(), strict=True)
+    known = [n for n, at in places if sizes[n] is not None and at <= last]
+    values = [float(sizes[n] or 0) for n in known]
+    return np.array(known, dtype=np.int64), np.array(values, dtype=np.float64)
+
+
+def unexplained_series(
+    case: RunContext, growers: Sequence[Grower] = ()
+) -> tuple[FloatArray, FloatArray]:
+    """Return units done and private memory without all that is measured.
+
+    It is taken at censuses; where these don't reach to the end of the work where free memory in
+    the C heap was read. What grows by a name is taken to have gone on at its rate since it was seen
+    last.
+    """
+    table, private = case.table, case.private
+    read = case.working[np.isfinite(private[case.working])]
+    if HOST not in table.retained or not len(table.at) or not len(read):
+        return case.pool_series()
+    least = policy.REACHES * np.ptp(case.track.index[read])
+    looked_at = (read[np.isin(read, p)] for p in (table.at, case.track.known(gauge.MALLOC_FREE)))
+    enough = (at for at in looked_at if len(at) >= policy.FEW_READINGS)
+    at = next((at for at in enough if np.ptp(case.track.index[at]) >= least), read)
+    left = private[at] - np.interp(at, table.at, named_bytes(case, HOST))
+    for g in growers:
+        if g.growth == "across" and g.device == HOST:
+            left = left - unseen_growth(case, g, at)
+    for name in (gauge.MALLOC_FREE, gauge.PINNED_HOST):
+        known = case.track.known(name)
+        known = known[known <= case.track.last_work]  # later it gives back what it held
+        if len(known):
+            left = left - np.interp(at, known, case.track.gauge(name)[known])
+            since = np.clip(case.work_done[at] - case.work_done[known[-1]], 0, None)
+            trend = case.gauge_trend(name)
+            left = left - since * (trend.bytes_per_unit if trend.is_growing else 0.0)
+    for weighed, sizes in (_garbage(case), unnamed_readings(case)):
+        if len(weighed):
+            left = left - np.interp(at, table.at[weighed], sizes)
+    return case.work_done[at], left
+
+
+def unnamed_at(case: RunContext, columns: IntArray) -> FloatArray:
+    """Return what was new and without a name of the user's at some censuses, between two evenly."""
+    weighed, sizes = unnamed_readings(case)
+    if not len(weighed):
+        return np.zeros(len(columns))
+    return np.interp(case.table.at[columns], case.table.at[weighed], sizes, left=0.0)

@@ -22,17 +22,24 @@ import numpy as np
 import numpy.typing as npt
 
 from leakscope.analysis.growth import policy
-from leakscope.analysis.growth.fit import Shape, fit_shape
-from leakscope.analysis.growth.kept import Series
-from leakscope.analysis.growth.slopes import Slope, theil_sen
-from leakscope.analysis.growth.tail import EVEN, Tail, rises_beyond_scatter, rises_of
-from leakscope.model.trend import Reason, TrendVerdict
+from leakscope.analysis.growth.shape import (
+    EVEN,
+    Series,
+    Shape,
+    Slope,
+    Tail,
+    fit_shape,
+    rises_beyond_scatter,
+    rises_of,
+    theil_sen,
+)
+from leakscope.model.trend import Reason, Trend, TrendVerdict
 
 FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Growth:
+class GrowthJudgement:
     """What the model concludes about a series."""
 
     verdict: TrendVerdict
@@ -69,7 +76,7 @@ class Growth:
         return self.verdict is TrendVerdict.BOUNDED
 
 
-def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> Growth:
+def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> GrowthJudgement:
     """Return whether a series grows with the work.
 
     Args:
@@ -83,7 +90,7 @@ def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> Growth:
         return _concluded(series, TrendVerdict.INCONCLUSIVE, Reason.TOO_FEW, 0)
     if np.ptp(series.y) <= noise:
         return _concluded(series, TrendVerdict.BOUNDED, Reason.UNCHANGED, 0)
-    if _is_given_back(series):
+    if _is_released_late(series):
         return _without_rise(series)
     found = _judge_shape(series)
     if found.reason in _MAY_RISE and _rises_evenly(series):
@@ -94,7 +101,7 @@ def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> Growth:
 _MAY_RISE = frozenset({Reason.SHORT_RISE, Reason.SETTLING, Reason.SCATTERED})
 
 
-def _judge_shape(series: Series) -> Growth:
+def _judge_shape(series: Series) -> GrowthJudgement:
     """Judge what is kept by the pieces, or the curve, that explain it best."""
     shape = fit_shape(series.kept_x, series.kept_y, max(series.noise / 2, series.scatter))
     if shape.settles_after is None:
@@ -132,7 +139,7 @@ def _rises_evenly(series: Series) -> bool:
     return 0 < first <= policy.EVEN_FACTOR * second and second <= policy.JUMP_STEEPNESS * first
 
 
-def _is_given_back(series: Series) -> bool:
+def _is_released_late(series: Series) -> bool:
     """Return whether a series comes back, late in the run, to the least that it ever was.
 
     Where readings scatter once isn't enough: it must have been as low in the first half already.
@@ -146,7 +153,7 @@ def _is_given_back(series: Series) -> bool:
     return bool(falls or (late >= policy.LATE_SHARE and (series.is_exact or early <= 0.5)))
 
 
-def _without_rise(series: Series) -> Growth:
+def _without_rise(series: Series) -> GrowthJudgement:
     """Judge a series of which nothing more is kept at its end than at its beginning."""
     begin = float(series.x[0])
     if len(series.valleys):
@@ -154,7 +161,7 @@ def _without_rise(series: Series) -> Growth:
     return _concluded(series, TrendVerdict.BOUNDED, Reason.UNCHANGED, begin)
 
 
-def _settling(series: Series, constant: float) -> Growth:
+def _settling(series: Series, constant: float) -> GrowthJudgement:
     """Judge growth that approaches a level, by how much of the way it has come."""
     begin = float(series.x[0])
     left = policy.SETTLED * constant - series.span
@@ -165,7 +172,7 @@ def _settling(series: Series, constant: float) -> Growth:
     )
 
 
-def _judge_tail(series: Series, shape: Shape) -> Growth:
+def _judge_tail(series: Series, shape: Shape) -> GrowthJudgement:
     """Judge the last piece; one that rests no longer than before is part of what precedes it."""
     begins = [*reversed(shape.breaks), float(series.x[0])]
     for place, begin in enumerate(begins):
@@ -212,7 +219,7 @@ def _goes_on_alike(series: Series, begin: float, before: float) -> bool:
     return min(rates) > 0 and max(rates) <= policy.ALIKE_FACTOR * min(rates)
 
 
-def _judge_rise(series: Series, tail: Tail, breaks: tuple[float, ...]) -> Growth:
+def _judge_rise(series: Series, tail: Tail, breaks: tuple[float, ...]) -> GrowthJudgement:
     """Judge a tail that rises: is it long enough to be more than a jump or a fill?"""
     lacking = _lacking(series, tail)
     if tail.is_exact and _rests_longer(tail):
@@ -284,7 +291,7 @@ def _rests_longer(tail: Tail) -> bool:
     return tail.rest > factor * tail.longest_rest and tail.rest >= policy.END_SHARE * tail.span
 
 
-def _judge_rest(series: Series, tail: Tail, breaks: tuple[float, ...]) -> Growth:
+def _judge_rest(series: Series, tail: Tail, breaks: tuple[float, ...]) -> GrowthJudgement:
     """Judge a tail that doesn't rise: is it flat, and longer than any rest before?"""
     rest = tail.span if tail.is_flat else tail.rest
     resting = tail.readings if tail.is_flat else tail.resting
@@ -363,13 +370,13 @@ def _concluded(
     begin: float,
     breaks: tuple[float, ...] = (),
     more_work: float | None = None,
-) -> Growth:
+) -> GrowthJudgement:
     """Return a conclusion about the tail from some work on."""
     x, y = series.kept_since(begin)
     rate = theil_sen(x, y, policy.Z_INTERVAL)
     late = _half_rates(x, y)[1] if reason is Reason.SLOWING else rate.rate
     first = float(y[0]) if len(y) else 0.0
-    return Growth(
+    return GrowthJudgement(
         verdict=verdict,
         reason=reason,
         rate=rate,
@@ -382,4 +389,34 @@ def _concluded(
         readings=len(x),
         kept_at=x,
         more_work=more_work,
+    )
+
+
+def judge(x: FloatArray, y: FloatArray, *, unit: str, noise: float) -> Trend:
+    """Return whether a series grows with the work, and how fast.
+
+    Args:
+        x: Work done at each reading, not falling.
+        y: Bytes, or a count.
+        unit: What x counts.
+        noise: Changes up to this much mean nothing, in the unit of y.
+
+    """
+    return trend_of(judge_growth(x, y, noise=noise), unit)
+
+
+def trend_of(growth: GrowthJudgement, unit: str) -> Trend:
+    """Return a conclusion with the unit of work in which it was drawn."""
+    return Trend(
+        verdict=growth.verdict,
+        reason=growth.reason,
+        bytes_per_unit=growth.rate.rate,
+        interval=(growth.rate.low, growth.rate.high),
+        unit=unit,
+        points=growth.readings,
+        net_bytes=growth.gained,
+        gained_before=growth.gained_before,
+        tail_from=growth.tail_from,
+        late_bytes_per_unit=growth.late_rate,
+        more_work=growth.more_work,
     )

@@ -1,7 +1,7 @@
-"""What to change about a culprit: one module per recognised pattern, the most specific first.
+"""What to change about a culprit: the recognised patterns, the most specific first.
 
-Each module's ``recognise`` returns a remedy where its pattern is there and None where it isn't.
-A diff is offered only where the change is safe as far as the sources show.
+Each recogniser returns a remedy where its pattern is there and None where it isn't; the general one
+comes last. A diff is offered only where the change is safe as far as the sources show.
 """
 
 from __future__ import annotations
@@ -9,95 +9,61 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from leakscope.analysis.remedies import (
-    class_attributes,
-    concatenation,
-    default_argument,
-    dict_caches,
-    exit_stacks,
-    figures,
-    function_caches,
-    gathered_rounds,
-    gathered_within,
-    generic,
-    gradient_logs,
-    growing_modules,
-    heaps,
-    hidden_state,
-    hooks,
-    kept_tensors,
-    known_culprits,
-    library_objects,
-    library_registries,
-    linked_objects,
-    log_handlers,
-    log_records,
-    metric_state,
-    model_copies,
-    moving_average,
-    output_history,
-    param_groups,
-    queues,
-    replay_buffers,
-    retained_graph,
-    running_total,
-    slices,
-    source_bounds,
-    stored_activations,
-    stored_exceptions,
-    subscribers,
-    teed,
-    trainer_evaluation,
-    warnings_given,
-    weak_keys,
-    windows,
+    caches,
+    catalogue,
+    containers,
+    graphs,
+    records,
+    registrations,
+    tensors,
 )
-from leakscope.analysis.remedies.case import Case
+from leakscope.analysis.remedies.context import CulpritContext
 from leakscope.analysis.source import FeedingLine, SourceIndex
 from leakscope.model.census import CensusRow
 from leakscope.model.known import KnownCulprit
 from leakscope.model.report import Remedy
 
-PATTERNS: tuple[Callable[[Case], Remedy | None], ...] = (
-    output_history.recognise,
-    trainer_evaluation.recognise,
-    function_caches.recognise,
-    weak_keys.recognise,
-    hooks.recognise,
-    subscribers.recognise,
-    log_handlers.recognise,
-    log_records.recognise,
-    warnings_given.recognise,
-    teed.recognise,
-    param_groups.recognise,
-    figures.recognise,
-    default_argument.recognise,
-    stored_exceptions.recognise,
-    growing_modules.recognise,
-    slices.recognise,
-    exit_stacks.recognise,
-    running_total.recognise,
-    moving_average.recognise,
-    concatenation.recognise,
-    hidden_state.recognise,
-    linked_objects.recognise,
-    gradient_logs.recognise,
-    stored_activations.recognise,
-    model_copies.recognise,
-    kept_tensors.recognise,
-    retained_graph.recognise,
-    source_bounds.recognise,
-    queues.recognise,
-    heaps.recognise,
-    replay_buffers.recognise,
-    metric_state.recognise,
-    library_objects.recognise,
-    class_attributes.recognise,
-    dict_caches.recognise,
-    windows.recognise_tail,
-    gathered_rounds.recognise,
-    windows.recognise_unread,
-    gathered_within.recognise,
-    library_registries.recognise,
+PATTERNS: tuple[Callable[[CulpritContext], Remedy | None], ...] = (
+    records.recognise_output_history,
+    registrations.recognise_trainer_evaluation,
+    caches.recognise_function_cache,
+    caches.recognise_weak_keys,
+    registrations.recognise_hooks,
+    registrations.recognise_subscribers,
+    registrations.recognise_log_handlers,
+    records.recognise_log_records,
+    records.recognise_warnings,
+    containers.recognise_tee,
+    tensors.recognise_param_groups,
+    records.recognise_figures,
+    caches.recognise_default_argument,
+    records.recognise_stored_exceptions,
+    tensors.recognise_growing_module,
+    tensors.recognise_slices,
+    containers.recognise_exit_stack,
+    graphs.recognise_running_total,
+    graphs.recognise_moving_average,
+    tensors.recognise_concatenation,
+    graphs.recognise_hidden_state,
+    containers.recognise_linked_objects,
+    tensors.recognise_gradient_log,
+    tensors.recognise_stored_activations,
+    tensors.recognise_model_copies,
+    graphs.recognise_kept_tensors,
+    graphs.recognise_retained_graph,
+    caches.recognise_source_bound,
+    containers.recognise_queue,
+    containers.recognise_heap,
+    containers.recognise_replay_buffer,
+    registrations.recognise_metric_state,
+    registrations.recognise_library_object,
+    caches.recognise_class_attribute,
+    caches.recognise_dict_cache,
+    containers.recognise_tail_reads,
+    containers.recognise_gathered_rounds,
+    containers.recognise_unread_list,
+    containers.recognise_gathered_within,
+    registrations.recognise_library_registry,
 )
 
 
@@ -134,13 +100,68 @@ def propose(
 
     """
     how = row, growth, unit, phase
-    case = Case(*how, feeding, sources, items_per_unit, above, inside, shrank, falls_back)
-    return known_culprits.prefer(known, _general(case))
+    case = CulpritContext(*how, feeding, sources, items_per_unit, above, inside, shrank, falls_back)
+    return catalogue.prefer_known_remedy(known, _general(case))
 
 
-def _general(case: Case) -> Remedy:
+def _general(case: CulpritContext) -> Remedy:
     for recognise in PATTERNS:
         remedy = recognise(case)
         if remedy is not None:
             return remedy
-    return generic.recognise(case)
+    return general_remedy(case)
+
+
+_ADVICE = {
+    "list": "Keep only what is needed later: a number per item instead of the item, the last N in "
+    "a deque(maxlen=N), or empty it once its contents were used.",
+    "deque": "Give it a bound, deque(maxlen=N), or take items out as fast as they are put in.",
+    "dict": "Remove keys that aren't needed any more, or bound the number of keys.",
+    "set": "Remove members that aren't needed any more, or keep a count instead of the members.",
+    "tuple": "It is made longer by copying: keep only the part that is read later.",
+    "tensor": "Keep only the part that is read later, and overwrite in place instead of enlarging.",
+    "graph": "Break the chain of operations with .detach(), or store a number with .item(): each "
+    "operation on it keeps everything that was needed to compute it.",
+    "array": "Keep only the part that is read later; enlarging an array copies it each time.",
+    "bytes": "Write to a file instead of gathering in memory, or empty the buffer after use.",
+    "str": "Gather the pieces in a file, or keep only the last of them.",
+    "object": "Look for the attribute that grows and drop what isn't needed any more.",
+    "module": "Buffers or submodules are added while training: create them once, before the loop.",
+    "optimizer": "Its state grows with its parameters: create it once and don't add parameter "
+    "groups in a loop.",
+    "function": "A function object keeps its closure and attributes: don't store results on it.",
+    "lru_cache": "Bound the cache with lru_cache(maxsize=N), or call cache_clear() after use.",
+    "queue": "Take items out as fast as they are put in, or bound the queue with maxsize.",
+    "image": "Close images after use: `with Image.open(path) as image:`.",
+    "figure": "Close each figure after saving it: plt.close(fig).",
+    "generator": "A suspended generator keeps its locals: exhaust it or call its close().",
+    "traceback": "A traceback keeps every frame and its locals: store the text of the error.",
+}
+_OTHER = "Find out whether it is needed after it was used, and drop the last reference if not."
+
+
+def general_remedy(case: CulpritContext) -> Remedy:
+    """Return advice by kind."""
+    kind = case.row.kind
+    advice = (
+        _ADVICE["optimizer"] if case.row.role == "optimizer_state" else _ADVICE.get(kind, _OTHER)
+    )
+    if case.has_graph and kind in {"list", "dict", "deque", "set", "tuple", "object"}:
+        advice = f"It also keeps autograd graphs: store .detach() or .item(). {advice}"
+    if case.on_device:
+        advice += f" Most of it lies on {case.on_device}: .cpu() moves what must be kept."
+    if case.growth == "within":
+        title = f"Gather less in {case.name} at a time"
+        span = f" during one {case.unit}" if case.unit else ""
+        when = f"It climbs{span} and is given back afterwards: it sets the peak, it doesn't leak."
+        when = when if case.falls_back else f"It climbs{span}, and nothing shows it given back."
+    else:
+        title = (
+            f"Cut the graph that {case.name} carries"
+            if kind == "graph"
+            else f"Bound or empty {case.name}"
+        )
+        when = "Nothing in the recording shows it being emptied for good."
+    return case.remedy(
+        title, case.opening(), when, advice, case.about_views(), case.still_reachable()
+    )

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from leakscope.analysis.source.own_methods import own_methods
-from leakscope.analysis.source.path import PathPattern, Step, Steps, parse_path
-from leakscope.analysis.source.program import Program, Scope, own_nodes
-from leakscope.analysis.source.references import Place, References
-from leakscope.analysis.source.types import FOREIGN, Types, dotted
+from leakscope.analysis.source.mutations import FEEDERS
+from leakscope.analysis.source.program import Binding, CodeScope, UserProgram, own_nodes
+from leakscope.analysis.source.references import ContainerPlace, References, is_super
+from leakscope.analysis.source.types import FOREIGN, TypeInference, dotted
 from leakscope.model.census import CensusRow, Owner
+from leakscope.model.path_pattern import PathPattern, Step, Steps, parse_path
 
 
-def anchor(program: Program, types: Types, owner: Owner | None, row: CensusRow) -> References:
+def anchor(
+    program: UserProgram, types: TypeInference, owner: Owner | None, row: CensusRow
+) -> References:
     """Return the references to the row's container, spread through the program."""
     references = References(program, types)
     path = parse_path(row.path)
@@ -30,12 +32,12 @@ def anchor(program: Program, types: Types, owner: Owner | None, row: CensusRow) 
         _trace_back(references)
     references.spread()
     for method in own_methods(references, row):
-        references.add(Place("name", method, method.receiver), (), level=0)
+        references.add(ContainerPlace("name", method, method.receiver), (), level=0)
     references.spread()
     return references
 
 
-def find_scope(program: Program, owner: Owner | None) -> Scope | None:
+def find_scope(program: UserProgram, owner: Owner | None) -> CodeScope | None:
     """Return the module, class or function that an owner stands for."""
     if owner is None:
         return None
@@ -58,10 +60,10 @@ def _start_at_owner(references: References, owner: Owner | None, path: PathPatte
         return
     steps = _after_variable(path, owner.variable)
     if scope.kind == "class":
-        references.start(Place("attr", scope, owner.variable), steps)
+        references.start(ContainerPlace("attr", scope, owner.variable), steps)
     else:
         home = scope.resolve(owner.variable) or scope
-        references.start(Place("name", home, owner.variable), steps)
+        references.start(ContainerPlace("name", home, owner.variable), steps)
 
 
 def _start_at_root(references: References, path: PathPattern) -> None:
@@ -70,7 +72,7 @@ def _start_at_root(references: References, path: PathPattern) -> None:
     begun = any(place.kind == "name" and steps == path.steps for place, steps in references.chain)
     if not path.variable or begun:
         return
-    scopes: Iterable[Scope | None]
+    scopes: Iterable[CodeScope | None]
     if root.endswith("()"):
         name = _plain(root[:-2])
         functions = program.functions.get(name.rpartition(".")[2], [])
@@ -82,7 +84,7 @@ def _start_at_root(references: References, path: PathPattern) -> None:
         scopes = [program.module_named(root)]
     for scope in scopes:
         if scope is not None and path.variable in scope.bindings:
-            references.start(Place("name", scope, path.variable), path.steps)
+            references.start(ContainerPlace("name", scope, path.variable), path.steps)
 
 
 def _start_at_named_class(references: References, row: CensusRow, path: PathPattern) -> None:
@@ -93,7 +95,7 @@ def _start_at_named_class(references: References, row: CensusRow, path: PathPatt
             continue
         before = head[head.index(step.value, 1) - 1]
         for cls in references.program.classes.get(before, []):
-            references.start(Place("attr", cls, step.value), path.steps[index + 1 :])
+            references.start(ContainerPlace("attr", cls, step.value), path.steps[index + 1 :])
 
 
 def _start_at_any_attribute(references: References, path: PathPattern) -> None:
@@ -101,7 +103,9 @@ def _start_at_any_attribute(references: References, path: PathPattern) -> None:
     for index, step in enumerate(path.steps):
         binders = references.types.binders(step.value) if step.kind == "attr" else []
         if binders and set(binders) <= references.types.family(binders[0]):
-            references.start(Place("attr", binders[0], step.value), path.steps[index + 1 :])
+            references.start(
+                ContainerPlace("attr", binders[0], step.value), path.steps[index + 1 :]
+            )
 
 
 def _trace_back(references: References) -> None:
@@ -116,20 +120,20 @@ def _trace_back(references: References) -> None:
             if binding.how == "assign" and isinstance(binding.value, ast.Attribute):
                 owners = references.types.of(binding.value.value, binding.scope) - {FOREIGN}
                 for owner in owners:
-                    references.start(Place("attr", owner, binding.value.attr), steps)
+                    references.start(ContainerPlace("attr", owner, binding.value.attr), steps)
             elif binding.how == "assign" and isinstance(binding.value, ast.Name):
                 _start_at_name(references, binding.value.id, binding.scope, steps)
             elif binding.how == "param":
                 _start_at_arguments(references, place, steps)
 
 
-def _start_at_name(references: References, name: str, scope: Scope, steps: Steps) -> None:
+def _start_at_name(references: References, name: str, scope: CodeScope, steps: Steps) -> None:
     home = scope.resolve(name)
     if home is not None and name != home.receiver:
-        references.start(Place("name", home, name), steps)
+        references.start(ContainerPlace("name", home, name), steps)
 
 
-def _start_at_arguments(references: References, place: Place, steps: Steps) -> None:
+def _start_at_arguments(references: References, place: ContainerPlace, steps: Steps) -> None:
     """Start at the variables that callers pass for a parameter."""
     function = place.scope
     if function is None or place.name not in function.params:
@@ -147,7 +151,9 @@ def _start_at_arguments(references: References, place: Place, steps: Steps) -> N
                     _start_at_name(references, value.id, statement.scope, steps)
 
 
-def _renamed(program: Program, path: PathPattern, cut: int, owner: Owner | None) -> list[Place]:
+def _renamed(
+    program: UserProgram, path: PathPattern, cut: int, owner: Owner | None
+) -> list[ContainerPlace]:
     """Return the variables behind a closure cell or a default argument."""
     step = path.steps[cut]
     holder = _holder_name(path, cut)
@@ -156,17 +162,17 @@ def _renamed(program: Program, path: PathPattern, cut: int, owner: Owner | None)
         found = functions or [
             f for group in program.functions.values() for f in group if step.value in f.params
         ]
-        return [Place("name", function, step.value) for function in found[:1]]
+        return [ContainerPlace("name", function, step.value) for function in found[:1]]
     makers = _cell_makers(program, step.value)
     scope = find_scope(program, owner)
     if scope in makers:
-        return [Place("name", scope, step.value)]
+        return [ContainerPlace("name", scope, step.value)]
     exact = [m for m in makers if scope is not None and scope in (m.parent, *m.children)]
     by_name = [m for m in makers if _makes(program, m, holder)]
-    return [Place("name", m, step.value) for m in (by_name or exact or makers)[:1]]
+    return [ContainerPlace("name", m, step.value) for m in (by_name or exact or makers)[:1]]
 
 
-def _cell_makers(program: Program, name: str) -> list[Scope]:
+def _cell_makers(program: UserProgram, name: str) -> list[CodeScope]:
     """Return the functions whose variable ``name`` an inner function uses."""
     makers = []
     for statement in program.mentioning(name):
@@ -177,7 +183,7 @@ def _cell_makers(program: Program, name: str) -> list[Scope]:
     return makers
 
 
-def _makes(program: Program, maker: Scope, holder: str) -> bool:
+def _makes(program: UserProgram, maker: CodeScope, holder: str) -> bool:
     """Whether ``maker`` defines, decorates or returns what is called ``holder``."""
     if maker.name == holder or any(child.name == holder for child in maker.children):
         return True
@@ -214,14 +220,14 @@ def _after_variable(path: PathPattern, variable: str) -> Steps:
     return path.steps[path.steps.index(wanted) + 1 :] if wanted in path.steps else ()
 
 
-def _main_module(program: Program, variable: str) -> Scope | None:
+def _main_module(program: UserProgram, variable: str) -> CodeScope | None:
     """Return the module that was most likely run as ``__main__``."""
     candidates = [root for root in program.modules.values() if variable in root.bindings]
     candidates.sort(key=lambda root: "__name__" not in _names_read(program, root))
     return candidates[0] if candidates else None
 
 
-def _names_read(program: Program, root: Scope) -> set[str]:
+def _names_read(program: UserProgram, root: CodeScope) -> set[str]:
     guards = program.mentioning("__name__")
     return {"__name__"} if any(s.scope is root for s in guards) else set()
 
@@ -230,5 +236,108 @@ def _plain(name: str) -> str:
     return name.replace("<locals>.", "")
 
 
-def _line(scope: Scope) -> int:
+def _line(scope: CodeScope) -> int:
     return getattr(scope.node, "lineno", 0)
+
+
+_CONTAINERS = frozenset({"list", "dict", "set", "deque", "queue"})
+
+
+def own_methods(references: References, row: CensusRow) -> list[CodeScope]:
+    """Return the methods of the container's class that are run on this very container.
+
+    Those that the program calls on it, those that the interpreter does by itself
+    (``__missing__``), and what these call in turn; all where no call of one is found. One called
+    like what feeds the built-in containers is left out: each call of it is a feeding line.
+    """
+    classes = references.program.classes.get(row.type.rpartition(".")[2], [])
+    if row.kind not in _CONTAINERS or "." not in row.type or len(classes) != 1:
+        return []
+    bases = references.types.ancestors(classes[0]) - {classes[0]}
+    methods = {**_methods(*bases), **_methods(classes[0])}
+    called = _taken_from(references, methods)
+    by_itself = {name for name in methods if name.startswith("__")}
+    pending = [methods[name] for name in (called | by_itself if called else methods)]
+    reached: list[CodeScope] = []
+    while pending:
+        method = pending.pop()
+        if method not in reached:
+            reached.append(method)
+            pending += _called_by(method, methods, references.types)
+    return reached
+
+
+def _methods(*classes: CodeScope) -> dict[str, CodeScope]:
+    """Return the methods of classes by their names, without those called like feeding ones."""
+    found = (method for cls in classes for method in cls.children if method.receiver)
+    return {method.name: method for method in found if method.name not in FEEDERS}
+
+
+def _taken_from(references: References, methods: dict[str, CodeScope]) -> set[str]:
+    """Return the names of the methods that the program takes from the container."""
+    return {
+        name
+        for name in methods
+        for statement in references.program.mentioning(name)
+        for node in own_nodes(statement.node)
+        if isinstance(node, ast.Attribute)
+        and node.attr == name
+        and () in references.steps_from(node.value, statement.scope)
+    }
+
+
+def _called_by(
+    method: CodeScope, methods: dict[str, CodeScope], types: TypeInference
+) -> Iterator[CodeScope]:
+    above = types.ancestors(method.parent) - {method.parent} if method.parent else ()
+    for node in ast.walk(method.node):
+        if not isinstance(node, ast.Attribute):
+            continue
+        is_own = isinstance(node.value, ast.Name) and node.value.id == method.receiver
+        source = methods if is_own else _methods(*above) if is_super(node.value) else {}
+        if node.attr in source:
+            yield source[node.attr]
+
+
+_PREFERENCE = {"assign": 0, "def": 0, "class": 0, "with": 1, "for": 2, "param": 2, "import": 4}
+
+
+def find_definition(references: References) -> tuple[str, int] | None:
+    """Return the file and line of the binding nearest to the container on its own path."""
+    chain = sorted(references.chain, key=lambda entry: len(entry[1]))
+    best: tuple[tuple[int, int], tuple[str, int]] | None = None
+    for place, steps in chain:
+        names = sum(1 for step in steps if step.kind == "attr")
+        for binding in bindings_of(references, place)[:1]:
+            key = (names, _PREFERENCE.get(binding.how, 3))
+            if best is None or key < best[0]:
+                best = (key, (binding.scope.module.file, binding.line))
+    return best[1] if best else None
+
+
+def bindings_of(references: References, place: ContainerPlace) -> list[Binding]:
+    """Return the bindings of a place, the first that a reader would call its definition first."""
+    if place.scope is None:
+        return []
+    if place.kind == "name":
+        return sorted(place.scope.bindings.get(place.name, []), key=_order)
+    return _attribute_bindings(references, place.scope, place.name)
+
+
+def _attribute_bindings(references: References, owner: CodeScope, name: str) -> list[Binding]:
+    family = references.types.family(owner)
+    nearest = sorted(family, key=lambda cls: (cls is not owner, cls.module.file, cls.first_line))
+    found: list[Binding] = []
+    for cls in nearest:
+        found += sorted(cls.bindings.get(name, []), key=_order)
+        found += sorted(cls.attributes.get(name, []), key=_order)
+    return found
+
+
+def _order(binding: Binding) -> tuple[bool, bool, int, int]:
+    """Order: before use, in ``__init__``, not in a loop, by line."""
+    late = binding.how in {"import", "except"}
+    in_init = binding.scope.name in {"__init__", "__post_init__", "__new__", "setup"}
+    statement = binding.statement
+    is_update = statement is not None and isinstance(statement.node, ast.AugAssign)
+    return (late or is_update, not in_init, 0, binding.line)

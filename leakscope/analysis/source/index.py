@@ -1,26 +1,50 @@
-"""The index of the user's sources: who feeds a container, where it was defined."""
+"""The index of the user's sources: who feeds a container, where it was defined.
+
+The candidate statements are ranked by evidence, strongest first. Also answered here: where the
+sources call a function of a library, and which functions run in threads of their own.
+"""
 
 from __future__ import annotations
 
+import ast
+import re
+from dataclasses import dataclass
 from functools import cached_property
 
 from msgspec.structs import replace
 
-from leakscope.analysis.source.anchors import anchor
-from leakscope.analysis.source.definitions import find_definition
-from leakscope.analysis.source.files import SourceFiles
-from leakscope.analysis.source.lines import FeedingLine
-from leakscope.analysis.source.mutations import CALLED, OUTER, REBOUND, Mutation, find_mutations
-from leakscope.analysis.source.program import Program
-from leakscope.analysis.source.ranking import Heat, rank
-from leakscope.analysis.source.references import References
-from leakscope.analysis.source.suspects import (
+from leakscope.analysis.source.anchors import anchor, find_definition
+from leakscope.analysis.source.library_calls import (
     cache_decorator,
     cached_function,
     keeps_hooks,
     suspect_mutations,
 )
-from leakscope.analysis.source.types import Types
+from leakscope.analysis.source.mutations import (
+    CALLED,
+    EXACT,
+    INNER,
+    OUTER,
+    REBOUND,
+    Mutation,
+    counts,
+    find_mutations,
+    grows_in_place,
+    makes_room,
+    opens_empty,
+    opens_once,
+    replaces,
+)
+from leakscope.analysis.source.program import (
+    COMPREHENSIONS,
+    CodeScope,
+    SourceFiles,
+    Statement,
+    UserProgram,
+    own_nodes,
+)
+from leakscope.analysis.source.references import References
+from leakscope.analysis.source.types import TypeInference, dotted
 from leakscope.model.census import CensusRow, Owner
 from leakscope.model.report import Excerpt
 
@@ -48,14 +72,14 @@ class SourceIndex:
         self._found: dict[tuple[str, str, Owner | None], References] = {}
 
     @cached_property
-    def program(self) -> Program:
+    def program(self) -> UserProgram:
         """The parsed sources."""
-        return Program(self.files)
+        return UserProgram(self.files)
 
     @cached_property
-    def types(self) -> Types:
+    def types(self) -> TypeInference:
         """What the sources tell about classes."""
-        return Types(self.program)
+        return TypeInference(self.program)
 
     @cached_property
     def heat(self) -> Heat:
@@ -130,3 +154,315 @@ class SourceIndex:
     def location(self, file: str, line: int) -> str:
         """Return ``train.py:12`` as a person would write it, ``In [5]:3`` of a cell."""
         return self.files.location(file, line)
+
+
+_CALLBACK = re.compile(r"(^|_)(step|hook|callback|forward|collate|wrapper)$|^(on_|__call__|__get)")
+_WORD = re.compile(r"[a-z]{3,}")
+_PHASE_WORDS = {
+    "validation": re.compile(r"val|eval|test"),
+    "test": re.compile(r"test|eval"),
+    "train": re.compile(r"train|fit"),
+}
+
+
+class Heat:
+    """Which functions run again and again, judged by where they are called."""
+
+    def __init__(self, program: UserProgram) -> None:
+        self._functions: dict[str, list[CodeScope]] = {}
+        for name, group in program.functions.items():
+            for scope in group:
+                is_maker = name == "__init__" and scope.parent is not None
+                called = scope.parent.name if is_maker and scope.parent else name
+                self._functions.setdefault(called, []).append(scope)
+        self._calls: dict[CodeScope, set[str]] = {}
+        self._hot: set[CodeScope] = set()
+        self._warm(program)
+
+    def of(self, statement: Statement) -> bool:
+        """Whether the statement is run more than once; what only a library calls is."""
+        return bool(statement.loops) or statement.scope in self._hot
+
+    def _warm(self, program: UserProgram) -> None:
+        """Spread from what is called in loops, or by nobody known, to what that calls."""
+        called: set[str] = set()
+        repeated: set[str] = set()
+        for statement in program.statements:
+            names = _called_names(statement)
+            called |= names
+            self._calls.setdefault(statement.scope, set()).update(names)
+            if statement.loops or _has_comprehension(statement):
+                repeated |= names
+        for name, group in self._functions.items():
+            uncalled = name not in called
+            self._heat([s for s in group if _starts_hot(s, uncalled, name in repeated)])
+
+    def _heat(self, scopes: list[CodeScope]) -> None:
+        pending = list(scopes)
+        while pending:
+            scope = pending.pop()
+            if scope not in self._hot:
+                self._hot.add(scope)
+                for name in self._calls.get(scope, ()):
+                    pending += self._functions.get(name, [])
+
+
+def _called_names(statement: Statement) -> set[str]:
+    return {
+        dotted(node.func).rpartition(".")[2] or _last_name(node.func)
+        for node in own_nodes(statement.node)
+        if isinstance(node, ast.Call)
+    }
+
+
+def _has_comprehension(statement: Statement) -> bool:
+    return any(isinstance(node, COMPREHENSIONS) for node in own_nodes(statement.node))
+
+
+def _starts_hot(scope: CodeScope, uncalled: bool, repeated: bool) -> bool:
+    once = scope.name in {"__init__", "main", "setup", "__post_init__"}
+    return repeated or bool(_CALLBACK.search(scope.name)) or (uncalled and not once)
+
+
+def rank(
+    mutations: list[Mutation],
+    row: CensusRow,
+    heat: Heat,
+    phase: str = "",
+    *,
+    grows_inside: bool = False,
+) -> list[Mutation]:
+    """Return the best tier of candidates, best first, one per statement.
+
+    Where that only makes room in the container, the lines that fill the room follow; they come
+    before those that make it once. They also come first where it ``grows_inside``: it has no more
+    items than before, and those become larger.
+    """
+    mutations = [m for m in mutations if not counts(m)] or mutations
+    if not mutations:
+        return []
+    tier = _tier(min(m.distance for m in mutations))
+    best = [m for m in mutations if _tier(m.distance) == tier]
+    hot = [m for m in best if m.repeated or heat.of(m.statement)]
+    candidates = _one_per_statement(hot or best)
+    filling = {id(m.statement) for m in mutations if not makes_room(m)}
+    ranked = sorted(
+        candidates,
+        key=lambda m: (id(m.statement) not in filling, _weakness(m, row, heat, phase)),
+    )
+    is_opened = all(opens_empty(m) for m in ranked)
+    if tier > EXACT or not (is_opened or grows_inside):
+        return ranked
+    rest = [m for m in mutations if m.distance > EXACT]
+    if not is_opened:
+        rest = [m for m in rest if m.distance == INNER and not makes_room(m)]
+    fill = rank(rest, row, heat, phase)
+    fills_first = grows_inside and not any(grows_in_place(m) for m in ranked)
+    fills_first = fills_first or all(opens_once(m) or m not in hot for m in ranked)
+    return _one_per_statement([*fill, *ranked] if fills_first else [*ranked, *fill])
+
+
+def _tier(distance: float) -> float:
+    """Return the class of evidence: exact, inside, around by level, rebound, only called."""
+    return distance if distance < CALLED else CALLED
+
+
+def _weakness(
+    mutation: Mutation, row: CensusRow, heat: Heat, phase: str
+) -> tuple[int, bool, bool, bool, bool, float, bool, bool, bool, str, int]:
+    statement = mutation.statement
+    return (
+        -_witnessed(mutation, row),
+        not (mutation.repeated or heat.of(statement)),
+        not _in_phase(statement, phase),
+        mutation.form != "link",
+        replaces(mutation),
+        mutation.distance,
+        mutation.distance >= CALLED and not _call_name_matches(statement, row),
+        mutation.distance >= CALLED and not _argument_name_matches(mutation, row),
+        not (statement.loops or mutation.repeated),
+        statement.scope.module.file,
+        statement.line,
+    )
+
+
+def _witnessed(mutation: Mutation, row: CensusRow) -> int:
+    """Return 2 where an allocation was seen on the statement's lines, 1 in its function."""
+    statement = mutation.statement
+    file = statement.scope.module.file
+    best = 0
+    for site in row.allocated_at:
+        if _same_file(site.file, file):
+            if statement.line <= site.line <= statement.end_line:
+                return 2
+            if _spans(statement.scope, site.line):
+                best = 1
+    return best
+
+
+def _same_file(left: str, right: str) -> bool:
+    left, right = left.removeprefix("./"), right.removeprefix("./")
+    return left == right or left.endswith("/" + right) or right.endswith("/" + left)
+
+
+def _spans(scope: CodeScope, line: int) -> bool:
+    if isinstance(scope.node, ast.Module):
+        return False
+    return scope.first_line <= line <= (scope.node.end_lineno or line)
+
+
+def _in_phase(statement: Statement, phase: str) -> bool:
+    words = _PHASE_WORDS.get(phase.partition(":")[0])
+    if words is None:
+        return False
+    text = statement.scope.qualname.lower()
+    for loop in statement.loops:
+        if isinstance(loop, (ast.For, ast.AsyncFor)):
+            text += " " + ast.unparse(loop.iter).lower()
+    return bool(words.search(text))
+
+
+def _call_name_matches(statement: Statement, row: CensusRow) -> bool:
+    words = set(_WORD.findall(row.path))
+    return any(words & set(_WORD.findall(name)) for name in _called_names(statement))
+
+
+def _argument_name_matches(mutation: Mutation, row: CensusRow) -> bool:
+    """Return whether what is handed over is called like what it fills: ``prepare(loader)``."""
+    attribute = row.path.rpartition(".")[2].lower()
+    given = mutation.node.args if isinstance(mutation.node, ast.Call) else []
+    words = {word for value in given for word in _WORD.findall(dotted(value).lower())}
+    return any(word in attribute for word in words)
+
+
+def _one_per_statement(mutations: list[Mutation]) -> list[Mutation]:
+    best: dict[tuple[str, int], Mutation] = {}
+    for mutation in mutations:
+        key = (mutation.statement.scope.module.file, mutation.statement.line)
+        if key not in best or mutation.distance < best[key].distance:
+            best[key] = mutation
+    return list(best.values())
+
+
+def _last_name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else ""
+
+
+@dataclass(frozen=True)
+class FeedingLine:
+    """The first line of a statement that puts something into a container."""
+
+    file: str
+    line: int
+    text: str
+    """The statement's first line, without its indentation."""
+    form: str
+    """How: ``append``, ``setitem``, ``augmented``, ``assign``, ``put``, ``setattr``, ``link``,
+    ``read``, ``call``, …"""
+    is_direct: bool = True
+    """Whether the statement itself puts it there: not what it calls, nor by making the container
+    anew."""
+
+
+def places_that_call(
+    sources: SourceIndex, owners: set[str], functions: set[str], *, repeatedly: bool = False
+) -> list[str]:
+    """Return where ``owner.function(…)`` is called, as ``file:line``, each place once.
+
+    The owner is known by its name alone: ``gc``, ``plt``; the empty one stands for no owner. Places
+    that are run once can be left out.
+    """
+    found = [
+        sources.location(statement.scope.module.file, node.lineno)
+        for function in sorted(functions)
+        for statement in sources.program.mentioning(function)
+        if not repeatedly or sources.heat.of(statement)
+        for node in own_nodes(statement.node)
+        if isinstance(node, ast.Call) and _is_one_of(node.func, owners, functions)
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _is_one_of(called: ast.expr, owners: set[str], functions: set[str]) -> bool:
+    if isinstance(called, ast.Name):
+        return "" in owners and called.id in functions
+    if not isinstance(called, ast.Attribute) or called.attr not in functions:
+        return False
+    owner = called.value
+    name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+    return name in owners
+
+
+_STARTERS = frozenset(
+    {
+        "Thread", "Process", "Timer", "submit", "apply_async", "run_in_executor", "to_thread",
+        "create_task", "ensure_future", "start_new_thread",
+    }
+)  # fmt: skip
+_RUNNERS = frozenset({"Thread", "Process", "Timer"})
+
+
+def run_in_threads(sources: SourceIndex) -> dict[CodeScope, set[CodeScope]]:
+    """Return the functions that run beside the main thread, each with where its thread begins."""
+    found: dict[CodeScope, set[CodeScope]] = {}
+    for start in _starts(sources):
+        pending = [start]
+        while pending:
+            function = pending.pop()
+            starts = found.setdefault(function, set())
+            if start not in starts:
+                starts.add(start)
+                pending += _called_by(sources, function)
+    return found
+
+
+def _starts(sources: SourceIndex) -> list[CodeScope]:
+    """Return the functions that a thread begins with."""
+    program = sources.program
+    found = [
+        function
+        for function in program.functions.get("run", [])
+        if function.parent is not None and _is_runner(sources, function.parent)
+    ]
+    for starter in sorted(_STARTERS):
+        for statement in program.mentioning(starter):
+            for node in own_nodes(statement.node):
+                if isinstance(node, ast.Call) and _last_name_of(node.func) == starter:
+                    found += _functions_among_arguments(sources, statement, node)
+    return found
+
+
+def _is_runner(sources: SourceIndex, cls: CodeScope) -> bool:
+    return any(
+        dotted(base).rpartition(".")[2] in _RUNNERS
+        for ancestor in sources.types.ancestors(cls)
+        for base in getattr(ancestor.node, "bases", [])
+    )
+
+
+def _functions_among_arguments(
+    sources: SourceIndex, statement: Statement, call: ast.Call
+) -> list[CodeScope]:
+    """Return the functions of the program among a call's arguments."""
+    found: list[CodeScope] = []
+    for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:
+        function = argument.func if isinstance(argument, ast.Call) else argument
+        found += sources.types.called_functions(function, statement.scope)
+    return found
+
+
+def _called_by(sources: SourceIndex, function: CodeScope) -> list[CodeScope]:
+    scope_statements = (s for s in sources.program.statements if s.scope is function)
+    return [
+        called
+        for statement in scope_statements
+        for node in own_nodes(statement.node)
+        if isinstance(node, ast.Call)
+        for called in sources.types.called_functions(node.func, statement.scope)
+    ]
+
+
+def _last_name_of(function: ast.expr) -> str:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""

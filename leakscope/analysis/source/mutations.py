@@ -6,14 +6,17 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from leakscope.analysis.source.inside import Inside
-from leakscope.analysis.source.named_parts import is_named_anew, statements_that_name_parts
-from leakscope.analysis.source.path import Steps
-from leakscope.analysis.source.program import COMPREHENSIONS, Scope, Statement, own_nodes
-from leakscope.analysis.source.references import Place, References
-from leakscope.analysis.source.tee_ends import reading_the_other_ends
+from leakscope.analysis.source.program import (
+    COMPREHENSIONS,
+    CodeScope,
+    Statement,
+    UserProgram,
+    own_nodes,
+)
+from leakscope.analysis.source.references import ContainerPlace, ItemVariables, References
 from leakscope.analysis.source.types import dotted
 from leakscope.model.census import CensusRow
+from leakscope.model.path_pattern import Steps
 
 FEEDERS = frozenset(
     {
@@ -87,7 +90,7 @@ def find_mutations(references: References, row: CensusRow) -> list[Mutation]:
         if place.kind == "return" and place.scope is not None:
             for statement in references.program.mentioning(place.scope.name):
                 seen[id(statement)] = statement
-    inside = Inside(references, seen.values())
+    inside = ItemVariables(references, seen.values())
     for home, name in inside.names:
         for statement in references.program.mentioning(name):
             if statement.scope.resolve(name) is home:
@@ -128,7 +131,7 @@ def _puts(call: ast.AST) -> bool:
 
 
 class _Finder:
-    def __init__(self, references: References, row: CensusRow, inside: Inside) -> None:
+    def __init__(self, references: References, row: CensusRow, inside: ItemVariables) -> None:
         self.references = references
         self.inside = inside
         self.grows_by_reading = "defaultdict" in row.type
@@ -183,7 +186,7 @@ class _Finder:
             if source is not None and source is not statement and self.makes_link(source):
                 yield Mutation(source, source.node, "link", distance)
 
-    def only_rearranges(self, target: ast.Subscript, value: ast.expr, scope: Scope) -> bool:
+    def only_rearranges(self, target: ast.Subscript, value: ast.expr, scope: CodeScope) -> bool:
         """``rows[:] = sorted(rows)``, ``rows[:] = rows[-9:]``: nothing is there that was not."""
         is_whole = ast.unparse(target.slice) == ":"
         if isinstance(value, ast.ListComp):
@@ -255,7 +258,7 @@ class _Finder:
             yield from self.method(function, call, statement)
         elif isinstance(function, ast.Name):
             home = scope.resolve(function.id)
-            kept = self.references.methods.get(Place("name", home, function.id), ())
+            kept = self.references.methods.get(ContainerPlace("name", home, function.id), ())
             for method, steps in kept:
                 if not steps and method in FEEDERS:
                     yield method, EXACT
@@ -277,7 +280,9 @@ class _Finder:
         if name in FEEDERS and (call.args or call.keywords):
             for distance in self.distances(function.value, scope):
                 yield name, distance
-        if is_named_anew(name, call) and () in self.references.steps_from(function.value, scope):
+        if is_named_at_runtime(name, call) and () in self.references.steps_from(
+            function.value, scope
+        ):
             yield name, EXACT
         if name == "set" and call.args and self.puts_back(function.value, call.args[0], statement):
             yield "assign", EXACT
@@ -306,7 +311,7 @@ class _Finder:
             return method.startswith("register_") and "hook" in method
         return method in _STORES.get(store, ())
 
-    def distances(self, receiver: ast.expr, scope: Scope) -> Iterator[float]:
+    def distances(self, receiver: ast.expr, scope: CodeScope) -> Iterator[float]:
         """Yield how far the receiver of a mutation is from the container, nearest first."""
         found = self.references.steps_from(receiver, scope)
         if () in found:
@@ -319,7 +324,7 @@ class _Finder:
         if around:
             yield OUTER + min(around)
 
-    def is_inside(self, expr: ast.expr, scope: Scope) -> bool:
+    def is_inside(self, expr: ast.expr, scope: CodeScope) -> bool:
         """Whether the expression goes from the container to something in it."""
         while True:
             if self.inside.gives(expr, scope):
@@ -445,3 +450,98 @@ def _is_empty(value: ast.expr) -> bool:
         empty_makers = {"list", "dict", "set", "deque", "OrderedDict", "Counter", "Queue"}
         return name in empty_makers or name in {"defaultdict", "field", "SimpleQueue"}
     return False
+
+
+_NAMERS = frozenset({"register_buffer", "register_parameter", "register_module", "add_module"})
+"""Methods of modules that give what they are handed the name that comes first."""
+_RECEIVER = "self"
+
+
+def statements_that_name_parts(
+    program: UserProgram, row: CensusRow
+) -> Iterator[tuple[Statement, ast.Call]]:
+    """Yield the calls in methods of the object's class that add to it what has no fixed name.
+
+    A name that is written out is the same at each call: what it held before is replaced.
+    """
+    classes = program.classes.get(row.type.rpartition(".")[2], [])
+    for statement in program.mentioning(_RECEIVER) if classes else ():
+        if statement.scope.receiver != _RECEIVER or statement.scope.parent not in classes:
+            continue
+        for node in own_nodes(statement.node):
+            if isinstance(node, ast.Call) and _names_a_part(node):
+                yield statement, node
+
+
+def is_named_at_runtime(method: str, call: ast.Call) -> bool:
+    """Return whether a module's method gives it a part under a name that is made as it runs."""
+    return method in _NAMERS and bool(call.args) and not isinstance(call.args[0], ast.Constant)
+
+
+def _names_a_part(call: ast.Call) -> bool:
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        given, is_namer = [function.value, *call.args], function.attr in _NAMERS
+    else:
+        given, is_namer = call.args, isinstance(function, ast.Name) and function.id == "setattr"
+    return (
+        is_namer
+        and len(given) > 1
+        and isinstance(given[0], ast.Name)
+        and given[0].id == _RECEIVER
+        and not isinstance(given[1], ast.Constant)
+    )
+
+
+TEE = "itertools._tee"
+"""The type of an end."""
+
+
+def reading_the_other_ends(
+    references: References, row: CensusRow
+) -> Iterator[tuple[Statement, ast.AST]]:
+    """Yield the statements that take items from the ends made beside this one."""
+    if row.type != TEE:
+        return
+    for made in references.program.mentioning("tee"):
+        for other in _other_ends(references, made):
+            name = other.attr if isinstance(other, ast.Attribute) else ast.unparse(other)
+            for statement in references.program.mentioning(name):
+                if statement is not made and _is_same(other, made.scope, statement.scope):
+                    yield from [(statement, node) for node in _takes_from(other, statement)]
+
+
+def _other_ends(references: References, made: Statement) -> list[ast.expr]:
+    """Return the other ends, where a statement makes this one among several."""
+    node = made.node
+    if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)):
+        return []
+    target = node.targets[0]
+    is_tee = dotted(node.value.func).rpartition(".")[2] == "tee"
+    if not is_tee or not isinstance(target, (ast.Tuple, ast.List)):
+        return []
+    mine = [end for end in target.elts if () in references.steps_from(end, made.scope)]
+    return [end for end in target.elts if mine and end not in mine]
+
+
+def _is_same(end: ast.expr, made_in: CodeScope, read_in: CodeScope) -> bool:
+    """Return whether an expression means the same where an end is made and where it is read."""
+    if isinstance(end, ast.Name):
+        return made_in.home(end.id) is read_in.resolve(end.id)
+    mine = made_in.enclosing_class()
+    return mine is not None and mine is read_in.enclosing_class()
+
+
+def _takes_from(end: ast.expr, statement: Statement) -> Iterator[ast.AST]:
+    """Yield the loops over an end, and the calls of ``next``, in a statement."""
+    written = ast.unparse(end)
+    for node in own_nodes(statement.node):
+        taken: list[ast.expr] = []
+        if isinstance(node, (ast.For, ast.AsyncFor)):
+            taken = [node.iter]
+        elif isinstance(node, COMPREHENSIONS):
+            taken = [part.iter for part in node.generators]
+        elif isinstance(node, ast.Call) and dotted(node.func) == "next":
+            taken = node.args[:1]
+        if any(ast.unparse(part) == written for one in taken for part in ast.walk(one)):
+            yield node

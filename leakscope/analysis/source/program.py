@@ -1,16 +1,26 @@
-"""The user's program as scopes, bindings and statements: what the questions are asked of.
+"""The user's program as files, scopes, bindings and statements: what the questions are asked of.
 
-A module that can't be parsed takes part with nothing. Comprehensions and lambdas open no scope of
-their own here: the names that they bind are rarely those of a container that outlives them.
+Files are found under other paths, located and quoted; the disk is never read. The cells of a
+notebook are one program. A module that can't be parsed takes part with nothing. Comprehensions and
+lambdas open no scope of their own here: the names that they bind are those of the function around
+them.
 """
 
 from __future__ import annotations
 
 import ast
+import posixpath
+import re
+import warnings
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from leakscope.analysis.source.files import SourceFiles
+from msgspec.structs import replace
+
+from leakscope.model.census import Site
+from leakscope.model.report import Excerpt
 
 Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -36,7 +46,7 @@ class Binding:
     how: str
     """``assign``, ``param``, ``import``, ``def``, ``class``, ``for``, ``with``, ``except``."""
     line: int
-    scope: Scope
+    scope: CodeScope
     """Where the value is to be read."""
     value: ast.expr | None = None
     annotation: ast.expr | None = None
@@ -44,7 +54,7 @@ class Binding:
 
 
 @dataclass(eq=False)
-class Scope:
+class CodeScope:
     """A module, class or function."""
 
     kind: str
@@ -52,17 +62,17 @@ class Scope:
     qualname: str
     node: Definition
     module: Module
-    parent: Scope | None = None
+    parent: CodeScope | None = None
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
     attributes: dict[str, list[Binding]] = field(default_factory=dict)
     """Classes only: attributes bound on the instance in methods."""
-    children: list[Scope] = field(default_factory=list)
+    children: list[CodeScope] = field(default_factory=list)
     params: list[str] = field(default_factory=list)
     declared_global: set[str] = field(default_factory=set)
     declared_nonlocal: set[str] = field(default_factory=set)
 
     @property
-    def root(self) -> Scope:
+    def root(self) -> CodeScope:
         """The module's own scope."""
         return self if self.parent is None else self.parent.root
 
@@ -73,11 +83,11 @@ class Scope:
             return 0
         return min([self.node.lineno, *(d.lineno for d in self.node.decorator_list)])
 
-    def resolve(self, name: str) -> Scope | None:
+    def resolve(self, name: str) -> CodeScope | None:
         """Return the scope in which ``name`` lives when it is read here."""
         if name in self.declared_global:
             return self.root
-        scope: Scope | None = self.parent if name in self.declared_nonlocal else self
+        scope: CodeScope | None = self.parent if name in self.declared_nonlocal else self
         while scope is not None:
             readable = scope is self or scope.kind != "class"
             if readable and name in scope.bindings:
@@ -85,7 +95,7 @@ class Scope:
             scope = scope.parent
         return None
 
-    def home(self, name: str) -> Scope:
+    def home(self, name: str) -> CodeScope:
         """Return the scope that an assignment to ``name`` here binds."""
         if name in self.declared_global:
             return self.root
@@ -93,9 +103,9 @@ class Scope:
             return self.parent.resolve(name) or self
         return self
 
-    def enclosing_class(self) -> Scope | None:
+    def enclosing_class(self) -> CodeScope | None:
         """Return the class whose method this is, or lies in."""
-        scope: Scope | None = self
+        scope: CodeScope | None = self
         while scope is not None and scope.kind != "class":
             scope = scope.parent
         return scope
@@ -118,7 +128,7 @@ class Statement:
     """A statement without those nested in it, and where it stands."""
 
     node: ast.stmt
-    scope: Scope
+    scope: CodeScope
     loops: tuple[ast.stmt, ...]
     """Enclosing loops of the same function, outermost first."""
     block: list[ast.stmt]
@@ -139,22 +149,20 @@ class Statement:
         return self.node.end_lineno or self.line
 
 
-class Program:
+class UserProgram:
     """All modules of a run."""
 
     def __init__(self, files: SourceFiles) -> None:
         self.files = files
-        self.modules: dict[str, Scope] = {}
+        self.modules: dict[str, CodeScope] = {}
         self.statements: list[Statement] = []
-        self.classes: dict[str, list[Scope]] = {}
-        self.functions: dict[str, list[Scope]] = {}
+        self.classes: dict[str, list[CodeScope]] = {}
+        self.functions: dict[str, list[CodeScope]] = {}
         self._mentions: dict[str, list[Statement]] = {}
         for file, text in files.texts.items():
             self._read(file, text)
 
     def _read(self, file: str, text: str) -> None:
-        from leakscope.analysis.source.reading import read_module
-
         root, statements = read_module(file, text)
         if root is None:
             return
@@ -172,7 +180,7 @@ class Program:
         """Return the statements in which ``name`` occurs as a name, attribute or text."""
         return self._mentions.get(name, [])
 
-    def module_named(self, name: str, *, importer: Scope | None = None) -> Scope | None:
+    def module_named(self, name: str, *, importer: CodeScope | None = None) -> CodeScope | None:
         """Return the module that ``import name`` would mean."""
         if not name:
             return None
@@ -183,13 +191,13 @@ class Program:
             found.sort(key=lambda root: not root.module.file.startswith(near))
         return found[0] if found else None
 
-    def scope_of_file(self, file: str) -> Scope | None:
+    def scope_of_file(self, file: str) -> CodeScope | None:
         """Return the module recorded for ``file`` under whatever path."""
         path = self.files.find(file)
         return self.modules.get(path) if path else None
 
 
-def descendants(scope: Scope) -> Iterator[Scope]:
+def descendants(scope: CodeScope) -> Iterator[CodeScope]:
     """Yield the scope and all scopes in it."""
     yield scope
     for child in scope.children:
@@ -202,3 +210,437 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
             yield from own_nodes(child)
+
+
+_ATTRIBUTE_MAKERS = frozenset(
+    {"setattr", "__setattr__", "register_buffer", "register_parameter", "add_state", "add_module"}
+)
+
+
+def read_module(file: str, text: str) -> tuple[CodeScope | None, list[Statement]]:
+    """Return the module's scope and its statements; ``(None, [])`` where it can't be parsed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+        reader = _ModuleReader(file, tree)
+        reader.block(tree.body, reader.root, ())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None, []
+    return reader.root, reader.statements
+
+
+class _ModuleReader:
+    def __init__(self, file: str, tree: ast.Module) -> None:
+        self.module = Module(file=file, names=_import_names(file))
+        name = self.module.names[-1] if self.module.names else ""
+        self.root = CodeScope("module", name, "", tree, self.module)
+        self.statements: list[Statement] = []
+
+    def block(self, body: list[ast.stmt], scope: CodeScope, loops: tuple[ast.stmt, ...]) -> None:
+        for node in body:
+            statement = Statement(node, scope, loops, body, _names(node))
+            self.statements.append(statement)
+            self.bind(statement)
+            self.nested(statement)
+
+    def nested(self, statement: Statement) -> None:
+        node, scope, loops = statement.node, statement.scope, statement.loops
+        if isinstance(node, FunctionNode):
+            self.block(node.body, self.function(node, scope), ())
+        elif isinstance(node, ast.ClassDef):
+            self.block(node.body, self.child("class", node, scope), loops)
+        else:
+            inner = (*loops, node) if isinstance(node, LOOPS) else loops
+            for container in (node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+                self.block(getattr(container, "body", []), scope, inner)
+            self.block(getattr(node, "orelse", []), scope, loops)
+            self.block(getattr(node, "finalbody", []), scope, loops)
+
+    def child(self, kind: str, node: ast.ClassDef | FunctionNode, parent: CodeScope) -> CodeScope:
+        qualname = f"{parent.qualname}.{node.name}" if parent.qualname else node.name
+        scope = CodeScope(kind, node.name, qualname, node, self.module, parent)
+        parent.children.append(scope)
+        return scope
+
+    def function(self, node: FunctionNode, parent: CodeScope) -> CodeScope:
+        scope = self.child("function", node, parent)
+        arguments = node.args
+        plain = [*arguments.posonlyargs, *arguments.args]
+        scope.params = [argument.arg for argument in (*plain, *arguments.kwonlyargs)]
+        defaults: dict[str, ast.expr] = dict(
+            zip(reversed([a.arg for a in plain]), reversed(arguments.defaults), strict=False)
+        )
+        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+            if default is not None:
+                defaults[argument.arg] = default
+        extra = [a for a in (arguments.vararg, arguments.kwarg) if a]
+        for argument in (*plain, *arguments.kwonlyargs, *extra):
+            value = defaults.get(argument.arg)
+            binding = Binding("param", argument.lineno, parent, value, argument.annotation)
+            scope.bindings.setdefault(argument.arg, []).append(binding)
+        _declare(scope)
+        return scope
+
+    def bind(self, statement: Statement) -> None:
+        node, scope = statement.node, statement.scope
+        if isinstance(node, (FunctionNode, ast.ClassDef)):
+            how = "class" if isinstance(node, ast.ClassDef) else "def"
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            self.name(node.name, Binding(how, first, scope, statement=statement))
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            self.imported(node, statement)
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                self.target(target, node.value, statement)
+        elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
+            annotation = node.annotation if isinstance(node, ast.AnnAssign) else None
+            if isinstance(node, ast.AnnAssign) or isinstance(node.target, ast.Name):
+                self.target(node.target, node.value, statement, annotation)
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            self.target(node.target, None, statement, how="for")
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            for item in node.items:
+                if item.optional_vars is not None:
+                    self.target(item.optional_vars, item.context_expr, statement, how="with")
+        self.caught(statement)
+        self.expressions(statement)
+
+    def caught(self, statement: Statement) -> None:
+        for handler in getattr(statement.node, "handlers", ()):
+            if handler.name:
+                binding = Binding("except", handler.lineno, statement.scope, statement=statement)
+                self.name(handler.name, binding, statement.scope)
+
+    def expressions(self, statement: Statement) -> None:
+        """Bind what walruses and ``setattr``-like calls bind."""
+        for node in own_nodes(statement.node):
+            if isinstance(node, ast.NamedExpr):
+                self.target(node.target, node.value, statement)
+            elif isinstance(node, ast.Call):
+                self.made_attribute(node, statement)
+
+    def made_attribute(self, call: ast.Call, statement: Statement) -> None:
+        function = call.func
+        name = function.attr if isinstance(function, ast.Attribute) else ""
+        name = function.id if isinstance(function, ast.Name) else name
+        if name not in _ATTRIBUTE_MAKERS:
+            return
+        texts = [a for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        owner = statement.scope.enclosing_class()
+        if texts and owner is not None and statement.scope.kind == "function":
+            value = next((k.value for k in call.keywords if k.arg == "default"), call.args[-1])
+            binding = Binding("assign", statement.line, statement.scope, value, statement=statement)
+            owner.attributes.setdefault(str(texts[0].value), []).append(binding)
+
+    def target(
+        self,
+        target: ast.expr,
+        value: ast.expr | None,
+        statement: Statement,
+        annotation: ast.expr | None = None,
+        how: str = "assign",
+    ) -> None:
+        if isinstance(target, ast.Starred):
+            target, value = target.value, None
+        if isinstance(target, (ast.Tuple, ast.List)):
+            for index, part in enumerate(target.elts):
+                self.target(part, _part(value, index, len(target.elts)), statement, None, how)
+            return
+        binding = Binding(how, statement.line, statement.scope, value, annotation, statement)
+        if isinstance(target, ast.Name):
+            self.name(target.id, binding)
+        elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+            self.attribute(target.value.id, target.attr, binding)
+
+    def name(self, name: str, binding: Binding, scope: CodeScope | None = None) -> None:
+        home = (scope or binding.scope).home(name)
+        home.bindings.setdefault(name, []).append(binding)
+
+    def attribute(self, receiver: str, attribute: str, binding: Binding) -> None:
+        scope = binding.scope.resolve(receiver)
+        owner = scope.parent if scope and scope.receiver == receiver else None
+        if owner is not None:
+            owner.attributes.setdefault(attribute, []).append(binding)
+
+    def imported(self, node: ast.Import | ast.ImportFrom, statement: Statement) -> None:
+        for alias in node.names:
+            local = alias.asname or alias.name.partition(".")[0]
+            if isinstance(node, ast.ImportFrom):
+                source = ("." * node.level + (node.module or ""), alias.name)
+            else:
+                source = (alias.name if alias.asname else local, "")
+            self.module.imports[local] = source
+            self.name(local, Binding("import", node.lineno, statement.scope, statement=statement))
+
+
+def _part(value: ast.expr | None, index: int, count: int) -> ast.expr | None:
+    """Return the element that a tuple's value gives to one target, where it can be told."""
+    if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == count:
+        return value.elts[index]
+    return None
+
+
+def _declare(scope: CodeScope) -> None:
+    """Note ``global`` and ``nonlocal`` before the first assignment is read."""
+    pending: list[ast.AST] = list(ast.iter_child_nodes(scope.node))
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Global):
+            scope.declared_global.update(node.names)
+        elif isinstance(node, ast.Nonlocal):
+            scope.declared_nonlocal.update(node.names)
+        elif not isinstance(node, (FunctionNode, ast.ClassDef)):
+            pending.extend(ast.iter_child_nodes(node))
+
+
+def _names(node: ast.stmt) -> frozenset[str]:
+    names: set[str] = set()
+    for part in own_nodes(node):
+        if isinstance(part, ast.Name):
+            names.add(part.id)
+        elif isinstance(part, ast.Attribute):
+            names.add(part.attr)
+        elif isinstance(part, ast.Constant) and isinstance(part.value, str):
+            if part.value.isidentifier():
+                names.add(part.value)
+        elif isinstance(part, ast.alias):
+            names.update({part.asname or part.name, part.name})
+    return frozenset(names)
+
+
+def _import_names(file: str) -> tuple[str, ...]:
+    """Return every dotted tail of a path: ``a/b/c.py`` may be imported as b.c or c."""
+    parts = file.replace("\\", "/").removesuffix(".py").removesuffix("/__init__").split("/")
+    parts = [part for part in parts if part]
+    tails = [".".join(parts[start:]) for start in range(len(parts))]
+    return tuple(tail for tail in tails if tail and not tail.startswith("."))
+
+
+class SourceFiles:
+    """Texts by path, as recorded; one text recorded under two paths counts once."""
+
+    def __init__(
+        self,
+        sources: dict[str, str],
+        project_root: str = "",
+        titles: dict[str, str] | None = None,
+    ) -> None:
+        self._titles = titles or {}
+        cells = {path: sources[path] for path in sources if path in self._titles}
+        self._cells = Cells(cells, self._titles)
+        sources = {path: text for path, text in sources.items() if path not in cells}
+        if cells:
+            sources[NOTEBOOK] = self._cells.text
+        self._root = _normal(project_root) if project_root else ""
+        self.texts: dict[str, str] = {}
+        self._same: dict[str, str] = {}
+        for path in sorted(sources, key=lambda path: (-len(path), path)):
+            twin = self._twin(path, sources[path])
+            if twin is None:
+                self.texts[path] = sources[path]
+            else:
+                self._same[path] = twin
+        self._lines: dict[str, list[str]] = {}
+
+    def _twin(self, path: str, text: str) -> str | None:
+        """Return the path under which the same file is known already."""
+        name = posixpath.basename(_normal(path))
+        for known, known_text in self.texts.items():
+            same_name = posixpath.basename(_normal(known)) == name
+            if same_name and known_text == text and text.strip():
+                return known
+        return None
+
+    def find(self, file: str) -> str | None:
+        """Return the recorded path of ``file``, also where it was recorded under another one."""
+        if file in self.texts:
+            return file
+        if file in self._titles:
+            return NOTEBOOK
+        if file in self._same:
+            return self._same[file]
+        if not file:
+            return None
+        return self._by_suffix(_normal(file))
+
+    def _by_suffix(self, wanted: str) -> str | None:
+        """Return the one recorded path that shares the longest tail of components."""
+        parts = wanted.strip("/").split("/")
+        best: list[str] = []
+        length = 0
+        for path in self.texts:
+            shared = _shared_tail(parts, _normal(path).strip("/").split("/"))
+            if shared > length:
+                best, length = [path], shared
+            elif shared and shared == length:
+                best.append(path)
+        return best[0] if len(best) == 1 else None
+
+    def lines(self, path: str) -> list[str]:
+        """Return the lines of a recorded file without their ends; none for an unknown one."""
+        if path not in self._lines:
+            self._lines[path] = split_lines(self.texts.get(path, ""))
+        return self._lines[path]
+
+    def relative(self, file: str) -> str:
+        """Return the path as a person of the project would write it."""
+        if file in self._titles:
+            return self._titles[file]
+        path = _normal(file)
+        if self._root and path.startswith(self._root.rstrip("/") + "/"):
+            return path[len(self._root.rstrip("/")) + 1 :]
+        return path
+
+    def location(self, file: str, line: int) -> str:
+        """Return ``train.py:12`` as a person would write it, ``In [5]:3`` of a cell."""
+        if file == NOTEBOOK and self._titles:
+            file, line = self._cells.place(line)
+        if file in self._titles:
+            return f"{self._titles[file]}:{line}"
+        return f"{self.relative(self.find(file) or file)}:{line}"
+
+    def line_in_text(self, file: str, line: int) -> int:
+        """Return the line of the text that stands for a file: all cells of a notebook are one."""
+        return self._cells.line_in_all(file, line) if file in self._titles else line
+
+    def in_text(self, site: Site) -> Site:
+        """Return a place where something was allocated, as a place of the text it stands in."""
+        if site.file not in self._titles:
+            return site
+        return replace(site, file=NOTEBOOK, line=self.line_in_text(site.file, site.line))
+
+    def excerpt(self, file: str, marked: list[int], context: int = 4) -> Excerpt | None:
+        """Return the lines around the marked ones, or None where the text isn't known."""
+        path = self.find(file)
+        if path == NOTEBOOK and self._titles and marked:
+            return self._excerpt_of_cell([self.line_in_text(file, one) for one in marked], context)
+        lines = self.lines(path) if path else []
+        known = sorted({line for line in marked if 1 <= line <= len(lines)})
+        if not known:
+            return None
+        first, last = max(1, known[0] - context), min(len(lines), known[-1] + context)
+        while known[-1] - known[0] > 10 * (context + 1):
+            known.pop()
+            last = min(len(lines), known[-1] + context)
+        return Excerpt(
+            file=self.relative(path or file),
+            first_line=first,
+            lines=lines[first - 1 : last],
+            marked=known,
+        )
+
+    def _excerpt_of_cell(self, marked: list[int], context: int) -> Excerpt:
+        first, last = self._cells.bounds(marked[0])
+        known = sorted({line for line in marked if first <= line <= last})
+        begin = max(first, known[0] - context)
+        end = min(last, known[-1] + context, begin + 10 * (context + 1))
+        return Excerpt(
+            file=self.relative(self._cells.place(first)[0]),
+            first_line=begin - first + 1,
+            lines=self.lines(NOTEBOOK)[begin - 1 : end],
+            marked=[line - first + 1 for line in known if line <= end],
+        )
+
+
+def split_lines(text: str) -> list[str]:
+    """Return the lines as Python counts them: form feeds and the like end none."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines[:-1] if lines and not lines[-1] else lines
+
+
+def _normal(path: str) -> str:
+    return posixpath.normpath(path.replace("\\", "/"))
+
+
+def _shared_tail(left: list[str], right: list[str]) -> int:
+    count = 0
+    for one, other in zip(reversed(left), reversed(right), strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
+
+
+NOTEBOOK = "notebook"
+"""The path under which all cells are known as one text."""
+
+
+class CellSpan(NamedTuple):
+    """Where a cell lies in the text of all."""
+
+    first: int
+    path: str
+
+
+class Cells:
+    """The cells that were recorded, in the order in which they were run last.
+
+    Args:
+        sources: Text of each cell by the path of its code.
+        titles: What each is called: ``In [5]``.
+
+    """
+
+    def __init__(self, sources: dict[str, str], titles: dict[str, str]) -> None:
+        self.titles = titles
+        self._spans: list[CellSpan] = []
+        lines: list[str] = []
+        for path, of_cell in _still_meant(sources, titles).items():
+            self._spans.append(CellSpan(len(lines) + 1, path))
+            lines += of_cell
+        self.text = "".join(f"{line}\n" for line in lines)
+        self._end = len(lines)
+        self._firsts = {span.path: span.first for span in self._spans}
+
+    def line_in_all(self, path: str, line: int) -> int:
+        """Return the line of the whole text at which a line of a cell lies; others as they are."""
+        return line + self._firsts.get(path, 1) - 1
+
+    def place(self, line: int) -> tuple[str, int]:
+        """Return the cell in which a line of the whole text lies, and its line there."""
+        span = self._spans[max(0, bisect_right(self._spans, CellSpan(line, chr(0x10FFFF))) - 1)]
+        return span.path, line - span.first + 1
+
+    def bounds(self, line: int) -> tuple[int, int]:
+        """Return the first and last line, in the whole text, of the cell that a line lies in."""
+        at = max(0, bisect_right(self._spans, CellSpan(line, chr(0x10FFFF))) - 1)
+        later = self._spans[at + 1].first - 1 if at + 1 < len(self._spans) else self._end
+        return self._spans[at].first, later
+
+
+def _still_meant(sources: dict[str, str], titles: dict[str, str]) -> dict[str, list[str]]:
+    """Return the lines of the cells; empty where a later cell defines the same anew."""
+    ordered = sorted(sources, key=lambda path: (_number(titles.get(path, "")), path))
+    found: dict[str, list[str]] = {}
+    defined: set[str] = set()
+    for path in reversed(ordered):
+        lines = sources[path].splitlines()
+        tree = _parsed(sources[path])
+        if tree is None:
+            found[path] = [""] * len(lines)
+            continue
+        definitions = [one for one in tree.body if isinstance(one, _DEFINITIONS)]
+        for one in definitions:
+            if one.name in defined:
+                first = min([one.lineno, *(d.lineno for d in one.decorator_list)])
+                last = one.end_lineno or one.lineno
+                lines[first - 1 : last] = [""] * (last - first + 1)
+        defined |= {one.name for one in definitions}
+        found[path] = lines
+    return {path: found[path] for path in ordered}
+
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def _parsed(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _number(title: str) -> int:
+    digits = re.search(r"\d+", title)
+    return int(digits.group()) if digits else 0

@@ -1,20 +1,14 @@
-"""Which expressions of a program refer to one container, and what is still between.
-
-A *place* is a variable, an attribute of a class, a bound method kept in a variable, or what a
-function returns. For each place the *remaining steps* say how to go on from its value to the
-container: ``self.history`` is one ``['val']`` short of ``Trainer.history['val']``. Places spread
-along assignments, loops, arguments and returns until nothing new is found.
-"""
+"""Which expressions of a program refer to one container, and what is still between."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from leakscope.analysis.source.path import Step, Steps
-from leakscope.analysis.source.program import Program, Scope, Statement, own_nodes
-from leakscope.analysis.source.types import FOREIGN, Types, dotted
+from leakscope.analysis.source.program import Binding, CodeScope, Statement, UserProgram, own_nodes
+from leakscope.analysis.source.types import FOREIGN, TypeInference, dotted
+from leakscope.model.path_pattern import Step, Steps
 
 _MAX_LEVEL = 6
 _ITEM_GETTERS = frozenset({"setdefault", "get", "pop", "__getitem__", "popleft", "popitem"})
@@ -26,26 +20,26 @@ _STARTERS = frozenset({"Thread", "Process", "submit", "partial", "apply_async", 
 
 
 @dataclass(frozen=True)
-class Place:
+class ContainerPlace:
     """``name`` in a scope, ``attr`` of a class (None: of any), ``return`` of a function."""
 
     kind: str
-    scope: Scope | None
+    scope: CodeScope | None
     name: str
 
 
 class References:
     """All places from which one container can be reached."""
 
-    def __init__(self, program: Program, types: Types) -> None:
+    def __init__(self, program: UserProgram, types: TypeInference) -> None:
         self.program = program
         self.types = types
-        self.places: dict[Place, set[Steps]] = {}
-        self.methods: dict[Place, set[tuple[str, Steps]]] = {}
+        self.places: dict[ContainerPlace, set[Steps]] = {}
+        self.methods: dict[ContainerPlace, set[tuple[str, Steps]]] = {}
         """Variables that hold a bound method: its name, and the steps left from its object."""
-        self.chain: list[tuple[Place, Steps]] = []
+        self.chain: list[tuple[ContainerPlace, Steps]] = []
         """The places on the path itself, in the order of its steps; the others are aliases."""
-        self._pending: list[tuple[Place, int]] = []
+        self._pending: list[tuple[ContainerPlace, int]] = []
 
     @property
     def names(self) -> set[str]:
@@ -54,11 +48,13 @@ class References:
         is_receiver = any(p.scope is not None and p.scope.receiver == p.name for p in self.places)
         return names | {"super"} if is_receiver else names
 
-    def start(self, place: Place, steps: Steps) -> None:
+    def start(self, place: ContainerPlace, steps: Steps) -> None:
         """Declare that the container is ``steps`` away from ``place``."""
         self.add(place, steps, level=0, on_path=True)
 
-    def add(self, place: Place, steps: Steps, *, level: int, on_path: bool = False) -> None:
+    def add(
+        self, place: ContainerPlace, steps: Steps, *, level: int, on_path: bool = False
+    ) -> None:
         """Record a place, and the attribute of its class that the next step leads to."""
         known = self.places.setdefault(place, set())
         if steps in known or level > _MAX_LEVEL or len(known) > 12:
@@ -69,10 +65,10 @@ class References:
         self._pending.append((place, level))
         if steps and steps[0].kind == "attr":
             for owner in self._owners(place, steps[0].value):
-                attribute = Place("attr", owner, steps[0].value)
+                attribute = ContainerPlace("attr", owner, steps[0].value)
                 self.add(attribute, steps[1:], level=level, on_path=on_path)
 
-    def _owners(self, place: Place, attribute: str) -> list[Scope]:
+    def _owners(self, place: ContainerPlace, attribute: str) -> list[CodeScope]:
         """Return the classes of the place's value that may carry the attribute."""
         owners = self.classes_of(place)
         known = [owner for owner in owners if owner is not FOREIGN]
@@ -85,7 +81,7 @@ class References:
             return binders[:1]
         return []
 
-    def classes_of(self, place: Place) -> frozenset[Scope]:
+    def classes_of(self, place: ContainerPlace) -> frozenset[CodeScope]:
         """Return the classes of the value at a place."""
         if place.scope is None or place.kind == "return":
             return frozenset()
@@ -93,7 +89,7 @@ class References:
             if place.name == place.scope.receiver and place.scope.parent:
                 return frozenset({place.scope.parent})
             return self.types.of(ast.Name(id=place.name), place.scope)
-        found: frozenset[Scope] = frozenset()
+        found: frozenset[CodeScope] = frozenset()
         for cls in self.types.family(place.scope):
             bindings = cls.attributes.get(place.name, []) + cls.bindings.get(place.name, [])
             found |= self.types.of_bindings(bindings)
@@ -101,7 +97,7 @@ class References:
 
     def spread(self) -> None:
         """Follow the places through the program until no new one turns up."""
-        seen: set[tuple[Place, int]] = set()
+        seen: set[tuple[ContainerPlace, int]] = set()
         while self._pending:
             place, level = self._pending.pop()
             if (place, len(self.places.get(place, ()))) in seen:
@@ -111,7 +107,7 @@ class References:
             for statement in self.program.mentioning(name):
                 _Follower(self, statement, level).follow()
 
-    def steps_from(self, expr: ast.expr | None, scope: Scope) -> set[Steps]:
+    def steps_from(self, expr: ast.expr | None, scope: CodeScope) -> set[Steps]:
         """Return the steps left from the expression's value; empty if it leads nowhere."""
         if isinstance(expr, ast.Name):
             return self._from_name(expr.id, scope)
@@ -129,15 +125,15 @@ class References:
             return set().union(*(self.steps_from(value, scope) for value in expr.values))
         return set()
 
-    def _from_name(self, name: str, scope: Scope) -> set[Steps]:
+    def _from_name(self, name: str, scope: CodeScope) -> set[Steps]:
         home = scope.resolve(name)
         if home is None:
             return set()
-        found = set(self.places.get(Place("name", home, name), ()))
+        found = set(self.places.get(ContainerPlace("name", home, name), ()))
         if home.kind == "class":
             for owner in self._attribute_owners(name):
                 if owner is None or home in self.types.family(owner):
-                    found |= self.places[Place("attr", owner, name)]
+                    found |= self.places[ContainerPlace("attr", owner, name)]
         if name in home.module.imports:
             module, attribute = home.module.imports[name]
             source = self.program.module_named(module, importer=home.root) if attribute else None
@@ -145,21 +141,23 @@ class References:
                 found |= self._from_name(attribute, source)
         return found
 
-    def _attribute_owners(self, name: str) -> list[Scope | None]:
+    def _attribute_owners(self, name: str) -> list[CodeScope | None]:
         return [p.scope for p in self.places if p.kind == "attr" and p.name == name]
 
-    def _from_attribute(self, expr: ast.Attribute, scope: Scope) -> set[Steps]:
+    def _from_attribute(self, expr: ast.Attribute, scope: CodeScope) -> set[Steps]:
         found = _after_attribute(self.steps_from(expr.value, scope), expr.attr)
         owners = self._attribute_owners(expr.attr)
         if owners:
             receivers = self.types.of(expr.value, scope)
             for owner in owners:
                 if self._may_be(receivers, owner, expr.attr):
-                    found |= self.places[Place("attr", owner, expr.attr)]
+                    found |= self.places[ContainerPlace("attr", owner, expr.attr)]
         module = self.types.module_of(expr.value, scope)
         return found | self._from_name(expr.attr, module) if module else found
 
-    def _may_be(self, receivers: frozenset[Scope], owner: Scope | None, attribute: str) -> bool:
+    def _may_be(
+        self, receivers: frozenset[CodeScope], owner: CodeScope | None, attribute: str
+    ) -> bool:
         """Whether an object of one of these classes may be the one whose attribute is meant."""
         if owner is None:
             return True
@@ -168,7 +166,7 @@ class References:
             return not family.isdisjoint(receivers)
         return set(self.types.binders(attribute)) <= family
 
-    def _from_call(self, expr: ast.Call, scope: Scope) -> set[Steps]:
+    def _from_call(self, expr: ast.Call, scope: CodeScope) -> set[Steps]:
         if is_super(expr):
             return self._from_name(scope.receiver, scope)
         function = expr.func
@@ -184,10 +182,10 @@ class References:
         returns = [place for place in self.places if place.kind == "return"]
         if returns and _name_of(function) in {p.scope.name for p in returns if p.scope}:
             for called in self.types.called_functions(function, scope):
-                found |= self.places.get(Place("return", called, ""), set())
+                found |= self.places.get(ContainerPlace("return", called, ""), set())
         return found
 
-    def items_of(self, expr: ast.expr, scope: Scope) -> tuple[set[Steps], bool]:
+    def items_of(self, expr: ast.expr, scope: CodeScope) -> tuple[set[Steps], bool]:
         """Return the steps left from what a loop over ``expr`` yields, and whether in pairs."""
         method = expr.func if isinstance(expr, ast.Call) else None
         if isinstance(method, ast.Attribute) and method.attr in {"values", "items"}:
@@ -220,7 +218,9 @@ class _Follower:
             self.looped(node.target, node.iter)
         elif isinstance(node, ast.Return):
             for steps in self.references.steps_from(node.value, self.scope):
-                self.references.add(Place("return", self.scope, ""), steps, level=self.level)
+                self.references.add(
+                    ContainerPlace("return", self.scope, ""), steps, level=self.level
+                )
         elif isinstance(node, (ast.With, ast.AsyncWith)):
             for item in node.items:
                 if item.optional_vars is not None:
@@ -267,7 +267,7 @@ class _Follower:
 
     def method_kept(self, name: str, value: ast.Attribute) -> None:
         found = {(value.attr, s) for s in self.references.steps_from(value.value, self.scope)}
-        place = Place("name", self.scope.home(name), name)
+        place = ContainerPlace("name", self.scope.home(name), name)
         known = self.references.methods.setdefault(place, set()) if found else set()
         if not found <= known:
             known |= found
@@ -276,11 +276,11 @@ class _Follower:
     def bind(self, target: ast.expr, found: set[Steps]) -> None:
         for steps in found:
             if isinstance(target, ast.Name):
-                place = Place("name", self.scope.home(target.id), target.id)
+                place = ContainerPlace("name", self.scope.home(target.id), target.id)
                 self.references.add(place, steps, level=self.level)
             elif isinstance(target, ast.Attribute):
                 for owner in self.references.types.of(target.value, self.scope) - {FOREIGN}:
-                    place = Place("attr", owner, target.attr)
+                    place = ContainerPlace("attr", owner, target.attr)
                     self.references.add(place, steps, level=self.level)
 
     def looped(self, target: ast.expr, iterated: ast.expr) -> None:
@@ -320,10 +320,10 @@ class _Follower:
             for listener in self.references.types.called_functions(value, self.scope):
                 for name in listener.params[bool(listener.receiver) :][:1]:
                     for steps in through:
-                        place = Place("name", listener, name)
+                        place = ContainerPlace("name", listener, name)
                         self.references.add(place, steps, level=self.level + 1)
 
-    def constructed(self, cls: Scope, call: ast.Call) -> None:
+    def constructed(self, cls: CodeScope, call: ast.Call) -> None:
         makers = [c for c in cls.children if c.name == "__init__"]
         for maker in makers:
             self.into(maker, call.args, call.keywords, call.func)
@@ -334,7 +334,9 @@ class _Follower:
                 *((k.arg, k.value) for k in call.keywords if k.arg in fields),
             ]:
                 for steps in self.references.steps_from(value, self.scope):
-                    self.references.add(Place("attr", cls, str(name)), steps, level=self.level + 1)
+                    self.references.add(
+                        ContainerPlace("attr", cls, str(name)), steps, level=self.level + 1
+                    )
 
     def started(self, call: ast.Call) -> None:
         """``Thread(target=f, args=(out,))``, ``partial(f, out)``: the arguments arrive in ``f``."""
@@ -350,7 +352,7 @@ class _Follower:
 
     def into(
         self,
-        function: Scope,
+        function: CodeScope,
         arguments: list[ast.expr],
         keywords: list[ast.keyword],
         written: ast.expr,
@@ -363,7 +365,7 @@ class _Follower:
         pairs += [(k.arg, k.value) for k in keywords if k.arg in function.params]
         for name, value in pairs:
             for steps in self.references.steps_from(value, self.scope):
-                place = Place("name", function, name)
+                place = ContainerPlace("name", function, name)
                 self.references.add(place, steps, level=self.level + 1)
 
 
@@ -411,3 +413,159 @@ def _name_of(function: ast.expr) -> str:
     if isinstance(function, ast.Attribute):
         return function.attr
     return function.id if isinstance(function, ast.Name) else ""
+
+
+_GETTERS = frozenset({"setdefault", "get", "__getitem__"})
+_PARTS = {"values": 0, "items": 1}
+"""Methods to loop over, and which part of what they yield is in the container."""
+
+_NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+Names = set[tuple[CodeScope | None, str]]
+"""Variables, each with the scope that it lives in."""
+
+
+class ItemVariables:
+    """Tells which variables and which calls stand for something in the container.
+
+    ``entry = results[name]``, ``rows = results.setdefault(name, [])``, ``for rows in
+    results.values()``, what is taken from such a variable by keys, and ``rows = gallery.page(3)``
+    where every return of that method gives such a thing.
+    """
+
+    def __init__(self, references: References, statements: Iterable[Statement]) -> None:
+        self._references = references
+        self.names: Names = set()
+        self.functions: list[CodeScope] = []
+        """Functions of which every return is something in the container."""
+        pending = list(statements)
+        while pending:
+            names, functions = set(self.names), len(self.functions)
+            self._bind(pending)
+            self._find_functions(pending)
+            new = {name for _, name in self.names - names}
+            new |= {function.name for function in self.functions[functions:]}
+            pending = [s for name in sorted(new) for s in references.program.mentioning(name)]
+
+    def gives(self, expr: ast.expr, scope: CodeScope) -> bool:
+        """Whether a call, or a property, gives what every return of its function is."""
+        function = expr.func if isinstance(expr, ast.Call) else expr
+        if not any(_last_name(function) == known.name for known in self.functions):
+            return False
+        called = self._references.types.called_functions(function, scope)
+        is_run = isinstance(expr, ast.Call) or all(_is_property(one) for one in called)
+        return is_run and bool(called) and all(one in self.functions for one in called)
+
+    def _bind(self, statements: list[Statement]) -> None:
+        for statement in statements:
+            scope, node = statement.scope, statement.node
+            for variable, taken in _bound(node):
+                if _refers(self._references, taken, scope) or self._is_item_inside(taken, scope):
+                    self.names.add((scope.resolve(variable.id), variable.id))
+            if isinstance(node, ast.Assign) and self.gives(node.value, scope):
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        self.names.add((scope.resolve(target.id), target.id))
+
+    def _is_item_inside(self, expr: ast.expr, scope: CodeScope) -> bool:
+        """Whether it is taken from such a variable by keys: ``block = entry["blocks"][name]``."""
+        while (source := _source(expr)) is not None:
+            expr = source
+        return isinstance(expr, ast.Name) and (scope.resolve(expr.id), expr.id) in self.names
+
+    def _find_functions(self, statements: list[Statement]) -> None:
+        for statement in statements:
+            function = statement.scope
+            if isinstance(statement.node, ast.Return) and function not in self.functions:
+                ends = [e.value if isinstance(e, ast.Return) else None for e in _ends(function)]
+                if all(self._comes_out(value, function) for value in ends):
+                    self.functions.append(function)
+
+    def _comes_out(self, value: ast.expr | None, scope: CodeScope) -> bool:
+        """Whether what is returned is in the container, whichever way it was come by."""
+        if isinstance(value, ast.Name):
+            bindings = scope.bindings.get(value.id, [])
+            return bool(bindings) and all(self._is_bound_inside(b) for b in bindings)
+        if value is None or (isinstance(value, ast.Call) and _has_default(value)):
+            return False
+        source = _source(value)
+        is_item = source is not None and _refers(self._references, source, scope)
+        return is_item or self.gives(value, scope)
+
+    def _is_bound_inside(self, binding: Binding) -> bool:
+        node = binding.statement.node if binding.statement else None
+        if not isinstance(node, ast.Assign):
+            return False
+        values = [t for t in node.targets if isinstance(t, ast.Subscript)] + [node.value]
+        return any(
+            not isinstance(value, ast.Name) and self._comes_out(value, binding.scope)
+            for value in values
+        )
+
+
+def _ends(function: CodeScope) -> Iterator[ast.AST]:
+    """Yield what a function returns or yields by, without functions in it."""
+    pending = list(ast.iter_child_nodes(function.node))
+    while pending:
+        node = pending.pop()
+        if isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)):
+            yield node
+        if not isinstance(node, _NESTED):
+            pending.extend(ast.iter_child_nodes(node))
+
+
+def _has_default(call: ast.Call) -> bool:
+    """``results.get(name, [])`` may give what isn't in there."""
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "get" and len(call.args) > 1
+
+
+def _is_property(function: CodeScope) -> bool:
+    decorators = getattr(function.node, "decorator_list", [])
+    return any(_last_name(one) in {"property", "cached_property"} for one in decorators)
+
+
+def _last_name(expr: ast.expr) -> str:
+    return expr.attr if isinstance(expr, ast.Attribute) else dotted(expr)
+
+
+def _bound(node: ast.stmt) -> Iterator[tuple[ast.Name, ast.expr]]:
+    """Yield each variable that is bound to an item, and the expression of what it is taken from."""
+    if isinstance(node, ast.Assign):
+        written = [target.value for target in node.targets if isinstance(target, ast.Subscript)]
+        source = _source(node.value)
+        for target in node.targets:
+            for taken in [*written, *([source] if source is not None else [])]:
+                if isinstance(target, ast.Name):
+                    yield target, taken
+    elif isinstance(node, (ast.For, ast.AsyncFor)):
+        yield from _looped(node.target, node.iter)
+
+
+def _looped(target: ast.expr, iterated: ast.expr) -> Iterator[tuple[ast.Name, ast.expr]]:
+    method = iterated.func if isinstance(iterated, ast.Call) else None
+    if isinstance(method, ast.Attribute) and method.attr in _PARTS:
+        iterated = method.value
+        if _PARTS[method.attr] and isinstance(target, ast.Tuple) and len(target.elts) == 2:
+            target = target.elts[1]
+    if isinstance(target, ast.Name):
+        yield target, iterated
+
+
+def _source(value: ast.expr) -> ast.expr | None:
+    """Return what an item is taken from; None where the value is no item."""
+    if isinstance(value, ast.Subscript):
+        return value.value
+    function = value.func if isinstance(value, ast.Call) else None
+    if isinstance(function, ast.Attribute) and function.attr in _GETTERS:
+        return function.value
+    return None
+
+
+def _refers(references: References, value: ast.expr, scope: CodeScope) -> bool:
+    """Return whether an expression is the container, or an item of an item of it."""
+    source: ast.expr | None = value
+    while source is not None:
+        if () in references.steps_from(source, scope):
+            return True
+        source = _source(source)
+    return False

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import ast
 
-from leakscope.analysis.source.program import Binding, Module, Program, Scope, descendants
+from leakscope.analysis.source.program import Binding, CodeScope, Module, UserProgram, descendants
 
-Classes = frozenset[Scope]
+Classes = frozenset[CodeScope]
 
-FOREIGN = Scope("class", "", "", ast.Module(body=[], type_ignores=[]), Module("", ()))
+FOREIGN = CodeScope("class", "", "", ast.Module(body=[], type_ignores=[]), Module("", ()))
 """Stands for every class that the sources don't define: a literal's, a library's."""
 
 UNKNOWN: Classes = frozenset()
 _MAX_DEPTH = 6
 
 
-class Types:
+class TypeInference:
     """Infers classes by following assignments, annotations, calls and returns."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: UserProgram) -> None:
         self._program = program
-        self._families: dict[Scope, Classes] = {}
-        self._ancestors: dict[Scope, Classes] = {}
-        self._known: dict[tuple[ast.expr, Scope], Classes] = {}
+        self._families: dict[CodeScope, Classes] = {}
+        self._ancestors: dict[CodeScope, Classes] = {}
+        self._known: dict[tuple[ast.expr, CodeScope], Classes] = {}
         self._open: set[ast.expr] = set()
 
-    def family(self, owner: Scope) -> Classes:
+    def family(self, owner: CodeScope) -> Classes:
         """Return the classes whose methods may see an attribute of ``owner``'s instances."""
         if owner not in self._families:
             heirs = {owner}
@@ -37,7 +37,7 @@ class Types:
             self._families[owner] = frozenset(members)
         return self._families[owner]
 
-    def ancestors(self, owner: Scope) -> Classes:
+    def ancestors(self, owner: CodeScope) -> Classes:
         """Return the class and its base classes among the sources."""
         if owner not in self._ancestors:
             self._ancestors[owner] = frozenset({owner})
@@ -48,7 +48,7 @@ class Types:
             self._ancestors[owner] = frozenset(found)
         return self._ancestors[owner]
 
-    def binders(self, attribute: str) -> list[Scope]:
+    def binders(self, attribute: str) -> list[CodeScope]:
         """Return the classes that bind ``attribute`` in their body or on ``self``."""
         return [
             cls
@@ -57,7 +57,7 @@ class Types:
             if attribute in cls.attributes or attribute in cls.bindings
         ]
 
-    def of(self, expr: ast.expr | None, scope: Scope, depth: int = 0) -> Classes:
+    def of(self, expr: ast.expr | None, scope: CodeScope, depth: int = 0) -> Classes:
         """Return the possible classes of the value, or of the class that it is; empty: unknown."""
         if expr is None or depth > _MAX_DEPTH or expr in self._open:
             return UNKNOWN
@@ -70,7 +70,7 @@ class Types:
             self._known[expr, scope] = found
         return found
 
-    def _infer(self, expr: ast.expr, scope: Scope, depth: int) -> Classes:
+    def _infer(self, expr: ast.expr, scope: CodeScope, depth: int) -> Classes:
         if isinstance(expr, ast.Name):
             return self._of_name(expr.id, scope, depth)
         if isinstance(expr, ast.Attribute):
@@ -98,7 +98,7 @@ class Types:
             found |= annotated or self.of(binding.value, binding.scope, depth + 1)
         return found
 
-    def _of_name(self, name: str, scope: Scope, depth: int) -> Classes:
+    def _of_name(self, name: str, scope: CodeScope, depth: int) -> Classes:
         home = scope.resolve(name)
         if home is None:
             return UNKNOWN
@@ -112,7 +112,7 @@ class Types:
             return UNKNOWN if self.imported_scope(name, home) else frozenset({FOREIGN})
         return self.of_bindings(home.bindings[name], depth)
 
-    def _of_attribute(self, expr: ast.Attribute, scope: Scope, depth: int) -> Classes:
+    def _of_attribute(self, expr: ast.Attribute, scope: CodeScope, depth: int) -> Classes:
         named = self._named_classes(expr, scope)
         if named:
             return named
@@ -126,7 +126,7 @@ class Types:
                 found |= self.of_bindings(bindings, depth + 1)
         return found
 
-    def _of_call(self, expr: ast.Call, scope: Scope, depth: int) -> Classes:
+    def _of_call(self, expr: ast.Call, scope: CodeScope, depth: int) -> Classes:
         function = expr.func
         if isinstance(function, ast.Name) and function.id == "type" and expr.args:
             return self.of(expr.args[0], scope, depth + 1)
@@ -147,7 +147,7 @@ class Types:
         is_imported = home is not None and FOREIGN in self.of(function, scope, depth + 1)
         return frozenset({FOREIGN}) if is_builtin or is_library or is_imported else UNKNOWN
 
-    def _returned(self, functions: list[Scope], depth: int) -> Classes:
+    def _returned(self, functions: list[CodeScope], depth: int) -> Classes:
         found: Classes = UNKNOWN
         for function in functions:
             annotation = getattr(function.node, "returns", None)
@@ -157,7 +157,9 @@ class Types:
                     found |= self.of(node.value, function, depth + 2)
         return found
 
-    def called_functions(self, function: ast.expr, scope: Scope, depth: int = 0) -> list[Scope]:
+    def called_functions(
+        self, function: ast.expr, scope: CodeScope, depth: int = 0
+    ) -> list[CodeScope]:
         """Return the functions of the sources that a call of ``function`` may run."""
         if isinstance(function, ast.Name):
             return self._functions_named(function.id, scope)
@@ -177,7 +179,7 @@ class Types:
             return [method for method in methods if method.parent in families]
         return methods if len(methods) == 1 else []
 
-    def _functions_named(self, name: str, scope: Scope) -> list[Scope]:
+    def _functions_named(self, name: str, scope: CodeScope) -> list[CodeScope]:
         home = scope.resolve(name)
         if home is None:
             return []
@@ -187,7 +189,7 @@ class Types:
         source = self.imported_scope(name, home)
         return [source] if source is not None and source.kind == "function" else []
 
-    def module_of(self, expr: ast.expr, scope: Scope) -> Scope | None:
+    def module_of(self, expr: ast.expr, scope: CodeScope) -> CodeScope | None:
         """Return the module of the sources that an expression names, if it does."""
         text = dotted(expr)
         head, _, rest = text.partition(".")
@@ -198,7 +200,7 @@ class Types:
         name = ".".join(part for part in (module, attribute, rest) if part)
         return self._program.module_named(name, importer=home.root)
 
-    def imported_scope(self, name: str, home: Scope) -> Scope | None:
+    def imported_scope(self, name: str, home: CodeScope) -> CodeScope | None:
         """Return the module, class or function of the sources that ``name`` was imported as."""
         module, attribute = home.module.imports.get(name, ("", ""))
         source = self._program.module_named(module, importer=home.root)
@@ -213,7 +215,7 @@ class Types:
             return self.imported_scope(attribute, source)
         return source if attribute in source.bindings else None
 
-    def _annotated(self, annotation: ast.expr | None, scope: Scope) -> Classes:
+    def _annotated(self, annotation: ast.expr | None, scope: CodeScope) -> Classes:
         """Return the classes of the sources that an annotation mentions."""
         if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
             try:
@@ -227,7 +229,7 @@ class Types:
             return self._annotated(annotation.slice, scope)
         return self._named_classes(annotation, scope)
 
-    def _named_classes(self, expr: ast.expr | None, scope: Scope) -> Classes:
+    def _named_classes(self, expr: ast.expr | None, scope: CodeScope) -> Classes:
         """Return the classes that a name or dotted name stands for."""
         text = dotted(expr) if expr is not None else ""
         name = text.rpartition(".")[2]
@@ -257,7 +259,7 @@ def dotted(expr: ast.expr | None) -> str:
     return ""
 
 
-def imported_name(expr: ast.expr, scope: Scope) -> str:
+def imported_name(expr: ast.expr, scope: CodeScope) -> str:
     """Return the full name of what was imported, ``weakref.finalize``, else an empty text."""
     head, dot, rest = dotted(expr).partition(".")
     module, attribute = scope.module.imports.get(head, ("", ""))

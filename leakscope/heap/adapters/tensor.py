@@ -1,7 +1,13 @@
-"""Tensors: their storage, gradient, base and graph, read through torch's C accessors only.
+"""Tensors and autograd graphs, read through torch's C accessors only.
 
 The accessors are taken from ``torch._C`` by descriptor, so that no attribute lookup of a subclass,
 no ``__torch_function__`` and no property of the user's runs.
+
+Only operations tell of their parts, and those release the GIL: the heap would change under a walk.
+So a walk reports whom it met, and only then are they asked, and the next walk is told.
+
+``node._saved_x`` would unpack, and under non-reentrant checkpointing *recompute*; the raw saved
+variables hand out what they hold as it is: the tensor, or whatever a pack hook made of it.
 """
 
 from __future__ import annotations
@@ -9,10 +15,11 @@ from __future__ import annotations
 import math
 import sys
 from contextlib import AbstractContextManager
+from types import GetSetDescriptorType
 from typing import Any, NamedTuple
 
 from leakscope.heap.adapters.memory import HOST, SHARED, Memory
-from leakscope.model.interrupts import ours
+from leakscope.model.errors import ours
 
 Accessor = Any
 """A getset or method descriptor implemented in C."""
@@ -163,7 +170,7 @@ def _memory(storage: Any, access: TensorAccess, address: int | None) -> Memory |
     )
 
 
-class Reach(NamedTuple):
+class StorageReach(NamedTuple):
     """What a view can read."""
 
     begin: int
@@ -173,7 +180,7 @@ class Reach(NamedTuple):
     """How many bytes of that at most."""
 
 
-def tensor_reach(tensor: object, access: TensorAccess) -> Reach | None:
+def tensor_reach(tensor: object, access: TensorAccess) -> StorageReach | None:
     """Return what a tensor can read, from the beginning of its storage; None if torch won't say."""
     try:
         sizes = access.shape.__get__(tensor)
@@ -184,7 +191,7 @@ def tensor_reach(tensor: object, access: TensorAccess) -> Reach | None:
     steps = list(zip(sizes, strides, strict=True))
     distinct = math.prod(size if stride or not size else 1 for size, stride in steps)
     span = 1 + sum((size - 1) * stride for size, stride in steps) if distinct else 0
-    return Reach(offset * item, (offset + span) * item, distinct * item)
+    return StorageReach(offset * item, (offset + span) * item, distinct * item)
 
 
 def fills(tensor: object, nbytes: int, access: TensorAccess) -> bool:
@@ -207,3 +214,135 @@ def wrapped_by(tensor: object, access: TensorAccess) -> object:
     except ours(Exception):
         return None
     return found
+
+
+class TensorPart(NamedTuple):
+    """The memory of one of the tensors that another consists of."""
+
+    storage: Any
+    """None where it has none."""
+    address: int
+    nbytes: int = 0
+    """Of memory without a storage."""
+
+
+Parts = dict[int, tuple[TensorPart, ...]]
+"""By the address of a tensor."""
+
+MOST_OPAQUE = 10_000
+"""Of so many tensors a walk reports that it saw no memory."""
+
+_BY_ROW = ("crow_indices", "col_indices", "values")
+_BY_COLUMN = ("ccol_indices", "row_indices", "values")
+_PARTS = {
+    "torch.sparse_coo": ("_indices", "_values"),
+    "torch.sparse_csr": _BY_ROW,
+    "torch.sparse_bsr": _BY_ROW,
+    "torch.sparse_csc": _BY_COLUMN,
+    "torch.sparse_bsc": _BY_COLUMN,
+}
+_ONEDNN = "torch._mkldnn"
+
+
+def read_parts(tensors: list[object], access: TensorAccess | None) -> Parts:
+    """Return what tensors consist of; those of other kinds are left out.
+
+    Neither autograd nor modes see the operations; nothing but their storages is kept. A profiler of
+    torch's would list them among the program's, so that under one nothing is asked.
+    """
+    if access is None or not tensors:
+        return {}
+    core: Any = sys.modules["torch._C"]
+    if core._autograd._profiler_enabled():
+        return {}
+    with core._DisableTorchDispatch(), core._AutoDispatchBelowAutograd():
+        return {id(tensor): parts for tensor in tensors if (parts := _read_parts(tensor, access))}
+
+
+def _read_parts(tensor: Any, access: TensorAccess) -> tuple[TensorPart, ...]:
+    base = vars(access.tensor)
+    try:
+        layout = str(base["layout"].__get__(tensor))
+        if layout == _ONEDNN:
+            return _memory_of_onednn(tensor)
+        parts = [base[name](tensor) for name in _PARTS.get(layout, ())]
+        return tuple(_part(part, access) for part in parts)
+    except ours(Exception):
+        return ()
+
+
+def _part(part: Any, access: TensorAccess) -> TensorPart:
+    address = 0 if access.tensor_address is None else access.tensor_address(part)
+    return TensorPart(access.untyped_storage(part), address)
+
+
+def _memory_of_onednn(tensor: Any) -> tuple[TensorPart, ...]:
+    operations = sys.modules["torch"].ops.mkldnn
+    return (TensorPart(None, operations.data_ptr(tensor), operations._nbytes(tensor)),)
+
+
+_RAW = "_raw_saved_"
+
+
+class NodeFacts(NamedTuple):
+    """The accessors of one type of autograd nodes."""
+
+    next_functions: Any
+    saved: tuple[Any, ...]
+    variable: Any | None
+    """Of ``AccumulateGrad``: the leaf it accumulates into."""
+
+
+def node_facts(mro: tuple[type, ...]) -> NodeFacts | None:
+    """Return the accessors of a node type by its bases; None for any other type."""
+    found: dict[str, Any] = {}
+    for base in reversed(mro):
+        found.update(
+            (name, value)
+            for name, value in type.__dict__["__dict__"].__get__(base).items()
+            if type(value) is GetSetDescriptorType
+        )
+    if "next_functions" not in found or "_input_metadata" not in found:
+        return None
+    saved = tuple(value for name, value in found.items() if name.startswith(_RAW))
+    return NodeFacts(found["next_functions"], saved, found.get("variable"))
+
+
+def node_referents(node: object, facts: NodeFacts) -> list[object]:
+    """Return the next nodes, the leaf and what was saved; nothing of what was freed already."""
+    referents = [follower for follower, _ in _read(facts.next_functions, node) or ()]
+    if facts.variable is not None:
+        referents.append(_read(facts.variable, node))
+    for accessor in facts.saved:
+        saved = _read(accessor, node)
+        for variable in saved if type(saved) is tuple else (saved,):
+            referents += saved_referents(variable)
+    return [r for r in referents if r is not None]
+
+
+def _read(accessor: Any, node: object) -> Any:
+    try:
+        return accessor.__get__(node)
+    except ours(Exception):
+        return None  # freed by backward
+
+
+def is_saved_variable(kind: type) -> bool:
+    """Return whether a type is that of raw saved variables: checkpointing keeps some in lists."""
+    name = type.__dict__["__name__"].__get__(kind)
+    names = type.__dict__["__dict__"].__get__(kind)
+    return bool(name == "SavedTensor" and names.get("__module__") == "torch._C._autograd")
+
+
+def saved_referents(variable: Any) -> list[object]:
+    """Return what a saved variable holds, and the hook that would unpack it: it never runs, but
+    under checkpointing its closure keeps the inputs from which activations are recomputed.
+    """
+    return [_attribute(variable, "data"), _attribute(variable, "unpack_hook")]
+
+
+def _attribute(variable: Any, name: str) -> object:
+    try:
+        return getattr(variable, name)
+    except ours(Exception):
+        return None

@@ -1,16 +1,28 @@
-"""What a snapshot answers: rows by name, the tree under a name, totals by type."""
+"""What a snapshot answers: rows by name, the tree under a name, totals by type, and what changed
+since another.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, overload
 
-from leakscope.heap import kinds
-from leakscope.heap.memory import reached_bytes, total_bytes
-from leakscope.heap.snapshots.printing import Cell, Column, Page, Printed, Table, count, place, size
+from leakscope.heap import contents
+from leakscope.heap.row_details import reached_bytes, total_bytes
+from leakscope.heap.snapshots.printing import (
+    AnswerCell,
+    AnswerPage,
+    Column,
+    Printed,
+    Table,
+    count,
+    notes_on,
+    place,
+    size,
+)
 from leakscope.model.census import CensusRow
-from leakscope.model.sizes import human_bytes, plural
+from leakscope.model.text import human_bytes, plural
 
 
 class Rows(Printed, Sequence[CensusRow]):
@@ -33,10 +45,10 @@ class Rows(Printed, Sequence[CensusRow]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def page(self) -> Page:
+    def page(self) -> AnswerPage:
         """Return the rows as a table."""
         tables = [rows_table(self._rows)] if self._rows else []
-        return Page(self._title, tables=tables, notes=self._notes)
+        return AnswerPage(self._title, tables=tables, notes=self._notes)
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,19 +64,22 @@ class Tree(Printed):
     omitted_bytes: int = 0
     """What is named through those, on all devices."""
 
-    def page(self) -> Page:
+    def page(self) -> AnswerPage:
         """Return the tree as an indented table."""
         lines = list(self._lines("", 0))
         rows = [line.row for line in lines if line.row is not None]
         columns = row_columns(rows, paths=False)
         cells = [
-            [*columns.cells(line.row, Cell(line.text, line.path, line.depth))]
+            [*columns.cells(line.row, AnswerCell(line.text, line.path, line.depth))]
             if line.row
-            else [*([Cell("")] * (len(columns.columns) - 1)), Cell(line.text, "", line.depth)]
+            else [
+                *([AnswerCell("")] * (len(columns.columns) - 1)),
+                AnswerCell(line.text, "", line.depth),
+            ]
             for line in lines
         ]
         name = "all names" if self.row is None else self.row.path
-        return Page(f"Under {name}", tables=[Table(columns.columns, cells)] if cells else [])
+        return AnswerPage(f"Under {name}", tables=[Table(columns.columns, cells)] if cells else [])
 
     def _lines(self, above: str, depth: int) -> Iterator[_TreeLine]:
         path = above
@@ -127,9 +142,9 @@ class Types(Printed, Sequence[TypeRow]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def page(self) -> Page:
+    def page(self) -> AnswerPage:
         """Return the types as a table."""
-        return Page(self._title, tables=[types_table(self._rows)] if self._rows else [])
+        return AnswerPage(self._title, tables=[types_table(self._rows)] if self._rows else [])
 
 
 @dataclass(frozen=True)
@@ -172,7 +187,7 @@ class OfType(Printed):
                 total[device] = total.get(device, 0) + amount
         return total
 
-    def page(self, *, shown: int = 10) -> Page:
+    def page(self, *, shown: int = 10) -> AnswerPage:
         """Return totals, what holds them, and those with names of their own."""
         tables = [types_table(self.types, "By type")] if len(self.types) > 1 else []
         if self.held_in:
@@ -185,16 +200,16 @@ class OfType(Printed):
         sizes = human_bytes(self.bytes)
         payload = sum(self.payload_bytes.values())
         sizes += f", and {human_bytes(payload)} of tensor storage" if payload else ""
-        return Page(f"{self.asked}: {plural(self.count, 'object')}, {sizes}", tables=tables)
+        return AnswerPage(f"{self.asked}: {plural(self.count, 'object')}, {sizes}", tables=tables)
 
 
 class RowColumns(NamedTuple):
     """The columns that some rows need, and how to fill them."""
 
     columns: list[Column]
-    fill: list[Callable[[CensusRow], Cell]]
+    fill: list[Callable[[CensusRow], AnswerCell]]
 
-    def cells(self, row: CensusRow, name: Cell) -> list[Cell]:
+    def cells(self, row: CensusRow, name: AnswerCell) -> list[AnswerCell]:
         """Return the cells of a row; ``name`` is the last."""
         return [*(fill(row) for fill in self.fill), name]
 
@@ -202,7 +217,7 @@ class RowColumns(NamedTuple):
 def row_columns(rows: Sequence[CensusRow], *, paths: bool = True) -> RowColumns:
     """Return the columns that tell something about these rows; the name comes last."""
     devices = sorted({device for row in rows for device in row.device_bytes})
-    found: list[tuple[Column, Callable[[CensusRow], Cell]]] = [
+    found: list[tuple[Column, Callable[[CensusRow], AnswerCell]]] = [
         (Column("retained"), lambda row: size(row.host_bytes))
     ]
     found += [(Column(device), _on_device(device)) for device in devices]
@@ -226,7 +241,7 @@ def row_columns(rows: Sequence[CensusRow], *, paths: bool = True) -> RowColumns:
 def rows_table(rows: Sequence[CensusRow], caption: str = "") -> Table:
     """Return rows as a table."""
     columns = row_columns(rows)
-    return Table(columns.columns, [columns.cells(r, Cell(r.path)) for r in rows], caption)
+    return Table(columns.columns, [columns.cells(r, AnswerCell(r.path)) for r in rows], caption)
 
 
 def types_table(rows: Sequence[TypeRow], caption: str = "") -> Table:
@@ -243,7 +258,7 @@ def types_table(rows: Sequence[TypeRow], caption: str = "") -> Table:
             count(row.count),
             size(row.bytes),
             *(_or_empty(row.payload_bytes.get(device, 0)) for device in devices),
-            Cell(row.type),
+            AnswerCell(row.type),
         ]
         for row in rows
     ]
@@ -257,7 +272,10 @@ def _holdings_table(holdings: Sequence[Holding]) -> Table:
         Column("name", number=False, repeats=True),
         Column("path", number=False, flexible=True),
     ]
-    cells = [[count(h.count), size(h.bytes), Cell(h.row.name), Cell(h.row.path)] for h in holdings]
+    cells = [
+        [count(h.count), size(h.bytes), AnswerCell(h.row.name), AnswerCell(h.row.path)]
+        for h in holdings
+    ]
     return Table(columns, cells, "Held in")
 
 
@@ -273,12 +291,12 @@ def is_heavier(row: CensusRow) -> tuple[int, int, str]:
 
 def items(row: CensusRow) -> int | None:
     """Return how many items the containers of a row hold; None of text and other objects."""
-    return row.length if row.kind in kinds.CONTAINERS else None
+    return row.length if row.kind in contents.CONTAINERS else None
 
 
-def type_cell(name: str) -> Cell:
+def type_cell(name: str) -> AnswerCell:
     """Return a cell with the bare name of a type, the qualified one behind it."""
-    return Cell(bare(name), name)
+    return AnswerCell(bare(name), name)
 
 
 def bare(name: str) -> str:
@@ -286,21 +304,230 @@ def bare(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _on_device(device: str) -> Callable[[CensusRow], Cell]:
+def _on_device(device: str) -> Callable[[CensusRow], AnswerCell]:
     return lambda row: _or_empty(row.device_bytes.get(device, 0))
 
 
-def _shared(row: CensusRow) -> Cell:
+def _shared(row: CensusRow) -> AnswerCell:
     return _or_empty(sum(row.shared_bytes.values()))
 
 
-def _graph_nodes(row: CensusRow) -> Cell:
+def _graph_nodes(row: CensusRow) -> AnswerCell:
     return count(row.graph_nodes or None)
 
 
-def _name(row: CensusRow) -> Cell:
-    return Cell(row.name)
+def _name(row: CensusRow) -> AnswerCell:
+    return AnswerCell(row.name)
 
 
-def _or_empty(amount: int) -> Cell:
-    return size(amount) if amount else Cell("")
+def _or_empty(amount: int) -> AnswerCell:
+    return size(amount) if amount else AnswerCell("")
+
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class RowChange:
+    """A path in two snapshots; ``before`` or ``after`` is None where it had no row."""
+
+    before: CensusRow | None
+    after: CensusRow | None
+
+    @property
+    def row(self) -> CensusRow:
+        """The later of its rows."""
+        found = self.after or self.before
+        assert found is not None
+        return found
+
+    @property
+    def path(self) -> str:
+        """Where the objects are: the same before and after."""
+        return self.row.path
+
+    @property
+    def bytes(self) -> int:
+        """By how much what is named through the path has grown, on all devices: what it retains
+        and what others keep alive too, for retained sizes alone fall when a second holder comes.
+        """
+        return _bytes(self.after) - _bytes(self.before)
+
+    @property
+    def count(self) -> int:
+        """By how many objects."""
+        return _count(self.after) - _count(self.before)
+
+    @property
+    def items(self) -> int | None:
+        """By how many items in the containers; None where it holds no containers."""
+        if items(self.row) is None:
+            return None
+        before = items(self.before) if self.before is not None else 0
+        after = items(self.after) if self.after is not None else 0
+        return (after or 0) - (before or 0)
+
+
+@dataclass(frozen=True)
+class TypeChange:
+    """A type in two snapshots."""
+
+    type: str
+    count: int
+    """By how many objects."""
+    bytes: int
+    """By how many shallow bytes, tensor storages on all devices included."""
+
+
+@dataclass(frozen=True, repr=False)
+class Difference(Printed):
+    """What became of the heap: each part with the greatest change first."""
+
+    appeared: tuple[RowChange, ...]
+    """Paths that had no row before: they retained too little, or did not exist."""
+    grew: tuple[RowChange, ...]
+    shrank: tuple[RowChange, ...]
+    vanished: tuple[RowChange, ...]
+    """Paths that have no row any more."""
+    types: tuple[TypeChange, ...]
+    objects: int
+    """By how many objects the heap has grown."""
+    heap_bytes: int
+    """By how many shallow bytes of Python objects."""
+    payload_bytes: dict[str, int]
+    """By how many bytes of tensor storages and array data, per device, ``host`` included."""
+    incomplete: bool
+    """Whether a snapshot left out rows because there were too many: what is said to have appeared
+    or vanished may then merely have been left out of the other."""
+
+    def page(self) -> AnswerPage:
+        """Return what changed as tables."""
+        payload = ", ".join(
+            f"{size(amount, signed=True).text} of tensors and arrays {place(device)}"
+            for device, amount in self.payload_bytes.items()
+            if amount
+        )
+        title = (
+            f"Heap difference: {count(self.objects, signed=True).text} objects, "
+            f"{size(self.heap_bytes, signed=True).text} of Python objects"
+        )
+        parts = [
+            ("Grew", self.grew),
+            ("Appeared", self.appeared),
+            ("Shrank", self.shrank),
+            ("Vanished", self.vanished),
+        ]
+        tables = [_changes_table(title, changes) for title, changes in parts if changes]
+        tables += [_types_table(self.types)] if self.types else []
+        names = [change.row.name for change in (*self.grew, *self.appeared)]
+        note = "Rows were left out of a snapshot: take both with a greater most_objects."
+        return AnswerPage(
+            f"{title}, {payload}" if payload else title,
+            tables=tables,
+            notes=[*notes_on(names), *[note] * self.incomplete],
+        )
+
+
+def changes(
+    before: Iterable[CensusRow], after: Iterable[CensusRow]
+) -> tuple[list[RowChange], list[RowChange], list[RowChange], list[RowChange]]:
+    """Return what appeared, grew, shrank and vanished; what stayed the same is in none."""
+    old = {row.path: row for row in before}
+    new = {row.path: row for row in after}
+    appeared = [RowChange(None, row) for path, row in new.items() if path not in old]
+    vanished = [RowChange(row, None) for path, row in old.items() if path not in new]
+    both = [RowChange(old[path], row) for path, row in new.items() if path in old]
+    grew = [change for change in both if _direction(change) > 0]
+    shrank = [change for change in both if _direction(change) < 0]
+    for part in (appeared, grew, shrank, vanished):
+        part.sort(key=_greatest_first)
+    return appeared, grew, shrank, vanished
+
+
+def type_changes(before: Iterable[TypeRow], after: Iterable[TypeRow]) -> list[TypeChange]:
+    """Return the types of which there are more or fewer objects or bytes, what grew most first."""
+    old = {row.type: (row.count, row.total_bytes) for row in before}
+    new = {row.type: (row.count, row.total_bytes) for row in after}
+    found = []
+    for kind in {**new, **old}:
+        (was, weighed), (is_now, weighs) = old.get(kind, (0, 0)), new.get(kind, (0, 0))
+        if (was, weighed) != (is_now, weighs):
+            found.append(TypeChange(kind, is_now - was, weighs - weighed))
+    return sorted(found, key=lambda change: (-change.bytes, -change.count, change.type))
+
+
+def _direction(change: RowChange) -> int:
+    """Where the bytes are the same, as after an item was replaced, the items tell."""
+    return change.bytes or change.items or change.count
+
+
+def _greatest_first(change: RowChange) -> tuple[int, str]:
+    return (-abs(change.bytes), change.path)
+
+
+def _bytes(row: CensusRow | None) -> int:
+    return 0 if row is None else reached_bytes(row)
+
+
+def _count(row: CensusRow | None) -> int:
+    return 0 if row is None else row.count
+
+
+def _changes_table(title: str, found: Sequence[RowChange]) -> Table:
+    shown = _as_tree(found[:_SHOWN])
+    columns = [
+        Column("change"),
+        Column("before", optional=True),
+        Column("after", optional=True),
+        Column("objects", optional=True),
+        Column("items", optional=True),
+        Column("type", number=False, flexible=True),
+        Column("name", number=False, flexible=True),
+    ]
+    rows = [
+        [
+            size(change.bytes, signed=True),
+            size(_bytes(change.before)) if change.before else AnswerCell("–"),
+            size(_bytes(change.after)) if change.after else AnswerCell("–"),
+            count(change.count, signed=True) if change.count else AnswerCell(""),
+            count(change.items, signed=True) if change.items else AnswerCell(""),
+            type_cell(change.row.type),
+            AnswerCell(text, change.path, depth),
+        ]
+        for change, text, depth in shown
+    ]
+    more = f": the {_SHOWN} greatest of {len(found)}" if len(found) > _SHOWN else ""
+    return Table(columns, rows, title + more)
+
+
+def _as_tree(found: Sequence[RowChange]) -> list[tuple[RowChange, str, int]]:
+    """Put changes below those of the names they lie under, with the steps from there."""
+    paths = {change.path for change in found}
+    children: dict[str, list[RowChange]] = {}
+    for change in found:
+        children.setdefault(_nearest_above(change.path, paths), []).append(change)
+    lines: list[tuple[RowChange, str, int]] = []
+
+    def add(above: str, depth: int) -> None:
+        for change in children.get(above, ()):
+            lines.append((change, below(change.path, above), depth))
+            add(change.path, depth + 1)
+
+    add("", 0)
+    return lines
+
+
+def _nearest_above(path: str, paths: set[str]) -> str:
+    above = [p for p in paths if path != p and path.startswith(p) and path[len(p)] in ".[·(⟨"]
+    return max(above, key=len, default="")
+
+
+def _types_table(found: Sequence[TypeChange]) -> Table:
+    ordered = sorted(found, key=lambda change: (-abs(change.bytes), -abs(change.count)))
+    columns = [Column("objects"), Column("bytes"), Column("type", number=False, flexible=True)]
+    rows = [
+        [count(c.count, signed=True), size(c.bytes, signed=True), AnswerCell(c.type)]
+        for c in ordered[:_SHOWN]
+    ]
+    more = f": the {_SHOWN} greatest changes of {len(found)}" if len(found) > _SHOWN else ""
+    return Table(columns, rows, f"By type{more}")

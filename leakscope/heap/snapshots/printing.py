@@ -7,11 +7,10 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from html import escape
 
-from leakscope.model.census import FILE, SHARED
-from leakscope.model.notebook import OUTPUT_HISTORY, REMEDY
-from leakscope.model.printable import clipped, one_line
-from leakscope.model.sizes import human_bytes
+from leakscope.model.census import FILE, OUTPUT_HISTORY, REMEDY, SHARED
+from leakscope.model.text import clipped, human_bytes, one_line
 
 _NARROWEST = 40
 _FALLBACK = (100, 24)
@@ -21,7 +20,7 @@ _PLACES = {"host": "in host memory", SHARED: "in shared memory", FILE: "in mappe
 
 
 @dataclass(frozen=True)
-class Cell:
+class AnswerCell:
     """What stands in a table: the text, how far it is indented, and the exact figure behind it."""
 
     text: str
@@ -47,12 +46,12 @@ class Table:
     """Rows under columns, with a caption where there are several tables on a page."""
 
     columns: Sequence[Column]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[AnswerCell]]
     caption: str = ""
 
 
 @dataclass(frozen=True)
-class Page:
+class AnswerPage:
     """One answer: its first line, further lines, tables, and lines that follow them."""
 
     title: str
@@ -65,29 +64,27 @@ class Printed(ABC):
     """An answer that prints itself: as text in a terminal, as a table in a notebook."""
 
     @abstractmethod
-    def page(self) -> Page:
+    def page(self) -> AnswerPage:
         """Return what is printed."""
 
     def __repr__(self) -> str:
         return as_text(self.page(), shutil.get_terminal_size(_FALLBACK).columns)
 
     def _repr_html_(self) -> str:
-        from leakscope.heap.snapshots.markup import as_html
-
         return as_html(self.page())
 
 
-def size(amount: int, *, signed: bool = False) -> Cell:
+def size(amount: int, *, signed: bool = False) -> AnswerCell:
     """Return a cell with bytes as a person reads them, every digit behind it."""
     sign = "+" if signed and amount > 0 else ""
-    return Cell(sign + human_bytes(amount), f"{sign}{amount:,} bytes".replace("-", "−"))
+    return AnswerCell(sign + human_bytes(amount), f"{sign}{amount:,} bytes".replace("-", "−"))
 
 
-def count(number: int | None, *, signed: bool = False) -> Cell:
+def count(number: int | None, *, signed: bool = False) -> AnswerCell:
     """Return a cell with a count; an empty one where there is none."""
     if number is None:
-        return Cell("")
-    return Cell(f"{number:+,}".replace("-", "−") if signed and number else f"{number:,}")
+        return AnswerCell("")
+    return AnswerCell(f"{number:+,}".replace("-", "−") if signed and number else f"{number:,}")
 
 
 def place(device: str) -> str:
@@ -101,7 +98,7 @@ def notes_on(names: Iterable[str]) -> list[str]:
     return [f"Out is the notebook's output history. {REMEDY}"] if is_displayed else []
 
 
-def as_text(page: Page, width: int) -> str:
+def as_text(page: AnswerPage, width: int) -> str:
     """Return a page as lines of at most ``width`` characters, without colours."""
     width = max(width, _NARROWEST)
     blocks = ["\n".join(_wrapped([page.title, *page.lines], width))]
@@ -159,8 +156,8 @@ def _natural_widths(table: Table) -> list[int]:
 
 def _lines(table: Table, width: int) -> list[str]:
     shown = [
-        [Cell(column.title) for column in table.columns],
-        *([Cell(_GAP * c.indent + one_line(c.text)) for c in row] for row in table.rows),
+        [AnswerCell(column.title) for column in table.columns],
+        *([AnswerCell(_GAP * c.indent + one_line(c.text)) for c in row] for row in table.rows),
     ]
     widths = _fitted(table.columns, _natural_widths(table), width)
     return [_line(table.columns, row, widths) for row in shown]
@@ -178,9 +175,53 @@ def _fitted(columns: Sequence[Column], natural: list[int], width: int) -> list[i
     return widths
 
 
-def _line(columns: Sequence[Column], row: Sequence[Cell], widths: list[int]) -> str:
+def _line(columns: Sequence[Column], row: Sequence[AnswerCell], widths: list[int]) -> str:
     parts = []
     for column, cell, width in zip(columns, row, widths, strict=True):
         text = clipped(cell.text, width)
         parts.append(text.rjust(width) if column.number else text.ljust(width))
     return _GAP.join(parts).rstrip()
+
+
+_NUMBER = "text-align:right;white-space:nowrap"
+_TEXT = "text-align:left;overflow-wrap:anywhere"
+_INDENT_EM = 1.4
+
+
+def as_html(page: AnswerPage) -> str:
+    """Return a page as HTML; nothing from the user's program passes unescaped."""
+    parts = [f"<p><strong>{_text(page.title)}</strong></p>", *_paragraphs(page.lines)]
+    parts += [_html_table(table) for table in page.tables]
+    parts += _paragraphs(page.notes)
+    return f'<div class="leakscope">{"".join(parts)}</div>'
+
+
+def _paragraphs(lines: Sequence[str]) -> list[str]:
+    return ["<p>" + "<br>".join(map(_text, lines)) + "</p>"] if lines else []
+
+
+def _html_table(table: Table) -> str:
+    caption = f"<p>{_text(table.caption)}</p>" if table.caption else ""
+    head = "".join(
+        f'<th scope="col" style="{_style(column)}">{_text(column.title)}</th>'
+        for column in table.columns
+    )
+    body = "".join(f"<tr>{_html_row(table.columns, row)}</tr>" for row in table.rows)
+    return f"{caption}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _html_row(columns: Sequence[Column], row: Sequence[AnswerCell]) -> str:
+    cells = []
+    for column, cell in zip(columns, row, strict=True):
+        title = f' title="{_text(cell.exact)}"' if cell.exact else ""
+        indent = f";padding-left:{cell.indent * _INDENT_EM + 0.5:g}em" if cell.indent else ""
+        cells.append(f'<td style="{_style(column)}{indent}"{title}>{_text(cell.text)}</td>')
+    return "".join(cells)
+
+
+def _style(column: Column) -> str:
+    return _NUMBER if column.number else _TEXT
+
+
+def _text(text: str) -> str:
+    return escape(one_line(text), quote=True)

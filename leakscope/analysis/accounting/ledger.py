@@ -1,0 +1,393 @@
+"""The ledger: where the growth of each kind of memory went, with the remainder as a number.
+
+Beside it: how fast whole gauges grow, how much of that is explained, and what the remainder is put
+down to as an estimate (things that are counted, not weighed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
+from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.policy import GAUGE_NOISE_BYTES
+from leakscope.analysis.growth.rows import Grower
+from leakscope.analysis.remedies.cleanup_calls import device_advice, host_advice
+from leakscope.analysis.run_context import MeasuredWindow, RunContext
+from leakscope.model import gauge
+from leakscope.model.census import SHARED, Census
+from leakscope.model.record import DeviceSnapshotRecord
+from leakscope.model.report import Finding, Ledger, LedgerEntry, MetricGrowth, Severity
+
+TREE = "tree"
+"""What a ledger is of that counts a process and its children by proportional memory."""
+CHILDREN = "child processes"
+ELSEWHERE = "new objects held by libraries and native code"
+MAPPED_FILES = "pages of files: the kernel takes them back when it needs room"
+CHILDREN_BEYOND = "child processes, beyond what they share with this one"
+
+
+@dataclass(frozen=True)
+class Account:
+    """Which memory a ledger is of, what there was at its beginning, and by how much it grew."""
+
+    metric: str
+    before: float | None
+    gain: float
+
+
+def find_ledgers(case: RunContext, growers: list[Grower]) -> list[Ledger]:
+    """Return the ledger of the host and of each device, over the window of the case."""
+    window = case.window
+    if window is None:
+        return []
+    across = [g for g in growers if g.growth == "across"]
+    ledgers = [_host(case, window, across)]
+    ledgers += [_device(case, window, across, d) for d in case.track.devices]
+    return [ledger for ledger in ledgers if ledger is not None]
+
+
+def _host(case: RunContext, window: MeasuredWindow, growers: list[Grower]) -> Ledger | None:
+    gain = case.gauge_gain(case.host_metric)
+    if gain is None:
+        return None
+    tree = case.tree_gain()
+    children = case.children_gain() if tree is None else tree - gain
+    entries = _named(case, window, growers, HOST)
+    entries += [
+        _entry("garbage awaiting the collector", _garbage(case, window), "garbage"),
+        _entry(
+            "allocator slack: free in the C heap, not returned",
+            _gain(case, gauge.MALLOC_FREE),
+            "slack",
+        ),
+        _entry("page-locked memory of torch", _gain(case, gauge.PINNED_HOST), "pinned"),
+        _entry("shared memory", _shared(case, window), "shm"),
+        _entry(MAPPED_FILES, _mapped(case, window), "mapped"),
+        _entry(CHILDREN if tree is None else CHILDREN_BEYOND, children, "children"),
+    ]
+    entries += _new_unnamed(case, window, entries, growers)
+    own = float(case.own[window.last] - case.own[window.first])
+    entries.append(_entry("leakscope itself", own, "own"))
+    metric = case.host_metric + ("+children_pss" if children else "")
+    metric = TREE if tree is not None else metric
+    before = _before(case, window, case.host_metric)
+    if tree is not None:
+        before = _before(case, window, gauge.PSS, gauge.CHILDREN_PSS)
+    elif children:
+        before = _before(case, window, case.host_metric, gauge.CHILDREN_PSS)
+    return _close(case, window, Account(metric, before, gain + children), entries, host_advice)
+
+
+def _device(
+    case: RunContext, window: MeasuredWindow, growers: list[Grower], device: str
+) -> Ledger | None:
+    metrics = [f"{device}.{m}" for m in (gauge.DEVICE_RESERVED, gauge.DEVICE_ALLOCATED)]
+    metric = next((m for m in metrics if case.track.has_gauge(m)), None)
+    gain = case.gauge_gain(metric) if metric else None
+    if metric is None or gain is None:
+        return None
+    live = case.gauge_gain(metrics[1]) or 0.0
+    entries = _named(case, window, growers, device)
+    named = sum(entry.bytes for entry in entries)
+    before, after = (_snapshot(case, device, p) for p in (window.first, window.last))
+    cached = after.cached - before.cached if before and after else gain - live
+    stuck = after.stuck - before.stuck if before and after else 0
+    entries += [
+        _entry("live tensors without a name", live - named, "unnamed"),
+        _entry("cached but free: whole segments", cached, "cached"),
+        _entry("cached but free: stuck in used segments", stuck, "fragmentation"),
+        _entry(
+            "freed, still in use on another stream",
+            _gain(case, f"{device}.{gauge.DEVICE_PENDING}"),
+            "pending",
+        ),
+    ]
+    read = [metric]
+    outside = case.gauge_gain(f"{device}.{gauge.DEVICE_OUTSIDE}")
+    if outside is not None:
+        # Read together with reserved memory, unlike what the device has in use by itself.
+        read.append(f"{device}.{gauge.DEVICE_OUTSIDE}")
+        metric = f"{device}.{gauge.DEVICE_USED}"
+        entries.append(_entry("outside torch's allocator", outside, "outside"))
+    account = Account(metric, _before(case, window, *read), gain + (outside or 0.0))
+    return _close(case, window, account, entries, device_advice)
+
+
+def _named(
+    case: RunContext, window: MeasuredWindow, growers: list[Grower], device: str
+) -> list[LedgerEntry]:
+    """Return what each culprit gained over the window, and what all other names of the user's."""
+    entries, seen = [], 0
+    for g in growers:
+        if g.device != device:
+            continue
+        row = case.table.latest[g.path]
+        gained = _gain_of(case, window, g)
+        seen += gained if case.table.is_reached(g.path) else 0
+        holds_graph = row.kind == "graph" or row.graph_nodes > 0
+        entries.append(_entry(row.name, gained, "graph" if holds_graph else "named"))
+    everything = _gain_of_roots(case, window, growers, device)
+    if everything is not None:
+        entries.append(_entry("all other named objects", everything - seen, "named"))
+    return entries
+
+
+def _gain_of(case: RunContext, window: MeasuredWindow, g: Grower) -> int:
+    """Return what a culprit gained over the window, between two censuses evenly."""
+    values = case.table.retained[g.device][g.path, g.observed]
+    ends = np.array([window.first, window.last])
+    held = np.interp(ends, case.table.at[g.observed], np.nan_to_num(values))
+    first, last = held + unseen_growth(case, g, ends)
+    return round(float(last - first))
+
+
+def unseen_growth(case: RunContext, g: Grower, positions: IntArray) -> FloatArray:
+    """Return what a culprit has gained since it could be seen last, at its rate, by position."""
+    index, seen = case.track.index, case.table.at[g.observed]
+    last = index[seen[-1]] if len(seen) else index[-1]
+    end = index[case.track.last_work]
+    since = np.clip(np.minimum(index[positions], end) - last, 0, None)
+    return np.asarray(since * g.per_boundary, dtype=np.float64)
+
+
+def _gain_of_roots(
+    case: RunContext, window: MeasuredWindow, growers: list[Grower], device: str
+) -> int | None:
+    """Return the change of all that has a name of the user's, None without a census."""
+    if device not in case.table.retained or not len(case.table.at):
+        return None
+    ends = np.array([window.first, window.last])
+    first, last = np.interp(ends, case.table.at, named_bytes(case, device))
+    for g in growers:
+        if g.device == device and case.table.is_reached(g.path):
+            begin, end = unseen_growth(case, g, ends)
+            last += end - begin
+    return round(float(last - first))
+
+
+def named_bytes(case: RunContext, device: str, without: Collection[int] = ()) -> FloatArray:
+    """Return by census what has a name of the user's: rows that no other row retains.
+
+    What a function held when it was last seen to run counts on when it has returned.
+
+    Args:
+        case: The run.
+        device: Where the bytes lie.
+        without: Paths that are left out.
+
+    """
+    table = case.table
+    total = np.zeros(len(table.at))
+    everywhere = np.arange(len(table.at))
+    for path in range(len(table.paths)):
+        if path in without:
+            continue
+        columns = case.observations.columns(path)
+        if table.is_reached(path) and table.parent(path) is None and len(columns):
+            seen = np.nan_to_num(table.retained[device][path, columns])
+            total += np.interp(everywhere, columns, seen, left=0.0)
+    return total
+
+
+def _new_unnamed(
+    case: RunContext, window: MeasuredWindow, entries: list[LedgerEntry], growers: list[Grower]
+) -> list[LedgerEntry]:
+    """Return what is new, and held by libraries or native code without a name that is told."""
+    known = [(p, c.elsewhere_bytes) for p, c in _at(case) if c.elsewhere_bytes is not None]
+    if len(known) < 2:
+        return []
+    at, sizes = zip(*known, strict=True)
+    first, last = np.interp([window.first, window.last], at, sizes)
+    library = {case.table.latest[g.path].name for g in growers if not case.table.is_reached(g.path)}
+    told = sum(e.bytes for e in entries if e.label in library and e.kind in {"named", "graph"})
+    return [_entry(ELSEWHERE, float(last - first) - told, "elsewhere")]
+
+
+def _at(case: RunContext) -> list[tuple[int, Census]]:
+    return list(zip(case.table.at.tolist(), case.table.censuses, strict=True))
+
+
+def _garbage(case: RunContext, window: MeasuredWindow) -> float:
+    known = [
+        (p, c.garbage_bytes)
+        for p, c in zip(case.table.at.tolist(), case.table.censuses, strict=True)
+        if c.garbage_bytes is not None and window.first <= p <= window.last
+    ]
+    return float(known[-1][1] - known[0][1]) if len(known) >= 2 else 0.0
+
+
+def _shared(case: RunContext, window: MeasuredWindow) -> float:
+    """Return growth of shared memory that is part of resident memory and in no row."""
+    files, mapped = case.gauge_gain(gauge.SHM), case.gauge_gain(gauge.SHARED)
+    grown = 0.0 if files is None or mapped is None else min(files, mapped)
+    return max(grown - named_shared_memory(case, window), 0.0)
+
+
+def _mapped(case: RunContext, window: MeasuredWindow) -> float:
+    """Return growth of resident pages of files: of code, and of data that is mapped and read."""
+    known = _shared(case, window) + max(named_shared_memory(case, window), 0.0)
+    return max(_gain(case, gauge.MAPPED) - known, 0.0)
+
+
+def host_ledger(ledgers: list[Ledger]) -> Ledger | None:
+    """Return the ledger of host memory, if there is one."""
+    return next((ledger for ledger in ledgers if "." not in ledger.metric), None)
+
+
+def unexplained_bytes(ledgers: list[Ledger]) -> float:
+    """Return the growth of host memory that nothing explains, 0 where there is none."""
+    host = host_ledger(ledgers)
+    entries = host.entries if host else []
+    return float(max(sum(e.bytes for e in entries if e.kind == "unexplained"), 0))
+
+
+def named_shared_memory(case: RunContext, window: MeasuredWindow) -> float:
+    """Return by how much the shared memory grew that censuses met under some name."""
+    if not len(case.table.at):
+        return 0.0
+    sizes = [census.payload_bytes.get(SHARED, 0) for census in case.table.censuses]
+    first, last = np.interp([window.first, window.last], case.table.at, sizes)
+    return float(last - first)
+
+
+def _before(case: RunContext, window: MeasuredWindow, *names: str) -> float | None:
+    """Return what gauges read together where the ledger begins, None where one wasn't read."""
+    read = [case.nearest(name, window.first) for name in names]
+    return None if None in read else sum(amount for amount in read if amount is not None)
+
+
+def _gain(case: RunContext, name: str) -> float:
+    return case.gauge_gain(name) or 0.0
+
+
+def _snapshot(case: RunContext, device: str, position: int) -> DeviceSnapshotRecord | None:
+    found = None
+    for m in case.track.measurements[: position + 1]:
+        found = next((d for d in m.devices if d.device == device), found)
+    return found
+
+
+def _entry(label: str, size: float, kind: str) -> LedgerEntry:
+    return LedgerEntry(label=label, bytes=round(size), kind=kind)
+
+
+def _close(
+    case: RunContext,
+    window: MeasuredWindow,
+    account: Account,
+    entries: list[LedgerEntry],
+    advise: Callable[[int, list[LedgerEntry]], str],
+) -> Ledger:
+    total = round(account.gain)
+    kept = [entry for entry in entries if entry.bytes]
+    remainder = total - sum(entry.bytes for entry in kept)
+    kept.append(_entry("unexplained", remainder, "unexplained"))
+    return Ledger(
+        metric=account.metric,
+        from_boundary=int(case.track.index[window.first]),
+        to_boundary=int(case.track.index[window.last]),
+        total_bytes=total,
+        before_bytes=None if account.before is None else round(account.before),
+        entries=kept,
+        advice=advise(total, kept),
+        from_s=float(case.track.time_s[window.first]),
+        to_s=float(case.track.time_s[window.last]),
+        recorded_s=float(case.track.time_s[-1]),
+    )
+
+
+_TERMS = {"open_figures": "open figures"}
+"""The term of each kind of finding."""
+
+
+def with_imputed(case: RunContext, ledgers: list[Ledger], findings: list[Finding]) -> list[Ledger]:
+    """Return the ledgers with the host's remainder put down to what was counted."""
+    if host_ledger(ledgers) is None or case.window is None:
+        return ledgers
+    host, *devices = ledgers
+    *known, remainder = host.entries
+    for finding in findings:
+        label = _TERMS.get(finding.kind)
+        moved = min(finding.total_bytes, remainder.bytes)
+        if label is None or finding.severity is Severity.NOTE or moved <= 0:
+            continue
+        known.append(LedgerEntry(label=label, bytes=moved, kind="imputed", note="an estimate"))
+        remainder = msgspec.structs.replace(remainder, bytes=remainder.bytes - moved)
+    entries = [*known, remainder]
+    advice = host_advice(host.total_bytes, entries)
+    return [msgspec.structs.replace(host, entries=entries, advice=advice), *devices]
+
+
+EXPLAINABLE_BYTES = 4 * GAUGE_NOISE_BYTES
+"""Below this growth of a gauge, a share of it says nothing."""
+
+
+_NAMELESS = {gauge.DEVICE_BY_TREE, gauge.CHILDREN_PSS, gauge.DEVICE_OUTSIDE, gauge.PINNED_HOST}
+"""No name of the process stands for these bytes, or not for all of them."""
+_UNKNOWN = {"unexplained", "unnamed"}
+"""Terms of a ledger that say that nobody knows."""
+
+
+def find_growth(
+    case: RunContext, growers: list[Grower], ledgers: list[Ledger]
+) -> list[MetricGrowth]:
+    """Return the rate of each gauge of memory over comparable boundaries."""
+    devices = [
+        f"{d}.{m}"
+        for d in case.track.devices
+        for m in (gauge.DEVICE_ALLOCATED, gauge.DEVICE_RESERVED, gauge.DEVICE_BY_TREE)
+    ]
+    outside = [f"{device}.{gauge.DEVICE_OUTSIDE}" for device in case.track.devices]
+    metrics = [gauge.RSS, gauge.PSS, gauge.CHILDREN_PSS, *devices, *outside, gauge.PINNED_HOST]
+    return [_growth(case, m, growers, ledgers) for m in metrics if _can_be_judged(case, m)]
+
+
+def _can_be_judged(case: RunContext, metric: str) -> bool:
+    """Return whether a gauge was read at so many places that a rate of it says something.
+
+    Where even memory of the process itself was read at few, all rates are given as they are.
+    """
+    if not case.track.has_gauge(metric):
+        return False
+    read, places = (len(case.gauge_series(name)[1]) for name in (metric, case.host_metric))
+    return read >= min(places, policy.FEWEST_GROWING)
+
+
+def _growth(
+    case: RunContext, metric: str, growers: list[Grower], ledgers: list[Ledger]
+) -> MetricGrowth:
+    trend = case.gauge_trend(metric)
+    gain = case.gauge_gain(metric)
+    is_explainable = metric.rpartition(".")[2] not in _NAMELESS
+    named = explained = None
+    if gain is not None and gain > EXPLAINABLE_BYTES and is_explainable:
+        device = metric.rpartition(".")[0] or HOST
+        across = [g for g in growers if g.growth == "across" and g.device == device]
+        named = min(sum(case.gain_of(g) for g in across) / gain, 1.0)
+        explained = _explained(device, ledgers)
+    return MetricGrowth(
+        metric=metric,
+        unit=case.unit.name,
+        bytes_per_unit=trend.bytes_per_unit,
+        interval=trend.interval,
+        named_share=named,
+        explained_share=explained,
+    )
+
+
+def _explained(device: str, ledgers: list[Ledger]) -> float | None:
+    """Return how much of the growth the ledger's terms make up; too much counts as too little."""
+    ledger = next((one for one in ledgers if _device_of(one) == device), None)
+    if ledger is None or ledger.total_bytes <= 0:
+        return None
+    left = sum(entry.bytes for entry in ledger.entries if entry.kind in _UNKNOWN)
+    return max(1.0 - abs(left) / ledger.total_bytes, 0.0)
+
+
+def _device_of(ledger: Ledger) -> str:
+    return ledger.metric.rpartition(".")[0] or HOST

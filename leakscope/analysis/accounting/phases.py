@@ -1,0 +1,371 @@
+"""Memory over time: before, at the peak of and after each phase, and the timeline of the run.
+
+The timeline is thinned so that no spike is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from leakscope.analysis.columns.series import HOST, BoundaryTable, FloatArray, IntArray, code_of
+from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.verdict import severity
+from leakscope.model import gauge
+from leakscope.model.boundary import Boundary, BoundaryKind
+from leakscope.model.report import Line, Moment, PhaseMemory, PhaseSpan, Timeline
+
+WORTH_BYTES, WORTH_SHARE = 4 << 20, 0.02
+"""What resident memory reached between boundaries is told from so far above them on."""
+
+
+def find_phases(case: RunContext) -> list[PhaseMemory]:
+    """Return medians over the occurrences of each phase, for the host and each device."""
+    found = [
+        _phase(case, phase, case.metric_of(device))
+        for phase in case.track.phases
+        for device in [HOST, *case.track.devices]
+    ]
+    return [phase for phase in found if phase is not None]
+
+
+def _phase(case: RunContext, phase: str, metric: str) -> PhaseMemory | None:
+    track = case.track
+    values = track.gauge(metric)
+    mine = np.flatnonzero((track.phase == track.phase_code(phase)) & np.isfinite(values))
+    if not len(mine):
+        return None
+    starts = np.flatnonzero(np.diff(track.occurrence[mine], prepend=-1))
+    stops = np.append(starts[1:], len(mine))
+    before, peak, after = [], [], []
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        inside = values[mine[start:stop]]
+        before.append(inside[0])
+        peak.append(inside.max())
+        after.append(_after(track.kind[mine[start:stop]], values, int(mine[stop - 1]), inside))
+    highest, raised = _raised(case, phase, metric, max(peak))
+    return PhaseMemory(
+        phase=phase,
+        occurrences=track.begun(phase),
+        metric=metric,
+        before_bytes=int(np.median(before)),
+        peak_bytes=int(np.median(peak)),
+        after_bytes=int(np.median(after)),
+        kept_bytes=int(np.median(np.subtract(after, before))),
+        highest_bytes=highest,
+        raised_bytes=raised,
+        most_bytes=int(max(peak)),
+    )
+
+
+def _raised(
+    case: RunContext, phase: str, metric: str, seen: float
+) -> tuple[int | None, int | None]:
+    """Return to what and by how much a phase raised the highest memory, where it is worth telling.
+
+    Resident memory moves a little between any two boundaries.
+    """
+    highest, raised = peak_rise(case, phase, metric)
+    is_device = "." in metric
+    worth = 0.0 if is_device else seen + max(WORTH_BYTES, WORTH_SHARE * seen)
+    told = int(highest) if highest > worth else None
+    return told, None if raised is None else int(raised)
+
+
+def _after(
+    kinds: np.ndarray[tuple[int], np.dtype[np.int64]],
+    values: np.ndarray[tuple[int], np.dtype[np.float64]],
+    last: int,
+    inside: np.ndarray[tuple[int], np.dtype[np.float64]],
+) -> float:
+    """Return memory at the boundary after a phase: at its end its locals are still alive."""
+    if kinds[-1] == code_of(BoundaryKind.PHASE_END) and last + 1 < len(values):
+        following = values[last + 1]
+        return float(following) if np.isfinite(following) else float(inside[-1])
+    return float(inside[-1])
+
+
+ROOM = 0.9
+"""A passage has room for what climbed in it when it rises by this part of it: gauges and censuses
+are read at different batches."""
+
+
+def phase_height(case: RunContext, phase: str, device: str, climbed: float) -> severity.PhaseHeight:
+    """Return how high memory of a device rises in a passage through a phase.
+
+    Passages differ: the first pays for warm-up, and later ones refill what the C allocator kept of
+    it, so that resident memory doesn't move. What the C heap has in use tells better, where it was
+    read. The lowest rise that has room for what ``climbed`` says most about it.
+
+    What stands between two boundaries is part of the peak and of the full rise, not of the rise:
+    most often it is a copy of all that was gathered, of which nobody could say that it would be
+    there without.
+    """
+    metric = case.metric_of(device)
+    resident = _passages(case, phase, metric)
+    in_use = _passages(case, phase, gauge.MALLOC_IN_USE) if device == HOST else []
+    rises = [float(p.max() - p[0]) for p in (*resident, *in_use)]
+    roomy = [rise for rise in rises if rise >= ROOM * climbed]
+    seen = max((float(p.max()) for p in resident), default=0.0)
+    rise = min(roomy) if roomy else max(rises, default=0.0)
+    return severity.PhaseHeight(
+        baseline=min((float(p[0]) for p in resident), default=0.0),
+        peak=max(seen, peak_rise(case, phase, metric)[0]),
+        rise=rise,
+        full_rise=max(rise, _full_rise(case, phase, metric)),
+        limit=case.limit_bytes if device == HOST else None,
+    )
+
+
+def peak_rise(case: RunContext, phase: str, metric: str) -> tuple[float, float | None]:
+    """Return to what and by how much a phase raised the highest memory: torch's mark, the kernel's.
+
+    The mark belongs to the program, which may reset it: only what rises above all before counts.
+    Where there is no mark it is 0, by None.
+    """
+    marks = _marks(case, phase, metric)
+    if marks is None:
+        return 0.0, None
+    return max(marks.highest, default=0.0), float(sum(marks.rises))
+
+
+def _full_rise(case: RunContext, phase: str, metric: str) -> float:
+    """Return how far memory rose at most, at and between boundaries, in one passage of a phase.
+
+    Only a passage that raised the mark says so, and not the first of all, which pays for warm-up;
+    it is 0 where there is none. The one that reached highest alone would not do: each may raise
+    the mark by a page, from a beginning that is higher by all that the C allocator kept.
+    """
+    marks = _marks(case, phase, metric)
+    if marks is None:
+        return 0.0
+    track, values = case.track, case.track.gauge(metric)
+    mine = np.flatnonzero((track.phase == track.phase_code(phase)) & np.isfinite(values))
+    _, firsts = np.unique(track.occurrence[mine], return_index=True)
+    begins = mine[firsts]
+    passage = np.searchsorted(begins, marks.at, side="right") - 1
+    warm = passage > 0
+    rises = marks.highest[warm] - values[begins[passage[warm]]]
+    return float(rises.max(initial=0.0))
+
+
+@dataclass(frozen=True)
+class _Marks:
+    """Where one phase raised the highest memory: at which measurements, to what and by how much."""
+
+    at: IntArray
+    highest: FloatArray
+    rises: FloatArray
+
+
+def _marks(case: RunContext, phase: str, metric: str) -> _Marks | None:
+    device, _, _ = metric.rpartition(".")
+    if not device and metric != gauge.RSS:
+        return None
+    peaks = case.track.gauge(f"{device}.{gauge.DEVICE_PEAK}" if device else gauge.RSS_PEAK)
+    known = np.flatnonzero(np.isfinite(peaks))
+    if not len(known):
+        return None
+    highest = np.maximum.accumulate(peaks[known])
+    rises = np.diff(highest, prepend=highest[0])
+    # What rose up to a boundary rose in the phase that lay before it.
+    mine = (case.track.before[known] == case.track.phase_code(phase)) & (rises > 0)
+    return _Marks(known[mine], highest[mine], rises[mine])
+
+
+def _passages(case: RunContext, phase: str, metric: str) -> list[FloatArray]:
+    """Return a gauge's readings in each passage through a phase."""
+    track = case.track
+    values = track.gauge(metric)
+    mine = (track.phase == track.phase_code(phase)) & np.isfinite(values)
+    return [values[mine & (track.occurrence == o)] for o in np.unique(track.occurrence[mine])]
+
+
+MOST_POINTS = 3000
+MOST_FURTHER_POINTS = 600
+MOST_SPANS = 2000
+MOST_EPOCHS = 2000
+MOST_STEPS = 400
+STRETCH = 0.9
+"""Of the way from a step to the next, what lies between them takes so much."""
+LABELS = {
+    gauge.RSS: "resident",
+    gauge.PSS: "resident, shared pages divided",
+    gauge.CHILDREN_PSS: "child processes",
+    gauge.DEVICE_ALLOCATED: "allocated",
+    gauge.DEVICE_RESERVED: "reserved",
+    gauge.PRIVATE: "its own pages",
+    gauge.MAPPED: "pages of files and shared memory",
+    gauge.MALLOC_IN_USE: "C heap in use",
+    gauge.MALLOC_FREE: "C heap free, not given back",
+    gauge.PYMALLOC_ARENAS: "Python's arenas of small objects",
+    gauge.SHM: "shared memory files",
+    gauge.PINNED_HOST: "page-locked",
+    gauge.CGROUP_USED: "control group",
+    gauge.DEVICE_USED: "used by all processes",
+    gauge.DEVICE_REQUESTED: "asked for",
+}
+FURTHER = (
+    gauge.PRIVATE,
+    gauge.MAPPED,
+    gauge.MALLOC_IN_USE,
+    gauge.MALLOC_FREE,
+    gauge.PYMALLOC_ARENAS,
+    gauge.SHM,
+    gauge.PINNED_HOST,
+    gauge.CGROUP_USED,
+)
+FURTHER_OF_DEVICES = (gauge.DEVICE_USED, gauge.DEVICE_REQUESTED)
+
+
+def find_timeline(case: RunContext) -> Timeline | None:
+    """Return memory over time, None when nothing was measured."""
+    track = case.track
+    if not len(track):
+        return None
+    devices = [
+        f"{d}.{m}" for d in track.devices for m in (gauge.DEVICE_ALLOCATED, gauge.DEVICE_RESERVED)
+    ]
+    metrics = [gauge.RSS, gauge.PSS, gauge.CHILDREN_PSS, *devices]
+    begun = np.flatnonzero(track.kind == code_of(BoundaryKind.PHASE_BEGIN))
+    epochs = _epoch_begins(track, begun)
+    kept = {m: _kept(track, m) for m in metrics if track.has_gauge(m)}
+    further = [*FURTHER, *(f"{d}.{m}" for d in track.devices for m in FURTHER_OF_DEVICES)]
+    return Timeline(
+        lines=[_line(track, metric, places) for metric, places in kept.items()],
+        further=[
+            _line(track, metric, _kept(track, metric, MOST_FURTHER_POINTS))
+            for metric in further
+            if _moves(track, metric)
+        ],
+        spans=_spans(track, begun),
+        moments=_moments(track, [*kept.values(), case.table.at]),
+        censuses_s=_censuses(case),
+        limit_bytes=case.limit_bytes,
+        thinned_from=len(track) if len(track) > MOST_POINTS else None,
+        phases_begun=len(begun) if len(begun) > MOST_SPANS else None,
+        epochs=[(b.time_s, b.epoch) for b in _boundaries(track, evenly(epochs, MOST_EPOCHS))],
+        epochs_begun=len(epochs) if len(epochs) > MOST_EPOCHS else None,
+        steps=_steps(case),
+    )
+
+
+def _censuses(case: RunContext) -> list[float]:
+    asked = (s.boundary.time_s for s in case.recording.snapshots if s.census is not None)
+    return sorted([*map(float, case.track.time_s[case.table.at]), *asked])
+
+
+def _kept(track: BoundaryTable, metric: str, most: int = MOST_POINTS) -> IntArray:
+    known = track.known(metric)
+    return known[keep_extremes(track.gauge(metric)[known], most)]
+
+
+def _moves(track: BoundaryTable, metric: str) -> bool:
+    """Return whether a gauge was read more than once and tells of any memory."""
+    values = track.gauge(metric)[track.known(metric)] if track.has_gauge(metric) else ()
+    return len(values) > 1 and bool(np.any(values))
+
+
+def _line(track: BoundaryTable, metric: str, kept: IntArray) -> Line:
+    values = track.gauge(metric)
+    device, _, short = metric.rpartition(".")
+    label = f"{device} {LABELS[short]}".strip()
+    points = [(float(track.time_s[i]), float(values[i])) for i in kept]
+    return Line(label=label, metric=metric, points=points)
+
+
+def _moments(track: BoundaryTable, kept: Sequence[IntArray]) -> list[Moment]:
+    places = np.unique(np.concatenate(kept)) if kept else np.array([], dtype=np.int64)
+    return [Moment(b.time_s, b.index, b.step, b.epoch, b.phase) for b in _boundaries(track, places)]
+
+
+def keep_extremes(values: FloatArray, most: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return indices of the lowest and highest value of each of ``most / 2`` equal stretches."""
+    if len(values) <= most:
+        return np.arange(len(values))
+    edges = np.linspace(0, len(values), most // 2, dtype=np.int64)
+    kept = {0, len(values) - 1}
+    for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        if stop > start:
+            kept.add(start + int(values[start:stop].argmin()))
+            kept.add(start + int(values[start:stop].argmax()))
+    return np.array(sorted(kept), dtype=np.int64)
+
+
+def evenly(places: IntArray, most: int) -> IntArray:
+    """Return at most so many of some places, as far apart from one end to the other."""
+    if len(places) <= most:
+        return places
+    return places[np.linspace(0, len(places) - 1, most).round().astype(np.int64)]
+
+
+def _steps(case: RunContext) -> list[tuple[float, float]]:
+    """Return when which step had ended, and how far the next one was when what lay between ended.
+
+    So a validation between two steps has a stretch of its own, whatever time it took.
+    """
+    track = case.track
+    if not track.step.any():
+        return []
+    numbers, first = np.unique(track.step, return_index=True)
+    last = len(track) - 1 - np.unique(track.step[::-1], return_index=True)[1]
+    kept = evenly(np.arange(len(numbers)), MOST_STEPS)
+    clock: list[tuple[float, float]] = []
+    for number, begin, end in zip(numbers[kept], first[kept], last[kept], strict=True):
+        clock.append((float(track.time_s[begin]), float(number)))
+        if track.time_s[end] > track.time_s[begin]:
+            clock.append((float(track.time_s[end]), float(number) + STRETCH))
+    return clock
+
+
+def _epoch_begins(track: BoundaryTable, begun: IntArray) -> IntArray:
+    """Return where each epoch's first phase begins; none where all are of one epoch."""
+    _, first = np.unique(track.epoch[begun], return_index=True)
+    return begun[np.sort(first)] if len(first) > 1 else begun[:0]
+
+
+def _evenly_by_phase(track: BoundaryTable, begun: IntArray) -> IntArray:
+    """Return at most ``MOST_SPANS`` of the phases, of each as large a part: one that comes after
+    each other one is not what is left out.
+    """
+    if len(begun) <= MOST_SPANS:
+        return begun
+    phase = track.phase[begun]
+    each = [begun[phase == name] for name in np.unique(phase)]
+    kept = [evenly(e, max(1, len(e) * MOST_SPANS // len(begun))) for e in each]
+    return evenly(np.sort(np.concatenate(kept)), MOST_SPANS)
+
+
+def _boundaries(track: BoundaryTable, places: IntArray) -> list[Boundary]:
+    return [track.boundaries[at] for at in places.tolist()]
+
+
+def _spans(track: BoundaryTable, begun: IntArray) -> list[PhaseSpan]:
+    """Return the phases as stretches of time; one whose end is missing lasts until the next."""
+    last, ended = _ends(track)
+    spans: list[PhaseSpan] = []
+    for at in _evenly_by_phase(track, begun).tolist():
+        boundary = track.boundaries[at]
+        passage = (int(track.phase[at]), boundary.occurrence)
+        end = ended.get(passage, last[passage])
+        spans.append(
+            PhaseSpan(
+                phase=boundary.phase,
+                occurrence=boundary.occurrence,
+                epoch=boundary.epoch,
+                start_s=boundary.time_s,
+                end_s=float(track.time_s[end]),
+                steps=(boundary.step, int(track.step[end])),
+            )
+        )
+    return spans
+
+
+def _ends(track: BoundaryTable) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
+    """Return by phase and occurrence the last measurement in it, and the last that ended it."""
+    passages = list(zip(track.phase.tolist(), track.occurrence.tolist(), strict=True))
+    is_end = (track.kind == code_of(BoundaryKind.PHASE_END)).tolist()
+    last = {passage: at for at, passage in enumerate(passages)}
+    return last, {passage: at for at, passage in enumerate(passages) if is_end[at]}

@@ -1,0 +1,231 @@
+"""What grew between snapshots: live memory by class, line and size; or cache; or holes.
+
+The snapshots are taken in the order in which they are named. Two tell a change; that something
+keeps growing takes three at least, each higher than the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+from leakscope.analysis.allocator.classes import NATIVE, NOT_RECORDED, Live, line_of
+from leakscope.analysis.allocator.explain import NAMES, Study, explain_studied, study
+from leakscope.analysis.allocator.segments import fixed, kind_of_slack, returnable, total_of
+from leakscope.model.allocator import AllocatorSnapshot
+from leakscope.model.device import Figures
+from leakscope.model.explanation import (
+    BlockClass,
+    DeviceComparison,
+    DeviceGrowth,
+    SnapshotComparison,
+)
+from leakscope.model.text import human_bytes, human_share, plural
+
+MIB = 1 << 20
+FLOOR = 16 * MIB
+SAME = 0.02
+"""Changes below this share, and below the floor, are no change."""
+MOST_ROWS = 30
+ONCE = (BlockClass.OPTIMIZER, BlockClass.GRADIENTS)
+"""What appears at a first step and stays."""
+LIVE, CACHE, FRAGMENTATION, LESS, NOTHING = "live", "cache", "fragmentation", "less", "nothing"
+_Key: TypeAlias = "tuple[str, BlockClass, int | None]"
+
+
+def compare_snapshots(
+    snapshots: Sequence[AllocatorSnapshot], device: int | None = None
+) -> SnapshotComparison:
+    """Return what changed from the first to the last of some snapshots."""
+    numbers = sorted({n for s in snapshots for n in s.devices if device in (None, n)})
+    studies = [{n: study(snapshot, n) for n in numbers} for snapshot in snapshots]
+    told = [
+        explain_studied(snapshot, [of[n] for n in numbers if n in snapshot.devices])
+        for snapshot, of in zip(snapshots, studies, strict=True)
+    ]
+    devices = [_compare_device([of[number] for of in studies]) for number in numbers]
+    totals = [total_of([studied.figures for studied in of.values()]) for of in studies]
+    names = _apart([snapshot.name for snapshot in snapshots])
+    return SnapshotComparison(
+        names=names,
+        headline=_headline(devices),
+        devices=devices,
+        by_stuck=sorted(range(len(totals)), key=lambda n: (-fixed(totals[n]), n)),
+        slack=[kind_of_slack(total) for total in totals],
+        headlines=[explanation.headline for explanation in told],
+        notes=[
+            f"{name}: {note}"
+            for name, explanation in zip(names, told, strict=True)
+            for note in explanation.notes
+        ]
+        + _of_versions(snapshots),
+    )
+
+
+def _compare_device(studies: Sequence[Study]) -> DeviceComparison:
+    figures = [studied.figures for studied in studies]
+    found = [studied.found for studied in studies]
+    peaks = [max(s.played.live) if s.played.peak is not None else None for s in studies]
+    classes = _grown(found, lambda x: (NAMES[x.kind], x.kind, None))
+    sites = _grown(found, lambda x: (line_of(x.block.stack), x.kind, None))
+    sizes = _grown(found, lambda x: (line_of(x.block.stack), x.kind, x.block.requested))
+    kind = _kind(figures, classes)
+    return DeviceComparison(
+        device=studies[0].played.device,
+        kind=kind,
+        headline=_headline_of(kind, figures, classes, sites),
+        sentence=_sums(figures) + _peak_words(peaks),
+        figures=figures,
+        peaks=peaks,
+        classes=classes,
+        sites=sites,
+        sizes=sizes,
+    )
+
+
+def _grown(found: Sequence[Sequence[Live]], key: Callable[[Live], _Key]) -> list[DeviceGrowth]:
+    sizes: dict[_Key, list[int]] = {}
+    counts: dict[_Key, list[int]] = {}
+    for number, live in enumerate(found):
+        for one in live:
+            told = key(one)
+            sizes.setdefault(told, [0] * len(found))[number] += one.block.size
+            counts.setdefault(told, [0] * len(found))[number] += 1
+    rows = [
+        DeviceGrowth(
+            name=name,
+            kind=kind,
+            bytes=sizes[name, kind, size],
+            counts=counts[name, kind, size],
+            size=size,
+        )
+        for name, kind, size in sizes
+    ]
+    changed = [row for row in rows if len(set(row.bytes)) > 1 or row.size is None]
+    return sorted(changed, key=lambda row: (-abs(row.change), row.name, row.size or 0))[:MOST_ROWS]
+
+
+def _kind(figures: Sequence[Figures], classes: Sequence[DeviceGrowth]) -> str:
+    first, last = figures[0], figures[-1]
+    live = last.active - first.active
+    once = sum(row.change for row in classes if _appears_once(row))
+    cache = returnable(last) - returnable(first)
+    stuck = fixed(last) - fixed(first)
+    floor = _floor(first.reserved, last.reserved)
+    most = max(live - once, cache, stuck)
+    if live - once >= max(floor, 0.5 * most) or once >= max(floor, 2 * most):
+        return LIVE
+    if stuck >= max(floor, 0.5 * most):
+        return FRAGMENTATION
+    if cache >= floor:
+        return CACHE
+    if live >= floor:
+        return LIVE
+    return LESS if last.reserved - first.reserved <= -floor else NOTHING
+
+
+def _floor(before: int, after: int) -> float:
+    return max(FLOOR, SAME * max(before, after))
+
+
+def _peak_words(peaks: Sequence[int | None]) -> str:
+    known = [peak for peak in peaks if peak is not None]
+    if len(known) < len(peaks) or abs(known[-1] - known[0]) < _floor(known[0], known[-1]):
+        return ""
+    return f" Peaks: {_from_to(known)}."
+
+
+def _headline_of(
+    kind: str,
+    figures: Sequence[Figures],
+    classes: Sequence[DeviceGrowth],
+    sites: Sequence[DeviceGrowth],
+) -> str:
+    if kind == LIVE:
+        return f"{_live_words(figures, classes, sites)}."
+    beside = _compared_with_tensors(figures, classes)
+    if kind == FRAGMENTATION:
+        stuck = _from_to([fixed(figure) for figure in figures])
+        return f"Fragmentation grew{beside}: {stuck} stuck in holes."
+    if kind == CACHE:
+        cache = _from_to([returnable(figure) for figure in figures])
+        return f"Cache grew{beside}: {cache}, which empty_cache() returns."
+    reserved = _from_to([figure.reserved for figure in figures])
+    return f"{'Less is held' if kind == LESS else 'Nothing grew'}: {reserved} reserved."
+
+
+def _sums(figures: Sequence[Figures]) -> str:
+    live, cache, stuck, reserved = (
+        _from_to([of(figure) for figure in figures])
+        for of in (lambda f: f.active, returnable, fixed, lambda f: f.reserved)
+    )
+    return f"Live {live}; cache {cache}; stuck in holes {stuck}; reserved {reserved}."
+
+
+def _compared_with_tensors(figures: Sequence[Figures], classes: Sequence[DeviceGrowth]) -> str:
+    appeared = [NAMES[row.kind] for row in classes if _appears_once(row)]
+    if appeared:
+        return f", beside {' and '.join(appeared)} that appear once"
+    first, last = figures[0], figures[-1]
+    rose = last.active - first.active >= _floor(first.reserved, last.reserved)
+    return ", more than the tensors" if rose else ", not the tensors"
+
+
+def _appears_once(row: DeviceGrowth) -> bool:
+    """Return whether a class came into being between two of the snapshots and then stood still."""
+    last = row.bytes[-1]
+    stood = all(size <= 0.1 * last or size >= 0.9 * last for size in row.bytes)
+    return row.kind in ONCE and row.change > FLOOR and row.bytes[0] <= 0.1 * last and stood
+
+
+def _live_words(
+    figures: Sequence[Figures], classes: Sequence[DeviceGrowth], sites: Sequence[DeviceGrowth]
+) -> str:
+    change = figures[-1].active - figures[0].active
+    once = sum(row.change for row in classes if _appears_once(row))
+    if once >= 0.9 * change:
+        grown = [NAMES[row.kind] for row in classes if _appears_once(row)]
+        return (
+            f"Live memory rose by {human_bytes(change)} of {' and '.join(grown)}: state that "
+            "appears once and stays, no leak"
+        )
+    lead = max(sites, key=lambda row: row.change, default=None)
+    made = ""
+    if lead is not None and lead.change > 0 and lead.name not in (NATIVE, NOT_RECORDED):
+        share = human_share(min(1.0, lead.change / change))
+        made = f", {share} of it allocated at {lead.name}"
+    live = [figure.active for figure in figures]
+    rises = all(after > before for before, after in pairwise(live))
+    if len(live) > 2 and rises:
+        return (
+            f"Live memory rises from each to the next, by {human_bytes(change)} in all: a leak, "
+            f"if they were taken at the same moment of the loop{made}"
+        )
+    return f"Live memory rose by {human_bytes(change)}{made}"
+
+
+def _from_to(amounts: Sequence[int]) -> str:
+    return " → ".join(human_bytes(amount) for amount in amounts[:6])
+
+
+def _headline(devices: Sequence[DeviceComparison]) -> str:
+    if not devices:
+        return "No device memory in any of them."
+    order = (LIVE, FRAGMENTATION, CACHE, LESS, NOTHING)
+    lead = min(devices, key=lambda d: (order.index(d.kind), -d.figures[-1].reserved))
+    return f"cuda:{lead.device}: {lead.headline}" if len(devices) > 1 else lead.headline
+
+
+def _apart(names: Sequence[str]) -> list[str]:
+    """Return the names without the folder that they share."""
+    short = [name.replace("\\", "/").rpartition("/")[2] for name in names]
+    return short if len(set(short)) == len(short) else list(names)
+
+
+def _of_versions(snapshots: Sequence[AllocatorSnapshot]) -> list[str]:
+    versions = {snapshot.version for snapshot in snapshots if snapshot.version}
+    if len(versions) < 2:
+        return []
+    told = "; ".join(sorted(versions))
+    return [f"They come from {plural(len(versions), 'version')} of torch: {told}."]

@@ -1,0 +1,357 @@
+"""Why device memory ran out (too little, or too much in holes), and what would have fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from leakscope.analysis.allocator.classes import (
+    Live,
+    class_rows,
+    classify,
+    function_of,
+    kind_of,
+    line_of,
+    operation_of,
+    short_line,
+    site_rows,
+)
+from leakscope.analysis.allocator.replay import OOM, SNAPSHOT, Replay
+from leakscope.analysis.allocator.segments import figures_of, fixed, pages_in_holes, returnable
+from leakscope.model.allocator import DEFAULT_POOL, BlockState, Segment
+from leakscope.model.device import Advice, Figures
+from leakscope.model.explanation import BlockClass, Fault, SiteRow
+from leakscope.model.text import human_bytes, human_share
+
+SMALL_REQUEST = 1 << 20
+FULL = 0.995
+"""From this share of live bytes on, a state without a request is taken as full."""
+LARGE = 1 << 30
+
+
+def fault_of(
+    played: Replay, *, is_recorded: bool, is_training: bool
+) -> tuple[Fault, list[Segment]] | None:
+    """Return why memory ran out and the state at that moment; None where it didn't."""
+    last = [n for n, entry in enumerate(played.entries) if entry.action == OOM]
+    if last:
+        segments = played.state_after(last[-1] - 1)
+        live = classify(segments, is_recorded=is_recorded)
+        return _to_fault(played, last[-1], segments, live, is_training=is_training), segments
+    if not _is_full(played):
+        return None
+    live = classify(played.final, is_recorded=is_recorded)
+    return _presumed(figures_of(played.final), live), played.final
+
+
+def is_fragmentation(request: int, device_free: int, figures: Figures, largest_hole: int) -> bool:
+    """Return whether a request failed by fragmentation rather than by capacity."""
+    free = returnable(figures) + device_free
+    return max(largest_hole, free) < request <= fixed(figures) + free
+
+
+def largest_hole_for(request: int, stream: int, pool: tuple[int, int], state: list[Segment]) -> int:
+    """Return the largest free block that may serve a request: of its stream, pool and size."""
+    is_small = request <= SMALL_REQUEST
+    return max(
+        (
+            block.size
+            for segment in state
+            if (segment.stream, segment.pool, segment.is_small) == (stream, pool, is_small)
+            for block in segment.blocks
+            if block.state is BlockState.FREE
+        ),
+        default=0,
+    )
+
+
+def _to_fault(
+    played: Replay,
+    number: int,
+    segments: list[Segment],
+    live: Sequence[Live],
+    *,
+    is_training: bool,
+) -> Fault:
+    entry = played.entries[number]
+    request, free = entry.size, entry.device_free or 0
+    figures = figures_of(segments)
+    hole = largest_hole_for(request, entry.stream, entry.pool or DEFAULT_POOL, segments)
+    fragmented = is_fragmentation(request, free, figures, hole)
+    missing = max(0, request - returnable(figures) - free)
+    classes = class_rows(live)
+    need = Need(
+        request=request,
+        missing=missing,
+        is_fragmentation=fragmented,
+        kind=kind_of(entry.stack) or BlockClass.OTHER,
+        figures=figures,
+        classes={row.kind: row.bytes for row in classes},
+        sites=site_rows(live),
+        largest_hole=hole,
+        pages=pages_in_holes(segments),
+        is_expandable=any(segment.is_expandable for segment in segments),
+        is_training=is_training,
+    )
+    return Fault(
+        entry=number,
+        request=request,
+        device_free=entry.device_free,
+        is_fragmentation=fragmented,
+        missing=missing,
+        place=line_of(entry.stack),
+        operation=operation_of(entry.stack) or function_of(entry.stack),
+        figures=figures,
+        classes=classes,
+        sites=site_rows(live),
+        sentence=fault_sentence(request, entry.device_free, figures, hole, is_stuck=fragmented)
+        + _let_go(played, figures),
+        fits_if=fitting_advice(need),
+    )
+
+
+def fault_sentence(
+    request: int, device_free: int | None, figures: Figures, hole: int, *, is_stuck: bool
+) -> str:
+    """Return what was asked for, what there was, and which kind of shortage that is."""
+    free = "an unknown amount" if device_free is None else human_bytes(device_free)
+    state = (
+        f"{human_bytes(request)} were asked for with {free} left on the device; "
+        f"{human_bytes(figures.active)} of {human_bytes(figures.reserved)} reserved were live"
+        f" ({human_share(figures.active / figures.reserved) if figures.reserved else 'nothing'})"
+    )
+    unused = figures.reserved - figures.active
+    if is_stuck:
+        why = (
+            f", and of the {human_bytes(unused)} that were free the largest place took "
+            f"{human_bytes(hole)}: fragmentation."
+        )
+    else:
+        why = f", and all that was free came to {human_bytes(unused)}: capacity, not fragmentation."
+    return state + why
+
+
+def _let_go(played: Replay, at_the_fault: Figures) -> str:
+    at_the_end = figures_of(played.final)
+    if at_the_end.active >= 0.9 * at_the_fault.active:
+        return ""
+    share = human_share(1 - at_the_end.active / max(1, at_the_end.reserved))
+    return (
+        f" The file itself was written after the exception had let go of "
+        f"{human_bytes(at_the_fault.active - at_the_end.active)}: its {share} of free memory "
+        "says nothing about the failure."
+    )
+
+
+def _is_full(played: Replay) -> bool:
+    if not played.entries or played.entries[-1].action != SNAPSHOT:
+        return False
+    figures = figures_of(played.final)
+    return figures.reserved >= LARGE and figures.active >= FULL * figures.reserved
+
+
+def _presumed(figures: Figures, live: Sequence[Live]) -> Fault:
+    unused = figures.reserved - figures.active
+    return Fault(
+        entry=None,
+        request=None,
+        device_free=None,
+        is_fragmentation=False,
+        missing=None,
+        place="",
+        operation="",
+        figures=figures,
+        classes=class_rows(live),
+        sites=site_rows(live),
+        sentence=(
+            f"{human_bytes(figures.active)} of {human_bytes(figures.reserved)} reserved are live "
+            f"and {human_bytes(unused)} lie in holes. The file holds no mark of a failure; if it "
+            "was taken when memory ran out, as an out-of-memory observer does, that was capacity, "
+            "not fragmentation."
+        ),
+        fits_if=fitting_advice(
+            Need(
+                request=None,
+                missing=None,
+                is_fragmentation=False,
+                kind=BlockClass.OTHER,
+                figures=figures,
+                classes={row.kind: row.bytes for row in class_rows(live)},
+                sites=site_rows(live),
+                largest_hole=figures.largest_hole,
+                pages=0,
+                is_expandable=False,
+                is_training=False,
+            )
+        ),
+    )
+
+
+WORTHWHILE_SHARE = 0.02
+"""What frees less than this share of the live bytes isn't named."""
+_OF_THE_PASS = (BlockClass.ACTIVATIONS, BlockClass.BACKWARD)
+
+
+@dataclass(frozen=True)
+class Need:
+    """A request that failed and the state it met; ``missing`` is None where it isn't known."""
+
+    request: int | None
+    missing: int | None
+    is_fragmentation: bool
+    kind: BlockClass
+    figures: Figures
+    classes: Mapping[BlockClass, int]
+    sites: Sequence[SiteRow]
+    largest_hole: int
+    pages: int
+    """Stuck bytes that would be whole pages if the segments were expandable."""
+    is_expandable: bool
+    is_training: bool
+    told_by: str = "as far as stacks and sizes tell"
+    """How it is known what is live for what."""
+
+    @property
+    def of_the_pass(self) -> int:
+        """Bytes of activations, which shrink with the batch."""
+        return sum(self.classes.get(kind, 0) for kind in _OF_THE_PASS)
+
+    def suffices(self, amount: int) -> bool:
+        """Return whether freeing so much would have made the request fit."""
+        return amount > 0 and (self.missing is None or amount >= self.missing)
+
+
+def fitting_advice(need: Need) -> list[Advice]:
+    """Return what would have helped, what suffices first, and what would not."""
+    ranked = ranked_advice(need)
+    return [*ranked, _allocator(need)] if not need.is_fragmentation else [_allocator(need), *ranked]
+
+
+def ranked_advice(need: Need, others: Sequence[Advice] = ()) -> list[Advice]:
+    """Return what to make smaller, what suffices first; ``others`` are ranked among it."""
+    ways = [*_iter_advice(need), *others]
+    worth = [way for way in ways if way.bytes is None or way.bytes >= _least(need)]
+    return sorted(worth, key=lambda way: (not way.helps, -(way.bytes or 0)))
+
+
+def _iter_advice(need: Need) -> Iterator[Advice]:
+    if need.of_the_pass:
+        yield _smaller_batch(need)
+        yield from _checkpointing(need)
+        if not need.is_training and need.request is not None:
+            yield _no_grad(need)
+    gradients = need.classes.get(BlockClass.GRADIENTS, 0)
+    if gradients and need.kind is BlockClass.ACTIVATIONS:
+        yield to_advice(
+            need,
+            "Drop the gradients before the forward pass",
+            gradients,
+            "optimizer.zero_grad(set_to_none=True) right after the step: they are live although "
+            "the request came from a forward pass.",
+        )
+    yield from _parameters(need)
+    pending = need.figures.pending
+    if pending:
+        yield to_advice(
+            need,
+            "Let other streams finish",
+            pending,
+            "The program has freed them, but record_stream keeps them until another stream is "
+            "done: synchronise it earlier.",
+        )
+
+
+def _smaller_batch(need: Need) -> Advice:
+    amount = need.of_the_pass
+    if need.missing is None or need.request is None:
+        text = f"{human_bytes(amount)} were made in forward and backward passes."
+        return to_advice(need, "Make the batch smaller", amount, text)
+    of_pass = need.request if need.kind in _OF_THE_PASS else 0
+    share = need.missing / (amount + of_pass) if amount + of_pass else 1.0
+    if share >= 1:
+        text = f"Even without its {human_bytes(amount)} of activations it would not have fitted."
+        return Advice(title="Make the batch smaller", helps=False, evidence=text, bytes=amount)
+    text = (
+        f"{human_bytes(amount)} of activations were live: with {human_share(share)} less of them, "
+        "request included, it would have fitted, if they grow in proportion to the batch."
+    )
+    return Advice(
+        title=f"Make the batch {max(1, round(100 * share + 0.5))} % smaller",
+        helps=True,
+        evidence=text,
+        bytes=amount,
+    )
+
+
+def _checkpointing(need: Need) -> Iterator[Advice]:
+    by_function: dict[str, int] = {}
+    for site in need.sites:
+        if site.kind is BlockClass.ACTIVATIONS and site.function:
+            path = site.place.rpartition(":")[0]
+            key = f"{site.function} in {short_line(path)}"
+            by_function[key] = by_function.get(key, 0) + site.bytes
+    if by_function and need.request is not None:
+        function, amount = max(by_function.items(), key=lambda item: item[1])
+        yield to_advice(
+            need,
+            "Recompute instead of keeping",
+            amount,
+            f"{function} made {human_bytes(amount)} of what was live; "
+            "torch.utils.checkpoint around it keeps its inputs alone.",
+        )
+
+
+def _no_grad(need: Need) -> Advice:
+    amount = need.of_the_pass
+    return to_advice(
+        need,
+        "Without gradients, if none are wanted",
+        amount,
+        "The history holds no backward pass and no optimizer. If this is inference, "
+        f"torch.no_grad() frees most of the {human_bytes(amount)} that the graph keeps.",
+    )
+
+
+def _parameters(need: Need) -> Iterator[Advice]:
+    states = need.classes.get(BlockClass.OPTIMIZER, 0)
+    if states:
+        yield to_advice(
+            need,
+            "Keep the optimizer's state in 8 bits, or shard it",
+            states * 3 // 4,
+            f"It takes {human_bytes(states)}; in 8 bits a quarter of that.",
+        )
+    weights = need.classes.get(BlockClass.WEIGHTS, 0)
+    if weights:
+        yield to_advice(
+            need,
+            "Keep the weights in half the bits, or shard them",
+            weights // 2,
+            f"They take {human_bytes(weights)}, {need.told_by}.",
+        )
+
+
+def _allocator(need: Need) -> Advice:
+    stuck = fixed(need.figures)
+    title = "expandable_segments:True"
+    if need.is_expandable:
+        text = f"It was on; {human_bytes(stuck)} were stuck in holes all the same."
+        return Advice(title=title, helps=False, evidence=text, bytes=stuck)
+    if need.is_fragmentation:
+        text = (
+            f"{human_bytes(stuck)} lay in holes of {human_bytes(need.largest_hole)} at most; "
+            f"{human_bytes(need.pages)} of them are whole pages, which such segments would have "
+            "given to any request."
+        )
+        return Advice(title=title, helps=need.suffices(need.pages), evidence=text, bytes=need.pages)
+    text = f"No setting of the allocator finds more than the {human_bytes(stuck)} in its holes."
+    return Advice(title=title, helps=False, evidence=text, bytes=stuck)
+
+
+def to_advice(need: Need, title: str, amount: int, evidence: str) -> Advice:
+    """Return a way that frees so many bytes."""
+    return Advice(title=title, helps=need.suffices(amount), evidence=evidence, bytes=amount)
+
+
+def _least(need: Need) -> float:
+    return WORTHWHILE_SHARE * need.figures.active

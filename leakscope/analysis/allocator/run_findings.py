@@ -1,0 +1,454 @@
+"""Diagnoses of device memory of a run: growth, holes, cache, pending frees, rounding, retries."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from leakscope.analysis.allocator.devices import (
+    DeviceSeries,
+    device_series,
+    find_owners,
+    has_risen_by,
+    latest,
+    peak_figures,
+    private_growth,
+    unexplained_rows,
+)
+from leakscope.analysis.allocator.segments import settings_advice
+from leakscope.analysis.columns.series import INNER
+from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.search import SearchResult
+from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.verdict.severity import MIB
+from leakscope.analysis.verdict.wording import to_finding
+from leakscope.model import gauge
+from leakscope.model.census import CensusScope, RootKind
+from leakscope.model.record import DeviceSnapshotRecord
+from leakscope.model.report import Finding, Ledger, Remedy, Severity
+from leakscope.model.text import human_bytes, human_count, human_share, plural
+from leakscope.model.trend import Trend
+
+DEVICE_LEAK_GROWTH_BYTES = 32 * MIB
+UNNAMED_SHARE = 0.4
+
+DEVICE_LEAK_REMEDY = Remedy(
+    title="Find what allocates it: --cuda-history window",
+    text=(
+        "With that option of `leakscope run` the report has the lines that allocated what stays. "
+        "Tensors without a Python name are kept by autograd graphs, by exceptions that were raised "
+        "in backward(), by communication buffers or by C++ extensions."
+    ),
+)
+
+COLLECT = Remedy(
+    title="Break the circles that keep tensors alive, or collect at the end of each epoch",
+    text=(
+        "Objects that refer to each other in a circle are freed only by the collector, and it "
+        "counts objects, not bytes. Break the circle (weakref, del self.x), or call "
+        "gc.collect() where large tensors have just been dropped."
+    ),
+)
+
+
+def diagnose_unnamed_device_growth(
+    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
+) -> list[Finding]:
+    """Return a finding for each device on which unnamed live memory grows."""
+    return [
+        f
+        for d in case.track.devices
+        if (f := _unnamed_growth_of(case, growth, ledgers, d)) is not None
+    ]
+
+
+def _named(case: RunContext, growth: SearchResult, device: str) -> float:
+    """Return what names gained, those of caches among them that will stop at a bound."""
+    across = [g for g in growth.growers if g.growth == "across"]
+    return sum(case.gain_of(g) for g in [*across, *growth.filling] if g.device == device)
+
+
+def _unnamed(ledgers: list[Ledger], device: str) -> float:
+    """Return which part of what came to be allocated on a device its ledger could put under no
+    name; 1 without a ledger.
+    """
+    mine = [ledger for ledger in ledgers if ledger.metric.startswith(f"{device}.")]
+    entries = [entry for ledger in mine for entry in ledger.entries]
+    free = sum(e.bytes for e in entries if e.kind in ("cached", "fragmentation"))
+    whole = sum(ledger.total_bytes for ledger in mine) - free
+    left = sum(e.bytes for e in entries if e.kind == "unnamed")
+    return left / whole if whole > 0 else 1.0
+
+
+def _held_without_name(case: RunContext, device: str, root: RootKind) -> int:
+    """Return what the last full census found on a device under no name, by who keeps it."""
+    full = [c for c in case.table.censuses if c.scope is CensusScope.FULL]
+    rows = full[-1].rows if full else []
+    return sum(r.device_bytes.get(device, 0) for r in rows if r.root is root and not r.parent)
+
+
+def _seen(garbage: int, native: int) -> str:
+    told = [(garbage, "awaited the collector"), (native, "was held by native code alone")]
+    parts = [
+        f"{human_bytes(size)} {what}" for size, what in told if size >= DEVICE_LEAK_GROWTH_BYTES
+    ]
+    return f" At the last full census {' and '.join(parts)}." if parts else ""
+
+
+def _blocks(case: RunContext, device: str) -> str:
+    """Return which blocks nothing explained where they were listed."""
+    state = case.device_states.get(device)
+    rows = [] if state is None else unexplained_rows(find_owners(state).blocks)
+    if not rows:
+        return ""
+    places = f", allocated at {rows[0].allocated_at}" if rows[0].allocated_at else ""
+    return (
+        f" Most of what had no owner when its blocks were listed: {human_count(rows[0].count)} "
+        f"of {human_bytes(rows[0].size)}{places}."
+    )
+
+
+def _unnamed_growth_of(
+    case: RunContext, growth: SearchResult, ledgers: list[Ledger], device: str
+) -> Finding | None:
+    metric = f"{device}.{gauge.DEVICE_ALLOCATED}"
+    trend = case.gauge_trend(metric)
+    if not trend.is_growing:
+        return None
+    unnamed = _unnamed(ledgers, device) * trend.net_bytes
+    left = min(trend.net_bytes - _named(case, growth, device), unnamed)
+    if left < max(DEVICE_LEAK_GROWTH_BYTES, UNNAMED_SHARE * trend.net_bytes):
+        return None
+    share = left / trend.net_bytes
+    garbage = _held_without_name(case, device, RootKind.GARBAGE)
+    native = _held_without_name(case, device, RootKind.NATIVE)
+    return to_finding(
+        "device_leak",
+        f"Live memory without a name grows on {device}",
+        f"Live tensors grew by {human_bytes(trend.net_bytes)}; {human_bytes(left)} of that "
+        f"({human_share(share)}) is held by nothing that a census found: it is neither the "
+        f"allocator's cache nor fragmentation.{_seen(garbage, native)}{_blocks(case, device)}",
+        COLLECT if garbage > left / 2 else DEVICE_LEAK_REMEDY,
+        severity=Severity.WARNING,
+        trend=trend,
+        share=share,
+        total_bytes=left,
+        device=device,
+        falsifier=("A warm-up would have ended within the run.", "It went on in each third."),
+    )
+
+
+STUCK_GROWTH_BYTES = 64 * MIB
+LIVE_SHARE = 0.3
+"""More live growth than this part of the holes' and they are the leak's, not the allocator's."""
+LARGE_STUCK_BYTES = 64 * MIB
+LARGE_STUCK_SHARE = 0.10
+WELL_USED = 0.9
+"""With this part of the reserved memory live at the peak, holes are filled by each step."""
+_HOW = " It is set in the environment: PYTORCH_CUDA_ALLOC_CONF."
+
+FRAGMENTATION_REMEDY = Remedy(
+    title="Let segments grow instead of multiplying",
+    text=(
+        "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; pad or bucket inputs of varying "
+        "size. torch.cuda.empty_cache() returns only segments that are wholly free."
+    ),
+)
+
+
+def diagnose_device_fragmentation(
+    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
+) -> list[Finding]:
+    """Return a finding for each device whose free memory is stuck between live blocks."""
+    return [f for d in case.track.devices if (f := _fragmentation_of(case, d)) is not None]
+
+
+def _fragmentation_of(case: RunContext, device: str) -> Finding | None:
+    series = device_series(case, device)
+    if series.last is None:
+        return None
+    trend = case.trend_of(series.done, series.stuck())
+    if _grows(case, device, trend):
+        return _growing(case, device, series.last, trend)
+    return _steady(case, device, series)
+
+
+def _grows(case: RunContext, device: str, trend: Trend) -> bool:
+    live = has_risen_by(case, device, gauge.DEVICE_ALLOCATED)
+    return (
+        trend.is_growing
+        and trend.net_bytes >= STUCK_GROWTH_BYTES
+        and live <= LIVE_SHARE * trend.net_bytes
+    )
+
+
+def _growing(case: RunContext, device: str, last: DeviceSnapshotRecord, trend: Trend) -> Finding:
+    is_useless = last.largest_hole < last.largest_live
+    stuck = last.stuck - last.releasable
+    return to_finding(
+        "fragmentation",
+        f"Free device memory is fragmented on {device}",
+        f"Bytes stuck in holes between live blocks grew by {human_bytes(trend.net_bytes)} to "
+        f"{human_bytes(stuck)}, of {human_bytes(last.reserved)} reserved. {_hole(last)}",
+        _remedy(case, device),
+        severity=Severity.WARNING if is_useless else Severity.NOTE,
+        trend=trend,
+        total_bytes=stuck,
+        device=device,
+        falsifier=("empty_cache() would return it if it were plain cache.", None),
+    )
+
+
+def _steady(case: RunContext, device: str, series: DeviceSeries) -> Finding | None:
+    """Return a note on holes that are there all the time, unless each step's peak fills them."""
+    last = series.last
+    stuck = float(min(series.stuck(), default=0.0))
+    peak = latest(case, device, gauge.DEVICE_PEAK)
+    if last is None or len(series.snapshots) < 2 or peak >= WELL_USED * last.reserved:
+        return None
+    if stuck < LARGE_STUCK_BYTES or stuck < LARGE_STUCK_SHARE * last.reserved:
+        return None
+    return to_finding(
+        "fragmentation",
+        f"Free device memory is fragmented on {device}",
+        f"At every block list at least {human_bytes(stuck)} were stuck in holes between live "
+        f"blocks ({human_share(stuck / last.reserved)} of what is reserved). {_hole(last)}",
+        _remedy(case, device),
+        severity=Severity.NOTE,
+        total_bytes=stuck,
+        device=device,
+        growth="constant",
+    )
+
+
+def _remedy(case: RunContext, device: str) -> Remedy:
+    """Return the setting that would have helped by the blocks of this run, with the evidence."""
+    state = case.device_states.get(device)
+    if state is None:
+        return FRAGMENTATION_REMEDY
+    peak = peak_figures(case, device, state.figures)
+    advice = settings_advice(
+        state.segments, state.figures, peak, state.record.settings, is_steady=True
+    )
+    best = next((item for item in advice if item.helps), None)
+    if best is None:
+        return FRAGMENTATION_REMEDY
+    return Remedy(
+        title=f"Try {best.title}",
+        text=f"{best.evidence}{_HOW if ':' in best.title else ''} Padding or bucketing inputs of "
+        "varying size helps too.",
+    )
+
+
+def _hole(last: DeviceSnapshotRecord) -> str:
+    compared = "smaller than" if last.largest_hole < last.largest_live else "enough for"
+    return (
+        f"The largest free block has {human_bytes(last.largest_hole)}, {compared} the largest live "
+        f"one of {human_bytes(last.largest_live)}."
+    )
+
+
+CACHE_GROWTH_BYTES = 64 * MIB
+OTHER_SHARE = 0.3
+"""More growth of live tensors, holes or private pools than this, and the cause is another."""
+
+DEVICE_CACHE_REMEDY = Remedy(
+    title="Nothing, unless another process needs the memory",
+    text=(
+        "torch.cuda.empty_cache() returns wholly free segments, at the price of asking the driver "
+        "again. Inputs of varying size grow the cache: pad or bucket them, or warm up with the "
+        "largest one first."
+    ),
+)
+
+
+def diagnose_device_cache(
+    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
+) -> list[Finding]:
+    """Return a finding for each device whose cache outgrows its live tensors."""
+    return [f for d in case.track.devices if (f := _cache_growth_of(case, d)) is not None]
+
+
+def _cache_growth_of(case: RunContext, device: str) -> Finding | None:
+    metric = f"{device}.{gauge.DEVICE_RESERVED}"
+    trend = case.gauge_trend(metric)
+    if not trend.is_growing:
+        return None
+    series = device_series(case, device)
+    holes = series.gain("stuck") - series.gain("releasable")
+    live = has_risen_by(case, device, gauge.DEVICE_ALLOCATED)
+    others = max(live, 0.0) + max(holes, 0.0) + max(private_growth(case, device), 0.0)
+    if trend.net_bytes < CACHE_GROWTH_BYTES or others > OTHER_SHARE * trend.net_bytes:
+        return None
+    return _cache_finding(case, device, trend, live, latest(case, device, gauge.DEVICE_RESERVED))
+
+
+def _cache_finding(
+    case: RunContext, device: str, trend: Trend, live: float, reserved: float
+) -> Finding:
+    is_told = device_series(case, device).last is not None
+    kept = (
+        "the rest is free memory that the caching allocator keeps for the next request"
+        if is_told
+        else "the rest is free memory that the caching allocator keeps, as cache or in holes"
+    )
+    return to_finding(
+        "device_cache",
+        f"The device cache grows on {device}",
+        f"Reserved memory grew by {human_bytes(trend.net_bytes)}, live tensors by "
+        f"{human_bytes(live)}: {kept}.",
+        DEVICE_CACHE_REMEDY,
+        severity=Severity.NOTE if is_told else Severity.WARNING,
+        trend=trend,
+        total_bytes=reserved,
+        device=device,
+        falsifier=("empty_cache() would return it if it were plain cache.", None),
+    )
+
+
+LARGE_PENDING_BYTES = 64 * MIB
+LARGE_PENDING_SHARE = 0.10
+
+PENDING_FREE_REMEDY = Remedy(
+    title="Wait for the other stream before letting go",
+    text=(
+        "Instead of tensor.record_stream(stream), keep the tensor and let the current stream wait "
+        "(torch.cuda.current_stream().wait_stream(stream)) before it is deleted. With NCCL in "
+        "older releases, TORCH_NCCL_AVOID_RECORD_STREAMS=1 does so for collectives."
+    ),
+)
+
+
+def diagnose_pending_frees(
+    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
+) -> list[Finding]:
+    """Return a finding for each device on which much memory waits to be free."""
+    return [f for d in case.track.devices if (f := _pending_frees_of(case, d)) is not None]
+
+
+def _usual(case: RunContext, metric: str) -> float:
+    """Return what usually waits at boundaries, also between phases: in a step much may."""
+    values = case.track.gauge(metric)
+    read = case.working[np.isfinite(values[case.working])]
+    inner = np.isin(case.track.kind[read], INNER)
+    usual = [np.median(values[read[where]]) for where in (inner, ~inner) if where.any()]
+    return float(min(usual, default=0.0))
+
+
+def _pending_frees_of(case: RunContext, device: str) -> Finding | None:
+    metric = f"{device}.{gauge.DEVICE_PENDING}"
+    _, y = case.gauge_series(metric)
+    usual = _usual(case, metric)
+    reserved = latest(case, device, gauge.DEVICE_RESERVED)
+    if len(y) < policy.FEWEST_GROWING or usual < max(
+        LARGE_PENDING_BYTES, LARGE_PENDING_SHARE * reserved
+    ):
+        return None
+    trend = case.gauge_trend(metric)
+    grows = trend.is_growing and trend.net_bytes >= LARGE_PENDING_BYTES
+    return to_finding(
+        "pending_free",
+        f"Freed memory waits for another stream on {device}",
+        f"At boundaries {human_bytes(usual)} ({human_share(usual / max(reserved, 1))} of what is "
+        "reserved) were freed by the program and still in use on another stream"
+        + (f"; it grew by {human_bytes(trend.net_bytes)}." if grows else "."),
+        PENDING_FREE_REMEDY,
+        severity=Severity.WARNING if grows else Severity.NOTE,
+        trend=trend if grows else None,
+        total_bytes=float(y.max()),
+        device=device,
+        growth="across" if grows else "constant",
+        falsifier=("torch.cuda.synchronize() would free it.", None),
+    )
+
+
+FEWEST_TINY_BLOCKS = 500.0
+ROUNDING_SHARE = 0.5
+"""At least this part of what is allocated for them is rounding: they are below 256 bytes."""
+NOISE = 100.0
+
+TINY_BLOCKS_REMEDY = Remedy(
+    title="Keep numbers, not tensors",
+    text=(
+        "loss.item() (or float(loss)) keeps a number; a tensor on the device takes 512 bytes at "
+        "least, and with its graph much more. Where item() waits too often, gather into one tensor "
+        "that is made beforehand."
+    ),
+)
+
+
+def diagnose_tiny_blocks(
+    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
+) -> list[Finding]:
+    """Return a finding for each device on which tiny blocks pile up."""
+    return [f for d in case.track.devices if (f := _tiny_blocks_of(case, d)) is not None]
+
+
+def _tiny_blocks_of(case: RunContext, device: str) -> Finding | None:
+    metric = f"{device}.{gauge.DEVICE_BLOCKS}"
+    trend = case.gauge_trend(metric, NOISE)
+    if not trend.is_growing or trend.net_bytes < FEWEST_TINY_BLOCKS:
+        return None
+    allocated = has_risen_by(case, device, gauge.DEVICE_ALLOCATED)
+    rounding = has_risen_by(case, device, gauge.DEVICE_ROUNDING)
+    if rounding < ROUNDING_SHARE * max(allocated, 1.0):
+        return None
+    return to_finding(
+        "tiny_blocks",
+        f"Tiny tensors pile up on {device}",
+        f"{human_count(trend.net_bytes)} more blocks are in use than at the beginning "
+        f"({human_count(trend.bytes_per_unit)} per {trend.unit}); of the {human_bytes(allocated)} "
+        f"they take, {human_bytes(rounding)} is rounding.",
+        TINY_BLOCKS_REMEDY,
+        severity=Severity.NOTE,
+        total_bytes=allocated,
+        device=device,
+    )
+
+
+RETRIES_REMEDY = Remedy(
+    title="Leave the device some room",
+    text=(
+        "A retry flushes the whole cache and waits for the device. Smaller batches, gradient "
+        "accumulation or checkpointing lower the peak; where much of what is reserved is free, "
+        "expandable_segments:True does. Look at who else uses the device."
+    ),
+)
+
+
+def diagnose_allocation_retries(
+    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
+) -> list[Finding]:
+    """Return a finding for each device whose allocator had to flush its cache."""
+    return [f for d in case.track.devices if (f := _retries_of(case, d)) is not None]
+
+
+def _retries_of(case: RunContext, device: str) -> Finding | None:
+    retries = int(latest(case, device, gauge.DEVICE_RETRIES))
+    errors = int(latest(case, device, gauge.DEVICE_OOMS))
+    if not retries and not errors:
+        return None
+    where = _phases(case, f"{device}.{gauge.DEVICE_RETRIES}")
+    text = f"{plural(retries, 'time')} the driver had no room and the cache was flushed{where}."
+    if errors:
+        text += f" {plural(errors, 'out-of-memory error')} came of it."
+    return to_finding(
+        "allocation_retries",
+        f"The allocator ran short of memory on {device}",
+        text,
+        RETRIES_REMEDY,
+        severity=Severity.NOTE,
+        total_bytes=latest(case, device, gauge.DEVICE_RESERVED),
+        device=device,
+        growth="constant",
+    )
+
+
+def _phases(case: RunContext, metric: str) -> str:
+    """Return in which phases the counter rose."""
+    track = case.track
+    values = track.gauge(metric)
+    known = np.flatnonzero(np.isfinite(values))
+    rose = np.flatnonzero(np.diff(values[known]) > 0) + 1
+    codes = set(track.before[known[rose]].tolist())
+    names = [name for name in track.phases if track.phase_code(name) in codes]
+    return f" in {' and '.join(names)}" if names else ""

@@ -1,0 +1,405 @@
+"""Segments of the allocator: live, cached and stuck bytes, holes, and the map of memory.
+
+Cache is harmless unless somebody else needs it; stuck bytes lie in holes between live blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from leakscope.model.allocator import (
+    DEFAULT_POOL,
+    FREE,
+    LIVE,
+    PENDING,
+    Block,
+    BlockRow,
+    BlockState,
+    Segment,
+    SegmentRow,
+    Stack,
+    StackFrame,
+    whole_pages,
+)
+from leakscope.model.device import Advice, Figures, MapBlock, MapSegment, PoolFigures, Slack
+from leakscope.model.record import BlockListRecord
+from leakscope.model.run import Recording
+from leakscope.model.text import human_bytes, human_share
+
+MIB = 1 << 20
+FLOOR = 64 * MIB
+"""Less than this is never worth a word."""
+CACHE_SHARE = 0.05
+STUCK_SHARE = 0.10
+"""From these shares of the reserved bytes on, cache and holes are named."""
+WELL_USED = 0.9
+"""At a peak with this share live, the holes of quieter moments are the peak's."""
+SPLIT_SIZES = tuple(size * MIB for size in (512, 256, 128, 64, 32))
+HELPS_SHARE = 0.25
+"""A setting that reaches less than this share of the stuck bytes isn't worth trying."""
+
+
+def kind_of_slack(figures: Figures) -> Slack:
+    """Return whether reserved memory without tensors is cache, holes, both or too little."""
+    free, stuck = returnable(figures), fixed(figures)
+    is_cache = free >= max(FLOOR, CACHE_SHARE * figures.reserved)
+    is_stuck = stuck >= max(FLOOR, STUCK_SHARE * figures.reserved)
+    if is_cache and is_stuck:
+        return Slack.BOTH
+    if is_stuck:
+        return Slack.FRAGMENTATION
+    return Slack.CACHE if is_cache else Slack.TIDY
+
+
+def returnable(figures: Figures) -> int:
+    """Return the bytes that ``empty_cache()`` would give back to the driver."""
+    return figures.cached + figures.releasable
+
+
+def fixed(figures: Figures) -> int:
+    """Return the bytes in holes that nothing gives back while their neighbours live."""
+    return figures.stuck - figures.releasable
+
+
+def pages_in_holes(segments: Sequence[Segment]) -> int:
+    """Return how much of the stuck bytes would be whole pages if segments were expandable."""
+    return sum(
+        whole_pages(block.address - segment.address, block.size, is_small=segment.is_small)
+        for segment in segments
+        if not segment.is_expandable and _is_used(segment)
+        for block in segment.blocks
+        if block.state is BlockState.FREE
+    )
+
+
+def slack_sentence(figures: Figures, peak: Figures | None) -> str:
+    """Return what the unused memory is, in a sentence or two."""
+    unused = figures.reserved - figures.active
+    if unused <= 0:
+        return "Every reserved byte is in use."
+    sentence = (
+        f"Of {human_bytes(figures.reserved)} reserved, {human_bytes(unused)} are in no tensor: "
+        f"{human_bytes(returnable(figures))} are cache that empty_cache() returns, "
+        f"{human_bytes(fixed(figures))} are stuck in holes between live blocks, "
+        f"the largest free block {human_bytes(figures.largest_hole)}."
+    )
+    if peak is not None and is_filled_at(peak) and fixed(figures) > STUCK_SHARE * peak.reserved:
+        sentence += (
+            f" At the peak {human_share(peak.active / peak.reserved)} of the reserved memory was "
+            "live: the next step fills these holes again."
+        )
+    return sentence
+
+
+def is_filled_at(peak: Figures) -> bool:
+    """Return whether nearly all reserved memory was live at the peak."""
+    return peak.reserved > 0 and peak.active >= WELL_USED * peak.reserved
+
+
+def settings_advice(
+    segments: Sequence[Segment],
+    figures: Figures,
+    peak: Figures | None,
+    settings: Mapping[str, str],
+    *,
+    is_steady: bool,
+) -> list[Advice]:
+    """Return what each setting of the allocator would do here, the helpful first.
+
+    Args:
+        segments: the state that is judged.
+        figures: its sums.
+        peak: the sums at the peak, where the trace tells them.
+        settings: the allocator's settings, as the file says.
+        is_steady: whether a later step needs no more than the peak of this trace.
+
+    """
+    if kind_of_slack(figures) is Slack.TIDY:
+        return []
+    advice = [
+        _expandable(segments, figures, peak, settings),
+        _max_split(segments, figures, settings),
+        _empty_cache(figures, peak, is_steady=is_steady),
+        _collection(figures, settings),
+    ]
+    return sorted(advice, key=lambda item: not item.helps)
+
+
+def _expandable(
+    segments: Sequence[Segment],
+    figures: Figures,
+    peak: Figures | None,
+    settings: Mapping[str, str],
+) -> Advice:
+    title = "expandable_segments:True"
+    if settings.get("expandable_segments") == "True" or all(s.is_expandable for s in segments):
+        return Advice(title=title, helps=False, evidence="It is on already.", bytes=0)
+    pages = pages_in_holes(segments)
+    stuck = fixed(figures)
+    evidence = (
+        f"{human_bytes(pages)} of the {human_bytes(stuck)} stuck in holes are whole pages, which "
+        "such segments give back or use elsewhere."
+    )
+    if peak is not None and peak.reserved > peak.active:
+        evidence += (
+            f" At the peak it would save {human_bytes(peak.reserved - peak.active)} at most."
+        )
+    return Advice(title=title, helps=_reaches(pages, figures), evidence=evidence, bytes=pages)
+
+
+def _max_split(
+    segments: Sequence[Segment], figures: Figures, settings: Mapping[str, str]
+) -> Advice:
+    if settings.get("max_split_size", "-1") not in ("-1", "0", ""):
+        told = settings["max_split_size"]
+        evidence = f"It is set already, to {told} bytes."
+        return Advice(title="max_split_size_mb", helps=False, evidence=evidence, bytes=0)
+    reached = {size: _kept_whole(segments, size) for size in SPLIT_SIZES}
+    most = max(reached.values())
+    # The largest size that still reaches most: the fewer blocks are spared from splitting, the
+    # more of the cache stays useful.
+    best = next(size for size in SPLIT_SIZES if reached[size] >= 0.8 * most)
+    evidence = (
+        f"{human_bytes(reached[best])} of the stuck bytes lie in segments of more than "
+        f"{human_bytes(best)} that smaller blocks split. Set it or expandable_segments, not both."
+        if most
+        else "The stuck bytes lie in segments too small for it."
+    )
+    return Advice(
+        title=f"max_split_size_mb:{best // MIB}" if most else "max_split_size_mb",
+        helps=_reaches(reached[best], figures),
+        evidence=evidence,
+        bytes=reached[best],
+    )
+
+
+def _empty_cache(figures: Figures, peak: Figures | None, *, is_steady: bool) -> Advice:
+    free = returnable(figures)
+    evidence = f"At this moment it returns {human_bytes(free)} to the driver"
+    evidence += f" and leaves {human_bytes(fixed(figures))} in holes." if fixed(figures) else "."
+    spare = free
+    if not is_steady:
+        spare = 0
+        evidence += (
+            " The optimizer's state is new here, so what a later step needs isn't in this history."
+        )
+    elif peak is not None:
+        spare = max(0, min(free, figures.reserved - peak.active))
+        evidence += (
+            f" The peak of {human_bytes(peak.active)} takes {human_bytes(free - spare)} of it "
+            "back when it comes again, so that much helps other processes alone."
+        )
+    return Advice(
+        title="torch.cuda.empty_cache()",
+        helps=spare >= max(FLOOR, CACHE_SHARE * figures.reserved),
+        evidence=evidence,
+        bytes=free,
+    )
+
+
+def _collection(figures: Figures, settings: Mapping[str, str]) -> Advice:
+    title = "garbage_collection_threshold"
+    if settings.get(title, "0.0") not in ("0.0", "0", ""):
+        evidence = f"It is set already, to {settings[title]}."
+        return Advice(title=title, helps=False, evidence=evidence, bytes=0)
+    evidence = "It returns wholly free segments alone, and only near the limit of the device"
+    evidence += f": {human_bytes(figures.cached)} here, nothing of what is stuck."
+    return Advice(title=title, helps=False, evidence=evidence, bytes=figures.cached)
+
+
+def _kept_whole(segments: Sequence[Segment], size: int) -> int:
+    """Return the stuck bytes in segments that are larger than ``size`` and hold smaller blocks."""
+    return sum(
+        block.size
+        for segment in segments
+        if segment.size > size and not segment.is_expandable and _is_split_small(segment, size)
+        for block in segment.blocks
+        if block.state is BlockState.FREE
+    )
+
+
+def _is_split_small(segment: Segment, size: int) -> bool:
+    live = [block.size for block in segment.blocks if block.state is not BlockState.FREE]
+    return bool(live) and max(live) <= size
+
+
+def _is_used(segment: Segment) -> bool:
+    return any(block.state is not BlockState.FREE for block in segment.blocks)
+
+
+def _reaches(amount: int, figures: Figures) -> bool:
+    is_much = fixed(figures) >= max(FLOOR, STUCK_SHARE * figures.reserved)
+    return is_much and amount >= max(FLOOR, HELPS_SHARE * fixed(figures))
+
+
+PoolKey: TypeAlias = "tuple[int, tuple[int, int], bool]"
+
+
+def figures_of(segments: Iterable[Segment]) -> Figures:
+    """Return the sums of some segments: torch's own totals, and cached and stuck from the blocks.
+
+    Reserved minus allocated is no fragmentation: wholly free segments are cache. The holes of an
+    expandable segment are stuck only as far as they don't cover whole pages.
+    """
+    sums = dict.fromkeys(Figures.__struct_fields__, 0)
+    for segment in segments:
+        sums["segments"] += 1
+        sums["blocks"] += len(segment.blocks)
+        sums["reserved"] += segment.size
+        sums["allocated"] += segment.allocated
+        sums["active"] += segment.active
+        sums["requested"] += segment.requested
+        _add_blocks(segment, sums)
+    return Figures(**sums)
+
+
+def pools_of(segments: Iterable[Segment]) -> list[PoolFigures]:
+    """Return the sums of each stream and pool, the largest first."""
+    members: dict[PoolKey, list[Segment]] = {}
+    for segment in segments:
+        members.setdefault(pool_key(segment), []).append(segment)
+    pools = [
+        PoolFigures(
+            stream=stream,
+            pool=pool,
+            is_small=is_small,
+            is_private=pool != DEFAULT_POOL,
+            figures=figures_of(inside),
+        )
+        for (stream, pool, is_small), inside in members.items()
+    ]
+    return sorted(pools, key=lambda pool: (-pool.figures.reserved, pool.stream, pool.pool))
+
+
+def pool_key(segment: Segment) -> PoolKey:
+    """Return what a request must share with a segment to be served from it."""
+    return (segment.stream, segment.pool, segment.is_small)
+
+
+def total_of(figures: Sequence[Figures]) -> Figures:
+    """Return the sums of several devices; the largest hole is the largest of any."""
+    sums = {
+        name: sum(getattr(part, name) for part in figures) for name in Figures.__struct_fields__
+    }
+    sums["largest_hole"] = max((part.largest_hole for part in figures), default=0)
+    return Figures(**sums)
+
+
+def _add_blocks(segment: Segment, sums: dict[str, int]) -> None:
+    live = free = pages = 0
+    for block in segment.blocks:
+        if block.state is BlockState.FREE:
+            free += block.size
+            sums["largest_hole"] = max(sums["largest_hole"], block.size)
+            if segment.is_expandable:
+                offset = block.address - segment.address
+                pages += whole_pages(offset, block.size, is_small=segment.is_small)
+            sums["holes"] += 1
+            continue
+        live += 1
+        if block.state is BlockState.PENDING:
+            sums["pending"] += block.size
+    sums["live_blocks"] += live
+    if live:
+        sums["stuck"] += free
+        sums["releasable"] += pages
+    else:
+        sums["cached"] += free
+
+
+HOLE = "hole"
+CACHE = "cache"
+MOST_SEGMENTS = 4000
+
+
+def memory_map(segments: Sequence[Segment], kinds: Mapping[int, str]) -> list[MapSegment]:
+    """Return the segments by stream and pool, the largest first within each.
+
+    Args:
+        segments: the state of one device.
+        kinds: what each live block is for, by the identity of the block.
+
+    """
+    ordered = sorted(segments, key=lambda s: (pool_key(s)[:2], s.is_small, -s.size, s.address))
+    return [_mapped(segment, kinds) for segment in ordered[:MOST_SEGMENTS]]
+
+
+def _mapped(segment: Segment, kinds: Mapping[int, str]) -> MapSegment:
+    is_cache = all(block.state is BlockState.FREE for block in segment.blocks)
+    runs: list[tuple[int, str]] = []
+    for block in segment.blocks:
+        kind = kinds.get(id(block), CACHE if is_cache else HOLE)
+        if runs and runs[-1][1] == kind:
+            runs[-1] = (runs[-1][0] + block.size, kind)
+        else:
+            runs.append((block.size, kind))
+    return MapSegment(
+        stream=segment.stream,
+        pool=segment.pool,
+        is_small=segment.is_small,
+        size=segment.size,
+        blocks=[MapBlock(size, kind) for size, kind in runs],
+    )
+
+
+_STATES = {FREE: BlockState.FREE, LIVE: BlockState.ALLOCATED, PENDING: BlockState.PENDING}
+
+
+@dataclass(frozen=True)
+class DeviceState:
+    """One device at the moment of a list."""
+
+    record: BlockListRecord
+    segments: list[Segment]
+    figures: Figures
+
+
+def highest_states(recording: Recording) -> dict[str, DeviceState]:
+    """Return each device at the list with most live bytes; of equals the latest."""
+    found: dict[str, DeviceState] = {}
+    for record in recording.block_lists:
+        state = state_of(record)
+        known = found.get(record.device)
+        if known is None or state.figures.active >= known.figures.active:
+            found[record.device] = state
+    return dict(sorted(found.items()))
+
+
+def state_of(record: BlockListRecord) -> DeviceState:
+    """Return a device at the moment of a list."""
+    stacks = [
+        Stack(tuple(StackFrame(f.file, f.line, f.name) for f in rows)) for rows in record.stacks
+    ]
+    number = record.device.rpartition(":")[2]
+    device = int(number) if number.isascii() and number.isdigit() else 0
+    segments = [_segment(row, device, stacks) for row in record.segments]
+    return DeviceState(record, segments, figures_of(segments))
+
+
+def _segment(row: SegmentRow, device: int, stacks: list[Stack]) -> Segment:
+    blocks, address = [], row.address
+    for block in row.blocks:
+        blocks.append(_block(block, address, stacks))
+        address += block.size
+    live = [block for block in blocks if block.state is not BlockState.FREE]
+    return Segment(
+        device=device,
+        address=row.address,
+        size=row.size,
+        stream=row.stream,
+        pool=row.pool,
+        is_small=row.is_small,
+        is_expandable=row.is_expandable,
+        blocks=blocks,
+        allocated=sum(b.size for b in live if b.state is BlockState.ALLOCATED),
+        active=sum(b.size for b in live),
+        requested=sum(b.requested for b in live),
+    )
+
+
+def _block(row: BlockRow, address: int, stacks: list[Stack]) -> Block:
+    stack = stacks[row.stack] if 0 <= row.stack < len(stacks) else None
+    state = _STATES.get(row.state, BlockState.ALLOCATED)
+    return Block(address, row.size, row.requested, state, stack)

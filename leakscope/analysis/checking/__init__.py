@@ -1,1 +1,0 @@
-"""What a check is made of: the limit, the baseline, suppressions, and the judgement."""

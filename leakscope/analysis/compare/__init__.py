@@ -1,0 +1,288 @@
+"""Two runs held side by side: what became of each culprit, and whether the work was the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from pathlib import PurePath
+
+import msgspec
+
+from leakscope.analysis.compare.culprits import (
+    Suspect,
+    change_of,
+    component_changes,
+    growth_changes,
+    name_of,
+    only_in_one_script_text,
+    pair,
+    peak_changes,
+    perhaps_renamed,
+)
+from leakscope.analysis.compare.work import (
+    is_another_program,
+    scripts_apart,
+    work_differences,
+    work_facts,
+)
+from leakscope.analysis.holdings import join_retained
+from leakscope.analysis.verdict.wording import listed
+from leakscope.model.comparison import (
+    ANOTHER_SCRIPT,
+    WORTH_A_WORD,
+    ChangeKind,
+    Comparison,
+    CulpritChange,
+    RankPair,
+    RunCost,
+    ValueChange,
+    WorkerPair,
+)
+from leakscope.model.report import RankMemory, Report, RunVerdict, Severity, WorkerMemory
+from leakscope.model.text import human_bytes
+
+_ORDER = [
+    ChangeKind.FIXED,
+    ChangeKind.REDUCED,
+    ChangeKind.UNCHANGED,
+    ChangeKind.WORSE,
+    ChangeKind.NEW,
+]
+
+
+def compare(before: Report, after: Report) -> Comparison:
+    """Return what changed from one run to the other."""
+    is_other = is_another_program(before, after)
+    pairs = pair(before, after)
+    renamed = perhaps_renamed(pairs)
+    changes = [
+        _only_in_other_script(change_of(b, a, before, after), after)
+        if is_other and (a is None or b is None)
+        else _renamed(change_of(b, a, before, after), renamed)
+        for b, a in pairs
+    ]
+    changes.sort(key=lambda c: (c.severity is Severity.NOTE, _ORDER.index(c.change)))
+    peaks = peak_changes(before, after)
+    headline, *details = verdict_in_words(changes, peaks, before, after)
+    return Comparison(
+        headline=headline,
+        details=details,
+        before=before.run,
+        after=after.run,
+        before_verdict=before.verdict,
+        after_verdict=after.verdict,
+        culprits=changes,
+        growth=growth_changes(before.growth, after.growth),
+        components=component_changes(before, after),
+        peaks=peaks,
+        work_differences=work_differences(before, after),
+        is_another_program=is_other,
+        before_timeline=before.timeline,
+        after_timeline=after.timeline,
+        work=work_facts(before, after),
+        before_cost=_cost(before),
+        after_cost=_cost(after),
+        ranks=rank_pairs(before.ranks, after.ranks),
+        before_odd_rank=before.odd_rank,
+        after_odd_rank=after.odd_rank,
+        before_rank_courses=before.rank_courses,
+        after_rank_courses=after.rank_courses,
+        workers=worker_pairs(before.workers, after.workers),
+        retained=join_retained(before.retained, after.retained),
+    )
+
+
+def _renamed(change: CulpritChange, renamed: Mapping[str, Suspect]) -> CulpritChange:
+    """Return a change with what is to be said of a culprit that may only have another name now."""
+    was = renamed.get(change.signature)
+    if was is None or change.change is not ChangeKind.NEW or change.is_unproven:
+        return change
+    text = f"{change.text.removesuffix('.')}, as {name_of(was)} did; it may be the same, renamed."
+    return msgspec.structs.replace(change, text=text)
+
+
+def _only_in_other_script(change: CulpritChange, after: Report) -> CulpritChange:
+    """Return what is said of a culprit that only one of two scripts has: neither new nor fixed."""
+    text = f"{change.name} was not seen in the other script, which did other work."
+    if change.change is ChangeKind.NEW:
+        text = only_in_one_script_text(change, PurePath(after.run.script).name)
+    return msgspec.structs.replace(
+        change, text=text, is_elsewhere=True, significant=False, doubt="", is_unproven=False
+    )
+
+
+def _cost(report: Report) -> RunCost:
+    """Return what a run took, measuring included."""
+    lines = report.timeline.lines if report.timeline else []
+    readings = [y for _, y in lines[0].points if isfinite(y)] if lines else []
+    return RunCost(
+        work=report.work,
+        peak_bytes=int(max(readings)) if readings else None,
+        overhead=report.overhead,
+        problems=len(report.errors),
+    )
+
+
+MOST_NAMES = 3
+UNPROVEN = "Not seen again"
+FIRST_SEEN = "First seen"
+_LABELS = {
+    ChangeKind.NEW: "New",
+    ChangeKind.WORSE: "Worse",
+    ChangeKind.FIXED: "Fixed",
+    ChangeKind.REDUCED: "Reduced",
+    ChangeKind.UNCHANGED: "Unchanged",
+}
+"""In the order in which they are told."""
+
+
+def verdict_in_words(
+    changes: Sequence[CulpritChange], peaks: Sequence[ValueChange], before: Report, after: Report
+) -> list[str]:
+    """Return sentences on a change: the first is the verdict, the others what else is to be said.
+
+    That memory ran out comes first, then what is new or worse. That another script ran is told at
+    the end; at the beginning, where that one did other work.
+    """
+    grave = [change for change in changes if change.severity is not Severity.NOTE]
+    told = [*_parts(grave), *_only_in_one_script(grave)] or [_nothing_grave(before, after)]
+    if is_another_program(before, after):
+        return [_another_script(before, after), *_ends(before, after), *told]
+    is_settled = any(not change.is_unproven for change in grave)
+    if is_settled and (peak := _peak_clause(grave, peaks, before)):
+        told = _with_peak(told, peak)
+    scripts = scripts_apart(before, after)
+    beside = [f"The scripts differ: {scripts[0]}, then {scripts[1]}."] if scripts else []
+    return [*_ends(before, after), *told, *beside]
+
+
+def _parts(grave: Sequence[CulpritChange]) -> list[str]:
+    """Return a sentence for each kind of change: on the first of that kind, and how many more."""
+    labels = [*_LABELS.values(), FIRST_SEEN, UNPROVEN]
+    return [
+        _part(label, kind)
+        for label in labels
+        if (kind := [c for c in grave if not c.is_elsewhere and _label(c) == label])
+    ]
+
+
+def _label(change: CulpritChange) -> str:
+    if change.is_unproven:
+        return FIRST_SEEN if change.change is ChangeKind.NEW else UNPROVEN
+    return _LABELS[change.change]
+
+
+def _part(label: str, changes: Sequence[CulpritChange]) -> str:
+    more = len(changes) - 1
+    others = f"; {more} more {'is' if more == 1 else 'are'} {label.lower()}" if more else ""
+    return f"{label}: {changes[0].text.removesuffix('.')}{others}."
+
+
+def _with_peak(told: list[str], peak: str) -> list[str]:
+    """Return the sentences and how the peak changed: inside the verdict, if it is all there is."""
+    if len(told) == 1:
+        return [f"{told[0].removesuffix('.')}; {peak}."]
+    return [*told, f"{peak[0].upper()}{peak[1:]}."]
+
+
+def _another_script(before: Report, after: Report) -> str:
+    first, second = scripts_apart(before, after) or ("", "")
+    return f"{ANOTHER_SCRIPT}: {second} ran instead of {first} and did other work."
+
+
+def _ends(before: Report, after: Report) -> list[str]:
+    """Return what became of a run that ended for want of memory."""
+    if before.out_of_memory is None:
+        return ["The second run ran out of memory."] if after.out_of_memory else []
+    if after.out_of_memory is None:
+        return ["Memory no longer runs out."]
+    return ["Both runs ran out of memory."]
+
+
+def _only_in_one_script(changes: Sequence[CulpritChange]) -> list[str]:
+    """Return what only one of two scripts has."""
+    apart = [change for change in changes if change.is_elsewhere]
+    own = [change for change in apart if change.change is ChangeKind.NEW]
+    names = [change.name for change in apart if change.change is not ChangeKind.NEW]
+    told = [_part("Only there", own)] if own else []
+    if not names:
+        return told
+    more = len(names) - MOST_NAMES
+    shown = names[:MOST_NAMES] + ([f"{more:,} more"] if more > 0 else [])
+    return [
+        *told,
+        f"Not seen there: {listed(shown)}; what was not done can't have been mended.",
+    ]
+
+
+def _nothing_grave(before: Report, after: Report) -> str:
+    """Return that nothing was found, and which run doesn't tell enough for that to mean much."""
+    open_ones = [report.verdict is RunVerdict.INCONCLUSIVE for report in (before, after)]
+    if all(open_ones):
+        return "No culprit in either run, but both are inconclusive."
+    if any(open_ones):
+        which = "first" if open_ones[0] else "second"
+        return f"No culprit in either run, but the {which} run is inconclusive."
+    return "No culprit in either run."
+
+
+def _peak_clause(
+    changes: Sequence[CulpritChange], peaks: Sequence[ValueChange], before: Report
+) -> str:
+    """Return how the peak changed in the phase where most was fixed."""
+    phases = {c.signature: c.phase for c in before.culprits}
+    wanted = [phases.get(change.signature, "") for change in changes]
+    ordered = sorted(peaks, key=lambda p: wanted.index(p.name) if p.name in wanted else len(wanted))
+    for peak in ordered:
+        if not peak.before_bytes or not peak.after_bytes:
+            continue
+        if abs(peak.after_bytes / peak.before_bytes - 1) < WORTH_A_WORD:
+            continue
+        verb = "fell" if peak.after_bytes < peak.before_bytes else "rose"
+        on = "" if peak.device == "host" else f" on {peak.device}"
+        return (
+            f"peak memory{on} in {peak.name} {verb} "
+            f"from {human_bytes(peak.before_bytes)} to {human_bytes(peak.after_bytes)}"
+        )
+    return ""
+
+
+def rank_pairs(before: Sequence[RankMemory], after: Sequence[RankMemory]) -> list[RankPair]:
+    """Return the ranks of both runs by number; a run without ranks is left out of the others."""
+    first = {rank.rank: rank for rank in before}
+    second = {rank.rank: rank for rank in after}
+    return [
+        RankPair(rank=rank, before=first.get(rank), after=second.get(rank))
+        for rank in sorted({**first, **second})
+    ]
+
+
+def worker_pairs(before: Sequence[WorkerMemory], after: Sequence[WorkerMemory]) -> list[WorkerPair]:
+    """Return the workers of both runs by loader and number.
+
+    A loader that starts its workers anew has several processes in one place: the heaviest is told.
+    """
+    first, second = _heaviest(before), _heaviest(after)
+    return [
+        WorkerPair(
+            rank=rank,
+            loader=loader,
+            worker=worker,
+            before=first.get((rank, loader, worker)),
+            after=second.get((rank, loader, worker)),
+        )
+        for rank, loader, worker in sorted({**first, **second})
+    ]
+
+
+def _heaviest(workers: Sequence[WorkerMemory]) -> dict[tuple[int, int, int], WorkerMemory]:
+    found: dict[tuple[int, int, int], WorkerMemory] = {}
+    for worker in workers:
+        known = found.setdefault((worker.rank, worker.loader, worker.worker), worker)
+        if _weight(worker) > _weight(known):
+            found[worker.rank, worker.loader, worker.worker] = worker
+    return found
+
+
+def _weight(worker: WorkerMemory) -> int:
+    return worker.pss_bytes or worker.private_last_bytes or 0

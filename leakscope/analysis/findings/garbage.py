@@ -1,0 +1,274 @@
+"""Memory that could go and stays: garbage in cycles, a collector that is off, slack."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from leakscope.analysis.accounting.ledger import host_ledger
+from leakscope.analysis.columns.series import FloatArray
+from leakscope.analysis.growth import judge, policy
+from leakscope.analysis.growth.exclusions import garbage_series
+from leakscope.analysis.growth.search import SearchResult
+from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.source import SourceIndex
+from leakscope.analysis.source.index import places_that_call
+from leakscope.analysis.verdict.severity import MIB
+from leakscope.analysis.verdict.wording import to_finding
+from leakscope.model import gauge
+from leakscope.model.census import CensusRow, RootKind
+from leakscope.model.report import Circle, Finding, Ledger, Remedy, Severity
+from leakscope.model.text import human_bytes, human_count, human_share, plural
+from leakscope.model.trend import Trend
+
+NOTED_BYTES = 16 * MIB
+ALARMING_BYTES = 64 * MIB
+"""Below this even a large share of the peak is not worth a warning."""
+PILED_BYTES = 32 * MIB
+PILED_SHARE = 0.5
+"""Of what memory had risen by when garbage was last weighed: then it is what rises."""
+MOST_CIRCLES = 3
+FREED_SHARE = 0.5
+"""A fall of the garbage by so much between two censuses is the collector's work."""
+
+_RISING = {"unexplained", "garbage"}
+
+GARBAGE_REMEDY = Remedy(
+    title="Break the circle, or collect at the end of each epoch",
+    text=(
+        "Objects that refer to each other in a circle are freed only by the collector, "
+        "which counts objects, not bytes. Break the circle (weakref, del self.x), or call "
+        "gc.collect() where large tensors have just been dropped."
+    ),
+)
+
+
+def garbage_trend(case: RunContext) -> Trend:
+    """Return rate and shape of the garbage that awaits the collector."""
+    x, y = garbage_series(case)
+    return judge(x, y, unit=case.unit.name, noise=float(MIB))
+
+
+def diagnose_garbage(
+    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
+) -> list[Finding]:
+    """Return a finding when much memory awaits the collector."""
+    _, sizes = garbage_series(case)
+    most = float(sizes.max()) if len(sizes) else 0.0
+    if most < NOTED_BYTES:
+        return []
+    resident = case.track.gauge(case.host_metric)
+    known = resident[np.isfinite(resident)]
+    rise = float(known.max() - known.min()) if len(known) else 0.0
+    often = float(np.mean(sizes > 0.5 * most)) >= 0.5 and len(sizes) >= 3
+    dominates = often and most >= ALARMING_BYTES and most > policy.PEAK_SHARE * rise > 0
+    term = growth.terms.get("garbage")
+    piles_up = (term is not None and term.grows) or is_what_rises(case, ledgers, NOTED_BYTES)
+    found = to_finding(
+        "garbage",
+        "Garbage in reference cycles piles up faster than the collector runs"
+        if piles_up
+        else "Memory waits in reference cycles for the collector",
+        f"Up to {human_bytes(most)} were reached by no name any more and not yet freed."
+        f"{_freed(sizes)}{_blamed(circles := _circles(case))}",
+        _garbage_remedy(circles),
+        severity=Severity.WARNING if dominates or piles_up else Severity.NOTE,
+        trend=case.gauge_trend(case.host_metric) if piles_up else garbage_trend(case),
+        share=most / rise if rise > 0 else 0.0,
+        total_bytes=most,
+        falsifier=("gc.collect() would free it.", f"{human_bytes(most)} were unreached."),
+    )
+    return [msgspec.structs.replace(found, circles=circles)]
+
+
+def is_what_rises(case: RunContext, ledgers: list[Ledger], least: int) -> bool:
+    """Return whether memory rises without a name, and garbage was what it had risen by.
+
+    ``least`` is what it must have risen by for a look to count, in bytes.
+    """
+    host = host_ledger(ledgers)
+    left = sum(e.bytes for e in host.entries if e.kind in _RISING) if host else 0
+    trend = case.gauge_trend(case.host_metric)
+    if host is None or left < max(PILED_BYTES, PILED_SHARE * host.total_bytes):
+        return False
+    weighed = []
+    for position, census in zip(case.table.at.tolist(), case.table.censuses, strict=True):
+        risen = (case.nearest(case.host_metric, position) or 0.0) - _lowest(case)
+        if census.garbage_bytes is not None and risen >= least:
+            weighed.append(census.garbage_bytes >= PILED_SHARE * risen)
+    return trend.is_growing and bool(weighed) and all(weighed)
+
+
+def _lowest(case: RunContext) -> float:
+    """Return resident memory at the beginning of training."""
+    readings = case.track.gauge(case.host_metric)
+    inside = readings[np.isfinite(readings) & (case.track.phase > 0)]
+    return float(inside[0]) if len(inside) else 0.0
+
+
+def _freed(sizes: FloatArray) -> str:
+    """Return how often the collector was seen to have freed it, and how much at once."""
+    falls = -np.diff(sizes)
+    freed = falls[falls >= FREED_SHARE * sizes[:-1]]
+    freed = freed[freed >= float(MIB)]
+    if not len(freed):
+        return f" In {plural(len(sizes), 'look')} it was not seen to be freed." * (len(sizes) > 1)
+    return (
+        f" Between {plural(len(sizes), 'look')} the collector freed it {plural(len(freed), 'time')}"
+        f", {human_bytes(float(np.median(freed)))} each."
+    )
+
+
+def _circles(case: RunContext) -> list[Circle]:
+    """Return the circles that kept the most garbage, each by its steps."""
+    heaviest: dict[tuple[str, ...], CensusRow] = {}
+    for census in case.table.censuses:
+        for row in census.rows:
+            known = heaviest.get(tuple(row.cycle))
+            if row.root is RootKind.GARBAGE and row.cycle and _weight(row) > _weight(known):
+                heaviest[tuple(row.cycle)] = row
+    rows = sorted(heaviest.values(), key=lambda row: (-_weight(row), row.cycle))
+    return [
+        Circle(steps=row.cycle, type=row.type, bytes=_weight(row), count=row.count)
+        for row in rows[:MOST_CIRCLES]
+    ]
+
+
+def _weight(row: CensusRow | None) -> int:
+    return row.host_bytes + sum(row.device_bytes.values()) if row is not None else 0
+
+
+def _blamed(circles: list[Circle]) -> str:
+    if not circles:
+        return ""
+    first = circles[0]
+    steps = " → ".join(f"`{step}`" for step in [*first.steps, first.steps[0]])
+    many = f"{first.count:,} circles" if first.count > 1 else "The circle"
+    return f" {many} {steps} kept {human_bytes(first.bytes)}."
+
+
+def _garbage_remedy(circles: list[Circle]) -> Remedy:
+    """Return where to break the heaviest circle, if it is known."""
+    if not circles:
+        return GARBAGE_REMEDY
+    last = circles[0].steps[-1]
+    return Remedy(
+        title=f"Break the circle at {last}, or collect at the end of each epoch",
+        text=f"Make `{last}` a weak reference (weakref.ref, weakref.proxy) or clear it when the "
+        f"object is done with. {GARBAGE_REMEDY.text}",
+    )
+
+
+MATTERS_BYTES = 16 * MIB
+"""Garbage below this does no harm, whoever switched the collector off."""
+WEIGHED_BYTES = 8 * MIB
+"""What memory must have risen by for a single look to tell what rises."""
+
+COLLECTOR_REMEDY_TEXT = (
+    "Cycles are freed only by the collector: call gc.collect() at the end of each epoch, or switch "
+    "it on again."
+)
+
+
+def diagnose_collector(
+    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
+) -> list[Finding]:
+    """Return findings about a collector that doesn't do its work."""
+    enabled, frozen = case.track.gauge(gauge.GC_ENABLED), case.track.gauge(gauge.GC_FROZEN)
+    known = enabled[np.isfinite(enabled)]
+    off = len(known) >= 2 and float(np.mean(known[1:] == 0)) > 0.5
+    hidden = frozen[np.isfinite(frozen)]
+    jumped = len(hidden) >= 2 and hidden.max() - hidden[0] > 0
+    if not off and not jumped:
+        return []
+    _, garbage = garbage_series(case)
+    most = float(garbage.max()) if len(garbage) else 0.0
+    trend = garbage_trend(case)
+    # The last look may be the highest by chance where the program collects by itself now and then.
+    rises = most > 0 and most == garbage[-1] and case.gauge_trend(case.host_metric).is_growing
+    piles_up = most >= MATTERS_BYTES and (trend.is_growing or rises)
+    if off and not trend.is_growing and is_what_rises(case, ledgers, WEIGHED_BYTES):
+        piles_up, trend = True, case.gauge_trend(case.host_metric)
+    if off:
+        title, call = "The cyclic garbage collector is switched off", "gc.enable()"
+        state = "Automatic collection was off for most of the run"
+    else:
+        title, call = "Objects were frozen out of the collector's sight", "gc.unfreeze()"
+        state = f"gc.freeze() hides {human_count(float(hidden.max()))} objects from the collector"
+        piles_up = piles_up and trend.is_growing
+    return [
+        to_finding(
+            "collector_off" if off else "collector_frozen",
+            title,
+            f"{state}; at most {human_bytes(most)} of garbage were waiting.",
+            Remedy(title=f"Call {call}, or collect now and then", text=COLLECTOR_REMEDY_TEXT),
+            severity=Severity.WARNING if piles_up else Severity.NOTE,
+            trend=trend,
+            total_bytes=most,
+            fed_at=_disabling_lines(case, "disable" if off else "freeze"),
+            falsifier=(
+                "gc.collect() frees what awaits it.",
+                f"{human_bytes(most)} were unreached.",
+            ),
+        )
+    ]
+
+
+def _disabling_lines(case: RunContext, function: str) -> list[str]:
+    """Return the places that did it."""
+    sources = SourceIndex(case.recording.sources, case.run.manifest.project_root)
+    return places_that_call(sources, {"gc"}, {function})
+
+
+HELD_BYTES = 128 * MIB
+HELD_SHARE = 0.3
+SLACK_REMEDY = Remedy(
+    title="Let the allocator return memory",
+    text=(
+        "Set MALLOC_ARENA_MAX=2 and MALLOC_TRIM_THRESHOLD_=131072, preload jemalloc or "
+        "tcmalloc, or call ctypes.CDLL('libc.so.6').malloc_trim(0) after each epoch. No "
+        "container has to be changed."
+    ),
+)
+
+
+def diagnose_slack(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> list[Finding]:
+    """Return a finding when freed memory is kept by the C heap in quantity."""
+    gained, resident = case.gauge_gain(gauge.MALLOC_FREE), case.gauge_gain(case.host_metric)
+    if case.window is None or gained is None or resident is None:
+        return []
+    # At its end a program may give up what it had: the end of the stretch counts as well.
+    ends = (case.window.last, len(case.track) - 1)
+    held = max(case.nearest(gauge.MALLOC_FREE, end) or 0.0 for end in ends)
+    used = max(case.nearest(case.host_metric, case.window.last) or 0.0, case.used_at_end())
+    term = growth.terms.get("slack")
+    is_alone = term is not None and term.grows
+    grows = term is not None and term.trend.is_growing and term.is_much
+    if term is not None and grows:
+        gained, share = term.trend.net_bytes, term.share
+    else:
+        share = gained / resident if resident > 0 else 0.0
+    large = held >= HELD_BYTES and held > HELD_SHARE * used
+    if not grows and not large:
+        return []
+    return [
+        to_finding(
+            "allocator_slack",
+            "Freed memory stays in the C heap",
+            f"glibc keeps {human_bytes(held)} that the program has freed; this grew by "
+            f"{human_bytes(max(gained, 0))}, {human_share(min(share, 1.0))} of what memory grew by."
+            f"{_PINNED if is_alone else ''}",
+            SLACK_REMEDY,
+            severity=Severity.WARNING if is_alone else Severity.NOTE,
+            trend=term.trend if term is not None else None,
+            share=share,
+            total_bytes=held,
+            falsifier=("malloc_trim(0) would return most of it to the system.", None),
+        )
+    ]
+
+
+_PINNED = (
+    " It goes on: free memory is returned only where no live block lies above it, so that small "
+    "blocks that leak between larger ones keep it."
+)

@@ -1,0 +1,558 @@
+"""What a training loop keeps longer than it is of use: gradients, locals, numbered names."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from leakscope.analysis.columns.series import HOST, INNER, FloatArray
+from leakscope.analysis.columns.units import is_training
+from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.search import SearchResult
+from leakscope.analysis.remedies.context import Edits
+from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.source import SourceIndex
+from leakscope.analysis.source.anchors import find_scope
+from leakscope.analysis.source.program import Statement, own_nodes
+from leakscope.analysis.source.training_loops import (
+    Clearing,
+    Fate,
+    Lifetime,
+    clearings,
+    freezing,
+    lifetime,
+    never_clears,
+    training_loop,
+)
+from leakscope.analysis.verdict.severity import MIB
+from leakscope.analysis.verdict.wording import to_finding
+from leakscope.model import gauge
+from leakscope.model.census import Census, CensusRow, RootKind
+from leakscope.model.report import Finding, Ledger, Remedy, Severity
+from leakscope.model.text import human_bytes, plural
+from leakscope.model.trend import Trend
+
+LEAST_GRADIENT_BYTES = 8 * MIB
+LEAST_GRADIENT_SHARE = 0.05
+"""Of all tensors alive then."""
+FROZEN_BYTES = 1 * MIB
+
+
+def diagnose_gradients(
+    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
+) -> list[Finding]:
+    """Return, per device, what is unusual about the gradients; empty where all is as it should."""
+    found: list[Finding] = []
+    for device in [HOST, *case.track.devices]:
+        found += filter(None, (_through_forward(case, device), _in_validation(case, device)))
+        found += filter(None, (_frozen(case, device),))
+    return found
+
+
+def _through_forward(case: RunContext, device: str) -> Finding | None:
+    """Return what the forward pass of the next step has beside it for no use."""
+    kept = _gradients(case, device, training=True)
+    if not kept:
+        return None
+    program = case.sources.program
+    known = clearings(program)
+    late = next((c for c in known if c.late_after is not None), None)
+    zeros = next((c for c in known if c.keeps_zeros), None)
+    unending = never_clears(program)
+    if late is not None:
+        return _late(case, device, kept, late)
+    if zeros is not None:
+        return _zeros(case, device, kept, zeros)
+    if unending is None:
+        return None
+    return _gradient_finding(
+        case,
+        "gradients_never_cleared",
+        f"Gradients are never cleared: {human_bytes(kept)} stay for good",
+        f"The recorded sources call backward() ({_at(case, unending)}) and clear "
+        "gradients nowhere, so each step also adds to those of all steps before.",
+        Remedy(
+            title="Clear the gradients in each step",
+            text="Call optimizer.zero_grad() before the forward pass.",
+        ),
+        device,
+        kept,
+    )
+
+
+def _late(case: RunContext, device: str, kept: int, clearing: Clearing) -> Finding:
+    statement = clearing.statement
+    assert clearing.late_after is not None
+    edits = Edits(case.sources, statement.scope.module.file)
+    line = edits.source_of(statement.node)
+    edits.insert_before(clearing.late_after, line).remove(statement.node)
+    return _gradient_finding(
+        case,
+        "gradients_through_forward",
+        f"Gradients of the last step ({human_bytes(kept)}) stay through the next forward pass",
+        f"They are cleared only at {_at(case, statement)}, when the forward pass "
+        "has made its activations: both lie in memory together, where it is highest.",
+        Remedy(
+            title="Clear the gradients before the forward pass",
+            text=f"Move `{line}` above the forward pass: the step computes the same.",
+            diff=edits.diff(),
+        ),
+        device,
+        kept,
+    )
+
+
+def _zeros(case: RunContext, device: str, kept: int, clearing: Clearing) -> Finding:
+    statement = clearing.statement
+    edits = Edits(case.sources, statement.scope.module.file)
+    call = next(n for n in ast.walk(statement.node) if isinstance(n, ast.Call))
+    text = f"{ast.unparse(call.func)}(set_to_none=True)"
+    return _gradient_finding(
+        case,
+        "gradients_kept_as_zeros",
+        f"Gradients ({human_bytes(kept)}) are filled with zeros instead of dropped",
+        f"{_at(case, statement)} keeps them in memory through the forward pass, "
+        "where nothing reads them.",
+        Remedy(
+            title="Let zero_grad drop them",
+            text="zero_grad(set_to_none=True), torch's default since 2.0, frees them until the "
+            "next backward pass and spares the filling.",
+            diff=edits.replace(call, text).diff(),
+        ),
+        device,
+        kept,
+    )
+
+
+def _in_validation(case: RunContext, device: str) -> Finding | None:
+    """Return the gradients beside a phase without training that makes the highest peak.
+
+    Only where an allocator tells its peak: resident memory doesn't move as tensors come and go.
+    """
+    phase = _phase_of_peak(case, device) if device != HOST else ""
+    kept = _gradients(case, device, training=False)
+    if not phase or is_training(phase) or not kept:
+        return None
+    return _gradient_finding(
+        case,
+        "gradients_in_validation",
+        f"Gradients of {human_bytes(kept)} lie beside {phase}, which makes the highest peak",
+        f"Nothing in {phase} reads the gradients of the last step.",
+        Remedy(
+            title=f"Drop the gradients before {phase}",
+            text="optimizer.zero_grad(set_to_none=True) after the last step of the epoch lowers "
+            f"the peak by up to {human_bytes(kept)}.",
+        ),
+        device,
+        kept,
+    )
+
+
+def _phase_of_peak(case: RunContext, device: str) -> str:
+    """Return the phase in which the device's peak was raised last; empty where it isn't known."""
+    peaks = case.track.gauge(f"{device}.{gauge.DEVICE_PEAK}")
+    known = np.flatnonzero(np.isfinite(peaks))
+    raised = known[1:][np.diff(peaks[known]) > 0]
+    return case.track.boundaries[int(raised[-1])].phase if len(raised) else ""
+
+
+def _frozen(case: RunContext, device: str) -> Finding | None:
+    sizes = [c.frozen_gradient_bytes.get(device, 0) for c in case.table.censuses]
+    steady = sizes[len(sizes) // 2 :]
+    kept = int(np.median(steady)) if steady else 0
+    if kept < FROZEN_BYTES:
+        return None
+    statement = freezing(case.sources.program)
+    where = f" ({_at(case, statement)})" if statement is not None else ""
+    return _gradient_finding(
+        case,
+        "frozen_gradients",
+        f"Frozen parameters keep {human_bytes(kept)} of gradients",
+        f"Parameters that no longer require gradients{where} still have those of their last step; "
+        "zero_grad() frees them only where the optimizer still knows the parameters.",
+        Remedy(
+            title="Drop the gradients where parameters are frozen",
+            text="Set `parameter.grad = None` beside `parameter.requires_grad = False`.",
+        ),
+        device,
+        kept,
+    )
+
+
+def _at(case: RunContext, statement: Statement) -> str:
+    return case.sources.location(statement.scope.module.file, statement.line)
+
+
+def _gradient_finding(
+    case: RunContext, kind: str, title: str, text: str, remedy: Remedy, device: str, kept: int
+) -> Finding:
+    return to_finding(
+        kind,
+        title,
+        text,
+        remedy,
+        severity=Severity.NOTE,
+        growth="constant",
+        total_bytes=kept,
+        share=kept / max(kept, *(c.payload_bytes.get(device, 0) for c in case.table.censuses)),
+        device=device,
+    )
+
+
+def _gradients(case: RunContext, device: str, *, training: bool) -> int:
+    """Return the usual bytes of gradients at steps, or in other phases; 0 where they are few."""
+    censuses = list(_inside(case, training=training))
+    sizes = [c.components.get("gradients", {}).get(device, 0) for c in censuses]
+    whole = [c.payload_bytes.get(device, 0) for c in censuses]
+    if len(sizes) < 2:
+        return 0
+    kept = float(np.median(sizes))
+    return (
+        int(kept)
+        if kept >= max(LEAST_GRADIENT_BYTES, LEAST_GRADIENT_SHARE * float(np.median(whole)))
+        else 0
+    )
+
+
+def _inside(case: RunContext, *, training: bool) -> Iterator[Census]:
+    """Yield the censuses at the ends of training steps, or of batches of other phases."""
+    for position, census in zip(case.table.at.tolist(), case.table.censuses, strict=True):
+        boundary = case.track.boundaries[position]
+        if case.track.kind[position] in INNER and is_training(boundary.phase) == training:
+            yield census
+
+
+@dataclass(frozen=True)
+class GradientCycle:
+    """What is said of parameters in such a circle."""
+
+    title: str
+    text: str
+    remedy: Remedy
+    fed_at: list[str]
+    kind: str = "gradient_cycle"
+
+
+def is_gradient_cycle(row: CensusRow) -> bool:
+    """Return whether objects that only native code holds are parameters in such circles."""
+    return row.type.endswith("Parameter") and row.graph_nodes > 0
+
+
+def gradient_cycle(case: RunContext, row: CensusRow) -> GradientCycle:
+    """Return what is known of the circle that these parameters are in."""
+    lines = _create_graph_lines(SourceIndex(case.recording.sources, case.run.manifest.project_root))
+    where = f" {lines[0]} calls backward(create_graph=True)." if lines else ""
+    return GradientCycle(
+        title="Parameters and their gradients keep each other alive",
+        text=(
+            f"Their gradients' graphs ({plural(row.graph_nodes, 'autograd node')}) lead back to "
+            f"them, a circle that gc.collect() can't free.{where}"
+        ),
+        remedy=Remedy(
+            title="Use torch.autograd.grad instead of backward(create_graph=True)",
+            text=(
+                "torch.autograd.grad(loss, parameters, create_graph=True) returns the gradients "
+                "and leaves none behind in .grad. Where backward() must stay, set every .grad to "
+                "None once it was used: that opens the circle, and the graph goes."
+            ),
+        ),
+        fed_at=lines,
+    )
+
+
+def _create_graph_lines(sources: SourceIndex) -> list[str]:
+    """Return the places that call ``backward`` with ``create_graph``."""
+    found = [
+        sources.location(statement.scope.module.file, node.lineno)
+        for statement in sources.program.mentioning("backward")
+        for node in own_nodes(statement.node)
+        if isinstance(node, ast.Call) and _creates_graph(node)
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _creates_graph(call: ast.Call) -> bool:
+    is_backward = isinstance(call.func, ast.Attribute) and call.func.attr == "backward"
+    return is_backward and any(
+        word.arg == "create_graph"
+        and not (isinstance(word.value, ast.Constant) and not word.value.value)
+        for word in call.keywords
+    )
+
+
+LEAST_OUTLIVING_BYTES = 8 * MIB
+STAYING_SHARE = 0.05
+REPLACED_SHARE = 0.2
+"""Of all tensors alive at these moments: less changes no peak that anybody would notice. What goes
+in the course of the next step may be gone before the peak anyway."""
+NAMED_BYTES = 1 * MIB
+FEWEST_CENSUSES = 2
+_ROOTS = (RootKind.LOCAL, RootKind.GLOBAL)
+_ROLES = ("batch", "graph", "accumulation", "other")
+_OBJECTS = ("module", "optimizer", "function", "generator", "lru_cache", "object", "queue")
+
+
+@dataclass(frozen=True)
+class Outliving:
+    """A variable and what it alone holds when a step is over."""
+
+    life: Lifetime
+    bytes: int
+
+
+def diagnose_outliving(
+    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
+) -> list[Finding]:
+    """Return, per device, what letting go of the loop's variables would free; empty if little."""
+    grown = {case.table.paths[g.path] for g in growth.growers}
+    censuses = _at_steps(case)
+    if len(censuses) < FEWEST_CENSUSES:
+        return []
+    devices = {device for census in censuses for device in census.payload_bytes}
+    found = [_of_device(case, censuses, device, grown) for device in sorted(devices)]
+    return [f for f in found if f is not None]
+
+
+def _at_steps(case: RunContext) -> list[Census]:
+    """Return the censuses at the ends of training steps, without the very first."""
+    track, chosen = case.track, []
+    for position, census in zip(case.table.at.tolist(), case.table.censuses, strict=True):
+        boundary = track.boundaries[position]
+        if track.kind[position] in INNER and is_training(boundary.phase) and boundary.step > 1:
+            chosen.append(census)
+    return chosen
+
+
+def _of_device(
+    case: RunContext, censuses: list[Census], device: str, grown: set[str]
+) -> Finding | None:
+    outliving = _outliving(case, censuses, device, grown)
+    whole = float(np.median([census.payload_bytes.get(device, 0) for census in censuses]))
+    staying = [o for o in outliving if o.life.fate is Fate.STAYS]
+    useful = [o for o in outliving if o.life.fate is not Fate.NEXT_BATCH]
+    held = _total_bytes(staying)
+    if held >= max(LEAST_OUTLIVING_BYTES, STAYING_SHARE * whole):
+        title = f"{_names(staying)} {_verb(staying, 'keep')} {human_bytes(held)} through each step"
+    elif (held := _total_bytes(useful)) >= max(LEAST_OUTLIVING_BYTES, REPLACED_SHARE * whole):
+        title = f"{_names(useful)} {_verb(useful, 'keep')} {human_bytes(held)} into the next step"
+    else:
+        return None
+    return to_finding(
+        "outlives_iteration",
+        title,
+        _text(outliving, device, whole),
+        _outliving_remedy(case, useful),
+        severity=Severity.NOTE,
+        share=held / whole if whole else 0.0,
+        total_bytes=held,
+        device=device,
+        falsifier=(
+            "With the del in place the peak is as high: it lies where they are gone already.",
+            None,
+        ),
+        subject=",".join(sorted(o.life.name for o in useful)),
+        growth="constant",
+    )
+
+
+def _total_bytes(some: list[Outliving]) -> int:
+    return sum(o.bytes for o in some)
+
+
+def _outliving(
+    case: RunContext, censuses: list[Census], device: str, grown: set[str]
+) -> list[Outliving]:
+    """Return the loop's variables by what they hold in the middle of the run, most first."""
+    held: dict[str, list[int]] = defaultdict(list)
+    latest: dict[str, CensusRow] = {}
+    for census in censuses:
+        for row in census.rows:
+            if _is_variable(row) and row.path not in grown:
+                latest[row.path] = row
+                held[row.path].append(_own_bytes(row, device))
+    found = []
+    for path, row in latest.items():
+        usual = float(np.median([*held[path], *[0] * (len(censuses) - len(held[path]))]))
+        life = _life(case, row) if usual >= NAMED_BYTES else None
+        if life is not None:
+            found.append(Outliving(life, int(usual)))
+    return sorted(found, key=lambda o: (-o.bytes, o.life.name))
+
+
+def _is_variable(row: CensusRow) -> bool:
+    variable = row.owner.variable if row.owner else ""
+    plain = bool(variable) and row.path.endswith(f"·{variable}")
+    fits = row.role in _ROLES and row.kind not in _OBJECTS
+    return plain and fits and row.user and row.root in _ROOTS
+
+
+def _own_bytes(row: CensusRow, device: str) -> int:
+    return row.host_bytes if device == HOST else row.device_bytes.get(device, 0)
+
+
+def _life(case: RunContext, row: CensusRow) -> Lifetime | None:
+    program = case.sources.program
+    scope = find_scope(program, row.owner)
+    loop = training_loop(program, scope) if scope is not None else None
+    if scope is None or loop is None or row.owner is None:
+        return None
+    return lifetime(program, scope, loop, row.owner.variable)
+
+
+def _text(outliving: list[Outliving], device: str, whole: float) -> str:
+    where = "in host memory" if device == HOST else f"on {device}"
+    fates = {fate: [o for o in outliving if o.life.fate is fate] for fate in Fate}
+    staying, replaced, next_batch = fates[Fate.STAYS], fates[Fate.REPLACED], fates[Fate.NEXT_BATCH]
+    sentences = [f"When a step is over, {human_bytes(whole)} of tensors are alive {where}."]
+    if staying:
+        sentences.append(
+            f"{_listed(staying)} {_verb(staying, 'live')} on through the whole next step: `del` "
+            f"after the last use lowers its peak by {human_bytes(_total_bytes(staying))}."
+        )
+    if replaced:
+        sentences.append(
+            f"{_listed(replaced)} {_verb(replaced, 'go')} when the next step gets to "
+            f"{_line_list(replaced)}: `del` helps only if memory is highest before that."
+        )
+    if next_batch:
+        sentences.append(
+            f"No use in a `del` of {_listed(next_batch)}: the next batch replaces it at once."
+        )
+    return " ".join(sentences)
+
+
+def _line_list(some: list[Outliving]) -> str:
+    lines = sorted({o.life.replaced_at or 0 for o in some})
+    told = [str(line) for line in lines]
+    return f"line {told[0]}" if len(told) == 1 else f"lines {', '.join(told[:-1])} and {told[-1]}"
+
+
+def _listed(some: list[Outliving]) -> str:
+    return ", ".join(
+        f"`{o.life.name}` ({human_bytes(o.bytes)}, line {o.life.made_at})" for o in some
+    )
+
+
+def _names(some: list[Outliving]) -> str:
+    names = [o.life.name for o in some]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _verb(some: list[Outliving], verb: str) -> str:
+    if len(some) > 1:
+        return verb
+    return f"{verb}es" if verb.endswith("o") else f"{verb}s"
+
+
+def _outliving_remedy(case: RunContext, useful: list[Outliving]) -> Remedy:
+    return Remedy(
+        title=f"Let go of {_names(useful)} after the last use",
+        text=(
+            "A tensor is freed when its last name goes; `empty_cache()` frees nothing that a name "
+            "still holds, and what `del` frees is reused without it."
+        ),
+        diff=_del_diff(case, useful),
+    )
+
+
+def _del_diff(case: RunContext, useful: list[Outliving]) -> str | None:
+    """Return the `del` statements of all that stand in the first one's file."""
+    edits = Edits(case.sources, useful[0].life.file)
+    by_statement: dict[int, list[Outliving]] = defaultdict(list)
+    for o in useful:
+        if o.life.last_used is not None and o.life.file == useful[0].life.file:
+            by_statement[id(o.life.last_used)].append(o)
+    for together in by_statement.values():
+        last = together[0].life.last_used
+        assert last is not None
+        edits.insert_after(last, f"del {', '.join(o.life.name for o in together)}")
+    return edits.diff() if by_statement else None
+
+
+FEWEST_NUMBERED_NAMES = 5
+"""Variables that differ in numbers alone."""
+_NUMBER = re.compile(r"\d+")
+
+NUMBERED_NAMES_REMEDY = Remedy(
+    title="Keep one variable, or a container with a bound",
+    text=(
+        "Each new name keeps what it refers to until the program ends. Assign to the same name, so "
+        "that the last one is freed, or put what is needed later into a dict or a deque of a fixed "
+        "length, and delete names that exist already (del, globals().pop(name))."
+    ),
+)
+
+
+def diagnose_numbered_names(
+    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
+) -> list[Finding]:
+    """Return a finding for each series of names that goes on to the end of the run."""
+    told = {g.path for g in growth.growers}
+    found = []
+    for pattern, paths in _numbered(case).items():
+        trend = case.trend_of(case.work_done[case.table.at], _summed_series(case, paths))
+        if trend.is_growing and not told.intersection(paths):
+            found.append(_numbered_names_finding(case, pattern, paths, trend))
+    return found
+
+
+def _numbered(case: RunContext) -> dict[str, list[int]]:
+    """Return the user's module variables that differ in numbers alone, by what they share.
+
+    What the program calls by its name was written by hand; without sources all may have been.
+    """
+    groups: dict[str, list[int]] = defaultdict(list)
+    for path, row in enumerate(case.table.latest if case.recording.sources else []):
+        is_variable = row.root is RootKind.GLOBAL and case.table.parent(path) is None
+        if row.user and is_variable and _is_made(case, row.path.rpartition("·")[2]):
+            groups[_NUMBER.sub("N", row.path)].append(path)
+    return {
+        pattern: paths for pattern, paths in groups.items() if len(paths) >= FEWEST_NUMBERED_NAMES
+    }
+
+
+def _is_made(case: RunContext, variable: str) -> bool:
+    is_numbered = variable.isidentifier() and _NUMBER.search(variable) is not None
+    return is_numbered and not case.sources.program.mentioning(variable)
+
+
+def _summed_series(case: RunContext, paths: list[int]) -> FloatArray:
+    held: FloatArray = np.nan_to_num(case.table.retained[HOST][paths]).sum(axis=0)
+    return held
+
+
+def _numbers(name: str) -> list[int]:
+    return [int(number) for number in _NUMBER.findall(name)]
+
+
+def _numbered_names_finding(
+    case: RunContext, pattern: str, paths: list[int], trend: Trend
+) -> Finding:
+    table = case.table
+    first_seen = [int(np.isfinite(table.retained[HOST][path]).argmax()) for path in paths]
+    names = [table.latest[path].name for path in paths]
+    seen = zip(first_seen, map(_numbers, names), names, strict=True)
+    ordered = [name for _, _, name in sorted(seen)]
+    total = float(_summed_series(case, paths).max())
+    gained = case.device_gain(HOST) or 0.0
+    return to_finding(
+        "numbered_names",
+        "New names are made all along",
+        f"{ordered[0]}, {ordered[1]}, … {ordered[-1]}: {len(paths)} variables of one module, which "
+        f"differ in their numbers alone and hold {human_bytes(total)}. None of them grows; there "
+        "are ever more.",
+        NUMBERED_NAMES_REMEDY,
+        severity=Severity.WARNING
+        if trend.net_bytes * policy.HORIZON >= policy.STEADY_BYTES
+        else Severity.NOTE,
+        trend=trend,
+        share=trend.net_bytes / gained if gained > 0 else 0.0,
+        total_bytes=total,
+        falsifier=("If they were the stages of the program, no more of them would come.", None),
+        subject=pattern,
+    )

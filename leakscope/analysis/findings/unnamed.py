@@ -1,0 +1,420 @@
+"""Growth without a Python name: held by native code only, or by nothing that was weighed.
+
+Native allocations are told by library and line of the user's from a sampled profile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from leakscope.analysis.accounting.ledger import host_ledger
+from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
+from leakscope.analysis.findings.training_loop import gradient_cycle, is_gradient_cycle
+from leakscope.analysis.growth import judge, policy
+from leakscope.analysis.growth.exclusions import (
+    GrowthDriver,
+    Term,
+    growth_driver,
+    new_shapes,
+    unnamed_at,
+)
+from leakscope.analysis.growth.search import SearchResult
+from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.source.index import places_that_call
+from leakscope.analysis.verdict.wording import to_finding
+from leakscope.model.census import CensusRow, RootKind
+from leakscope.model.record import NativeAllocationsRecord, NativeOwner, NativeSite
+from leakscope.model.report import Finding, Ledger, LedgerEntry, Remedy, Severity
+from leakscope.model.text import human_bytes, human_share, plural
+from leakscope.model.trend import Trend
+
+FALSIFIER = (
+    "With ONEDNN_PRIMITIVE_CACHE_CAPACITY=1 and batches of one shape it would grow as before."
+)
+UNTOLD = "Memory grows with new shapes of tensors, or leaks"
+
+_IN_USE = frozenset({"named", "graph", "garbage", "pinned", "own"})
+"""Terms of the ledger that tell what memory is used for."""
+
+UNEXPLAINED_REMEDY = Remedy(
+    title="Narrow it down",
+    text=(
+        "A generator that is made in the head of a for loop has no name: give it one before the "
+        "loop. Else run with fewer libraries active (no DataLoader workers, no logging, no image "
+        "decoding) and compare; a native profiler such as memray with --native shows the "
+        "allocating C functions."
+    ),
+)
+
+LOOK_ELSEWHERE = Remedy(
+    title="Look for what was registered or handed to a library",
+    text=(
+        "What is registered, cached or put into a queue of a library's stays until it is taken "
+        "back: atexit, hooks, callbacks, loggers, figures, compiled functions. Register once "
+        "before the loop, or take back what each round adds."
+    ),
+)
+MOST_TYPES = 3
+MOST_SITES = 3
+
+CALL_LESS = Remedy(
+    title="Close, stop or reset what this line uses in each round",
+    text=(
+        "A library's function called there allocates memory that it doesn't free: a profiler, "
+        "reader, session or cache that is never stopped, closed or bounded, or a fault of the "
+        "library's own. End it in each round, or make it once before the loop; then compare."
+    ),
+)
+
+FEWER_SHAPES = Remedy(
+    title="Meet fewer shapes",
+    text=(
+        "Pad batches to a few lengths (buckets). ONEDNN_PRIMITIVE_CACHE_CAPACITY=64 in the "
+        "environment bounds the cache of oneDNN, which has room for 1,024 kernels by default."
+    ),
+)
+
+
+def diagnose_unexplained(
+    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
+) -> list[Finding]:
+    """Return findings when memory goes on growing without a name of the user's."""
+    ledger, found = host_ledger(ledgers), []
+    elsewhere, term = growth.terms.get("elsewhere"), growth.terms.get("unexplained")
+    if elsewhere is not None and elsewhere.grows and not is_named(case, growth, elsewhere):
+        found.append(_unnamed_objects_finding(case, elsewhere))
+    if ledger is None or term is None or not term.trend.is_growing or not term.is_much:
+        return found
+    if term.excused_by == "new_shapes":
+        return [*found, _of_shapes(case, GrowthDriver.SHAPES, term)]
+    if term.excused_by:
+        return found
+    if growth_driver(case, term.trend.net_bytes, in_use(ledger)) is GrowthDriver.EITHER:
+        return [*found, _of_shapes(case, GrowthDriver.EITHER, term)]
+    return [*found, _leak(case, term, ledger)]
+
+
+def is_named(case: RunContext, growth: SearchResult, term: Term) -> bool:
+    """Return whether what grows in libraries is told by its name."""
+    named = [
+        g.trend.bytes_per_unit * g.units
+        for g in growth.growers
+        if g.growth == "across" and g.device == HOST and not case.table.latest[g.path].user
+    ]
+    return sum(named) >= policy.CARRIED_SHARE * term.trend.net_bytes
+
+
+def _unnamed_objects_finding(case: RunContext, term: Term) -> Finding:
+    types = _types(case)
+    return to_finding(
+        "unexplained",
+        "Memory grows outside the names of the program",
+        f"{human_bytes(term.trend.net_bytes)} of new objects are held by libraries or native code "
+        f"and by no name of the program's{', most of them ' + types if types else ''}: registries, "
+        "caches, queues, callbacks or graphs that something was handed to.",
+        LOOK_ELSEWHERE,
+        severity=Severity.WARNING,
+        trend=term.trend,
+        share=term.share,
+        total_bytes=term.trend.net_bytes,
+        falsifier=(
+            "A cache that fills would have ended within the run.",
+            f"It grew through the last {plural(term.trend.points, 'reading')}.",
+        ),
+        subject="elsewhere",
+    )
+
+
+def _types(case: RunContext) -> str:
+    """Return the heaviest types of what is new outside the user's names, with their bytes."""
+    last = next((c.elsewhere_types for c in reversed(case.table.censuses) if c.elsewhere_types), {})
+    heaviest = sorted(last.items(), key=lambda item: -item[1])[:MOST_TYPES]
+    worth = [(name, size) for name, size in heaviest if size >= policy.GAUGE_NOISE_BYTES]
+    return ", ".join(f"{name} ({human_bytes(size)})" for name, size in worth)
+
+
+def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
+    left = term.trend.net_bytes
+    native = [n for n in growing_allocations(case) if n.gained_bytes >= policy.UNNAMED_BYTES]
+    if sum(n.gained_bytes for n in native) >= policy.CARRIED_SHARE * left:
+        return _native(term, native, ledger)
+    return to_finding(
+        "unexplained",
+        "Memory grows outside everything that has a name",
+        f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is neither garbage "
+        "nor allocator slack nor in anything that has a name: native code allocated it, or a "
+        f"running loop alone refers to it, as to the generator that it goes over.{_other_growth(ledger)}",
+        UNEXPLAINED_REMEDY,
+        severity=Severity.WARNING,
+        trend=term.trend,
+        share=term.share,
+        total_bytes=left,
+        falsifier=(
+            "A warm-up would have ended within the run.",
+            f"It grew through the last {plural(term.trend.points, 'reading')}.",
+        ),
+    )
+
+
+def _native(term: Term, native: list[NativeGrowth], ledger: Ledger) -> Finding:
+    """Return what is known of growth that sampled native allocations account for."""
+    left, first = term.trend.net_bytes, native[0]
+    place = f", called at {first.location}" if first.location else ""
+    rows = "; ".join(
+        f"{n.name}{' at ' + n.location if n.location else ''} {human_bytes(n.gained_bytes)}"
+        for n in native[:MOST_SITES]
+    )
+    return to_finding(
+        "unexplained",
+        f"Native memory grows in {first.library}{place}",
+        f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is in no Python "
+        f"object. Of sampled native allocations these go on growing (estimates): {rows}."
+        f"{_other_growth(ledger)}",
+        CALL_LESS,
+        severity=Severity.WARNING,
+        trend=term.trend,
+        share=term.share,
+        total_bytes=left,
+        fed_at=list(dict.fromkeys(n.location for n in native[:MOST_SITES] if n.location)),
+        falsifier=(
+            "A warm-up of the library would have ended within the run.",
+            f"It grew through the last {plural(term.trend.points, 'reading')}.",
+        ),
+    )
+
+
+def _other_growth(ledger: Ledger) -> str:
+    """Return what else grew by much of what memory did, the greatest first."""
+    others = sorted(ledger.entries, key=lambda e: -e.bytes)
+    least = max(policy.GAUGE_NOISE_BYTES, policy.UNNAMED_SHARE * ledger.total_bytes)
+    known = [e for e in others if e.kind != "unexplained" and e.bytes >= least]
+    told = ", ".join(f"{_short(e)} {human_bytes(e.bytes)}" for e in known[:3])
+    return f" Beside it grew: {told}." if told else ""
+
+
+def _short(entry: LedgerEntry) -> str:
+    return entry.label.partition(":")[0]
+
+
+def _of_shapes(case: RunContext, company: GrowthDriver, term: Term) -> Finding:
+    left = term.trend.net_bytes
+    amount = f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))})"
+    met = f"tensors of {plural(new_shapes(case), 'new shape')}"
+    kept = (
+        "Libraries keep something for each shape, as oneDNN does a kernel in a cache that ends to "
+        "grow when it is full, and larger batches need more at once."
+    )
+    is_told = company is GrowthDriver.SHAPES
+    return to_finding(
+        "unexplained",
+        "Memory grows with new shapes of tensors" if is_told else UNTOLD,
+        f"{amount} came with {met}, and hardly any while shapes stayed as they were. {kept}"
+        if is_told
+        else f"{amount} has no name, and nearly every look met {met}. {kept} It may be a leak too.",
+        FEWER_SHAPES,
+        severity=Severity.NOTE,
+        trend=term.trend,
+        share=term.share,
+        total_bytes=left,
+        falsifier=(FALSIFIER, None),
+    )
+
+
+def in_use(ledger: Ledger) -> int:
+    """Return by how much all that has a name, or is known otherwise, grew in use."""
+    return sum(max(entry.bytes, 0) for entry in ledger.entries if entry.kind in _IN_USE)
+
+
+MOST_NATIVE_TYPES = 5
+REGISTERED = {"tuple", "dict", "function", "method", "functools.partial"}
+"""What atexit keeps of a call: its function and its arguments."""
+
+NATIVE_REMEDY = Remedy(
+    title="Look for what keeps them in native code",
+    text=(
+        "An autograd graph, a queue of a C++ extension, atexit or a hook registered again "
+        "and again may hold them: detach what is kept, and remove what is registered."
+    ),
+)
+
+REGISTER_ONCE = Remedy(
+    title="Register one function before the loop, or give it nothing large",
+    text=(
+        "atexit keeps each function that it is given, and its arguments, until it has called it. "
+        "Register one that goes over what is to be done at the end, and hand it names or paths "
+        "instead of the objects; atexit.unregister(function) takes back all calls of a function."
+    ),
+)
+
+
+def diagnose_native(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> list[Finding]:
+    """Return a finding for each kind of object that grows with no Python name on it."""
+    found = [
+        finding
+        for path, row in enumerate(case.table.latest)
+        if row.root is RootKind.NATIVE and not row.parent
+        for device in case.table.retained
+        if (finding := _grows(case, growth, path, device)) is not None
+    ]
+    return sorted(found, key=lambda f: -f.total_bytes)[:MOST_NATIVE_TYPES]
+
+
+def _grows(case: RunContext, growth: SearchResult, path: int, device: str) -> Finding | None:
+    table, row = case.table, case.table.latest[path]
+    columns = np.flatnonzero(table.full)
+    present = np.flatnonzero(np.isfinite(table.retained[device][path, columns]))
+    if len(present) == 0:
+        return None
+    columns = columns[max(present[0] - 1, 0) :]  # where the walk before saw none there was none
+    y = np.nan_to_num(table.retained[device][path, columns])
+    x = case.work_done[table.at[columns]]
+    is_circle = is_gradient_cycle(row)
+    if is_circle:  # there was none before the first step
+        x, y = np.insert(x, 0, case.work_done[0]), np.insert(y, 0, 0.0)
+    trend = judge(x, y, unit=case.unit.name, noise=policy.RATE_PER_PASS)
+    if not trend.is_growing and device == HOST:
+        trend = _carries(case, growth, columns, y[-len(columns) :]) or trend
+    if not trend.is_growing:
+        return None
+    cycle = gradient_cycle(case, row) if is_circle else None
+    registered = [] if cycle else _given_to_atexit(case, row)
+    serious = policy.HORIZON * trend.net_bytes >= policy.STEADY_BYTES
+    gain = case.device_gain(device) or 0.0
+    title, text, remedy = _words(row, trend, float(y[-1]), registered)
+    return to_finding(
+        cycle.kind if cycle else "native_held",
+        cycle.title if cycle else title,
+        f"{text}{' ' + cycle.text if cycle else ''}",
+        cycle.remedy if cycle else remedy,
+        severity=Severity.WARNING if serious else Severity.NOTE,
+        trend=trend,
+        share=trend.net_bytes / gain if device == HOST and gain > trend.net_bytes else 0.0,
+        total_bytes=float(y[-1]),
+        device=device,
+        fed_at=cycle.fed_at if cycle else registered,
+        falsifier=("gc.collect() would free them if they were garbage.", "They are referenced."),
+        subject=row.path,
+    )
+
+
+def _words(
+    row: CensusRow, trend: Trend, held: float, registered: list[str]
+) -> tuple[str, str, Remedy]:
+    """Return title, text and remedy; of what is known to be given to atexit, that comes first."""
+    measured = (
+        f"{human_bytes(held)} in {row.count} objects, growing by "
+        f"{human_bytes(trend.bytes_per_unit)} per {trend.unit}"
+    )
+    sites = [f"{s.file}:{s.line}" for s in row.allocated_at[:3]]
+    where = f" They were allocated at {', '.join(sites)}." if sites else ""
+    if registered:
+        text = (
+            f"What atexit.register is given at {registered[0]} stays until the program ends: "
+            f"{measured}; no Python name reaches them ({row.name}).{where}"
+        )
+        return "Calls pile up that are to be made when the program ends", text, REGISTER_ONCE
+    text = f"{row.name}: {measured}; no Python name reaches them.{where}"
+    return f"{row.type} objects that only native code holds", text, NATIVE_REMEDY
+
+
+def _given_to_atexit(case: RunContext, row: CensusRow) -> list[str]:
+    """Return where something is registered again and again that the interpreter then keeps."""
+    if not {row.type, row.path.rpartition("·")[2]} & REGISTERED:
+        return []
+    return places_that_call(case.sources, {"atexit"}, {"register"}, repeatedly=True)
+
+
+def _carries(
+    case: RunContext, growth: SearchResult, columns: IntArray, held: FloatArray
+) -> Trend | None:
+    """Return the trend of all that is new without a name, where these objects are most of it.
+
+    Walks of the whole heap are few, and what they show is weighed at every census. Each selects the
+    heaviest objects alone, so that of very many a part is seen: the largest part counts.
+    """
+    term = growth.terms.get("elsewhere")
+    new = unnamed_at(case, columns)
+    if term is None or not term.grows or not (new > 0).any():
+        return None
+    counts = (new > 0) & ((held >= policy.UNNAMED_BYTES) | (columns == columns[-1]))
+    share = min(float((held[counts] / new[counts]).max(initial=0.0)), 1.0)
+    if share < policy.CARRIED_SHARE:
+        return None
+    low, high = term.trend.interval
+    return msgspec.structs.replace(
+        term.trend,
+        bytes_per_unit=term.trend.bytes_per_unit * share,
+        interval=(low * share, high * share),
+        net_bytes=term.trend.net_bytes * share,
+    )
+
+
+_Key = tuple[str, str, int]
+
+
+@dataclass(frozen=True)
+class NativeGrowth:
+    """Native memory that one library allocates below one line of the user's, and keeps."""
+
+    library: str
+    function: str
+    """The function that has most of it; an offset in the library where there is no symbol."""
+    location: str
+    """The innermost line of the user's below which it was allocated; empty where none is known."""
+    gained_bytes: float
+    trend: Trend
+
+    @property
+    def name(self) -> str:
+        """The library, and the function where it has a name."""
+        return f"{self.library} · {self.function}" if self.function else self.library
+
+
+def growing_allocations(case: RunContext) -> list[NativeGrowth]:
+    """Return the native allocations that go on growing, what gained most first."""
+    records = _at_work(case)
+    if len(records) < policy.FEWEST_READINGS:
+        return []
+    done = np.array([case.work_done[at] for at, _ in records], dtype=np.float64)
+    rows = [_by_key(record) for _, record in records]
+    found = []
+    for key in dict.fromkeys(key for row in rows for key in row):
+        sites = [row.get(key, []) for row in rows]
+        sizes = np.array([sum(site.bytes for site in each) for each in sites], dtype=np.float64)
+        chance = float(max(sum(s.deviation_bytes**2 for s in each) for each in sites) ** 0.5)
+        noise = max(policy.GAUGE_NOISE_BYTES, policy.SAMPLED_DEVIATIONS * chance)
+        trend = case.trend_of(done, sizes, noise)
+        if trend.is_growing:
+            heaviest = max(sites[-1] or [s for each in sites for s in each], key=lambda s: s.bytes)
+            found.append(_growth(case, key, heaviest, trend))
+    return sorted(found, key=lambda each: -each.gained_bytes)
+
+
+def _at_work(case: RunContext) -> list[tuple[int, NativeAllocationsRecord]]:
+    """Return the records of the run's work with the positions of their boundaries."""
+    positions = {index: at for at, index in enumerate(case.track.index.tolist())}
+    working = set(case.working.tolist())
+    placed = [(positions.get(r.boundary, -1), r) for r in case.recording.native_allocations]
+    return [(at, r) for at, r in placed if r.is_on and at in working]
+
+
+def _by_key(record: NativeAllocationsRecord) -> dict[_Key, list[NativeSite]]:
+    found: dict[_Key, list[NativeSite]] = {}
+    for site in record.sites:
+        if site.owner is NativeOwner.LIBRARY:
+            found.setdefault((site.library, site.file, site.line), []).append(site)
+    return found
+
+
+def _growth(case: RunContext, key: _Key, heaviest: NativeSite, trend: Trend) -> NativeGrowth:
+    library, file, line = key
+    return NativeGrowth(
+        library=library or "a library that was unloaded",
+        function=heaviest.function,
+        location=case.sources.location(file, line) if file and line else "",
+        gained_bytes=trend.net_bytes,
+        trend=trend,
+    )

@@ -1,0 +1,363 @@
+"""A run held against what is allowed: limit, suppressions, ignored patterns and a baseline."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+
+import msgspec
+
+from leakscope.analysis.compare.culprits import Suspect
+from leakscope.analysis.compare.work import rate_in
+from leakscope.analysis.gate.baseline import (
+    baseline_excuse,
+    entries_of,
+    excuses,
+    is_expired,
+    matches,
+    names_of,
+    no_longer_needed,
+    places_of,
+    remarks_on,
+    rule_of,
+)
+from leakscope.model.documents import (
+    Baseline,
+    Check,
+    Checked,
+    CheckReason,
+    Known,
+    Outcome,
+    Suppression,
+)
+from leakscope.model.errors import LeakscopeError
+from leakscope.model.report import Culprit, Report, RunVerdict, Severity, Work
+from leakscope.model.text import BYTES_IN, clipped, human_bytes
+
+TOLERANCE = 0.2
+"""What is known may grow faster than the baseline says by this part of it."""
+LONGEST_NAME = 160
+_ORDER = list(CheckReason)
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What a project allows."""
+
+    today: date
+    limit: GrowthLimit | None = None
+    baseline: Baseline | None = None
+    tolerance: float = TOLERANCE
+    ignored: Sequence[str] = ()
+    suppressions: Sequence[Suppression] = ()
+    remarks: Sequence[str] = field(default=())
+    """What was found wrong with all this where it was read."""
+    strict: bool = False
+    """Whether an inconclusive run fails."""
+
+
+def check(report: Report, allowed: Allowed) -> Check:
+    """Return how everything that grows in a run stands, and whether the run passes."""
+    suspects: list[Suspect] = [*report.culprits, *report.findings]
+    growths = [_judged(suspect, report, allowed) for suspect in suspects]
+    growths, together = _settled(growths, suspects, report, allowed)
+    growths.sort(key=lambda one: _ORDER.index(one.standing))
+    failed = [one for one in growths if one.standing is CheckReason.FAILED]
+    outcome = _outcome(report, failed)
+    remarks = [*allowed.remarks]
+    remarks += remarks_on(allowed.suppressions, allowed.ignored, suspects, allowed.today)
+    return Check(
+        outcome=outcome,
+        passes=outcome is Outcome.PASSED
+        or (outcome is Outcome.INCONCLUSIVE and not allowed.strict),
+        headline=_headline(report, growths, outcome, together, strict=allowed.strict),
+        verdict=report.verdict,
+        run=report.run,
+        growths=growths,
+        gone=stale_baseline_entries(growths, report, allowed.baseline)[0],
+        remarks=remarks,
+        missing=list(report.missing),
+        max_growth=allowed.limit.text if allowed.limit else "",
+    )
+
+
+def stale_baseline_entries(
+    growths: Sequence[Checked], report: Report, baseline: Baseline | None
+) -> tuple[list[Known], list[Known]]:
+    """Return the baseline's entries that excuse nothing, and those of which nothing can be said."""
+    if baseline is None:
+        return [], []
+    used = {
+        one.known_key for one in growths if one.standing in (CheckReason.KNOWN, CheckReason.FAILED)
+    }
+    return no_longer_needed(baseline, used, report)
+
+
+def _judged(suspect: Suspect, report: Report, allowed: Allowed) -> Checked:
+    """Return how something stands before the baseline is asked: that is for what fails."""
+    one = _as_checked(suspect)
+    over, said = _against_limit(suspect, one, report, allowed.limit)
+    if suspect.severity is Severity.NOTE and over is not True:
+        return _with_standing(one, CheckReason.NOTE, "A note never fails a check.")
+    pattern = next((p for p in allowed.ignored if matches(p, names_of(suspect))), None)
+    if pattern is not None:
+        return _with_standing(one, CheckReason.IGNORED, f"{pattern} is ignored.")
+    for suppression in allowed.suppressions:
+        if not is_expired(suppression, allowed.today) and excuses(suppression, suspect):
+            until = f" until {suppression.expires}" if suppression.expires else ""
+            return _with_standing(
+                one, CheckReason.SUPPRESSED, f"It is suppressed{until}.", suppression.reason
+            )
+    if over is False:
+        return _with_standing(one, CheckReason.ALLOWED, said)
+    return _with_standing(one, CheckReason.FAILED, said)
+
+
+def _against_limit(
+    suspect: Suspect, one: Checked, report: Report, limit: GrowthLimit | None
+) -> tuple[bool | None, str]:
+    """Return whether something grows faster than the limit, None where that can't be said."""
+    if limit is None:
+        return None, ""
+    if one.growth != "across" or one.bytes_per_unit <= 0:
+        return None, "The limit speaks only of growth that stays."
+    rate, low = _rates_by(limit, suspect, report)
+    if rate is None or low is None:
+        return None, f"This run can't tell how much that is per {limit.unit}."
+    per = f"{human_bytes(rate)} per {limit.unit}"
+    if rate <= limit.bytes_per_unit:
+        return False, f"{per} is within {limit.text}."
+    if suspect.severity is not Severity.NOTE:
+        return True, f"{per} is more than {limit.text}."
+    surely = isinstance(suspect, Culprit) and low > limit.bytes_per_unit
+    return surely or None, f"{per} is more than {limit.text}."
+
+
+def _rates_by(
+    limit: GrowthLimit, suspect: Suspect, report: Report
+) -> tuple[float | None, float | None]:
+    """Return a rate and its least in the limit's unit; None where the run can't tell."""
+    workers = max(suspect.workers, 1) if isinstance(suspect, Culprit) else 1
+    rate = limit.rate_of(suspect.bytes_per_unit * workers, suspect.unit, suspect.phase, report.work)
+    low = limit.rate_of(suspect.interval[0] * workers, suspect.unit, suspect.phase, report.work)
+    return rate, low
+
+
+def _settled(
+    growths: Sequence[Checked], suspects: Sequence[Suspect], report: Report, allowed: Allowed
+) -> tuple[list[Checked], str]:
+    """Return how all stand once the baseline was asked, and a sentence if they fail only together.
+
+    What is too much only together passes where the baseline has it, or enough of the others.
+    """
+    limit, alone = allowed.limit, individually_allowed(growths)
+    rates = {n: _rates_by(limit, suspects[n], report)[0] or 0.0 for n in alone if limit}
+    groups = combined_excess(alone, growths, rates, limit)
+    doubtful = frozenset[int]().union(*(group.members for group in groups))
+    asked = [
+        _with_standing(one, CheckReason.FAILED, one.why) if n in doubtful else one
+        for n, one in enumerate(growths)
+    ]
+    settled = _against_baseline(asked, report, allowed)
+    left = sorted(n for n in doubtful if settled[n].standing is CheckReason.FAILED)
+    for n in left:
+        settled[n] = growths[n]
+    groups = combined_excess(left, settled, rates, limit)
+    is_all = all(one.standing is not CheckReason.FAILED for one in settled)
+    for group in groups:
+        for n in group.members:
+            why = f"{growths[n].why} But {group.sentence}."
+            settled[n] = _with_standing(settled[n], CheckReason.FAILED, why)
+    return settled, groups[0].sentence if groups and is_all else ""
+
+
+def _against_baseline(
+    growths: Sequence[Checked], report: Report, allowed: Allowed
+) -> list[Checked]:
+    """Return all of them; what failed until now and is known no longer does."""
+    if allowed.baseline is None:
+        return [_as_unknown(one, "Nothing allows it.") for one in growths]
+    return [
+        _as_unknown(one, "The baseline doesn't have it.")
+        if known is None or one.standing is not CheckReason.FAILED
+        else _judge_known(one, known, report, allowed)
+        for one, known in zip(growths, entries_of(growths, allowed.baseline), strict=True)
+    ]
+
+
+def _as_unknown(one: Checked, why: str) -> Checked:
+    return _with_standing(one, one.standing, one.why or why, one.excuse)
+
+
+def _judge_known(one: Checked, known: Known, report: Report, allowed: Allowed) -> Checked:
+    if known.signature != one.signature:
+        one = msgspec.structs.replace(one, known_as=known.signature)
+    excused, why = baseline_excuse(one, known, allowed.tolerance, report.work)
+    return _with_standing(
+        one, CheckReason.KNOWN if excused else CheckReason.FAILED, why, known.reason
+    )
+
+
+def _with_standing(one: Checked, standing: CheckReason, why: str, excuse: str = "") -> Checked:
+    return msgspec.structs.replace(one, standing=standing, why=why, excuse=excuse)
+
+
+def _as_checked(suspect: Suspect) -> Checked:
+    places = places_of(suspect)
+    return Checked(
+        standing=CheckReason.FAILED,
+        why="",
+        rule=rule_of(suspect),
+        name=suspect.name if isinstance(suspect, Culprit) else suspect.title,
+        sentence=suspect.sentence if isinstance(suspect, Culprit) else suspect.text,
+        severity=suspect.severity,
+        signature=suspect.signature,
+        growth=suspect.growth,
+        device=suspect.device,
+        phase=suspect.phase,
+        path=suspect.path if isinstance(suspect, Culprit) else "",
+        kind=suspect.kind,
+        type=suspect.type if isinstance(suspect, Culprit) else "",
+        bytes_per_unit=suspect.bytes_per_unit,
+        interval=suspect.interval,
+        unit=suspect.unit,
+        place=places[0] if places else "",
+        places=places,
+        remedy=suspect.remedy.title,
+        in_workers=isinstance(suspect, Culprit) and suspect.workers > 0,
+        recognised=suspect.known,
+    )
+
+
+def _outcome(report: Report, failed: Sequence[Checked]) -> Outcome:
+    if failed:
+        return Outcome.FAILED
+    is_thin = report.verdict is RunVerdict.INCONCLUSIVE
+    return Outcome.INCONCLUSIVE if is_thin else Outcome.PASSED
+
+
+def _headline(
+    report: Report, growths: Sequence[Checked], outcome: Outcome, together: str, *, strict: bool
+) -> str:
+    if together:
+        return f"Not allowed: {together}."
+    failed = [one for one in growths if one.standing is CheckReason.FAILED]
+    if failed:
+        more = f" And {len(failed) - 1} more." if len(failed) > 1 else ""
+        return f"Not allowed: {_describe_checked(failed[0])}.{more}"
+    if outcome is Outcome.INCONCLUSIVE:
+        end = "fails" if strict else "passes; --strict would fail it"
+        return f"The run is inconclusive and {end}."
+    counted = [(s.value, sum(one.standing is s for one in growths)) for s in _ORDER]
+    excused = [f"{count} {name}" for name, count in counted if count and name != "note"]
+    return "Nothing grows that isn't allowed" + (f" ({', '.join(excused)})." if excused else ".")
+
+
+def _describe_checked(one: Checked) -> str:
+    """Return what grows by how much and where; a finding's title is no name that could grow."""
+    name = clipped(one.name, LONGEST_NAME)
+    has_rate = one.bytes_per_unit > 0 and bool(one.unit)
+    rate = f"{human_bytes(one.bytes_per_unit)} per {one.unit}" if has_rate else ""
+    if one.path:
+        return (
+            name + (f" grows by {rate}" if rate else "") + (f" ({one.place})" if one.place else "")
+        )
+    details = ", ".join(part for part in (rate, one.place) if part)
+    return f"{name} ({details})" if details else name
+
+
+_UNITS = ("step", "validation", "epoch", "minute", "hour")
+_LIMIT = re.compile(
+    r"(?P<size>\d+(?:\.\d*)?|\.\d+)\s*(?P<bytes>[kmgt]?i?b)\s*(?:/|\bper\b)\s*"
+    r"(?:(?P<count>\d+)\s*)?(?P<unit>[a-z]+)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class GrowthLimit:
+    """So many bytes per unit of work are allowed."""
+
+    bytes_per_unit: float
+    unit: str
+    text: str
+    """As the user wrote it."""
+
+    def rate_of(self, rate: float, unit: str, phase: str, work: Work) -> float | None:
+        """Return a rate in the limit's own unit; None where the run can't tell."""
+        return rate_in(rate, unit, phase, self.unit, work)
+
+
+def to_growth_limit(text: str) -> GrowthLimit:
+    """Return the limit in a text such as ``1 MB/epoch`` or ``64 KiB per 100 steps``.
+
+    Raises:
+        LeakscopeError: it is none.
+
+    """
+    found = _LIMIT.fullmatch(text.strip())
+    unit = found["unit"].lower() if found else ""
+    unit = unit if unit in _UNITS else unit.removesuffix("s")
+    if found is None or unit not in _UNITS or found["bytes"].lower() not in BYTES_IN:
+        raise _bad(text)
+    size = float(found["size"]) * BYTES_IN[found["bytes"].lower()]
+    count = float(found["count"] or 1)
+    if not (math.isfinite(size) and math.isfinite(count)) or count == 0:
+        raise _bad(text)
+    return GrowthLimit(size / count, unit, text.strip())
+
+
+def _bad(text: str) -> LeakscopeError:
+    return LeakscopeError(
+        f"{text!r} is no rate of growth; write a size and a unit of work, such as 1 MB/epoch or "
+        f"64 KiB/step (units of work: {', '.join(_UNITS)}).",
+        slug="bad-limit",
+    )
+
+
+@dataclass(frozen=True)
+class CombinedExcess:
+    """Culprits on one device that come to more than the limit, though each of them is within it."""
+
+    members: frozenset[int]
+    """By their index."""
+    rate: float
+    limit: GrowthLimit
+    device: str
+
+    @property
+    def sentence(self) -> str:
+        """How much they grow together."""
+        where = "" if self.device == "host" else f" on {self.device}"
+        return (
+            f"{len(self.members)} culprits{where} that are each within {self.limit.text} grow by "
+            f"{human_bytes(self.rate)} per {self.limit.unit} together"
+        )
+
+
+def individually_allowed(growths: Sequence[Checked]) -> list[int]:
+    """Return the index of each culprit that the limit allows."""
+    return [n for n, one in enumerate(growths) if one.path and one.standing is CheckReason.ALLOWED]
+
+
+def combined_excess(
+    members: Iterable[int],
+    growths: Sequence[Checked],
+    rates: Mapping[int, float],
+    limit: GrowthLimit | None,
+) -> list[CombinedExcess]:
+    """Return which of these culprits come to more than the limit, by device."""
+    by_device: dict[str, list[int]] = {}
+    for n in members:
+        by_device.setdefault(growths[n].device, []).append(n)
+    if limit is None:
+        return []
+    sums = {device: sum(rates[n] for n in found) for device, found in by_device.items()}
+    return [
+        CombinedExcess(frozenset(found), sums[device], limit, device)
+        for device, found in by_device.items()
+        if sums[device] > limit.bytes_per_unit
+    ]

@@ -1,0 +1,249 @@
+"""The baseline and the suppressions: what is known to grow, and which patterns excuse what.
+
+An entry of the baseline is found again by its signature, else by its likeness.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from datetime import date
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from leakscope.analysis.compare.culprits import Likeness, Suspect, Traits, by_name, by_nature, match
+from leakscope.analysis.compare.work import rate_in
+from leakscope.analysis.processes.endings import ENDINGS
+from leakscope.model.documents import Baseline, Checked, CheckReason, Key, Known, Suppression
+from leakscope.model.report import Culprit, Report, RunVerdict, Work
+from leakscope.model.text import human_bytes, human_share
+
+
+def baseline_excuse(one: Checked, known: Known, tolerance: float, work: Work) -> tuple[bool, str]:
+    """Return whether the baseline excuses what grows, and why or why not.
+
+    It doesn't where it grows faster than the baseline's rate by more than the tolerance, and its
+    interval lies above that rate as well: a rate that is known badly accuses nobody.
+    """
+    was = f"{human_bytes(known.bytes_per_unit)} per {known.unit}"
+    rate = rate_in(one.bytes_per_unit, one.unit, one.phase, known.unit, work)
+    low = rate_in(one.interval[0], one.unit, one.phase, known.unit, work)
+    if rate is None or low is None:
+        return True, f"The baseline has it ({was}); this run can't tell the rate per {known.unit}."
+    if rate > known.bytes_per_unit * (1 + tolerance) and low > known.bytes_per_unit:
+        now = f"{human_bytes(rate)} per {known.unit}"
+        return False, (
+            f"It got faster than the baseline allows: {now} instead of {was}, "
+            f"more than {human_share(tolerance)} above."
+        )
+    how = "" if known.signature == one.signature else " under another signature"
+    return True, f"The baseline has it{how}, at {was}."
+
+
+def no_longer_needed(
+    baseline: Baseline, used: Collection[Key], report: Report
+) -> tuple[list[Known], list[Known]]:
+    """Return the entries that excuse nothing, and those of which this run can't say so."""
+    unused = [known for known in baseline.culprits if known.key not in used]
+    doubtful = [known for known in unused if _proves_nothing(known, report)]
+    return [known for known in unused if known not in doubtful], doubtful
+
+
+def new_baseline(
+    growths: Iterable[Checked], previous: Baseline | None, unsettled: Iterable[Known]
+) -> Baseline:
+    """Return a baseline that excuses all that fails, ordered so that its history reads well.
+
+    Args:
+        growths: What grows, as the check judged it.
+        previous: The baseline until now. Its reasons stay, and so do rates that still hold.
+        unsettled: Its entries of which the run can't say whether they are still needed.
+
+    """
+    before = {known.key: known for known in previous.culprits} if previous else {}
+    entries = {known.key: known for known in unsettled}
+    for one in growths:
+        if one.standing is CheckReason.KNOWN and one.known_key in before:
+            entries[one.key] = _renamed(before[one.known_key], one)
+        elif one.standing in (CheckReason.FAILED, CheckReason.KNOWN):
+            entry, twin = _remembered(one, before.get(one.known_key)), entries.get(one.key)
+            if twin is None or twin.bytes_per_unit < entry.bytes_per_unit:
+                entries[one.key] = entry
+    ordered = sorted(entries.values(), key=lambda known: (known.name, known.key))
+    return Baseline(culprits=ordered)
+
+
+def _remembered(one: Checked, before: Known | None) -> Known:
+    return Known(
+        name=one.name,
+        signature=one.signature,
+        growth=one.growth,
+        device=one.device,
+        phase=one.phase,
+        path=one.path,
+        kind=one.kind,
+        type=one.type,
+        bytes_per_unit=_rounded(one.bytes_per_unit),
+        unit=one.unit,
+        in_workers=one.in_workers,
+        reason=before.reason if before else "",
+    )
+
+
+def _renamed(before: Known, one: Checked) -> Known:
+    """Return an entry that holds, by what it is recognised by now."""
+    if one.known_as:
+        before = msgspec.structs.replace(
+            before, name=one.name, signature=one.signature, phase=one.phase, path=one.path
+        )
+    elif before.kind:
+        return before
+    return msgspec.structs.replace(before, kind=one.kind, type=one.type)
+
+
+def _rounded(rate: float) -> float:
+    """Three digits: more would change with every run, and each change would be reviewed."""
+    return float(f"{rate:.3g}") if math.isfinite(rate) else 0.0
+
+
+def _proves_nothing(known: Known, report: Report) -> bool:
+    """Return whether a culprit's absence from a run says little."""
+    if report.verdict in (RunVerdict.INCONCLUSIVE, RunVerdict.OUT_OF_MEMORY):
+        return True
+    did = {phase.phase for phase in report.phases} | set(report.work.batches)
+    return bool(known.phase and did and known.phase not in did)
+
+
+def entries_of(growths: Sequence[Checked], baseline: Baseline) -> list[Known | None]:
+    """Return what the baseline has of each; None where it has nothing.
+
+    An entry of another signature excuses one thing at most, and only where it is free: nothing in
+    the run has its own.
+    """
+    own = {known.key: known for known in reversed(baseline.culprits)}
+    found = [own.get(one.key) for one in growths]
+    here = {one.key for one in growths}
+    strangers = [n for n, one in enumerate(growths) if _is_sought(one) and found[n] is None]
+    free = [known for known in baseline.culprits if known.key not in here and known.kind]
+    for in_workers in (False, True):
+        left = [n for n in strangers if growths[n].in_workers is in_workers]
+        right = [known for known in free if known.in_workers is in_workers]
+        likenesses = (_alike(by_name), _alike(by_nature))
+        partners = match(
+            [_traits_of(growths[n]) for n in left], [*map(_traits_of, right)], likenesses
+        )
+        for index, partner in partners.items():
+            found[left[index]] = right[partner]
+    return found
+
+
+def _is_sought(one: Checked) -> bool:
+    return one.standing is CheckReason.FAILED and one.kind not in ENDINGS
+
+
+def _alike(likeness: Likeness) -> Likeness:
+    def of(one: Traits) -> Hashable:
+        found = likeness(one)
+        return found and (found, one.growth, one.is_finding and one.name)
+
+    return of
+
+
+def _traits_of(one: Checked | Known) -> Traits:
+    return Traits(
+        signature=one.signature,
+        name=one.name,
+        kind=one.kind,
+        type=one.type,
+        growth=one.growth,
+        device=one.device,
+        phase=one.phase,
+        is_finding=not one.path,
+    )
+
+
+_ELSEWHERE = ("/", "..", "<")
+
+
+def matches(pattern: str, texts: Iterable[str]) -> bool:
+    """Return whether a pattern is one of the texts or matches one, as file names are matched.
+
+    A name may hold ``[*]`` itself, so a name that is pasted as it stands matches too.
+    """
+    return any(text == pattern or fnmatchcase(text, pattern) for text in texts if text)
+
+
+def names_of(suspect: Suspect) -> list[str]:
+    """Return by what names a pattern may mean a culprit or a finding."""
+    if isinstance(suspect, Culprit):
+        return [rule_of(suspect), suspect.name, suspect.path, *suspect.also_named]
+    return [rule_of(suspect), suspect.title]
+
+
+def rule_of(suspect: Suspect) -> str:
+    """Return the kind of diagnosis: that of a culprit is told by how it grows and what it keeps."""
+    if not isinstance(suspect, Culprit):
+        return suspect.kind
+    if suspect.graph_nodes:
+        return "kept-graph"
+    return "growing-within-phase" if suspect.growth == "within" else "growing-container"
+
+
+def places_of(suspect: Suspect) -> list[str]:
+    """Return the lines to look at, the project's own first: ``src/train.py:12``."""
+    places = [*suspect.fed_at, suspect.defined_at or "", *suspect.allocated_at]
+    known = dict.fromkeys(place for place in places if place)
+    return sorted(known, key=lambda place: place.startswith(_ELSEWHERE))
+
+
+def excuses(suppression: Suppression, suspect: Suspect) -> bool:
+    """Return whether all that a suppression names is so of a culprit or a finding."""
+    if suppression.signature and suppression.signature != suspect.signature:
+        return False
+    if suppression.pattern and not matches(suppression.pattern, names_of(suspect)):
+        return False
+    files = [place.rpartition(":")[0] or place for place in places_of(suspect)]
+    if not suppression.path:
+        return True
+    # A project within a repository may be meant by its own paths or by the repository's.
+    return matches(suppression.path, files) or matches(f"*/{suppression.path}", files)
+
+
+def is_expired(suppression: Suppression, today: date) -> bool:
+    """Return whether the last day on which it counts is over."""
+    return suppression.expires is not None and suppression.expires < today
+
+
+def remarks_on(
+    suppressions: Iterable[Suppression],
+    ignored: Iterable[str],
+    suspects: Collection[Suspect],
+    today: date,
+) -> list[str]:
+    """Return a sentence for each suppression that expired and each excuse that matches nothing."""
+    told = []
+    for one in suppressions:
+        subject = f"The suppression of {subject_of(one)} ({one.reason})"
+        if is_expired(one, today):
+            told.append(f"{subject} expired on {one.expires} and no longer counts.")
+        elif not any(excuses(one, suspect) for suspect in suspects):
+            told.append(f"{subject} matches nothing in this run: {_mended(one)}.")
+    idle = [p for p in ignored if not any(matches(p, names_of(suspect)) for suspect in suspects)]
+    return told + [f"The ignored pattern {p} matches nothing in this run." for p in idle]
+
+
+def _mended(suppression: Suppression) -> str:
+    if not suppression.signature:
+        return "remove it, or mend its pattern"
+    return (
+        "remove it, or give it a pattern. A signature changes with the names of variables and "
+        "functions on the way to what grows"
+    )
+
+
+def subject_of(suppression: Suppression) -> str:
+    """Return what a suppression speaks of, as its author wrote it."""
+    return " in ".join(
+        text for text in (suppression.pattern, suppression.signature, suppression.path) if text
+    )

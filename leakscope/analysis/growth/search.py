@@ -1,0 +1,454 @@
+"""The search for growth: from the table of rows to growers at their accumulation points.
+
+The accumulation point is the one container in which growth piles up: Eclipse MAT's walk down the
+dominator tree, applied to growth instead of size. Entries of one container that one statement feeds
+are joined into their container.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, takewhile
+
+import msgspec
+import numpy as np
+
+from leakscope.analysis.columns.series import HOST, FloatArray, IntArray, RowTable
+from leakscope.analysis.growth import judge, policy, theil_sen
+from leakscope.analysis.growth.exclusions import (
+    MOVED,
+    PART_OF_OWNER,
+    ROW_RULES,
+    RowRule,
+    Term,
+    judge_terms,
+    judge_unnamed,
+    unnamed_at,
+    unnamed_readings,
+)
+from leakscope.analysis.growth.policy import ROW_NOISE_BYTES
+from leakscope.analysis.growth.rows import Grower, find_across, find_within, grower_of, in_units
+from leakscope.analysis.run_context import RunContext
+from leakscope.model.path_pattern import Steps, parse_steps
+from leakscope.model.trend import Trend
+
+NOTED_BYTES = float(1 << 20)
+MOST_NOTED = 100
+"""Paths of which the model's word is noted."""
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What grows, and what was looked at."""
+
+    growers: list[Grower]
+    filling: list[Grower]
+    """What grows towards a bound that it declares, or that the model's size sets."""
+    trends: dict[int, Trend]
+    """Of each path large enough to be judged across phases."""
+    owners: list[Grower] = field(default_factory=list)
+    """All that grows, at its accumulation point or above: across phases by the boundary."""
+    terms: dict[str, Term] = field(default_factory=dict)
+    """What private memory is made of without a name, by kind; empty where it is bounded."""
+
+
+def search_growth(case: RunContext) -> SearchResult:
+    """Return what grows across and within phases, each once, at its accumulation point."""
+    table = case.table
+    grown, trends = find_across(case.observations)
+    carriers = find_carriers(case, trends)
+    grown |= carriers
+    grown = {k: g for k, g in grown.items() if not is_excused(case, MOVED, g, ())}
+    _note_trends(case, trends)
+    across: list[Grower] = []
+    for device in table.retained:
+        mine = {path: g for (path, on), g in grown.items() if on == device}
+        points = [mine[path] for path in accumulation_points(table, mine)]
+        across += [
+            in_units(case.observations, case.places, _at_the_rate_of(case, g, carriers))
+            for g in points
+        ]
+    told = _one_device_each(across)
+    across, filling = _without_excused(case, told)
+    across = [share_named(table, g) for g in across]
+    climbing = _climbing(case, {path for path, _ in grown}, [*across, *filling])
+    found = [kept[path] for kept in climbing for path in accumulation_points(table, kept)]
+    within, _ = _without_excused(case, _one_device_each(found))
+    owners = [*grown.values(), *(g for kept in climbing for g in kept.values())]
+    growers = across + within
+    return SearchResult(growers, filling, trends, owners, judge_terms(case, growers, told, trends))
+
+
+def is_excused(case: RunContext, rule: RowRule, grower: Grower, others: Sequence[Grower]) -> bool:
+    """Return whether a rule says that what grows is no leak, and note it if it does."""
+    figure = rule.applies(case, grower, others)
+    if figure is None:
+        return False
+    row = case.table.latest[grower.path]
+    case.decisions.add(
+        row.name, rule.name, rule.reason,
+        figure=figure.value, threshold=figure.threshold, path=row.path,
+    )  # fmt: skip
+    return True
+
+
+def _without_excused(case: RunContext, growers: list[Grower]) -> tuple[list[Grower], list[Grower]]:
+    """Return what grows by no rule's leave, and what will stop by itself."""
+    left, filling = [], []
+    for grower in growers:
+        rule = next((r for r in ROW_RULES if is_excused(case, r, grower, growers)), None)
+        if rule is None:
+            left.append(grower)
+        elif rule.stops:
+            filling.append(grower)
+    return left, filling
+
+
+def _note_trends(case: RunContext, trends: dict[int, Trend]) -> None:
+    """Note what the model said of each path that is worth a word, the largest first."""
+    worth = [
+        (case.table.highest(path, HOST)[1], path)
+        for path, trend in trends.items()
+        if trend.is_growing or abs(trend.net_bytes) + trend.gained_before >= NOTED_BYTES
+    ]
+    for _, path in sorted(worth, reverse=True)[:MOST_NOTED]:
+        trend, row = trends[path], case.table.latest[path]
+        case.decisions.add(
+            row.name, "growth", f"{trend.verdict.value}: {trend.reason.value}",
+            figure=trend.net_bytes, threshold=policy.ROW_NOISE_BYTES, path=row.path,
+        )  # fmt: skip
+
+
+def find_carriers(case: RunContext, trends: dict[int, Trend]) -> dict[tuple[int, str], Grower]:
+    """Return the paths that make up most of what memory goes on to gain.
+
+    Where they were looked at too seldom to be judged by themselves, the many readings of private
+    memory tell that the growth goes on; of what libraries hold, all that is new outside the user's
+    names does, which every census weighs.
+    """
+    found: dict[tuple[int, str], Grower] = {}
+    pool, elsewhere = case.pool, judge_unnamed(case)
+    at, private = case.table.at, case.private
+    read = case.working[np.isfinite(private[case.working])]
+    for path, trend in trends.items():
+        is_user = case.table.latest[path].user
+        if not trend.is_open or not (_goes_on(pool) if is_user else elsewhere.grows):
+            continue
+        columns, y, _ = case.observations.series(path, HOST)
+        if is_user:
+            inside = at[columns] >= case.tail[0]
+            inside[:-1] |= inside[1:]  # from the last look before the tail on
+            columns, y = columns[inside], y[inside]
+        else:  # where it was too small to be written it was no nothing
+            shown = np.isfinite(case.table.retained[HOST][path, columns])
+            columns, y = columns[shown], y[shown]
+        rises = np.diff(y)
+        if not len(rises) or (rises < -ROW_NOISE_BYTES).any():
+            continue
+        if is_user and _jumps(rises, np.diff(case.track.index[at[columns]])):
+            continue  # it may have got another name
+        if is_user:
+            whole = np.interp(at[columns], read, private[read])
+        else:
+            whole = unnamed_at(case, columns)
+        least = max(policy.CARRIED_SHARE * float(whole[-1] - whole[0]), policy.CARRIED_BYTES)
+        if y[-1] - y[0] < least:
+            continue
+        observed = case.observations.columns(path)
+        grower = grower_of(case.observations, path, HOST, trend, observed, columns)
+        found[path, HOST] = grower
+    return found
+
+
+def _jumps(rises: FloatArray, work: IntArray) -> bool:
+    """Return whether one rise is larger than all others together, and steeper by far."""
+    largest = int(np.argmax(rises / work))
+    others = float(np.delete(rises, largest).sum())
+    usual = others / max(int(np.delete(work, largest).sum()), 1)
+    is_steep = rises[largest] / work[largest] > policy.JUMP_STEEPNESS * usual
+    return bool(is_steep and rises[largest] > others)
+
+
+def _at_the_rate_of(
+    case: RunContext, grower: Grower, carriers: dict[tuple[int, str], Grower]
+) -> Grower:
+    """Return a path of a library's with the readings of all that is new outside the user's names.
+
+    It is most of that, where it was seen at the few walks of the whole heap alone.
+    """
+    is_user = case.table.latest[grower.path].user
+    if is_user or (grower.path, grower.device) not in carriers:
+        return grower
+    columns, y = unnamed_readings(case)
+    x = case.track.index[case.table.at[columns]].astype(np.float64)
+    slope, units = theil_sen(x, y), float(x[-1] - x[0])
+    trend = msgspec.structs.replace(
+        grower.trend, bytes_per_unit=slope.rate, interval=(slope.low, slope.high), points=len(x)
+    )
+    return replace(
+        grower, trend=trend, columns=columns, x=x, y=y, observed=columns, observed_x=x,
+        gained=slope.rate * units, units=units, per_boundary=slope.rate,
+    )  # fmt: skip
+
+
+def _goes_on(pool: Trend) -> bool:
+    return pool.is_growing and pool.net_bytes >= policy.CARRIED_BYTES
+
+
+def _climbing(case: RunContext, grown: set[int], across: list[Grower]) -> list[dict[int, Grower]]:
+    """Return by device and phase what climbs, without what grows across phases or lies in that.
+
+    Args:
+        case: The run.
+        grown: All paths that grow across phases.
+        across: Those of them that are told.
+
+    """
+    return [
+        {
+            path: g
+            for path, g in climbing.items()
+            if path not in grown and not is_excused(case, PART_OF_OWNER, g, across)
+        }
+        for device in case.table.retained
+        for climbing in find_within(case.track, case.table, device).values()
+    ]
+
+
+def _one_device_each(growers: list[Grower]) -> list[Grower]:
+    """Return each path once, on the device on which it grows most."""
+    best: dict[tuple[int, str], Grower] = {}
+    for g in growers:
+        key = (g.path, g.phase if g.growth == "within" else "")
+        if key not in best or g.gained > best[key].gained:
+            best[key] = g
+    return list(best.values())
+
+
+def share_named(table: RowTable, g: Grower) -> Grower:
+    """Return the grower under the name of the container in which its growth can be seen.
+
+    Two containers that share their contents retain nothing alone: only their common owner grows.
+    Then the one whose length grows is named, with the owner's bytes.
+    """
+    if table.latest[g.path].length is not None:
+        return g
+    below = [p for p in range(len(table.paths)) if g.path in table.ancestors(p)]
+    longer = [(growth, p) for p in below if (growth := _gained_items(table, p, g)) > 0]
+    if not longer:
+        return g
+    most = max(growth for growth, _ in longer)
+    alike = [p for growth, p in longer if growth >= 0.5 * most]
+    named = min(alike, key=lambda p: (len(table.paths[p]), table.paths[p]))
+    return replace(g, path=named, y=g.y)
+
+
+def _gained_items(table: RowTable, path: int, g: Grower) -> float:
+    """Return how many items a single container gained where it gained them steadily."""
+    length = table.length[path, g.columns]
+    gains = np.diff(length[np.isfinite(length)])
+    if table.count[path, g.columns[-1]] > 1 or (gains < 0).any():
+        return 0.0
+    late = gains[len(gains) // 2 :].sum() >= policy.GROWING_SHARE * gains.sum()
+    return float(gains.sum()) if late and (gains > 0).sum() >= policy.FEWEST_RISES else 0.0
+
+
+SPREAD = 0.5
+"""Growth that comes from more objects, not larger ones, to this part lies in their container; so
+does growth of which this part is in no single object below."""
+SMALL_SIBLING = 0.30
+SIMILAR_SIBLINGS = 4
+"""This many small siblings in one container are one culprit: ``results``, not its keys."""
+CONTAINERS = {"dict", "list", "tuple", "set", "deque"}
+_TABLES = {"DataFrame", "Series"}
+"""What lies below them is how pandas lays out one table: a name that no user wrote."""
+
+
+def accumulation_points(table: RowTable, growers: dict[int, Grower]) -> list[int]:
+    """Return the paths in which growth piles up, given all growing paths of one device."""
+    growing: dict[int, list[int]] = defaultdict(list)
+    tops = []
+    for path in growers:
+        above = next((a for a in reversed(table.ancestors(path)) if a in growers), None)
+        if above is None:
+            tops.append(path)
+        else:
+            growing[above].append(path)
+    walk = _Walk(table, growers, growing, table.children())
+    points = [_head_of_chain(table, growers, p) for top in tops for p in walk.down(top)]
+    return list(dict.fromkeys(points))
+
+
+def _head_of_chain(table: RowTable, growers: dict[int, Grower], point: int) -> int:
+    """Return what holds the first link, where a point is one of a chain that gets longer.
+
+    ``Tape.last.before.before`` is the third entry of a linked list, ``model.forward⟨forward⟩`` a
+    function that was wrapped again: each link that comes leaves the name of the others to it.
+    """
+    above = [*table.ancestors(point), point]
+    links = [table.paths[b].removeprefix(table.paths[a]) for a, b in pairwise(above)]
+    alike = list(takewhile(lambda link: link == links[-1], reversed(links)))
+    head = above[-1 - len(alike)] if len(alike) > 1 else point
+    return head if head in growers else point
+
+
+@dataclass(frozen=True)
+class _Walk:
+    table: RowTable
+    growers: dict[int, Grower]
+    growing: dict[int, list[int]]
+    """By path, the growing paths next below."""
+    rows: dict[int, list[int]]
+    """By path, all rows directly below."""
+
+    def down(self, node: int) -> list[int]:
+        """Return the accumulation points at or below a growing path."""
+        below = sorted(self.growing[node], key=lambda child: -self.growers[child].gained)
+        row = self.table.latest[node]
+        if row.kind == "graph" or row.type.rpartition(".")[2] in _TABLES:
+            return [node]
+        if self.is_spread_below(node, below):
+            return [node]
+        if self.own_growth(node) >= SPREAD * self.growers[node].gained:
+            return [node]
+        single = [child for child in below if self.growers[child].spread < SPREAD]
+        if self.is_one_culprit(node, single):
+            return [node]
+        points = [point for child in single for point in self.down(child)]
+        # Parts that change by less than what counts may come to more together.
+        noise = ROW_NOISE_BYTES * (1 + len(self.rows[node]))
+        return points or ([node] if self.growers[node].gained > noise else [])
+
+    def is_spread_below(self, node: int, below: list[int]) -> bool:
+        """Return whether most growth is in objects that become more."""
+        if not below:
+            return False
+        largest, gained = self.growers[below[0]], self.growers[node].gained
+        return largest.spread >= SPREAD and largest.gained >= SPREAD * gained
+
+    def own_growth(self, node: int) -> float:
+        """Return how much of a path's growth is in no single object below it.
+
+        What was added is growth of what it was added to: a module list's new head, a module under
+        a new name in a dict of modules, an attribute that ``setattr`` made.
+        """
+        grower, table = self.growers[node], self.table
+        single = [
+            p
+            for p in self.rows[node]
+            if (table.latest[p].count <= 1 and not self._is_added(node, p))
+            or (self._holds_no_elements_alone(node, p) and self._gathers(node, p))
+        ]
+        held = np.nan_to_num(table.retained[grower.device][single][:, grower.columns])
+        own = grower.y - held.sum(axis=0)
+        trend = judge(grower.x, own, unit="", noise=ROW_NOISE_BYTES)
+        if trend.is_open:
+            return float(own[-1] - own[0])
+        if trend.is_bounded:
+            return 0.0
+        return trend.bytes_per_unit * float(grower.x[-1] - grower.x[0])
+
+    def _holds_no_elements_alone(self, node: int, row: int) -> bool:
+        """Return whether a name leads on from these objects: not the lists in a dict of lists.
+
+        A tuple can gather nothing: what grows in it is below, unless it is the next link of a list.
+        """
+        holder, held = self.table.latest[node], self.table.latest[row]
+        leads_on = held.kind == "tuple" and held.type != holder.type
+        return not {holder.kind, held.kind} <= CONTAINERS or leads_on
+
+    def _gathers(self, node: int, row: int) -> bool:
+        """Return whether it is less more objects that gather: ``agents[*].memory`` gets longer."""
+        columns, table = self.growers[node].columns, self.table
+        if row not in self.growers or self.growers[row].spread >= SPREAD:
+            return False
+        length = np.nan_to_num(table.length[row, columns])
+        return bool(length[-1] > length[0]) or any(
+            self._gathers(node, below) for below in self.growing[row]
+        )
+
+    def _is_added(self, node: int, row: int) -> bool:
+        """Return whether a row came later and doesn't grow by itself."""
+        first = int(self.growers[node].columns[0])
+        is_new = not np.isfinite(self.table.retained[HOST][row, first])
+        return is_new and row not in self.growers
+
+    def is_one_culprit(self, node: int, single: list[int]) -> bool:
+        """Return whether a container's entries are so many and alike that it is the culprit.
+
+        So is a tuple of values: they are replaced together.
+        """
+        gained, latest = self.growers[node].gained, self.table.latest
+        if latest[node].kind == "tuple" and len(single) > 1:
+            return all(latest[child].kind not in CONTAINERS for child in single)
+        small = [c for c in single if self.growers[c].gained < SMALL_SIBLING * gained]
+        return latest[node].kind in CONTAINERS and len(small) >= SIMILAR_SIBLINGS
+
+
+WHOLE = 0.9
+"""Entries make up their container's growth where they come to this part of it."""
+BIG_DROP = 0.7
+"""An entry with this part of the growth is where it lies: Eclipse MAT's rule."""
+
+
+def with_siblings_joined(case: RunContext, growth: SearchResult) -> SearchResult:
+    """Return growth in which entries that one statement feeds are told as their container."""
+    growers = growth.growers
+    nearest_first = sorted(growth.owners, key=lambda g: -len(case.table.ancestors(g.path)))
+    for owner in nearest_first:
+        entries = [g for g in growers if _lies_in(case, g, owner)]
+        if len(entries) < 2 or not _are_siblings(case, entries, owner):
+            continue
+        counted = _counted(case, owner)
+        if _make_up(entries, counted) and _are_fed_by_one_line(case, [*entries, counted]):
+            growers = [*(g for g in growers if g not in entries), counted]
+    return replace(growth, growers=growers)
+
+
+def _lies_in(case: RunContext, g: Grower, owner: Grower) -> bool:
+    is_alike = (g.growth, g.device) == (owner.growth, owner.device)
+    is_of_phase = g.growth == "across" or g.phase == owner.phase
+    return is_alike and is_of_phase and owner.path in case.table.ancestors(g.path)
+
+
+def _are_siblings(case: RunContext, entries: Sequence[Grower], owner: Grower) -> bool:
+    """Return whether they lie in their container by the same way, but for the key."""
+    if case.table.latest[owner.path].kind not in CONTAINERS:
+        return False
+    above = case.table.paths[owner.path]
+    ways = [parse_steps(case.table.paths[g.path].removeprefix(above)) for g in entries]
+    return all(way and way[0].is_item for way in ways) and _are_one(way[1:] for way in ways)
+
+
+def _are_one(ways: Iterable[Steps]) -> bool:
+    return len(set(ways)) == 1
+
+
+def _counted(case: RunContext, owner: Grower) -> Grower:
+    return in_units(case.observations, case.places, owner) if owner.growth == "across" else owner
+
+
+def _make_up(entries: Sequence[Grower], whole: Grower) -> bool:
+    """Return whether they are the container's growth, and none of them is most of it."""
+    gains = [g.gained for g in entries]
+    units = {(g.unit, g.phase) for g in (*entries, whole)}
+    return (
+        len(units) == 1
+        and sum(gains) >= WHOLE * whole.gained
+        and max(gains) < BIG_DROP * sum(gains)
+    )
+
+
+def _are_fed_by_one_line(case: RunContext, growers: Sequence[Grower]) -> bool:
+    lines = {_feeding_line(case, g) for g in growers}
+    return len(lines) == 1 and None not in lines
+
+
+def _feeding_line(case: RunContext, g: Grower) -> tuple[str, int] | None:
+    row = case.table.latest[g.path]
+    if row.owner is None:
+        return None
+    feeding = case.sources.feeding(row.owner, row, g.phase)
+    return (feeding[0].file, feeding[0].line) if feeding and feeding[0].is_direct else None

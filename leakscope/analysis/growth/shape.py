@@ -1,0 +1,485 @@
+"""The shape of a series: what is kept of it, the pieces that fit it, its slope and its tail.
+
+What is kept is the least that the series reads from each moment to its end. Straight pieces over
+work, or an approach to a level, are chosen by penalised absolute deviation; a slope is the weighted
+median of all pairs (Theil and Sen) with its interval.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from leakscope.analysis.growth import policy
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Series:
+    """A series up to where it is known what is kept of it."""
+
+    x: FloatArray
+    y: FloatArray
+    noise: float
+    scatter: float
+    """Standard deviation of readings about their neighbours: exact series have none."""
+    kept_x: FloatArray
+    """Work done at the readings that are kept to the end."""
+    kept_y: FloatArray
+    """What was read there, with its scatter."""
+    least: FloatArray
+    """The least that was read from there on: it never falls."""
+    valleys: IntArray
+    """Positions of the lowest reading after each release, up to the next one."""
+
+    @staticmethod
+    def of(x: FloatArray, y: FloatArray, noise: float) -> Series:
+        """Return what is kept of readings over work; see ``judge_growth``."""
+        x, y = _readings(x, y)
+        scatter = scatter_of(x, y)
+        step = _release(y, noise, scatter)
+        released = np.flatnonzero(np.diff(y) < -step) + 1
+        if len(released) and x[-1] - x[released[-1]] <= np.diff(x[[0, *released]]).max():
+            x, y = x[: released[-1] + 1], y[: released[-1] + 1]
+        least = np.minimum.accumulate(y[::-1])[::-1]
+        valleys = _valleys(y, released[released < len(y)])
+        kept = np.flatnonzero(y - least <= step)
+        if scatter > 0 and len(valleys) >= policy.FEWEST_SCATTERED:
+            kept, scatter = valleys, max(scatter, scatter_of(x[valleys], y[valleys]))
+        kept = thinned(kept, policy.MOST_READINGS)
+        return Series(x, y, noise, scatter, x[kept], y[kept], least[kept], valleys)
+
+    @property
+    def span(self) -> float:
+        """The work from the first reading to where what is kept is known."""
+        return float(self.x[-1] - self.x[0]) if len(self.x) else 0.0
+
+    @property
+    def rise(self) -> float:
+        """What more is kept at its end than at its beginning."""
+        return float(self.least[-1] - self.least[0])
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether rises and rests can be read off, scatter being little beside them."""
+        return self.is_little(float(np.ptp(self.y)))
+
+    def is_little(self, size: float) -> bool:
+        """Return whether scatter is little beside a change of some size."""
+        return policy.RELEASE_SCATTERS * self.scatter <= policy.EXACT_SHARE * size
+
+    def step(self, rise: float) -> float:
+        """Return what counts as a change in a stretch that rises so far."""
+        return max(self.noise, policy.STEP_SHARE * rise, policy.RELEASE_SCATTERS * self.scatter)
+
+    def since(self, begin: float) -> tuple[FloatArray, FloatArray]:
+        """Return all readings from some work on, teeth included."""
+        later = thinned(np.flatnonzero(self.x >= begin), policy.MOST_READINGS)
+        return self.x[later], self.y[later]
+
+    def resting_since(self, begin: float) -> int:
+        """Return how many readings tell that nothing was gained since some work.
+
+        Among teeth their lowest readings do, and what came after the last of them.
+        """
+        if not len(self.valleys):
+            return int((self.kept_x >= begin).sum())
+        valleys = self.x[self.valleys]
+        after = (self.kept_x >= max(begin, float(valleys[-1]))).sum()
+        return int(max((valleys >= begin).sum(), after))
+
+    def kept_since(self, begin: float) -> tuple[FloatArray, FloatArray]:
+        """Return the readings that are kept from some work on."""
+        later = self.kept_x >= begin
+        return self.kept_x[later], self.kept_y[later]
+
+
+def _valleys(y: FloatArray, released: IntArray) -> IntArray:
+    """Return the position of the lowest reading from each release to the next one."""
+    parts = np.split(np.arange(len(y)), released)[1:]
+    return np.array([part[np.argmin(y[part])] for part in parts], dtype=np.int64)
+
+
+def scatter_of(x: FloatArray, y: FloatArray) -> float:
+    """Return the standard deviation of readings about the line between their neighbours.
+
+    The median decides, so that breaks and teeth that are wider than a few readings are no scatter.
+    """
+    if len(x) < policy.FEWEST_SCATTERED:
+        return 0.0
+    share = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
+    off = y[1:-1] - (1 - share) * y[:-2] - share * y[2:]
+    off /= np.sqrt(1 + share**2 + (1 - share) ** 2)
+    scatter = float(policy.NORMAL_MAD * np.median(np.abs(off)))
+    return scatter if scatter > policy.ROUNDING * float(np.ptp(y)) else 0.0
+
+
+def _release(y: FloatArray, noise: float, scatter: float) -> float:
+    """Return what a series must fall by to have released something."""
+    whole = policy.STEP_SHARE * float(np.ptp(y)) if len(y) else 0.0
+    return max(noise, whole, policy.RELEASE_SCATTERS * scatter)
+
+
+def _readings(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return what was read, in the order of work; of several looks at one moment the least."""
+    known = np.isfinite(x) & np.isfinite(y)
+    x, y = x[known].astype(np.float64), y[known].astype(np.float64)
+    moments, first = np.unique(x, return_index=True)
+    return moments, np.minimum.reduceat(y, first) if len(first) else y
+
+
+def thinned(positions: IntArray, most: int) -> IntArray:
+    """Return at most so many positions, evenly over them, the first and the last among them."""
+    if len(positions) <= most:
+        return positions
+    return positions[np.unique(np.linspace(0, len(positions) - 1, most).round().astype(np.int64))]
+
+
+@dataclass(frozen=True)
+class Slope:
+    """A rate with its interval."""
+
+    rate: float
+    low: float
+    high: float
+
+
+def theil_sen(x: FloatArray, y: FloatArray, z: float = policy.Z_INTERVAL) -> Slope:
+    """Return Theil and Sen's slope with Sen's interval; zero where no two readings differ in work.
+
+    Args:
+        x: Work done, not falling.
+        y: What was read.
+        z: The normal score of the interval.
+
+    """
+    if len(x) > policy.MOST_READINGS:
+        chosen = np.unique(np.linspace(0, len(x) - 1, policy.MOST_READINGS).round().astype(int))
+        x, y = x[chosen], y[chosen]
+    first, second = np.triu_indices(len(x), 1)
+    worked = x[second] - x[first]
+    moved = worked > 0
+    if not moved.any():
+        return Slope(0.0, 0.0, 0.0)
+    slopes = (y[second] - y[first])[moved] / worked[moved]
+    order = np.argsort(slopes)
+    # Readings lie close together where a run begins: each counts by the work that it stands for.
+    stands_for = np.gradient(x)
+    stands_for = np.maximum(stands_for, policy.USUAL_GAPS * np.median(stands_for))
+    weights = (stands_for[first] * stands_for[second])[moved][order]
+    share = np.cumsum(weights) / weights.sum()
+    half = z * math.sqrt(_kendall_variance(y)) / (2 * len(slopes))
+    wanted = [0.5 - half, 0.5, 0.5 + half]
+    places = np.minimum(np.searchsorted(share, wanted), len(slopes) - 1)
+    low, middle, high = slopes[order][places]
+    return Slope(float(middle), float(low), float(high))
+
+
+def kendall_score(y: FloatArray) -> float:
+    """Return the normal score of Kendall's S of values in order: above 0 where they rise."""
+    first, second = np.triu_indices(len(y), 1)
+    s = float(np.sign(y[second] - y[first]).sum())
+    variance = _kendall_variance(y)
+    return (s - math.copysign(1.0, s)) / math.sqrt(variance) if s and variance else 0.0
+
+
+def _kendall_variance(y: FloatArray) -> float:
+    """Return the variance of Kendall's S without a trend, corrected for ties."""
+    n = len(y)
+    _, ties = np.unique(y, return_counts=True)
+    tied = float((ties * (ties - 1) * (2 * ties + 5)).sum())
+    return max(n * (n - 1) * (2 * n + 5) - tied, 0.0) / 18
+
+
+EVEN = policy.FEWEST_GROWING - 1
+"""Readings that suffice if growth is even."""
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The last stretch of a series."""
+
+    begin: float
+    rises: bool
+    """Whether it rises beyond what its scatter explains."""
+    is_flat: bool
+    """Whether it gains little, by the upper end of its interval."""
+    slope: Slope
+    readings: int
+    rest: float
+    """The work since the last rise."""
+    resting: int
+    """Readings since then."""
+    longest_rest: float
+    """Between two rises."""
+    longest_rest_before: float
+    """The same, over the run before it."""
+    is_exact: bool
+    """Whether its rises and rests can be read off, scatter being little beside them."""
+    is_in_jumps: bool
+    """Whether a few rises brought nearly all that it gained."""
+    span: float
+    is_even: bool
+    """Whether it has just enough readings for growth of which each rise is like the others."""
+
+    @staticmethod
+    def of(series: Series, begin: float) -> Tail:
+        """Return the stretch of a series from some work on."""
+        x, y = series.kept_since(begin)
+        least = series.least[series.kept_x >= begin]
+        rise = float(least[-1] - least[0])
+        before = float(least[0] - series.least[0])
+        slope = theil_sen(x, y, policy.Z_INTERVAL)
+        earlier = series.kept_x <= begin
+        step = series.step(rise)
+        end = rest_begin(least, step)
+        return Tail(
+            begin=begin,
+            rises=rise > max(series.noise, policy.ROUNDING * series.rise)
+            and _is_significant(series, begin),
+            is_flat=_is_flat(series, x, y, slope, before),
+            slope=slope,
+            readings=len(x),
+            rest=float(x[-1] - x[end]),
+            resting=series.resting_since(float(x[end])),
+            longest_rest=max(longest_rest(x, least, step), time_of(step, x, least)),
+            longest_rest_before=longest_rest(
+                series.kept_x[earlier], series.least[earlier], series.step(before)
+            ),
+            is_exact=series.is_little(rise),
+            is_in_jumps=is_in_jumps(x, least),
+            span=float(x[-1] - x[0]),
+            is_even=len(x) == EVEN and is_even_rise(x, y),
+        )
+
+
+def _is_flat(series: Series, x: FloatArray, y: FloatArray, slope: Slope, before: float) -> bool:
+    """Return whether a tail gains next to nothing, by the upper end of its interval.
+
+    Next to nothing beside what was gained before it, or beside the scatter of its readings.
+    """
+    span = float(x[-1] - x[0])
+    little = max(series.noise, policy.STEP_SHARE * series.rise, policy.FLAT_OF_RISE * before)
+    if slope.high * span <= little:
+        return series.scatter > 0 or slope.low <= 0 or slope.rate * span <= series.noise
+    scatter = policy.FLAT_OF_NOISE * float(np.ptp(y - slope.rate * x))
+    return bool(series.scatter > 0 and slope.high * span <= scatter and not _minima_rise(x, y))
+
+
+def _minima_rise(x: FloatArray, y: FloatArray) -> bool:
+    """Return whether the lowest of neighbouring readings rise, as narrow teeth do on a leak."""
+    lowest = np.flatnonzero((y[1:-1] < y[:-2]) & (y[1:-1] <= y[2:])) + 1
+    return theil_sen(x[lowest], y[lowest], policy.Z_INTERVAL).low > 0
+
+
+def _is_significant(series: Series, begin: float) -> bool:
+    """Return whether what is kept rises beyond its scatter from some work on.
+
+    Where readings scatter and fall a few times, those that are kept are chosen by how low they are,
+    late ones less strictly: then only what came since the last release tells.
+    """
+    x, y = series.kept_since(begin)
+    is_chosen = 0 < len(series.valleys) < policy.FEWEST_SCATTERED and series.scatter > 0
+    if is_chosen:
+        x, y = series.since(max(begin, float(series.x[series.valleys[-1]])))
+        if len(x) < policy.FEWEST_GROWING:
+            return False
+    if is_chosen or rises_beyond_scatter(x, y):
+        return rises_beyond_scatter(x, y)
+    return series.scatter == 0 and rises_beyond_scatter(*_levels(series, begin))
+
+
+def _levels(series: Series, begin: float) -> tuple[FloatArray, FloatArray]:
+    """Return the first reading of each level of a staircase: rests say nothing of its rises."""
+    x, least = series.kept_x[series.kept_x >= begin], series.least[series.kept_x >= begin]
+    step = series.step(float(least[-1] - least[0]))
+    first = np.append(True, np.diff(least) > step)
+    return x[first], least[first]
+
+
+def rises_beyond_scatter(x: FloatArray, y: FloatArray) -> bool:
+    """Return whether readings rise by more than noise would."""
+    if len(x) < EVEN:
+        return False
+    if len(x) <= policy.FEW_READINGS:
+        return is_even_rise(x, y) if len(x) == EVEN else kendall_score(y) >= policy.Z_OF_FEW
+    return theil_sen(x, y, policy.Z_GROWING).low > 0
+
+
+def is_even_rise(x: FloatArray, y: FloatArray) -> bool:
+    """Return whether every rise is like the others, for its work: as noise or a warm-up isn't."""
+    rates = np.diff(y) / np.diff(x)
+    return bool(rates.min() > 0 and rates.max() <= policy.EVEN_FACTOR * rates.min())
+
+
+def longest_rest(x: FloatArray, y: FloatArray, step: float) -> float:
+    """Return the longest stretch of work between rises in which what is kept gains no step."""
+    if len(y) < 3:
+        return 0.0
+    ends = np.searchsorted(y, y + step, side="right") - 1
+    is_between = (y > y[0] + step) & (ends < len(y) - 1)
+    return float((x[ends] - x)[is_between].max(initial=0.0))
+
+
+def time_of(step: float, x: FloatArray, y: FloatArray) -> float:
+    """Return the work in which growth brings a step: for so long it seems to rest."""
+    rise = float(y[-1] - y[0])
+    return step / rise * float(x[-1] - x[0]) if rise > 0 else 0.0
+
+
+def rest_begin(y: FloatArray, step: float) -> int:
+    """Return the reading since which what is kept has gained no step."""
+    return int(np.searchsorted(y, y[-1] - step))
+
+
+def is_in_jumps(x: FloatArray, y: FloatArray) -> bool:
+    """Return whether fewer rises than growth takes bring nearly all of it.
+
+    A rise over much work is no jump: readings are often far apart where a run has become long.
+    """
+    rises, rise = np.diff(y), float(y[-1] - y[0])
+    if rise <= 0:
+        return False
+    usual = rise / float(x[-1] - x[0])
+    steep = rises[rises > policy.JUMP_FACTOR * usual * np.diff(x)]
+    greatest = np.sort(steep)[-(policy.FEWEST_RISES - 1) :]
+    return bool(greatest.sum() > policy.JUMP_SHARE * rise)
+
+
+def rises_of(least: FloatArray, noise: float) -> int:
+    """Return in how many rises what is kept came, such as are more than noise or a part of it all.
+
+    One over much work is one still: nobody saw whether it came bit by bit.
+    """
+    step = min(noise, float(least[-1] - least[0]) / (policy.FEWEST_RISES + 1))
+    rises, level = 0, float(least[0])
+    for value in least.tolist():
+        if value > level + step:
+            rises, level = rises + 1, value
+    return rises
+
+
+CONSTANTS = np.geomspace(0.04, 0.7, 18)
+"""Time constants that are tried, as shares of the run; longer ones look straight."""
+FEWEST_CURVED = 8
+"""Readings that a curve takes; of fewer three pieces or a kink look the same."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The shape that explains a series best."""
+
+    breaks: tuple[float, ...]
+    """The work done at the first reading of each piece but the first."""
+    settles_after: float | None = None
+    """The time constant with which it approaches a level, in work; None where it is straight."""
+    is_surely_curved: bool = False
+    """Whether that explains it better than straight pieces, not only as well."""
+
+
+def fit_shape(x: FloatArray, y: FloatArray, noise: float) -> Shape:
+    """Return the shape of what is kept.
+
+    Args:
+        x: Work done, rising.
+        y: What is kept.
+        noise: Deviations that mean nothing.
+
+    """
+    if len(x) < 3:
+        return Shape(())
+    scale = max(noise, policy.SCALE_SHARE * float(np.ptp(y)), np.finfo(float).tiny)
+    knots = _knots(len(x))
+    deviation = _deviations(x, y, knots)
+    candidates: list[tuple[float, tuple[int, ...]]] = [
+        (_cost(float(deviation[0, -1]), len(x), scale, 0), ()),
+        _one_break(deviation, len(x), scale),
+        _two_breaks(deviation, len(x), scale),
+    ]
+    best, places = min(candidates, key=lambda candidate: candidate[0])
+    breaks = tuple(float(x[knots[place]]) for place in places)
+    constant, cost = _settling(x, y, scale)
+    if constant is None or cost > best + policy.CURVE_GAIN:
+        return Shape(breaks)
+    return Shape(breaks, constant, is_surely_curved=cost < best - policy.CURVE_GAIN)
+
+
+def _knots(n: int) -> IntArray:
+    """Return the readings at which a piece may begin, the end of the series last."""
+    if n <= policy.MOST_KNOTS:
+        return np.arange(n + 1)
+    return np.unique(np.linspace(0, n, policy.MOST_KNOTS + 1).round().astype(np.int64))
+
+
+def _deviations(x: FloatArray, y: FloatArray, knots: IntArray) -> FloatArray:
+    """Return the absolute deviation from its line of each piece from a knot to another."""
+    x, y = (x - x[0]) / (x[-1] - x[0]), y - y[0]
+    sums = [np.concatenate([[0.0], np.cumsum(v)]) for v in (np.ones(len(x)), x, y, x * x, x * y)]
+    n, sx, sy, sxx, sxy = (s[knots][None, :] - s[knots][:, None] for s in sums)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread = sxx - sx * sx / n
+        slope = np.where(spread > 1e-12, (sxy - sx * sy / n) / spread, 0.0)
+        level = (sy - slope * sx) / n
+    off = np.abs(y[None, None, :] - level[:, :, None] - slope[:, :, None] * x[None, None, :])
+    total = np.concatenate([np.zeros((*off.shape[:2], 1)), np.cumsum(off, axis=2)], axis=2)
+    rows, columns = np.indices(off.shape[:2])
+    deviation: FloatArray = total[rows, columns, knots[columns]] - total[rows, columns, knots[rows]]
+    deviation[n < 2] = np.inf
+    return deviation
+
+
+def _cost(deviation: float, n: int, scale: float, breaks: int) -> float:
+    return float(_costs(np.array(deviation), n, scale, breaks))
+
+
+def _costs(deviation: FloatArray, n: int, scale: float, breaks: int) -> FloatArray:
+    costs: FloatArray = n * np.log1p(deviation / (n * scale)) + policy.BREAK_COST * breaks
+    return costs
+
+
+def _one_break(deviation: FloatArray, n: int, scale: float) -> tuple[float, tuple[int, ...]]:
+    costs = _costs(deviation[0, :] + deviation[:, -1], n, scale, 1)
+    at = int(np.argmin(costs))
+    return float(costs[at]), (at,)
+
+
+def _two_breaks(deviation: FloatArray, n: int, scale: float) -> tuple[float, tuple[int, ...]]:
+    together = deviation[0, :][:, None] + deviation + deviation[:, -1][None, :]
+    costs = _costs(together, n, scale, 2)
+    first, second = divmod(int(np.argmin(costs)), costs.shape[1])
+    return float(costs[first, second]), (first, second)
+
+
+def _settling(x: FloatArray, y: FloatArray, scale: float) -> tuple[float | None, float]:
+    """Return the time constant of the approach to a level that fits best, and its cost."""
+    if len(x) < FEWEST_CURVED:
+        return None, np.inf
+    span = float(x[-1] - x[0])
+    t = (x - x[0]) / span
+    curves = 1 - np.exp(-t[None, :] / CONSTANTS[:, None])
+    curves -= curves.mean(axis=1, keepdims=True)
+    level = y - y.mean()
+    height = (curves * level).sum(axis=1) / (curves * curves).sum(axis=1)
+    off = np.abs(height[:, None] * curves - level)
+    costs = _costs(off.sum(axis=1), len(x), scale, 1)
+    best = int(np.argmin(costs))
+    if height[best] <= 0 or _ends_straight(t, y, off[best], scale):
+        return None, np.inf
+    return float(CONSTANTS[best]) * span, float(costs[best])
+
+
+def _ends_straight(t: FloatArray, y: FloatArray, off: FloatArray, scale: float) -> bool:
+    """Return whether a line explains the second half better than the curve that fits the whole."""
+    late = t >= 0.5
+    n = int(late.sum())
+    if n < FEWEST_CURVED // 2:
+        return False
+    slope, level = np.polyfit(t[late], y[late], 1)
+    line = float(np.abs(slope * t[late] + level - y[late]).sum())
+    curve = _cost(float(off[late].sum()), n, scale, 0)
+    return bool(slope > 0 and _cost(line, n, scale, 0) < curve - policy.CURVE_GAIN)

@@ -1,0 +1,405 @@
+"""How processes ended (by themselves, an exception, a signal, for want of memory), and restarts.
+
+A launcher that restarts all ranks when one dies makes several attempts of one run; their recordings
+are kept apart and never joined.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from leakscope.analysis.verdict.wording import listed
+from leakscope.model import gauge
+from leakscope.model.record import HeaderRecord
+from leakscope.model.report import RankAttempt
+from leakscope.model.run import ASKED_TO_END, Recording, Run
+from leakscope.model.text import clipped, human_bytes, plural
+
+STILL_RUNNING = "still running"
+WATCHED_ENDED = "ended"
+"""What a process that was watched from outside did: how is its parent's to know."""
+EXCEPTION, KILLED, WORKER_KILLED = "exception", "killed", "worker_killed"
+OOM_KILLED = "killed by the kernel's out-of-memory killer"
+NEARLY_ALL = 0.9
+"""From this part of the limit on, memory is worth a word where nobody knows who killed a run."""
+LONGEST = 160
+"""Characters of an exception's message in a sentence."""
+BESIDE = "; rank "
+"""Between what became of other ranks and how the first one ended."""
+_CAUGHT = re.compile(r"\bCaught \w+ in ")
+"""How torch begins the message of an exception that was raised elsewhere: its traceback follows."""
+_RAISED = re.compile(r"[A-Za-z_][\w.]*: ")
+_WORKER = "is killed by signal: Killed"
+"""What torch's DataLoader says of a worker that was killed."""
+
+ENDINGS = frozenset(
+    {"out_of_memory", "out_of_memory_survived", "killed_near_the_limit", "workers_died"}
+)
+"""Kinds of findings that say how a run or its workers ended, or nearly did: nothing in them
+grows."""
+
+
+def shortage_at_the_end(run: Run, recording: Recording) -> str | None:
+    """Return by which cause memory ended the run; None if it didn't, as far as is known."""
+    outcome, end = outcome_of(run, recording), recording.end
+    if outcome.get("oom_killed"):
+        return KILLED
+    if end is None or end.status != "exception":
+        return None
+    if recording.shortages and recording.shortages[-1].seen == "exception":
+        return EXCEPTION
+    if outcome.get("oom_kills") and _WORKER in end.exception:
+        return WORKER_KILLED
+    return None
+
+
+def outcome_of(run: Run, recording: Recording) -> dict[str, str | int]:
+    """Return what a supervisor saw of a recording's process: that of the first rank sees its own
+    alone, and a worker's is its program's.
+    """
+    header = recording.header
+    if not run.recordings or recording is run.main or header.worker is not None:
+        return run.outcome
+    return run.outcomes.get((header.attempt, header.rank), {})
+
+
+def how_it_ended(run: Run, recording: Recording) -> str:
+    """Return how the program ended, in words."""
+    outcome, end = outcome_of(run, recording), recording.end
+    if outcome.get("oom_killed"):
+        return OOM_KILLED
+    if end is not None and end.status == "exception":
+        return f"exception: {end.exception}" if end.exception else "exception"
+    if end is not None:
+        return f"exit code {end.exit_code}" if end.status == "exit" else end.status
+    stood = _stood(run, recording) if is_nearly_full(run, recording) else ""
+    stood = f"; memory stood at {stood}" if stood else ""
+    if outcome.get("signal") == signal.SIGKILL:
+        return f"killed by SIGKILL{stood}"
+    if outcome.get("signal"):
+        return f"killed by signal {outcome['signal']}"
+    if "exit_code" in outcome:
+        return f"ended with exit code {outcome['exit_code']} (no closing record)"
+    if recording.goes_on:
+        return STILL_RUNNING
+    if recording.goes_on is None:
+        return f"killed, or still running on {recording.header.host} (no closing record){stood}"
+    return f"killed (no closing record){stood}"
+
+
+def in_a_sentence(ended: str) -> str:
+    """Return ``the program ended by ValueError: no such batch``; empty where it just ended.
+
+    Args:
+        ended: What :func:`how_it_ended` says, or what :func:`killed.how_all_ended` does.
+
+    """
+    if ended.startswith("rank ") and BESIDE in ended:
+        killed, _, own = ended.partition(BESIDE)
+        rank, _, how = own.partition(": ")
+        told = re.sub("^the (program|run)", f"rank {rank}", in_a_sentence(how))
+        return f"{killed}; then {told}" if told else killed
+    ended = clipped(_in_brief(ended), LONGEST)
+    if ended.startswith(f"{EXCEPTION}: "):
+        return f"the program ended by {ended.removeprefix(f'{EXCEPTION}: ')}"
+    if ended == EXCEPTION:
+        return "the program ended by an exception"
+    if ended.startswith("exit code ") and ended != "exit code 0":
+        return f"the program ended with {ended}"
+    if ended.startswith("ended with exit code "):
+        return f"the program {ended}"
+    if ended == "interrupted":
+        return "the program was interrupted"
+    return f"the run was {ended}" if ended.startswith(KILLED) else ""
+
+
+def _in_brief(ended: str) -> str:
+    """Return the first line of a message, and of a worker's traceback in it the last one too.
+
+    The recording may have cut the traceback short.
+    """
+    lines = [line.strip() for line in ended.splitlines() if line.strip()]
+    if len(lines) <= 1:
+        return ended
+    first, last = lines[0], lines[-1]
+    is_whole = _CAUGHT.search(first) and _RAISED.match(last)
+    return f"{first.removesuffix('.')}: {last}" if is_whole else first
+
+
+def is_killed(run: Run, recording: Recording) -> bool:
+    """Return whether the program was killed, or vanished, and nobody knows by whom."""
+    outcome = outcome_of(run, recording)
+    if recording.end is not None or recording.goes_on or outcome.get("oom_killed"):
+        return False
+    return outcome.get("signal", signal.SIGKILL if not outcome else 0) == signal.SIGKILL
+
+
+def is_nearly_full(run: Run, recording: Recording) -> bool:
+    """Return whether memory was nearly used up when it was last measured."""
+    stood = memory_at_the_end(run, recording)
+    return stood is not None and stood[0] >= NEARLY_ALL * stood[1]
+
+
+def memory_at_the_end(run: Run, recording: Recording) -> tuple[int, int] | None:
+    """Return memory in use and its limit when last measured: of the control group or machine."""
+    latest = [measurement.gauges for measurement in reversed(recording.measurements)]
+    grouped = (g for g in latest if gauge.CGROUP_LIMIT in g and gauge.CGROUP_USED in g)
+    group = next(grouped, None)
+    if group is not None:
+        return group[gauge.CGROUP_USED], group[gauge.CGROUP_LIMIT]
+    total = run.manifest.memory_total
+    available = next((g for g in latest if gauge.SYSTEM_AVAILABLE in g), None)
+    if available is None or not total:
+        return None
+    return total - available[gauge.SYSTEM_AVAILABLE], total
+
+
+def _stood(run: Run, recording: Recording) -> str:
+    stood = memory_at_the_end(run, recording)
+    return "" if stood is None else f"{human_bytes(stood[0])} of {human_bytes(stood[1])}"
+
+
+MOST_NAMED = 8
+
+
+def how_all_ended(run: Run, recording: Recording) -> str:
+    """Return how the program ended, other ranks that were killed before the first one's ending."""
+    how, killed = how_it_ended(run, recording), killed_ranks(run)
+    killed.pop(recording.header.rank, None)
+    if not killed:
+        return how
+    return f"{_list_killed(killed)}{BESIDE}{recording.header.rank}: {how}"
+
+
+def killed_notes(run: Run) -> tuple[str, ...]:
+    """Return a sentence on the other ranks that a signal ended, if some were.
+
+    Those that the kernel killed for memory are told as such elsewhere.
+    """
+    killed = {rank: how for rank, how in killed_ranks(run).items() if how != OOM_KILLED}
+    if not killed:
+        return ()
+    told = _list_killed(killed)
+    return (f"{told[:1].upper()}{told[1:]}: what other ranks ended by may follow from that.",)
+
+
+def killed_ranks(run: Run) -> dict[int, str]:
+    """Return the ranks, the first one's aside, that a signal ended which nobody ends a program by,
+    each with its name or with the kernel's reason.
+    """
+    if not run.recordings:
+        return {}
+    first = run.main.header
+    return {
+        rank: how
+        for (attempt, rank), outcome in sorted(run.outcomes.items())
+        if attempt == first.attempt and rank != first.rank
+        if (how := OOM_KILLED if outcome.get("oom_killed") else _name(outcome.get("signal")))
+    }
+
+
+def named_ranks(ranks: list[int]) -> str:
+    """Return ``rank 1, rank 2 and 5 more``."""
+    left = len(ranks) - MOST_NAMED
+    named = [f"rank {rank}" for rank in ranks[:MOST_NAMED]]
+    return listed([*named, *([f"{left:,} more"] if left > 0 else [])])
+
+
+def _list_killed(killed: dict[int, str]) -> str:
+    starved = [rank for rank, how in killed.items() if how == OOM_KILLED]
+    struck = [rank for rank in killed if rank not in starved]
+    names = " and ".join(sorted({killed[rank] for rank in struck}))
+    told = [f"{named_ranks(starved)} {_were(starved)} {OOM_KILLED}"] if starved else []
+    told += [f"{named_ranks(struck)} {_were(struck)} killed ({names})"] if struck else []
+    return listed(told)
+
+
+def _were(ranks: list[int]) -> str:
+    return "was" if len(ranks) == 1 else "were"
+
+
+def _name(number: str | int | None) -> str:
+    if not isinstance(number, int) or number in ASKED_TO_END:
+        return ""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return ""
+
+
+COMPLETED = "completed"
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """The attempts of a run, each a run of its own, in the order in which they began."""
+
+    runs: list[Run]
+    judged: int
+    """Which of them tells most."""
+
+    @property
+    def run(self) -> Run:
+        """The attempt that is judged."""
+        return self.runs[self.judged]
+
+    @property
+    def latest(self) -> Run:
+        """The attempt that began last."""
+        return self.runs[-1]
+
+    def told(self) -> list[RankAttempt]:
+        """Return the attempts as a report tells of them; none where there was one alone."""
+        if len(self.runs) < 2:
+            return []
+        begun = [_began(run) for run in self.runs]
+        return [
+            RankAttempt(
+                number=number,
+                ranks=run.main.header.world_size,
+                steps=_steps(run),
+                began_s=round(began - begun[0], 1),
+                duration_s=round(_ended(run) - began, 1),
+                ended=_how_it_ended(run),
+                is_judged=number - 1 == self.judged,
+            )
+            for number, (run, began) in enumerate(zip(self.runs, begun, strict=True), 1)
+        ]
+
+    def note(self) -> str:
+        """Return in a sentence that there was more than one attempt; empty where there wasn't."""
+        told = self.told()
+        if not told:
+            return ""
+        others = "; ".join(
+            f"attempt {one.number} made {plural(one.steps, 'step')} ({one.ended})"
+            for one in told
+            if not one.is_judged
+        )
+        return (
+            f"The launcher started the training {len(told)} times. This report is about attempt "
+            f"{self.judged + 1}, which got furthest: {plural(_steps(self.run), 'step')}. Apart "
+            f"from it, {others}. Each attempt began with new processes."
+        )
+
+
+def find_attempts(run: Run) -> Attempts:
+    """Return the attempts among the recordings of a run."""
+    headers = [recording.header for recording in run.recordings]
+    groups = group_attempts(headers)
+    if len(groups) < 2:
+        return Attempts([run], 0)
+    runs = [_run_of(run, [run.recordings[place] for place in group]) for group in groups]
+    _give_outcome(run, runs)
+    steps = [_steps(one) for one in runs]
+    furthest = max(range(len(runs)), key=lambda place: (steps[place], place))
+    return Attempts(runs, furthest)
+
+
+def group_attempts(headers: list[HeaderRecord]) -> list[list[int]]:
+    """Return the places of headers, attempt by attempt, in the order in which they began.
+
+    Where machines join or leave, a launcher starts all ranks anew and counts no restart: the number
+    of ranks is another one then, or a rank appears again.
+    """
+    counted: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for place, header in enumerate(headers):
+        if header.worker is None:
+            counted[header.attempt, header.world_size].append(place)
+    rounds = [one for places in counted.values() for one in _rounds(headers, places)]
+    rounds.sort(key=lambda places: min(headers[place].started for place in places))
+    for place, header in enumerate(headers):
+        if header.worker is not None and rounds:
+            _round_of(header, headers, rounds).append(place)
+    return rounds or [list(range(len(headers)))]
+
+
+def _round_of(
+    worker: HeaderRecord, headers: list[HeaderRecord], rounds: list[list[int]]
+) -> list[int]:
+    """Return the attempt that a worker is of: its parent's, else the last that had begun."""
+    parent = (worker.host, worker.parent)
+    for places in reversed(rounds):
+        members = [headers[place] for place in places if headers[place].worker is None]
+        if any((header.host, header.pid) == parent for header in members):
+            return places
+    begun = [r for r in rounds if min(headers[p].started for p in r) <= worker.started]
+    return begun[-1] if begun else rounds[0]
+
+
+def _rounds(headers: list[HeaderRecord], places: list[int]) -> Iterator[list[int]]:
+    """Yield the places of one count of restarts, anew where a rank appears again."""
+    current: list[int] = []
+    seen: set[int] = set()
+    for place in sorted(places, key=lambda place: headers[place].started):
+        header = headers[place]
+        is_rank = header.worker is None and header.world_size > 1
+        if is_rank and header.rank in seen:
+            yield current
+            current, seen = [], set()
+        current.append(place)
+        seen |= {header.rank} if is_rank else set()
+    if current:
+        yield current
+
+
+def _run_of(run: Run, recordings: list[Recording]) -> Run:
+    recordings.sort(key=lambda r: (r.header.worker is not None, r.header.rank, r.header.started))
+    return Run(
+        run.path, run.manifest, recordings, run.damage, outcomes=run.outcomes, unread=run.unread
+    )
+
+
+def _give_outcome(run: Run, runs: list[Run]) -> None:
+    """Give what the supervisor saw to the attempt that it saw, the last of its number."""
+    number = run.outcome.get("attempt", 0)
+    for one in reversed(runs):
+        if one.main.header.attempt == number:
+            one.outcome = run.outcome
+            return
+
+
+def _steps(run: Run) -> int:
+    return max((m.boundary.step for r in run.recordings for m in r.measurements[-3:]), default=0)
+
+
+def _began(run: Run) -> float:
+    return min(recording.header.started for recording in run.recordings)
+
+
+def _ended(run: Run) -> float:
+    return max(_last_moment(recording) for recording in run.recordings)
+
+
+def _last_moment(recording: Recording) -> float:
+    last = recording.measurements[-1].boundary.time_s if recording.measurements else 0.0
+    return recording.header.started + max(last, recording.end.time_s if recording.end else 0.0)
+
+
+def _has_known_reason(run: Run, recording: Recording) -> bool:
+    """Return whether a rank ended for a reason of its own that is known.
+
+    One without any, where supervisors tell of kills, was asked to end: by the launcher, because of
+    another rank.
+    """
+    outcome = outcome_of(run, recording)
+    asked = outcome.get("signal") in ASKED_TO_END
+    return recording.end is not None or (bool(outcome) and not asked)
+
+
+def _how_it_ended(run: Run) -> str:
+    """Return how the first rank ended that didn't complete."""
+    ranks = [recording for recording in run.recordings if recording.header.worker is None]
+    failed = [r for r in ranks if r.end is None or r.end.status != COMPLETED]
+    if not failed:
+        return COMPLETED
+    is_supervised = bool(run.outcome or run.outcomes)
+    first = min(
+        failed, key=lambda r: (is_supervised and not _has_known_reason(run, r), _last_moment(r))
+    )
+    how = how_it_ended(run, first)
+    return f"rank {first.header.rank} first: {how}" if first.header.world_size > 1 else how

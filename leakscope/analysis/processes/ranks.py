@@ -1,0 +1,575 @@
+"""Ranks that train together: culprits with the rate of each rank, and the rank that differs first.
+
+Every rank is judged by its own recording, as if it had trained alone; what ranks have in common is
+matched by signature. A summary of a rank is small, so that those of thousands fit into memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import numpy as np
+
+from leakscope.analysis.accounting.run_facts import problems_of
+from leakscope.analysis.columns.series import FloatArray
+from leakscope.analysis.processes.endings import (
+    OOM_KILLED,
+    how_it_ended,
+    killed_notes,
+    named_ranks,
+    shortage_at_the_end,
+)
+from leakscope.analysis.processes.recordings import MergedCulprits, analyse_recording
+from leakscope.analysis.remedies.catalogue import Catalogue
+from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.verdict.severity import MIB
+from leakscope.model.boundary import BoundaryKind
+from leakscope.model.report import Culprit, OddRank, Problem, RankCourse, RankMemory, Severity
+from leakscope.model.run import Recording, Run
+from leakscope.model.text import human_bytes
+
+MANY = 8
+"""Of more ranks each is read and judged by itself."""
+MOST_PROBLEMS_OF_RUN = 200
+RANKS = "ranks"
+"""Where it is that ranks are missing."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """A report's culprits with the rates of all ranks, a row per rank, and the odd one out."""
+
+    culprits: list[Culprit]
+    rows: list[RankMemory]
+    odd: OddRank | None = None
+    problems: tuple[Problem, ...] = ()
+    """Of recordings that were read elsewhere."""
+    courses: list[RankCourse] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
+    """What ranks have met with that the whole report should mention."""
+    worst: Recording | None = None
+    """Of the rank whose memory ran out, or else of that in which the worst culprit grows, where
+    that is another one and it is here."""
+    chosen: ChosenRank | None = None
+    """The same of many ranks, which needn't be here."""
+    merged: MergedCulprits | None = None
+    """What the culprits were told from."""
+
+    def as_of(self, case: RunContext, culprits: list[Culprit]) -> Ranks:
+        """Return the same as told of the rank that was chosen, which nothing is judged for anew."""
+        if self.merged is None or self.chosen is None:
+            return self
+        own = case.recording.header.rank
+        self.merged.tell_as(own, culprits)
+        return replace(
+            self,
+            culprits=self.merged.of([row.rank for row in self.rows]),
+            notes=(self.chosen.sentence, *_notes(self.rows, case)),
+            chosen=None,
+        )
+
+    def chosen_for(self, rank: int, culprit: Culprit) -> Ranks:
+        """Return the same with a rank chosen of many, in whose workers the worst culprit grows."""
+        sentence = rank_note(rank, len(self.rows), f"{culprit.name} grows most there.")
+        return replace(self, chosen=ChosenRank(rank, sentence))
+
+
+def is_many(ranks: Ranks) -> bool:
+    """Return whether there are so many that each was read and judged by itself."""
+    return len(ranks.rows) > MANY
+
+
+def conclude_ranks(
+    case: RunContext, culprits: list[Culprit], others: Iterable[RankSummary] = ()
+) -> Ranks:
+    """Return what the ranks of a run add to what was concluded of the first one.
+
+    Args:
+        case: the first one's.
+        culprits: what grows in it.
+        others: ranks whose recordings are not in the run, each judged somewhere else; taken one
+            by one, and of each only what the report needs is kept.
+
+    """
+    own = case.recording.header
+    if own.world_size < 2:
+        return Ranks(culprits, [])
+    merged = MergedCulprits(own.rank, culprits)
+    rows, courses, problems = [], {}, []
+    for summary in _summaries(case, culprits, others):
+        problems += summary.problems
+        if summary.row is None:
+            continue
+        merged.add(summary.row.rank, summary.culprits)
+        rows.append(summary.row)
+        if summary.course is not None:
+            courses[summary.row.rank] = summary.course
+    problems = [*_missing(case.run, {row.rank for row in rows}, own.world_size), *problems]
+    if len(rows) < 2:
+        alone = tuple(problems[:MOST_PROBLEMS_OF_RUN])
+        return Ranks(culprits, [], problems=alone, notes=killed_notes(case.run))
+    told = merged.of([row.rank for row in rows])
+    rows.sort(key=lambda row: row.rank)
+    problems.sort(key=lambda problem: (problem.where != RANKS, problem.where))
+    odd = odd_one_out(courses)
+    return Ranks(
+        told,
+        with_beginnings(rows),
+        odd,
+        tuple(problems[:MOST_PROBLEMS_OF_RUN]),
+        shown_rank_series(courses, odd.rank if odd else None),
+        _notes(rows, case),
+        None if len(rows) > MANY else worst_here(ranks_here(case.run), case, merged, told),
+        choose_rank(case, merged, told, rows, odd) if len(rows) > MANY else None,
+        merged,
+    )
+
+
+def _missing(run: Run, told: set[int], world_size: int) -> list[Problem]:
+    """Return that ranks are missing, where the directory was to have them.
+
+    A program that has but one of its ranks record itself means to.
+    """
+    missing = [rank for rank in range(world_size) if rank not in told]
+    if not missing or (len(told) < 2 and not run.outcome):
+        return []
+    return [
+        Problem(
+            where=RANKS,
+            message=(
+                f"of {world_size} nothing is here of {named_ranks(missing)}: leakscope merge puts "
+                "together what machines without a shared disk have recorded apart"
+            ),
+        )
+    ]
+
+
+def _notes(rows: list[RankMemory], case: RunContext) -> tuple[str, ...]:
+    return (*_killed(rows, case.recording.header.rank), *killed_notes(case.run))
+
+
+def _killed(rows: list[RankMemory], own: int) -> tuple[str, ...]:
+    """Return that ranks besides the one that is told of were killed for memory, if some were."""
+    killed = [row.rank for row in rows if row.ended == OOM_KILLED and row.rank != own]
+    if not killed:
+        return ()
+    told = named_ranks(killed)
+    were = "was" if len(killed) == 1 else "were"
+    return (f"{told[:1].upper()}{told[1:]} {were} {OOM_KILLED}: memory ran out there.",)
+
+
+def _summaries(
+    case: RunContext, culprits: list[Culprit], others: Iterable[RankSummary]
+) -> Iterable[RankSummary]:
+    yield summarise(case, culprits)
+    for recording in ranks_here(case.run):
+        if recording.header.rank != case.recording.header.rank:
+            yield summarise_rank(case.run, recording, case.catalogue)
+    yield from others
+
+
+def recording_of_rank(run: Run, rank: int) -> Recording | None:
+    """Return the longest recording of a rank in a run that measured something."""
+    return next((one for one in ranks_here(run) if one.header.rank == rank), None)
+
+
+def ranks_here(run: Run) -> list[Recording]:
+    """Return the recordings of ranks that measured something, one for each rank: the longest."""
+    longest: dict[int, Recording] = {}
+    for recording in run.recordings:
+        header = recording.header
+        if header.worker is None and header.world_size > 1 and recording.measurements:
+            known = longest.setdefault(header.rank, recording)
+            if len(recording.measurements) > len(known.measurements):
+                longest[header.rank] = recording
+    return [longest[rank] for rank in sorted(longest)]
+
+
+POINTS_OF_CHART = 60
+MOST_CULPRITS = 40
+MOST_PROBLEMS_OF_RANK = 5
+"""Of one rank."""
+
+
+@dataclass(frozen=True)
+class RankSummary:
+    """What was concluded of one rank from its own recording."""
+
+    row: RankMemory | None
+    """None where nothing could be concluded."""
+    culprits: list[Culprit] = field(default_factory=list)
+    course: RankSeries | None = None
+    problems: list[Problem] = field(default_factory=list)
+
+
+def summarise_rank(
+    run: Run, recording: Recording, catalogue: Catalogue | None = None
+) -> RankSummary:
+    """Return what is concluded of a rank's recording, judged as if it had trained alone.
+
+    Of ``run`` the manifest, the sources of the first process and what its supervisor saw are used.
+    """
+    if not recording.measurements:
+        return RankSummary(None, problems=problems_of(recording)[:MOST_PROBLEMS_OF_RANK])
+    with np.errstate(all="ignore"):
+        case, _, culprits = analyse_recording(run, recording, catalogue)
+        return summarise(case, culprits)
+
+
+def summarise(case: RunContext, culprits: list[Culprit]) -> RankSummary:
+    """Return what a report keeps of a rank that was judged already."""
+    recording = case.recording
+    elsewhere = all(recording is not one for one in case.run.recordings)
+    return RankSummary(
+        _row(case, culprits),
+        [_small(culprit) for culprit in culprits[:MOST_CULPRITS]],
+        rank_series(case),
+        problems_of(recording)[:MOST_PROBLEMS_OF_RANK] if elsewhere else [],
+    )
+
+
+def _small(culprit: Culprit) -> Culprit:
+    points = culprit.chart
+    if len(points) <= POINTS_OF_CHART:
+        return culprit
+    places = np.linspace(0, len(points) - 1, POINTS_OF_CHART).round().astype(int)
+    return msgspec.structs.replace(culprit, chart=[points[place] for place in places])
+
+
+def _row(case: RunContext, culprits: list[Culprit]) -> RankMemory:
+    header, track = case.recording.header, case.track
+    readings = track.gauge(case.host_metric)
+    known = readings[np.isfinite(readings)]
+    trend = case.gauge_trend(case.host_metric)
+    return RankMemory(
+        rank=header.rank,
+        host=header.host,
+        pid=header.pid,
+        steps=int(track.step.max()) if len(track) else 0,
+        first_bytes=int(known[0]) if len(known) else None,
+        peak_bytes=int(known.max()) if len(known) else None,
+        last_bytes=int(known[-1]) if len(known) else None,
+        bytes_per_unit=trend.bytes_per_unit,
+        unit=trend.unit,
+        grows=[c.name for c in culprits if c.severity is not Severity.NOTE],
+        ended=how_it_ended(case.run, case.recording),
+        began=header.started + _first_work(case),
+    )
+
+
+def _first_work(case: RunContext) -> float:
+    """Return after how many seconds the first step or phase was measured."""
+    begun = (b for b in case.track.boundaries if b.kind is not BoundaryKind.RUN_BEGIN)
+    first = next(begun, None)
+    return 0.0 if first is None else first.time_s
+
+
+@dataclass(frozen=True)
+class ChosenRank:
+    """The rank to tell of where there are many, and why it is that one."""
+
+    rank: int
+    sentence: str
+
+
+def worst_here(
+    recordings: list[Recording], case: RunContext, merged: MergedCulprits, told: list[Culprit]
+) -> Recording | None:
+    """Return the rank to tell of where it is another one, of ranks whose recordings are here.
+
+    The kernel may kill more ranks than the one that used up their memory: of those whose memory ran
+    out it is the one in which the worst culprit grows.
+    """
+    own = case.recording.header.rank
+    others = [one for one in recordings if one.header.rank != own]
+    ranks = [case.recording, *others]
+    ran_out = [one for one in ranks if shortage_at_the_end(case.run, one)]
+    rank = _blamed(merged, told)
+    blamed = [one for one in ran_out or ranks if one.header.rank == rank]
+    chosen = next(iter([*blamed, *ran_out]), case.recording)
+    return None if chosen is case.recording else chosen
+
+
+def choose_rank(
+    case: RunContext,
+    merged: MergedCulprits,
+    told: list[Culprit],
+    rows: list[RankMemory],
+    odd: OddRank | None,
+) -> ChosenRank | None:
+    """Return the rank to tell of where it is another one than the case's, by what is kept of each.
+
+    Where nothing grows that has a name, it is the one that differs by having more.
+    """
+    own = case.recording.header.rank
+    blamed = _blamed(merged, told)
+    ran_out = [row.rank for row in rows if row.ended == OOM_KILLED]
+    if shortage_at_the_end(case.run, case.recording):
+        ran_out.insert(0, own)
+    if ran_out:
+        rank = blamed if blamed in ran_out else own if own in ran_out else ran_out[0]
+        why = "memory ran out there."
+    elif blamed is not None:
+        rank, why = blamed, f"{told[0].name} grows most there."
+    elif odd is not None and odd.bytes > 0:
+        rank, why = odd.rank, "it is the first that differs from the others."
+    else:
+        return None
+    return None if rank == own else ChosenRank(rank, rank_note(rank, len(rows), why))
+
+
+def rank_note(rank: int, count: int, why: str) -> str:
+    """Return which of so many ranks the report is of."""
+    return f"Ledger, timeline and phases are those of rank {rank} of {count}: {why}"
+
+
+def _blamed(merged: MergedCulprits, told: list[Culprit]) -> int | None:
+    """Return the rank as which the worst culprit is told, if one is more than a note."""
+    grows = bool(told) and told[0].severity is not Severity.NOTE
+    return merged.rank_of(told[0]) if grows else None
+
+
+DIFFERS_BYTES = 32 * MIB
+DIFFERS_SHARE = 0.1
+"""Another course than the others' is one that leads away from theirs by so much, of what they have
+gained at most too: ranks get other batches."""
+POINTS = 200
+"""Steps at which the courses of ranks are compared."""
+COMPARABLE = 0.8
+"""A rank that has less than this part of the steps that most have saw another part of the training:
+the others aren't held against it, and it against them only up to where it got."""
+ENOUGH = 0.2
+"""Of less than this part of the steps, all may be warm-up."""
+LASTING = 0.05
+"""A rank that ended early must have been away for this part of its own steps: what it did to end
+is no course."""
+
+
+@dataclass(frozen=True)
+class RankSeries:
+    """Memory of a rank at steps, ascending, at no more than so many of them as are compared."""
+
+    steps: FloatArray
+    memory: FloatArray
+
+    @property
+    def span(self) -> float:
+        """How many steps it covers."""
+        return float(self.steps[-1] - self.steps[0])
+
+
+def rank_series(case: RunContext) -> RankSeries | None:
+    """Return steps and memory, one reading a step, while the rank was at work."""
+    readings = case.track.gauge(case.host_metric)[: case.track.last_work + 1]
+    known = np.isfinite(readings) & (case.track.step[: len(readings)] > 0)
+    numbers, first = np.unique(case.track.step[: len(readings)][known], return_index=True)
+    if len(numbers) < 2:
+        return None
+    steps, memory = numbers.astype(np.float64), readings[known][first]
+    if len(steps) > POINTS:
+        evenly = np.linspace(steps[0], steps[-1], POINTS)
+        steps, memory = evenly, np.interp(evenly, steps, memory)
+    return RankSeries(steps, memory)
+
+
+@dataclass(frozen=True)
+class _Divergence:
+    """A rank that left the others' course for good."""
+
+    step: float
+    """From which on it is away by so much as no rank is that keeps with the others."""
+    begun: float
+    """The step at which that began."""
+    rank: int
+    size: int
+    """How much more than the others it has at the end, or where one of them ended."""
+    ended: float | None = None
+    """The step up to which it was held against them, where that is not the end."""
+
+
+def odd_one_out(courses: Mapping[int, RankSeries]) -> OddRank | None:
+    """Return the rank that was the first to leave the others' course for good, if one did."""
+    usual = float(np.median([course.span for course in courses.values()])) if courses else 0.0
+    together = {r: course for r, course in courses.items() if course.span >= COMPARABLE * usual}
+    found = _among(together)
+    for rank, course in courses.items():
+        if together and rank not in together and course.span >= ENOUGH * usual:
+            left = _divergence_of_ended(rank, course, together)
+            found += [] if left is None else [left]
+    if not found:
+        return None
+    # Of two ranks each is away from the other: the one that has more is the odd one.
+    return _to_odd_rank(min(found, key=lambda one: (one.step, -one.size)))
+
+
+def _among(together: Mapping[int, RankSeries]) -> list[_Divergence]:
+    """Return those of ranks with the same steps that left the course of the others."""
+    if len(together) < 2:
+        return []
+    begin = max(float(course.steps[0]) for course in together.values())
+    end = min(float(course.steps[-1]) for course in together.values())
+    if end <= begin:
+        return []
+    steps = np.linspace(begin, end, POINTS)
+    risen = np.array([_risen(steps, course) for course in together.values()])
+    away = _away(risen)
+    least = max(DIFFERS_BYTES, DIFFERS_SHARE * float(risen[:, -1].max()))
+    return [
+        _Divergence(
+            float(steps[left]), _divergence_begin(steps, course, left), rank, int(course[-1])
+        )
+        for rank, course in zip(together, away, strict=True)
+        if (left := _left_at(course, least)) is not None
+    ]
+
+
+def _divergence_of_ended(
+    rank: int, course: RankSeries, together: Mapping[int, RankSeries]
+) -> _Divergence | None:
+    """Return where a rank that ended early left the others, as far as it got.
+
+    One that began late is let off: it warms up where the others have done so.
+    """
+    begin = max(float(other.steps[0]) for other in together.values())
+    end = float(course.steps[-1])
+    if course.steps[0] > begin + LASTING * course.span or end <= begin:
+        return None
+    steps = np.linspace(max(begin, float(course.steps[0])), end, POINTS)
+    risen = np.array([_risen(steps, other) for other in together.values()])
+    own = _risen(steps, course)
+    away = own - np.median(risen, axis=0)
+    least = max(DIFFERS_BYTES, DIFFERS_SHARE * max(float(risen[:, -1].max()), float(own[-1])))
+    left = _left_at(away, least)
+    if left is None or POINTS - left < LASTING * POINTS:
+        return None
+    size = int(away[-1])
+    if len(together) == 1 and size < 0:
+        rank, size = next(iter(together)), -size
+    return _Divergence(
+        float(steps[left]), _divergence_begin(steps, away, left), rank, size, ended=end
+    )
+
+
+def _to_odd_rank(odd: _Divergence) -> OddRank:
+    word = "more" if odd.size > 0 else "less"
+    ended = f"at step {odd.ended:,.0f}, where one of them ended," if odd.ended else ""
+    when = ended or "at the end"
+    sentence = (
+        f"Rank {odd.rank} is the first that differs: from about step {odd.begun:,.0f} on its "
+        f"memory leaves the others' course, and {when} it has "
+        f"{human_bytes(abs(odd.size))} {word} than they."
+    )
+    return OddRank(rank=odd.rank, step=round(odd.begun), bytes=odd.size, sentence=sentence)
+
+
+def _risen(steps: FloatArray, course: RankSeries) -> FloatArray:
+    """Return by how much memory has risen at each step since the first."""
+    memory = np.interp(steps, course.steps, course.memory)
+    return np.asarray(memory - memory[0], dtype=np.float64)
+
+
+def _away(risen: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> FloatArray:
+    """Return for each rank how far it is from the median of the others."""
+    ordered = np.sort(risen, axis=0)
+    count, middle = len(risen), (len(risen) - 1) // 2
+    # Without one of them the median is one of the three in the middle, or between two of them.
+    place = np.argsort(np.argsort(risen, axis=0, kind="stable"), axis=0, kind="stable")
+    if count % 2:
+        low = np.where(place <= middle - 1, ordered[middle], ordered[middle - 1])
+        high = np.where(place <= middle, ordered[middle + 1], ordered[middle])
+        return np.asarray(risen - (low + high) / 2, dtype=np.float64)
+    return np.asarray(
+        risen - np.where(place <= middle, ordered[middle + 1], ordered[middle]), dtype=np.float64
+    )
+
+
+def _left_at(away: FloatArray, least: float) -> int | None:
+    """Return the point from which on a rank is away from the others to the end."""
+    near = np.flatnonzero(np.abs(away) < least)
+    start = int(near[-1]) + 1 if len(near) else 0
+    return start if start < len(away) else None
+
+
+def _divergence_begin(steps: FloatArray, away: FloatArray, left: int) -> float:
+    """Return the step at which a rank began to go away that at ``left`` was away for good.
+
+    It is where a level that bends into a slope comes closest to the distance up to then: a distance
+    that is there from the warm-up on is level, and no single reading decides.
+    """
+    until, place = away[: left + 1], np.arange(left + 1)
+    if left < 2:
+        return float(steps[0])
+    slopes = np.maximum(0, place[None, :] - place[:-1, None]).astype(np.float64)
+    slopes -= slopes.mean(axis=1, keepdims=True)
+    told = (slopes @ (until - until.mean())) ** 2 / (slopes**2).sum(axis=1)
+    return float(steps[int(np.argmax(told))])
+
+
+FEW = 6
+"""A chart has as many colours."""
+
+
+def shown_rank_series(courses: Mapping[int, RankSeries], odd: int | None) -> list[RankCourse]:
+    """Return the courses that a chart shows, that of the rank that differs first before others."""
+    if len(courses) < 2:
+        return []
+    first = [odd] if odd in courses and odd is not None else []
+    if len(courses) <= FEW:
+        ranks = first + [rank for rank in sorted(courses) if rank != odd]
+        return [_of_rank(rank, courses[rank]) for rank in ranks]
+    last = {rank: float(course.memory[-1]) for rank, course in courses.items()}
+    highest = max(last, key=lambda rank: last[rank])
+    standing_out = list(dict.fromkeys([*first, highest]))
+    return [*(_of_rank(rank, courses[rank]) for rank in standing_out), *_middle(courses)]
+
+
+def _of_rank(rank: int, course: RankSeries) -> RankCourse:
+    points = zip(course.steps.tolist(), course.memory.tolist(), strict=True)
+    return RankCourse(label=f"rank {rank}", points=list(points))
+
+
+def _middle(courses: Mapping[int, RankSeries]) -> list[RankCourse]:
+    """Return the tenth from above, the median and the tenth from below of all ranks by step."""
+    begin = min(float(course.steps[0]) for course in courses.values())
+    end = max(float(course.steps[-1]) for course in courses.values())
+    steps = np.linspace(begin, end, POINTS)
+    memory = np.array(
+        [
+            np.interp(steps, course.steps, course.memory, left=np.nan, right=np.nan)
+            for course in courses.values()
+        ]
+    )
+    # Where few have readings the middle would be that of others than before.
+    known = np.isfinite(memory).mean(axis=0) >= COMPARABLE
+    if not known.any():
+        return []
+    labels = {90: "nine tenths below", 50: "half below", 10: "a tenth below"}
+    return [
+        RankCourse(
+            label=label,
+            points=list(
+                zip(
+                    steps[known].tolist(),
+                    np.nanpercentile(memory[:, known], share, axis=0).tolist(),
+                    strict=True,
+                )
+            ),
+        )
+        for share, label in labels.items()
+    ]
+
+
+LATE_S = 5.0
+"""Launchers and file systems make this much difference between ranks that begin together."""
+
+
+def with_beginnings(rows: Sequence[RankMemory]) -> list[RankMemory]:
+    """Return the rows with how much later than the first rank each began its work."""
+    first = min((row.began for row in rows if row.began > 0), default=0.0)
+    return [msgspec.structs.replace(row, late_s=_late(row.began - first)) for row in rows]
+
+
+def _late(seconds: float) -> float:
+    return round(seconds, 1) if seconds > LATE_S else 0.0

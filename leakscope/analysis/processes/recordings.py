@@ -1,0 +1,199 @@
+"""Several recordings: each analysed as if its process had been alone, their culprits matched."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+
+from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.search import SearchResult, search_growth, with_siblings_joined
+from leakscope.analysis.remedies.catalogue import Catalogue
+from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.verdict.culprits import ORDER, find_culprits
+from leakscope.analysis.verdict.wording import listed
+from leakscope.model.report import Culprit
+from leakscope.model.run import Recording, Run
+from leakscope.model.text import human_bytes
+
+SPREAD = 0.1
+"""Rates that differ by less than this part are alike."""
+MOST_NAMED = 8
+"""Ranks told by number in a sentence."""
+FEW = 3
+"""Ranks told by number in a headline."""
+MOST_KEPT = 500
+"""Culprits of which one is kept whole; beyond so many there is no reader."""
+
+
+class MergedCulprits:
+    """Takes in ranks one by one; of a culprit that ranks share it keeps the worst one's.
+
+    Where it is alike in them, that of the rank is kept that grows most in all: so the parts of the
+    growth that the first culprits make up are parts of the same growth.
+    """
+
+    def __init__(self, rank: int, own: list[Culprit]) -> None:
+        """Begin with the culprits of the rank that the report is of, the worst first."""
+        self._own_rank = rank
+        self._own = {culprit.signature: culprit for culprit in own}
+        self._told = {culprit.signature: _RankCulprit(rank, culprit) for culprit in own}
+        self._leader, self._grown = rank, 0.0
+        self._impact: dict[str, float] = defaultdict(float)
+        self._rates: dict[str, dict[int, float]] = defaultdict(dict)
+
+    def add(self, rank: int, culprits: list[Culprit]) -> None:
+        """Take in what grows in a rank, the worst first."""
+        grown = max((c.gained_bytes / c.share for c in culprits if c.share > 0), default=0.0)
+        if grown > (1 + SPREAD) * self._grown:
+            self._leader, self._grown = rank, grown
+        for culprit, impact in zip(culprits, _impacts(culprits), strict=True):
+            key, new = culprit.signature, _RankCulprit(rank, culprit)
+            if key not in self._told and len(self._told) >= MOST_KEPT:
+                continue
+            self._rates[key][rank] = culprit.bytes_per_unit
+            self._impact[key] = max(self._impact[key], impact)
+            if self._comes_before(new, self._told.setdefault(key, new)):
+                self._told[key] = new
+
+    def _comes_before(self, new: _RankCulprit, old: _RankCulprit) -> bool:
+        """Return whether a culprit is to be told as one rank has it, not as another does."""
+        if new.is_worse_than(old) or old.is_worse_than(new):
+            return new.is_worse_than(old)
+        return self._leader == new.rank or (self._leader != old.rank and new.rank < old.rank)
+
+    def rank_of(self, culprit: Culprit) -> int:
+        """Return the rank as which a culprit is told."""
+        return self._told[culprit.signature].rank
+
+    def tell_as(self, rank: int, own: list[Culprit]) -> None:
+        """Tell culprits from now on as the report of another rank, already taken in, has them."""
+        self._own_rank = rank
+        self._own = {culprit.signature: culprit for culprit in own}
+
+    def of(self, ranks: list[int]) -> list[Culprit]:
+        """Return the culprits with the rates of all ranks, the worst first."""
+        merged = [
+            with_rates(
+                self._own.get(key, told.culprit) if told.rank == self._own_rank else told.culprit,
+                self._rates[key],
+                ranks,
+            )
+            for key, told in self._told.items()
+        ]
+        places = {key: place for place, key in enumerate(self._own)}
+        merged.sort(
+            key=lambda c: (
+                ORDER[c.severity],
+                -self._impact[c.signature],
+                places.get(c.signature, len(places)),
+                c.signature,
+            )
+        )
+        return [msgspec.structs.replace(c, rank=n) for n, c in enumerate(merged, 1)]
+
+
+@dataclass(frozen=True)
+class _RankCulprit:
+    """A culprit as one rank has it."""
+
+    rank: int
+    culprit: Culprit
+
+    def is_worse_than(self, other: _RankCulprit) -> bool:
+        """Return whether more is lost to it in this rank, and not by little."""
+        mine, theirs = self.culprit, other.culprit
+        if mine.severity is not theirs.severity:
+            return ORDER[mine.severity] < ORDER[theirs.severity]
+        more, less = mine.gained_bytes, theirs.gained_bytes
+        return more - less > SPREAD * more
+
+
+def _impacts(culprits: list[Culprit]) -> list[float]:
+    """Return what each comes to over the horizon, none more than those before it.
+
+    Their order in a rank says more than their amounts: what follows from another stands behind it.
+    """
+    found: list[float] = []
+    for culprit, before in zip(culprits, [None, *culprits], strict=False):
+        goes_on = policy.HORIZON if culprit.growth == "across" else 1
+        impact = float(culprit.gained_bytes * goes_on)
+        alike = before is not None and before.severity is culprit.severity
+        found.append(min(impact, found[-1]) if alike else impact)
+    return found
+
+
+def with_rates(culprit: Culprit, rates: dict[int, float], ranks: list[int]) -> Culprit:
+    """Return a culprit with how fast it grows in which of all ranks."""
+    return msgspec.structs.replace(
+        culprit,
+        sentence=f"{culprit.sentence} {_spread(rates, ranks, culprit.unit)}",
+        rates_by_rank={str(rank): rate for rank, rate in sorted(rates.items())},
+        in_ranks=_where(sorted(rates), rates, len(ranks)),
+    )
+
+
+def _where(growing: list[int], rates: dict[int, float], total: int) -> str:
+    """Return in which ranks it grows as it is told, empty where it does so in all alike."""
+    if len(growing) == total:
+        low, high = min(rates.values()), max(rates.values())
+        return "" if high - low <= SPREAD * high else f"rank {max(rates, key=rates.__getitem__)}"
+    if len(growing) > FEW:
+        return f"{len(growing)} of {total} ranks"
+    return f"rank{'s' * (len(growing) > 1)} {listed([str(rank) for rank in growing])}"
+
+
+def _spread(rates: dict[int, float], ranks: list[int], unit: str) -> str:
+    """Return in which ranks something grows, and how far their rates lie apart."""
+    if len(rates) < len(ranks):
+        return _only_in(sorted(rates), [rank for rank in ranks if rank not in rates])
+    low, high = min(rates.values()), max(rates.values())
+    if high - low <= SPREAD * high:
+        return f"It grows alike in all {len(ranks)} ranks."
+    most = max(rates, key=lambda rank: rates[rank])
+    if len(ranks) <= MOST_NAMED:
+        return (
+            f"It grows in all {len(ranks)} ranks, by {human_bytes(low)} to {human_bytes(high)} per "
+            f"{unit}; most in rank {most}."
+        )
+    usual = human_bytes(float(np.median(list(rates.values()))))
+    return (
+        f"It grows in all {len(ranks)} ranks, by {human_bytes(low)} to {human_bytes(high)} per "
+        f"{unit}, in half of them by no more than {usual}; most in rank {most}."
+    )
+
+
+def _only_in(growing: list[int], without: list[int]) -> str:
+    total = len(growing) + len(without)
+    if len(growing) <= MOST_NAMED:
+        names = listed([str(rank) for rank in growing])
+        return f"It grows in rank{'s' * (len(growing) > 1)} {names} of {total} only."
+    if len(without) <= MOST_NAMED:
+        names = listed([str(rank) for rank in without])
+        return f"It grows in {len(growing)} of {total} ranks, not in {names}."
+    return f"It grows in {len(growing)} of {total} ranks, the first of them rank {growing[0]}."
+
+
+def analyse_recording(
+    run: Run,
+    recording: Recording,
+    catalogue: Catalogue | None = None,
+    *,
+    ends_with_pass: bool = False,
+) -> tuple[RunContext, SearchResult, list[Culprit]]:
+    """Return the case of one recording, what grows in it, and its culprits, the worst first.
+
+    Sources that only the first process of the run recorded are its sources too.
+    ``ends_with_pass`` says that such processes live for one pass: what climbs in it is given back.
+    """
+    recording.sources = run.main.sources | recording.sources
+    recording.titles = run.main.titles | recording.titles
+    case = RunContext(run, recording, catalogue)
+    growth = with_siblings_joined(case, search_growth(case))
+    if ends_with_pass:
+        growth.growers[:] = [
+            replace(g, falls_back=True) if g.growth == "within" else g for g in growth.growers
+        ]
+    return case, growth, find_culprits(case, case.sources, growth.growers)

@@ -1,0 +1,266 @@
+"""What the workers of DataLoaders add to a report: their own leaks, what they copy, a table."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from leakscope.analysis.accounting.ledger import host_ledger
+from leakscope.analysis.columns.series import HOST
+from leakscope.analysis.processes.worker_culprits import (
+    Group,
+    Worker,
+    at_one_time,
+    batch_bytes,
+    culprits_of,
+    gained_by_culprits,
+    judge_workers,
+    peak_bytes,
+    with_culprits_of_workers,
+    with_last_look,
+    worker_of_culprit,
+    worker_rows,
+)
+from leakscope.analysis.processes.worker_findings import (
+    REPLACES,
+    copied_findings,
+    find_copied,
+    find_died,
+    find_piling,
+    own_copies,
+)
+from leakscope.analysis.remedies.cleanup_calls import host_advice
+from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.verdict.culprits import ORDER
+from leakscope.analysis.verdict.severity import MIB
+from leakscope.model import gauge
+from leakscope.model.report import (
+    Cleared,
+    Culprit,
+    Finding,
+    Ledger,
+    LedgerEntry,
+    RankMemory,
+    Severity,
+    WorkerMemory,
+)
+from leakscope.model.text import human_bytes, plural
+
+COVERS = 0.5
+"""Of the growth of all children, what workers tell of must make up so much to be its reason."""
+
+
+@dataclass(frozen=True)
+class Workers:
+    """A report's culprits and findings with those of workers among them, and a row per worker."""
+
+    culprits: list[Culprit]
+    findings: list[Finding]
+    rows: list[WorkerMemory]
+    cleared: list[Cleared]
+    """What has filled up in them, and what their loaders may hold ahead."""
+    ledgers: list[Ledger]
+    tellers: dict[str, RunContext] = field(default_factory=dict)
+    """By a culprit's signature the worker as which it is told."""
+    heaviest: list[RunContext] = field(default_factory=list)
+    """Those that were judged, the heaviest first."""
+
+
+def conclude_workers(
+    case: RunContext, culprits: list[Culprit], findings: list[Finding], ledgers: list[Ledger]
+) -> Workers:
+    """Return what was concluded of the run's process, with what its workers' recordings say."""
+    piling = find_piling(case, culprits)
+    if piling:
+        findings = [*piling, *(f for f in findings if f.kind not in REPLACES)]
+    findings = [*findings, *find_died(case)]
+    workers = judge_workers(case.run, case.catalogue)
+    if not workers:
+        return Workers(culprits, _ranked(findings), [], [], ledgers)
+    theirs, copied = culprits_of(case, workers), find_copied(case, workers)
+    own = [one for one in workers if one.recording.header.rank == case.recording.header.rank]
+    told = at_one_time((one.group, gained_by_culprits([one])) for one in own)
+    told += at_one_time((one.worker.group, one.bytes) for one in copied if one.worker in own)
+    gained = case.gauge_trend(gauge.CHILDREN_PSS).net_bytes
+    kept = [f for f in findings if f.kind != "children" or told < COVERS * gained]
+    kept = with_last_look(kept, own)
+    kept += [*copied_findings(case, copied), *own_copies(workers)]
+    names: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for one in copied:
+        header = one.worker.recording.header
+        names[header.rank, header.pid].append(one.row.name)
+    return Workers(
+        with_culprits_of_workers(culprits, theirs),
+        _ranked(kept),
+        worker_rows(workers, names),
+        [*find_bounded(workers), *find_prefetched(workers)],
+        with_workers(case, ledgers, workers),
+        worker_of_culprit(workers),
+        [worker.case for worker in sorted(workers, key=peak_bytes, reverse=True)],
+    )
+
+
+def rank_with_worst_workers(case: RunContext, culprits: list[Culprit]) -> int | None:
+    """Return the rank in whose workers the worst culprit grows; None where it grows here too."""
+    worst = culprits[0] if culprits else None
+    if worst is None or not worst.workers or worst.severity is Severity.NOTE:
+        return None
+    rates = {int(rank): rate for rank, rate in worst.rates_by_rank.items()}
+    if not rates or case.recording.header.rank in rates:
+        return None
+    return max(rates, key=lambda rank: rates[rank])
+
+
+def with_growth_in_workers(rows: list[RankMemory], culprits: list[Culprit]) -> list[RankMemory]:
+    """Return the rows of ranks with the names of what grows in their workers."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for culprit in culprits:
+        if culprit.workers and culprit.severity is not Severity.NOTE:
+            for rank in culprit.rates_by_rank:
+                names[rank].append(culprit.name)
+    return [
+        msgspec.structs.replace(row, grows=list(dict.fromkeys([*row.grows, *names[str(row.rank)]])))
+        for row in rows
+    ]
+
+
+def _ranked(findings: list[Finding]) -> list[Finding]:
+    worst_first = sorted(findings, key=lambda f: ORDER[f.severity])
+    return [msgspec.structs.replace(f, rank=rank) for rank, f in enumerate(worst_first, 1)]
+
+
+CHILDREN = "children"
+
+
+def with_workers(case: RunContext, ledgers: list[Ledger], workers: list[Worker]) -> list[Ledger]:
+    """Return the ledgers with what workers' culprits gained taken out of the child processes' term.
+
+    No more than the term has, which is measured: what they gained is as of their censuses.
+    """
+    host = host_ledger(ledgers)
+    children = next((e for e in host.entries if e.kind == CHILDREN), None) if host else None
+    if host is None or children is None:
+        return ledgers
+    left, named = children.bytes, []
+    for name, gains in sorted(_gains(case, host, workers).items(), key=lambda one: -sum(one[1])):
+        moved = min(round(sum(gains)), left)
+        if moved > 0:
+            left -= moved
+            label = f"{name} in {plural(len(gains), 'worker')}"
+            named.append(LedgerEntry(label=label, bytes=moved, kind="named"))
+    if not named:
+        return ledgers
+    at = host.entries.index(children)
+    rest = [msgspec.structs.replace(children, bytes=left)] if left else []
+    entries = [*host.entries[:at], *named, *rest, *host.entries[at + 1 :]]
+    told = msgspec.structs.replace(
+        host, entries=entries, advice=host_advice(host.total_bytes, entries)
+    )
+    return [told if ledger is host else ledger for ledger in ledgers]
+
+
+def _gains(case: RunContext, host: Ledger, workers: list[Worker]) -> dict[str, list[float]]:
+    """Return by name what serious culprits gained in each worker of the process over the window."""
+    own = case.recording.header
+    if host.from_s is None or host.to_s is None:
+        return {}
+    found: dict[str, list[float]] = defaultdict(list)
+    for worker in workers:
+        if worker.recording.header.rank != own.rank:
+            continue
+        ahead = worker.recording.began_after(case.recording) or 0.0
+        for culprit in worker.culprits:
+            if culprit.severity is Severity.NOTE or culprit.device != HOST:
+                continue
+            first, last = (_held_at(worker, culprit, t - ahead) for t in (host.from_s, host.to_s))
+            if last > first:
+                found[culprit.name].append(last - first)
+    return found
+
+
+def _held_at(worker: Worker, culprit: Culprit, time_s: float) -> float:
+    """Return what a culprit held in a worker at a time of its own; 0 before it began and after it
+    ended, and what its last census says after that one.
+    """
+    track, table = worker.case.track, worker.case.table
+    path = next((n for n, row in enumerate(table.latest) if row.path == culprit.path), None)
+    is_gone = worker.recording.end is not None and time_s > float(track.time_s[-1])
+    if path is None or time_s < 0 or is_gone:
+        return 0.0
+    known = table.covered(path)
+    if not known.any():
+        return 0.0
+    sizes = np.nan_to_num(table.retained[HOST][path][known])
+    return float(np.interp(time_s, track.time_s[table.at[known]], sizes))
+
+
+BOUNDED = "bounded"
+MOST = 8
+
+
+def find_bounded(workers: list[Worker]) -> list[Cleared]:
+    """Return what is bounded in every worker in which it was judged, the largest first."""
+    open_names = {name for worker in workers for name in worker.undecided}
+    open_names |= {culprit.name for worker in workers for culprit in worker.culprits}
+    same: dict[str, list[tuple[Worker, Cleared]]] = defaultdict(list)
+    for worker in workers:
+        for one in worker.cleared:
+            if one.kind == BOUNDED and one.name not in open_names:
+                same[one.signature].append((worker, one))
+    told = [_bounded_to_cleared(found) for found in same.values()]
+    return sorted(told, key=lambda one: -one.total_bytes)[:MOST]
+
+
+def _bounded_to_cleared(found: list[tuple[Worker, Cleared]]) -> Cleared:
+    """Return it as the worker has it that holds most, with how many hold it at the same time."""
+    sizes: dict[Group, list[int]] = defaultdict(list)
+    for worker, one in found:
+        sizes[worker.group].append(one.total_bytes)
+    together = max(sizes.values(), key=sum)
+    largest = max((one for _, one in found), key=lambda one: one.total_bytes)
+    where = "in a DataLoader worker"
+    if len(together) > 1:
+        total = human_bytes(sum(together))
+        where = f"in each of {len(together)} DataLoader workers, {total} in all of them"
+    return msgspec.structs.replace(
+        largest, reason=f"{largest.reason}, {where}", total_bytes=sum(together)
+    )
+
+
+WORTH_BYTES = 1 * MIB
+
+
+def find_prefetched(workers: list[Worker]) -> list[Cleared]:
+    """Return for each loader how much prefetching may hold, where that is worth a word."""
+    groups: dict[Group, list[Worker]] = defaultdict(list)
+    for worker in workers:
+        groups[worker.group].append(worker)
+    largest: dict[tuple[int, int], Cleared] = {}
+    for (rank, loader, _), group in groups.items():
+        told = _prefetched_to_cleared(rank, loader, group)
+        known = largest.get((rank, loader))
+        if told.total_bytes >= max(WORTH_BYTES, known.total_bytes if known else 0):
+            largest[rank, loader] = told
+    return list(largest.values())
+
+
+def _prefetched_to_cleared(rank: int, loader: int, group: list[Worker]) -> Cleared:
+    ahead = [worker.recording.header.prefetch for worker in group]
+    each = [batch_bytes(worker) for worker in group]
+    total = sum(count * size for count, size in zip(ahead, each, strict=True))
+    name = f"batches prefetched by loader {loader}" + (f" of rank {rank}" if rank else "")
+    return Cleared(
+        name=name,
+        path=name,
+        reason=(
+            f"bounded: {human_bytes(total)}, {plural(sum(ahead), 'batch')} of up to "
+            f"{human_bytes(max(each))} (prefetch_factor={max(ahead)})"
+        ),
+        kind="bounded",
+        total_bytes=total,
+        signature=hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:12],
+    )

@@ -1,0 +1,572 @@
+"""Containers that live as long as the program: caches, default arguments, class attributes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from leakscope.analysis.remedies.context import (
+    CulpritContext,
+    Use,
+    argument_of,
+    calls_of,
+    reads,
+    releases,
+    uses,
+)
+from leakscope.analysis.source.library_calls import cache_decorator, cached_function
+from leakscope.analysis.source.mutations import FEEDERS
+from leakscope.analysis.source.program import CodeScope, FunctionNode, Statement, own_nodes
+from leakscope.analysis.source.types import dotted
+from leakscope.model.path_pattern import parse_path
+from leakscope.model.report import Remedy
+
+_FUNCTION_CACHE_BOUND = 128
+
+
+def recognise_function_cache(case: CulpritContext) -> Remedy | None:
+    """Return how to bound the cache."""
+    if case.row.capacity is not None:
+        return None
+    function = cached_function(case.references, case.row)
+    decorator = cache_decorator(function) if function else None
+    if function is None or decorator is None or not _is_unbounded(decorator):
+        return None
+    where = case.sources.location(function.module.file, decorator.lineno)
+    written = ast.unparse(decorator)
+    return case.remedy(
+        f"Bound the cache of {function.name}: lru_cache(maxsize={_FUNCTION_CACHE_BOUND})",
+        f"`@{written}` at {where} keeps every result of {function.name} for as long as the "
+        f"program runs ({case.measure() or 'without a bound'}).",
+        f"With lru_cache(maxsize={_FUNCTION_CACHE_BOUND}) the least recently used result goes first; raise the "
+        f"bound until {function.name}.cache_info() shows no more hits.",
+        _about_arguments(function),
+        "gc.collect() can't help: the cache refers to all of it.",
+        diff=_function_cache_diff(case, function, decorator),
+    )
+
+
+def _is_unbounded(decorator: ast.expr) -> bool:
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    name = dotted(called).rpartition(".")[2]
+    if name == "cache":
+        return True
+    if name != "lru_cache" or not isinstance(decorator, ast.Call):
+        return False
+    sizes = [*decorator.args[:1], *(k.value for k in decorator.keywords if k.arg == "maxsize")]
+    return any(isinstance(size, ast.Constant) and size.value is None for size in sizes)
+
+
+def _about_arguments(function: CodeScope) -> str:
+    if function.receiver:
+        return (
+            f"As a method it also keeps `{function.receiver}` of each call alive: cache in an "
+            "attribute of the object, or in a function of what really decides the result."
+        )
+    return "Arguments are kept as well, and tensors among them never hit: they compare by identity."
+
+
+def _function_cache_diff(
+    case: CulpritContext, function: CodeScope, decorator: ast.expr
+) -> str | None:
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    edits = case.edits(function)
+    prefix = dotted(called).rpartition(".")[0]
+    kept = ""
+    if isinstance(decorator, ast.Call):
+        typed = [k for k in decorator.keywords if k.arg == "typed"]
+        kept = "".join(f", {ast.unparse(k)}" for k in typed)
+    is_short = dotted(called) == "cache"
+    if is_short:
+        edits.insert_import("from functools import lru_cache")
+    name = f"{prefix}.lru_cache" if prefix else _local_name(called)
+    return edits.replace(decorator, f"{name}(maxsize={_FUNCTION_CACHE_BOUND}{kept})").diff()
+
+
+def _local_name(called: ast.expr) -> str:
+    return "lru_cache" if dotted(called) == "cache" else dotted(called)
+
+
+_DICT_CACHE_BOUND = 128
+_WHOLE = frozenset({"items", "values", "keys", "copy"})
+_EVICTING = frozenset({"clear", "pop", "popitem"})
+
+
+def recognise_dict_cache(case: CulpritContext) -> Remedy | None:
+    """Return how to bound the dictionary."""
+    node = case.node
+    if case.row.kind != "dict" or not isinstance(node, ast.Assign) or not _is_looked_up(case):
+        return None
+    target = node.targets[0]
+    if not isinstance(target, ast.Subscript) or _is_emptied(case):
+        return None
+    name = ast.unparse(target.value)
+    diff = None
+    if not _read_as_a_whole(case):
+        evict = f"    {name}.pop(next(iter({name})))"
+        edits = case.edits().insert_after(node, f"if len({name}) > {_DICT_CACHE_BOUND}:", evict)
+        diff = edits.diff()
+    return case.remedy(
+        f"Bound {case.name}",
+        f"{case.name} is a cache that never drops a key ({case.measure() or 'unbounded'}); "
+        f"`{case.line.text if case.line else ''}` at {case.where()} adds them.",
+        f"Drop the oldest key once there are more than {_DICT_CACHE_BOUND} or as many as pay; "
+        "functools.lru_cache(maxsize=N) on the function does it by use instead of by age.",
+        case.still_reachable(),
+        diff=diff,
+    )
+
+
+def _is_looked_up(case: CulpritContext) -> bool:
+    """Whether the function that stores also asks for the key: ``in``, ``get``, ``except``."""
+    if case.scope is None:
+        return False
+    for use in reads(case.references):
+        if use.statement.scope is not case.scope:
+            continue
+        asked = isinstance(use.parent, ast.Compare) and any(
+            isinstance(op, (ast.In, ast.NotIn)) for op in use.parent.ops
+        )
+        if asked or use.method in {"get", "__contains__"}:
+            return True
+    return False
+
+
+def _is_emptied(case: CulpritContext) -> bool:
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in _EVICTING
+        for statement in releases(case.references)
+        for node in ast.walk(statement.node)
+    ) or any(isinstance(s.node, ast.Delete) for s in releases(case.references))
+
+
+def _read_as_a_whole(case: CulpritContext) -> bool:
+    for use in reads(case.references):
+        iterated = isinstance(use.parent, (ast.For, ast.comprehension))
+        returned = isinstance(use.parent, ast.Return)
+        if iterated or returned or use.method in _WHOLE or use.passed_to:
+            return True
+    return False
+
+
+def recognise_weak_keys(case: CulpritContext) -> Remedy | None:
+    """Return how to let entries go with their keys."""
+    if not case.row.type.endswith("WeakKeyDictionary") or case.growth != "across":
+        return None
+    kept = _keeping(case)
+    fact = (
+        f"{kept}, so no entry ever goes"
+        if kept
+        else "Either the keys are kept elsewhere, or a value refers to its key, by a closure or a "
+        "bound method too, and then the entry never goes"
+    )
+    return case.remedy(
+        f"Store in {case.name} what doesn't refer to its key",
+        case.opening(),
+        "An entry goes when nothing refers to its key any more; the dictionary keeps the values, "
+        f"and a value that refers to its key keeps the entry for ever. {fact}.",
+        "Store only what was computed from the key, or have the value keep weakref.ref(key); or "
+        "keep the value as an attribute of the key itself: both then go together.",
+        case.still_reachable(),
+    )
+
+
+def _keeping(case: CulpritContext) -> str:
+    """Return how the stored value keeps its key, as far as the source shows, else an empty text."""
+    node, scope = case.node, case.scope
+    if not isinstance(node, ast.Assign) or scope is None:
+        return ""
+    subscripts = [t for t in node.targets if isinstance(t, ast.Subscript)]
+    if not subscripts:
+        return ""
+    key = ast.unparse(subscripts[0].slice)
+    value = node.value
+    if isinstance(value, (ast.Tuple, ast.List, ast.Dict)):
+        parts = value.values if isinstance(value, ast.Dict) else value.elts
+        return f"`{ast.unparse(value)}` holds `{key}`" if key in map(ast.unparse, parts) else ""
+    if isinstance(value, ast.Lambda):
+        used = {ast.unparse(n) for n in ast.walk(value.body) if isinstance(n, ast.expr)}
+        return f"the lambda refers to `{key}`" if key in used else ""
+    if not isinstance(value, ast.Call):
+        return ""
+    for cls in case.sources.types.of(value, scope):
+        if _is_dataclass(cls) and key in map(ast.unparse, value.args):
+            return f"`{ast.unparse(value)}` keeps `{key}`"
+        for maker in (c for c in cls.children if c.name == "__init__"):
+            stored = _stored(maker, value, key)
+            if stored is not None:
+                where = case.sources.location(maker.module.file, stored.lineno)
+                return f"`{ast.unparse(value)}` keeps `{key}` at {where}"
+    return ""
+
+
+def _is_dataclass(cls: CodeScope) -> bool:
+    decorators: list[ast.expr] = getattr(cls.node, "decorator_list", [])
+    names = [dotted(d.func if isinstance(d, ast.Call) else d) for d in decorators]
+    return any(name.rpartition(".")[2] == "dataclass" for name in names)
+
+
+def _stored(maker: CodeScope, call: ast.Call, key: str) -> ast.Assign | None:
+    """Return where a constructor stores the key that it is called with on the object."""
+    for parameter in maker.params[1:]:
+        given = argument_of(call, maker, parameter)
+        if given is None or ast.unparse(given) != key:
+            continue
+        for node in ast.walk(maker.node):
+            if not isinstance(node, ast.Assign) or ast.unparse(node.value) != parameter:
+                continue
+            if any(isinstance(target, ast.Attribute) for target in node.targets):
+                return node
+    return None
+
+
+_LEAVING = (ast.Return, ast.Continue, ast.Break, ast.Raise)
+_TAKERS = frozenset({"clear", "pop", "popleft", "popitem", "remove"})
+_BELOW, _ABOVE = (ast.Lt, ast.LtE, ast.NotEq), (ast.Gt, ast.GtE, ast.Eq)
+_MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound that stands in the source, and the test that heeds it."""
+
+    text: str
+    test: ast.expr
+    scope: CodeScope
+
+
+def recognise_source_bound(case: CulpritContext) -> Remedy | None:
+    """Return which bound to lower."""
+    if case.growth != "across":
+        return None
+    bound = _bound(case)
+    if bound is None:
+        return None
+    where = case.sources.location(bound.scope.module.file, bound.test.lineno)
+    return case.remedy(
+        f"Lower {bound.text} if {case.name} takes too much",
+        case.opening(),
+        f"The source bounds it: `{ast.unparse(bound.test)}` at {where} lets it grow to "
+        f"{bound.text} and no further.",
+        "Until then it grows, as a buffer that fills; only where memory doesn't suffice for so "
+        f"many is there something to change: {bound.text}, or what each item takes.",
+        case.still_reachable(),
+    )
+
+
+def _bound(case: CulpritContext) -> Bound | None:
+    """Return the bound of the likeliest feeding line."""
+    statement = case.statement
+    if statement is None or case.line is None or not case.line.is_direct:
+        return None
+    gates = list(_gates(statement))
+    for test, passes in gates:
+        bound = _compared(case, test, statement.scope, _BELOW if passes else _ABOVE)
+        if bound is not None:
+            return bound
+    for emptying in filter(_takes_out, releases(case.references)):
+        for test, passes in _gates(emptying):
+            bound = _compared(case, test, emptying.scope, _ABOVE if passes else _BELOW)
+            if bound is not None:
+                return bound
+    return None
+
+
+def _takes_out(statement: Statement) -> bool:
+    """Whether a statement takes something out, and doesn't only look it up by ``get``."""
+    node = statement.node
+    called = {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+    is_reset = isinstance(node, ast.Assign) and "get" not in called
+    return is_reset or isinstance(node, ast.Delete) or bool(called & _TAKERS)
+
+
+def _gates(statement: Statement) -> Iterator[tuple[ast.expr, bool]]:
+    """Yield the tests that a statement stands behind, and whether each must hold for it to run."""
+    block = statement.block
+    for node in ast.walk(statement.scope.node):
+        if isinstance(node, (ast.If, ast.While)) and node.body is block:
+            yield node.test, True
+        elif isinstance(node, ast.If) and node.orelse is block:
+            yield node.test, False
+    for earlier in block:
+        if earlier is statement.node:
+            return
+        if isinstance(earlier, ast.If) and isinstance(earlier.body[-1], _LEAVING):
+            yield earlier.test, False
+
+
+def _compared(
+    case: CulpritContext, test: ast.expr, scope: CodeScope, wanted: tuple[type[ast.cmpop], ...]
+) -> Bound | None:
+    """Return what the container's length is compared with in this direction."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return None
+    left, operator, right = test.left, type(test.ops[0]), test.comparators[0]
+    if _is_length(case, right, scope):
+        left, operator, right = right, _MIRRORED.get(operator, operator), left
+    if operator not in wanted or not _is_length(case, left, scope):
+        return None
+    if not _stays(right, scope) or _is_raised(case, right):
+        return None
+    return Bound(ast.unparse(right), test, scope)
+
+
+def _is_length(case: CulpritContext, node: ast.expr, scope: CodeScope) -> bool:
+    """Whether an expression is the container's length: by ``__len__`` of what owns it, too."""
+    if not isinstance(node, ast.Call) or ast.unparse(node.func) != "len" or len(node.args) != 1:
+        return False
+    measured = node.args[0]
+    if () in case.references.steps_from(measured, scope):
+        return True
+    owner = scope.enclosing_class()
+    if not isinstance(measured, ast.Name) or measured.id != scope.receiver or owner is None:
+        return False
+    return any(
+        isinstance(part, ast.Return) and part.value and _is_length(case, part.value, method)
+        for method in owner.children
+        if method.name == "__len__"
+        for part in ast.walk(method.node)
+    )
+
+
+def _is_raised(case: CulpritContext, bound: ast.expr) -> bool:
+    """Whether an attribute in the bound is changed in place somewhere: ``self.capacity *= 2``."""
+    names = {part.attr for part in ast.walk(bound) if isinstance(part, ast.Attribute)}
+    return any(
+        isinstance(statement.node, ast.AugAssign)
+        and isinstance(statement.node.target, ast.Attribute)
+        and statement.node.target.attr == name
+        for name in names
+        for statement in case.sources.program.mentioning(name)
+    )
+
+
+def _stays(node: ast.expr, scope: CodeScope) -> bool:
+    """Whether an expression is a bound: a number above one, or a name that is bound once."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int) and node.value > 1
+    if isinstance(node, ast.Attribute):
+        return isinstance(node.value, ast.Name)
+    if isinstance(node, ast.BinOp):
+        return any(_stays(side, scope) for side in (node.left, node.right)) and all(
+            isinstance(side, ast.Constant) or _stays(side, scope)
+            for side in (node.left, node.right)
+        )
+    home = scope.resolve(node.id) if isinstance(node, ast.Name) else None
+    if home is None or not isinstance(node, ast.Name):
+        return False
+    made = home.bindings.get(node.id, [])
+    return len(made) == 1 and made[0].how in {"assign", "param", "import"}
+
+
+_MEANT = re.compile(r"cache|memo|seen|registry", re.IGNORECASE)
+_SHOWING = frozenset({"print", "repr", "str", "id", "type", "isinstance"})
+
+
+def recognise_default_argument(case: CulpritContext) -> Remedy | None:
+    """Return how to make the container anew in each call."""
+    found = _parameter(case)
+    if found is None:
+        return None
+    function, name, default = found
+    written = ast.unparse(default)
+    where = case.sources.location(function.module.file, default.lineno)
+    if _MEANT.search(name):
+        return case.remedy(
+            f"Bound the default argument {name} of {function.name}",
+            f"`{name}={written}` at {where} is one object for all calls and serves as a cache "
+            f"without a bound ({case.measure() or 'it only grows'}).",
+            "Use functools.lru_cache(maxsize=N) on the function, or drop the oldest entries.",
+            case.still_reachable(),
+        )
+    remembered = _remembered(case, function)
+    if remembered is not None:
+        read = remembered.statement
+        read_at = case.sources.location(read.scope.module.file, read.line)
+        return case.remedy(
+            f"Bound what {function.name} remembers in {name}",
+            f"`{name}={written}` at {where} is one object for all calls that don't pass {name}, "
+            f"and it only grows. {case.opening()}",
+            f"{read_at} reads what earlier calls left there, so making it anew in each call would "
+            "lose that and change what the program computes. Drop the entries that aren't read "
+            "any more, or keep the state in an object that its user makes, empties and lets go.",
+            case.still_reachable(),
+        )
+    return case.remedy(
+        f"Make {name} anew in each call of {function.name}",
+        f"`{name}={written}` at {where} is evaluated once, so all calls that don't pass {name} "
+        f"share one object, and it only grows ({case.measure() or 'no bound'}).",
+        f"Use None as the default and make a new {type(default).__name__.lower()} in the body.",
+        case.still_reachable(),
+        diff=_default_argument_diff(case, function, name, default),
+    )
+
+
+def _parameter(case: CulpritContext) -> tuple[CodeScope, str, ast.expr] | None:
+    steps = parse_path(case.row.path).steps
+    by_path = any(step.kind == "default" for step in steps)
+    for place, rest in case.references.chain:
+        function = place.scope
+        if function is None or place.name not in function.params or (rest and not by_path):
+            continue
+        default = function.bindings[place.name][0].value
+        if isinstance(default, (ast.List, ast.Dict, ast.Set)) or _is_empty_call(default):
+            assert default is not None
+            return function, place.name, default
+    return None
+
+
+def _remembered(case: CulpritContext, function: CodeScope) -> Use | None:
+    """Return where contents that earlier calls may have left are read, None where nowhere."""
+    for use in uses(case.references):
+        is_harmless = use.is_stored or use.passed_to in _SHOWING
+        if not (is_harmless or _only_feeds(case, use) or _hands_back(case, use)):
+            return use
+    return None
+
+
+def _only_feeds(case: CulpritContext, use: Use) -> bool:
+    """Whether something is put in, and what is there already has no part in it."""
+    statement = use.statement.node
+    if isinstance(use.parent, ast.Subscript):
+        stored = isinstance(use.parent.ctx, ast.Store)
+        return stored and not isinstance(statement, ast.AugAssign)
+    if use.method == "setdefault":
+        above = use.parents[2:3]
+        return any(isinstance(p, ast.Attribute) and p.attr in FEEDERS for p in above)
+    return use.feeds or _is_handed_to_its_own(case, use)
+
+
+def _is_handed_to_its_own(case: CulpritContext, use: Use) -> bool:
+    """Whether it is an argument of a function whose uses of it are looked at as well."""
+    return any(
+        isinstance(parent, ast.Call)
+        and bool(case.sources.types.called_functions(parent.func, use.statement.scope))
+        for parent in use.parents[:2]
+    )
+
+
+def _hands_back(case: CulpritContext, use: Use) -> bool:
+    """Whether the container is returned, or its length to callers that have no use for it."""
+    if not isinstance(use.statement.node, ast.Return):
+        return False
+    if isinstance(use.parent, ast.Return):
+        return True
+    return use.passed_to == "len" and all(
+        isinstance(statement.node, ast.Expr) and statement.node.value is call
+        for statement, call in calls_of(case.sources, use.statement.scope)
+    )
+
+
+def _is_empty_call(node: ast.expr | None) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in {"list", "dict", "set", "deque", "defaultdict"}
+    )
+
+
+def _default_argument_diff(
+    case: CulpritContext, function: CodeScope, name: str, default: ast.expr
+) -> str | None:
+    node = function.node
+    if not isinstance(node, FunctionNode) or node.body[0].lineno == node.lineno:
+        return None
+    edits = case.edits(function)
+    written = edits.source_of(default)
+    edits.replace(default, "None")
+    lines = (f"if {name} is None:", f"    {name} = {written}")
+    body = node.body
+    if ast.get_docstring(node) is None:
+        return edits.insert_before(body[0], *lines).diff()
+    return edits.insert_after(body[0], *lines).diff()
+
+
+def recognise_class_attribute(case: CulpritContext) -> Remedy | None:
+    """Return how to give each instance its own container."""
+    found = _shared(case)
+    if found is None:
+        return None
+    owner, name, value, line = found
+    if not _used_through_instances_only(case, owner):
+        return None
+    where = case.sources.location(owner.module.file, line)
+    made_once = _made_once(case, owner)
+    if made_once and case.growth == "across":
+        return case.remedy(
+            f"Empty {case.name} after each {case.unit or 'round'}",
+            f"{case.opening()} `{name}` at {where} stands in the body of class {owner.name}.",
+            f"{made_once} makes the only instance that the source shows, once, and one of its own "
+            "would grow just the same: empty it once its contents were used, where the next round "
+            "begins.",
+            f"Bind it in __init__ as well: self.{name} = {ast.unparse(value)}.",
+            case.still_reachable(),
+        )
+    return case.remedy(
+        f"Give each {owner.name} its own {name}",
+        f"`{name}` at {where} stands in the body of class {owner.name}: all instances share one "
+        f"object, which outlives every one of them ({case.measure() or 'it only grows'}).",
+        f"Bind it in __init__: self.{name} = {ast.unparse(value)}. If only one {owner.name} lives "
+        "all the time, that alone doesn't bound it: empty it after use as well.",
+        case.still_reachable(),
+        diff=_class_attribute_diff(case, owner, name, value),
+    )
+
+
+def _shared(case: CulpritContext) -> tuple[CodeScope, str, ast.expr, int] | None:
+    for place, _ in case.references.chain:
+        if place.kind != "attr" or place.scope is None:
+            continue
+        for owner in case.sources.types.ancestors(place.scope):
+            for binding in owner.bindings.get(place.name, []):
+                value = binding.value
+                if place.name in owner.attributes or getattr(owner.node, "decorator_list", []):
+                    continue
+                if isinstance(value, (ast.List, ast.Dict, ast.Set)):
+                    return owner, place.name, value, binding.line
+    return None
+
+
+def _used_through_instances_only(case: CulpritContext, owner: CodeScope) -> bool:
+    for use in uses(case.references):
+        if use.statement.scope is owner:
+            continue
+        value = use.node.value if isinstance(use.node, ast.Attribute) else None
+        if not isinstance(value, ast.Name) or value.id in {"cls", owner.name}:
+            return False
+    return True
+
+
+def _made_once(case: CulpritContext, owner: CodeScope) -> str:
+    """Return where the only instance is made, empty where there may be several."""
+    types = case.sources.types
+    found: dict[str, bool] = {}
+    for cls in types.family(owner):
+        if owner not in types.ancestors(cls):
+            continue
+        for statement in case.sources.program.mentioning(cls.name):
+            for node in own_nodes(statement.node):
+                if isinstance(node, ast.Call) and cls in types.of(node, statement.scope):
+                    where = case.sources.location(statement.scope.module.file, node.lineno)
+                    found[where] = case.sources.heat.of(statement)
+    return next(iter(found)) if len(found) == 1 and not any(found.values()) else ""
+
+
+def _class_attribute_diff(
+    case: CulpritContext, owner: CodeScope, name: str, value: ast.expr
+) -> str | None:
+    makers = [c for c in owner.children if c.name == "__init__"]
+    if len(makers) != 1 or not isinstance(makers[0].node, FunctionNode):
+        return None
+    body = makers[0].node.body
+    edits = case.edits(owner)
+    line = f"{makers[0].params[0]}.{name} = {edits.source_of(value)}"
+    first = body[0]
+    is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    calls_super = "super()" in ast.unparse(first)
+    after = is_docstring or calls_super
+    return (edits.insert_after if after else edits.insert_before)(first, line).diff()

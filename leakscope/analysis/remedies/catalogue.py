@@ -1,0 +1,215 @@
+"""Known culprits of libraries: the shipped catalogue, a project's own entries, and what they match.
+
+``catalogue.toml`` lies beside this module and is read when something grows. A name alone never
+matches: holder, way, type, growth and the version that ran must all fit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from leakscope.model.census import CensusRow, Owner
+from leakscope.model.known import (
+    KnownCulprit,
+    Match,
+    MemoryPlace,
+    Nature,
+    Own,
+    Recognised,
+    read_toml,
+    to_entry,
+)
+from leakscope.model.report import Remedy
+
+CATALOGUE_FILE = Path(__file__).with_name("catalogue.toml")
+SOURCE = "leakscope"
+UNREADABLE = "The known culprits are not told: this Python has no reader for TOML; install tomli."
+
+
+@dataclass(frozen=True)
+class CatalogueEntry:
+    """An entry, and who says so."""
+
+    known: KnownCulprit
+    source: str = SOURCE
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Entries in the order in which they are asked: the first that matches speaks."""
+
+    entries: tuple[CatalogueEntry, ...] = ()
+    version: str = ""
+    """Of the shipped part."""
+    faults: tuple[str, ...] = ()
+    """What is left out, each as a sentence."""
+
+
+@lru_cache(maxsize=1)
+def shipped() -> Catalogue:
+    """Return the catalogue that comes with leakscope."""
+    try:
+        table = read_toml(CATALOGUE_FILE.read_text(encoding="utf-8"))
+    except ImportError:
+        return Catalogue(faults=(UNREADABLE,))
+    except OSError as fault:
+        why = f"{CATALOGUE_FILE} can't be read ({fault.strerror}); install leakscope anew."
+        return Catalogue(faults=(f"The known culprits are not told: {why}",))
+    entries = tuple(CatalogueEntry(to_entry(entry)) for entry in table["culprit"])
+    return Catalogue(entries, str(table["version"]))
+
+
+def with_own(own: Own) -> Catalogue:
+    """Return the shipped catalogue with a project's own entries before it: they know better."""
+    base = shipped()
+    mine = tuple(CatalogueEntry(known, source) for source, known in own.entries)
+    return Catalogue((*mine, *base.entries), base.version, (*own.faults, *base.faults))
+
+
+_HOST = "host"
+_PLAIN = frozenset(
+    {
+        "list",
+        "dict",
+        "tuple",
+        "set",
+        "frozenset",
+        "collections.deque",
+        "collections.OrderedDict",
+        "collections.defaultdict",
+    }
+)
+"""Containers that say nothing of who holds them."""
+_NAMED = frozenset({"type", "function", "module"})
+"""What is known by its own name, not by its type."""
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A culprit as entries see it."""
+
+    row: CensusRow
+    above: Sequence[CensusRow]
+    """What it is named through, outermost first."""
+    growth: str
+    device: str
+
+
+@dataclass(frozen=True)
+class KnownMatch:
+    """The entry that speaks of a culprit, and what a report tells of it."""
+
+    known: KnownCulprit
+    told: Recognised
+
+
+def find_known(
+    sighting: Sighting, catalogue: Catalogue, environment: Mapping[str, str]
+) -> KnownMatch | None:
+    """Return the first entry that speaks of a culprit of a run with these versions."""
+    holder, way = _holder_and_way(sighting)
+    for entry in catalogue.entries:
+        if _fits(entry.known.match, sighting, holder, way):
+            ran = _versions(entry.known, holder or sighting.row.type, environment)
+            if _speaks_of(entry.known.versions, ran):
+                return KnownMatch(entry.known, _to_recognised(entry, ran))
+    return None
+
+
+def _to_recognised(entry: CatalogueEntry, ran: Mapping[str, str]) -> Recognised:
+    known = entry.known
+    library = next(iter(ran), known.libraries[0])
+    return Recognised(
+        id=known.id,
+        title=known.title,
+        library=library,
+        version=ran.get(library, ""),
+        nature=known.nature,
+        cause=known.cause,
+        link=known.link,
+        source=entry.source,
+    )
+
+
+def _fits(match: Match, sighting: Sighting, holder: str, way: str) -> bool:
+    row = sighting.row
+    place = MemoryPlace.HOST if sighting.device == _HOST else MemoryPlace.OTHER
+    held = not match.holder or any(fnmatchcase(holder, pattern) for pattern in match.holder)
+    there = not match.path or any(_way_matches(pattern, way) for pattern in match.path)
+    return (
+        held
+        and there
+        and (not match.type or fnmatchcase(row.type, match.type))
+        and (not match.holds or any(fnmatchcase(c.type, match.holds) for c in row.holds))
+        and (match.growth is None or match.growth.value == sighting.growth)
+        and (match.device is None or match.device is place)
+    )
+
+
+def _holder_and_way(sighting: Sighting) -> tuple[str, str]:
+    """Return what holds a culprit directly, and the way from there: ``.state.log_history[*]``."""
+    row = sighting.row
+    for above in reversed(sighting.above):
+        if above.type not in _PLAIN:
+            says = above.name if above.type in _NAMED else above.type
+            return says, _after(row.path, above.path)
+    if row.owner is None:
+        return "", ""
+    return _qualified(row.owner), _after(row.name, row.owner.name)
+
+
+def _after(path: str, beginning: str) -> str:
+    return path[len(beginning) :] if path.startswith(beginning) else ""
+
+
+def _qualified(owner: Owner) -> str:
+    name, module = owner.name, owner.module
+    known = not module or name == module or name.startswith(f"{module}.")
+    return name if known else f"{module}.{name}"
+
+
+def _way_matches(pattern: str, way: str) -> bool:
+    """Whether a way is the pattern's, whatever indices and keys follow it."""
+    names = re.escape(pattern).replace(r"\*", r"[\w*]*")
+    return re.fullmatch(rf"[.·]?{names}(\[[^\]]*\])*", way) is not None
+
+
+def _versions(known: KnownCulprit, of: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what ran of an entry's library: the distribution that a type was imported from, else
+    all that are installed.
+    """
+    package = of.partition(".")[0]
+    own = [name for name in known.libraries if name.lower().replace("-", "_") == package.lower()]
+    return {name: environment[name] for name in own or known.libraries if name in environment}
+
+
+def _speaks_of(versions: str, ran: Mapping[str, str]) -> bool:
+    if not versions:
+        return True
+    return bool(ran) and all(_is_within(version, versions) for version in ran.values())
+
+
+def _is_within(version: str, versions: str) -> bool:
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion
+
+    try:
+        return SpecifierSet(versions).contains(version, prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def prefer_known_remedy(known: KnownCulprit | None, general: Remedy) -> Remedy:
+    """Return the library's own remedy, the general one where the catalogue knows of nothing."""
+    if known is None:
+        return general
+    if general.diff is None or known.nature is Nature.FAULT:
+        return Remedy(title=known.remedy.title, text=known.remedy.text)
+    return msgspec.structs.replace(general, text=known.remedy.text)

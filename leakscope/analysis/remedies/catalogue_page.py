@@ -1,0 +1,63 @@
+"""Prints the catalogue as a page: ``python -m leakscope.analysis.remedies.catalogue_page``."""
+
+from __future__ import annotations
+
+import sys
+from itertools import groupby
+from pathlib import Path
+
+from leakscope.analysis.remedies.catalogue import Catalogue, shipped
+from leakscope.model.known import GrowthKind, KnownCulprit, Match, MemoryPlace, Nature
+
+_NATURES = {
+    Nature.FAULT: "a fault of the library",
+    Nature.USAGE: "known behaviour: what a use of the library keeps",
+}
+_GROWTHS = {GrowthKind.ACROSS: "growing across phases", GrowthKind.WITHIN: "growing within a phase"}
+_PLACES = {MemoryPlace.HOST: "on the host", MemoryPlace.OTHER: "on a device"}
+_HEAD = Path(__file__).with_name("page.md")
+
+
+def page_text(catalogue: Catalogue) -> str:
+    """Return the page as it stands in ``docs/known-culprits.md``."""
+    entries = [entry.known for entry in catalogue.entries]
+    parts = [_HEAD.read_text(encoding="utf-8"), f"## The catalogue, version {catalogue.version}\n"]
+    for library, some in groupby(entries, key=lambda entry: entry.libraries[0]):
+        parts.append(f"### {library}\n")
+        parts += [_entry(entry) for entry in some]
+    return "\n".join(parts)
+
+
+def _entry(entry: KnownCulprit) -> str:
+    versions = ", ".join(entry.versions.split(",")) or "all"
+    return (
+        f"#### {entry.title}\n\n"
+        f"`{entry.id}` · {', '.join(entry.libraries)} {versions} · {_NATURES[entry.nature]} · "
+        f"<{entry.link}>\n\n"
+        f"{entry.cause}\n\n"
+        f"**{entry.remedy.title}.** {entry.remedy.text}\n\n"
+        f"Told by {_match(entry.match)}.\n"
+    )
+
+
+def _match(match: Match) -> str:
+    told = []
+    if match.path:
+        told.append(_any_of(match.path))
+    if match.type:
+        told.append(f"of type `{match.type}`")
+    if match.holds:
+        told.append(f"with `{match.holds}` in it")
+    if match.holder:
+        told.append(f"in {_any_of(match.holder)}")
+    told += [_GROWTHS[match.growth]] if match.growth else []
+    told += [_PLACES[match.device]] if match.device else []
+    return " ".join(told)
+
+
+def _any_of(texts: list[str]) -> str:
+    return " or ".join(f"`{text}`" for text in texts)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page_text(shipped()))

@@ -1,0 +1,507 @@
+"""Collections that only ever get more: gathered lists, buffers, heaps, queues, linked objects."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from leakscope.analysis.remedies.context import CulpritContext, Edits, Use, reads, releases, uses
+from leakscope.analysis.source.index import run_in_threads
+from leakscope.analysis.source.mutations import FEEDERS, TEE
+from leakscope.analysis.source.program import LOOPS, Statement, own_nodes
+from leakscope.analysis.source.types import dotted
+from leakscope.model.report import Remedy
+
+_ROUND = re.compile(r"val|eval|test|train|epoch|predict|infer", re.IGNORECASE)
+_ROUND_KINDS = frozenset({"list", "dict", "set", "deque"})
+
+
+def recognise_gathered_rounds(case: CulpritContext) -> Remedy | None:
+    """Return how to empty the container in each round."""
+    statement = case.statement
+    if case.growth != "across" or case.row.kind not in _ROUND_KINDS or statement is None:
+        return None
+    if case.line is None or case.line.form not in FEEDERS | {"setitem", "augmented"}:
+        return None
+    per_step = case.unit in {"step", "batch"} and len(statement.loops) < 2
+    if per_step or releases(case.references) or not _outlives(case):
+        return None
+    diff = _gathered_rounds_diff(case, statement)
+    if diff is None and _unread(case):
+        return None
+    round_name = case.phase or case.unit or "round"
+    return case.remedy(
+        f"Empty {case.name} in each {case.unit or 'round'}",
+        case.opening(),
+        f"Nothing in the source empties it, so it keeps those of every earlier {round_name}"
+        f"{', and what is computed from it mixes them' if _computed_from(case) else ''}. Empty it "
+        "where the round begins, or keep only the figures computed from it.",
+        _unread(case),
+        case.about_views(),
+        case.still_reachable(),
+        diff=diff,
+    )
+
+
+def _computed_from(case: CulpritContext) -> bool:
+    """Whether something is computed from all of its contents together."""
+    for use in reads(case.references):
+        looped = isinstance(use.parent, (ast.For, ast.AsyncFor, ast.comprehension))
+        computed = bool(use.passed_to) and use.passed_to not in {"len", "print"}
+        whole = isinstance(use.parent, ast.Subscript) and isinstance(use.parent.slice, ast.Slice)
+        if looped or computed or whole or use.method in {"values", "items", "copy"}:
+            return True
+    return False
+
+
+def _unread(case: CulpritContext) -> str:
+    used = [use for use in reads(case.references) if use.passed_to != "len"]
+    return "" if used else "In the recorded source nothing reads it: does it have to be kept?"
+
+
+def _outlives(case: CulpritContext) -> bool:
+    """Whether the container is an attribute, a global, or a local of an outer function or loop."""
+    statement = case.statement
+    assert statement is not None
+    for place, _ in case.references.chain:
+        if place.kind == "attr":
+            return True
+        if place.scope is not None and place.scope is not statement.scope:
+            return True
+    return len(statement.loops) > 1
+
+
+def _gathered_rounds_diff(case: CulpritContext, statement: Statement) -> str | None:
+    receiver = _receiver(case)
+    if receiver is None or not case.has_payload() or _leaves(case):
+        return None
+    kept_outside = not _is_local(case, statement)
+    if kept_outside and len(statement.loops) == 1 and case.unit not in {"step", "batch"}:
+        readers = {use.statement.scope for use in reads(case.references)}
+        elsewhere = readers - {statement.scope}
+        if elsewhere or not (_reads_after(case, statement) or _ROUND.search(statement.scope.name)):
+            return None
+        return case.edits().insert_before(statement.loops[0], f"{receiver}.clear()").diff()
+    if len(statement.loops) == 2:
+        outer = statement.loops[0]
+        inside = all(_within(use, outer) for use in reads(case.references))
+        if inside and isinstance(outer, LOOPS) and _reads_after(case, statement):
+            return case.edits().insert_before(outer.body[0], f"{receiver}.clear()").diff()
+    return None
+
+
+def _reads_after(case: CulpritContext, statement: Statement) -> bool:
+    """Whether the round itself reads the container once it is full."""
+    end = statement.loops[-1].end_lineno or 0
+    return any(use.statement.line > end for use in reads(case.references))
+
+
+def _receiver(case: CulpritContext) -> str | None:
+    function = case.fed.func if case.fed else None
+    if not isinstance(function, ast.Attribute) or case.scope is None:
+        return None
+    if () not in case.references.steps_from(function.value, case.scope):
+        return None
+    receiver = function.value
+    if isinstance(receiver, ast.Subscript) and isinstance(receiver.slice, ast.Constant):
+        return case.edits().source_of(receiver)
+    is_plain = isinstance(receiver, (ast.Name, ast.Attribute))
+    return ast.unparse(receiver) if is_plain else None
+
+
+def _is_local(case: CulpritContext, statement: Statement) -> bool:
+    """Whether the feeding function itself makes the container, or gets it as an argument."""
+    scopes = [p.scope for p in case.references.places if p.kind == "name"]
+    return statement.scope in scopes and statement.scope.kind == "function"
+
+
+def _leaves(case: CulpritContext) -> bool:
+    """Whether the container itself is handed on, so that emptying it would be seen elsewhere."""
+    return any(_hands_on(use) for use in reads(case.references))
+
+
+def _hands_on(use: Use) -> bool:
+    if isinstance(use.parent, (ast.Return, ast.Yield, ast.Dict, ast.Tuple, ast.List)):
+        return True
+    return isinstance(use.parent, (ast.Assign, ast.AnnAssign)) and use.parent.value is use.node
+
+
+def _within(use: Use, loop: ast.stmt) -> bool:
+    return loop in use.statement.loops
+
+
+_WITHIN_KINDS = frozenset({"list", "dict", "set", "deque", "tuple"})
+
+
+def recognise_gathered_within(case: CulpritContext) -> Remedy | None:
+    """Return how to gather less at a time."""
+    if case.growth != "within" or case.row.kind not in _WITHIN_KINDS or case.statement is None:
+        return None
+    given_back = "and is given back afterwards: it sets the peak."
+    ends = given_back if case.falls_back else "and nothing shows it given back."
+    return case.remedy(
+        f"Reduce {case.name} batch by batch",
+        f"{case.opening()} It holds the whole {case.phase or 'phase'} at once {ends}",
+        _consumer(case),
+        "If all of it is needed, keep the smallest form (numbers, half precision, only what the "
+        "metric reads) or write it to disk.",
+        case.about_views(),
+        case.still_reachable(),
+    )
+
+
+def _consumer(case: CulpritContext) -> str:
+    """Return where its contents are used at last, and what to compute there instead."""
+    assert case.statement is not None and case.line is not None
+    if not case.line.is_direct:
+        return ""
+    end = case.statement.loops[-1].end_lineno or 0 if case.statement.loops else 0
+    later = [
+        use.statement
+        for use in reads(case.references)
+        if use.statement.line > end and use.statement.scope is case.scope
+    ]
+    if not later:
+        return "Nothing after the loop reads it: does it have to be gathered at all?"
+    where = case.sources.location(later[0].scope.module.file, later[0].line)
+    return f"It is used at {where}: compute that batch by batch, as running sums or counts."
+
+
+_WINDOW_BYTES = 16 << 20
+"""What a list that nothing reads may keep."""
+
+
+def recognise_tail_reads(case: CulpritContext) -> Remedy | None:
+    """Return how to keep the entries that are read."""
+    sizes = _sizes(case)
+    known = sorted({int(size) for size in sizes or () if size}, reverse=True)
+    if not known:
+        return None
+    return _window_remedy(case, known[0], f"only its last {_entries(known[0])} ever read")
+
+
+def recognise_unread_list(case: CulpritContext) -> Remedy | None:
+    """Return how to bound a list that nothing reads."""
+    if _sizes(case) is None:
+        return None
+    each = case.total / case.row.length if case.row.length else 1000.0
+    bound = next((n for n in (1000, 100, 10) if n * each <= _WINDOW_BYTES), 1)
+    return _window_remedy(case, bound, "nothing reads it")
+
+
+def _sizes(case: CulpritContext) -> list[str] | None:
+    """Return the lengths of the tails that are read, None where anything else is."""
+    if case.row.kind != "list" or case.line is None or case.line.form != "append":
+        return None
+    if case.growth != "across" or len(case.feeding) != 1 or releases(case.references):
+        return None
+    sizes = [_tail(use) for use in reads(case.references)]
+    known = [size for size in sizes if size is not None]
+    return known if len(known) == len(sizes) else None
+
+
+def _window_remedy(case: CulpritContext, bound: int, read: str) -> Remedy:
+    return case.remedy(
+        f"Keep only the last {'entry' if bound == 1 else f'{bound} entries'} of {case.name}",
+        f"{case.opening()} In the recorded source {read}.",
+        f"A collections.deque(maxlen={bound}) bounds it from the start where no slice is taken.",
+        case.about_views(),
+        case.still_reachable(),
+        diff=_window_diff(case, bound),
+    )
+
+
+def _entries(count: int) -> str:
+    return "entry is" if count == 1 else f"{count} entries are"
+
+
+def _tail(use: Use) -> str | None:
+    """Return N of ``xs[-N:]``, an empty text for ``len(xs)``, None for any other reading."""
+    if use.passed_to == "len":
+        return ""
+    if not isinstance(use.parent, ast.Subscript) or use.parent.value is not use.node:
+        return None
+    index = use.parent.slice
+    if isinstance(index, ast.Slice):
+        return _last(index.lower) if index.upper is None and index.step is None else None
+    return _last(index)
+
+
+def _last(node: ast.expr | None) -> str | None:
+    """Return N of ``-N``."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        operand = node.operand
+        if isinstance(operand, ast.Constant) and isinstance(operand.value, int):
+            return str(operand.value)
+    return None
+
+
+def _window_diff(case: CulpritContext, bound: int) -> str | None:
+    if case.fed is None or not isinstance(case.fed.func, ast.Attribute) or case.node is None:
+        return None
+    if any(use.passed_to == "len" for use in reads(case.references)):
+        return None
+    name = ast.unparse(case.fed.func.value)
+    return case.edits().insert_after(case.node, f"del {name}[:-{bound}]").diff()
+
+
+_SAMPLERS = frozenset({"sample", "choice", "choices"})
+_REPLAY_BUFFER_BYTES = 1 << 30
+"""What a buffer may keep: they are meant to be large."""
+
+
+def recognise_replay_buffer(case: CulpritContext) -> Remedy | None:
+    """Return how to bound the buffer."""
+    if case.growth != "across" or case.row.kind != "list" or releases(case.references):
+        return None
+    if not any(_is_sampled(use) for use in reads(case.references)):
+        return None
+    each = case.total / case.row.length if case.row.length else 1000.0
+    bound = next((n for n in (100_000, 10_000, 1_000, 100) if n * each <= _REPLAY_BUFFER_BYTES), 10)
+    return case.remedy(
+        f"Bound {case.name} with deque(maxlen={bound:_})",
+        case.opening(),
+        "It is sampled at random and nothing is ever taken out. A deque with a maxlen drops the "
+        f"oldest entry for each new one; {bound:_} of the size seen here stay under 1 GiB.",
+        case.still_reachable(),
+        diff=_replay_buffer_diff(case, bound),
+    )
+
+
+def _is_sampled(use: Use) -> bool:
+    return use.passed_to.rpartition(".")[2] in _SAMPLERS
+
+
+def _replay_buffer_diff(case: CulpritContext, bound: int) -> str | None:
+    made = [use for use in uses(case.references) if use.is_stored]
+    if len(made) != 1 or not all(_suits_deque(use) for use in reads(case.references)):
+        return None
+    statement = made[0].statement
+    node = statement.node
+    value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
+    if not isinstance(value, ast.List) or value.elts:
+        return None
+    edits: Edits = case.edits(statement.scope).replace(value, f"deque(maxlen={bound:_})")
+    return edits.insert_import("from collections import deque").diff()
+
+
+def _suits_deque(use: Use) -> bool:
+    is_slice = isinstance(use.parent, ast.Subscript) and isinstance(use.parent.slice, ast.Slice)
+    called = use.passed_to.rpartition(".")[2]
+    return not is_slice and (called in {*_SAMPLERS, "len"} or not called) and not use.method
+
+
+_HEAP_TAKERS = frozenset({"heappop", "heappushpop", "heapreplace"})
+_SMALLEST = frozenset({"nsmallest", "min"})
+
+
+def recognise_heap(case: CulpritContext) -> Remedy | None:
+    """Return how to keep as many as are needed."""
+    if case.growth != "across" or not any(_calls(case, frozenset({"heappush"}))):
+        return None
+    taken = any(_calls(case, _HEAP_TAKERS))
+    return case.remedy(
+        f"Keep the N largest of {case.name} with heapq.heappushpop",
+        case.opening(),
+        "Something does take items out, but not as many as heapq.heappush puts in."
+        if taken
+        else "heapq.heappush only puts in, and nothing takes out.",
+        "Once it has N items, heapq.heappushpop(heap, item) puts one in and takes the smallest out "
+        "(heapq.heapreplace takes out first), so that the N largest stay.",
+        _about_smallest(case),
+        case.still_reachable(),
+    )
+
+
+def _calls(case: CulpritContext, names: frozenset[str]) -> Iterator[Use]:
+    """Yield the uses of the heap as first argument of one of these functions."""
+    for use in uses(case.references):
+        parent = use.parent
+        is_heap = isinstance(parent, ast.Call) and parent.args[:1] == [use.node]
+        if is_heap and use.passed_to.rpartition(".")[2] in names:
+            yield use
+
+
+def _about_smallest(case: CulpritContext) -> str:
+    """Return what to turn round where it is the smallest that are read."""
+    for use in uses(case.references):
+        called = use.passed_to.rpartition(".")[2]
+        if called in _SMALLEST:
+            where = case.sources.location(use.statement.scope.module.file, use.statement.line)
+            return (
+                f"{where} reads the smallest ({called}): give what the items are ordered by the "
+                "other sign, for those are the ones to stay."
+            )
+    return ""
+
+
+_QUEUE_TAKERS = frozenset({"get", "get_nowait", "popleft", "pop"})
+
+
+def recognise_queue(case: CulpritContext) -> Remedy | None:
+    """Return how to drain or bound the queue."""
+    if case.line is None or case.line.form not in {"put", "put_nowait", "enqueue"}:
+        return None
+    taking = _taking(case)
+    beside = _concurrent_takers(case, taking)
+    meanwhile = beside or case.shrank or any(_runs_with_putting(case, s) for s in taking)
+    return case.remedy(
+        f"Bound {case.name}" if meanwhile else f"Drain {case.name}",
+        case.opening(),
+        _advice(case, taking, beside) if meanwhile else _nobody_takes(case, taking),
+        case.still_reachable(),
+    )
+
+
+def _taking(case: CulpritContext) -> list[Statement]:
+    """Return the statements that take items out of the queue, or of what it is in."""
+    found = {id(use.statement): use.statement for use in uses(case.references)}
+    found = {key: s for key, s in found.items() if _takes_directly(case, s)}
+    mentioned = [s for name in case.references.names for s in case.sources.program.mentioning(name)]
+    for statement in mentioned:
+        for node in own_nodes(statement.node):
+            value = getattr(node, "value", None)
+            if getattr(node, "attr", "") not in _QUEUE_TAKERS or value is None:
+                continue
+            if case.references.steps_from(value, statement.scope):
+                found[id(statement)] = statement
+    return sorted(found.values(), key=lambda s: (s.scope.module.file, s.line))
+
+
+def _takes_directly(case: CulpritContext, statement: Statement) -> bool:
+    return any(
+        use.method in _QUEUE_TAKERS for use in uses(case.references) if use.statement is statement
+    )
+
+
+def _concurrent_takers(case: CulpritContext, taking: list[Statement]) -> list[Statement]:
+    """Return the statements that take items out in another thread while items are put in.
+
+    The main thread may do so after everything was put: it counts where the queue was seen shorter.
+    """
+    threads = run_in_threads(case.sources)
+    putting = threads.get(case.scope, set()) if case.scope else set()
+    return [
+        statement
+        for statement in taking
+        if (statement.scope in threads or (case.shrank and putting))
+        and not threads.get(statement.scope, set()) & putting
+    ]
+
+
+def _runs_with_putting(case: CulpritContext, taking: Statement) -> bool:
+    """Whether items are taken out in the loop that puts them in."""
+    putting = case.statement
+    if putting is None or taking.scope is not putting.scope:
+        return False
+    return any(loop in putting.loops for loop in taking.loops)
+
+
+def _advice(case: CulpritContext, taking: list[Statement], beside: list[Statement]) -> str:
+    if beside:
+        return (
+            f"{_location(case, beside[0])} takes items out in another thread, but not as fast: "
+            "bound the queue with maxsize so that putting waits, or take several at a time."
+        )
+    where = f"{_location(case, taking[0])} does" if taking else "Something does"
+    return (
+        f"{where} take items out, but not as fast: take as many as are put. A maxsize makes "
+        "putting wait, for ever where the same thread would have to take something out first."
+    )
+
+
+def _nobody_takes(case: CulpritContext, taking: list[Statement]) -> str:
+    if not taking:
+        return "Nothing in the source takes items out of it: start the consumer, or don't put."
+    return (
+        f"Nothing was seen to take items out while it is filled; {_location(case, taking[0])} does so "
+        "at another time. Use the items as they come, or empty the queue after each "
+        f"{case.unit or 'round'}. A maxsize would not help: putting would wait for what comes only "
+        "later, and the program would stand still."
+    )
+
+
+def _location(case: CulpritContext, statement: Statement) -> str:
+    nodes = [n for n in own_nodes(statement.node) if isinstance(n, ast.Attribute)]
+    line = next((n.lineno for n in nodes if n.attr in _QUEUE_TAKERS), statement.line)
+    return case.sources.location(statement.scope.module.file, line)
+
+
+def recognise_tee(case: CulpritContext) -> Remedy | None:
+    """Return how to look ahead without keeping the whole stream."""
+    if case.row.type != TEE:
+        return None
+    is_read = case.line is not None and case.line.form == "read"
+    known = f" They are {'read' if is_read else 'made'} at {case.where()}." if case.line else ""
+    return case.remedy(
+        f"Drop {case.name} when it has been read as far as needed",
+        f"{case.name} is one end of an itertools.tee, which keeps for it all that its other ends "
+        f"have had since.{known}",
+        "To look at the first items alone, take them as a list, "
+        "first = list(itertools.islice(stream, n)), and go on with "
+        "itertools.chain(first, stream); else go on with all ends together.",
+        case.still_reachable(),
+    )
+
+
+_KEPT = "_exit_callbacks"
+_GIVING = frozenset({"callback", "push", "enter_context", "push_async_callback"})
+
+
+def recognise_exit_stack(case: CulpritContext) -> Remedy | None:
+    """Return how to have each round clean up after itself."""
+    if case.growth != "across" or not case.row.path.endswith(f".{_KEPT}"):
+        return None
+    stack = _stack(case)
+    return case.remedy(
+        f"Open the ExitStack in each {case.unit or 'round'}, or close it there",
+        case.opening(),
+        "An ExitStack keeps all that it is given until it is closed. Write `with "
+        f"contextlib.ExitStack() as {stack}:` inside the loop, or call {stack}.close() when the "
+        "round is done: then its clean-up runs there and what it refers to can go.",
+        "What has to wait for the end is better given a path or a number than the data.",
+        case.still_reachable(),
+    )
+
+
+def _stack(case: CulpritContext) -> str:
+    """Return what the program calls the stack."""
+    for node in ast.walk(case.node) if case.node else ():
+        function = node.func if isinstance(node, ast.Call) else None
+        if isinstance(function, ast.Attribute) and function.attr in _GIVING:
+            return ast.unparse(function.value)
+    return case.name.removesuffix(f".{_KEPT}").rpartition(".")[2]
+
+
+def recognise_linked_objects(case: CulpritContext) -> Remedy | None:
+    """Return how to let go of those before the last."""
+    made = _made_from_the_last(case)
+    if made is None:
+        return None
+    call, given = made
+    one, last = dotted(call.func).rpartition(".")[2], ast.unparse(given)
+    attribute = next((k.arg for k in call.keywords if k.value is given and k.arg), "")
+    cut = f"; or cut its own link first, `{last}.{attribute} = None`" if attribute else ""
+    size = f" ({case.measure()})" if case.measure() else ""
+    return case.remedy(
+        f"Let go of the objects before {case.name}",
+        f"`{ast.unparse(call)}` at {case.where()} has each {one} refer to the one before it, and "
+        f"that one to its own: {case.name} keeps all of them{size}.",
+        f"Hand over what is needed of the last one (a number, a detached tensor) instead of "
+        f"{last}{cut}.",
+        case.still_reachable(),
+    )
+
+
+def _made_from_the_last(case: CulpritContext) -> tuple[ast.Call, ast.expr] | None:
+    """Return the call of a class of the program's, and the argument that is the last object."""
+    value = getattr(case.node, "value", None)
+    if not isinstance(value, ast.Call) or case.scope is None:
+        return None
+    if dotted(value.func).rpartition(".")[2] not in case.sources.program.classes:
+        return None
+    given = [*value.args, *(keyword.value for keyword in value.keywords)]
+    scope = case.scope
+    last = (part for part in given if () in case.references.steps_from(part, scope))
+    return next(((value, part) for part in last), None)

@@ -1,0 +1,589 @@
+"""A culprit as the remedies see it: its row, growth, feeding lines and use, and safe edits.
+
+An edit that can't be made safely makes the whole diff None: no diff is better than a wrong one.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from leakscope.analysis.source import FeedingLine, SourceIndex
+from leakscope.analysis.source.mutations import FEEDERS
+from leakscope.analysis.source.program import CodeScope, Statement, UserProgram, own_nodes
+from leakscope.analysis.source.references import References
+from leakscope.analysis.source.types import dotted
+from leakscope.model.census import CensusRow
+from leakscope.model.report import Remedy
+from leakscope.model.text import human_bytes, human_count
+
+_SMALL = frozenset({"float", "int", "bool", "str", "NoneType"})
+
+
+@dataclass(frozen=True)
+class CulpritContext:
+    """Everything that a remedy may be judged by."""
+
+    row: CensusRow
+    growth: str
+    unit: str
+    phase: str
+    feeding: list[FeedingLine]
+    sources: SourceIndex
+    items_per_unit: float | None = None
+    above: Sequence[CensusRow] = ()
+    """The rows on the way from the root to it, outermost first."""
+    inside: Sequence[CensusRow] = ()
+    """The rows that are named through it, the nearest first."""
+    shrank: bool = False
+    """Whether it was seen shorter than before, and then to grow again."""
+    falls_back: bool = True
+    """Of growth within a phase: whether it was seen to be given back."""
+
+    @property
+    def name(self) -> str:
+        """The culprit as a person says it."""
+        return self.row.name or self.row.path
+
+    @property
+    def variable(self) -> str:
+        """The last name of the culprit: ``all_preds`` of ``Trainer.all_preds``."""
+        return self.name.partition("[")[0].rpartition(".")[2]
+
+    @cached_property
+    def references(self) -> References:
+        """Every expression that refers to the container."""
+        return self.sources.references(self.row.owner, self.row)
+
+    @property
+    def line(self) -> FeedingLine | None:
+        """The likeliest feeding line."""
+        return self.feeding[0] if self.feeding else None
+
+    @cached_property
+    def statement(self) -> Statement | None:
+        """The statement of the likeliest feeding line."""
+        return self.statement_at(self.line) if self.line else None
+
+    @property
+    def node(self) -> ast.stmt | None:
+        """The syntax of that statement."""
+        return self.statement.node if self.statement else None
+
+    @property
+    def scope(self) -> CodeScope | None:
+        """The function that it stands in."""
+        return self.statement.scope if self.statement else None
+
+    def statement_at(self, line: FeedingLine) -> Statement | None:
+        """Return the innermost statement that begins at a feeding line."""
+        file = self.sources.files.find(line.file)
+        found = [
+            statement
+            for statement in self.sources.program.statements
+            if statement.line == line.line and statement.scope.module.file == file
+        ]
+        return found[-1] if found else None
+
+    @cached_property
+    def fed(self) -> ast.Call | None:
+        """The call that feeds: ``xs.append(x)``, where the statement is one."""
+        if self.node is None or self.scope is None:
+            return None
+        for node in ast.walk(self.node):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                form = self.line.form if self.line else ""
+                if node.func.attr == form and node.args:
+                    return node
+        return None
+
+    @property
+    def fed_value(self) -> ast.expr | None:
+        """The expression that is put into the container."""
+        if self.fed is not None:
+            return self.fed.args[-1]
+        is_item = isinstance(self.node, ast.Assign) and isinstance(
+            self.node.targets[0], ast.Subscript
+        )
+        return self.node.value if is_item and isinstance(self.node, ast.Assign) else None
+
+    def edits(self, scope: CodeScope | None = None) -> Edits:
+        """Return an editor of the file of a scope, by default of the feeding line's."""
+        home = scope or self.scope
+        return Edits(self.sources, home.module.file if home else "")
+
+    def where(self) -> str:
+        """Return ``train.py:12``, or an empty text without a feeding line."""
+        return self.sources.location(self.line.file, self.line.line) if self.line else ""
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether it keeps autograd graphs alive."""
+        return self.row.graph_nodes > 0 or self.row.kind == "graph"
+
+    @property
+    def on_device(self) -> str:
+        """The device that holds most of it, empty for the host."""
+        devices = self.row.device_bytes
+        best = max(devices, key=lambda name: devices[name], default="")
+        return best if best and devices[best] > self.row.host_bytes else ""
+
+    @property
+    def total(self) -> int:
+        """Bytes retained on all devices."""
+        row = self.row
+        return row.host_bytes + sum((*row.device_bytes.values(), *row.shared_bytes.values()))
+
+    def holds_only_scalars(self) -> bool:
+        """Whether the census saw tensors of a single number in it."""
+        details = [content.detail for content in self.row.holds if "ensor" in content.type]
+        return bool(details) and all("()" in detail for detail in details)
+
+    def may_hold_tensors(self) -> bool:
+        """Whether the census saw tensors in it, or nothing at all that is larger than a number."""
+        held = [c for c in self.row.holds if c.type.rpartition(".")[2] not in _SMALL]
+        return not held or any(
+            content.type.endswith(("Tensor", "Parameter")) or " on " in content.detail
+            for content in held
+        )
+
+    def has_payload(self) -> bool:
+        """Whether it holds more than numbers and short texts."""
+        kinds = [content.type.rpartition(".")[2] for content in self.row.holds]
+        return not kinds or any(kind not in _SMALL for kind in kinds)
+
+    def measure(self) -> str:
+        """Return what is known of its growth: ``20 items per validation, 640 so far, 2.1 MB``."""
+        parts = []
+        if self.items_per_unit:
+            items = "item" if self.items_per_unit == 1 else "items"
+            parts.append(f"{human_count(self.items_per_unit)} {items} per {self.unit or 'unit'}")
+        if self.row.length:
+            parts.append(f"{human_count(self.row.length)} when last seen")
+        if self.total:
+            parts.append(human_bytes(self.total))
+        return ", ".join(parts)
+
+    def opening(self) -> str:
+        """Return the sentence that says what grows where."""
+        measured = f" ({self.measure()})" if self.measure() else ""
+        fed = f" It is fed at {self.where()}: `{self.line.text}`." if self.line else ""
+        return f"{self.name} keeps what is put into it{measured}.{fed}"
+
+    def about_views(self) -> str:
+        """Return a warning where a slice is stored that keeps the whole of what it is cut from."""
+        value = self.fed_value
+        while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+            if value.func.attr not in {"detach", "cpu", "numpy", "view", "squeeze", "flatten"}:
+                return ""
+            value = value.func.value
+        if not isinstance(value, ast.Subscript) or isinstance(value.slice, ast.Constant):
+            return ""
+        arrays = [c for c in self.row.holds if c.type.endswith(("Tensor", "ndarray"))]
+        if not arrays:
+            return ""
+        copy = ".copy()" if arrays[0].type.endswith("ndarray") else ".clone()"
+        return (
+            f"`{ast.unparse(value)}` is a view, which keeps all of `{ast.unparse(value.value)}` "
+            f"alive; {copy} keeps the part alone."
+        )
+
+    def still_reachable(self) -> str:
+        """Return why collecting and emptying caches is of no use."""
+        return (
+            "gc.collect() and torch.cuda.empty_cache() can't help: "
+            f"{self.name} still refers to all of it."
+        )
+
+    def remedy(self, title: str, *sentences: str, diff: str | None = None) -> Remedy:
+        """Return a remedy of these sentences."""
+        return Remedy(title=title, text=" ".join(s for s in sentences if s), diff=diff)
+
+
+_LINE = re.compile(r"[^\n]*\n|[^\n]+\Z")
+
+
+class Edits:
+    """Collects edits to one file; ``diff`` applies them to a copy of its text."""
+
+    def __init__(self, sources: SourceIndex, file: str) -> None:
+        path = sources.files.find(file) or file
+        self._name = sources.files.relative(path).lstrip("/")
+        self._text = sources.files.texts.get(path, "")
+        self._lines: list[str] = _LINE.findall(self._text)
+        self._ending = "\r\n" if "\r\n" in self._text else "\n"
+        self._changes: list[tuple[int, int, str]] = []
+        self._starts = [0]
+        for line in self._lines:
+            self._starts.append(self._starts[-1] + len(line))
+        self._impossible = "\r" in self._text.replace("\r\n", "")
+
+    def source_of(self, node: ast.expr | ast.stmt) -> str:
+        """Return the text of a node as it was written."""
+        start, end = self._range(node)
+        return self._text[start:end]
+
+    def replace(self, node: ast.expr | ast.stmt, text: str) -> Edits:
+        """Replace a node's text."""
+        start, end = self._range(node)
+        self._changes.append((start, end, text))
+        return self
+
+    def call_method(self, node: ast.expr, method: str) -> Edits:
+        """Call a method on an expression's value: ``loss`` becomes ``loss.item()``."""
+        _, end = self._range(node)
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+            self._changes.append((end, end, f".{method}"))
+        else:
+            text = self.source_of(node)
+            wrapped = text if _is_wrapped(text) else f"({text})"
+            self.replace(node, f"{wrapped}.{method}")
+        return self
+
+    def insert_before(self, statement: ast.stmt, *lines: str) -> Edits:
+        """Insert lines above a statement, indented like it."""
+        decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+        first = min([statement.lineno, *(d.lineno for d in decorators)]) - 1
+        indent = self._indent(statement)
+        if indent is None:
+            return self._give_up()
+        start = self._starts[first]
+        self._changes.append((start, start, self._block(lines, indent)))
+        return self
+
+    def insert_after(self, statement: ast.stmt, *lines: str) -> Edits:
+        """Insert lines below a statement, indented like it."""
+        indent = self._indent(statement)
+        last = (statement.end_lineno or statement.lineno) - 1
+        _, end = self._range(statement)
+        rest = self._text[end : self._starts[last + 1]].strip()
+        if indent is None or (rest and not rest.startswith("#")):
+            return self._give_up()
+        start = self._starts[last + 1]
+        lead = "" if self._text[:start].endswith("\n") else self._ending
+        self._changes.append((start, start, lead + self._block(lines, indent)))
+        return self
+
+    def remove(self, statement: ast.stmt) -> Edits:
+        """Remove a statement with its lines."""
+        _, end = self._range(statement)
+        last = (statement.end_lineno or statement.lineno) - 1
+        rest = self._text[end : self._starts[last + 1]].strip()
+        if self._indent(statement) is None or (rest and not rest.startswith("#")):
+            return self._give_up()
+        self._changes.append((self._starts[statement.lineno - 1], self._starts[last + 1], ""))
+        return self
+
+    def insert_import(self, line: str) -> Edits:
+        """Insert an import below the module's last top import, unless it is there already."""
+        tree = ast.parse(self._text)
+        imports = [n for n in tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
+        if any(ast.unparse(node) == line for node in imports):
+            return self
+        if imports:
+            return self.insert_after(_last_of_first_run(tree.body, imports), line)
+        body = tree.body[1:] if ast.get_docstring(tree) is not None else tree.body
+        return self.insert_before(body[0], line) if body else self._give_up()
+
+    def diff(self) -> str | None:
+        """Return the unified diff, or None where the edits can't be made safely."""
+        changed = self._changed()
+        if changed is None or changed == self._text:
+            return None
+        try:
+            ast.parse(changed)
+        except (SyntaxError, ValueError):
+            return None
+        lines: list[str] = []
+        for line in difflib.unified_diff(
+            self._lines, _LINE.findall(changed), f"a/{self._name}", f"b/{self._name}"
+        ):
+            ended = line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+            lines.append(ended)
+        return "".join(lines)
+
+    def _changed(self) -> str | None:
+        if self._impossible or not self._changes:
+            return None
+        text = self._text
+        limit = len(text) + 1
+        ordered = sorted(enumerate(self._changes), key=lambda c: (*c[1][:2], c[0]), reverse=True)
+        for _, (start, end, new) in ordered:
+            if end > limit:
+                return None
+            text = text[:start] + new + text[end:]
+            limit = start
+        return text
+
+    def _range(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        start = self._offset(node.lineno, node.col_offset)
+        return start, self._offset(node.end_lineno or node.lineno, node.end_col_offset or 0)
+
+    def _offset(self, line: int, column: int) -> int:
+        """Return the character at a position whose column counts UTF-8 bytes."""
+        text = self._lines[line - 1]
+        return self._starts[line - 1] + len(text.encode()[:column].decode(errors="ignore"))
+
+    def _indent(self, statement: ast.stmt) -> str | None:
+        """Return the statement's indentation, None where it isn't alone on its line."""
+        start, _ = self._range(statement)
+        before = self._text[self._starts[statement.lineno - 1] : start]
+        return before if not before.strip() else None
+
+    def _block(self, lines: Sequence[str], indent: str) -> str:
+        return "".join(f"{indent}{line}{self._ending}" for line in lines)
+
+    def _give_up(self) -> Edits:
+        self._impossible = True
+        return self
+
+
+def _last_of_first_run(
+    body: list[ast.stmt], imports: Sequence[ast.stmt]
+) -> ast.Import | ast.ImportFrom:
+    """Return the last import before the first statement that is something else."""
+    last = imports[0]
+    for node in body[body.index(last) :]:
+        if not isinstance(node, (ast.Import, ast.ImportFrom)):
+            break
+        last = node
+    assert isinstance(last, (ast.Import, ast.ImportFrom))
+    return last
+
+
+def _is_wrapped(text: str) -> bool:
+    """Whether one pair of parentheses spans the whole text."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return False
+    depth = 0
+    for index, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0 and index < len(text) - 1:
+            return False
+    return True
+
+
+_REFERRING = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
+_RELEASING = frozenset({"clear", "pop", "popleft", "popitem", "remove", "reset", "get"})
+
+
+@dataclass(frozen=True)
+class Use:
+    """One expression that refers to the container, and what it stands in, innermost first."""
+
+    statement: Statement
+    node: ast.expr
+    parents: tuple[ast.AST, ...]
+
+    @property
+    def parent(self) -> ast.AST:
+        """What the expression stands in directly."""
+        return self.parents[0]
+
+    @property
+    def method(self) -> str:
+        """The attribute that is read from it, empty if none is."""
+        return self.parent.attr if isinstance(self.parent, ast.Attribute) else ""
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether it is the target of an assignment, or of ``del``."""
+        return isinstance(getattr(self.node, "ctx", None), (ast.Store, ast.Del))
+
+    @property
+    def feeds(self) -> bool:
+        """Whether something is put into it here."""
+        item_store = isinstance(self.parent, ast.Subscript) and isinstance(
+            self.parent.ctx, ast.Store
+        )
+        return self.method in FEEDERS or item_store or self.is_stored
+
+    @property
+    def passed_to(self) -> str:
+        """Dotted name of the function that it is an argument of, empty if of none."""
+        for parent in self.parents[:2]:
+            if isinstance(parent, ast.Call) and self.node is not parent.func:
+                is_function = dotted(parent.func).startswith(dotted(self.node) + ".")
+                return "" if is_function else (dotted(parent.func) or _tail(parent.func))
+        return ""
+
+
+def uses(references: References) -> list[Use]:
+    """Return every expression that refers to the container itself, in order."""
+    seen: dict[int, Statement] = {}
+    for name in references.names:
+        for statement in references.program.mentioning(name):
+            seen[id(statement)] = statement
+    found = []
+    for statement in sorted(seen.values(), key=lambda s: (s.scope.module.file, s.line)):
+        for node, parents in _with_parents(statement.node, ()):
+            if not isinstance(node, _REFERRING) or _is_method(node, parents):
+                continue
+            if () in references.steps_from(node, statement.scope):
+                found.append(Use(statement, node, parents))
+    return found
+
+
+def _is_method(node: ast.expr, parents: tuple[ast.AST, ...]) -> bool:
+    """Whether an attribute is called: ``outputs.mean(0)`` is no use of what is called ``mean``."""
+    called = parents[0].func if parents and isinstance(parents[0], ast.Call) else None
+    return isinstance(node, ast.Attribute) and called is node
+
+
+def reads(references: References) -> list[Use]:
+    """Return the uses that neither feed nor replace the container."""
+    return [use for use in uses(references) if not use.feeds]
+
+
+def releases(references: References) -> list[Statement]:
+    """Return the statements that empty the container or give it up."""
+    found = []
+    for use in uses(references):
+        deleted = isinstance(use.statement.node, ast.Delete)
+        if use.method in _RELEASING or deleted or _is_reset(use):
+            found.append(use.statement)
+    return found
+
+
+def _is_reset(use: Use) -> bool:
+    """Whether an empty value is assigned again, in a function that doesn't build the object."""
+    node = use.statement.node
+    if not use.is_stored or not isinstance(node, ast.Assign) or use.statement.scope.kind == "class":
+        return False
+    again = use.statement.scope.name not in {"__init__", "__post_init__"}
+    is_attribute = isinstance(use.node, ast.Attribute)
+    empty = isinstance(node.value, (ast.List, ast.Dict, ast.Constant, ast.Call))
+    return empty and ((is_attribute and again) or bool(use.statement.loops))
+
+
+def goes_backward(references: References) -> bool:
+    """Whether gradients are computed through what the container holds."""
+    for use in uses(references):
+        if _in_backward(use.parents) or _name_goes_backward(use):
+            return True
+    return any(
+        "backward" in attributes_of_result(references.program, use.statement.scope)
+        for use in reads(references)
+        if isinstance(use.statement.node, ast.Return)
+    )
+
+
+def derived_attributes(references: References) -> set[str]:
+    """Return the attributes that are read from the value, or from what is made of it."""
+    found: set[str] = set()
+    for use in reads(references):
+        found.add(use.method)
+        node, scope = use.statement.node, use.statement.scope
+        for parent in use.parents:
+            if isinstance(parent, ast.Attribute):
+                found.add(parent.attr)
+        if isinstance(node, ast.Assign):
+            for name in _target_names(node):
+                found |= attributes_of_name(name, scope)
+        elif isinstance(node, ast.Return):
+            found |= attributes_of_result(references.program, scope)
+    return found - {""}
+
+
+def attributes_of_name(name: str, scope: CodeScope) -> set[str]:
+    """Return the attributes read from a variable in its function."""
+    return {
+        node.attr
+        for node in ast.walk(scope.node)
+        if isinstance(node, ast.Attribute)
+        and name in {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
+    }
+
+
+def attributes_of_result(program: UserProgram, function: CodeScope) -> set[str]:
+    """Return the attributes read from what callers get from a function."""
+    found: set[str] = set()
+    for statement in program.mentioning(function.name):
+        for node, parents in _with_parents(statement.node, ()):
+            if not isinstance(node, ast.Call) or _tail(node.func) != function.name:
+                continue
+            found |= {p.attr for p in parents if isinstance(p, ast.Attribute)}
+            if isinstance(statement.node, ast.Assign):
+                for name in _target_names(statement.node):
+                    found |= attributes_of_name(name, statement.scope)
+    return found
+
+
+def _in_backward(parents: tuple[ast.AST, ...]) -> bool:
+    """``total.backward()``, ``scaler.scale(total / n).backward()``, ``grad(total, …)``."""
+    for parent in parents:
+        if isinstance(parent, ast.Attribute) and parent.attr == "backward":
+            return True
+        if isinstance(parent, ast.Call) and _tail(parent.func) in {"grad", "backward"}:
+            return True
+    return False
+
+
+def _name_goes_backward(use: Use) -> bool:
+    node = use.statement.node
+    if not isinstance(node, ast.Assign) or use.is_stored:
+        return False
+    return any(backward_called(name, use.statement.scope) for name in _target_names(node))
+
+
+def backward_called(name: str, scope: CodeScope) -> bool:
+    """Whether gradients are computed from a variable, in the function where it lives."""
+    for node in ast.walk(scope.node):
+        if not isinstance(node, ast.Call) or _tail(node.func) not in {"backward", "grad"}:
+            continue
+        mentioned = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        if name in mentioned:
+            return True
+    return False
+
+
+def _target_names(node: ast.Assign) -> set[str]:
+    return {
+        part.id
+        for target in node.targets
+        for part in own_nodes(target)
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+    }
+
+
+def _with_parents(
+    node: ast.AST, parents: tuple[ast.AST, ...]
+) -> Iterator[tuple[ast.AST, tuple[ast.AST, ...]]]:
+    yield node, parents
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
+            yield from _with_parents(child, (node, *parents))
+
+
+def _tail(function: ast.expr) -> str:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def calls_of(sources: SourceIndex, function: CodeScope) -> Iterator[tuple[Statement, ast.Call]]:
+    """Yield the calls that may run a function of the program, in its order."""
+    for statement in sources.program.mentioning(function.name):
+        for node in own_nodes(statement.node):
+            if not isinstance(node, ast.Call):
+                continue
+            if function in sources.types.called_functions(node.func, statement.scope):
+                yield statement, node
+
+
+def argument_of(call: ast.Call, function: CodeScope, parameter: str) -> ast.expr | None:
+    """Return what a call passes for a parameter, None where it leaves it to the default."""
+    for keyword in call.keywords:
+        if keyword.arg == parameter:
+            return keyword.value
+    if parameter not in function.params:
+        return None
+    is_bound = bool(function.receiver) and (
+        isinstance(call.func, ast.Attribute) or function.name == "__init__"
+    )
+    place = function.params.index(parameter) - is_bound
+    return call.args[place] if 0 <= place < len(call.args) else None

@@ -1,0 +1,512 @@
+"""Tensors that keep their autograd graph: losses, running totals, averages, recurrent state."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from leakscope.analysis.remedies.context import (
+    CulpritContext,
+    Use,
+    attributes_of_name,
+    backward_called,
+    derived_attributes,
+    goes_backward,
+    reads,
+    releases,
+    uses,
+)
+from leakscope.analysis.source.program import LOOPS, CodeScope, FunctionNode, Statement
+from leakscope.analysis.source.types import dotted
+from leakscope.model.report import Remedy
+
+_CONTAINERS = frozenset({"list", "dict", "deque", "set", "tuple", "queue", "object"})
+_NUMBER_CONSUMERS = frozenset({"sum", "mean", "len", "print", "max", "min", "array", "median"})
+
+
+def recognise_kept_tensors(case: CulpritContext) -> Remedy | None:
+    """Return how to keep the values without what they were computed from."""
+    if case.row.kind not in _CONTAINERS or not (case.has_graph or case.on_device):
+        return None
+    if goes_backward(case.references) or _consumed_by_gradient(case):
+        return None
+    value = case.fed_value
+    if value is not None and is_cut(value) and case.has_graph and not case.on_device:
+        return None
+    parts = _tensors(case, value)
+    edits = case.edits()
+    methods = []
+    for part in parts:
+        method = _method(case, part)
+        methods.append(method)
+        if method:
+            edits.call_method(part, method)
+    return case.remedy(
+        _title(case, parts, methods), *_sentences(case), diff=edits.diff() if parts else None
+    )
+
+
+def _tensors(case: CulpritContext, value: ast.expr | None) -> list[ast.expr]:
+    """Return the parts of what is stored that are plainly tensors with a graph."""
+    if value is None or case.scope is None:
+        return []
+    if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)):
+        return [value] if case.may_hold_tensors() else []
+    if isinstance(value, ast.Call):
+        return [value] if case.may_hold_tensors() and not _makes_container(value) else []
+    if isinstance(value, ast.Dict):
+        elements = list(value.values)
+    elif isinstance(value, (ast.Tuple, ast.List)):
+        elements = value.elts
+    else:
+        return []
+    scope = case.scope
+    return [e for e in elements if isinstance(e, ast.Name) and backward_called(e.id, scope)]
+
+
+def _makes_container(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Name) and call.func.id in {"list", "dict", "tuple", "set"}
+
+
+def _method(case: CulpritContext, part: ast.expr) -> str:
+    """Return the call that keeps the value alone: ``item()``, ``detach().cpu()`` or one of them."""
+    if _is_number(case, part) and _numbers_will_do(case):
+        return "item()"
+    calls = [] if is_cut(part) or not case.has_graph else ["detach()"]
+    if _may_leave_device(case):
+        calls.append("cpu()")
+    return ".".join(calls)
+
+
+def _is_number(case: CulpritContext, part: ast.expr) -> bool:
+    """Whether the tensor is known to be of one number."""
+    is_loss = (
+        isinstance(part, ast.Name)
+        and case.scope is not None
+        and backward_called(part.id, case.scope)
+    )
+    return is_loss or case.holds_only_scalars()
+
+
+def _numbers_will_do(case: CulpritContext) -> bool:
+    """Whether everything that is done with the contents works on floats as well."""
+    for use in reads(case.references):
+        called = use.passed_to
+        if called.startswith(("torch.", "F.")):
+            return False
+        if called and called.rpartition(".")[2] not in _NUMBER_CONSUMERS:
+            return False
+        if _loops_over(use) or any(isinstance(p, ast.Subscript) for p in use.parents[:1]):
+            return False
+        if isinstance(use.statement.node, ast.Return) and not called:
+            return False
+    return not derived_attributes(case.references) & {"item", "detach", "cpu", "mean", "stack"}
+
+
+def _loops_over(use: Use) -> bool:
+    return any(isinstance(p, (ast.comprehension, ast.For)) for p in use.parents[:1])
+
+
+def _may_leave_device(case: CulpritContext) -> bool:
+    """Whether nothing that reads the contents could miss them on the GPU."""
+    for use in reads(case.references):
+        called = use.passed_to
+        if called in {"len", "print"} or called.startswith(("np.", "numpy.")):
+            continue
+        chained = {p.attr for p in use.parents if isinstance(p, ast.Attribute)}
+        if chained & {"cpu", "numpy", "tolist", "clear"}:
+            continue
+        return False
+    return True
+
+
+def _consumed_by_gradient(case: CulpritContext) -> bool:
+    """``torch.stack(losses).mean().backward()`` in the function that reads the contents."""
+    scopes = {use.statement.scope for use in reads(case.references)}
+    names = {place.name for place in case.references.places if place.kind == "name"}
+    return any(backward_called(name, scope) for scope in scopes for name in names)
+
+
+def _title(case: CulpritContext, parts: list[ast.expr], methods: list[str]) -> str:
+    if parts and any(methods):
+        return f"Store {ast.unparse(parts[0])}.{methods[0]} in {case.name}"
+    how = ".detach()" if case.has_graph else ".cpu()"
+    return f"Store {how} of the tensors in {case.name}"
+
+
+def _of_retain_graph(case: CulpritContext) -> str:
+    line = retaining_line(case)
+    if line is None or case.scope is None:
+        return ""
+    where = case.sources.location(case.scope.module.file, line)
+    return (
+        f"{where} calls backward(retain_graph=True), which frees nothing of them: drop the "
+        "argument where no second backward() goes through the same graph."
+    )
+
+
+def _sentences(case: CulpritContext) -> list[str]:
+    said = [case.opening()]
+    if case.has_graph:
+        said.append(
+            "Its tensors carry their autograd graphs, so each also keeps the operations from which "
+            "it was computed, and their activations until backward() frees those; .detach() drops "
+            "the graph, and .item() suits a single number."
+        )
+        said += [_of_retain_graph(case), kept_on_context(case)]
+        if case.phase.startswith(("val", "test")):
+            said.append("Running this phase under torch.no_grad() would not build graphs at all.")
+    if case.on_device:
+        said.append(f"They lie on {case.on_device}; .cpu() moves what must be kept off it.")
+    if case.growth == "across" and not releases(case.references):
+        said.append(f"Nothing in the source empties {case.name}: bound or clear it as well.")
+    return [*said, case.still_reachable()]
+
+
+_LONGEST = 40
+_CUT = frozenset({"item", "detach", "tolist", "numpy"})
+_NUMBER_CALLS = frozenset(
+    {
+        "print", "float", "round", "str", "format", "append", "add_scalar", "log", "info", "debug",
+        "warning", "update", "set_postfix", "write", "max", "min", "abs", "add", "isnan",
+    }
+)  # fmt: skip
+
+
+def recognise_running_total(case: CulpritContext) -> Remedy | None:
+    """Return how to add a number instead of a graph."""
+    if not (case.has_graph or case.row.kind == "tensor"):
+        return None
+    addends = _addends(case.node)
+    if not addends or any(is_cut(addend) for addend in addends):
+        return None
+    if goes_backward(case.references):
+        return None
+    method = "item()" if _number_will_do(case, addends) else "detach()"
+    edits = case.edits()
+    for addend in addends:
+        edits.call_method(addend, method)
+    written = ast.unparse(addends[0])
+    return case.remedy(
+        f"Add {_called(written, method)}, not the tensor, to {case.name}",
+        f"{case.name} is a tensor that remembers how it was computed: `{_first(case)}` at "
+        f"{case.where()} chains the whole graph of each iteration to it, activations included.",
+        _why(case, method),
+        case.still_reachable(),
+        diff=edits.diff(),
+    )
+
+
+def is_cut(node: ast.expr) -> bool:
+    """Whether an expression's graph is cut, or it is a number."""
+    if isinstance(node, ast.Constant):
+        return True
+    if isinstance(node, ast.Call):
+        function = node.func
+        if isinstance(function, ast.Name) and function.id in {"float", "int", "len"}:
+            return True
+        if isinstance(function, ast.Attribute):
+            return function.attr in _CUT or is_cut(function.value)
+    if isinstance(node, ast.Attribute):
+        return node.attr == "data" or is_cut(node.value)
+    if isinstance(node, ast.BinOp):
+        return is_cut(node.left) and (is_cut(node.right) or isinstance(node.right, ast.Name))
+    return False
+
+
+def _addends(node: ast.stmt | None) -> list[ast.expr]:
+    """Return what is added to the variable, without the variable itself."""
+    if isinstance(node, ast.AugAssign):
+        return [node.value] if isinstance(node.op, (ast.Add, ast.Sub)) else []
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return []
+    target = ast.unparse(node.targets[0])
+    terms = _terms(node.value)
+    others = [term for term in terms if ast.unparse(term) != target]
+    return others if len(others) == len(terms) - 1 else []
+
+
+def _terms(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+        return [*_terms(node.left), *_terms(node.right)]
+    return [node]
+
+
+def _number_will_do(case: CulpritContext, addends: list[ast.expr]) -> bool:
+    """Whether each addend is a single number and nobody needs the total as a tensor."""
+    if derived_attributes(case.references) - {"item", "append"}:
+        return False
+    if "item" in derived_attributes(case.references):
+        return False
+    scope = case.scope
+    for use in reads(case.references):
+        called = use.passed_to.rpartition(".")[2]
+        if called and called not in _NUMBER_CALLS:
+            return False
+    if case.holds_only_scalars() or _is_formatted(case):
+        return True
+    names = {n.id for a in addends for n in ast.walk(a) if isinstance(n, ast.Name)}
+    return scope is not None and any(
+        backward_called(name, scope) or "item" in attributes_of_name(name, scope) for name in names
+    )
+
+
+def _is_formatted(case: CulpritContext) -> bool:
+    """Whether the total is printed with a number's format, so that it must be one."""
+    for use in reads(case.references):
+        for parent in use.parents:
+            if isinstance(parent, ast.FormattedValue) and parent.format_spec is not None:
+                return bool(re.search(r"[0-9]*\.[0-9]*[feg]", ast.unparse(parent)))
+            if isinstance(parent, ast.Call) and use.passed_to == "float":
+                return True
+    return False
+
+
+def _why(case: CulpritContext, method: str) -> str:
+    if method == "item()":
+        return "Only its value is needed here, and .item() gives that as a float."
+    return (
+        "Its value is still used as a tensor, so .detach() keeps that and drops the graph; "
+        "where a float will do, .item() is smaller still."
+    )
+
+
+def _first(case: CulpritContext) -> str:
+    return case.line.text if case.line else ""
+
+
+def _called(text: str, method: str) -> str:
+    if len(text) > _LONGEST:
+        return "a number" if method == "item()" else "a detached value"
+    is_atom = re.fullmatch(r"[\w.]+(\(.*\)|\[.*\])?", text)
+    return f"{text}.{method}" if is_atom else f"({text}).{method}"
+
+
+_WEIGHING = (ast.Mult, ast.Div)
+_GRADLESS = frozenset({"no_grad", "inference_mode"})
+_CUTTING = frozenset({"detach", "item", "tolist", "numpy", "data"})
+_SHOWN = frozenset({"print", "float", "round", "str", "len", "format"})
+
+
+def recognise_moving_average(case: CulpritContext) -> Remedy | None:
+    """Return how to average values without their graphs."""
+    node = case.node
+    if not case.has_graph or not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return None
+    if not _averages(node) or is_cut(node.value) or goes_backward(case.references):
+        return None
+    others = [use for use in reads(case.references) if use.statement is not case.statement]
+    is_safe = all(_takes_no_gradient(use) for use in others)
+    diff = case.edits().call_method(node.value, "detach()").diff() if is_safe else None
+    return case.remedy(
+        f"Detach what is averaged into {case.name}",
+        f"`{case.line.text if case.line else ''}` at {case.where()} computes the next value from "
+        "the last one and from outputs that carry their graph, so the operations of every step so "
+        f"far hang on it, with what they saved ({case.measure() or 'more each time'}).",
+        "An average needs no gradient: .detach() keeps the value and drops the graph, or compute "
+        "it under torch.no_grad().",
+        ""
+        if is_safe
+        else "If gradients are meant to go through earlier steps, detach it where a sequence ends.",
+        case.still_reachable(),
+        diff=diff,
+    )
+
+
+def _averages(node: ast.Assign) -> bool:
+    """Whether the value is a sum with the target's last value, weighed, as one term."""
+    target = ast.unparse(node.targets[0])
+    value = node.value
+    if not isinstance(value, ast.BinOp) or not isinstance(value.op, (ast.Add, ast.Sub)):
+        return False
+    return any(
+        isinstance(side, ast.BinOp)
+        and isinstance(side.op, _WEIGHING)
+        and target in {ast.unparse(side.left), ast.unparse(side.right)}
+        for side in (value.left, value.right)
+    )
+
+
+def _takes_no_gradient(use: Use) -> bool:
+    """Whether the value is only shown, cut, or read where nothing builds graphs."""
+    for parent in use.parents:
+        if isinstance(parent, ast.FormattedValue):
+            return True
+        if isinstance(parent, ast.Attribute) and parent.attr in _CUTTING:
+            return True
+    return use.passed_to in _SHOWN or _is_gradless(use.statement.scope)
+
+
+def _is_gradless(scope: CodeScope | None) -> bool:
+    """Whether a function, or one around it, is decorated to build no graphs."""
+    while scope is not None:
+        if isinstance(scope.node, FunctionNode):
+            for decorator in scope.node.decorator_list:
+                called = decorator.func if isinstance(decorator, ast.Call) else decorator
+                if dotted(called).rpartition(".")[2] in _GRADLESS:
+                    return True
+        scope = scope.parent
+    return False
+
+
+_JOINERS = frozenset({"cat", "concat", "concatenate", "stack", "append", "hstack", "vstack"})
+
+
+def recognise_hidden_state(case: CulpritContext) -> Remedy | None:
+    """Return how to cut the state between batches."""
+    node, statement = case.node, case.statement
+    if not case.has_graph or not isinstance(node, ast.Assign) or statement is None:
+        return None
+    target = _carried(case, node)
+    if target is None or _renewed_in_loop(case, statement):
+        return None
+    state = ast.unparse(target)
+    diff = None
+    if _may_be_cut(case, statement):
+        diff = case.edits().insert_before(node, *_cut(case, state)).diff()
+    return case.remedy(
+        f"Detach {case.name} between batches",
+        f"`{case.line.text if case.line else ''}` at {case.where()} computes the next state from "
+        "the last one, so the graph of every batch so far hangs on it.",
+        f"Cutting it before each batch ({state}.detach(), for an LSTM each of its two tensors) "
+        "keeps the value and truncates backpropagation at the batch; "
+        "`retain_graph=True` would hide the error and keep the leak.",
+        case.still_reachable(),
+        diff=diff,
+    )
+
+
+def _carried(case: CulpritContext, node: ast.Assign) -> ast.expr | None:
+    """Return the target that is computed from itself by a call."""
+    value = node.value
+    if not isinstance(value, ast.Call) or dotted(value.func).rpartition(".")[2] in _JOINERS:
+        return None
+    mine = [use.node for use in uses(case.references) if use.statement is case.statement]
+    stored = [n for n in mine if isinstance(getattr(n, "ctx", None), ast.Store)]
+    read = [n for n in mine if isinstance(getattr(n, "ctx", None), ast.Load)]
+    return stored[0] if stored and read else None
+
+
+def _renewed_in_loop(case: CulpritContext, statement: Statement) -> bool:
+    """Whether the state begins anew within a loop around this one: for each sequence."""
+    outer = set(map(id, statement.loops[:-1]))
+    if case.growth == "within" and not outer:
+        return False
+    return any(
+        _begins(use, statement) and any(id(loop) in outer for loop in use.statement.loops)
+        for use in uses(case.references)
+    )
+
+
+def _begins(use: Use, statement: Statement) -> bool:
+    return use.is_stored and use.statement is not statement and bool(use.statement.loops)
+
+
+def _may_be_cut(case: CulpritContext, statement: Statement) -> bool:
+    """Whether cutting before the statement takes no gradient from anybody."""
+    if statement.loops:
+        return _has_backward(statement.loops[-1])
+    outlives = any(place.kind == "attr" and not steps for place, steps in case.references.chain)
+    return case.growth == "across" and outlives and not goes_backward(case.references)
+
+
+def _has_backward(loop: ast.stmt) -> bool:
+    return isinstance(loop, LOOPS) and any(
+        isinstance(node, ast.Attribute) and node.attr == "backward" for node in ast.walk(loop)
+    )
+
+
+def _cut(case: CulpritContext, state: str) -> list[str]:
+    """Return the lines that cut the state, whatever it is before the first batch."""
+    if case.row.kind == "tuple":
+        cut = f"{state} = tuple(part.detach() for part in {state})"
+    else:
+        cut = f"{state} = {state}.detach()"
+    starts_empty = any(
+        use.is_stored
+        and isinstance(use.statement.node, ast.Assign)
+        and isinstance(use.statement.node.value, ast.Constant)
+        for use in uses(case.references)
+    )
+    return [f"if {state} is not None:", f"    {cut}"] if starts_empty else [cut]
+
+
+def recognise_retained_graph(case: CulpritContext) -> Remedy | None:
+    """Return what to do about the kept graph."""
+    if not case.has_graph or case.scope is None:
+        return None
+    line = retaining_line(case)
+    if line is None:
+        return None
+    where = case.sources.location(case.scope.module.file, line)
+    return case.remedy(
+        f"Cut the graph that {case.name} keeps, then drop retain_graph=True",
+        f"{case.name} keeps autograd graphs alive ({case.measure() or 'more each time'}), and "
+        f"{where} calls backward(retain_graph=True), which leaves every saved tensor in them.",
+        "It is needed only for a second backward() through the same graph. If removing it gives "
+        "'Trying to backward through the graph a second time', a value is carried over from an "
+        "earlier iteration: detach that one.",
+        case.still_reachable(),
+    )
+
+
+def retaining_line(case: CulpritContext) -> int | None:
+    """Return the line of the feeding function that keeps the graph, None where none does."""
+    if case.scope is None:
+        return None
+    for node in ast.walk(case.scope.node):
+        if isinstance(node, ast.Call):
+            for keyword in node.keywords:
+                is_true = isinstance(keyword.value, ast.Constant) and keyword.value.value is True
+                if keyword.arg == "retain_graph" and is_true:
+                    return node.lineno
+    return None
+
+
+def kept_on_context(case: CulpritContext) -> str:
+    """Return which attribute of a context keeps a tensor, empty where none is seen to."""
+    for scope in case.sources.program.functions.get("forward", []):
+        if not _is_of_function(scope) or not scope.params:
+            continue
+        for node in ast.walk(scope.node):
+            name = _stored(node, scope)
+            if name and _is_tensor(name, scope):
+                where = case.sources.location(scope.module.file, getattr(node, "lineno", 0))
+                return (
+                    f"{where} keeps `{name}` on {scope.params[0]}, and backward() doesn't free an "
+                    f"attribute: {scope.params[0]}.save_for_backward() keeps what it does free."
+                )
+    return ""
+
+
+def _is_of_function(scope: CodeScope) -> bool:
+    """Whether a method belongs to a ``torch.autograd.Function``."""
+    owner = scope.parent.node if scope.parent else None
+    return isinstance(owner, ast.ClassDef) and any(
+        dotted(base).rpartition(".")[2] == "Function" for base in owner.bases
+    )
+
+
+def _stored(node: ast.AST, scope: CodeScope) -> str:
+    """Return the attribute of ``ctx`` that a statement binds to an argument or to what is made."""
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return ""
+    target, value = node.targets[0], node.value
+    is_own = isinstance(target, ast.Attribute) and dotted(target.value) == scope.params[0]
+    if not is_own or not isinstance(value, (ast.Name, ast.Call, ast.Compare, ast.BinOp)):
+        return ""
+    return target.attr if isinstance(target, ast.Attribute) else ""
+
+
+def _is_tensor(name: str, forward: CodeScope) -> bool:
+    """Whether ``backward`` treats the attribute as a tensor: calls its methods."""
+    siblings = forward.parent.children if forward.parent else []
+    for scope in siblings:
+        if scope.name != "backward":
+            continue
+        for node in ast.walk(scope.node):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                called = node.func.value
+                if isinstance(called, ast.Attribute) and called.attr == name:
+                    return True
+    return False

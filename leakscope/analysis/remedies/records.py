@@ -1,0 +1,283 @@
+"""What a program keeps of its own run: exceptions, log records, warnings, figures, cells."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from collections.abc import Sequence
+
+from leakscope.analysis.remedies.context import (
+    CulpritContext,
+    argument_of,
+    calls_of,
+    derived_attributes,
+    reads,
+)
+from leakscope.analysis.source.library_calls import WARNINGS
+from leakscope.analysis.source.program import CodeScope
+from leakscope.analysis.source.types import dotted
+from leakscope.model.census import OUTPUT_HISTORY, REMEDY, CensusRow
+from leakscope.model.path_pattern import Steps, parse_steps
+from leakscope.model.report import Remedy
+from leakscope.model.text import human_bytes
+
+_PRINTERS = frozenset({"len", "print", "str", "repr", "bool"})
+_MARKS = frozenset({"traceback", "frame"})
+"""Types that are seen where whole tracebacks are kept."""
+
+
+def recognise_stored_exceptions(case: CulpritContext) -> Remedy | None:
+    """Return how to keep the message alone."""
+    value = case.fed_value
+    caught = _caught(case, value)
+    inside = errors_in(case.inside, case.row)
+    if inside is not None:
+        return _of_its_items(case, inside)
+    mentions = case.row.kind == "traceback" or (
+        value is not None and ("exc_info" in ast.unparse(value) or "traceback" in case.row.type)
+    )
+    if caught is None and not mentions and not _seen(case):
+        return None
+    diff = None
+    if caught is not None and _only_shown(case):
+        edits = case.edits()
+        diff = edits.replace(caught, f"repr({edits.source_of(caught)})").diff()
+    return case.remedy(
+        f"Keep the text of the errors in {case.name}",
+        f"{case.opening()} An exception keeps its traceback, and that every local variable of the "
+        "functions it passed through: batches, outputs, losses.",
+        "Store repr(error) or traceback.format_exc(), or call error.with_traceback(None) first.",
+        case.still_reachable(),
+        diff=diff,
+    )
+
+
+def errors_in(inside: Sequence[CensusRow], row: CensusRow) -> CensusRow | None:
+    """Return the row of the exceptions that what a container holds keeps, if most is theirs.
+
+    Exceptions that are what it holds are not meant: ``failed[*].error``, not ``errors[*]``.
+    """
+    return next(
+        (
+            one
+            for one in inside
+            if one.kind == "traceback"
+            and _hangs_on_an_item(parse_steps(one.path.removeprefix(row.path)))
+            and 2 * one.host_bytes > row.host_bytes
+        ),
+        None,
+    )
+
+
+def _hangs_on_an_item(way: Steps) -> bool:
+    return any(step.is_item for step in way[:-1])
+
+
+def _of_its_items(case: CulpritContext, errors: CensusRow) -> Remedy:
+    return case.remedy(
+        f"Keep the text of the errors in {errors.name}",
+        f"{case.opening()} Most of it ({human_bytes(errors.host_bytes)}) hangs on {errors.name}: "
+        "an exception keeps its traceback, and that every local variable of the functions it "
+        "passed through: batches, outputs, losses.",
+        "Store repr(error) or traceback.format_exc() there, or call error.with_traceback(None) "
+        "first.",
+        case.still_reachable(),
+    )
+
+
+def _caught(case: CulpritContext, value: ast.expr | None) -> ast.Name | None:
+    """Return the caught exception in what is stored: itself, or a part of a tuple or the like."""
+    parts: list[ast.expr | None] = [value]
+    if isinstance(value, (ast.Tuple, ast.List)):
+        parts = list(value.elts)
+    elif isinstance(value, ast.Dict):
+        parts = list(value.values)
+    for part in parts:
+        if isinstance(part, ast.Name) and case.scope and _is_caught(case, part.id, case.scope):
+            return part
+    return None
+
+
+def _is_caught(case: CulpritContext, name: str, scope: CodeScope) -> bool:
+    home = scope.resolve(name)
+    if home is None:
+        return False
+    if any(binding.how == "except" for binding in home.bindings.get(name, [])):
+        return True
+    return name in home.params and _receives_caught_only(case, home, name)
+
+
+def _receives_caught_only(case: CulpritContext, function: CodeScope, parameter: str) -> bool:
+    """Whether a function is called from ``except`` clauses, with what they caught, alone."""
+    given = [
+        (statement.scope, argument_of(call, function, parameter))
+        for statement, call in calls_of(case.sources, function)
+    ]
+    return bool(given) and all(
+        isinstance(value, ast.Name)
+        and (home := scope.resolve(value.id)) is not None
+        and any(binding.how == "except" for binding in home.bindings.get(value.id, []))
+        for scope, value in given
+    )
+
+
+def _seen(case: CulpritContext) -> bool:
+    """Whether most of what the census saw in it are exceptions, or what their tracebacks keep."""
+    held = [content for content in case.row.holds if content.type not in _MARKS]
+    if not held:
+        return False
+    heaviest = max(held, key=lambda content: content.bytes)
+    return 2 * heaviest.bytes > case.total and _is_exception(case, heaviest.type)
+
+
+def _is_exception(case: CulpritContext, type_name: str) -> bool:
+    name = type_name.rpartition(".")[2]
+    builtin = getattr(builtins, name, None)
+    if isinstance(builtin, type):
+        return issubclass(builtin, BaseException)
+    own = case.sources.program.classes.get(name, [])
+    bases = {
+        dotted(base).rpartition(".")[2]
+        for cls in own
+        for ancestor in case.sources.types.ancestors(cls)
+        for base in getattr(ancestor.node, "bases", [])
+    }
+    names = bases if own else {name}
+    return any(n.endswith(("Error", "Exception", "Warning", "Interrupt")) for n in names)
+
+
+def _only_shown(case: CulpritContext) -> bool:
+    """Whether nothing needs the exceptions themselves."""
+    if derived_attributes(case.references):
+        return False
+    for use in reads(case.references):
+        shown = use.passed_to in _PRINTERS or isinstance(use.parent, (ast.If, ast.FormattedValue))
+        if not shown:
+            return False
+    return True
+
+
+def recognise_log_records(case: CulpritContext) -> Remedy | None:
+    """Return how to log without keeping what is logged."""
+    if not any(held.type == "logging.LogRecord" for held in case.row.holds):
+        return None
+    return case.remedy(
+        "Log numbers and short texts, and let the handler write sooner",
+        case.opening(),
+        "A record keeps the arguments of its call until it is written, whole tensors too.",
+        "Log .item() or a shape instead, give the handler a smaller capacity, or flush() it.",
+        case.still_reachable(),
+    )
+
+
+def recognise_warnings(case: CulpritContext) -> Remedy | None:
+    """Return how to warn without a new text each time."""
+    if not case.row.path.endswith(WARNINGS):
+        return None
+    return case.remedy(
+        "Warn with the same text each time, or log what differs",
+        case.opening(),
+        "Python keeps the text of each warning in the module that is warned, so that it shows none "
+        "twice, and never forgets one.",
+        "Leave numbers, paths and names out of the text, or hand them to logging.",
+        case.still_reachable(),
+    )
+
+
+_MAKERS = frozenset({"figure", "subplots", "subplot_mosaic"})
+_KEEPERS = frozenset({"append", "add", "put", "extend", "setdefault", "update"})
+
+
+def recognise_figures(case: CulpritContext) -> Remedy | None:
+    """Return how to close the figures."""
+    is_figure = case.row.kind == "figure" or "Gcf" in case.row.path
+    maker = _maker(case.node)
+    if not is_figure or maker is None:
+        return None
+    pyplot = dotted(maker.func).rpartition(".")[0]
+    figure = _figure_name(case.node)
+    return case.remedy(
+        "Close each figure after saving it",
+        f"`{case.line.text if case.line else ''}` at {case.where()} opens a figure that pyplot "
+        f"keeps until it is closed ({case.measure() or 'one more each time'}).",
+        f"Call {pyplot or 'plt'}.close({figure or 'fig'}) after the last use, or build it without "
+        "pyplot: matplotlib.figure.Figure() is freed like any object.",
+        "gc.collect() can't help: pyplot's own list refers to every open figure.",
+        diff=_figure_diff(case, pyplot, figure),
+    )
+
+
+def _maker(node: ast.stmt | None) -> ast.Call | None:
+    value = node.value if isinstance(node, (ast.Assign, ast.Expr)) else None
+    if isinstance(value, ast.Call) and dotted(value.func).rpartition(".")[2] in _MAKERS:
+        return value
+    return None
+
+
+def _figure_name(node: ast.stmt | None) -> str:
+    """Return the variable that holds the figure itself."""
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return ""
+    target = node.targets[0]
+    if isinstance(target, ast.Tuple) and target.elts:
+        target = target.elts[0]
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def _figure_diff(case: CulpritContext, pyplot: str, figure: str) -> str | None:
+    statement = case.statement
+    if statement is None or not figure or not pyplot or _is_closed(statement.scope.node):
+        return None
+    names = _names_of(statement.node)
+    block = statement.block[statement.block.index(statement.node) :]
+    using = [part for part in block if names & _read(part)] or block[:1]
+    if any(_escapes(part, figure) for part in using):
+        return None
+    return case.edits().insert_after(using[-1], f"{pyplot}.close({figure})").diff()
+
+
+def _is_closed(scope: ast.AST) -> bool:
+    return any(isinstance(n, ast.Attribute) and n.attr == "close" for n in ast.walk(scope))
+
+
+def _names_of(node: ast.stmt) -> set[str]:
+    stored = {
+        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+    return stored | {"plt", "pyplot"}
+
+
+def _read(node: ast.stmt) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def _escapes(part: ast.stmt, figure: str) -> bool:
+    """Whether a statement hands the figure on to something that may keep it."""
+    for node in ast.walk(part):
+        if isinstance(node, (ast.Return, ast.Yield, ast.Break, ast.Continue)):
+            return True
+        if isinstance(node, ast.Assign) and _is_name(node.value, figure):
+            return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            given = any(_is_name(argument, figure) for argument in node.args)
+            if given and node.func.attr in _KEEPERS:
+                return True
+    return False
+
+
+def _is_name(node: ast.expr | None, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+_CELL = re.compile(r"\bOut\[\d+\]")
+
+
+def recognise_output_history(case: CulpritContext) -> Remedy | None:
+    """Return how to have a notebook keep less of what it displays."""
+    if not case.row.name.startswith(OUTPUT_HISTORY):
+        return None
+    cells = dict.fromkeys(cell for held in case.row.holds for cell in _CELL.findall(held.detail))
+    most = f" Most of it: {', '.join(cells)}." if cells else ""
+    opening = f"{case.opening()}{most}"
+    return case.remedy("Display less, or clear the output history", opening, REMEDY)

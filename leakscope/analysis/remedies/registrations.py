@@ -1,0 +1,379 @@
+"""What is registered again and again, and what a library keeps of the calls to it."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from leakscope.analysis.remedies.context import CulpritContext, calls_of, reads
+from leakscope.analysis.source.program import LOOPS, Statement, UserProgram, own_nodes
+from leakscope.model.census import CensusRow, RootKind
+from leakscope.model.path_pattern import parse_steps
+from leakscope.model.report import Remedy
+
+
+def recognise_hooks(case: CulpritContext) -> Remedy | None:
+    """Return how to remove the hooks."""
+    statement, node = case.statement, case.node
+    if statement is None or not isinstance(node, ast.Expr) or not _registers(node.value):
+        return None
+    return case.remedy(
+        "Register the hook once, or remove it by its handle",
+        f"`{case.line.text if case.line else ''}` at {case.where()} adds one more hook each time "
+        "and throws the handle away, so all of them stay registered, run, and keep what they "
+        "refer to.",
+        "Register before the loop, or keep the handle and call handle.remove() when done.",
+        case.still_reachable(),
+        diff=_hook_diff(case, statement, node),
+    )
+
+
+def _registers(call: ast.expr) -> bool:
+    name = (
+        call.func.attr
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+        else ""
+    )
+    return name.startswith("register_") and "hook" in name
+
+
+def _hook_diff(case: CulpritContext, statement: Statement, node: ast.Expr) -> str | None:
+    if not statement.loops or "handle" in _names(statement) or "handles" in _names(statement):
+        return None
+    inner = statement.loops[-1]
+    edits = case.edits()
+    call = edits.source_of(node.value)
+    if _is_over_modules(inner) and len(statement.loops) > 1:
+        outer = statement.loops[-2]
+        if inner not in _body(outer) or node not in _body(inner) or _leaves_early(outer):
+            return None
+        edits.insert_before(inner, "handles = []")
+        edits.replace(node.value, f"handles.append({call})")
+        last = _body(outer)[-1]
+        removal = ("for handle in handles:", "    handle.remove()")
+        return edits.insert_after(last, *removal).diff()
+    if node not in _body(inner) or _is_over_modules(inner) or _leaves_early(inner):
+        return None
+    edits.replace(node.value, f"handle = {call}")
+    return edits.insert_after(_body(inner)[-1], "handle.remove()").diff()
+
+
+def _body(loop: ast.stmt) -> list[ast.stmt]:
+    return list(loop.body) if isinstance(loop, LOOPS) else []
+
+
+def _is_over_modules(loop: ast.stmt) -> bool:
+    """Whether a loop goes over the parts of a model rather than over epochs or batches."""
+    if not isinstance(loop, ast.For):
+        return False
+    text = ast.unparse(loop.iter)
+    return any(word in text for word in ("modules", "layers", "children", "blocks", "parameters"))
+
+
+def _leaves_early(loop: ast.stmt) -> bool:
+    return any(
+        isinstance(node, (ast.Continue, ast.Break, ast.Return))
+        for part in _body(loop)
+        for node in ast.walk(part)
+    )
+
+
+def _names(statement: Statement) -> set[str]:
+    return {n.id for n in ast.walk(statement.scope.node) if isinstance(n, ast.Name)}
+
+
+_CALLABLES = frozenset(
+    {"function", "method", "partial", "partialmethod", "builtin_function_or_method", "lambda"}
+)
+_LISTENER_WORDS = re.compile(r"listener|callback|subscriber|observer|handler|hook", re.IGNORECASE)
+_LISTENER_KINDS = frozenset({"list", "dict", "set", "deque", "tuple"})
+_ORDERERS = frozenset({"list", "tuple", "sorted", "reversed", "iter", "enumerate"})
+
+
+def recognise_subscribers(case: CulpritContext) -> Remedy | None:
+    """Return how to keep the number of subscribers constant."""
+    if case.growth != "across" or case.row.kind not in _LISTENER_KINDS:
+        return None
+    called_at, is_named = _called_at(case), bool(_LISTENER_WORDS.search(case.name))
+    if not (called_at or is_named) or not _holds_callables(case, bool(called_at) and is_named):
+        return None
+    subscribing = _subscribing(case)
+    return case.remedy(
+        f"Subscribe to {case.name} once, or unsubscribe",
+        case.opening(),
+        "It holds callables, and each keeps what it was made with: arguments, closure, object.",
+        f"{called_at} calls all of them." if called_at else "",
+        f"{subscribing} subscribes one more each time." if subscribing else "",
+        "Subscribe before the loop, or take the callable out again once it was called, and let it "
+        "keep numbers rather than tensors. Keeping only the last entries would drop subscribers "
+        "that others count on.",
+        case.still_reachable(),
+    )
+
+
+def _holds_callables(case: CulpritContext, may_be_wrapped: bool) -> bool:
+    """Whether most of what the census saw in it are functions, methods or the like."""
+    if not case.row.holds:
+        return False
+    heaviest = max(case.row.holds, key=lambda content: content.bytes)
+    kind = heaviest.type.rpartition(".")[2]
+    return kind in _CALLABLES or (may_be_wrapped and kind == "tuple")
+
+
+def _called_at(case: CulpritContext) -> str:
+    """Return where the contents are called in a loop, an empty text where they aren't."""
+    for use in reads(case.references):
+        loop = use.statement.node
+        if isinstance(loop, (ast.For, ast.AsyncFor)) and _goes_over(loop.iter, use.node):
+            names = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+            for node in (n for part in loop.body for n in ast.walk(part)):
+                called = node.func if isinstance(node, ast.Call) else None
+                if isinstance(called, ast.Name) and called.id in names:
+                    return case.sources.location(use.statement.scope.module.file, loop.lineno)
+    return ""
+
+
+def _goes_over(iterated: ast.expr, container: ast.expr) -> bool:
+    while isinstance(iterated, ast.Call) and iterated is not container:
+        name = iterated.func.id if isinstance(iterated.func, ast.Name) else ""
+        if name in _ORDERERS and iterated.args:
+            iterated = iterated.args[0]
+        elif isinstance(iterated.func, ast.Attribute):
+            iterated = iterated.func.value
+        else:
+            return False
+    return iterated is container
+
+
+def _subscribing(case: CulpritContext) -> str:
+    """Return where the feeding function is called again and again, empty where that isn't known."""
+    function = case.scope
+    if function is None or function.kind != "function":
+        return ""
+    for statement, call in calls_of(case.sources, function):
+        if case.sources.heat.of(statement):
+            return case.sources.location(statement.scope.module.file, call.lineno)
+    return ""
+
+
+def recognise_log_handlers(case: CulpritContext) -> Remedy | None:
+    """Return how to add the handler once."""
+    node = case.node
+    if case.line is None or not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
+        return None
+    function = node.value.func
+    if not isinstance(function, ast.Attribute) or function.attr != "addHandler":
+        return None
+    logger = ast.unparse(function.value)
+    if case.scope is not None and ".handlers" in ast.unparse(case.scope.node):
+        return None
+    return case.remedy(
+        "Add the log handler once",
+        f"`{case.line.text}` at {case.where()} adds one more handler each time; each keeps its "
+        "file or buffer, and every message is written once per handler.",
+        f"Configure logging before the loop, or only when `{logger}.handlers` is empty.",
+        "gc.collect() can't help: loggers live as long as the program.",
+        diff=_log_handler_diff(case, node, logger),
+    )
+
+
+def _log_handler_diff(case: CulpritContext, node: ast.Expr, logger: str) -> str | None:
+    if _count(case.sources.program) != 1 or node.lineno != node.end_lineno:
+        return None
+    edits = case.edits()
+    return (
+        edits.insert_before(node, f"if not {logger}.handlers:")
+        .replace(node, f"    {edits.source_of(node)}")
+        .diff()
+    )
+
+
+def _count(program: UserProgram) -> int:
+    return len(program.mentioning("addHandler"))
+
+
+def recognise_library_registry(case: CulpritContext) -> Remedy | None:
+    """Return how to give a library less to keep."""
+    if case.row.root is not RootKind.LIBRARY or case.row.user or case.line is None:
+        return None
+    return case.remedy(
+        f"Register once, or take back what {case.name} keeps",
+        case.opening(),
+        "It belongs to a library, which keeps what a call gives it until that is taken back "
+        "(detach, close, unregister) or what it was registered for is gone.",
+        "Call it once, before the loop, or give it nothing large.",
+        case.still_reachable(),
+    )
+
+
+_REGISTERING = re.compile(r"^(add|attach|callback|connect|enter|listen|on|register|subscribe)(_|$)")
+_COUNTERPARTS = {("ignite", "add_event_handler"): "remove_event_handler"}
+
+
+def recognise_library_object(case: CulpritContext) -> Remedy | None:
+    """Return how to have the library keep less."""
+    holder = _holder(case)
+    if holder is None or case.growth != "across" or case.row.root is RootKind.LIBRARY:
+        return None
+    library, _, _ = holder.type.partition(".")
+    class_name = holder.type.rpartition(".")[2]
+    belongs = f"It belongs to {class_name} of {library}, so no bound can be set on it from outside."
+    call = _registering(case)
+    if call is None:
+        return case.remedy(
+            f"Give {class_name} less to keep",
+            case.opening(),
+            belongs,
+            "Give it a number or a summary instead of the whole, or begin anew with another "
+            f"{class_name} where the library lets you.",
+            case.about_views(),
+            case.still_reachable(),
+        )
+    undo = _COUNTERPARTS.get((library, call.attr), "")
+    return case.remedy(
+        f"Call {ast.unparse(call)} once, or take back what it adds",
+        case.opening(),
+        f"{belongs} What each call adds stays, and what it refers to, until it is taken back.",
+        "Make the call once, outside what is repeated, or undo it when the round is done"
+        + (f": {ast.unparse(call.value)}.{undo}(…)." if undo else " (remove, detach, unregister)."),
+        case.still_reachable(),
+    )
+
+
+def _holder(case: CulpritContext) -> CensusRow | None:
+    """Return the library's object of which the container is a part."""
+    for row in reversed(case.above):
+        way = parse_steps(case.row.path.removeprefix(row.path))
+        names = [step.value for step in way if step.kind == "attr"]
+        if names:
+            ours = all(_is_library_own(case, name) for name in names)
+            return row if ours and way[0].kind == "attr" and _is_of_library(case, row) else None
+    return None
+
+
+def _is_of_library(case: CulpritContext, row: CensusRow) -> bool:
+    is_ours = case.sources.defines(row.type)
+    return "." in row.type and not is_ours and row.role != "optimizer_state"
+
+
+def _is_library_own(case: CulpritContext, name: str) -> bool:
+    """Whether no statement of the user's made the attribute."""
+    mentions = case.sources.program.mentioning(name)
+    if not name.startswith("_"):
+        return not mentions
+    return not any(
+        _binds(node, name) for statement in mentions for node in own_nodes(statement.node)
+    )
+
+
+def _binds(node: ast.AST, name: str) -> bool:
+    """Whether an attribute is bound, or its name is written out, as ``setattr`` wants it."""
+    if isinstance(node, ast.Constant):
+        return node.value == name
+    is_stored = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    return is_stored and isinstance(node, ast.Attribute) and node.attr == name
+
+
+def _registering(case: CulpritContext) -> ast.Attribute | None:
+    """Return the method by which the feeding line adds something that stays."""
+    for node in own_nodes(case.node) if case.node else ():
+        function = node.func if isinstance(node, ast.Call) else None
+        if isinstance(function, ast.Attribute) and _REGISTERING.match(function.attr):
+            return function
+    return None
+
+
+def recognise_metric_state(case: CulpritContext) -> Remedy | None:
+    """Return how to reset the metric."""
+    receiver = _receiver(case)
+    if receiver is None or case.line is None:
+        return None
+    if _calls(case, receiver, "reset"):
+        return None
+    computing = _calls(case, receiver, "compute")
+    is_metric = "metric" in (case.row.path + case.row.type + case.line.text).lower()
+    if not is_metric and not computing:
+        return None
+    return case.remedy(
+        f"Reset {receiver} after each round",
+        f"{receiver} gathers every batch given to it at {case.where()} (`{case.line.text}`) and "
+        "is never reset, so it keeps the predictions of all rounds, and its result mixes them.",
+        f"Call {receiver}.reset() after {receiver}.compute().",
+        case.still_reachable(),
+        diff=_metric_state_diff(case, receiver, computing),
+    )
+
+
+def _receiver(case: CulpritContext) -> str | None:
+    """Return the object whose method feeds, as written."""
+    if case.node is None or case.line is None or case.line.form not in {"call", "update"}:
+        return None
+    for node in own_nodes(case.node):
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func
+        if isinstance(function, ast.Attribute) and function.attr in {"update", "forward"}:
+            return ast.unparse(function.value)
+        if case.scope is not None and case.references.steps_from(function, case.scope):
+            return ast.unparse(function)
+    return None
+
+
+def _calls(case: CulpritContext, receiver: str, method: str) -> list[Statement]:
+    return [
+        statement
+        for statement in case.sources.program.mentioning(method)
+        for node in own_nodes(statement.node)
+        if isinstance(node, ast.Attribute)
+        and node.attr == method
+        and ast.unparse(node.value) == receiver
+    ]
+
+
+def _metric_state_diff(
+    case: CulpritContext, receiver: str, computing: list[Statement]
+) -> str | None:
+    if len(computing) != 1 or computing[0].scope is not case.scope:
+        return None
+    node = computing[0].node
+    if not isinstance(node, (ast.Assign, ast.Expr, ast.AnnAssign)):
+        return None
+    return case.edits().insert_after(node, f"{receiver}.reset()").diff()
+
+
+_GATHERED = re.compile(
+    r"^transformers\..*\b(?:evaluation_loop|prediction_loop)\."
+    r"(?:all_(preds|labels|inputs|losses)|(preds|labels|inputs|losses)_host)\b"
+)
+_GATHERED_WORDS = {
+    "preds": "predictions",
+    "labels": "labels",
+    "inputs": "inputs",
+    "losses": "losses",
+}
+_FEWER = (
+    "Trainer(preprocess_logits_for_metrics=…) keeps only what the metric reads, such as "
+    "logits.argmax(-1); prediction_loss_only=True keeps none, if the loss is enough."
+)
+_MOVING = "eval_accumulation_steps=N moves what was gathered from the device every N batches"
+
+
+def recognise_trainer_evaluation(case: CulpritContext) -> Remedy | None:
+    """Return the settings of the trainer that gather less."""
+    found = _GATHERED.match(case.row.path) or _GATHERED.match(case.name)
+    if found is None or case.growth != "within":
+        return None
+    what = _GATHERED_WORDS[found[1] or found[2]]
+    measure = f" ({case.measure()})" if case.measure() else ""
+    batches = "batch_eval_metrics=True"
+    return case.remedy(
+        f"Set eval_accumulation_steps or {batches}" if case.on_device else f"Set {batches}",
+        f"The trainer gathers the {what} of a whole evaluation in {case.name}{measure} and hands "
+        "them to compute_metrics at the end.",
+        f"With TrainingArguments({batches}) compute_metrics is called for each batch, with "
+        "compute_result=True for the last one, and nothing is gathered.",
+        _FEWER if what == "predictions" else "",
+        f"{_MOVING}: that saves {case.on_device}'s memory, not the host's."
+        if case.on_device
+        else f"{_MOVING}: that doesn't help here, where the host's memory is filled.",
+    )

@@ -1,0 +1,303 @@
+"""Tensors and modules that accumulate: slices, joins, gradients, activations, copies, layers."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from leakscope.analysis.remedies.context import CulpritContext, goes_backward, reads
+from leakscope.analysis.remedies.graphs import is_cut
+from leakscope.analysis.source.program import CodeScope, own_nodes
+from leakscope.analysis.source.types import dotted
+from leakscope.model.report import Remedy
+from leakscope.model.text import human_bytes
+
+_MOST = 0.5
+_PART = re.compile(r"\[\*\]\[('[^']*'|\d+)\]")
+"""From a container to one part of each of its items."""
+_VIEWS = frozenset(
+    {
+        "detach", "view", "reshape", "squeeze", "unsqueeze", "flatten", "select", "narrow", "chunk",
+        "diagonal", "transpose", "permute", "numpy", "cpu", "t",
+    }
+)  # fmt: skip
+
+
+def recognise_slices(case: CulpritContext) -> Remedy | None:
+    """Return how to keep the part that is read."""
+    unread = sum(case.row.unused_bytes.values())
+    if case.total <= 0 or unread < _MOST * case.total:
+        return None
+    copy, value = _copy(case), _stored(case)
+    diff = None
+    if copy and value is not None and _is_view(value):
+        cut = "" if is_cut(value) or not case.has_graph else "detach()."
+        diff = case.edits().call_method(value, cut + copy).diff()
+    written = f" `{ast.unparse(value)}` is a view." if diff and value is not None else ""
+    how = f".{copy} copies" if copy else ".clone() of a tensor or .copy() of an array copies"
+    return case.remedy(
+        f"{'Copy' if copy == 'copy()' else 'Clone'} the slice before it is stored in {case.name}",
+        f"{case.opening()} {human_bytes(unread)} of that can't be read through it any more: a "
+        f"slice keeps the whole storage of what it was cut from.{written}",
+        f"{how} the part that is read, and the rest can go.",
+        case.still_reachable(),
+        diff=diff,
+    )
+
+
+def _copy(case: CulpritContext) -> str:
+    """Return the method that copies what keeps the whole, empty where that can't be told."""
+    keeping = [row.type for row in case.inside if sum(row.unused_bytes.values()) > 0]
+    holds = [content.type for content in case.row.holds]
+    for name in (case.row.type, *holds, *keeping):
+        if name.endswith("ndarray"):
+            return "copy()"
+        if name.endswith(("Tensor", "Parameter")):
+            return "clone()"
+    return ""
+
+
+def _stored(case: CulpritContext) -> ast.expr | None:
+    """Return what is stored; of a dict or tuple the part that the census saw to keep the whole."""
+    value = case.fed_value
+    keys = {
+        found[1]
+        for row in case.inside
+        if row.kind in {"array", "tensor", "graph"} and sum(row.unused_bytes.values()) > 0
+        if (found := _PART.fullmatch(row.path.removeprefix(case.row.path)))
+    }
+    if len(keys) != 1:
+        return value
+    (key,) = keys
+    if isinstance(value, ast.Tuple) and key.isdecimal() and int(key) < len(value.elts):
+        return value.elts[int(key)]
+    if isinstance(value, ast.Dict):
+        parts = [v for k, v in zip(value.keys, value.values, strict=True) if _names(k, key)]
+        return parts[-1] if parts else value
+    return value
+
+
+def _names(node: ast.expr | None, key: str) -> bool:
+    return isinstance(node, ast.Constant) and repr(node.value) == key
+
+
+def _is_view(value: ast.expr) -> bool:
+    """Whether an expression takes a part of one tensor, whatever is called on it meanwhile."""
+    if isinstance(value, ast.Subscript):
+        return True
+    return (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr in _VIEWS
+        and _is_view(value.func.value)
+    )
+
+
+_JOINERS = frozenset(
+    {"cat", "concat", "concatenate", "append", "hstack", "vstack", "stack", "column_stack"}
+)
+
+
+def recognise_concatenation(case: CulpritContext) -> Remedy | None:
+    """Return how to stop the enlarging."""
+    node = case.node
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+        return None
+    joiner = dotted(node.value.func).rpartition(".")[2]
+    if joiner not in _JOINERS or case.row.kind not in {"tensor", "graph", "array"}:
+        return None
+    diff = _detached(case, node.value) if case.has_graph else None
+    graph = "The graph of every part rides along: join detached parts. " if case.has_graph else ""
+    return case.remedy(
+        f"Don't enlarge {case.name} with {joiner}",
+        f"`{case.line.text if case.line else ''}` at {case.where()} copies all of {case.name} each "
+        "time and never drops anything.",
+        f"{graph}Keep the running figure that is read later, a window of fixed length "
+        f"({case.variable}[-N:]), or write the parts to disk.",
+        case.still_reachable(),
+        diff=diff,
+    )
+
+
+def _detached(case: CulpritContext, call: ast.Call) -> str | None:
+    if goes_backward(case.references) or not call.args:
+        return None
+    joined = call.args[0]
+    if not isinstance(joined, (ast.List, ast.Tuple)) or case.scope is None:
+        return None
+    own = case.references
+    parts = [e for e in joined.elts if () not in own.steps_from(e, case.scope)]
+    if len(parts) != 1 or not isinstance(parts[0], ast.Name) or is_cut(parts[0]):
+        return None
+    return case.edits().call_method(parts[0], "detach()").diff()
+
+
+_COPIES = frozenset({"detach", "clone", "cpu", "data"})
+
+
+def recognise_gradient_log(case: CulpritContext) -> Remedy | None:
+    """Return how to keep a number of each gradient."""
+    value = case.fed_value
+    gradient = _gradient(value) if value is not None else None
+    if case.growth != "across" or gradient is None or value is None:
+        return None
+    diff = None
+    if all(use.passed_to == "len" for use in reads(case.references)):
+        norm = f"{ast.unparse(_plain(gradient))}.norm().item()"
+        diff = case.edits().replace(gradient, norm).diff()
+    return case.remedy(
+        f"Keep the norms of the gradients in {case.name}",
+        case.opening(),
+        "Every entry is as large as the parameters themselves. A number of each gradient "
+        "(.norm().item(), .abs().max().item()) or a histogram is what a log needs; to look at "
+        "whole gradients, keep those of the last steps or write them to a file.",
+        case.still_reachable(),
+        diff=diff,
+    )
+
+
+def _gradient(value: ast.expr) -> ast.expr | None:
+    """Return the expression of a whole gradient in what is stored, copies of it included."""
+    if _is_gradient(value):
+        return value
+    if isinstance(value, ast.DictComp):
+        return _gradient(value.value)
+    if isinstance(value, (ast.ListComp, ast.GeneratorExp)):
+        return _gradient(value.elt)
+    if isinstance(value, (ast.Tuple, ast.List)):
+        return next((part for part in value.elts if _is_gradient(part)), None)
+    return None
+
+
+def _is_gradient(value: ast.expr) -> bool:
+    plain = _plain(value)
+    return isinstance(plain, ast.Attribute) and plain.attr == "grad"
+
+
+def _plain(value: ast.expr) -> ast.expr:
+    """Return the gradient without the calls that copy it."""
+    while True:
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+            if value.func.attr not in _COPIES:
+                return value
+            value = value.func.value
+        elif isinstance(value, ast.Attribute) and value.attr == "data":
+            value = value.value
+        else:
+            return value
+
+
+def recognise_stored_activations(case: CulpritContext) -> Remedy | None:
+    """Return how to keep the last activation."""
+    if case.growth != "across" or case.fed is None or case.scope is None:
+        return None
+    where = _registered_at(case, case.scope)
+    if not where:
+        return None
+    cut = " Its outputs also carry their graphs: .detach() drops those." if case.has_graph else ""
+    return case.remedy(
+        f"Keep the last activation of each layer in {case.name}",
+        case.opening(),
+        f"That is a hook, registered at {where}, and runs at every forward pass. Overwrite the "
+        f"entry instead of appending to it, or add up what is needed of it.{cut} Once it was "
+        "looked at, remove the hook by its handle: handle.remove().",
+        case.still_reachable(),
+    )
+
+
+def _registered_at(case: CulpritContext, hook: CodeScope) -> str:
+    """Return where a function, or the one that makes it, is handed to ``register_…_hook``."""
+    names = {hook.name}
+    if hook.parent is not None and hook.parent.kind == "function":
+        names.add(hook.parent.name)
+    for name in sorted(names):
+        for statement in case.sources.program.mentioning(name):
+            for node in own_nodes(statement.node):
+                if _registers(node, names):
+                    return case.sources.location(statement.scope.module.file, statement.line)
+    return ""
+
+
+def _registers(node: ast.AST, names: set[str]) -> bool:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    method = node.func.attr
+    if not (method.startswith("register_") and "hook" in method):
+        return False
+    mentioned = {n.id for a in node.args for n in ast.walk(a) if isinstance(n, ast.Name)}
+    mentioned |= {n.attr for a in node.args for n in ast.walk(a) if isinstance(n, ast.Attribute)}
+    return bool(mentioned & names)
+
+
+_WEIGHTS = re.compile(r"(^|[._])(model|net|network|ema|weights|teacher|student|module)\b")
+
+
+def recognise_model_copies(case: CulpritContext) -> Remedy | None:
+    """Return how to keep one copy."""
+    value = case.fed_value
+    if case.growth != "across" or value is None or not _copies_weights(value):
+        return None
+    return case.remedy(
+        f"Keep one copy of the weights in {case.name}",
+        case.opening(),
+        "Each is a whole copy of the model. Keep the best or the last one, replaced when there is "
+        "a better one, or write each to a file with torch.save; an average over epochs needs one "
+        "running copy too.",
+        case.still_reachable(),
+    )
+
+
+def _copies_weights(value: ast.expr) -> bool:
+    for node in ast.walk(value):
+        if not isinstance(node, ast.Call):
+            continue
+        name = dotted(node.func).rpartition(".")[2]
+        if name == "state_dict":
+            return True
+        if name == "deepcopy" and node.args and _WEIGHTS.search(ast.unparse(node.args[0])):
+            return True
+    return False
+
+
+_ADDERS = frozenset(
+    {"append", "extend", "insert", "add_module", "register_module", "register_parameter",
+     "register_buffer", "setitem", "setattr", "update"}
+)  # fmt: skip
+
+
+def recognise_growing_module(case: CulpritContext) -> Remedy | None:
+    """Return how to create the modules once."""
+    if case.growth != "across" or case.line is None or case.line.form not in _ADDERS:
+        return None
+    if case.row.kind != "module" and not _makes_module(case.fed_value):
+        return None
+    return case.remedy(
+        f"Create the modules of {case.name} once, before the loop",
+        f"{case.name} gets more of them while it trains"
+        f"{f' ({case.measure()})' if case.measure() else ''}: `{case.line.text}` at "
+        f"{case.where()} runs again and again. All that were added before stay, with their "
+        "gradients, and parameters that come after the optimizer was made aren't trained by it.",
+        "Make them before the optimizer, or replace the one that isn't needed any more; where a "
+        "task really needs its own, move those of finished tasks to a file.",
+        case.still_reachable(),
+    )
+
+
+def _makes_module(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Call) and dotted(value.func).startswith(("nn.", "torch.nn."))
+
+
+def recognise_param_groups(case: CulpritContext) -> Remedy | None:
+    """Return how to add parameters once."""
+    line = next((line for line in case.feeding if "add_param_group" in line.text), None)
+    if line is None:
+        return None
+    where = case.sources.location(line.file, line.line)
+    return case.remedy(
+        "Add parameter groups once, before the loop",
+        f"`{line.text}` at {where} runs repeatedly: each new group keeps its "
+        "parameters, and the optimizer keeps state for each of them.",
+        "Add the group when its parameters become trainable, and only then; to change a learning "
+        "rate, set it in the group that is there.",
+        case.still_reachable(),
+    )

@@ -1,0 +1,375 @@
+"""The run context: all that is known about one run, gathered once for all who conclude from it.
+
+Every decision about a series is recorded with its rule, its figure and its threshold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from leakscope.analysis.allocator.segments import DeviceState, highest_states
+from leakscope.analysis.columns.series import (
+    HOST,
+    BoundaryTable,
+    FloatArray,
+    IntArray,
+    RowTable,
+    tabulate,
+)
+from leakscope.analysis.columns.units import (
+    Places,
+    WorkUnit,
+    epochs,
+    in_part,
+    is_training,
+    unit_of_phase,
+)
+from leakscope.analysis.growth import judge, policy
+from leakscope.analysis.growth.policy import GAUGE_NOISE_BYTES
+from leakscope.analysis.growth.rows import Grower, Observations
+from leakscope.analysis.remedies.catalogue import (
+    Catalogue,
+    KnownMatch,
+    Sighting,
+    find_known,
+    shipped,
+)
+from leakscope.analysis.source import SourceIndex
+from leakscope.model import gauge
+from leakscope.model.boundary import comparable_key
+from leakscope.model.census import CensusRow
+from leakscope.model.known import Recognised
+from leakscope.model.report import Decision
+from leakscope.model.run import Recording, Run
+from leakscope.model.trend import Trend
+
+FEWEST_EPOCHS = 3
+"""With fewer, growth is counted in steps."""
+ENDING_S, ENDING_SHARE = 10.0, 0.1
+"""A process that ends gives back what it held: seconds that this may take, and part of its time."""
+
+
+@dataclass(frozen=True)
+class MeasuredWindow:
+    """The first and the last boundary of a stretch, as measurement positions."""
+
+    first: int
+    last: int
+
+
+class RunContext:
+    """One recording with its columns, its table of rows and what may be compared in them."""
+
+    def __init__(self, run: Run, recording: Recording, catalogue: Catalogue | None = None) -> None:
+        self._catalogue = catalogue
+        self.run = run
+        self.recording = recording
+        self.track = BoundaryTable(recording)
+        self.table: RowTable = tabulate(self.track)
+        self.observations = Observations(self.track, self.table)
+        self.places = Places(self.track, self.table)
+        self.decisions = Decisions()
+
+    @cached_property
+    def sources(self) -> SourceIndex:
+        """The user's sources, as they were recorded."""
+        root = self.run.manifest.project_root
+        return SourceIndex(self.recording.sources, root, self.recording.titles)
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The known culprits that are asked; read when something grows."""
+        return shipped() if self._catalogue is None else self._catalogue
+
+    def known_of(self, row: CensusRow, path: int, *, growth: str, device: str) -> KnownMatch | None:
+        """Return the entry of the catalogue that speaks of a row which grows so, if one does."""
+        above = [self.table.latest[one] for one in self.table.ancestors(path)]
+        sighting = Sighting(row, above, growth, device)
+        return find_known(sighting, self.catalogue, self.environment)
+
+    def known_by(self, library: str) -> Recognised | None:
+        """Return what a library is known to keep on the host that the last censuses showed."""
+        for path, row in enumerate(self.table.latest):
+            found = self.known_of(row, path, growth="across", device=HOST)
+            if found is not None and library in found.known.libraries:
+                return found.told
+        return None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The versions that ran."""
+        return self.run.manifest.environment
+
+    @cached_property
+    def device_states(self) -> dict[str, DeviceState]:
+        """Each device at the recorded list of blocks with most live bytes."""
+        return highest_states(self.recording)
+
+    @property
+    def host_metric(self) -> str:
+        """The gauge of host memory that was read most: resident or proportional memory."""
+        return gauge.RSS if self.track.has_gauge(gauge.RSS) else gauge.PSS
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """The memory limit that would kill the run."""
+        return self.run.manifest.memory_limit or self.run.manifest.memory_total
+
+    @cached_property
+    def working(self) -> IntArray:
+        """Positions from the end of set-up to the end of the work.
+
+        Of a process that was watched from outside, without those at which it may have been ending.
+        """
+        if self.is_watched:
+            every = np.arange(len(self.track))
+            return self._before_the_end(every) if self._was_ending else every
+        inside = np.flatnonzero(self.track.phase)
+        begin = int(inside[0]) if len(inside) else 0
+        return np.arange(begin, self.track.last_work + 1)
+
+    def _before_the_end(self, readings: IntArray) -> IntArray:
+        """Return readings without those at which the process may have given back what it held."""
+        times = self.track.time_s[readings]
+        if not len(times):
+            return readings
+        spent = min(ENDING_S, ENDING_SHARE * float(times[-1] - times[0]))
+        chosen: IntArray = readings[:-1][times[:-1] <= times[-1] - spent]
+        return chosen
+
+    @property
+    def _was_ending(self) -> bool:
+        """Whether the last readings from outside may be of a process that was already ending."""
+        end = self.recording.end
+        return end is None or end.status in {"ended", "exit"}
+
+    @cached_property
+    def pool(self) -> Trend:
+        """How private memory of the process grows over the work."""
+        return self.trend_of(*self.pool_series())
+
+    def pool_series(self) -> tuple[FloatArray, FloatArray]:
+        """Return units done and the private memory of the process at every reading of it."""
+        values = self.private
+        read = self.working[np.isfinite(values[self.working])]
+        return self.work_done[read], values[read]
+
+    @cached_property
+    def private(self) -> FloatArray:
+        """The program's own memory, by measurement: resident memory without pages of files, shared
+        memory and what leakscope itself holds.
+        """
+        values = self.track.gauge(self.host_metric)
+        if self.host_metric == gauge.RSS and self.track.has_gauge(gauge.MAPPED):
+            values = values - self.track.gauge(gauge.MAPPED)
+        return values - self.own
+
+    @cached_property
+    def own(self) -> FloatArray:
+        """What leakscope itself held when memory was read, by measurement.
+
+        It is counted after a census, and other gauges are read before.
+        """
+        known = self.track.known(gauge.OWN)
+        if not len(known):
+            return np.zeros(len(self.track))
+        held: FloatArray = np.concatenate([[0.0], self.track.gauge(gauge.OWN)[known]])
+        last = np.searchsorted(known, np.arange(len(self.track)), side="left")
+        return np.asarray(held[last], dtype=np.float64)
+
+    @cached_property
+    def window(self) -> MeasuredWindow | None:
+        """The stretch that is accounted for: the tail of private memory.
+
+        Its ends are censuses at comparable boundaries where these reach through most of it, so
+        that what a phase holds only while it runs is there at both or at neither.
+        """
+        tail = self.tail
+        if len(tail) < 2:
+            return None
+        looked_at = tail[np.isin(tail, self.table.at)]
+        alike: dict[tuple[str, str, str], list[int]] = {}
+        for position in looked_at.tolist():
+            alike.setdefault(comparable_key(self.track.boundaries[position]), []).append(position)
+        best = np.array(max(alike.values(), key=self._reach, default=[]), dtype=np.int64)
+        chosen = next((c for c in (best, looked_at) if self._reaches(c, tail)), tail)
+        return MeasuredWindow(int(chosen[0]), int(chosen[-1]))
+
+    def _reaches(self, positions: IntArray, tail: IntArray) -> bool:
+        return len(positions) >= 2 and self._reach(positions) >= policy.REACHES * self._reach(tail)
+
+    def _reach(self, positions: IntArray | list[int]) -> int:
+        """Return how many boundaries lie between the first and the last of some."""
+        return int(np.ptp(self.track.index[positions])) if len(positions) else 0
+
+    @cached_property
+    def tail(self) -> IntArray:
+        """Positions in the tail of private memory."""
+        values = self.private
+        read = self.working[np.isfinite(values[self.working])]
+        tail: IntArray = read[self.work_done[read] >= self.pool.tail_from]
+        return tail
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the process was watched from outside: there are readings and nothing else."""
+        return self.recording.header.role == "monitor"
+
+    @cached_property
+    def unit(self) -> WorkUnit:
+        """The unit for the growth of whole gauges: epochs when there are some, else steps; minutes
+        of what was only watched.
+        """
+        if self.is_watched:
+            return WorkUnit("minute", "", self.track.time_s / 60)
+        counted = epochs(self.track)
+        if counted.total >= FEWEST_EPOCHS or not self.track.phases:
+            return counted if counted.total else WorkUnit("step", "", self.track.step.astype(float))
+        training = [p for p in self.track.phases if is_training(p)]
+        return unit_of_phase(self.track, (training or self.track.phases)[0])
+
+    @cached_property
+    def work_done(self) -> FloatArray:
+        """Units done at each measurement, a running epoch in part: for what is read at censuses
+        of the whole heap, which lie anywhere.
+        """
+        return in_part(self.track, self.unit)
+
+    def gauge_series(self, name: str) -> tuple[FloatArray, FloatArray]:
+        """Return units done and readings of a gauge, from the end of set-up to the end of work."""
+        values = self.track.gauge(name)
+        read = self.working[np.isfinite(values[self.working])]
+        return self.work_done[read], values[read]
+
+    def gauge_trend(self, name: str, noise: float = GAUGE_NOISE_BYTES) -> Trend:
+        """Return whether a gauge grows over the work."""
+        return self.trend_of(*self.gauge_series(name), noise)
+
+    def trend_of(self, x: FloatArray, y: FloatArray, noise: float = GAUGE_NOISE_BYTES) -> Trend:
+        """Return whether a series grows over units done."""
+        return judge(x, y, unit=self.unit.name, noise=noise)
+
+    def gauge_gain(self, name: str) -> float | None:
+        """Return the change of a gauge over the window, None where it was not read.
+
+        It is read seldom: between two readings it is taken to have changed evenly.
+        """
+        every = self.track.known(name)
+        # After its work a program gives back what it held.
+        known = every[every <= self.working[-1]] if len(self.working) else every
+        known = known if len(known) else every
+        if self.window is None or not len(known):
+            return None
+        ends = [self.window.first, self.window.last]
+        first, last = np.interp(ends, known, self.track.gauge(name)[known])
+        return float(last - first)
+
+    def nearest(self, name: str, position: int) -> float | None:
+        """Return the last reading of a gauge up to a position, else the first after it."""
+        known = self.track.known(name)
+        if not len(known):
+            return None
+        place = int(np.searchsorted(known, position, side="right")) - 1
+        return float(self.track.gauge(name)[known[max(place, 0)]])
+
+    def gain_of(self, grower: Grower) -> float:
+        """Return what a path that grows across phases gained over the window, by its rate."""
+        if self.window is None:
+            return grower.gained
+        span = self.track.index[self.window.last] - self.track.index[self.window.first]
+        _, highest = self.table.highest(grower.path, grower.device)
+        return min(grower.per_boundary * float(span), max(highest, grower.gained))
+
+    def device_gain(self, device: str) -> float | None:
+        """Return how much memory of a device grew over the window."""
+        return self.gauge_gain(self.metric_of(device))
+
+    def metric_of(self, device: str) -> str:
+        """Return the gauge that measures a device's live memory."""
+        return self.host_metric if device == HOST else f"{device}.{gauge.DEVICE_ALLOCATED}"
+
+    def used_at_end(self) -> float:
+        """Return host memory at the end: of the process and of its children."""
+        own = self.nearest(self.host_metric, len(self.track) - 1) or 0.0
+        beyond = self.children_beyond[np.isfinite(self.children_beyond)]
+        return own + (float(beyond[-1]) if len(beyond) else 0.0)
+
+    @cached_property
+    def children_beyond(self) -> FloatArray:
+        """Bytes that child processes add to this one's, by measurement; NaN where nothing tells.
+
+        What a forked child shares with this process lies in resident memory of this one already:
+        proportional memory of all together, less what is resident here.
+        """
+        children = self.track.gauge(gauge.CHILDREN_PSS)
+        beyond = self.track.gauge(gauge.PSS) + children - self.track.gauge(gauge.RSS)
+        if not np.isfinite(beyond[children > 0]).any():
+            return children
+        return np.where(children > 0, np.maximum(beyond, 0.0), children)
+
+    def tree_gain(self) -> float | None:
+        """Return by how much memory of this process and its children grew over the window.
+
+        Shared pages count once, for it is proportional memory; None where there are no children or
+        it was not read at both ends.
+        """
+        if self.window is None:
+            return None
+        ends = [self.window.first, self.window.last]
+        children = self.track.gauge(gauge.CHILDREN_PSS)[ends]
+        together = self.track.gauge(gauge.PSS)[ends] + children
+        if not np.isfinite(together).all() or not children.any():
+            return None
+        return float(together[1] - together[0])
+
+    def children_gain(self) -> float:
+        """Return how much memory child processes gained over the window."""
+        return self.gauge_gain(gauge.CHILDREN_PSS) or 0.0
+
+
+MOST = 400
+"""Decisions that a report carries, the first ones: what came to most is decided first."""
+
+
+class Decisions:
+    """The decisions of one analysis, in their order; of one rule on one subject the last."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str, str], Decision] = {}
+
+    def add(
+        self,
+        subject: str,
+        rule: str,
+        outcome: str,
+        *,
+        figure: float | None = None,
+        threshold: float | None = None,
+        path: str = "",
+    ) -> None:
+        """Note a decision.
+
+        Args:
+            subject: The name, gauge or term that was judged.
+            rule: Which rule decided.
+            outcome: What came of it, in words.
+            figure: What the rule went by.
+            threshold: What the figure was held against.
+            path: The path pattern, where the subject has one.
+
+        """
+        self._made[path or subject, rule] = Decision(
+            subject=subject,
+            path=path,
+            rule=rule,
+            figure=None if figure is None else float(figure),  # numpy's own are written by no JSON
+            threshold=None if threshold is None else float(threshold),
+            outcome=outcome,
+        )
+
+    def told(self) -> list[Decision]:
+        """Return what was decided, at most so much as a report carries."""
+        return list(self._made.values())[:MOST]

@@ -1,0 +1,397 @@
+"""Feeding lines for what a library keeps behind the user's back.
+
+Open figures hang on pyplot, hooks on modules, handlers on loggers, cached results on the decorated
+function: no name of the user's leads there, but the calls that feed them are in the sources.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from leakscope.analysis.source.anchors import bindings_of
+from leakscope.analysis.source.mutations import EXACT, SUSPECTED, Mutation
+from leakscope.analysis.source.program import Binding, CodeScope, Statement, UserProgram, own_nodes
+from leakscope.analysis.source.references import References
+from leakscope.analysis.source.types import TypeInference, dotted, imported_name
+from leakscope.model.census import CensusRow, RootKind
+from leakscope.model.path_pattern import Step, parse_path
+
+WARNINGS = "__warningregistry__"
+"""Where a module's globals keep the texts of the warnings that it was given."""
+_CACHES = frozenset({"lru_cache", "cache", "memoize", "cached"})
+_LOG_RECORD = "logging.LogRecord"
+_LOG_METHODS = frozenset(
+    {"debug", "info", "warning", "error", "exception", "critical", "fatal", "log"}
+)
+_HOOK_STORE = re.compile(r"_\w+_hooks")
+_FIGURE_MAKERS = frozenset({"figure", "subplots", "subplot_mosaic"})
+
+
+def suspect_mutations(references: References, row: CensusRow) -> list[Mutation]:
+    """Return the calls known to feed this kind of object; empty for kinds without any."""
+    program = references.program
+    cached = cached_function(references, row)
+    if cached is not None:
+        return list(_calls(program, lambda call: _calls_function(call, cached), EXACT))
+    if any(held.type == _LOG_RECORD for held in row.holds):
+        return _logging_calls(references, row)
+    if WARNINGS in row.path:
+        return list(_calls(program, _named({"warn", "warn_explicit"}), SUSPECTED))
+    if row.kind == "figure" or "Gcf" in row.path:
+        return list(_calls(program, _makes_figure, SUSPECTED))
+    if "hooks" in row.path or "Hook" in row.type or "RemovableHandle" in row.type:
+        of_kind = list(_calls(program, _named(_registering(row)), SUSPECTED))
+        return of_kind or list(_calls(program, _registers_hook, SUSPECTED))
+    if "_event_handlers" in row.path:
+        return list(_calls(program, _named({"add_event_handler"}), SUSPECTED))
+    if "handlers" in row.path or row.type.endswith("Handler"):
+        return list(_calls(program, _named({"addHandler"}), SUSPECTED))
+    if "param_groups" in row.path or row.kind == "optimizer":
+        return list(_calls(program, _named({"add_param_group"}), SUSPECTED))
+    if row.root is RootKind.LIBRARY:
+        return list(_calls_into(program, row))
+    return list(_entries_of_callbacks(program, row))
+
+
+def keeps_hooks(row: CensusRow) -> bool:
+    """Return whether a row is an attribute in which torch keeps hooks."""
+    return bool(_registering(row))
+
+
+def _registering(row: CensusRow) -> set[str]:
+    """Return what the methods are called that put hooks into a row; none for other rows.
+
+    Modules' backward hooks have two of them, tensors' another.
+    """
+    last = parse_path(row.path).steps[-1:]
+    stores = [step.value for step in last if step.kind == "attr"]
+    kept = {store[1:-1] for store in stores if _HOOK_STORE.fullmatch(store)}
+    names = {f"register_{hook}" for hook in kept}
+    if "backward_hook" in kept:
+        names |= {"register_full_backward_hook", "register_hook"}
+    return names
+
+
+def _entries_of_callbacks(program: UserProgram, row: CensusRow) -> Iterator[Mutation]:
+    """Yield where a callback writes under the row's key: ``logs["similarity"] = table``.
+
+    What is written to is an argument that the library hands to a method of a class derived from
+    another, and the library copies it into what it keeps, under the same key.
+    """
+    steps = list(parse_path(row.path).steps)
+    while steps and steps[-1].kind in {"any", "index"}:
+        steps.pop()
+    key = steps[-1].value.strip("'\"") if steps and steps[-1].kind == "key" else ""
+    for statement in program.mentioning(key):
+        node, method = statement.node, statement.scope
+        owner = method.parent.node if method.receiver and method.parent else None
+        if not isinstance(node, ast.Assign) or not getattr(owner, "bases", []):
+            continue
+        for target in node.targets:
+            if _is_entry(target, key, method.params[1:]):
+                yield Mutation(statement, target, "setitem", SUSPECTED)
+
+
+def _is_entry(target: ast.expr, key: str, given: list[str]) -> bool:
+    return (
+        isinstance(target, ast.Subscript)
+        and isinstance(target.slice, ast.Constant)
+        and target.slice.value == key
+        and isinstance(target.value, ast.Name)
+        and target.value.id in given
+    )
+
+
+def cached_function(references: References, row: CensusRow) -> CodeScope | None:
+    """Return the function whose results ``functools`` keeps in this row."""
+    names = [place.name for place, _ in references.chain]
+    path = parse_path(row.path)
+    names += [step.value for step in reversed(path.steps) if step.kind == "attr"]
+    for name in [*names, path.variable]:
+        for function in references.program.functions.get(name, []):
+            if cache_decorator(function) is not None:
+                return function
+    return None
+
+
+def cache_decorator(function: CodeScope) -> ast.expr | None:
+    """Return the decorator that makes a function keep its results."""
+    for decorator in getattr(function.node, "decorator_list", []):
+        made_by = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if dotted(made_by).rpartition(".")[2] in _CACHES:
+            return decorator if isinstance(decorator, ast.expr) else None
+    return None
+
+
+def _calls(
+    program: UserProgram, matches: Callable[[ast.Call], bool], distance: float
+) -> Iterator[Mutation]:
+    for statement in program.statements:
+        for node in own_nodes(statement.node):
+            if isinstance(node, ast.Call) and matches(node):
+                form = "register" if _registers_hook(node) else "call"
+                yield Mutation(statement, node, form, distance)
+
+
+def _calls_into(program: UserProgram, row: CensusRow) -> list[Mutation]:
+    """Return the calls of the library's class or module that has the row among its globals."""
+    path = parse_path(row.path)
+    named, found = f"{path.root}.{path.variable}", []
+    for statement in program.statements:
+        for node in own_nodes(statement.node):
+            if isinstance(node, ast.Call):
+                called = imported_name(node.func, statement.scope)
+                if called == named or called.startswith(f"{named}."):
+                    found.append(Mutation(statement, node, "call", SUSPECTED))
+    return found
+
+
+def _logging_calls(references: References, row: CensusRow) -> list[Mutation]:
+    """Return the calls whose records come to the handler that keeps the row's; else all."""
+    handler = Handler(references, row)
+    written = list(_calls(references.program, _writes_log, SUSPECTED))
+    return [
+        mutation
+        for mutation in written
+        if isinstance(mutation.node, ast.Call)
+        and isinstance(mutation.node.func, ast.Attribute)
+        and handler.may_hear(mutation.node.func.value, mutation.statement.scope)
+    ] or written
+
+
+def _writes_log(call: ast.Call) -> bool:
+    """Whether something is logged: by a logger, as its name says, or by ``logging`` itself."""
+    function = call.func
+    if not isinstance(function, ast.Attribute) or function.attr not in _LOG_METHODS:
+        return False
+    logger = function.value.func if isinstance(function.value, ast.Call) else function.value
+    return "log" in dotted(logger).rpartition(".")[2].lower()
+
+
+def _calls_function(call: ast.Call, function: CodeScope) -> bool:
+    if isinstance(call.func, ast.Attribute):
+        is_method = function.parent is not None and function.parent.kind == "class"
+        return call.func.attr == function.name and (is_method or bool(dotted(call.func)))
+    return isinstance(call.func, ast.Name) and call.func.id == function.name
+
+
+def _makes_figure(call: ast.Call) -> bool:
+    head, _, name = dotted(call.func).rpartition(".")
+    return name in _FIGURE_MAKERS and not head.startswith("self")
+
+
+def _registers_hook(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    return name.startswith("register_") and "hook" in name
+
+
+def _named(names: set[str]) -> Callable[[ast.Call], bool]:
+    def matches(call: ast.Call) -> bool:
+        return isinstance(call.func, ast.Attribute) and call.func.attr in names
+
+    return matches
+
+
+_HANDLERS = Step("attr", "handlers")
+
+
+@dataclass(frozen=True)
+class _Attachment:
+    """A handler that is given to a logger."""
+
+    loggers: Names
+    handler: object
+    """The same for one handler that is given to several."""
+    expr: ast.expr | None
+    scope: CodeScope
+
+
+class Handler:
+    """The handler that a container belongs to, and the loggers that it hears."""
+
+    def __init__(self, references: References, row: CensusRow) -> None:
+        self._path = parse_path(row.path)
+        self._references = references
+        self._loggers = Loggers(references.program, references.types)
+        self._heard = self._find_heard()
+
+    def may_hear(self, logger: ast.expr, scope: CodeScope) -> bool:
+        """Whether what this logger writes may come to the handler."""
+        written = self._loggers.names_of(logger, scope)
+        if not written or not self._heard:
+            return True
+        return any(self._comes_to(name, heard) for name in written for heard in self._heard)
+
+    def _comes_to(self, name: str, heard: str) -> bool:
+        while name != heard:
+            if not name or name in self._loggers.silent:
+                return False
+            name = name.rpartition(".")[0]
+        return True
+
+    def _find_heard(self) -> Names:
+        """Return the names of the loggers that have the handler; nothing where that's not sure."""
+        named = self._on_path()
+        attached = list(self._attachments())
+        mine = [a for a in attached if self._is_mine(a, named)]
+        handlers = {a.handler for a in mine}
+        together = [a.loggers for a in attached if a.handler in handlers]
+        return frozenset().union(*together) if all(together) else UNKNOWN
+
+    def _is_mine(self, attachment: _Attachment, named: Names) -> bool:
+        if named:
+            return not attachment.loggers or bool(attachment.loggers & named)
+        return bool(self._references.steps_from(attachment.expr, attachment.scope))
+
+    def _on_path(self) -> Names:
+        """Return the names of the logger whose ``handlers`` the path goes through."""
+        path = self._path
+        if path.root == "logging" and path.variable == "root":
+            return ROOT
+        before = next((i for i, step in enumerate(path.steps) if step == _HANDLERS), 0) - 1
+        if before >= 0 and path.steps[before].kind == "key":
+            return frozenset({path.steps[before].value.strip("'\"")})
+        for place, steps in self._references.chain:
+            if steps[:1] == (_HANDLERS,):
+                return self._loggers.of_bindings(bindings_of(self._references, place))
+        return UNKNOWN
+
+    def _attachments(self) -> Iterator[_Attachment]:
+        program = self._references.program
+        for name in ("addHandler", "basicConfig", "handlers"):
+            for statement in program.mentioning(name):
+                yield from self._by_call(statement)
+                for logger, entry in named_entries(own_nodes(statement.node)):
+                    listed = entry.get("handlers")
+                    for handler in listed.elts if isinstance(listed, (ast.List, ast.Tuple)) else ():
+                        key = ast.unparse(handler)
+                        yield _Attachment(frozenset({logger}), key, None, statement.scope)
+
+    def _by_call(self, statement: Statement) -> Iterator[_Attachment]:
+        scope = statement.scope
+        for call in own_nodes(statement.node):
+            if not isinstance(call, ast.Call):
+                continue
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "addHandler":
+                loggers, given = self._loggers.names_of(call.func.value, scope), call.args[:1]
+            elif imported_name(call.func, scope) == "logging.basicConfig":
+                listed = {k.arg: k.value for k in call.keywords}.get("handlers")
+                loggers = ROOT
+                given = listed.elts if isinstance(listed, (ast.List, ast.Tuple)) else []
+            else:
+                continue
+            for handler in given:
+                written = dotted(handler)
+                home = scope.resolve(written.partition(".")[0]) if written else None
+                key: object = (home, written) if home is not None else handler
+                yield _Attachment(loggers, key, handler, scope)
+
+
+Names = frozenset[str]
+"""What a logger may be called, empty where nothing tells; the root logger is called nothing."""
+
+ROOT: Names = frozenset({""})
+UNKNOWN: Names = frozenset()
+_MAX_DEPTH = 6
+
+
+class Loggers:
+    """Tells the names of loggers, and which of them keep their records to themselves."""
+
+    def __init__(self, program: UserProgram, types: TypeInference) -> None:
+        self._program = program
+        self._types = types
+        self.silent = self._not_propagating()
+        """Names of loggers whose records don't go to the handlers of their parents."""
+
+    def names_of(self, expr: ast.expr | None, scope: CodeScope, depth: int = 0) -> Names:
+        """Return the names that the logger may have which an expression stands for."""
+        if depth > _MAX_DEPTH:
+            return UNKNOWN
+        if isinstance(expr, ast.Call):
+            return self._of_call(expr, scope, depth)
+        if isinstance(expr, (ast.Name, ast.Attribute)):
+            if imported_name(expr, scope) in {"logging", "logging.root"}:
+                return ROOT
+            if isinstance(expr, ast.Attribute):
+                return self._of_attribute(expr, scope, depth)
+            home = scope.resolve(expr.id)
+            return self._of_name(expr.id, home, depth) if home is not None else UNKNOWN
+        return UNKNOWN
+
+    def of_bindings(self, bindings: list[Binding], depth: int = 0) -> Names:
+        """Return what any of the bindings may give; nothing if that of one can't be told."""
+        found = [self.names_of(b.value, b.scope, depth + 1) for b in bindings if b.how == "assign"]
+        is_known = len(found) == len(bindings) and all(found)
+        return frozenset().union(*found) if is_known else UNKNOWN
+
+    def _of_attribute(self, expr: ast.Attribute, scope: CodeScope, depth: int) -> Names:
+        module = self._types.module_of(expr.value, scope)
+        if module is not None:
+            return self._of_name(expr.attr, module, depth)
+        bindings: list[Binding] = []
+        for owner in self._types.of(expr.value, scope):
+            for cls in self._types.family(owner):
+                bindings += cls.attributes.get(expr.attr, []) + cls.bindings.get(expr.attr, [])
+        return self.of_bindings(bindings, depth)
+
+    def _of_name(self, name: str, home: CodeScope, depth: int) -> Names:
+        if name in home.module.imports:
+            module, attribute = home.module.imports[name]
+            source = self._program.module_named(module, importer=home.root) if attribute else None
+            if source is None or source is home.root:
+                return UNKNOWN
+            return self._of_name(attribute, source, depth + 1) if depth < _MAX_DEPTH else UNKNOWN
+        return self.of_bindings(home.bindings.get(name, []), depth)
+
+    def _of_call(self, call: ast.Call, scope: CodeScope, depth: int) -> Names:
+        function = call.func
+        if imported_name(function, scope) == "logging.getLogger":
+            return _written_name(call.args[0], scope) if call.args else ROOT
+        if isinstance(function, ast.Attribute) and function.attr == "getChild" and call.args:
+            parents = self.names_of(function.value, scope, depth + 1)
+            ends = _written_name(call.args[0], scope)
+            return frozenset(f"{parent}.{end}".lstrip(".") for parent in parents for end in ends)
+        return UNKNOWN
+
+    def _not_propagating(self) -> Names:
+        found: set[str] = set()
+        for statement in self._program.mentioning("propagate"):
+            node = statement.node
+            if isinstance(node, ast.Assign) and _is_false(node.value):
+                for target in node.targets:
+                    if isinstance(target, ast.Attribute) and target.attr == "propagate":
+                        found |= self.names_of(target.value, statement.scope)
+            for name, entry in named_entries(own_nodes(node)):
+                if _is_false(entry.get("propagate")):
+                    found.add(name)
+        return frozenset(found)
+
+
+def named_entries(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, dict[str, ast.expr]]]:
+    """Yield what dictionaries say of each name, such as those that ``dictConfig`` is given."""
+    for node in nodes:
+        for name, entry in _texts(node).items():
+            if isinstance(entry, ast.Dict):
+                yield ("" if name == "root" else name), _texts(entry)
+
+
+def _texts(node: ast.AST) -> dict[str, ast.expr]:
+    """Return the values that a dictionary is written out with, by the texts they are under."""
+    pairs = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
+    return {str(key.value): value for key, value in pairs if isinstance(key, ast.Constant)}
+
+
+def _is_false(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Constant) and value.value in (False, 0)
+
+
+def _written_name(expr: ast.expr, scope: CodeScope) -> Names:
+    if isinstance(expr, ast.Constant):
+        return ROOT if expr.value in (None, "", "root") else frozenset({str(expr.value)})
+    if isinstance(expr, ast.Name) and expr.id == "__name__":
+        return frozenset(scope.module.names)
+    return UNKNOWN

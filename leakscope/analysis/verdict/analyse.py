@@ -1,0 +1,196 @@
+"""From a run to its report: joins all that is concluded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import msgspec
+import numpy as np
+
+from leakscope.analysis.accounting.components import find_components
+from leakscope.analysis.accounting.ledger import find_growth, find_ledgers, with_imputed
+from leakscope.analysis.accounting.phases import find_phases, find_timeline
+from leakscope.analysis.accounting.run_facts import (
+    LONGEST_MESSAGE,
+    find_facts,
+    find_overhead,
+    find_problems,
+    find_work,
+)
+from leakscope.analysis.allocator.devices import find_devices
+from leakscope.analysis.findings import find_findings
+from leakscope.analysis.findings.out_of_memory import find_out_of_memory, snapshot_notes
+from leakscope.analysis.growth.search import search_growth, with_siblings_joined
+from leakscope.analysis.holdings import find_retained, find_retained_of_others, secondary_recordings
+from leakscope.analysis.processes.endings import find_attempts
+from leakscope.analysis.processes.ranks import (
+    Ranks,
+    RankSummary,
+    conclude_ranks,
+    is_many,
+    recording_of_rank,
+)
+from leakscope.analysis.processes.workers import (
+    conclude_workers,
+    rank_with_worst_workers,
+    with_growth_in_workers,
+)
+from leakscope.analysis.remedies.catalogue import Catalogue
+from leakscope.analysis.remedies.cleanup_calls import (
+    find_cleanup_trials,
+    with_measured_advice,
+    with_result,
+    with_results,
+)
+from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.verdict.cleared import find_cleared, find_undecided, with_cleared
+from leakscope.analysis.verdict.culprits import find_culprits
+from leakscope.analysis.verdict.headline import headline, verdict_of
+from leakscope.model.device import OutOfMemory
+from leakscope.model.record import HeaderRecord
+from leakscope.model.report import Culprit, Problem, Report, RunVerdict
+from leakscope.model.run import Recording, Run
+
+LOW = "memory-low"
+
+
+ReadRank = Callable[[int], Recording | None]
+"""Returns the recording of a rank that was judged elsewhere; None where it can't be read."""
+
+
+def analyse(
+    run: Run,
+    others: Iterable[RankSummary] = (),
+    catalogue: Catalogue | None = None,
+    read_rank: ReadRank | None = None,
+) -> Report:
+    """Return everything that can be concluded about a run, from its recordings alone.
+
+    Args:
+        run: what was read.
+        others: ranks of it that were judged elsewhere, because there are many.
+        catalogue: the known culprits to ask, by default those that leakscope ships.
+        read_rank: reads one of those ranks, in case it is the one to tell of.
+
+    """
+    attempts = find_attempts(run)
+    case = RunContext(attempts.run, _main(attempts.run), catalogue)
+    with np.errstate(all="ignore"):
+        report = _report(case, others, read_rank)
+    note = attempts.note()
+    notes = [note, *report.notes] if note else report.notes
+    faults = catalogue.faults if catalogue is not None else ()
+    errors = [*report.errors, *(Problem(where="known culprits", message=f) for f in faults)]
+    return msgspec.structs.replace(report, attempts=attempts.told(), notes=notes, errors=errors)
+
+
+def _report(
+    case: RunContext,
+    others: Iterable[RankSummary],
+    read_rank: ReadRank | None = None,
+    known: Ranks | None = None,
+) -> Report:
+    """Return the report, of several ranks told as of the worst one.
+
+    ``known`` is what was concluded of all ranks where the case is the one chosen of many.
+    """
+    run = case.run
+    growth = with_siblings_joined(case, search_growth(case))
+    cures = find_cleanup_trials(case.recording)
+    ledgers = find_ledgers(case, growth.growers)
+    culprits = find_culprits(case, case.sources, growth.growers)
+    shortage = find_out_of_memory(case, culprits)
+    findings = find_findings(case, growth, ledgers, shortage)
+    ranks = known.as_of(case, culprits) if known else conclude_ranks(case, culprits, others)
+    if ranks.worst is not None and case.recording is _main(run):
+        return _report(RunContext(run, ranks.worst, case.catalogue), others)
+    if ranks.chosen is not None and (chosen := _read(run, ranks.chosen.rank, read_rank)):
+        return _report(RunContext(run, chosen, case.catalogue), (), read_rank, ranks)
+    workers = conclude_workers(case, ranks.culprits, findings, ledgers)
+    if told := _context_of_worst_rank(case, ranks, workers.culprits, read_rank):
+        return _report(told[0], others, read_rank, told[1])
+    culprits, findings = workers.culprits, workers.findings
+    ledgers = with_imputed(case, workers.ledgers, findings)
+    undecided = find_undecided(case, growth)
+    elsewhere = secondary_recordings(
+        case, culprits, ranks, workers, partial(_read, run, read=read_rank)
+    )
+    verdict, missing = verdict_of(case, growth, culprits, findings, undecided)
+    work = find_work(run, case)
+    verdict = _with_shortage(verdict, shortage)
+    return Report(
+        verdict=verdict,
+        headline=headline(verdict, culprits, findings, missing, work, shortage),
+        growth=find_growth(case, growth.growers, ledgers),
+        culprits=[with_results(culprit, cures) for culprit in culprits],
+        findings=[with_result(finding, cures) for finding in findings],
+        cleared=with_cleared(find_cleared(case, growth, undecided), workers.cleared),
+        overhead=find_overhead(case),
+        errors=[*find_problems(run), *ranks.problems],
+        run=find_facts(run, _main(run)),
+        work=work,
+        ledgers=[with_measured_advice(ledger, cures) for ledger in ledgers],
+        phases=find_phases(case),
+        components=find_components(case),
+        devices=find_devices(case),
+        rank=case.recording.header.rank if ranks.rows else None,
+        ranks=with_growth_in_workers(ranks.rows, culprits),
+        odd_rank=ranks.odd,
+        rank_courses=ranks.courses,
+        workers=workers.rows,
+        timeline=find_timeline(case),
+        notes=[*ranks.notes, *_notes(case.recording)],
+        missing=missing,
+        out_of_memory=shortage,
+        cures=cures,
+        decisions=case.decisions.told(),
+        retained=find_retained(case, culprits),
+        retained_elsewhere=find_retained_of_others(case, elsewhere, culprits),
+    )
+
+
+def _with_shortage(verdict: RunVerdict, shortage: OutOfMemory | None) -> RunVerdict:
+    """Return the verdict on a run that ended for want of memory, where none leaked."""
+    is_other = shortage is not None and verdict is not RunVerdict.LEAK
+    return RunVerdict.OUT_OF_MEMORY if is_other else verdict
+
+
+def _context_of_worst_rank(
+    case: RunContext, ranks: Ranks, culprits: list[Culprit], read_rank: ReadRank | None
+) -> tuple[RunContext, Ranks | None] | None:
+    """Return the case of the rank in whose workers the worst culprit grows, with what is known of
+    all ranks where they are many; None where the case is that of this rank.
+    """
+    rank = rank_with_worst_workers(case, culprits) if case.recording is _main(case.run) else None
+    chosen = None if rank is None else _read(case.run, rank, read_rank)
+    if rank is None or chosen is None:
+        return None
+    known = ranks.chosen_for(rank, culprits[0]) if is_many(ranks) else None
+    return RunContext(case.run, chosen, case.catalogue), known
+
+
+def _read(run: Run, rank: int, read: ReadRank | None) -> Recording | None:
+    """Return the recording of a rank with what the first process knows of the program's source."""
+    here = recording_of_rank(run, rank)
+    recording = here or (read(rank) if read is not None else None)
+    if recording is not None:
+        recording.sources = run.main.sources | recording.sources
+        recording.titles = run.main.titles | recording.titles
+    return recording
+
+
+def _notes(recording: Recording) -> list[str]:
+    """Return what the report should mention; of warnings that room grew less, the last."""
+    last = next((n for n in reversed(recording.notes) if n.slug == LOW), None)
+    told = [n for n in recording.notes if n.slug != LOW or n is last]
+    return [n.message[:LONGEST_MESSAGE] for n in told] + snapshot_notes(recording)
+
+
+def _main(run: Run) -> Recording:
+    """Return the recording to judge: the main process's, else any that measured something."""
+    if not run.recordings:
+        return Recording(header=HeaderRecord())
+    main = run.main
+    measured = [r for r in run.recordings if r.measurements]
+    return main if main.measurements or not measured else measured[0]

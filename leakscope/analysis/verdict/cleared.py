@@ -1,0 +1,197 @@
+"""Cleared and undecided: what looks like a leak and isn't, and what rises too shortly to tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from leakscope.analysis.columns.series import HOST, RowTable
+from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.rows import Grower
+from leakscope.analysis.growth.search import SearchResult
+from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.verdict.culprits import signature
+from leakscope.model.census import CensusRow
+from leakscope.model.report import Cleared
+from leakscope.model.text import human_bytes, human_count
+from leakscope.model.trend import Reason, Trend
+
+BIG_BYTES = 1 << 20
+MOST_CLEARED = 15
+_CLEARED_PARTS = {"parameters", "buffers", "gradients", "code"}
+_HOLDERS = {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue"}
+_HOLDERS |= {"tensor", "array", "bytes", "image"}
+
+
+def find_cleared(
+    case: RunContext, growth: SearchResult, undecided: list[Undecided]
+) -> list[Cleared]:
+    """Return what was looked at and is fine, the largest first."""
+    accused = {g.path for g in growth.growers} | {one.path for one in undecided}
+    kin = accused | {a for path in accused for a in case.table.ancestors(path)}
+    found = [_filling(case, g) for g in growth.filling]
+    done, unsettled = {g.path for g in growth.filling}, set(accused)
+    blamed = tuple(case.table.paths[path] + step for path in accused for step in ".[⟨(")
+    for path in _noteworthy(case.table):
+        if path in kin | done or accused.intersection(case.table.ancestors(path)):
+            continue
+        if case.table.paths[path].startswith(blamed):
+            continue
+        if done.intersection(case.table.ancestors(path)):
+            continue
+        done.add(path)
+        trend = growth.trends.get(path)
+        if may_leak(case, path, trend):
+            unsettled.add(path)
+        else:
+            found.append(_cleared(case, path, trend))
+    # A function that returns what it held gives it another path, and the same name.
+    names = {case.table.latest[path].name for path in unsettled | kin}
+    named = {c.name: c for c in sorted(found, key=lambda c: c.total_bytes) if c.name not in names}
+    return sorted(named.values(), key=lambda c: -c.total_bytes)[:MOST_CLEARED]
+
+
+def with_cleared(found: list[Cleared], others: list[Cleared]) -> list[Cleared]:
+    """Return both, the largest first."""
+    return sorted([*found, *others], key=lambda c: -c.total_bytes)
+
+
+def _noteworthy(table: RowTable) -> list[int]:
+    """Return large single containers and tensors, and all that declare a bound; outermost first."""
+    if not table.paths:
+        return []
+    values = table.retained[HOST]
+    highest = np.where(np.isfinite(values), values, 0.0).max(axis=1, initial=0.0)
+    chosen = [
+        path
+        for path, row in enumerate(table.latest)
+        if row.user
+        and row.root.value != "garbage"
+        and row.role not in _CLEARED_PARTS
+        and row.kind in _HOLDERS
+        and (highest[path] >= BIG_BYTES or row.capacity is not None)
+    ]
+    return sorted(chosen, key=lambda p: (len(table.ancestors(p)), -highest[p]))
+
+
+def _filling(case: RunContext, g: Grower) -> Cleared:
+    row = case.table.latest[g.path]
+    bound = (
+        f"{human_count(row.capacity)} entries at most" if row.capacity else "by the model's size"
+    )
+    return _entry(case, g.path, row, f"filling: bounded, {bound}", "bounded")
+
+
+def _cleared(case: RunContext, path: int, trend: Trend | None) -> Cleared:
+    row = case.table.latest[path]
+    if row.capacity is not None and (row.length or 0) >= row.capacity > 0:
+        since = _since(case, path, case.table.length[path])
+        return _entry(
+            case, path, row, f"bounded: {human_count(row.capacity)} entries{since}", "bounded"
+        )
+    if trend is None:
+        return _entry(case, path, row, "constant: as large at every boundary", "constant")
+    if trend.reason in _ENDED:
+        since = _since(case, path, case.table.retained[HOST][path])
+        stopped = "stopped growing"
+        entries = f"{human_count(row.length)} entries" if row.length is not None else stopped
+        return _entry(case, path, row, f"bounded: {entries}{since}", "bounded")
+    kind = "open" if trend.is_open else "bounded"
+    return _entry(case, path, row, _REASONS[trend.reason], kind)
+
+
+_ENDED = {Reason.STOPPED, Reason.SETTLED}
+_REASONS = {
+    Reason.STEADY: "grows, by little",
+    Reason.SLOWING: "grows, by little and ever less",
+    Reason.UNCHANGED: "constant: no growth across boundaries",
+    Reason.RELEASED: "rises and falls back: it is emptied again",
+    Reason.STOPPED: "stopped growing",
+    Reason.SETTLED: "levelled off",
+    Reason.NO_TREND: "varies about a level",
+    Reason.TOO_FEW: "comes and goes with its function",
+    Reason.SHORT_RISE: "rose too short a time to tell",
+    Reason.SHORT_REST: "rests, no longer than it did before",
+    Reason.SETTLING: "levels off",
+    Reason.SCATTERED: "varies by more than it grows",
+}
+
+
+def _since(
+    case: RunContext, path: int, values: np.ndarray[tuple[int], np.dtype[np.float64]]
+) -> str:
+    """Return since when a path has been as large as it is, if more than a look or two tell it."""
+    known = np.flatnonzero(np.isfinite(values))
+    if not len(known):
+        return ""
+    last = float(values[known[-1]])
+    other = np.flatnonzero(np.abs(values[known] - last) > policy.STEP_SHARE * last)
+    start = int(other[-1]) + 1 if len(other) else 0
+    if len(known) - start < policy.FEWEST_FLAT:
+        return ""
+    where = case.table.at[known[start]]
+    if start == 0:
+        return " throughout"
+    if case.recording.header.worker is not None:
+        passes, batch = int(case.track.occurrence[where]), int(case.track.batch[where])
+        return f" since pass {passes + 1}" if passes else f" since batch {batch}"
+    epoch, step = int(case.track.epoch[where]), int(case.track.step[where])
+    return f" since epoch {epoch + 1}" if epoch else f" since step {step}"
+
+
+def _entry(case: RunContext, path: int, row: CensusRow, reason: str, kind: str) -> Cleared:
+    _, total = case.table.highest(path, HOST)
+    return Cleared(
+        name=row.name,
+        path=row.path,
+        reason=f"{reason} ({human_bytes(total)})",
+        kind=kind,
+        total_bytes=int(total),
+        signature=signature(row),
+    )
+
+
+_UNDECIDED_PARTS = {"parameters", "buffers", "gradients", "optimizer_state", "code"}
+RISING = frozenset({Reason.SHORT_RISE, Reason.SETTLING, Reason.SHORT_REST})
+"""Why a series that rose may or may not go on."""
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """A path that may leak."""
+
+    path: int
+    """Its place in the table of rows."""
+    name: str
+    bytes: int
+    """What it gained."""
+    more_boundaries: float | None
+    """How many more would decide; None where nobody knows."""
+
+
+def find_undecided(case: RunContext, growth: SearchResult) -> list[Undecided]:
+    """Return the paths of the user's that may leak, outermost, the largest first."""
+    table = case.table
+    judged = {g.path for g in (*growth.growers, *growth.filling)}
+    kin = judged | {above for path in judged for above in table.ancestors(path)}
+    found: dict[int, Undecided] = {}
+    waiting = [path for path, trend in growth.trends.items() if may_leak(case, path, trend)]
+    for path in sorted(waiting, key=lambda p: (len(table.ancestors(p)), p)):
+        above = table.ancestors(path)
+        if path in kin or not found.keys().isdisjoint(above) or not judged.isdisjoint(above):
+            continue
+        trend = growth.trends[path]
+        found[path] = Undecided(
+            path, table.latest[path].name, int(trend.net_bytes), trend.more_work
+        )
+    return sorted(found.values(), key=lambda one: -one.bytes)
+
+
+def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:
+    """Return whether a path of the user's rises by much, and nobody can say whether it goes on."""
+    row = case.table.latest[path]
+    if trend is None or trend.reason not in RISING or not row.user or row.role in _UNDECIDED_PARTS:
+        return False
+    _, highest = case.table.highest(path, HOST)
+    return trend.net_bytes >= policy.UNDECIDED_BYTES and highest >= policy.UNDECIDED_BYTES

@@ -1,0 +1,386 @@
+"""Culprits: growers at their accumulation points, judged, explained and ranked.
+
+Their origins (where a culprit was defined, fed and filled) come from source and allocations.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from leakscope.analysis.accounting.phases import phase_height
+from leakscope.analysis.columns.series import HOST, FloatArray, RowTable
+from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.rows import Grower
+from leakscope.analysis.processes.endings import shortage_at_the_end
+from leakscope.analysis.remedies import propose
+from leakscope.analysis.remedies.records import errors_in
+from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.source import FeedingLine, SourceIndex
+from leakscope.analysis.verdict import severity
+from leakscope.analysis.verdict.severity import forecast
+from leakscope.analysis.verdict.wording import falsifier, pinned_bytes, sentence, with_other_holders
+from leakscope.model.census import CensusRow
+from leakscope.model.known import KnownCulprit
+from leakscope.model.path_pattern import parse_steps
+from leakscope.model.report import Culprit, Excerpt, Forecast, HeldLine, Point, Remedy, Severity
+
+SHARED_FROM = 0.1
+"""Others are told to hold the same from this part of what is reached through a container on."""
+MOST_NOTES = 12
+MOST_POINTS = 200
+ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A grower with what it does to the user."""
+
+    grower: Grower
+    severity: Severity
+    share: float
+    forecast: Forecast | None
+    peak_bytes: float
+    """Within: what it comes to by the last batch."""
+
+
+def find_culprits(case: RunContext, sources: SourceIndex, growers: list[Grower]) -> list[Culprit]:
+    """Return the culprits behind these growers, the worst first."""
+    judged = [*_judge_across(case, growers), *_judge_within(case, growers)]
+    judged.sort(key=lambda j: (ORDER[j.severity], *_sort_key(case, j.grower, growers)))
+    serious = [j for j in judged if j.severity is not Severity.NOTE]
+    minor = [j for j in judged if j.severity is Severity.NOTE]
+    notes = [
+        j for j in minor if not _is_ordinary(j) and not _is_bookkeeping(case, sources, j.grower)
+    ][:MOST_NOTES]
+    return [_culprit(case, sources, j, rank) for rank, j in enumerate([*serious, *notes], 1)]
+
+
+def _is_ordinary(judged: Judged) -> bool:
+    """Return whether it is little that is gathered in a phase and given back: loops are so made."""
+    returned = judged.grower.growth == "within" and judged.grower.falls_back
+    return returned and judged.peak_bytes < policy.GATHERED_BYTES
+
+
+def _is_bookkeeping(case: RunContext, sources: SourceIndex, g: Grower) -> bool:
+    """Return whether a library gathers it, by no statement of the user's: little, or a while."""
+    row = case.table.latest[g.path]
+    if g.growth == "within" and not row.user:
+        return True
+    if g.gained >= policy.BOOKKEEPING_BYTES:
+        return False
+    if row.owner is None:
+        return not row.user
+    feeding = sources.feeding(row.owner, row, g.phase)
+    if not feeding and case.recording.sources:
+        return _is_a_librarys_own(case.table, sources, g.path)
+    return bool(feeding) and not any(line.is_direct for line in feeding)
+
+
+def _is_a_librarys_own(table: RowTable, sources: SourceIndex, path: int) -> bool:
+    """Return whether it hangs on an object of a library by attributes that no statement names."""
+    holder = table.parent(path)
+    if holder is None:
+        return False
+    above = table.latest[holder]
+    way = parse_steps(table.latest[path].path.removeprefix(above.path))
+    names = [step.value for step in way if step.kind == "attr"]
+    is_of_library = "." in above.type and not sources.defines(above.type)
+    return is_of_library and bool(names) and not any(map(sources.program.mentioning, names))
+
+
+def _sort_key(case: RunContext, g: Grower, growers: list[Grower]) -> tuple[float, bool, int]:
+    """Return what growers of one severity are ordered by: those that come to most are first.
+
+    What is made anew from what its neighbours in the same object gather comes after them.
+    """
+    impact = _impact(case, g)
+    peers = [o for o in growers if o.items_per_unit and _are_neighbours(case.table, g, o)]
+    fed = [_impact(case, o) for o in peers]
+    is_derived = not g.items_per_unit and bool(fed)
+    return (-min(impact, *fed) if is_derived else -impact), is_derived, g.path
+
+
+def _are_neighbours(table: RowTable, g: Grower, other: Grower) -> bool:
+    holder = table.parent(g.path)
+    alike = (g.growth, g.device) == (other.growth, other.device)
+    return g is not other and alike and holder is not None and holder == table.parent(other.path)
+
+
+def _impact(case: RunContext, g: Grower) -> float:
+    """Return what a culprit comes to over the horizon: a peak stays, a leak goes on."""
+    return case.gain_of(g) * policy.HORIZON if g.growth == "across" else g.gained
+
+
+def _judge_across(case: RunContext, growers: list[Grower]) -> list[Judged]:
+    across = [g for g in growers if g.growth == "across"]
+    judged = []
+    for g in across:
+        gained = case.gain_of(g)
+        together = sum(case.gain_of(o) for o in across if o.device == g.device)
+        whole = max(together, case.device_gain(g.device) or 0.0)
+        horizon = _forecast(case, g, together / gained) if gained > 0 else None
+        share = min(gained / whole, 1.0) if whole > 0 else 0.0
+        grade = severity.of_across(g, horizon)
+        judged.append(Judged(g, grade, share, horizon, 0.0))
+        if grade is Severity.NOTE:
+            _note_floor(case, g, g.trend.bytes_per_unit * g.units * policy.HORIZON)
+    return judged
+
+
+def _note_floor(case: RunContext, g: Grower, comes_to: float) -> None:
+    """Note that what a path comes to is below the floors of severity."""
+    row = case.table.latest[g.path]
+    least = policy.STEADY_BYTES if g.growth == "across" else policy.PEAK_BYTES
+    case.decisions.add(
+        row.name, "floor", "too little to harm", figure=comes_to, threshold=least, path=row.path
+    )
+
+
+def _forecast(case: RunContext, g: Grower, times: float) -> Forecast | None:
+    """Return when the limit is reached if all goes on that grows: so many times this culprit."""
+    if g.device != HOST:
+        return None
+    return forecast(
+        limit_bytes=case.limit_bytes,
+        used_bytes=case.used_at_end(),
+        rate=g.trend.bytes_per_unit * times,
+        unit=g.unit,
+        done=float(g.x[-1]),
+    )
+
+
+def _judge_within(case: RunContext, growers: list[Grower]) -> list[Judged]:
+    judged = []
+    for g in growers:
+        if g.growth != "within":
+            continue
+        peers = [
+            o
+            for o in growers
+            if o.growth == "within" and (o.phase, o.device) == (g.phase, g.device)
+        ]
+        together = sum(o.gained for o in peers)
+        height = phase_height(case, g.phase, g.device, together)
+        whole = max(together, height.rise)
+        share = min(g.gained / whole, 1.0) if whole > 0 else 0.0
+        grade = severity.of_within(g.gained, together, height)
+        judged.append(Judged(g, grade, share, None, _peak(case, g)))
+        if grade is Severity.NOTE:
+            _note_floor(case, g, g.gained)
+    return judged
+
+
+def _peak(case: RunContext, g: Grower) -> float:
+    """Return what a container that climbs comes to by the last batch of its phase."""
+    ended = int(case.track.batch[case.table.at[g.columns[-1]]])
+    left = max(case.track.batches_per_occurrence(g.phase) - ended, 0.0)
+    return float(g.y[-1]) + left * g.trend.bytes_per_unit
+
+
+def _culprit(case: RunContext, sources: SourceIndex, judged: Judged, rank: int) -> Culprit:
+    grower, table = judged.grower, case.table
+    column, total = table.highest(grower.path, grower.device)
+    row = table.row_at(grower.path, column)
+    holders = [table.latest[a].name for a in table.ancestors(grower.path)]
+    others, freed = _other_holders(table, row), _freed(row, grower.device)
+    found = case.known_of(row, grower.path, growth=grower.growth, device=grower.device)
+    origins = find_origins(sources, table, grower, row, found.known if found else None)
+    chart, chart_unit = _chart(case, grower)
+    pinned, is_across = pinned_bytes(row), grower.growth == "across"
+    return Culprit(
+        rank=rank,
+        name=row.name,
+        path=row.path,
+        kind=row.kind,
+        type=row.type,
+        growth=grower.growth,
+        falls_back=grower.falls_back,
+        unit=grower.unit,
+        phase=grower.phase,
+        bytes_per_unit=grower.trend.bytes_per_unit,
+        interval=grower.trend.interval,
+        readings=grower.trend.points,
+        items_per_unit=grower.items_per_unit,
+        share=judged.share,
+        total_bytes=int(total),
+        gained_bytes=int(case.gain_of(grower) if is_across else judged.peak_bytes),
+        device=grower.device,
+        severity=judged.severity,
+        defined_at=origins.defined_at,
+        fed_at=origins.fed_at,
+        allocated_at=origins.allocated_at,
+        holds=[
+            HeldLine(type=h.type, count=h.count, bytes=h.bytes, detail=h.detail) for h in row.holds
+        ],
+        signature=signature(row),
+        remedy=with_other_holders(origins.remedy, others, freed),
+        owner=row.owner.name if row.owner else "",
+        held_by=holders,
+        also_named=row.also_named,
+        also_held_by=others,
+        exclusive_bytes=freed if others else None,
+        leak_share_bytes=row.leak_share_bytes,
+        graph_nodes=row.graph_nodes,
+        graph_bytes=pinned,
+        sentence=sentence(row, grower, judged.share, total, judged.peak_bytes, pinned),
+        trend=grower.trend.verdict.value,
+        forecast=None if shortage_at_the_end(case.run, case.recording) else judged.forecast,
+        falsifier=falsifier(row, grower, holders),
+        excerpts=origins.excerpts,
+        chart=chart,
+        chart_unit=chart_unit,
+        known=found.told if found else None,
+    )
+
+
+def _other_holders(table: RowTable, row: CensusRow) -> list[str]:
+    """Return the names of others that hold the same, those that grow too among them.
+
+    Small objects in common, such as numbers, make nobody a holder of what is large.
+    """
+    if _shared(row) < SHARED_FROM * (_shared(row) + _own_bytes_of(row)):
+        return []
+    names = {latest.path: latest.name for latest in table.latest}
+    together = [names[path] for path in row.shared_with if path in names]
+    return list(dict.fromkeys([*row.also_held_by, *together]))
+
+
+def _own_bytes_of(row: CensusRow) -> int:
+    """Return what a container alone keeps alive, on all devices."""
+    if row.exclusive_bytes is not None:
+        return row.exclusive_bytes
+    return row.host_bytes + sum(row.device_bytes.values())
+
+
+def _shared(row: CensusRow) -> int:
+    """Return what others keep alive too, on all devices, from its even part where that is known."""
+    if row.leak_share_bytes is not None and row.exclusive_bytes is not None:
+        part = max(0, row.leak_share_bytes - row.exclusive_bytes)
+        return part * (1 + len(row.shared_with))
+    return sum(row.shared_bytes.values())
+
+
+def _freed(row: CensusRow, device: str) -> int:
+    """Return what emptying a container alone would free."""
+    if row.exclusive_bytes is not None:
+        return row.exclusive_bytes
+    return row.host_bytes if device == HOST else row.device_bytes.get(device, 0)
+
+
+def signature(row: CensusRow) -> str:
+    """Return what identifies a culprit between runs: root, folded path and type, no line."""
+    folded = re.sub(r"\[\d+\]", "[*]", row.path)
+    text = f"{row.root.value}\n{folded}\n{row.type}"
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]
+
+
+def _chart(case: RunContext, grower: Grower) -> tuple[list[Point], str]:
+    """Return the series behind a verdict: over work done (across), over seconds (within)."""
+    table, track = case.table, case.track
+    if grower.growth == "across":
+        columns, x, unit = grower.columns, grower.x, grower.unit
+    else:
+        columns = np.flatnonzero(table.covered(grower.path))
+        x, unit = track.time_s[table.at[columns]], "s"
+    y = np.nan_to_num(table.retained[grower.device][grower.path, columns])
+    chosen = np.unique(np.linspace(0, len(columns) - 1, min(len(columns), MOST_POINTS)).astype(int))
+    where = track.index[table.at[columns]]
+    return [Point(float(x[i]), float(y[i]), int(where[i])) for i in chosen], unit
+
+
+MOST_LINES = 5
+MOST_EXCERPTS = 3
+FEWEST_READINGS = 3
+"""Of a container's length: fewer don't tell that it stays the same."""
+
+
+@dataclass(frozen=True)
+class Origins:
+    """What the user's source says about a culprit."""
+
+    defined_at: str | None
+    fed_at: list[str]
+    allocated_at: list[str]
+    excerpts: list[Excerpt]
+    remedy: Remedy
+
+
+def find_origins(
+    sources: SourceIndex,
+    table: RowTable,
+    grower: Grower,
+    row: CensusRow,
+    known: KnownCulprit | None = None,
+    likeliest_first: Callable[[list[FeedingLine]], list[FeedingLine]] | None = None,
+) -> Origins:
+    """Return where a culprit was defined, fed and filled, and what to change there.
+
+    ``likeliest_first`` orders the feeding lines, where the caller knows more of what ran.
+    """
+    feeding: list[FeedingLine] = []
+    defined = None
+    sites = sorted(table.sites.get(grower.path, []), key=lambda s: -s.bytes)
+    if row.owner is not None:
+        witnessed = msgspec.structs.replace(row, allocated_at=sites)
+        inside = _grows_inside(table, grower)
+        feeding = sources.feeding(row.owner, witnessed, grower.phase, grows_inside=inside)
+        defined = sources.defined_at(row.owner, row)
+        errors = errors_in([table.latest[path] for path in table.descendants(grower.path)], row)
+        if errors is not None and errors.owner is not None:
+            assigned = sources.assigning(errors.owner, errors, grower.phase)
+            kept = assigned or sources.feeding(errors.owner, errors, grower.phase)
+            told = [line for line in kept if line.form != "call"]
+            feeding = list(dict.fromkeys([*told, *feeding]))
+    if likeliest_first is not None:
+        feeding = likeliest_first(feeding)
+    shown = feeding[:MOST_LINES]
+    return Origins(
+        defined_at=defined,
+        fed_at=list(dict.fromkeys(sources.location(f.file, f.line) for f in shown)),
+        allocated_at=[sources.location(s.file, s.line) for s in sites[:MOST_LINES]],
+        excerpts=_excerpts(sources, shown),
+        remedy=propose(
+            row,
+            growth=grower.growth,
+            falls_back=grower.falls_back,
+            unit=grower.unit,
+            phase=grower.phase,
+            items_per_unit=grower.items_per_unit,
+            feeding=feeding,
+            sources=sources,
+            known=known,
+            above=[table.latest[path] for path in table.ancestors(grower.path)],
+            inside=[table.latest[path] for path in table.descendants(grower.path)],
+            shrank=_shrank(table.length[grower.path]),
+        ),
+    )
+
+
+def _shrank(lengths: FloatArray) -> bool:
+    """Whether a container was seen shorter than before, and not only as the program ended."""
+    seen = lengths[np.isfinite(lengths)]
+    fell = np.flatnonzero(np.diff(seen) < 0)
+    return len(fell) > 0 and bool((seen[fell[0] + 2 :] > seen[fell[0] + 1]).any())
+
+
+def _grows_inside(table: RowTable, grower: Grower) -> bool:
+    """Whether it went on growing when it got no more items: what it held became larger."""
+    late = slice(len(grower.columns) // 2, None)
+    lengths, sizes = table.length[grower.path, grower.columns[late]], grower.y[late]
+    is_same = len(lengths) >= FEWEST_READINGS and bool(np.all(lengths == lengths[0]))
+    return is_same and bool(sizes[-1] > sizes[0])
+
+
+def _excerpts(sources: SourceIndex, feeding: list[FeedingLine]) -> list[Excerpt]:
+    lines: dict[str, tuple[str, list[int]]] = {}
+    for line in feeding:
+        shown = sources.location(line.file, line.line).rpartition(":")[0]
+        lines.setdefault(shown, (line.file, []))[1].append(line.line)
+    found = [sources.excerpt(file, marked) for file, marked in lines.values()]
+    return [excerpt for excerpt in found if excerpt is not None][:MOST_EXCERPTS]

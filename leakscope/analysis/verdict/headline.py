@@ -1,0 +1,347 @@
+"""The verdict of a run and its first line."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from leakscope.analysis.findings.unnamed import UNTOLD
+from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.search import SearchResult
+from leakscope.analysis.processes.endings import (
+    ENDINGS,
+    EXCEPTION,
+    STILL_RUNNING,
+    how_all_ended,
+    in_a_sentence,
+)
+from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.verdict.cleared import Undecided
+from leakscope.model import gauge
+from leakscope.model.boundary import BoundaryKind
+from leakscope.model.device import OutOfMemory
+from leakscope.model.report import Culprit, Finding, RunVerdict, Severity, Work
+from leakscope.model.text import clipped, human_bytes, plural
+from leakscope.model.trend import Reason
+
+SHORT_POINTS = 8
+LONGEST_NAME = 160
+"""Characters of a name in the first line; in a key of a dict a whole text may stand."""
+LONGEST_BEGINNING = 300
+"""Characters of a finding's text in the first line, its first sentence apart."""
+LOOP_STEPS = 50
+"""Steps of a plain loop within which enough censuses are taken."""
+
+
+def verdict_of(
+    case: RunContext,
+    growth: SearchResult,
+    culprits: list[Culprit],
+    findings: list[Finding],
+    undecided: list[Undecided],
+) -> tuple[RunVerdict, list[str]]:
+    """Return the verdict and, when it is inconclusive, what would settle it."""
+    grades = [c.severity for c in culprits] + [f.severity for f in findings if _is_growth(f)]
+    if any(grade is not Severity.NOTE for grade in grades):
+        return RunVerdict.LEAK, []
+    missing = _too_little(case) or _may_leak(case, undecided)
+    missing = missing or _unsettled(case, growth) or _missing_evidence(findings) or _children(case)
+    return (RunVerdict.INCONCLUSIVE if missing else RunVerdict.CLEAN), missing
+
+
+def _too_little(case: RunContext) -> list[str]:
+    track = case.track
+    if case.is_watched:
+        return _too_few_readings(case)
+    if not len(track):
+        return ["Nothing was recorded: did the program train at all?"]
+    if _never_trained(case):
+        return _no_training(how_all_ended(case.run, case.recording))
+    if not case.table.censuses:
+        if case.recording.errors:
+            return ["No census of the heap could be taken; the report's errors say why."]
+        return ["No census of the heap was taken: profile longer, or raise --budget."]
+    if not case.track.has_gauge(case.host_metric):
+        return ["The memory of the process could not be read, so that nobody can say it rests."]
+    looks = int((case.table.at <= track.last_work).sum())
+    is_seen = looks >= policy.FEWEST_FLAT or case.pool.is_bounded
+    if is_seen and case.pool.reason is not Reason.TOO_FEW:
+        return []
+    if case.track.step[-1] < LOOP_STEPS:
+        return [f"The run was too short to tell anything: profile at least {LOOP_STEPS} steps."]
+    pause = max(census.pause_s for census in case.table.censuses)
+    few = (
+        f"The heap was read only {plural(looks, 'time')}, because each reading takes {pause:.1f} s"
+    )
+    return [f"{few}: profile longer, or allow longer pauses (--max-pause 1000)."]
+
+
+def _may_leak(case: RunContext, undecided: list[Undecided]) -> list[str]:
+    return [_open_row(case, one) for one in undecided[:1]]
+
+
+def _open_row(case: RunContext, one: Undecided) -> str:
+    return (
+        f"{clipped(one.name, LONGEST_NAME)} grew by {human_bytes(one.bytes)}, too short a time to "
+        f"tell a leak from what fills once: {_further(case, _in_units(case, one))}."
+    )
+
+
+def _in_units(case: RunContext, one: Undecided) -> float | None:
+    """Return how many more units would decide."""
+    index = case.track.index
+    if one.more_boundaries is None or index[-1] <= index[0]:
+        return None
+    return one.more_boundaries * case.unit.total / float(index[-1] - index[0])
+
+
+def _further(case: RunContext, units: float | None) -> str:
+    """Return what to do, in the run's own unit."""
+    if units is None:
+        return "profile ten times as long"
+    return f"profile {plural(max(math.ceil(units), 1), f'more {case.unit.name}')}"
+
+
+def _never_trained(case: RunContext) -> bool:
+    """Whether the program began and ended with nothing between, as far as can be read."""
+    kinds = {boundary.kind for boundary in case.track.boundaries}
+    is_whole = not (case.recording.damage or case.recording.errors)
+    return is_whole and kinds <= {BoundaryKind.RUN_BEGIN, BoundaryKind.RUN_END}
+
+
+def _no_training(ended: str) -> list[str]:
+    if ended == STILL_RUNNING:
+        return ["No training loop was seen yet."]
+    if how := in_a_sentence(ended):
+        seen = f"No training loop was seen before {how}{'' if how.endswith('.') else '.'}"
+        return [seen, "A run that gets to its training loop."]
+    return [
+        "No training loop was seen: no optimizer made a step and no DataLoader was gone through.",
+        "leakscope.profile() tells of a loop of your own.",
+    ]
+
+
+def _too_few_readings(case: RunContext) -> list[str]:
+    known = len(case.gauge_series(case.host_metric)[1])
+    if known >= SHORT_POINTS:
+        return []
+    taken = len(case.track.known(case.host_metric))
+    if not taken:
+        return ["The process ended before its memory could be read."]
+    few = f"Only {plural(taken, 'reading')}"
+    if 0 < known < taken:
+        few += f", of which {known} count: it was beginning or ending at the others"
+    return [f"{few}; watch longer, or read more often (--interval)."]
+
+
+def _unsettled(case: RunContext, growth: SearchResult) -> list[str]:
+    """Return what is missing when a short run grew much and nothing says why."""
+    for term in growth.terms.values():
+        if not term.may_grow:
+            continue
+        left = term.trend.net_bytes
+        text = (
+            f"Memory grew by {human_bytes(left)} that {_OPEN[term.kind]}, too short a time to tell "
+            f"a leak from a warm-up: {_further(case, term.trend.more_work)}."
+        )
+        return [text]
+    return []
+
+
+_OPEN = {
+    "elsewhere": "libraries or native code hold",
+    "named": "has names of which none grew by itself",
+    "slack": "is free in the C heap",
+    "garbage": "awaits the collector",
+    "pinned": "is page-locked",
+    "unexplained": "has no name",
+}
+
+
+def _children(case: RunContext) -> list[str]:
+    """Return what is missing where nobody can tell whether child processes grow, though they did.
+
+    What workers of DataLoaders gain is left to their own recordings, unless there are ever more.
+    """
+    has_workers = any(recording.header.worker is not None for recording in case.run.recordings)
+    if has_workers and not _become_more(case):
+        return []
+    trend = case.gauge_trend(gauge.CHILDREN_PSS, policy.CHILDREN_NOISE_BYTES)
+    done, held = case.gauge_series(gauge.CHILDREN_PSS)
+    if not len(held) or trend.reason is Reason.RELEASED:
+        return []
+    work = case.work_done[case.working]
+    is_read_to_the_end = done[-1] - done[0] >= policy.REACHES * (work[-1] - work[0])
+    gained = min(_gained_by_as_many(case), trend.net_bytes + trend.gained_before)
+    if (trend.is_bounded and is_read_to_the_end) or gained < policy.CHILDREN_BYTES:
+        return []
+    text = (
+        f"Child processes held up to {human_bytes(float(held.max()))}, {human_bytes(gained)} more "
+        f"than at first, too short a time to tell a leak from a warm-up: "
+        f"{_further(case, trend.more_work)}."
+    )
+    return [text]
+
+
+def _gained_by_as_many(case: RunContext) -> float:
+    """Return how much more than at first as many child processes held later, or ever more did."""
+    count, held = (case.track.gauge(name) for name in (gauge.CHILDREN, gauge.CHILDREN_PSS))
+    known = case.working[np.isfinite(held[case.working]) & (count[case.working] > 0)]
+    if not len(known):
+        return 0.0
+    number, sizes = count[known], held[known]
+    alike = sizes if _become_more(case) else sizes[number <= number[0]]
+    return float(alike.max() - sizes[0])
+
+
+def _become_more(case: RunContext) -> bool:
+    """Return whether the number of child processes rises, as far as that can be told."""
+    counted = case.gauge_trend(gauge.CHILDREN, policy.COUNT_NOISE)
+    rises = counted.points >= policy.FEWEST_READINGS and counted.interval[0] > 0
+    return rises and not counted.is_bounded
+
+
+def _missing_evidence(findings: list[Finding]) -> list[str]:
+    """Return what is missing when growth may as well be a library's cache by shape."""
+    found = next((f for f in findings if f.title == UNTOLD), None)
+    if found is None:
+        return []
+    text = (
+        f"Memory grew by {human_bytes(found.total_bytes)} without a name while new shapes of "
+        "tensors were met all along, for each of which libraries keep something: run it again with "
+        "ONEDNN_PRIMITIVE_CACHE_CAPACITY=1 and batches of one shape; what grows then is a leak."
+    )
+    return [text]
+
+
+def headline(
+    verdict: RunVerdict,
+    culprits: list[Culprit],
+    findings: list[Finding],
+    missing: list[str],
+    work: Work,
+    ended: OutOfMemory | None = None,
+) -> str:
+    """Return the verdict in a sentence; how memory ended the run comes first."""
+    if ended is not None:
+        leaks = verdict is RunVerdict.LEAK
+        if leaks:
+            return f"{_where_it_ended(ended)} {_accusation(culprits, findings)}"
+        return f"{ended.sentence} {_blame(ended)}"
+    if verdict is RunVerdict.LEAK:
+        return _accusation(culprits, findings)
+    did = _did(work)
+    if verdict is RunVerdict.INCONCLUSIVE:
+        return f"Inconclusive after {did}. {missing[0]}{_costs(findings)}"
+    return f"No leak found in {did}.{_costs(findings)}"
+
+
+def _costs(findings: list[Finding]) -> str:
+    """Return what takes much memory without being a leak."""
+    costly = [f for f in findings if f.kind in _COSTLY and f.total_bytes >= policy.COSTLY_BYTES]
+    if not costly:
+        return ""
+    most = max(costly, key=lambda f: f.total_bytes)
+    return f" No leak, but large: {_inner(most.title)} ({human_bytes(most.total_bytes)})."
+
+
+_COSTLY = frozenset({"copy_on_write", "allocator_slack", "device_fragmentation"})
+
+
+def _where_it_ended(ended: OutOfMemory) -> str:
+    """Return where memory ran out; beside a leak its figures are no part of the first line."""
+    if ended.cause != EXCEPTION:
+        return ended.sentence
+    return f"{ended.sentence.partition(': ')[0]}."
+
+
+def _accusation(culprits: list[Culprit], findings: list[Finding]) -> str:
+    serious = [c for c in culprits if c.severity is not Severity.NOTE]
+    diagnosed = [f for f in findings if f.severity is not Severity.NOTE and _is_growth(f)]
+    if not serious:
+        return f"{_as_first_words(diagnosed[0].title)}. {_beginning(diagnosed[0].text)}"
+    text = _says(serious[0])
+    if diagnosed:
+        text += f" Also: {', '.join(_inner(f.title) for f in diagnosed)}."
+    if len(serious) > 1:
+        text += f" {plural(len(serious) - 1, 'more culprit')} below."
+    return text
+
+
+def _beginning(text: str) -> str:
+    """Return the first sentence of a text, and those after it that a first line has room for."""
+    sentences = text.removesuffix(".").split(". ")
+    taken = sentences[:1]
+    for sentence in sentences[1:]:
+        if sum(map(len, taken)) + len(sentence) > LONGEST_BEGINNING:
+            break
+        taken.append(sentence)
+    return ". ".join(taken) + "."
+
+
+def _is_growth(finding: Finding) -> bool:
+    """Whether a finding speaks of growth: that memory ran out is no leak by itself."""
+    return finding.kind not in ENDINGS
+
+
+def _blame(ended: OutOfMemory) -> str:
+    if not ended.names:
+        return "What was live, no census shows."
+    most = ended.names[0]
+    return f"Most was held by {clipped(most.name, LONGEST_NAME)}: {human_bytes(most.bytes)}."
+
+
+def _as_first_words(title: str) -> str:
+    """Return a title as the first words of the answer."""
+    return title if "memory grows" in title.lower() else f"Memory grows: {_inner(title)}"
+
+
+def _inner(title: str) -> str:
+    """Return a title as it stands inside a sentence."""
+    return title[0].lower() + title[1:]
+
+
+def _says(culprit: Culprit) -> str:
+    name = clipped(culprit.name, LONGEST_NAME)
+    place = f" ({culprit.fed_at[0]})" if culprit.fed_at else ""
+    rate = f"{human_bytes(culprit.bytes_per_unit)} per {culprit.unit}"
+    rate += "" if culprit.workers else _in_ranks(culprit)
+    if culprit.growth == "within":
+        climb = f"{name} climbs by {rate}{place} to {human_bytes(culprit.total_bytes)}"
+        if not culprit.falls_back:
+            return f"Memory grows through {culprit.phase}: {climb}, and nothing shows it freed."
+        return f"Memory peaks in {culprit.phase}: {climb} and is freed only when it ends."
+    ends = f"; {culprit.forecast.text}" if _is_near(culprit) and culprit.forecast else ""
+    return f"Memory leaks: {name} grows by {rate}{_in_workers(culprit)}{place}{ends}."
+
+
+def _in_ranks(culprit: Culprit) -> str:
+    return f" in {culprit.in_ranks}" if culprit.in_ranks else ""
+
+
+def _in_workers(culprit: Culprit) -> str:
+    if not culprit.workers:
+        return ""
+    several = f"each of {culprit.workers} DataLoader workers"
+    where = several if culprit.workers > 1 else "a DataLoader worker"
+    return f" in {where}" + (f" of {culprit.in_ranks}" if culprit.in_ranks else "")
+
+
+def _is_near(culprit: Culprit) -> bool:
+    return culprit.severity is Severity.CRITICAL
+
+
+def _did(work: Work) -> str:
+    parts = [
+        plural(count, noun)
+        for count, noun in (
+            (work.epochs, "epoch"),
+            (work.steps, "step"),
+            (work.validations, "validation"),
+        )
+        if count
+    ]
+    if not parts:
+        return f"{work.duration_s:.1f} s"
+    return ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]

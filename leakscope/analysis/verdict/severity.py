@@ -1,0 +1,90 @@
+"""Severity: what growth does to the user, and when memory runs out if it goes on.
+
+Its floors are in ``growth.policy``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.rows import Grower
+from leakscope.model.report import Forecast, Severity
+from leakscope.model.text import human_bytes, human_count
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class PhaseHeight:
+    """How high memory of one device rises in a phase, and what it may rise to."""
+
+    baseline: float
+    """Lowest memory at the beginning of the phase."""
+    peak: float
+    rise: float
+    """Height of one passage above its own beginning."""
+    full_rise: float
+    """Height of the highest passage above its own, with what stood between two boundaries."""
+    limit: float | None
+
+
+def of_across(grower: Grower, horizon: Forecast | None) -> Severity:
+    """Return the severity of growth across phases."""
+    per_item = grower.unit in {"step", "batch"}
+    rate, units = grower.trend.bytes_per_unit, max(grower.units, 1.0)
+    if rate < (policy.RATE_PER_STEP if per_item else policy.RATE_PER_PASS):
+        return Severity.NOTE
+    if rate * units * policy.HORIZON < policy.STEADY_BYTES:
+        return Severity.NOTE
+    if horizon is not None and horizon.units_left <= policy.HORIZON * units:
+        return Severity.CRITICAL
+    return Severity.WARNING
+
+
+def of_within(peak_bytes: float, together_bytes: float, height: PhaseHeight) -> Severity:
+    """Return the severity of growth within a phase.
+
+    Args:
+        peak_bytes: What this container holds at its height.
+        together_bytes: What all containers that climb in the phase hold.
+        height: How high memory rises in the phase.
+
+    """
+    floor = max(policy.PEAK_BYTES, policy.PEAK_OF_BASELINE * height.baseline)
+    if together_bytes < floor or peak_bytes < policy.MEMBER_SHARE * together_bytes:
+        return Severity.NOTE
+    if height.peak <= 0 or together_bytes <= policy.PEAK_SHARE * height.rise:
+        return Severity.NOTE
+    if height.limit and height.peak > policy.PEAK_OF_LIMIT * height.limit:
+        return Severity.CRITICAL
+    is_much = together_bytes >= policy.WARNED_OF_BASELINE * height.baseline
+    is_most = together_bytes > policy.PEAK_SHARE * height.full_rise
+    return Severity.WARNING if is_much or is_most else Severity.NOTE
+
+
+def forecast(
+    *, limit_bytes: int | None, used_bytes: float, rate: float, unit: str, done: float
+) -> Forecast | None:
+    """Return when the limit is reached, None without a limit or growth.
+
+    Args:
+        limit_bytes: The limit.
+        used_bytes: Memory at the end of the recording.
+        rate: Bytes per unit of everything that grows.
+        unit: The unit.
+        done: The number the unit had reached at the end.
+
+    """
+    if not limit_bytes or rate <= 0 or not math.isfinite(rate):
+        return None
+    left = max(limit_bytes - used_bytes, 0.0) / rate
+    at = math.ceil(done + left)
+    return Forecast(
+        limit_bytes=limit_bytes,
+        unit=unit,
+        units_left=left,
+        at=float(at),
+        text=f"reaches {human_bytes(limit_bytes)} in {unit} {human_count(at)}",
+    )

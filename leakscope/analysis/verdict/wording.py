@@ -1,0 +1,195 @@
+"""How culprits and findings are written down: sentence, falsifier, pinned graphs, signature."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+
+import msgspec
+
+from leakscope.analysis.growth.rows import Grower
+from leakscope.model.census import CensusRow, Content, RootKind
+from leakscope.model.known import Recognised
+from leakscope.model.report import Falsifier, Finding, Remedy, Severity
+from leakscope.model.text import human_bytes, human_count, human_share, plural
+from leakscope.model.trend import Trend
+
+_ROOTS = {
+    RootKind.LOCAL: "a local variable of a running function",
+    RootKind.GLOBAL: "a module's global",
+    RootKind.CLASS_ATTRIBUTE: "a class attribute",
+    RootKind.THREAD_LOCAL: "a thread-local",
+    RootKind.GENERATOR: "a suspended generator",
+    RootKind.LIBRARY: "a library's own name",
+}
+
+
+def sentence(
+    row: CensusRow,
+    grower: Grower,
+    share: float,
+    total: float,
+    peak: float,
+    pinned: dict[str, int],
+) -> str:
+    """Return a culprit in a sentence or two, and what graphs it pins."""
+    graphs = describe_graphs(row.graph_nodes, pinned)
+    return " ".join(s for s in (_growth(row, grower, share, total, peak), graphs) if s)
+
+
+def _growth(row: CensusRow, grower: Grower, share: float, total: float, peak: float) -> str:
+    if grower.growth == "across":
+        return (
+            f"{row.name} ({row.type}) grows by {per_unit(grower)}{_items(grower)} and held "
+            f"{human_bytes(total)}; that is {human_share(share)} of the growth of memory."
+        )
+    text = (
+        f"{row.name} ({row.type}) climbs by {per_unit(grower)}{_items(grower)} during "
+        f"{grower.phase} to {human_bytes(total)}"
+    )
+    text += " and falls back when it ends" if grower.falls_back else ", which lasted to the end"
+    if peak > 1.1 * total:
+        text += f"; by its last batch that comes to about {human_bytes(peak)}"
+    return f"{text}. That is {human_share(share)} of the height of the phase."
+
+
+def with_other_holders(remedy: Remedy, others: list[str], freed: float) -> Remedy:
+    """Return the remedy; where others hold the same contents, it says so and what that means."""
+    if not others:
+        return remedy
+    names = listed([f"`{name}`" for name in others])
+    holds = "holds" if len(others) == 1 else "hold"
+    text = (
+        f"{names} {holds} the same objects: letting go of them here alone frees "
+        f"{human_bytes(freed)}. Let go of them there too. {remedy.text}"
+    )
+    return msgspec.structs.replace(remedy, text=text)
+
+
+def listed(names: list[str]) -> str:
+    """Return ``a``, ``a and b`` or ``a, b and c``."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def per_unit(grower: Grower) -> str:
+    """Return ``2.1 MiB per validation``."""
+    return f"{human_bytes(grower.trend.bytes_per_unit)} per {grower.unit}"
+
+
+def _items(grower: Grower) -> str:
+    items = grower.items_per_unit
+    if not items or items < 0.05:
+        return ""
+    count = human_count(items)
+    return f" (+{count} {'item' if count == '1' else 'items'})"
+
+
+def falsifier(row: CensusRow, grower: Grower, holders: list[str]) -> Falsifier:
+    """Return what would prove a verdict wrong; the census itself has tried the collector."""
+    holder = holders[0] if holders else f"{row.name}, {_ROOTS.get(row.root, 'a root')}"
+    reachable = f"gc.collect() would free 0 B of it: it is reachable from {holder}."
+    if grower.growth == "within":
+        return Falsifier(
+            text="If it were needed only per batch, it would not be higher at the next one.",
+            result=f"It climbed in {plural(grower.repeats, 'passage')}"
+            f"{' and fell back' if grower.falls_back else ''}. {reachable}",
+        )
+    return Falsifier(
+        text="If it were garbage, a collection would free it; if it were a cache filling or a "
+        f"warm-up, it would stop: one more {grower.unit} at the same size would withdraw this.",
+        result=f"{reachable} It grew through the last {grower.trend.points} readings.",
+    )
+
+
+_HOST = "host"
+_MOSTLY = 0.5
+_FORM = re.compile(r"(?P<type>[a-z]+\d*\w*) \((?P<shape>[\d, ]*)\) on (?P<device>[\w:]+)")
+
+
+def pinned_bytes(row: CensusRow) -> dict[str, int]:
+    """Return the bytes per device, ``host`` included, that would go if the graphs were cut."""
+    if not row.graph_nodes:
+        return {}
+    retained = {_HOST: row.host_bytes, **row.device_bytes}
+    for device, size in row.shared_bytes.items():
+        retained[device] = retained.get(device, 0) + size
+    if row.kind != "graph":
+        tensors = [held for held in row.holds if held.type.endswith(("Tensor", "Parameter"))]
+        if sum(held.bytes for held in tensors) < _MOSTLY * sum(retained.values()):
+            return {}
+        for held in tensors:
+            device, own = _own_bytes(held)
+            retained[device] = retained.get(device, 0) - own
+    return {device: size for device, size in retained.items() if size > 0}
+
+
+def _own_bytes(held: Content) -> tuple[str, int]:
+    """Return the device of some tensors and the bytes of their values, by their commonest form."""
+    form = _FORM.match(held.detail)
+    if form is None:
+        return _HOST, 0
+    device = _HOST if form["device"] == "cpu" else form["device"]
+    bits = re.search(r"\d+", form["type"])
+    item = max(int(bits.group()) // 8, 1) if bits else 1
+    sizes = [int(size) for size in form["shape"].split(",") if size.strip()]
+    return device, held.count * item * math.prod(sizes)
+
+
+def describe_graphs(nodes: int, pinned: dict[str, int]) -> str:
+    """Return ``It keeps 700 autograd nodes alive, which pin 19 MiB on the host.`` or nothing."""
+    if not nodes:
+        return ""
+    places = [
+        f"{human_bytes(size)} on {'the host' if device == _HOST else device}"
+        for device, size in pinned.items()
+    ]
+    pins = f", which pin {' and '.join(places)}" if places else ""
+    return f"It keeps {plural(nodes, 'autograd node')} alive{pins}."
+
+
+def to_finding(
+    kind: str,
+    title: str,
+    text: str,
+    remedy: Remedy,
+    *,
+    severity: Severity,
+    trend: Trend | None = None,
+    share: float = 0.0,
+    total_bytes: float = 0.0,
+    device: str = "host",
+    fed_at: list[str] | None = None,
+    falsifier: tuple[str, str | None] = ("", None),
+    subject: str = "",
+    growth: str = "across",
+    known: Recognised | None = None,
+) -> Finding:
+    """Return a finding, not ranked yet; ``subject`` tells two of one kind apart."""
+    return Finding(
+        rank=0,
+        kind=kind,
+        title=title,
+        text=text,
+        growth=growth,
+        unit=trend.unit if trend else "",
+        bytes_per_unit=trend.bytes_per_unit if trend else 0.0,
+        interval=trend.interval if trend else (0.0, 0.0),
+        readings=trend.points if trend else 0,
+        share=min(max(share, 0.0), 1.0),
+        total_bytes=max(int(total_bytes), 0),
+        device=device,
+        fed_at=fed_at or [],
+        severity=severity,
+        signature=finding_signature(kind, device, subject),
+        remedy=remedy,
+        known=known,
+        falsifier=Falsifier(text=falsifier[0], result=falsifier[1]) if falsifier[0] else None,
+    )
+
+
+def finding_signature(kind: str, device: str, subject: str = "") -> str:
+    """Return what identifies a finding between runs."""
+    text = f"finding\n{kind}\n{device}\n{subject}"
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]

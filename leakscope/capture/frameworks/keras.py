@@ -1,0 +1,455 @@
+"""Keras 3 on the torch backend: a callback, ``fit()``, and what lists of callbacks tell of it.
+
+Keras steps optimizers of its own, so steps are counted from what the optimizer says when a training
+begins.
+
+All of it where no callback of ours tells of it; else what callbacks of the program evaluate and
+predict meanwhile, whose lists have none of ours.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Protocol
+
+import keras
+
+from leakscope.capture.frameworks.training import (
+    FrameworkCallback,
+    RecordingOptions,
+    Training,
+    Upkeep,
+    contained,
+    ours_once,
+)
+from leakscope.capture.torch_hooks.optimizers import OptimizerSteps
+from leakscope.capture.torch_hooks.patching import LibraryPatches, PatchedMethod, without_our_frame
+from leakscope.model.errors import LeakscopeError
+from leakscope.model.errors import ours as faults
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+TRAIN, VALIDATION, TEST = "train", "validation", "test"
+
+
+class FitCourse:
+    """Passes the events of one ``fit()`` after the other on to a training."""
+
+    def __init__(self, training: Training) -> None:
+        self._training = training
+        self._torch_steps = OptimizerSteps()
+        self._is_new = True
+        self._batches = self._done = 0
+        self._counts: bool | None = None
+        self._is_epoch_over = False
+
+    def begin(self) -> None:
+        """A ``fit()`` begins."""
+        self._is_new, self._counts, self._is_epoch_over = True, None, False
+        self._batches = self._done = 0
+        self._torch_steps.listen()
+
+    def begin_epoch(self, model: Any, epoch: int, expected: int | None) -> None:
+        """Begin a training phase; the first one goes on from where the optimizer is."""
+        self._close_epoch()
+        if self._is_new:
+            self._is_new = False
+            self._batches = iterations(model)
+            self._done = self._batches // _accumulation(model)
+            self._training.resume(step=self._done, epoch=epoch)
+        self._training.enter(TRAIN, expected)
+        self._torch_steps.since_last_asked()
+
+    def end_batch(self, model: Any) -> int | None:
+        """A batch is over: return the number of its step, None if the optimizer made none."""
+        if not self._has_stepped(model):
+            self._training.batch()
+            return None
+        self._done += 1
+        self._training.step()
+        return self._done
+
+    def end_epoch(self) -> None:
+        """The epoch is over, but for what callbacks after this one evaluate."""
+        self._training.leave(TRAIN)
+        self._is_epoch_over = True
+
+    def begin_test(self, *, after_training: bool) -> None:
+        """An evaluation begins: after the batches of the epoch, or between them."""
+        if after_training:
+            self._training.leave(TRAIN)
+        self._training.enter(VALIDATION)
+
+    def end_test(self) -> None:
+        """The evaluation is over."""
+        self._training.leave(VALIDATION)
+
+    def begin_predicting(self) -> None:
+        """Predictions begin."""
+        self._training.enter(TEST)
+
+    def end_predicting(self) -> None:
+        """Predictions are over."""
+        self._training.leave(TEST)
+
+    def end_batch_without_training(self) -> None:
+        """A batch of an evaluation or of predictions is over."""
+        self._training.batch()
+
+    def evaluate(self, event: str, *, after_training: bool) -> None:
+        """Tell of an event of evaluating or predicting, named as the method of a callback."""
+        if event == "on_test_begin":
+            self.begin_test(after_training=after_training)
+        elif event == "on_predict_begin":
+            self.begin_predicting()
+        elif event in ("on_test_batch_end", "on_predict_batch_end"):
+            self.end_batch_without_training()
+        elif event == "on_test_end":
+            self.end_test()
+        elif event == "on_predict_end":
+            self.end_predicting()
+
+    def close(self) -> None:
+        """The ``fit()`` is over: listen no more."""
+        self._torch_steps.close()
+
+    def end(self) -> None:
+        """Close what is open; an epoch that is not over by now was broken off."""
+        self._training.leave_all()
+        self._close_epoch()
+
+    def _close_epoch(self) -> None:
+        if self._is_epoch_over:
+            self._is_epoch_over = False
+            self._training.end_epoch()
+
+    def _has_stepped(self, model: Any) -> bool:
+        """Return whether the batch was a step: of Keras's optimizer, or of one of torch's."""
+        by_torch = self._torch_steps.since_last_asked()
+        if self._counts is None:
+            # Asked once: on a device each answer would wait for all that is under way.
+            self._counts = iterations(model) > self._batches
+        self._batches += 1
+        return by_torch or (self._counts and self._batches % _accumulation(model) == 0)
+
+
+def iterations(model: Any) -> int:
+    """Return the batches that the model's optimizer was given so far."""
+    counted = getattr(_optimizer(model), "_iterations", None)
+    return 0 if counted is None else int(counted)
+
+
+def _accumulation(model: Any) -> int:
+    return getattr(_optimizer(model), "gradient_accumulation_steps", None) or 1
+
+
+def _optimizer(model: Any) -> Any:
+    optimizer = getattr(model, "optimizer", None)
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+class NestedFitListener(Protocol):
+    """A callback of ours in a ``fit()`` that is under way."""
+
+    def hear_beside(self, event: str) -> None:
+        """Another list of callbacks is told of an event of Keras's, named as its method."""
+
+
+_under_way: list[NestedFitListener] = []
+
+
+@contextmanager
+def under_way(callbacks: Sequence[NestedFitListener]) -> Iterator[None]:
+    """Have these callbacks hear what others evaluate and predict in their ``fit()``."""
+    _under_way.extend(callbacks)
+    try:
+        yield
+    finally:
+        del _under_way[len(_under_way) - len(callbacks) :]
+
+
+def hear_beside(event: str, callbacks: Any) -> None:
+    """A list of callbacks is told of an event: pass it on where it has none of ours."""
+    try:
+        told = () if not _under_way or is_told_of(callbacks) else tuple(_under_way)
+    except faults(Exception):
+        return
+    for callback in told:
+        callback.hear_beside(event)
+
+
+class JoinedFits(FrameworkCallback):
+    """Tells the session that runs of one ``fit()`` after the other; it starts none itself.
+
+    Of the lists of callbacks that are heard the first one is that of ``fit()``. The others are
+    those of evaluations and predictions that the program's own callbacks make meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.training = Training({})
+        self._course = FitCourse(self.training)
+        self._thread = 0
+        self._list: weakref.ref[Any] | None = None
+
+    @contained
+    def begin(self) -> bool:
+        """A ``fit()`` is called; return whether it is told of from now on."""
+        self.training.begin(joins=True)
+        if not self.training.leads:
+            self.training.end()
+            return False
+        self._thread, self._list = get_ident(), None
+        self._course.begin()
+        return True
+
+    @contained
+    def end(self) -> None:
+        """The ``fit()`` is over, with an error or without."""
+        self._list = None
+        self._course.close()
+        try:
+            self._course.end()
+        finally:
+            self.training.end()
+
+    @contained
+    def hear(self, event: str, callbacks: Any, *args: Any) -> None:
+        """A list of callbacks is told of an event of Keras's, named as its method."""
+        if get_ident() != self._thread:
+            return
+        if self._list is None:
+            self._list = weakref.ref(callbacks)
+        is_own = self._list() is callbacks
+        if event == "on_epoch_begin" and is_own:
+            expected = (callbacks.params or {}).get("steps")
+            self._course.begin_epoch(callbacks.model, args[0], expected)
+        elif event == "on_train_batch_end" and is_own:
+            self._course.end_batch(callbacks.model)
+        elif event == "on_epoch_end" and is_own:
+            self._course.end_epoch()
+        else:
+            self._course.evaluate(event, after_training=is_own)
+
+
+def is_told_of(callbacks: Any) -> bool:
+    """Return whether a callback of ours is among those that ``fit()`` is given."""
+    inside = getattr(callbacks, "callbacks", callbacks)
+    given = inside if isinstance(inside, (list, tuple)) else (inside,)
+    return any(isinstance(callback, FrameworkCallback) for callback in given)
+
+
+_NAMES = ("x", "y", "batch_size", "epochs", "verbose", "callbacks")
+"""Of the first arguments of ``fit``."""
+
+
+class LeakScopeCallback(keras.callbacks.Callback, FrameworkCallback):  # type: ignore[misc]
+    """Records a training of Keras on torch: ``model.fit(..., callbacks=[LeakScopeCallback()])``.
+
+    Where something records already it joins. Nothing is recorded outside ``fit()`` otherwise.
+
+    Args:
+        log_every: put memory, in MiB, into the logs of a batch every so many steps, and into those
+            of each epoch, where the callbacks after this one find it.
+        cleanup_every: collect garbage and empty caches every so many steps, and tell at the end
+            what that gained.
+        options: as for :func:`leakscope.profile`.
+
+    Raises:
+        LeakscopeError: for options that make no sense, and for another backend than torch.
+        ValueError: for a number of steps below 1.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        log_every: int | None = None,
+        cleanup_every: int | None = None,
+        **options: Unpack[RecordingOptions],
+    ) -> None:
+        super().__init__()
+        if keras.config.backend() != "torch":
+            raise LeakscopeError(
+                f"Keras runs on {keras.config.backend()} here, and leakscope looks at torch alone: "
+                "set KERAS_BACKEND=torch."
+            )
+        self.training = Training(options)
+        self._course = FitCourse(self.training)
+        self._upkeep = Upkeep(self.training, log_every=log_every, cleanup_every=cleanup_every)
+        self._loaders: tuple[Any, ...] = ()
+        self._figures: dict[str, float] = {}
+
+    # What fit() tells
+
+    @contained
+    def fit_is_called(self, given: dict[str, Any]) -> None:
+        """``fit()`` was called with these arguments: it looks at a batch before its first event."""
+        self._loaders = (given.get("x"), given.get("validation_data"))
+        self.training.begin()
+
+    @contained
+    def hear_beside(self, event: str) -> None:
+        """Another callback evaluates or predicts: this one is not among those that are told."""
+        self._course.evaluate(event, after_training=False)
+
+    @contained
+    def fit_has_failed(self, error: BaseException) -> None:
+        """``fit()`` raised."""
+        self._end(error)
+
+    # Events
+
+    @contained
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Begin to record, or join."""
+        loaders, self._loaders = self._loaders, ()
+        if not self.training.leads:
+            self.training.begin()
+        self._course.begin()
+        self._upkeep.begin(*loaders)
+
+    @contained
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Begin a training phase; the first one goes on from where the optimizer is."""
+        self._course.begin_epoch(self.model, epoch, (self.params or {}).get("steps"))
+
+    @contained
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """A batch is over, and a step with it if the optimizer stepped: log where it is time."""
+        step = self._course.end_batch(self.model)
+        figures = {} if step is None else self._upkeep.step(step)
+        if figures:
+            self._figures = figures
+            _add(logs, figures)
+
+    @contained
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """The epoch is over, with the validation in it."""
+        self._course.end_epoch()
+        _add(logs, self._figures)
+
+    @contained
+    def on_test_begin(self, logs: Any = None) -> None:
+        """An evaluation begins, after the batches of the epoch or by itself."""
+        # fit() has put the model into evaluation mode
+        self._course.begin_test(after_training=not self.model.training)
+
+    @contained
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        """A batch of an evaluation is over."""
+        self._course.end_batch_without_training()
+
+    @contained
+    def on_test_end(self, logs: Any = None) -> None:
+        """The evaluation is over."""
+        self._course.end_test()
+
+    @contained
+    def on_predict_begin(self, logs: Any = None) -> None:
+        """Predictions begin."""
+        self._course.begin_predicting()
+
+    @contained
+    def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
+        """A batch of predictions is over."""
+        self._course.end_batch_without_training()
+
+    @contained
+    def on_predict_end(self, logs: Any = None) -> None:
+        """Predictions are over."""
+        self._course.end_predicting()
+
+    @contained
+    def on_train_end(self, logs: Any = None) -> None:
+        """Tell what the cleanups gained; record no more, unless somebody else does."""
+        self._end()
+
+    def _end(self, error: BaseException | None = None) -> None:
+        self._course.close()
+        self._loaders, self._figures = (), {}
+        self._model = None  # Keras leaves it with every callback
+        try:
+            self._course.end()
+            self._upkeep.end()
+        finally:
+            self.training.end(error)
+
+
+def _add(logs: Any, figures: dict[str, float]) -> None:
+    if isinstance(logs, dict):
+        logs.update(figures)
+
+
+def _telling_fit(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = _told_once(args, kwargs)
+        ours = _ours(args, kwargs)
+        try:
+            with under_way(ours):
+                return original(model, *args, **kwargs)
+        except BaseException as error:
+            without_our_frame(error)
+            for callback in ours:
+                callback.fit_has_failed(error)
+            raise
+
+    return fit
+
+
+def _ours(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[LeakScopeCallback]:
+    """Tell the callbacks of ours that ``fit()`` was called with these arguments; return them."""
+    try:
+        given = {**dict(zip(_NAMES, args, strict=False)), **kwargs}
+        ours = [one for one in _several(given.get("callbacks")) if _is_ours(one)]
+    except faults(Exception):
+        return []
+    for callback in ours:
+        callback.fit_is_called(given)
+    return ours
+
+
+def _told_once(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of ``fit()`` with each callback of ours in them once."""
+    try:
+        place = _NAMES.index("callbacks")
+        given = args[place] if len(args) > place else kwargs.get("callbacks")
+        once = ours_once(_several(given))
+        if len(once) == len(_several(given)):
+            return args, kwargs
+        if not isinstance(given, (list, tuple)):
+            given.callbacks = once  # type: ignore[union-attr]
+            return args, kwargs
+        if len(args) > place:
+            return (*args[:place], once, *args[place + 1 :]), kwargs
+        return args, {**kwargs, "callbacks": once}
+    except faults(Exception):
+        return args, kwargs
+
+
+def _several(callbacks: Any) -> list[Any]:
+    inside = getattr(callbacks, "callbacks", callbacks)
+    return [*inside] if isinstance(inside, (list, tuple)) else [inside]
+
+
+def _is_ours(callback: Any) -> bool:
+    return isinstance(callback, LeakScopeCallback)
+
+
+def _wrapped() -> list[PatchedMethod]:
+    owners = [kind for kind in keras.Model.__mro__ if "fit" in vars(kind)]
+    return [PatchedMethod(owner, "fit", _telling_fit) for owner in owners[:1]]
+
+
+_methods = LibraryPatches(_wrapped)
+
+# From the import on: `model.fit(..., callbacks=[LeakScopeCallback()])` takes the method first.
+_methods.serve(LeakScopeCallback)

@@ -1,0 +1,260 @@
+"""Lightning: a callback for ``lightning.pytorch`` and one for ``pytorch_lightning``.
+
+Both packages hold the same code under two names, and each trainer takes callbacks of its own alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leakscope.capture.frameworks.training import (
+    FrameworkCallback,
+    RecordingOptions,
+    Training,
+    Upkeep,
+    contained,
+    ours_once,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+TRAIN, VALIDATION, TEST, PREDICT, SANITY = "train", "validation", "test", "predict", "sanity"
+CHECKPOINT = "checkpoint"
+SEVERAL = 2
+
+
+class LightningHooks(FrameworkCallback):
+    """Tells of a Lightning trainer: sanity check, steps, validations inside epochs, each loader.
+
+    Where something records already it joins. Nothing is recorded outside ``fit()`` otherwise.
+
+    Args:
+        log_every: log memory, in MiB, every so many steps through the loggers of the trainer.
+        cleanup_every: collect garbage and empty caches every so many steps, and tell at the end
+            what that gained.
+        options: as for :func:`leakscope.profile`.
+
+    Raises:
+        LeakscopeError: for options that make no sense.
+        ValueError: for a number of steps below 1.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        log_every: int | None = None,
+        cleanup_every: int | None = None,
+        **options: Unpack[RecordingOptions],
+    ) -> None:
+        super().__init__()
+        self.training = Training(options)
+        self._upkeep = Upkeep(self.training, log_every=log_every, cleanup_every=cleanup_every)
+        self._steps = self._done = 0
+
+    @contained
+    def setup(self, trainer: Any, module: Any, stage: str) -> None:
+        """Be among the trainer's callbacks once, however often it was added: the first hook."""
+        callbacks = ours_once(trainer.callbacks)
+        if len(callbacks) < len(trainer.callbacks):
+            # A list of its own: the trainer goes through the other one just now.
+            trainer.callbacks = callbacks
+
+    @contained
+    def on_fit_start(self, trainer: Any, module: Any) -> None:
+        """Begin to record, or join. A checkpoint is restored only after that."""
+        self.training.begin()
+
+    @contained
+    def on_sanity_check_start(self, trainer: Any, module: Any) -> None:
+        """Begin the phase of the batches that are tried before the training."""
+        self.training.enter(SANITY)
+
+    @contained
+    def on_sanity_check_end(self, trainer: Any, module: Any) -> None:
+        """End it."""
+        self.training.leave(SANITY)
+
+    @contained
+    def on_train_start(self, trainer: Any, module: Any) -> None:
+        """Go on from a checkpoint's step."""
+        self._steps, self._done = int(trainer.global_step), steps_done(trainer)
+        self.training.resume(step=self._done, epoch=int(trainer.current_epoch))
+        self._upkeep.begin(trainer.train_dataloader, *as_list(trainer.val_dataloaders))
+
+    @contained
+    def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
+        """Begin a training phase."""
+        self.training.enter(TRAIN, whole(trainer.num_training_batches))
+
+    @contained
+    def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, index: int) -> None:
+        """Begin the training phase of an epoch that a checkpoint broke off: it has no start."""
+        if self.training.leads and not self.training.phase:
+            batches = whole(trainer.num_training_batches)
+            self.training.enter(TRAIN, None if batches is None else batches - index)
+
+    def on_train_batch_end(
+        self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int
+    ) -> None:
+        """A batch is over, and a step with it if an optimizer stepped: log where it is time."""
+        figures, number = self._batch_over(trainer) or ({}, 0)
+        if figures:
+            # Not contained: what is raised in there comes from the trainer's loggers.
+            for logger in trainer.loggers:
+                logger.log_metrics(dict(figures), step=number)
+
+    @contained
+    def _batch_over(self, trainer: Any) -> tuple[dict[str, float], int] | None:
+        steps, self._steps = self._steps, int(trainer.global_step)
+        if self._steps == steps:
+            self.training.batch()
+            return None
+        self._done += 1
+        self.training.step()
+        return self._upkeep.step(self._done), step_of_logs(trainer)
+
+    @contained
+    def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
+        """End the training phase."""
+        self.training.leave(TRAIN)
+        self.training.end_epoch()
+
+    @contained
+    def on_validation_start(self, trainer: Any, module: Any) -> None:
+        """A validation comes: each of its loaders has a phase of its own."""
+        self._evaluation_begins(trainer, VALIDATION)
+
+    @contained
+    def on_validation_batch_start(
+        self, trainer: Any, module: Any, batch: Any, index: int, loader: int = 0
+    ) -> None:
+        """Begin the next loader's phase with its first batch."""
+        self._loader(trainer, VALIDATION, loader)
+
+    @contained
+    def on_validation_batch_end(
+        self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int, loader: int = 0
+    ) -> None:
+        """A batch is over."""
+        self.training.batch()
+
+    @contained
+    def on_validation_end(self, trainer: Any, module: Any) -> None:
+        """The validation is over, what the module does at its end included."""
+        self._evaluation_ends(VALIDATION)
+
+    @contained
+    def on_test_start(self, trainer: Any, module: Any) -> None:
+        """A test comes."""
+        self._evaluation_begins(trainer, TEST)
+
+    @contained
+    def on_test_batch_start(
+        self, trainer: Any, module: Any, batch: Any, index: int, loader: int = 0
+    ) -> None:
+        """Begin the next loader's phase with its first batch."""
+        self._loader(trainer, TEST, loader)
+
+    @contained
+    def on_test_batch_end(
+        self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int, loader: int = 0
+    ) -> None:
+        """A batch is over."""
+        self.training.batch()
+
+    @contained
+    def on_test_end(self, trainer: Any, module: Any) -> None:
+        """The test is over."""
+        self._evaluation_ends(TEST)
+
+    @contained
+    def on_predict_start(self, trainer: Any, module: Any) -> None:
+        """Predictions come."""
+        self.training.enter(PREDICT)
+
+    @contained
+    def on_predict_batch_end(
+        self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int, loader: int = 0
+    ) -> None:
+        """A batch is over."""
+        self.training.batch()
+
+    @contained
+    def on_predict_end(self, trainer: Any, module: Any) -> None:
+        """Predictions are over."""
+        self.training.leave(PREDICT)
+
+    @contained
+    def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
+        """A checkpoint is gathered, to be written at once."""
+        self.training.mark(CHECKPOINT)
+
+    @contained
+    def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
+        """The training has failed, or was interrupted."""
+        self._end(exception)
+
+    @contained
+    def teardown(self, trainer: Any, module: Any, stage: str) -> None:
+        """All is over: record no more, unless somebody else does."""
+        self._end()
+
+    def _end(self, error: BaseException | None = None) -> None:
+        try:
+            self._upkeep.end()
+        finally:
+            self.training.end(error)
+
+    def _evaluation_begins(self, trainer: Any, name: str) -> None:
+        if not trainer.sanity_checking:
+            self.training.enter(name, batches_of(trainer, name, 0))
+
+    def _loader(self, trainer: Any, name: str, loader: int) -> None:
+        phase = name if not loader else f"{name}:{loader + 1}"
+        if not trainer.sanity_checking and self.training.phase != phase:
+            self._evaluation_ends(name)
+            self.training.enter(phase, batches_of(trainer, name, loader))
+
+    def _evaluation_ends(self, name: str) -> None:
+        phase = self.training.phase
+        if phase.partition(":")[0] == name:
+            self.training.leave(phase)
+
+
+def batches_of(trainer: Any, name: str, loader: int) -> int | None:
+    """Return how many batches the trainer takes from a loader of an evaluation."""
+    batches = trainer.num_val_batches if name == VALIDATION else trainer.num_test_batches
+    if not isinstance(batches, list):
+        return whole(batches)
+    return whole(batches[loader]) if loader < len(batches) else None
+
+
+def step_of_logs(trainer: Any) -> int:
+    """Return the number under which the trainer logs what belongs to the batch just now."""
+    loop = trainer.fit_loop.epoch_loop
+    return int(getattr(loop, "_batches_that_stepped", trainer.global_step))
+
+
+def steps_done(trainer: Any) -> int:
+    """Return in how many batches an optimizer has stepped, by what a checkpoint tells.
+
+    The trainer counts the steps of each of several optimizers: then batches are no more than that.
+    """
+    steps = int(trainer.global_step)
+    if len(trainer.optimizers) < SEVERAL:
+        return steps
+    return min(steps, int(trainer.fit_loop.epoch_loop.batch_progress.total.processed))
+
+
+def as_list(loaders: Any) -> list[Any]:
+    """Return one or several loaders, in whatever the user put them, as a list."""
+    if isinstance(loaders, dict):
+        return list(loaders.values())
+    return list(loaders) if isinstance(loaders, (list, tuple)) else [loaders]
+
+
+def whole(batches: float) -> int | None:
+    """Return a number of batches; None for the infinity of a loader without a length."""
+    return int(batches) if batches != float("inf") else None

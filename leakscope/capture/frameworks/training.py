@@ -1,0 +1,621 @@
+"""One training of a framework's, told by its events to a session: its own, or the one that runs.
+
+Nothing in here raises into the framework: what calls its callbacks has no ``except`` of its own.
+
+A training that raises may be given up without a word to us. Its session is closed as soon as nobody
+is left who could tell it anything; else the next training would find it running and join it.
+
+A worker's copy of an image that was opened and never loaded decodes its pixels for itself and keeps
+them; forked copies of an open file share one position. Looks at a bounded number of objects and
+runs nothing of the user's.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import io
+import sys
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import MemberDescriptorType
+from typing import Any, TypedDict, TypeVar, cast
+
+from leakscope.capture.dispatch import describe, leave_hook
+from leakscope.capture.options import (
+    CudaHistory,
+    Native,
+    SessionOptions,
+    Tracemalloc,
+    Workers,
+    chosen_trackers,
+    configured_options,
+)
+from leakscope.capture.phase_stack import TRAIN, Phase
+from leakscope.capture.run_directory import project_of_caller
+from leakscope.capture.scope import Scope, is_off
+from leakscope.capture.session import Session, current_session
+from leakscope.capture.sites import call_site
+from leakscope.capture.trackers import memory_figures
+from leakscope.capture.workers import start_method
+from leakscope.cleanup import cleanup_every as repeated_cleanup
+from leakscope.cleanup.logs import nobody, say
+from leakscope.model.boundary import BoundaryKind
+from leakscope.model.errors import is_interrupt
+from leakscope.model.text import plural
+
+F = TypeVar("F", bound=Callable[..., Any])
+PART = "framework"
+
+
+class RecordingOptions(TypedDict, total=False):
+    """How a training is recorded where nothing records yet, as :func:`leakscope.profile` has it."""
+
+    out: str | Path | None
+    budget: float
+    tracemalloc: Tracemalloc
+    cuda_history: CudaHistory
+    native: Native
+    native_interval: int
+    workers: Workers
+    report: bool
+    force: bool
+    label: str | None
+    quiet: bool
+    probe_cleanup: bool
+    trackers: str | Sequence[str]
+
+
+class Training:
+    """Tells a session where a framework's training stands."""
+
+    def __init__(self, options: RecordingOptions) -> None:
+        self.is_allowed = not is_off()
+        """Whether it tells anything: switched off by the environment, or by its own faults."""
+        self._options = _session_options(options)
+        self._scope = Scope(self._options)
+        self._begun: SharedSession | None = None
+        self._session: weakref.ref[Session] | None = None
+        self._phases: list[Phase] = []
+        self._leads = False
+        self._is_in_epoch = False
+        self._steps_told = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy in another process records for itself."""
+        fresh: dict[str, Any] = {"_begun": None, "_session": None, "_phases": [], "_leads": False}
+        return {**self.__dict__, **fresh, "_scope": Scope(self._options)}
+
+    @property
+    def session(self) -> Session | None:
+        """The session that it tells; None while it tells none."""
+        session = None if self._session is None else self._session()
+        return session if session is not None and session.is_live else None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this training says where phases and steps lie."""
+        return self._leads and self.session is not None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is to be said while it trains."""
+        return self._options.quiet
+
+    @property
+    def phase(self) -> str:
+        """The innermost phase that it opened; empty outside."""
+        return self._phases[-1].name if self._phases else ""
+
+    @property
+    def steps_told(self) -> int:
+        """How many steps of the training that goes on just now were told."""
+        return self._steps_told if self.leads else 0
+
+    # A training's course
+
+    def begin(
+        self, *, lead: bool = True, joins: bool = False, step: int = 0, epoch: int = 0
+    ) -> None:
+        """Join the session that runs, or start one; a training that begins anew goes on in it.
+
+        Args:
+            lead: whether its events tell phases and steps, which are found otherwise.
+            joins: whether it starts none itself.
+            step: steps done before, where it resumes from a checkpoint.
+            epoch: epochs done before.
+
+        """
+        if not self.is_allowed:
+            return
+        self._is_in_epoch = False
+        self._steps_told = 0
+        if self.leads:
+            self.leave_all()
+            self.resume(step=step, epoch=epoch)
+            return
+        if not self._join() and not joins:
+            self._start()
+        session = self.session
+        if session is not None and lead and session.take_lead():
+            self._leads = True
+            self.resume(step=step, epoch=epoch)
+
+    def resume(self, *, step: int, epoch: int) -> None:
+        """Go on from a checkpoint, where it is read only after the beginning."""
+        session = self.session
+        if session is not None and self._leads:
+            ahead = session.gate.hear(lambda: session.tracker.led.resume(step=step, epoch=epoch))
+            session.trackers.ahead = ahead or 0
+
+    def enter(self, name: str, expected: int | None = None) -> None:
+        """Begin a phase; ``expected`` batches, where that is known."""
+        if not self._phases and not self._leads:
+            self._join()
+        session = self.session
+        if session is None or not self.is_allowed or (session.gate.is_led and not self._leads):
+            return
+        led = session.tracker.led
+        self._is_in_epoch |= name == TRAIN
+        session.gate.hear(lambda: self._phases.append(led.begin(name, expected)))
+
+    def leave(self, name: str) -> None:
+        """End the innermost phase of this name, with what is open inside it."""
+        if any(phase.name == name for phase in self._phases):
+            while self._leave_one() != name:
+                pass
+
+    def leave_all(self) -> None:
+        """End every phase that it opened."""
+        while self._phases:
+            self._leave_one()
+
+    def step(self) -> None:
+        """A step of an optimizer, with all batches it took, is over."""
+        self._steps_told += 1
+        self._tell("step")
+
+    def batch(self) -> None:
+        """A batch without a step is over."""
+        self._tell("batch")
+
+    def end_epoch(self) -> None:
+        """The epoch that a training phase began is over, with all that came after that phase."""
+        if self._is_in_epoch:
+            self._is_in_epoch = False
+            self._reach(BoundaryKind.EPOCH_END)
+
+    def mark(self, label: str) -> None:
+        """Measure here, comparable with the other marks of this label."""
+        self._reach(BoundaryKind.MARK, label)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """The training is over, with an error or without: give back the lead, close what is ours.
+
+        Joined, it leaves the session to whoever began it.
+        """
+        begun, self._begun = self._begun, None
+        try:
+            self._stop_leading()
+        finally:
+            self._session = None
+            if begun is None:
+                detach_training(self, error)
+            else:
+                begun.end(error)
+
+    # What else is to be told
+
+    def draws_memory(self) -> None:
+        """Memory is logged by the framework's own means: nobody else does it too."""
+        session = self.session
+        if session is not None:
+            session.trackers.leaves_memory = True
+
+    def note(self, slug: str, sentence: str) -> None:
+        """Have the report mention something."""
+        session = self.session
+        if session is not None:
+            session.note(slug, sentence)
+
+    def say(self, sentence: str) -> None:
+        """Log a sentence, or write it to stderr, unless it is to be quiet."""
+        if not self.is_quiet:
+            say(sentence)
+
+    def fault(self, error: Exception) -> None:
+        """Write down a fault of ours; after some of them phases and steps are found again."""
+        session = self.session
+        if not self.is_allowed:
+            return
+        if session is None:
+            self.is_allowed = False
+            say(f"nothing is recorded ({describe(error)}); the training goes on.")
+        elif not session.fault(PART, error):
+            self.is_allowed = False
+            self._stop_leading()
+
+    def _join(self) -> bool:
+        running = attach_to_running_session(self) if self.is_allowed else None
+        if running is None:
+            return False
+        self._session = weakref.ref(running)
+        return True
+
+    def _start(self) -> None:
+        if self._begun is not None:  # somebody else has closed that session
+            self._begun.end()
+        self._scope.__enter__()
+        session = current_session()
+        if session is not None:
+            self._session = weakref.ref(session)
+            self._begun = SharedSession(self._scope, session)
+            self._begun.is_told_by(self)
+
+    def _stop_leading(self) -> None:
+        session, leads, self._leads = self.session, self._leads, False
+        try:
+            self.leave_all()
+        finally:
+            if session is not None and leads:
+                session.give_lead_back()
+
+    def _leave_one(self) -> str:
+        phase = self._phases.pop()
+        session = self.session
+        if session is not None:
+            session.gate.hear(session.tracker.led.end, phase)
+        return phase.name
+
+    def _tell(self, event: str) -> None:
+        session = self.session
+        if session is not None and self._phases:
+            session.gate.hear(getattr(session.tracker.led, event), self._phases[-1])
+
+    def _reach(self, kind: BoundaryKind, label: str = "") -> None:
+        session = self.session
+        if session is not None and self._leads:
+            session.boundary(kind, label=label)
+
+
+class FrameworkCallback:
+    """What has a training to tell of; its hooks are :func:`contained`."""
+
+    training: Training
+
+
+def ours_once(callbacks: Iterable[Any]) -> list[Any]:
+    """Return callbacks as they are, but each of ours at its first place only.
+
+    One that was added twice would be told every event twice.
+    """
+    once: list[Any] = []
+    for callback in callbacks:
+        if not isinstance(callback, FrameworkCallback) or all(one is not callback for one in once):
+            once.append(callback)
+    return once
+
+
+def contained(hook: F) -> F:
+    """Return a hook that returns None where it fails.
+
+    Interrupts pass, and what a signal's handler of the program's raises.
+    """
+
+    @functools.wraps(hook)
+    def safe(self: FrameworkCallback, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return hook(self, *args, **kwargs)
+        except BaseException as error:
+            if is_interrupt(error):
+                leave_hook(error)
+                raise
+            _note(self.training, cast("Exception", error))
+            return None
+
+    return cast("F", safe)
+
+
+def _note(training: Training, error: Exception) -> None:
+    try:
+        training.fault(error)
+    except Exception:
+        training.is_allowed = False
+
+
+def _session_options(options: RecordingOptions) -> SessionOptions:
+    if is_off():
+        return SessionOptions()
+    out = options.get("out")
+    rest: dict[str, Any] = {name: value for name, value in options.items() if name != "out"}
+    rest["trackers"] = chosen_trackers(rest.get("trackers"))
+    return configured_options(
+        say if current_session() is None else None,
+        out=None if out is None else Path(out),
+        project_root=project_of_caller(call_site()[0]),
+        **rest,
+    )
+
+
+_shared_sessions: list[SharedSession] = []
+
+
+class SharedSession:
+    """A session and the trainings that tell it; keeps none of them.
+
+    It is closed by the training that began it, when all of them are gone, or when the program ends.
+    """
+
+    def __init__(self, scope: Scope, session: Session) -> None:
+        self.session = session
+        self._scope = scope
+        self._tellers: list[weakref.ref[Training]] = []
+        _shared_sessions.append(self)
+        atexit.register(self._end_at_exit)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nobody is left who tells it anything."""
+        return not any(teller() is not None for teller in self._tellers)
+
+    def is_told_by(self, training: Training) -> None:
+        """Stay open as long as this training lives, too."""
+        if not any(teller() is training for teller in self._tellers):
+            self._tellers.append(weakref.ref(training, self._gone))
+
+    def is_left_by(self, training: Training, error: BaseException | None) -> None:
+        """The training tells it nothing more; the last one closes it."""
+        before = len(self._tellers)
+        self._tellers = [teller for teller in self._tellers if teller() is not training]
+        if not self._tellers and before:
+            self.end(error)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Close the session: the training ended, with an error or without."""
+        self._let_go()
+        self._scope.__exit__(None if error is None else type(error), error, None)
+
+    def give_up(self) -> None:
+        """Close the session of trainings that told no end. Raises nothing."""
+        self._let_go()
+        try:
+            self._scope.give_up()
+        except Exception:
+            return
+
+    def _gone(self, teller: weakref.ref[Training]) -> None:
+        # In the middle of an event, or from another thread, the collector may run this as well;
+        # the next training or the end of the program closes the session then.
+        self._tellers = [one for one in self._tellers if one is not teller]
+        if self.is_lost and self.session.gate.is_idle_here():
+            self.give_up()
+
+    def _end_at_exit(self) -> None:
+        """Say how the program ended where no event of the framework's does."""
+        try:
+            self.end(getattr(sys, "last_value", None))
+        except Exception:
+            return
+
+    def _let_go(self) -> None:
+        self._tellers.clear()
+        if self in _shared_sessions:
+            _shared_sessions.remove(self)
+        atexit.unregister(self._end_at_exit)
+
+
+def attach_to_running_session(training: Training) -> Session | None:
+    """Return the session that a training joins, if one runs; what was given up is closed."""
+    for one in [one for one in _shared_sessions if one.is_lost]:
+        one.give_up()
+    session = current_session()
+    if session is None or not session.is_live:
+        return None
+    for one in _shared_sessions:
+        if one.session is session:
+            one.is_told_by(training)
+    return session
+
+
+def detach_training(training: Training, error: BaseException | None) -> None:
+    """Have no session wait for this training, which ended with an error or without."""
+    for one in [*_shared_sessions]:
+        one.is_left_by(training, error)
+
+
+class Upkeep:
+    """Done every so many steps of one training, where that was asked for.
+
+    Raises:
+        ValueError: for a number of steps below 1.
+
+    """
+
+    def __init__(
+        self, training: Training, *, log_every: int | None = None, cleanup_every: int | None = None
+    ) -> None:
+        for name, steps in (("log_every", log_every), ("cleanup_every", cleanup_every)):
+            if steps is not None and steps < 1:
+                raise ValueError(f"{name} needs a number of steps from 1 on.")
+        self._training = training
+        self._log_every, self._cleanup_every = log_every, cleanup_every
+        self._said: set[str] = set()
+        self._cleanup: repeated_cleanup | None = None
+        self._is_begun = False
+
+    def begin(self, *loaders: Any) -> None:
+        """The training begins, or begins anew before its end was told.
+
+        Say what its loaders should not keep beside workers.
+        """
+        if not self._training.is_allowed:
+            return
+        self._is_begun = True
+        if self._cleanup_every is not None and self._cleanup is None:
+            logger = nobody() if self._training.is_quiet else None
+            self._cleanup = repeated_cleanup(self._cleanup_every, logger=logger)
+        if self._log_every is not None:
+            self._training.draws_memory()
+        if self._training.leads:
+            self.warn(*loaders)
+
+    def warn(self, *loaders: Any) -> None:
+        """Say once what loaders should not keep beside workers."""
+        for sentence in (sentence for one in loaders for sentence in worker_warnings(one)):
+            if sentence not in self._said:
+                self._said.add(sentence)
+                self._training.say(sentence)
+                self._training.note("workers", sentence)
+
+    def step(self, number: int) -> dict[str, float]:
+        """A step is over: clean up if it is time; return memory in MiB if it is to be logged."""
+        if self._cleanup is not None:
+            self._cleanup.step()
+        if not self._is_begun or self._log_every is None or number % self._log_every:
+            return {}
+        return memory_figures()
+
+    def end(self) -> None:
+        """The training is over, with an error or without: tell what its cleanups gained."""
+        cleanup, self._cleanup, self._is_begun = self._cleanup, None, False
+        if cleanup is not None and cleanup.report().steps:
+            told = str(cleanup.report())
+            self._training.say(told)
+            self._training.note("cleanup", told)
+
+
+LOOKED_AT = 2000
+ITEMS_LOOKED_AT = 32
+DEEPEST = 8
+"""So far inside a data set; one that wraps others is not counted. A picture in a message of a chat
+lies seven deep: samples, sample, messages, message, content, part, picture."""
+OPEN_IMAGES = "open PIL images"
+LOADED_IMAGES = "PIL images"
+OPEN_FILES = "open files"
+GARBLED = "forked workers share one position in each file, which garbles what they read, and "
+FILES = (io.BufferedReader, io.FileIO, io.TextIOWrapper, io.BufferedRandom)
+
+
+@dataclass(frozen=True)
+class DatasetAttribute:
+    """Something that a dataset keeps: ``images`` of a class ``Photos`` is ``Photos.images``."""
+
+    name: str
+    what: str
+    is_in_file: bool = False
+    """Whether an image reads from an open file, not from memory."""
+
+
+def worker_warnings(loader: Any) -> list[str]:
+    """Return a sentence for each thing that a loader's dataset should not keep with workers."""
+    workers = getattr(loader, "num_workers", 0)
+    dataset = getattr(loader, "dataset", None)
+    if not workers or dataset is None:
+        return []
+    is_forked = start_method(loader) == "fork"
+    kept = dict.fromkeys(find_kept(dataset))
+    sentences = (_sentence(one, workers, is_forked=is_forked) for one in kept)
+    return [sentence for sentence in sentences if sentence]
+
+
+def _sentence(kept: DatasetAttribute, workers: int, *, is_forked: bool) -> str:
+    beside = f"{kept.name} keeps {kept.what} beside {plural(workers, 'DataLoader worker')}"
+    if kept.what == OPEN_IMAGES:
+        why = GARBLED if kept.is_in_file and is_forked else ""
+        return (
+            f"{beside}: {why}each worker decodes its own copy of the pixels and keeps them. Keep "
+            "paths and open images in __getitem__, or call load() before the workers start."
+        )
+    if kept.what == LOADED_IMAGES:
+        copies = f"{beside}: each worker that isn't forked gets a copy of all pixels. Keep paths."
+        return "" if is_forked else copies
+    if not is_forked:
+        return ""
+    return f"{beside}: forked workers share one position in each file. Open them in the workers."
+
+
+def find_kept(dataset: object) -> Iterator[DatasetAttribute]:
+    """Yield what a dataset keeps of images and files; the same thing may come several times."""
+    is_plain = type(dataset).__module__ == "builtins"
+    waiting = deque([(dataset, "The data set" if is_plain else type(dataset).__name__, 0)])
+    seen: set[int] = set()
+    while waiting and len(seen) < LOOKED_AT:
+        thing, name, depth = waiting.popleft()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        what = _what(thing)
+        if what:
+            yield DatasetAttribute(
+                name, what, is_in_file=what == OPEN_IMAGES and _reads_a_file(thing)
+            )
+        elif depth < DEEPEST:
+            deeper = 0 if _is_dataset(thing) else depth
+            waiting.extend((inner, to, deeper + 1) for inner, to in _inside(thing, name))
+
+
+def _what(thing: object) -> str:
+    if any(kind.__module__ == "PIL.Image" for kind in type(thing).__mro__[:-1]):
+        state = _state(thing)
+        if "_im" not in state and "im" not in state:
+            return ""
+        is_loaded = (state.get("_im") or state.get("im")) is not None
+        return LOADED_IMAGES if is_loaded else OPEN_IMAGES
+    if type(thing) in FILES:
+        return "" if thing.closed else OPEN_FILES  # type: ignore[attr-defined]
+    return ""
+
+
+def _reads_a_file(image: object) -> bool:
+    return type(_state(image).get("fp")) in FILES
+
+
+def _is_dataset(thing: object) -> bool:
+    return any(
+        kind.__name__ == "Dataset" and kind.__module__ == "torch.utils.data.dataset"
+        for kind in type(thing).__mro__
+    )
+
+
+def _inside(thing: object, name: str) -> Iterator[tuple[object, str]]:
+    # By the methods of the built-in types: those of a subclass would be the user's.
+    kind = type(thing)
+    if issubclass(kind, (list, tuple)):
+        base: Any = list if issubclass(kind, list) else tuple
+        for item in base.__getitem__(thing, slice(ITEMS_LOOKED_AT)):
+            yield item, name
+    elif issubclass(kind, dict):
+        values: Any = dict.values(thing)  # type: ignore[arg-type]
+        for _, item in zip(range(ITEMS_LOOKED_AT), values, strict=False):
+            yield item, name
+    for attribute, value in list(_state(thing).items())[:ITEMS_LOOKED_AT]:
+        if not isinstance(value, (int, str, float)):
+            yield value, f"{kind.__name__}.{attribute}"
+
+
+def _state(thing: object) -> dict[str, Any]:
+    """Return the attributes of an object, those in slots included."""
+    try:
+        state = object.__getattribute__(thing, "__dict__")
+    except AttributeError:
+        state = {}
+    return {**_slots(thing), **(state if type(state) is dict else {})}
+
+
+def _slots(thing: object) -> dict[str, Any]:
+    slots = {
+        name: slot
+        for kind in type(thing).__mro__
+        if "__slots__" in vars(kind)
+        for name, slot in vars(kind).items()
+        if type(slot) is MemberDescriptorType
+    }
+    found = {}
+    for name, slot in slots.items():
+        with suppress(AttributeError):  # nothing was put into it
+            found[name] = slot.__get__(thing)
+    return found

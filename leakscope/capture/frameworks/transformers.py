@@ -1,0 +1,303 @@
+"""Hugging Face transformers: the callback, and two methods of its trainer that have no event.
+
+An evaluation has no event where it begins, and a training none where it raises. So as long as a
+callback of ours lives, ``Trainer.train`` and ``Trainer.evaluation_loop`` tell the callbacks of that
+trainer; without one of ours among them they only pass on.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from transformers import Trainer, TrainerCallback
+from transformers.integrations import MLflowCallback, TensorBoardCallback
+
+from leakscope.capture.frameworks.training import (
+    FrameworkCallback,
+    RecordingOptions,
+    Training,
+    Upkeep,
+    contained,
+    ours_once,
+)
+from leakscope.capture.torch_hooks.patching import LibraryPatches, PatchedMethod, without_our_frame
+from leakscope.model.errors import ours as faults
+from leakscope.model.text import plural
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+TRAIN, VALIDATION, TEST = "train", "validation", "test"
+CHECKPOINT = "checkpoint"
+CLOSING = (TensorBoardCallback, MLflowCallback)
+"""What closes its writer, or ends its run, where it hears that a training is over."""
+_NAMES = ("dataloader", "description", "prediction_loss_only", "ignore_keys", "metric_key_prefix")
+"""Of the arguments of ``evaluation_loop``."""
+
+
+class LeakScopeCallback(TrainerCallback, FrameworkCallback):  # type: ignore[misc]
+    """Records a training of the Hugging Face trainer: ``callbacks=[LeakScopeCallback()]``.
+
+    Where something records already (``leakscope run``, ``leakscope.profile()``) it joins, and says
+    where steps, epochs, evaluations and checkpoints lie. Nothing is recorded outside ``train()``
+    otherwise.
+
+    Args:
+        log_every: log memory, in MiB, every so many steps through the trainer's own log, so that
+            its trackers draw it.
+        cleanup_every: collect garbage and empty caches every so many steps, and tell at the end
+            what that gained.
+        options: as for :func:`leakscope.profile`.
+
+    Raises:
+        LeakscopeError: for options that make no sense.
+        ValueError: for a number of steps below 1.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        log_every: int | None = None,
+        cleanup_every: int | None = None,
+        **options: Unpack[RecordingOptions],
+    ) -> None:
+        self.training = Training(options)
+        self._upkeep = Upkeep(self.training, log_every=log_every, cleanup_every=cleanup_every)
+        self._trainer: weakref.ref[Trainer] | None = None
+        self._has_stepped = self._is_step_told = False
+        _methods.serve(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy in another process knows no trainer yet."""
+        return {**self.__dict__, "_trainer": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        _methods.serve(self)
+
+    # What the two methods tell
+
+    @contained
+    def training_is_called(self, trainer: Trainer) -> None:
+        """``train()`` of this trainer was called."""
+        self._trainer = weakref.ref(trainer)
+
+    @contained
+    def training_has_failed(self, error: BaseException) -> None:
+        """``train()`` raised."""
+        self._end(error)
+
+    @contained
+    def evaluation_is_called(self, given: dict[str, Any]) -> None:
+        """``evaluation_loop()`` was called with these arguments."""
+        self._end_evaluation()
+        self._tell_step_before_evaluating()
+        self.training.enter(phase_of(given), length_of(given.get("dataloader")))
+        if self.training.leads:  # the trainer makes the loader of an evaluation only for it
+            self._upkeep.warn(given.get("dataloader"))
+
+    @contained
+    def evaluation_has_failed(self, error: BaseException) -> None:
+        """``evaluation_loop()`` raised."""
+        self._end_evaluation()
+
+    # Events
+
+    @contained
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Begin to record, or join; again where ``auto_find_batch_size`` begins anew."""
+        done = self.training.steps_told
+        self.training.begin(step=state.global_step, epoch=int(state.epoch or 0))
+        if done and getattr(args, "auto_find_batch_size", False):
+            self.training.note(
+                "begun-anew",
+                f"auto_find_batch_size began the training anew after {plural(done, 'step')}. Steps "
+                "are counted on here, since what those left in memory may still be there; the "
+                "trainer counts from 0 again.",
+            )
+        self._upkeep.begin(kwargs.get("train_dataloader"))
+
+    @contained
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Begin a training phase."""
+        self._end_evaluation()
+        self.training.end_epoch()
+        self.training.enter(TRAIN, length_of(kwargs.get("train_dataloader")))
+
+    @contained
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """An evaluation that told no end is over."""
+        self._end_evaluation()
+        self._has_stepped = self._is_step_told = False
+
+    @contained
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The optimizer has stepped; the gradients of that step are let go of after this."""
+        self._has_stepped = True
+
+    @contained
+    def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A batch is over whose gradients are gathered."""
+        self.training.batch()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A step is over: log and clean up where it is time for that."""
+        figures, trainer = self._step_over(state) or ({}, None)
+        if figures and trainer is not None:
+            # Not contained: what is raised in there comes from the trainer or its callbacks.
+            is_to_log = control.should_log
+            trainer.log(figures)
+            control.should_log = is_to_log
+
+    @contained
+    def _step_over(self, state: Any) -> tuple[dict[str, float], Trainer | None] | None:
+        is_told, self._has_stepped, self._is_step_told = self._is_step_told, False, False
+        if self.training.phase == TRAIN and not is_told:
+            self.training.step()
+        figures = self._upkeep.step(state.global_step)
+        return figures, None if self._trainer is None else self._trainer()
+
+    @contained
+    def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A batch of an evaluation is over."""
+        if self.training.phase in ("", TRAIN):  # a trainer with an evaluation loop of its own
+            self._tell_step_before_evaluating()
+            self.training.enter(VALIDATION)
+        self.training.batch()
+
+    @contained
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """An evaluation is over."""
+        self._end_evaluation()
+
+    @contained
+    def on_predict(self, args: Any, state: Any, control: Any, metrics: Any, **kwargs: Any) -> None:
+        """A prediction is over."""
+        self._end_evaluation()
+
+    @contained
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A checkpoint was written."""
+        self._end_evaluation()
+        self.training.mark(CHECKPOINT)
+
+    @contained
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """End the training phase; its evaluation, which may follow, still belongs to the epoch."""
+        self._end_evaluation()
+        self.training.leave(TRAIN)
+
+    @contained
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Record no more, unless somebody else does."""
+        try:
+            self._end_evaluation()
+            self.training.end_epoch()
+        finally:
+            self._end()
+
+    def _end(self, error: BaseException | None = None) -> None:
+        try:
+            self._upkeep.end()
+        finally:
+            self.training.end(error)
+
+    def _tell_step_before_evaluating(self) -> None:
+        """A callback before this one may evaluate where it hears that a step is over."""
+        if self._has_stepped and not self._is_step_told and self.training.phase == TRAIN:
+            self._is_step_told = True
+            self.training.step()
+
+    def _end_evaluation(self) -> None:
+        phase = self.training.phase
+        if phase and phase != TRAIN:
+            self.training.leave(phase)
+
+
+def _wrapped() -> list[PatchedMethod]:
+    wrapped = {"train": _telling_train, "evaluation_loop": _telling_evaluation}
+    there = [(name, wrap) for name, wrap in wrapped.items() if name in vars(Trainer)]
+    return [PatchedMethod(Trainer, name, wrap) for name, wrap in there]
+
+
+_methods = LibraryPatches(_wrapped)
+
+
+def _telling_train(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def train(trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+        _tell(trainer, "training_is_called", trainer)
+        try:
+            return original(trainer, *args, **kwargs)
+        except BaseException as error:
+            without_our_frame(error)
+            _tell(trainer, "training_has_failed", error)
+            raise
+
+    return train
+
+
+def _telling_evaluation(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def evaluation_loop(trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+        _tell(trainer, "evaluation_is_called", {**dict(zip(_NAMES, args, strict=False)), **kwargs})
+        try:
+            return original(trainer, *args, **kwargs)
+        except BaseException as error:
+            without_our_frame(error)
+            _tell(trainer, "evaluation_has_failed", error)
+            raise
+
+    return evaluation_loop
+
+
+def _tell(trainer: Trainer, event: str, detail: object) -> None:
+    handler = getattr(trainer, "callback_handler", None)
+    callbacks = _arranged(handler)
+    for callback in callbacks:
+        if isinstance(callback, LeakScopeCallback):
+            getattr(callback, event)(detail)
+
+
+def _arranged(handler: Any) -> list[Any]:
+    """Have a trainer's handler call each of ours once and in time; return its callbacks."""
+    try:
+        callbacks = _before_trackers_close(ours_once(handler.callbacks))
+        if [*map(id, callbacks)] != [*map(id, handler.callbacks)]:
+            # A list of its own: it may go through the other one just now.
+            handler.callbacks = callbacks
+    except faults(Exception):
+        return []
+    return callbacks
+
+
+def _before_trackers_close(callbacks: list[Any]) -> list[Any]:
+    """Return callbacks with ours before those that close a tracker when the training is over.
+
+    The trainer puts them before all that the program adds, and the report is kept only after that.
+    """
+    closing = [place for place, one in enumerate(callbacks) if isinstance(one, CLOSING)]
+    if not closing:
+        return callbacks
+    before, rest = callbacks[: closing[0]], callbacks[closing[0] :]
+    return before + sorted(rest, key=lambda one: not isinstance(one, LeakScopeCallback))
+
+
+def phase_of(given: dict[str, Any]) -> str:
+    """Return the phase of an evaluation by its arguments: ``validation``, ``test:NAME``, …"""
+    is_prediction = given.get("description") == "Prediction"
+    phase, usual = (TEST, "test") if is_prediction else (VALIDATION, "eval")
+    data = str(given.get("metric_key_prefix") or usual).removeprefix(usual).lstrip("_")
+    return f"{phase}:{data}" if data else phase
+
+
+def length_of(loader: Any) -> int | None:
+    """Return how many batches a loader has; the trainer asks it too, so this runs nothing new."""
+    try:
+        return len(loader)
+    except (TypeError, NotImplementedError):
+        return None

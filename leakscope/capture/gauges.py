@@ -1,0 +1,331 @@
+"""Gauges that a session reads by itself: slow ones within their part of the budget, what measuring
+made resident, shapes of tensors, pages that a worker copied.
+
+What child processes hold is told by nothing but these. While there are any they are therefore read
+by time, also in the middle of a pass that lasts: ever further apart at first, so that a run of
+seconds shows whether they grow and for how long; then as often as their part of the budget allows.
+So is a DataLoader's worker, which is a child itself and whose censuses may lie far apart.
+
+They stay when the census is over, and would otherwise be growth that nothing explains. What a
+census needs meanwhile would otherwise be a peak of the program's.
+
+Libraries keep something for each shape that they meet: oneDNN compiles a kernel and caches it. What
+grows with new shapes alone is no leak, so their number stands beside the memory at boundaries.
+Looked at are the variables of the boundary's own thread; numbers are kept, and no tensor.
+
+One census suffices to know where objects lie; whether their pages are still shared is then asked
+without walking the heap again, which large datasets make dear.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import UserDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import inf
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+from leakscope.capture import policy
+from leakscope.capture.dispatch import Guard
+from leakscope.heap.anatomy import locals_of
+from leakscope.model import gauge
+
+SLOW_SHARE = 0.05
+"""Part of the budget for each source of gauges that is slow to read."""
+RECENT = 3
+"""A reading is taken to cost what the cheapest of so many did: one may have waited by chance for a
+processor, and would put off the next one for long."""
+TREE_SHARE = 0.15
+"""The same for those that tell of child processes together, while there are any."""
+TREE_FIRST_SECONDS = 0.25
+TREE_FIRST_COST = 1 / 20
+"""Those first readings take no more than this part of the time, …"""
+TREE_SPACING = 1 / 3
+"""… and lie so far apart, as a part of the time since there were children. The last of them then
+lies in the last quarter of a run, however long that is."""
+TREE_LATE_SPACING = 1 / 100
+"""Later ones lie no nearer than this: a recording grows with the logarithm of time."""
+_TREE = frozenset({gauge.CHILDREN, gauge.CHILDREN_PSS, gauge.PSS})
+
+
+class Reader(Protocol):
+    """What :class:`leakscope.probes.Probe` offers."""
+
+    @property
+    def name(self) -> str:
+        """What the source is called in faults."""
+
+    @property
+    def slow(self) -> bool:
+        """Whether it is read only now and then."""
+
+    def gauges(self) -> dict[str, int]:
+        """Return gauges; may raise."""
+
+
+class SlowGauges:
+    """Reads each source when its last reading is paid for, those of children by time too."""
+
+    def __init__(
+        self,
+        probes: Iterable[Reader],
+        clock: Callable[[], float],
+        guard: Guard,
+        budget: float,
+        *,
+        in_child: bool = False,
+    ) -> None:
+        self._readers = [_SlowReader(probe, clock, guard) for probe in probes]
+        self._budget = budget
+        self._in_child = in_child
+        self._children_since = inf
+        self._tree_from = inf
+        self.last_seconds = 0.0
+        """What the latest call of :meth:`read` took."""
+
+    @property
+    def probes(self) -> list[Reader]:
+        """The sources themselves."""
+        return [reader.probe for reader in self._readers]
+
+    def read(self, now: float, *, everything: bool, between: bool = False) -> dict[str, int]:
+        """Return the gauges whose turn it is ``now``, or all of them.
+
+        ``between`` phases, where boundaries are compared, also those that a short run can bear.
+        """
+        gauges: dict[str, int] = {}
+        self.last_seconds = tree_seconds = 0.0
+        for reader in self._readers:
+            is_due = everything or now >= self._turn_of(reader)
+            if is_due or (between and reader.is_bearable(now, self._share_of(reader))):
+                gauges.update(reader.read(now, self._budget * SLOW_SHARE))
+                self.last_seconds += reader.seconds
+                tree_seconds += reader.seconds * reader.is_of_tree
+        if self._in_child and tree_seconds:
+            self._plan_tree(now, 1, tree_seconds)
+        elif gauge.CHILDREN in gauges and gauge.CHILDREN_PSS in gauges:
+            self._plan_tree(now, gauges[gauge.CHILDREN], tree_seconds)
+        return gauges
+
+    def _turn_of(self, reader: _SlowReader) -> float:
+        """Return when a source is read again: those of children together, for they add up."""
+        is_timed = reader.is_of_tree and self._tree_from < inf
+        return self._tree_from if is_timed else reader.not_before
+
+    def _share_of(self, reader: _SlowReader) -> float:
+        """Return the part of a short run that a source may take between phases."""
+        is_told_of = reader.is_of_tree and self._tree_from < inf
+        return TREE_FIRST_COST if is_told_of else policy.SLOW_FLOOR_SHARE
+
+    def _plan_tree(self, now: float, children: int, seconds: float) -> None:
+        """Say when child processes are read again, given what this reading has cost."""
+        if not children:
+            self._tree_from = inf
+            return
+        self._children_since = min(self._children_since, now)
+        age = now - self._children_since
+        first = max(TREE_FIRST_SECONDS, seconds / TREE_FIRST_COST, age * TREE_SPACING)
+        paid = max(seconds / (self._budget * TREE_SHARE), age * TREE_LATE_SPACING)
+        self._tree_from = now + min(first, paid)
+
+
+class _SlowReader:
+    """A source that is read again only when its last reading has been paid for."""
+
+    def __init__(self, probe: Reader, clock: Callable[[], float], guard: Guard) -> None:
+        self.not_before = 0.0
+        self.probe = probe
+        self.is_of_tree = False
+        """Whether it tells of child processes, or of memory that is shared with them."""
+        self.seconds = 0.0
+        """What the last reading took."""
+        self._readings = 0
+        self._recent: deque[float] = deque(maxlen=RECENT)
+        self._clock = clock
+        self._guard = guard
+
+    def is_bearable(self, now: float, share: float) -> bool:
+        """Say whether a run as short as this one so far can bear one more reading."""
+        spent = (self._readings + 1) * min(self._recent, default=0.0)
+        allowed = policy.SLOW_FLOOR_SECONDS + share * now
+        return self._readings < policy.SLOW_FLOOR or spent <= allowed
+
+    def read(self, now: float, share: float) -> dict[str, int]:
+        began = self._clock()
+        gauges = self._guard.call(f"probe {self.probe.name}", {}, self.probe.gauges)
+        self.seconds = self._clock() - began
+        self._readings += 1
+        self.is_of_tree = self.is_of_tree or any(map(_is_of_tree, gauges))
+        self._recent.append(self.seconds)
+        self.not_before = now + min(self._recent) / share
+        return gauges
+
+
+def _is_of_tree(name: str) -> bool:
+    return name in _TREE or gauge.is_copied(name)
+
+
+WORTH_ASKING_BYTES = 256 << 10
+"""The C heap is asked again, which takes its locks, only after a rise beyond this."""
+
+
+class NamedReader(Protocol):
+    """What :class:`leakscope.probes.Probe` offers."""
+
+    @property
+    def name(self) -> str:
+        """What the source is called."""
+
+    def gauges(self) -> dict[str, int]:
+        """Return gauges."""
+
+
+class OwnMemory:
+    """Adds up by how much resident memory rose from the beginning of measurements to their end.
+
+    The C heap is left out where it was read before: what stays free in it has a gauge of its own.
+    What other threads of the program allocate meanwhile is charged too, for nothing tells it apart.
+    """
+
+    def __init__(self, probes: Iterable[NamedReader]) -> None:
+        by_name = {probe.name: probe for probe in probes}
+        self._process = by_name.get("process")
+        self._heap = by_name.get("malloc")
+        self.resident = 0
+        self._mark = self._peak = 0
+
+    def peak(self, gauges: Mapping[str, int]) -> dict[str, int]:
+        """Return the highest resident memory so far that is the program's, as a gauge.
+
+        Args:
+            gauges: as they were read, the kernel's mark among them. What measuring raised that to
+                hides what the program may reach below.
+
+        """
+        mark = gauges.get(gauge.RSS_PEAK)
+        if mark is None:
+            return {}
+        risen = mark if mark > self._mark else 0
+        self._mark = mark
+        self._peak = max(self._peak, risen, gauges.get(gauge.RSS, 0))
+        return {gauge.RSS_PEAK: self._peak}
+
+    def charge(self, before: Mapping[str, int]) -> None:
+        """Charge what has risen since the gauges of this boundary were read."""
+        if self._process is None or gauge.RSS not in before:
+            return
+        now = self._process.gauges()
+        self._mark = now.get(gauge.RSS_PEAK, self._mark)
+        risen = now.get(gauge.RSS, 0) - before[gauge.RSS]
+        if risen >= WORTH_ASKING_BYTES and self._heap is not None and _heap_bytes(before):
+            risen -= _heap_bytes(self._heap.gauges()) - _heap_bytes(before)
+        self.resident = max(self.resident + risen, 0)
+
+
+def _heap_bytes(gauges: Mapping[str, int]) -> int:
+    return gauges.get(gauge.MALLOC_IN_USE, 0) + gauges.get(gauge.MALLOC_FREE, 0)
+
+
+MOST_SHAPES = 2048
+"""More aren't told apart: no cache of a library that is known has room for so many."""
+MOST_FRAMES = 24
+MOST_NAMES = 256
+MOST_ITEMS = 16
+"""A container of more is no batch."""
+DEEPEST = 2
+LEAST_DIMENSIONS = 2
+"""Vectors are labels, lengths and histories."""
+
+_CONTAINERS = frozenset({dict, list, tuple})
+"""Looking into these runs no code of the program's."""
+_LEAKSCOPE = str(Path(__file__).parents[1]) + os.sep
+
+
+class ShapesReader:
+    """Counts shapes at boundaries that are measured; a source of gauges."""
+
+    name = "shapes"
+    slow = True
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+
+    def gauges(self) -> dict[str, int]:
+        """Return how many shapes were seen so far; nothing before torch is there."""
+        torch = sys.modules.get("torch")
+        kind = getattr(torch, "Tensor", None)
+        if kind is None:
+            return {}
+        core: Any = sys.modules["torch._C"]
+        # No mode of the program's hears of it.
+        with core.DisableTorchFunction(), core._DisableTorchDispatch():
+            for frame in _frames(sys._getframe()):
+                self._look(_variables(frame), kind, DEEPEST)
+        return {gauge.SHAPES: len(self._seen)}
+
+    def _look(self, values: Iterable[Any], kind: type, depth: int) -> None:
+        """Look at values and at what small containers among them hold."""
+        for value in values:
+            its = type(value)
+            if its is kind:
+                self._add(value)
+            elif depth and (its in _CONTAINERS or UserDict in its.__mro__):
+                self._look(_items(value), kind, depth - 1)
+
+    def _add(self, tensor: Any) -> None:
+        try:
+            shape = tensor.shape
+        except RuntimeError:  # a nested tensor has none
+            return
+        if len(shape) >= LEAST_DIMENSIONS and len(self._seen) < MOST_SHAPES:
+            self._seen.add(hash(shape))
+
+
+def _frames(inner: FrameType | None) -> Iterator[FrameType]:
+    """Yield the frames of the program from the innermost outwards, without our own."""
+    for _ in range(MOST_FRAMES):
+        if inner is None:
+            return
+        if not inner.f_code.co_filename.startswith(_LEAKSCOPE):
+            yield inner
+        inner = inner.f_back
+
+
+def _variables(frame: FrameType) -> list[object]:
+    if frame.f_code.co_name == "<module>":
+        return list(frame.f_globals.values())[-MOST_NAMES:]
+    return [value for _, value in locals_of(frame)]
+
+
+def _items(value: Any) -> Iterable[Any]:
+    """Return what a small container holds."""
+    if type(value) not in _CONTAINERS:
+        value = vars(value).get("data")
+    if type(value) not in _CONTAINERS or len(value) > MOST_ITEMS:
+        return ()
+    return list(value.values()) if type(value) is dict else list(value)
+
+
+class CopiedShares(Protocol):
+    """What :class:`leakscope.heap.CensusTaker` offers."""
+
+    def copied_shares(self) -> Mapping[str, float]:
+        """Return the copied part, 0 to 1, of structures that were looked at, by their paths."""
+
+
+class CopiesReader:
+    """Asks again what the latest census of a worker has asked; a source of gauges."""
+
+    name = "copies"
+    slow = True
+
+    def __init__(self, taker: CopiedShares) -> None:
+        self._taker = taker
+
+    def gauges(self) -> dict[str, int]:
+        """Return the copied part of each structure, in thousandths."""
+        shares = self._taker.copied_shares()
+        return {gauge.copied(path): round(1000 * share) for path, share in shares.items()}

@@ -1,0 +1,540 @@
+"""What happens at a boundary that is worth it: gauges, a census, and all of it recorded."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from math import inf
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from leakscope.capture.budget import Due, Pauses
+from leakscope.capture.dispatch import Guard
+from leakscope.capture.gauges import OwnMemory, Reader, SlowGauges
+from leakscope.capture.profiles import HistoryWindows
+from leakscope.capture.sites import SourceTexts
+from leakscope.capture.tracing import AllocationWindows
+from leakscope.model import gauge
+from leakscope.model.allocator import DeviceStorages
+from leakscope.model.boundary import Boundary, BoundaryKind
+from leakscope.model.census import Census, CensusScope
+from leakscope.model.record import (
+    BlockListRecord,
+    BoundaryRecord,
+    CensusRecord,
+    DeviceSnapshotRecord,
+    ErrorRecord,
+    HeaderRecord,
+    NoteRecord,
+    OutOfMemoryRecord,
+    OverheadRecord,
+    ProcessEndRecord,
+    Record,
+    SnapshotRecord,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+BYTES_PER_OBJECT = 120
+"""What a walk needs for each object meanwhile, by `benchmarks/heap`, rounded up."""
+SPARE_MEMORY = 3
+"""No census unless this many times what the one before needed is available."""
+SPARE_UNKNOWN = 1.5
+"""And before the first: so many times what it would need if it met all that Python has allocated,
+which no walk does."""
+OVERHEAD_EVERY_SECONDS = 2.0
+BLOCKS_EVERY_SECONDS = 2.0
+BLOCKS_EVERY_SHARE = 0.1
+"""Lists of blocks are large: their number grows with the logarithm of time."""
+PATIENCE_SECONDS = 10.0
+"""A failed program is kept waiting for its census no longer than this."""
+
+
+class Measuring:
+    """Measures at boundaries, and keeps account of what that costs."""
+
+    def __init__(
+        self,
+        *,
+        writer: Writer,
+        taker: Taker,
+        probes: Iterable[Reader],
+        devices: Devices,
+        windows: AllocationWindows,
+        history: HistoryWindows,
+        pauses: Pauses,
+        guard: Guard,
+        budget: float,
+        clock: Callable[[], float],
+        in_child: bool = False,
+        put_off: Mapping[str, int] | None = None,
+    ) -> None:
+        readers = list(probes)
+        self.windows = windows
+        self._history = history
+        self._fast = [probe for probe in readers if not probe.slow]
+        slow = (probe for probe in readers if probe.slow)
+        self._slow = SlowGauges(slow, clock, guard, budget, in_child=in_child)
+        self._clock = clock
+        self._writer = writer
+        self._taker = taker
+        self._devices = devices
+        self._costs = pauses.costs
+        self._pauses = pauses
+        self._guard = guard
+        self._put_off: Mapping[str, int] = {} if put_off is None else put_off
+        self._sources = SourceTexts()
+        self._objects: dict[Due, int] = {}
+        self.sampling_bytes: Callable[[], int] = int
+        """Says what the samples of native allocations take."""
+        self.unwound: Sequence[FrameType] = ()
+        """Frames that a traceback keeps, outermost first: a census looks at them too."""
+        self.resident = 0
+        self.gauges: dict[str, int] = {}
+        self._next_overhead = 0.0
+        self._next_blocks = 0.0
+        self._censuses = 0
+        self._recorded = 0
+        self._own_peak = 0
+        self._own_memory = OwnMemory(readers)
+        self._poor = False
+        self._headroom = Headroom()
+
+    def at(self, boundary: Boundary, due: Due) -> Due:
+        """Measure at a boundary; return what was done in the end.
+
+        Where memory is running out a census is taken whatever the budget says: it may be the last,
+        and happens a few times in a run at most. It then waits for the disk, too.
+        """
+        closing = self.windows.closes_at(boundary)
+        ends_history = self._history.closes_at(boundary)
+        if ends_history:
+            self._next_blocks = 0.0  # the blocks tell who allocated them
+        if (closing or ends_history) and due < Due.FOCUSED:
+            due = max(due, self._pauses.pass_by(self._pauses.usual))
+        gauges = self._read_gauges(boundary, due)
+        is_last_chance = self._headroom.is_running_out(self.resident)
+        if is_last_chance:
+            self._headroom.told(self.resident)
+            full = self._costs.is_sealed and self._fits(Due.FULL, self._left)
+            due = max(due, Due.FULL if full else Due.FOCUSED)
+        if due >= Due.FOCUSED:
+            gauges[gauge.OWN_RESIDENT] = self._own_memory.resident
+        census = self._take_census(boundary, due, gauges) if due >= Due.FOCUSED else None
+        with self._charged("recording"):
+            self._recorded += 1
+            self._writer.write(
+                BoundaryRecord(boundary=boundary, gauges=gauges),
+                sync=boundary.kind is BoundaryKind.RUN_END or is_last_chance,
+            )
+        if is_last_chance:
+            self._note_headroom(boundary, has_census=census is not None)
+        self._guard.call("tracemalloc", None, self._trace, boundary, census, gauges, closing)
+        self._guard.call("history", None, self._keep_history, boundary, gauges, ends_history)
+        if census is not None:
+            self._keep_sources()
+            self._keep_account(boundary)
+            with self._charged("gauges"):
+                self._guard.call("own memory", None, self._own_memory.charge, gauges)
+        return Due.RECORD if census is None else _done(census)
+
+    def beside(self, done: Due) -> float:
+        """Return the seconds of what was just done that say nothing of the next time it is done.
+
+        Slow gauges are read at few of the boundaries that are only recorded, and are paid for.
+        """
+        return self._slow.last_seconds if done is Due.RECORD else 0.0
+
+    def note(self, slug: str, message: str, boundary: int) -> None:
+        """Write something that the report should mention."""
+        self._writer.write(NoteRecord(slug=slug, message=message, boundary=boundary))
+
+    def fault(self, where: str, message: str, boundary: int, *, disabled: bool) -> None:
+        """Write down a fault of our own."""
+        self._writer.write(
+            ErrorRecord(where=where, message=message, boundary=boundary, disabled=disabled)
+        )
+
+    def census_of_failure(
+        self, available: int | None, unwound: Sequence[FrameType] = ()
+    ) -> Census | None:
+        """Return a census for an out-of-memory error, as full as there is room for; else None.
+
+        Usually nothing comes after it, so it may take seconds, whatever the budget says.
+        """
+        for scope in self._bearable(available):
+            with self._charged("census"):
+                census = self._guard.call("census", None, self._taker.take, scope, unwound)
+            if census is not None:
+                self._censuses += 1
+                self._keep_seal(census)
+                return census
+        return None
+
+    def snapshot(self, boundary: Boundary, *, at_once: bool) -> None:
+        """Take a census that the user asked for: beside all series, and not out of the budget."""
+        began = self._clock()
+        gauges: dict[str, int] = {}
+        for probe in (*self._fast, *self._slow.probes):
+            gauges.update(self._guard.call(f"probe {probe.name}", {}, probe.gauges))
+        gauges.update(self._own_memory.peak(gauges))
+        headroom = Headroom()
+        headroom.learn(gauges, gauges.get(gauge.RSS, 0))
+        taken = (
+            self._guard.call("census", None, self._taker.take_aside, scope)
+            for scope in self._bearable(headroom.left(gauges.get(gauge.RSS, 0)))
+        )
+        census = next((one for one in taken if one is not None), None)
+        self._keep_seal(census)
+        record = SnapshotRecord(
+            boundary=boundary,
+            gauges=gauges,
+            census=census,
+            no_census="" if census else "there was no room or no time for one",
+            at_once=at_once,
+            seconds=self._clock() - began,
+        )
+        self._writer.write(record, sync=True)
+        self._keep_sources()
+        self._guard.call("own memory", None, self._own_memory.charge, gauges)
+        self._costs.tell("on request", self._clock() - began)
+
+    def keep_failure(self, record: OutOfMemoryRecord) -> None:
+        """Write down that memory ran out, and wait for the disk."""
+        with self._charged("recording"):
+            self._writer.write(record, sync=True)
+        if record.census is not None:
+            self._keep_sources()
+
+    def abandon(self, boundary: Boundary) -> None:
+        """Trace nothing any more: nothing can be written down."""
+        self._guard.call("tracemalloc", None, self.windows.end, boundary)
+        if self._history.is_open:
+            self._guard.call("history", None, self._history.close)
+
+    def finish(self, boundary: Boundary) -> None:
+        """Write what is only known at the end."""
+        self._guard.call("history", None, self._history.close)
+        with self._charged("tracemalloc"):
+            whole = self._guard.call("tracemalloc", None, self.windows.end, boundary)
+        if whole is not None:
+            self._writer.write(whole)
+        self._next_overhead = 0.0
+        self._keep_account(boundary)
+
+    def _bearable(self, available: int | None) -> list[CensusScope]:
+        """Return the censuses for which there are room and patience, the fullest first."""
+        return [
+            _scope(due)
+            for due in (self._costs.full, Due.FOCUSED)
+            if self._costs.expect(due) <= PATIENCE_SECONDS and self._fits(due, available)
+        ]
+
+    # Gauges
+
+    def _read_gauges(self, boundary: Boundary, due: Due) -> dict[str, int]:
+        """Read every gauge that is quick to read, and of the others those whose turn it is.
+
+        At the end every one: without a census it would not be known what a short run came to.
+        """
+        gauges: dict[str, int] = {}
+        between = boundary.kind not in _INSIDE
+        everything = boundary.kind is BoundaryKind.RUN_END
+        with self._charged("gauges"):
+            for probe in self._fast:
+                gauges.update(self._guard.call(f"probe {probe.name}", {}, probe.gauges))
+            self.resident = gauges.get(gauge.RSS, self.resident)
+            gauges.update(self._own_memory.peak(gauges))
+            everything = everything or self._headroom.is_running_out(self.resident)
+            slow = self._slow.read(boundary.time_s, everything=everything, between=between)
+            gauges.update(slow)
+        self._headroom.learn(gauges, self.resident)
+        self.gauges = gauges
+        return gauges
+
+    # Census
+
+    @property
+    def _left(self) -> int | None:
+        return self._headroom.left(self.resident)
+
+    def _keep_seal(self, census: Census | None) -> None:
+        """Know from a full census whether the next goes on from it."""
+        if census is not None and census.scope is CensusScope.FULL:
+            self._costs.is_sealed = census.sealed > 0
+
+    def objects_of(self, due: Due) -> int:
+        """Return how many objects the latest census of a kind met, 0 where there was none."""
+        return self._objects.get(min(due, Due.WHOLE), 0)
+
+    def _fits(self, due: Due, available: int | None) -> bool:
+        objects = self._objects.get(min(due, Due.WHOLE))
+        if objects is None:
+            needed = SPARE_UNKNOWN * sys.getallocatedblocks() * BYTES_PER_OBJECT
+        else:
+            needed = SPARE_MEMORY * objects * BYTES_PER_OBJECT
+        return available is None or available >= needed
+
+    def _has_room(self, boundary: Boundary, due: Due) -> bool:
+        if self._fits(due, self._left):
+            return True
+        if not self._poor:
+            self._poor = True
+            self.note(
+                "census-skipped-memory",
+                f"Only {_mib(self._left)} of memory were left: censuses were left out there.",
+                boundary.index,
+            )
+        return False
+
+    def _note_headroom(self, boundary: Boundary, *, has_census: bool) -> None:
+        text = f"Only {_mib(self._left)} of memory were left after {boundary.time_s:.1f} s"
+        taken = "a census was taken there, in case the kernel ends the program."
+        none = "too little for a census, in case the kernel ends the program."
+        self.note("memory-low", f"{text}: {taken if has_census else none}", boundary.index)
+
+    def _take_census(self, boundary: Boundary, due: Due, gauges: dict[str, int]) -> Census | None:
+        if not self._has_room(boundary, due):
+            return None
+        with self._charged("census"):
+            if due is Due.CHECK and not self.unwound:
+                census = self._guard.call("census", None, self._taker.take_checked)
+            else:
+                take = self._taker.take
+                census = self._guard.call("census", None, take, _scope(due), self.unwound)
+        if census is None:
+            return None
+        self._censuses += 1
+        self._objects[min(_done(census), Due.WHOLE)] = census.objects
+        self._keep_seal(census)
+        own = gauges[gauge.OWN] = self._own_bytes()
+        self._own_peak = max(self._own_peak, own)
+        with self._charged("recording"):
+            self._writer.write(CensusRecord(boundary=boundary.index, census=census))
+        self._guard.call("devices", None, self._record_devices, boundary)
+        return census
+
+    def _record_devices(self, boundary: Boundary) -> None:
+        """Write down the devices' blocks; one by one, with their storages, now and then only.
+
+        At the end always: the last may lie at the very beginning, where memory was short there.
+        """
+        is_due = boundary.time_s >= self._next_blocks or boundary.kind is BoundaryKind.RUN_END
+        with self._charged("gauges"):
+            records = list(self._devices(with_blocks=is_due))
+            if is_due and records:
+                self._next_blocks = boundary.time_s + max(
+                    BLOCKS_EVERY_SECONDS, BLOCKS_EVERY_SHARE * boundary.time_s
+                )
+            found = self._taker.device_storages()
+            storages = {of_device.device: of_device for of_device in found}
+            for record in records:
+                if isinstance(record, BlockListRecord):
+                    record.storages = storages.get(record.device)
+                record.boundary = boundary.index
+                self._writer.write(record)
+
+    def _keep_sources(self) -> None:
+        with self._charged("recording"):
+            named = self._sources.new(self._guard.call("sources", set(), self._files))
+            for record in (*named, *self._guard.call("sources", (), self._sources.new_cells)):
+                self._writer.write(record)
+
+    def _files(self) -> set[str]:
+        return self._taker.source_files()
+
+    # Allocations
+
+    def _trace(
+        self, boundary: Boundary, census: Census | None, gauges: dict[str, int], closing: bool
+    ) -> None:
+        if closing:
+            with self._charged("tracemalloc"):
+                record = self.windows.close(boundary)
+            self._writer.write(record)
+        elif census is not None:
+            self.windows.learn(boundary, census, gauges)
+        with self._charged("tracemalloc"):
+            self.windows.open_here(boundary)
+
+    def _keep_history(self, boundary: Boundary, gauges: dict[str, int], ends: bool) -> None:
+        with self._charged("gauges"):
+            if ends:
+                self._history.close()
+            self._history.learn(boundary, gauges)
+            self._history.open_here(boundary)
+
+    # Our own account
+
+    def _own_bytes(self) -> int:
+        taker = self._guard.call("census", 0, lambda: self._taker.own_bytes)
+        watch = self.windows.growth.own_bytes
+        return taker + watch + self.sampling_bytes() + _FIXED_BYTES
+
+    def _keep_account(self, boundary: Boundary) -> None:
+        if boundary.time_s < self._next_overhead:
+            return
+        # Each record replaces the one before, so a few per octave of the run are enough.
+        self._next_overhead = boundary.time_s + max(OVERHEAD_EVERY_SECONDS, boundary.time_s / 50)
+        self._writer.write(
+            OverheadRecord(
+                boundary=boundary.index,
+                seconds=dict(self._costs.seconds),
+                censuses=self._censuses,
+                boundaries=boundary.index + 1,
+                recorded_boundaries=self._recorded,
+                own_bytes=self._own_bytes(),
+                own_peak_bytes=self._own_peak,
+                put_off=dict(self._put_off),
+                postponed_by_budget=self._pauses.postponed,
+                left_out_by_pause=self._pauses.left_out,
+                made_cheaper_by_pause=self._pauses.made_cheaper,
+            )
+        )
+
+    @contextmanager
+    def _charged(self, activity: str) -> Iterator[None]:
+        began = self._clock()
+        try:
+            yield
+        finally:
+            self._costs.spend(activity, self._clock() - began)
+
+
+_INSIDE = (BoundaryKind.STEP, BoundaryKind.BATCH)
+_FIXED_BYTES = 200_000
+"""Schedule, phases, probes and writer: bounded tables of some hundred entries."""
+
+
+def _mib(size: int | None) -> str:
+    return f"{(size or 0) >> 20} MiB"
+
+
+def _scope(due: Due) -> CensusScope:
+    return CensusScope.FOCUSED if due is Due.FOCUSED else CensusScope.FULL
+
+
+def _done(census: Census) -> Due:
+    """Return what a census turned out to be."""
+    if census.scope is CensusScope.FOCUSED:
+        return Due.FOCUSED
+    if census.drift_bytes is not None:
+        return Due.CHECK
+    return Due.WHOLE if census.whole else Due.FULL
+
+
+class Taker(Protocol):
+    """What :class:`leakscope.heap.CensusTaker` offers."""
+
+    def take(self, scope: CensusScope, unwound: Sequence[FrameType] = ()) -> Census:
+        """Return the heap's rows at this moment, with the names of frames that were left too."""
+
+    def take_checked(self) -> Census:
+        """Return a whole census, with its difference to one that goes on from the seal."""
+
+    def take_aside(self, scope: CensusScope) -> Census:
+        """Return the same without comparing later censuses with it."""
+
+    def source_files(self) -> set[str]:
+        """Return the user's files seen as owners."""
+
+    def device_storages(self) -> list[DeviceStorages]:
+        """Return the storages that the latest census met on each device."""
+
+    @property
+    def own_bytes(self) -> int:
+        """What the taker itself keeps."""
+
+
+class Devices(Protocol):
+    """What :func:`leakscope.probes.device_memory` offers."""
+
+    def __call__(self, *, with_blocks: bool) -> Iterable[DeviceSnapshotRecord | BlockListRecord]:
+        """Return sums of each device's blocks, and the blocks themselves where they are wanted."""
+
+
+class Writer(Protocol):
+    """What :class:`leakscope.recording.RecordingWriter` offers."""
+
+    bytes_written: int
+    failed: str | None
+
+    def write(self, record: Record, *, sync: bool = False) -> bool:
+        """Append a record; return whether it was written."""
+
+    def move(self, directory: Path, header: HeaderRecord) -> bool:
+        """Go on in another directory; return whether that could be done."""
+
+    def close(self) -> None:
+        """Write no more."""
+
+
+class WorkerFollower(Protocol):
+    """What :class:`leakscope.capture.workers.WorkerHooks` offers."""
+
+    def install(self) -> None:
+        """Begin to follow the program's other processes."""
+
+    def uninstall(self) -> None:
+        """Follow them no more."""
+
+    def follow(self, session: Any) -> None:
+        """Have the workers from now on record beside this session, where it records now."""
+
+    def ended(self) -> list[ProcessEndRecord]:
+        """Return the processes that have ended by themselves since the last time."""
+
+    def unrecorded(self) -> str:
+        """Return that other processes did the program's work, if they did, in a sentence."""
+
+
+LOW_SHARE = 0.1
+"""Headroom is low when less is left than this part of what the process has, or of all that it
+could have where it has little yet."""
+MOST_FLOOR = 256 << 20
+
+
+class Headroom:
+    """Tells what is left of memory, and when a census may be the last one there is room for.
+
+    What each limit leaves is read only now and then; in between, resident memory tells how much of
+    it has gone since.
+    """
+
+    def __init__(self) -> None:
+        self._told_at = inf
+        self._left: dict[str, tuple[int, int]] = {}
+
+    def learn(self, gauges: dict[str, int], resident: int) -> None:
+        """Take note of what the limits leave, as far as it was read, and of resident bytes then."""
+        if gauge.SYSTEM_AVAILABLE in gauges:
+            self._left["machine"] = gauges[gauge.SYSTEM_AVAILABLE], resident
+        if gauge.CGROUP_LIMIT in gauges and gauge.CGROUP_USED in gauges:
+            left = gauges[gauge.CGROUP_LIMIT] - gauges[gauge.CGROUP_USED]
+            self._left["cgroup"] = left, resident
+
+    def left(self, resident: int) -> int | None:
+        """Return the bytes that the tightest limit leaves now; None if nothing is known."""
+        known = (left - max(0, resident - before) for left, before in self._left.values())
+        least = min(known, default=None)
+        return None if least is None else max(0, least)
+
+    def is_running_out(self, resident: int) -> bool:
+        """Return whether headroom is under the threshold now, or has halved since it was told."""
+        left = self.left(resident)
+        if left is None:
+            return False
+        return left < threshold(left, resident) and 2 * left <= self._told_at
+
+    def told(self, resident: int) -> None:
+        """Remember that it was told: once per halving, so some twenty times in a run at most."""
+        self._told_at = max(1, self.left(resident) or 0)
+
+
+def threshold(available: int, resident: int) -> float:
+    """Return the bytes under which headroom is low."""
+    return LOW_SHARE * max(resident, min(MOST_FLOOR / LOW_SHARE, resident + available))

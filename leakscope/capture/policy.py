@@ -1,0 +1,183 @@
+"""Every number of the budget: how much time measuring may cost, and how that is divided."""
+
+from __future__ import annotations
+
+# The profile of native allocations
+
+NATIVE_SHARE = 0.05
+"""Part of the budget for looks at what is live where no census is taken: new heights of memory."""
+NATIVE_FLOOR_SECONDS = 0.1
+"""Seconds for them however short a run is: two first looks in a torch process, names included."""
+
+# Windows of tracing: tracemalloc, and the allocator's history on devices
+
+TRACING_SHARE = 0.5
+"""Part of the budget that windows of one kind may take. The rest is for censuses and gauges."""
+TRACING_FLOOR_SECONDS = 0.3
+"""Seconds that windows of one kind may cost all together in a run however short it is: a program
+of some seconds needs its lines named too. Half of what one window might last before costs were
+measured while it was open; the zoo's programs need no more to have their lines found."""
+TRACING_WINDOWS = 3
+"""Windows in a run: lines are ranked by what one sees, more of them tell little."""
+TRACING_WINDOWS_IN_PHASE = 2
+"""Windows in a phase, so that a growing training leaves one for its validation."""
+TRACING_BATCHES = 8
+"""Batches after which a window has seen enough: what grows with each has then grown eight times."""
+TRACING_MOST_SECONDS = 4.0
+"""Seconds after which a window ends, cheap or not: what lives then is compared with its begin."""
+TRACING_ASSUMED_SLOWDOWN = 1.0
+"""Seconds that tracing is taken to add to each second of a program, where neither steps outside a
+window nor counted blocks tell. Measured: 0.2 to 1.8 (1.2 to 2.8 times the time)."""
+TRACING_PILOT = 3
+"""Stretches of the program, outside a window, that make a usual pace: of fewer a median is none."""
+TRACING_PACES_KEPT = 15
+"""Latest stretches outside that count: the pace of a program drifts with its data and machine."""
+TRACING_PHASES_KEPT = 100
+"""Phases whose pace is known: a program may make up any number of names."""
+TRACING_SAFETY = 1.5
+"""What a window is foretold to cost is multiplied by this before it opens: tables of traces that
+outgrow the processor's caches make a block dearer than in the calibration."""
+# Censuses: what they are expected to cost before they were measured
+
+RECORD_SECONDS = 80e-6
+"""Seconds of a boundary that is recorded without a census, by `benchmarks/overhead.py`."""
+FOCUSED_SECONDS = 0.010
+"""Seconds of a census of the user's names. Measured: 3 to 7 ms, gauges and recording beside it."""
+SECONDS_PER_BLOCK = 0.4e-6
+"""Seconds of a walk per block that Python has allocated, by `benchmarks/heap`, rounded up."""
+WHOLE_SECONDS_PER_BLOCK = 0.5e-6
+"""The same of a whole walk, which names the libraries' objects too and seals them. Measured: 0.42 s
+in the zoo's processes, of a million blocks."""
+LIBRARY_BLOCKS = 1_500_000
+"""Blocks: more than libraries make. What is beyond is the user's, which a focused census meets."""
+RESUMED_PART = 0.25
+"""Part of a whole walk that one takes which goes on from a seal, before any was measured. Measured:
+70 to 85 ms after 0.3 to 0.45 s in a process with torch, less in one without libraries."""
+RECENT = 0.4
+"""Weight of the newest sample in an estimate of a cost: three samples make most of it."""
+PACE_LASTING = 0.8
+"""Weight that a census keeps with each that follows when it is told how busy the machine is."""
+MOST_SLOWED = 4.0
+"""Times: whatever a census has waited for, its program is held up no longer than that."""
+
+# The floor: what a run gets at once, whatever the budget
+
+FLOOR_SHARE = 0.035
+"""Part of the run so far, beside the whole walk: gauges and recording included."""
+FLOOR_SECONDS = 0.15
+"""Seconds at once, on a machine that has nothing else to do: a dozen censuses of names."""
+FLOOR_FULL = 0.5
+"""Full censuses have so much beside the floor, where they are dear: as many of the user's names
+take place in between, so that a run of ten seconds is seen evenly."""
+FULL_CHEAP = 2.0
+"""Times what a census of the user's names takes: full ones that are no dearer take its place."""
+FLOOR_AT_KEY = 6
+"""Censuses that each kind of boundary between phases gets from the floor."""
+EXEMPT_CENSUSES = 16
+"""Censuses beyond the floor's limit, in all: a run of a second deserves a verdict too."""
+EXEMPT_AT_KEY = 2
+"""Of them at one kind of boundary: two are a difference."""
+EXEMPT_BEGINNINGS = 4
+"""The same where training passes begin: no verdict takes fewer comparable censuses than four."""
+BEGINNING_SECONDS = 1.0
+"""Seconds: dearer ones are not exempt there."""
+FLOOR_OCCURRENCES = 3
+"""Occurrences of a phase that get censuses inside from the floor."""
+FLOOR_INSIDE = 0.7
+"""Part of the floor that censuses inside phases may use."""
+FLOOR_RECORDS = 200
+"""Boundaries that are recorded before their part of the budget spaces them."""
+LATE_AT_KEY = 3
+"""So many more where training passes begin, at every second, then fourth, … of them, if they are
+cheap or memory rises: what begins or ends after the first six must be seen in a run of seconds."""
+LATE_SHARE = 0.03
+"""Part of the run so far that those may take beside the floor."""
+LATE_CHEAP_SECONDS = 0.03
+LATE_RISE_BYTES = 2 << 20
+"""Seconds, and bytes of resident memory since the latest census there, for that."""
+
+WORKER_FLOOR_SHARE = 0.01
+WORKER_FLOOR_SECONDS = 0.1
+WORKER_DEAR_SECONDS = 0.05
+WORKER_CHEAP_EXEMPT = 4
+WORKER_CHEAP_SECONDS = 0.03
+WORKER_RECORDS = 24
+"""The floor of a DataLoader's worker, for which the training waits, and of which there are many: a
+dataset of a hundred thousand objects is walked once at once, then when the budget pays for it."""
+
+# Whole walks
+
+WHOLE_SHARE = 0.02
+"""Part of the run so far that the first whole walk may take: in a process with torch it comes after
+20 s. Until then what is new is weighed without one."""
+WHOLE_SHARE_UNNAMED = 0.25
+"""The same where memory rises that no name of the user's reaches: only a whole walk can tell what
+it is, and the full censuses after it whether that grows."""
+WHOLE_SHARE_SAVING = 0.25
+"""The same where a census of the user's names takes longer than one that goes on from a seal."""
+FULL_AT_KEY = 4
+"""Full censuses at one kind of boundary that the floor pays for: growth takes four."""
+CHECK_AFTER = 50
+CHECK_AFTER_AT_END = 10
+"""Resumed censuses after which a whole walk is taken again, to hold them against it; fewer at the
+end of the run, where a pause disturbs nobody."""
+CHECK_SHARE = 0.1
+"""Part of the budget that such checks may take: a walk of 0.4 s at 2 % after 200 s."""
+
+# The rest of the run: censuses and recordings that the budget pays for
+
+RECORD_SHARE = 0.25
+INSIDE_SHARE = 0.5
+"""Parts of the budget for recording batches and for censuses between them."""
+RESERVED = 4
+"""Censuses between phases for which the budget keeps room, while they wait, before it pays for one
+inside: there are a thousand batches to each end of a phase, and they would take it all."""
+CALM_SHARE = 0.5
+"""Part of the budget that is spent while nothing grows."""
+FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Where in a phase of known length censuses lie: the same places each time."""
+EARLY_MARKS = 100
+"""Batches of a phase without an end after which censuses lie closer, in proportion: its last part
+must be seen often enough to tell what goes on growing from what has filled up."""
+RECORDS_PER_OCTAVE = 2000
+CENSUSES_PER_OCTAVE = 64
+"""After so many, the spacing doubles: recordings of long runs grow with the logarithm of time."""
+KEYS_KEPT = 256
+"""Kinds of boundaries that are known: a program may make up any number of names."""
+PATIENCE = 3
+"""Times that a kind gives way to those that were refused before it."""
+SPARSE_SECONDS = 60.0
+"""Seconds between censuses beyond which the report says how dear they are."""
+
+# Gauges that are slow to read
+
+SLOW_FLOOR = 6
+"""Readings of each such source between phases, whatever they cost: the growth model takes five."""
+SLOW_FLOOR_SECONDS = 0.03
+SLOW_FLOOR_SHARE = 0.01
+"""Seconds at once, and part of the run so far, that each may take there beyond these, at what one
+costs once what it needs is imported: thirty readings of most, some of the sums over mappings."""
+
+# Pauses
+
+MAX_PAUSE_MS = 100.0
+"""Milliseconds that a census may hold the program up, unless the user says otherwise."""
+PAUSE_FADES = 0.9
+PAUSE_LEAST_PART = 0.5
+"""What a census of a kind is expected to take fades with each that was left out for its pause, to
+this part at least: after a slow moment it is tried again, one that takes far too long is not."""
+PAUSE_GUESS = 2.0
+"""Times the pause that the first resumed census may be expected to take: before it was measured
+that is only a guess from the whole walk."""
+
+# The end of the program's work
+
+RETURN_LEAST_SECONDS = 0.05
+"""Seconds that a call of the main module takes at least, to be looked at as it returns: in less no
+program has done work of which anything could be judged."""
+RETURN_CALLS = 20_000
+"""Calls of the main module that are looked at: each costs 40 ns, all of them a millisecond. A
+module that makes more is itself the loop, and its variables stay to the end."""
+RETURN_FOREIGN_CALLS = 16
+"""Calls in other threads meanwhile: none is inlined while they are looked at, and each takes
+stack."""

@@ -1,0 +1,239 @@
+"""Profiles of allocations in a recording: the history of devices in windows, native allocations by
+samples.
+
+Off unless asked for: a stack costs some microseconds an allocation, and a step may make thousands.
+What that adds is measured by the program's pace, and a window ends when its share is spent.
+
+Sampling itself costs what ``benchmarks/native`` says, all run long. Looking at what is live takes a
+millisecond or two, and at first some tens for the names of functions; with a census that is part of
+what the census costs, otherwise it has a part of the budget of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from leakscope.capture.budget import Costs, Due
+from leakscope.capture.options import SessionOptions
+from leakscope.capture.policy import (
+    NATIVE_FLOOR_SECONDS,
+    NATIVE_SHARE,
+    TRACING_ASSUMED_SLOWDOWN,
+    TRACING_BATCHES,
+    TRACING_FLOOR_SECONDS,
+    TRACING_MOST_SECONDS,
+    TRACING_SHARE,
+    TRACING_WINDOWS,
+)
+from leakscope.capture.tracing import INSIDE, Pace, PaceStretch
+from leakscope.model import gauge
+from leakscope.model.boundary import Boundary, BoundaryKind, comparable_key
+from leakscope.model.record import NativeAllocationsRecord, Record
+
+ACTIVITY = "history"
+"""Under which the account of costs has by how much windows slow the program down."""
+WARM_UP = 5
+"""Readings at boundaries of one kind before a rise counts: optimizer state comes with a step."""
+RISES = 3
+LEAST_RISE = 1 << 20
+KEYS_KEPT = 48
+
+
+class Recorder(Protocol):
+    """What :class:`leakscope.probes.AllocationHistory` offers."""
+
+    def open(self) -> bool:
+        """Begin to record; say whether it could be done."""
+
+    def close(self) -> None:
+        """End."""
+
+
+class HistoryWindows:
+    """Opens and closes windows of the allocator's history at boundaries."""
+
+    def __init__(
+        self, recorder: Recorder | None, costs: Costs | None = None, budget: float = 1.0
+    ) -> None:
+        self._recorder = recorder
+        self._costs = costs or Costs()
+        self._budget = budget
+        self._pace = Pace(lambda: self._costs.total)
+        self._reached = -1
+        self._opened: Boundary | None = None
+        self._left = TRACING_WINDOWS
+        self._grows = False
+        self._known: dict[tuple[str, ...], tuple[int, int, int]] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the next boundary may have to close a window."""
+        return self._opened is not None
+
+    def closes_at(self, boundary: Boundary) -> bool:
+        """Take note of a boundary; return whether the open window, if there is one, ends there."""
+        if self._recorder is not None and boundary.index != self._reached:
+            self._reached = boundary.index
+            self._pace.end(boundary)
+            self._pace.begin(boundary)
+        opened = self._opened
+        if opened is None or boundary.index == opened.index:
+            return False
+        if boundary.kind is BoundaryKind.RUN_END:
+            return True
+        late = boundary.time_s - opened.time_s >= TRACING_MOST_SECONDS
+        enough = late or boundary.batch - opened.batch >= TRACING_BATCHES
+        return enough or boundary.phase != opened.phase or self._is_spent(boundary.time_s)
+
+    def _is_spent(self, now: float) -> bool:
+        """Whether recording has slowed the program down by all that it may."""
+        allowed = max(TRACING_FLOOR_SECONDS, TRACING_SHARE * self._budget * now)
+        return (
+            self._costs.seconds.get(ACTIVITY, 0.0) + self._pace.slowdown(self._assumed) >= allowed
+        )
+
+    def learn(self, boundary: Boundary, gauges: dict[str, int]) -> None:
+        """Notice live memory of devices that is higher each time at boundaries of one kind."""
+        if self._recorder is None or not self._left:
+            return
+        for name, value in gauges.items():
+            if name.endswith(f".{gauge.DEVICE_ALLOCATED}"):
+                key = (name, *comparable_key(boundary))
+                before, seen, rises = self._known.pop(key, (value, 0, 0))
+                rises = rises + 1 if value >= before + LEAST_RISE and seen >= WARM_UP else 0
+                if len(self._known) >= KEYS_KEPT:
+                    del self._known[next(iter(self._known))]
+                self._known[key] = (value, seen + 1, rises)
+                self._grows = self._grows or rises >= RISES
+
+    def open_here(self, boundary: Boundary) -> None:
+        """Open a window if live memory grows and this is a boundary inside a phase."""
+        if self._recorder is None or not self._left:
+            return
+        is_place = boundary.kind in (*INSIDE, BoundaryKind.PHASE_BEGIN)
+        is_wanted = self._grows and is_place and not self.is_open
+        if is_wanted and not self._is_spent(boundary.time_s):
+            self._open(boundary, self._recorder)
+        self._pace.begin(boundary)
+
+    def close(self) -> None:
+        """Close the window if one is open, and charge by how much it slowed the program down."""
+        if self.is_open:
+            self._costs.spend(ACTIVITY, self._pace.slowdown(self._assumed))
+            self._pace.leave()
+        self._opened = None
+        if self._recorder is not None:
+            self._recorder.close()
+
+    def _open(self, boundary: Boundary, recorder: Recorder) -> None:
+        self._grows = False
+        self._left -= 1
+        if recorder.open():
+            self._opened = boundary
+            self._pace.enter()
+        else:
+            self._left = 0
+
+    def _assumed(self, stretch: PaceStretch) -> float:
+        """Return what recording is taken to have added to a stretch that was not done often."""
+        usual = self._pace.usual(stretch.unit)
+        if usual is not None:
+            return max(0.0, stretch.seconds - usual * stretch.units)
+        return stretch.seconds * TRACING_ASSUMED_SLOWDOWN / (1 + TRACING_ASSUMED_SLOWDOWN)
+
+
+class Profile(Protocol):
+    """What :class:`leakscope.probes.NativeProfile` offers."""
+
+    @property
+    def why_not(self) -> str:
+        """Why nothing is sampled."""
+
+    def start(self) -> bool:
+        """Begin to sample; return whether it could be done."""
+
+    def stop(self) -> None:
+        """Sample no more."""
+
+    def record(
+        self, boundary: int, resident: int, *, with_census: bool
+    ) -> NativeAllocationsRecord | None:
+        """Return what is live, where there is reason to look."""
+
+
+class NativeAllocations:
+    """Has native allocations sampled while a session lasts, and writes down what is live."""
+
+    def __init__(
+        self,
+        profile: Profile | None,
+        write: Callable[[Record], bool],
+        note: Callable[[str, str], None],
+        costs: Costs,
+        clock: Callable[[], float],
+        budget: float,
+    ) -> None:
+        self._profile = profile
+        self._write = write
+        self._note = note
+        self._costs = costs
+        self._clock = clock
+        self._budget = budget
+        self._spent = 0.0
+        self._why_not = ""
+        self.own_bytes = 0
+        """What the samples and their names took at the latest look."""
+
+    def start(self) -> None:
+        """Begin to sample, as early as possible: what is live already has no stack."""
+        if self._profile is not None and not self._profile.start():
+            self._why_not = self._profile.why_not
+            self._profile = None
+
+    def at(self, boundary: Boundary, done: Due, resident: int) -> None:
+        """Write down what is live at a boundary with a census, or where memory is at its highest.
+
+        Args:
+            boundary: where.
+            done: what was measured there.
+            resident: resident memory there.
+
+        """
+        if self._why_not:
+            self._note("native-off", f"Native allocations were not sampled. {self._why_not}")
+            self._why_not = ""
+        if self._profile is None:
+            return
+        began, with_census = self._clock(), done >= Due.FOCUSED
+        may_look = self._spent <= NATIVE_FLOOR_SECONDS + NATIVE_SHARE * self._budget * (
+            boundary.time_s
+        )
+        record = self._profile.record(
+            boundary.index, resident if may_look else 0, with_census=with_census
+        )
+        if record is not None:
+            self.own_bytes = record.own_bytes
+            self._write(record)
+            if not record.is_on:
+                self.stop()
+                ended = "Sampling of native allocations has ended: it failed, or another tool came."
+                self._note("native-fault", ended)
+        seconds = self._clock() - began
+        self._costs.spend("native", seconds)
+        self._spent += 0.0 if with_census else seconds
+
+    def stop(self) -> None:
+        """Sample no more."""
+        if self._profile is not None:
+            self._profile.stop()
+            self._profile = None
+
+
+def chosen_profile(options: SessionOptions, project_root: str) -> Profile | None:
+    """Return the profile that a user's options ask for."""
+    if options.native == "off":
+        return None
+    from leakscope.probes import NativeProfile
+
+    return NativeProfile(interval=options.native_interval, project_root=project_root)

@@ -1,0 +1,181 @@
+"""Has the last boundary reached before what the program worked with is gone.
+
+Most programs do their work in ``main()``, and when that has returned its variables are gone: a look
+at the end of the process finds nothing that they held. So as a function returns that the main
+module has called, and nothing of the module's code that comes after it can be work, the session is
+concluded with the function's frame still on the stack. Where an exception ends the program, its
+traceback keeps the frames, which are looked at before it goes.
+
+Nothing is looked at where other threads still work, and by the evaluator's hook only up to
+Python 3.11 (``native/returning.c``): from 3.12 on the interpreter clears a frame before anybody
+learns that it has returned.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import runpy
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
+from typing import Any
+
+from leakscope.capture.dispatch import leave_hook
+from leakscope.capture.policy import RETURN_CALLS, RETURN_FOREIGN_CALLS, RETURN_LEAST_SECONDS
+from leakscope.model.errors import is_interrupt
+
+try:
+    from leakscope.capture import _returning as _native
+except ImportError:  # nothing was compiled
+    _native = None  # type: ignore[assignment]
+
+IS_SUPPORTED = hasattr(_native, "watch")
+_NO_WORK = frozenset({*sys.stdlib_module_names, "torch", "wandb", "mlflow"})
+"""Modules whose functions a program calls when its work is done: to exit, save and shut down."""
+_DATA = (bool, int, float, str, bytes, tuple, list, dict, set)
+_TELLS_CALLS = sys.version_info >= (3, 11)
+"""Whether a name that is called can be told from others in a code."""
+_LOOKS_UP = frozenset({"LOAD_NAME", "LOAD_GLOBAL"})
+_BEGINS_WORK = frozenset(
+    {
+        "FOR_ITER", "GET_ITER", "GET_YIELD_FROM_ITER", "IMPORT_NAME", "LOAD_BUILD_CLASS",
+        "MAKE_FUNCTION", "SETUP_WITH", "BEFORE_WITH", "BEFORE_ASYNC_WITH",
+    }
+)  # fmt: skip
+
+
+def watch(conclude: Callable[[], object], launch: dict[str, Any]) -> None:
+    """Have ``conclude`` called as the program's last work returns; ``launch`` is the namespace of
+    what starts the program.
+    """
+    if not IS_SUPPORTED:
+        return
+    main = sys.modules["__main__"].__dict__
+
+    def returned() -> None:
+        try:
+            module = _main_module_below(sys._getframe(1), main)
+            if module is not None and is_alone() and is_done_after(module):
+                conclude()
+        except BaseException as fault:
+            if is_interrupt(fault):
+                leave_hook(fault)
+                raise
+
+    through = (launch, runpy.__dict__)
+    _native.watch(returned, main, through, RETURN_LEAST_SECONDS, RETURN_CALLS, RETURN_FOREIGN_CALLS)
+
+
+def stop() -> None:
+    """Look at no more returns."""
+    if IS_SUPPORTED:
+        _native.stop()
+
+
+def frames_left_by(error: BaseException) -> list[FrameType]:
+    """Return the frames of functions that an exception has left, outermost first."""
+    frames = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_flags & _IS_FUNCTION:
+            frames.append(traceback.tb_frame)
+        traceback = traceback.tb_next
+    return frames
+
+
+def is_alone() -> bool:
+    """Return whether no thread is left that the interpreter would wait for at its exit."""
+    me = threading.current_thread()
+    return all(thread is me or thread.daemon for thread in threading.enumerate())
+
+
+def is_done_after(module: FrameType) -> bool:
+    """Return whether nothing that comes after where a module's frame stands can be work.
+
+    All that may run is taken to run. Loops, imports and ``with`` may be work, and so are calls of
+    what is no function of Python's own or of torch's.
+    """
+    code, names = module.f_code, module.f_globals
+    before, loaded, is_called = "", "", False
+    for name, argument, at in _instructions(code, module.f_lasti + 2):
+        if name in _BEGINS_WORK or _leads_back(name, argument, at):
+            return False
+        if loaded and name in ("LOAD_ATTR", "LOAD_METHOD"):
+            if (is_called or name == "LOAD_METHOD") and not _has_no_work(loaded, names):
+                return False
+            is_called = False  # what is called is an attribute of it
+            loaded = loaded if name == "LOAD_ATTR" else ""
+        else:
+            if loaded and is_called and not _is_no_work(loaded, names):
+                return False
+            loaded = ""
+        if name in _LOOKS_UP:
+            loaded = code.co_names[argument >> 1 if _is_shifted(name) else argument]
+            is_called = before == "PUSH_NULL" or not _TELLS_CALLS
+        before = name
+    return True
+
+
+_IS_FUNCTION = 1
+"""``CO_OPTIMIZED``: variables of its own."""
+
+
+def _main_module_below(frame: FrameType | None, main: dict[str, Any]) -> FrameType | None:
+    while frame is not None and not (
+        frame.f_globals is main and frame.f_code.co_name == "<module>"
+    ):
+        frame = frame.f_back
+    return frame
+
+
+def _instructions(code: CodeType, begin: int) -> Iterator[tuple[str, int, int]]:
+    """Return name, argument and place of a code's instructions from a place on."""
+    text, argument = code.co_code, 0
+    for at in range(begin, len(text), 2):
+        name, argument = dis.opname[text[at]], argument << 8 | text[at + 1]
+        if name == "CACHE":
+            argument = 0
+        elif name != "EXTENDED_ARG":
+            yield name, argument, at
+            argument = 0
+
+
+def _leads_back(name: str, argument: int, at: int) -> bool:
+    if "JUMP" not in name:
+        return False
+    is_absolute = dis.opmap[name] in dis.hasjabs
+    return "BACKWARD" in name or (is_absolute and argument * 2 <= at)
+
+
+def _is_shifted(name: str) -> bool:
+    return name == "LOAD_GLOBAL" and sys.version_info >= (3, 11)
+
+
+def _is_no_work(name: str, names: dict[str, Any]) -> bool:
+    """Return whether a call of what has that name is no work."""
+    if name not in names:
+        return hasattr(builtins, name)
+    value = names[name]
+    is_function = type(value) in (FunctionType, BuiltinFunctionType, type)
+    return (is_function and _is_of_no_work(value)) or (not _TELLS_CALLS and _is_data(value))
+
+
+def _has_no_work(name: str, names: dict[str, Any]) -> bool:
+    """Return whether methods of what has that name are no work."""
+    value = names.get(name)
+    if type(value) is ModuleType:
+        return value.__name__.partition(".")[0] in _NO_WORK
+    return _is_data(value) or _is_of_no_work(type(value), but="torch")
+
+
+def _is_data(value: object) -> bool:
+    return type(value) in (*_DATA, ModuleType)
+
+
+def _is_of_no_work(defined: Any, but: str = "") -> bool:
+    """Return whether a function or class is Python's own, or of another library that is no work."""
+    module = defined.__module__
+    home = module.partition(".")[0] if type(module) is str else ""
+    return home in _NO_WORK and home not in ("__main__", but)

@@ -1,0 +1,401 @@
+"""The directory of a run, named by time and script, and the place of this process among the ranks
+that share it.
+
+All of it is read from the environment that their launcher made, from the process tree, or from a
+process group that exists already: nothing is sent to another rank and nobody waits for one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from leakscope.capture.options import SessionOptions
+from leakscope.capture.program import Program
+from leakscope.model.errors import LeakscopeError, RunExistsError, ours
+from leakscope.model.record import HeaderRecord, RunManifest
+from leakscope.model.version import __version__
+from leakscope.recording.directory import MANIFEST, RunDirectory, read_manifest
+from leakscope.recording.writer import JOURNAL_SUFFIX
+
+BY_HAND_S = 600.0
+"""Ranks that were started by hand may come so long after the first of them."""
+_RUN_ID = "TORCHELASTIC_RUN_ID"
+
+
+@dataclass(frozen=True)
+class RankLaunch:
+    """What the ranks of one launch, and the attempts of a rank, have in common."""
+
+    key: str = ""
+    """The same in all of them; empty where a process trains alone, or nothing tells."""
+    since: float = 0.0
+    """No run of this launch was begun before that moment, in seconds since the epoch."""
+    is_new: bool = False
+    """Whether others may have had the same key within that time: then a rank that was recorded is
+    another launch's."""
+    is_shared: bool = True
+    """Whether it is certain that others record the same run: a process that was started by
+    ``multiprocessing`` may turn out to be a rank, or not."""
+    began: float = 0.0
+    """When it began, where all ranks know the same moment; 0 where machines may differ."""
+
+
+@dataclass(frozen=True)
+class World:
+    """Which of how many processes this is."""
+
+    rank: int = 0
+    size: int = 1
+    attempt: int = 0
+    """How often the launcher had started all ranks before."""
+    launch: RankLaunch = RankLaunch()
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is the one that tells how the run ended and writes the report."""
+        return self.rank == 0
+
+
+ALONE = World()
+"""A process that trains by itself."""
+
+
+def this_world() -> World:
+    """Return this process's place, as far as it can be known by now; rank 0 of 1 otherwise."""
+    size, rank = _number("WORLD_SIZE", 1), _number("RANK", 0)
+    if size < 2 or "RANK" not in os.environ:
+        rank, size = world_of_group() or (0, 1)
+    if size < 2 and _RUN_ID not in os.environ:
+        return World(launch=replace(_launch(1), is_shared=False)) if _spawner() else ALONE
+    return World(rank, size, _number("TORCHELASTIC_RESTART_COUNT", 0), _launch(size))
+
+
+def world_of_group() -> tuple[int, int] | None:
+    """Return rank and size by torch's process group; None while there is none."""
+    distributed = sys.modules.get("torch.distributed")
+    try:
+        if distributed is None or not distributed.is_initialized():
+            return None
+        return int(distributed.get_rank()), int(distributed.get_world_size())
+    except ours(Exception):
+        return None
+
+
+def _launch(size: int) -> RankLaunch:
+    run_id = os.environ.get(_RUN_ID)
+    if run_id is not None:
+        began = _begin_of(_launcher())
+        since = 0.0 if _is_unique(run_id) else began
+        many_machines = 0 < _number("LOCAL_WORLD_SIZE", 0) < size
+        return RankLaunch(f"torchrun {run_id}", since, began=0.0 if many_machines else began)
+    parent = _spawner()
+    if parent:
+        began = _begin_of(parent)
+        return RankLaunch(f"spawned {socket.gethostname()} {parent} {began:.2f}", began=began)
+    job, step = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_STEP_ID")
+    if job and step and "SLURM_PROCID" in os.environ:
+        again = os.environ.get("SLURM_RESTART_COUNT", "0")
+        return RankLaunch(f"slurm {job}.{step} {again}", is_new=True)
+    address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
+    here = f"{socket.gethostname()} {os.getppid()}"
+    key = f"{address}:{port}" if address and port else f"started by {here}"
+    return RankLaunch(key, _begin_of(os.getpid()) - BY_HAND_S, is_new=True)
+
+
+def _is_unique(run_id: str) -> bool:
+    """Whether a run id was made up for one launch, as ``torchrun --standalone`` does."""
+    try:
+        return str(uuid.UUID(run_id)) == run_id
+    except ValueError:
+        return False
+
+
+def _launcher() -> int:
+    """Return the process that gave its children a run id, a shell between them or not."""
+    import psutil
+
+    try:
+        parents = psutil.Process().parents()
+        return int(next(one.pid for one in parents if _RUN_ID not in one.environ()))
+    except (psutil.Error, StopIteration):
+        return os.getppid()
+
+
+def _spawner() -> int:
+    """Return the process that started this one by ``multiprocessing``; 0 if none did."""
+    multiprocessing = sys.modules.get("multiprocessing")
+    parent = multiprocessing.parent_process() if multiprocessing is not None else None
+    return 0 if parent is None else int(parent.pid)
+
+
+def _begin_of(pid: int) -> float:
+    """Return when a process began, known to about a second."""
+    import psutil
+
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.Error:
+        return time.time()
+
+
+def _number(variable: str, otherwise: int) -> int:
+    try:
+        return int(os.environ.get(variable, otherwise))
+    except ValueError:
+        return otherwise
+
+
+def header_of(world: World) -> HeaderRecord:
+    """Return what a recording of this process begins with."""
+    return HeaderRecord(
+        role="rank" if world.size > 1 else "main",
+        rank=world.rank,
+        world_size=world.size,
+        attempt=world.attempt,
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        started=time.time(),
+    )
+
+
+RUNS = Path("leakscope-runs")
+RUN_DIRECTORY = "LEAKSCOPE_RUN_DIR"
+"""Names the run directory in the environment, where nobody says so in the code."""
+MOST_OF_A_SECOND = 1000
+CLOCK_SLACK_S = 2.0
+"""Process start times are counted from a boot time that is known to the second."""
+LOOKS = 5
+PATIENCE_S = 10.0
+"""So long another rank may take to replace a former run."""
+
+
+def make_run_directory(
+    options: SessionOptions, limit: int | None = None, world: World = ALONE
+) -> Path:
+    """Make the run directory that the options ask for and return its absolute path.
+
+    Args:
+        options: what was asked for.
+        limit: the memory limit of the process that is recorded, where that isn't this one.
+        world: the ranks that record into one directory.
+
+    Raises:
+        RunExistsError: ``out`` holds a run already and ``force`` is not set.
+        UnwritableError: it can't be made.
+
+    """
+    manifest = _manifest(options)
+    if limit is not None:
+        manifest.memory_limit = limit
+    path = None if options.out is None else options.out.absolute()
+    found = claim(
+        path,
+        _stem(options),
+        manifest,
+        force=options.force,
+        world=world,
+        runs=options.runs or RUNS,
+    )
+    return found.path.absolute()
+
+
+def claim(
+    out: Path | None,
+    stem: str,
+    manifest: RunManifest,
+    *,
+    force: bool,
+    world: World,
+    runs: Path = RUNS,
+) -> RunDirectory:
+    """Return the directory of a run, made here or by another rank of the same launch.
+
+    Whoever comes first makes it, and nobody waits for anybody: each rank goes through the same
+    places in the same order, and only one can write a manifest into a place.
+
+    Raises:
+        RunExistsError: ``out`` holds another run, and ``force`` is not set.
+        UnwritableError: it can't be made.
+
+    """
+    manifest.launch = world.launch.key
+    if out is not None:
+        try:
+            return _join_or_make(out, manifest, force=force, world=world)
+        except RunExistsError:
+            if (world.leads and world.launch.is_shared) or not _is_of(out, world.launch.key):
+                raise
+            # A machine that joined late can't tell the run from an earlier one of the same name,
+            # and a process that may turn out to be a rank doesn't know yet what it belongs to.
+            out = out.with_name(f"{out.name}-rank{world.rank}" if world.rank else f"{out.name}-2")
+    for path in _places(out or _named_place() or runs / _name(stem, world)):
+        with suppress(RunExistsError):
+            return _join_or_make(path, manifest, force=False, world=world)
+    raise LeakscopeError(f"{runs} holds too many runs of this second.", slug="run-exists")
+
+
+def _places(out: Path) -> Iterator[Path]:
+    """Yield the places where a run may go, the same for all ranks of a launch."""
+    for number in range(1, MOST_OF_A_SECOND):
+        yield out if number == 1 else out.with_name(f"{out.name}-{number}")
+
+
+def _named_place() -> Path | None:
+    named = os.environ.get(RUN_DIRECTORY)
+    return Path(named) if named else None
+
+
+def _name(stem: str, world: World) -> str:
+    """Name a run by the moment; where machines have no moment in common, by their launch."""
+    launch = world.launch
+    if launch.key and launch.is_shared and not launch.began:
+        return f"{stem}-{hashlib.sha256(launch.key.encode()).hexdigest()[:8]}"
+    moment = time.localtime((launch.is_shared and launch.began) or time.time())
+    return f"{time.strftime('%Y%m%d-%H%M%S', moment)}-{stem}"
+
+
+def _join_or_make(path: Path, manifest: RunManifest, *, force: bool, world: World) -> RunDirectory:
+    if is_joinable(path, world):
+        return RunDirectory(path)
+    if force:
+        return _replace(path, manifest, world)
+    try:
+        return RunDirectory.create(path, manifest)
+    except RunExistsError:
+        if is_joinable(path, world):  # made by another rank just now
+            return RunDirectory(path)
+        raise
+
+
+def _replace(path: Path, manifest: RunManifest, world: World) -> RunDirectory:
+    """Replace a former run; of several ranks one does, and what it made is not replaced again."""
+    with _alone_at(path):
+        if is_joinable(path, world):
+            return RunDirectory(path)
+        return RunDirectory.create(path, manifest, force=True)
+
+
+@contextmanager
+def _alone_at(path: Path) -> Iterator[None]:
+    """Keep other ranks from replacing the same run; a lock that was left behind is passed over."""
+    lock = path.with_name(f".{path.name}.replacing")
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            break
+        except FileExistsError:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
+        except OSError:  # what can't be written is refused with a better word by who makes the run
+            break
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            lock.unlink(missing_ok=True)
+
+
+def is_joinable(path: Path, world: World) -> bool:
+    """Return whether a place holds the run of this launch, and no earlier one."""
+    launch = world.launch
+    known = _manifest_at(path) if launch.key and launch.is_shared else None
+    if known is None or known.launch != launch.key or known.created < launch.since - CLOCK_SLACK_S:
+        return False
+    return not launch.is_new or not any(path.glob(f"rank{world.rank}-*{JOURNAL_SUFFIX}"))
+
+
+def _is_of(path: Path, key: str) -> bool:
+    known = _manifest_at(path) if key else None
+    return known is not None and known.launch == key
+
+
+def _manifest_at(path: Path) -> RunManifest | None:
+    """Return the manifest; without hard links it may just be being written, so look again."""
+    for _ in range(LOOKS):
+        known = read_manifest(path)
+        if known is not None or not (path / MANIFEST).exists():
+            return known
+        time.sleep(PATIENCE_S / 200)
+    return None
+
+
+def project_root_of(options: SessionOptions) -> str:
+    """Return the folder whose files are the user's own code."""
+    if options.project_root is not None:
+        return str(options.project_root.absolute())
+    script = options.script or _main_file()
+    if script is None or not Path(script).exists():
+        return str(Path.cwd())
+    return Program("script", script).project_root()
+
+
+def project_of_caller(file: str) -> Path | None:
+    """Return the project of the file that asked for profiling, where the program's doesn't hold it.
+
+    A notebook, a test runner or a launcher is no part of the project that it runs.
+    """
+    path = Path(file)
+    if not path.is_file() or {"site-packages", "dist-packages"}.intersection(path.parts):
+        return None
+    program = Path(project_root_of(SessionOptions())).resolve()
+    if path.resolve().is_relative_to(program):
+        return None
+    return Path(Program("script", str(path)).project_root())
+
+
+def _manifest(options: SessionOptions) -> RunManifest:
+    from leakscope.configuration.pyproject import own_libraries
+    from leakscope.configuration.reading import read_configuration
+    from leakscope.probes.cgroup import memory_limit
+    from leakscope.probes.environment import environment
+
+    total, limit = memory_limit()
+    return RunManifest(
+        leakscope_version=__version__,
+        run_id=uuid.uuid4().hex,
+        created=time.time(),
+        command=list(options.command or _command()),
+        script=options.script or _as_typed(_main_file() or ""),
+        project_root=project_root_of(options),
+        options=json.loads(options.to_json()),
+        environment=environment(own_libraries(read_configuration().section)),
+        memory_total=total,
+        memory_limit=limit,
+    )
+
+
+def _main_file() -> str | None:
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    return file if isinstance(file, str) else None
+
+
+def _command() -> list[str]:
+    """Return the words that started the program; of the interpreter its name says enough."""
+    words = sys.orig_argv or sys.argv
+    return [*(Path(word).name for word in words[:1]), *words[1:]]
+
+
+def _as_typed(file: str) -> str:
+    """Return a path as one would type it here: Python makes that of a script absolute."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
+
+
+def _stem(options: SessionOptions) -> str:
+    script = options.script or _main_file()
+    name = "python" if script is None else Path(script).stem
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:60] or "run"

@@ -1,0 +1,455 @@
+"""``leakscope.profile()``: what a user writes around their own code."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar, cast, overload
+
+from leakscope.capture.dispatch import EventDispatcher
+from leakscope.capture.options import (
+    Boundaries,
+    CudaHistory,
+    Native,
+    SessionOptions,
+    SnapshotSignal,
+    Tracemalloc,
+    Workers,
+    chosen_trackers,
+    configured_options,
+)
+from leakscope.capture.phase_stack import Phase
+from leakscope.capture.phases import PhaseTracker
+from leakscope.capture.run_directory import project_of_caller
+from leakscope.capture.session import Session, current_session
+from leakscope.capture.torch_hooks.loaders import passes_of
+from leakscope.model.boundary import BoundaryKind
+from leakscope.model.errors import LeakscopeError, UnwritableError
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+OFF = ("off", "0", "false", "no")
+REPORT_SECONDS = 120
+_REPORTING = """\
+import sys
+sys.path[:] = [folder for folder in sys.path if folder] + [sys.argv.pop(1)]
+from leakscope.cli import main
+main()"""
+"""As ``-m leakscope``, but a file of the user's named like a library of ours is not imported."""
+
+
+class Scope:
+    """The session around some code, and where its boundaries lie if one wants to say so exactly.
+
+    A context manager and a decorator. Every call does nothing while nothing is recorded.
+    """
+
+    def __init__(self, options: SessionOptions | None) -> None:
+        self._options = options
+        self._session: Session | None = None
+        self._owns = False
+        self._uses = 0
+
+    @property
+    def run_path(self) -> Path | None:
+        """The run directory; None while nothing is recorded."""
+        return None if self._session is None else self._session.run_path
+
+    @property
+    def enabled(self) -> bool:
+        """Whether anything is being recorded."""
+        return self._session is not None and self._session.is_live
+
+    # Boundaries that the user names
+
+    def epochs(self, iterable: Iterable[T]) -> Iterator[T]:
+        """Return an iterator over ``iterable``; after each item an epoch has ended."""
+        session = self._session
+        return iter(iterable) if session is None else _epochs(session, iterable)
+
+    def steps(self, iterable: Iterable[T]) -> Iterator[T]:
+        """Return an iterator over a loader, say; after each item a training step has ended."""
+        session = self._session
+        return iter(iterable) if session is None else _steps(session, iterable)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Name a ``with`` block: ``train``, ``validation``, ``test`` or a name of one's own.
+
+        An exception of the block ends the phase and goes on.
+        """
+        session = self._session
+        if session is None:
+            yield
+            return
+        gate, tracker = session.gate, session.tracker
+        opened: list[Phase] = []
+        try:
+            gate.hear(_open, opened, tracker, tracker.phase_begin, name)
+            yield
+        finally:
+            try:
+                _close(opened, gate, tracker.phase_end)
+            finally:
+                _close(opened, gate, tracker.phase_end)
+
+    def step(self) -> None:
+        """Say that a training iteration has ended; from now on nobody else says so."""
+        session = self._session
+        if session is not None:
+            session.gate.hear(session.tracker.step_over)
+
+    def mark(self, name: str) -> None:
+        """Measure here. Marks of one name are compared with each other."""
+        session = self._session
+        if session is not None:
+            session.boundary(BoundaryKind.MARK, label=name)
+
+    # Context manager and decorator
+
+    def __enter__(self) -> Scope:
+        options = self._options
+        if options is None:
+            return self
+        running = current_session()
+        if running is not None and running.is_live:
+            self._join(running, options)
+        else:
+            self._session = _start(self._fresh(options))
+            self._owns = self._session is not None
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        session = self._left()
+        if session is None:
+            return
+        if error is not None:
+            session.failed(error)
+        self._close(session, *_ending(error))
+
+    def give_up(self) -> None:
+        """Close what it began where nobody knows how the code went on."""
+        session = self._left()
+        if session is not None:
+            self._close(session, "detached", 0, "")
+
+    def _left(self) -> Session | None:
+        """Leave the session, and return it if it is to be closed."""
+        session, self._session = self._session, None
+        owns, self._owns = self._owns, False
+        return session if owns and session is not None and session.is_live else None
+
+    def _close(self, session: Session, status: str, exit_code: int, text: str) -> None:
+        session.close(status=status, exit_code=exit_code, exception=text)
+        if session.trouble and not session.options.quiet:
+            _say(session.trouble)
+        if session.options.report and session.world.leads:
+            report_of(session)
+
+    def __call__(self, function: F) -> F:
+        """Record each call of ``function``, each into a run directory of its own.
+
+        Raises:
+            LeakscopeError: it is a generator function, whose body runs elsewhere.
+
+        """
+        if self._options is None:
+            return function
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise LeakscopeError(
+                f"profile() can't decorate the generator {function.__qualname__}(): use "
+                "`with leakscope.profile():` around the loop that consumes it.",
+                slug="bad-option",
+            )
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def profiled(*args: Any, **kwargs: Any) -> Any:
+                with self._again():
+                    return await function(*args, **kwargs)
+        else:
+
+            @functools.wraps(function)
+            def profiled(*args: Any, **kwargs: Any) -> Any:
+                with self._again():
+                    return function(*args, **kwargs)
+
+        return cast("F", profiled)
+
+    def _again(self) -> Scope:
+        return Scope(None if self._options is None else self._fresh(self._options))
+
+    def _fresh(self, options: SessionOptions) -> SessionOptions:
+        """A scope that is used again records beside what it recorded before, not over it."""
+        self._uses += 1
+        if options.out is None or self._uses == 1:
+            return options
+        return replace(options, out=options.out.with_name(f"{options.out.name}-{self._uses}"))
+
+    def _join(self, running: Session, options: SessionOptions) -> None:
+        self._session = running
+        if not options.quiet:
+            _say_once(f"already recording into {running.run_path}; this profile() adds to it.")
+
+
+@overload
+def profile(out: F) -> F: ...
+
+
+@overload
+def profile(
+    out: str | os.PathLike[str] | None = None,
+    *,
+    budget: float | None = None,
+    max_pause: float | None = None,
+    boundaries: Boundaries | None = None,
+    tracemalloc: Tracemalloc | None = None,
+    cuda_history: CudaHistory | None = None,
+    native: Native | None = None,
+    native_interval: int | None = None,
+    workers: Workers | None = None,
+    report: bool | None = None,
+    force: bool = False,
+    label: str | None = None,
+    enabled: bool | None = None,
+    quiet: bool | None = None,
+    probe_cleanup: bool | None = None,
+    snapshot_signal: SnapshotSignal | None = None,
+    trackers: str | Sequence[str] | None = None,
+) -> Scope: ...
+
+
+def profile(
+    out: Any = None,
+    *,
+    budget: float | None = None,
+    max_pause: float | None = None,
+    boundaries: Boundaries | None = None,
+    tracemalloc: Tracemalloc | None = None,
+    cuda_history: CudaHistory | None = None,
+    native: Native | None = None,
+    native_interval: int | None = None,
+    workers: Workers | None = None,
+    report: bool | None = None,
+    force: bool = False,
+    label: str | None = None,
+    enabled: bool | None = None,
+    quiet: bool | None = None,
+    probe_cleanup: bool | None = None,
+    snapshot_signal: SnapshotSignal | None = None,
+    trackers: str | Sequence[str] | None = None,
+) -> Any:
+    """Record the memory of the code in a ``with`` block, or of a decorated function.
+
+    Returns a :class:`Scope`, or the decorated function; both add to a run that goes on. What isn't
+    given is from ``LEAKSCOPE_*`` or ``[tool.leakscope]``. Bad options raise ``LeakscopeError``.
+
+    Args:
+        out: Run directory; by default ``leakscope-runs/<time>-<script>``.
+        budget: Share of wall time that measuring may cost.
+        max_pause: Milliseconds that a census may hold the program up, first and last apart.
+        boundaries: ``auto`` finds epochs, steps and validation; ``manual`` leaves them to calls.
+        tracemalloc: ``window`` traces allocating lines for short stretches once something grows.
+        cuda_history: ``window`` does that on CUDA, unless the program records a history itself.
+        native: ``auto`` samples native allocations where it can, ``off`` never.
+        native_interval: Mean number of bytes from one sample of them to the next.
+        workers: ``on`` has the workers of DataLoaders record themselves too.
+        report: Whether to write the report at the end.
+        force: Replace a run that ``out`` holds already.
+        label: A name for the run, shown in its report.
+        enabled: False does nothing at all; None asks the environment (``LEAKSCOPE=off``).
+        quiet: Print no summary.
+        probe_cleanup: Try the popular cleaning calls now and then; it changes when garbage goes.
+        snapshot_signal: Have ``USR1`` or ``USR2`` take a census now (``leakscope snapshot PID``).
+        trackers: Where memory is drawn beside the loss: names, ``auto`` or ``off``.
+
+    Raises:
+        LeakscopeError: options make no sense, or ``out`` holds a run already; never later.
+
+    """
+    if enabled is False or (enabled is None and is_off()):
+        return out if callable(out) else _OFF
+    return _scope(
+        out,
+        budget=budget,
+        max_pause=max_pause,
+        boundaries=boundaries,
+        tracemalloc=tracemalloc,
+        cuda_history=cuda_history,
+        native=native,
+        native_interval=native_interval,
+        workers=workers,
+        report=report,
+        force=force,
+        label=label,
+        project_root=project_of_caller(sys._getframe(1).f_code.co_filename),
+        quiet=quiet,
+        probe_cleanup=probe_cleanup,
+        snapshot_signal=snapshot_signal,
+        trackers=chosen_trackers(trackers),
+    )
+
+
+def _scope(out: Any, **asked: Any) -> Any:
+    """Return the scope, or the function that it decorates."""
+    if callable(out):
+        return Scope(_options(**asked))(out)
+    return Scope(_options(out=None if out is None else Path(out), **asked))
+
+
+def _options(**asked: Any) -> SessionOptions:
+    """Complete what was asked for; where a session runs already, it has told what is amiss."""
+    return configured_options(_say_once if current_session() is None else None, **asked)
+
+
+def is_off() -> bool:
+    """Return whether the environment switches leakscope off."""
+    return os.environ.get("LEAKSCOPE", "").lower() in OFF
+
+
+def report(run_path: Path, *, quiet: bool) -> None:
+    """Have another process write the report: charts need room; print its summary unless quiet."""
+    root = str(Path(__file__).parents[2])
+    command = [sys.executable, "-c", _REPORTING, root, "report", str(run_path)]
+    try:
+        subprocess.run(
+            command if quiet else [*command, "--summary"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            timeout=REPORT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as fault:
+        again = f"leakscope report {run_path}"
+        _say(f"the report could not be written ({type(fault).__name__}); {again}")
+
+
+def report_of(session: Session, *, quiet: bool | None = None) -> None:
+    """Have the report of a session written, and kept by the trackers; as quiet as it is to be."""
+    is_quiet = session.options.quiet if quiet is None else quiet
+    report(session.run_path, quiet=is_quiet)
+    if session.trackers.has_places or (session.run_path / "report.json").exists():
+        for sentence in session.trackers.keep(session.run_path):
+            if not session.options.quiet:
+                _say(sentence)
+
+
+def _start(options: SessionOptions) -> Session | None:
+    try:
+        from leakscope.capture.workers import start_session
+
+        return start_session(options)
+    except UnwritableError as fault:
+        _say(f"{str(fault).removesuffix('.')}; the program goes on without a recording.")
+        return None
+    except LeakscopeError:
+        raise
+    except Exception as fault:
+        if os.environ.get("LEAKSCOPE_STRICT") == "1":
+            raise
+        _say(f"nothing is recorded ({type(fault).__name__}: {fault}); the program goes on.")
+        return None
+
+
+def _epochs(session: Session, iterable: Iterable[T]) -> Iterator[T]:
+    for item in iterable:
+        yield item
+        session.boundary(BoundaryKind.EPOCH_END)
+
+
+def _steps(session: Session, iterable: Iterable[T]) -> Iterator[T]:
+    gate, tracker = session.gate, session.tracker
+    iterator = gate.muted(iter, iterable)
+    opened: list[Phase] = []
+    try:
+        gate.hear(_open, opened, tracker, tracker.steps_begin, passes_of(iterable))
+        while True:
+            try:
+                # Not kept in a variable here: the user alone decides how long a batch lives.
+                yield gate.muted(next, iterator)
+            except StopIteration:
+                return
+            for phase in opened:
+                gate.hear(tracker.steps_next, phase)
+    finally:
+        try:
+            _close(opened, gate, tracker.steps_end)
+        finally:
+            _close(opened, gate, tracker.steps_end)
+
+
+def _open(
+    opened: list[Phase], tracker: PhaseTracker, begin: Callable[..., Phase], *args: Any
+) -> None:
+    """Keep the phase that is begun where it is found even if an interrupt strikes meanwhile."""
+    before = list(tracker.open_phases())
+    try:
+        opened.append(begin(*args))
+    except BaseException:
+        opened += [p for p in tracker.open_phases() if p.explicit and p not in before]
+        raise
+
+
+def _close(opened: list[Phase], gate: EventDispatcher, end: Callable[[Phase], None]) -> None:
+    """End the phases that are still open.
+
+    It is called twice: an interrupt may strike anywhere in the first call, its beginning included.
+    """
+    while opened:
+        gate.hear(end, opened[-1])
+        opened.pop()
+
+
+def _ending(error: BaseException | None) -> tuple[str, int, str]:
+    if error is None:
+        return ("completed", 0, "")
+    name = type(error).__name__
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        return ("exit", code, "")
+    if isinstance(error, KeyboardInterrupt):
+        return ("interrupted", 130, name)
+    try:
+        return ("exception", 1, f"{name}: {error}")
+    except Exception:
+        return ("exception", 1, name)
+
+
+_said: set[str] = set()
+
+
+def _say_once(sentence: str) -> None:
+    if sentence not in _said:
+        _said.add(sentence)
+        _say(sentence)
+
+
+def _say(sentence: str) -> None:
+    try:
+        sys.stderr.write(f"leakscope: {sentence}\n")
+    except Exception:
+        return
+
+
+class _OffScope(Scope):
+    """Does nothing, and gives a decorated function back as it is."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+
+_OFF = _OffScope()

@@ -1,0 +1,417 @@
+"""The session: one recording of this process, from its first boundary to its last."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from leakscope.capture.budget import Costs, Due, Floor, Pauses
+from leakscope.capture.dispatch import EventDispatcher, Guard
+from leakscope.capture.gauges import Reader
+from leakscope.capture.measuring import Devices, Measuring, Taker, WorkerFollower, Writer
+from leakscope.capture.options import SessionOptions
+from leakscope.capture.phase_stack import Phase
+from leakscope.capture.phases import PhaseTracker
+from leakscope.capture.profiles import HistoryWindows, NativeAllocations, Profile, Recorder
+from leakscope.capture.requests import Requests, Trials
+from leakscope.capture.run_directory import (
+    ALONE,
+    World,
+    header_of,
+    make_run_directory,
+    this_world,
+    world_of_group,
+)
+from leakscope.capture.schedule import GrowthWatch, Schedule
+from leakscope.capture.shortages import Shortages
+from leakscope.capture.torch_hooks import AutoBoundaries
+from leakscope.capture.tracing import AllocationWindows, Counter, TracingWindow
+from leakscope.capture.trackers import Trackers
+from leakscope.capture.unobservable import DeferredReadings, unobservable_state
+from leakscope.model.boundary import Boundary, BoundaryKind
+from leakscope.model.errors import is_interrupt
+from leakscope.model.record import EndRecord, HeaderRecord
+from leakscope.recording import RunDirectory, redact_text
+
+_current: weakref.ref[Session] | None = None
+
+
+def current_session() -> Session | None:
+    """Return the session that measures this process, if there is one."""
+    return None if _current is None else _current()
+
+
+def _no_devices(*, with_blocks: bool) -> list[Any]:
+    return []
+
+
+class Session:
+    """Owns what measures: the sources of boundaries, the schedule, probes, census and writer.
+
+    Everything that costs is passed in, so that tests may run a session on a clock and a heap of
+    their own. :func:`start_session` makes the real thing.
+    """
+
+    world: World = ALONE
+    """The place of this process among those that train together, as far as it is known."""
+    header: HeaderRecord | None = None
+    """What the recording began with; None where ranks are not looked for."""
+    _closed = False
+    _concluded = False
+
+    def __init__(
+        self,
+        options: SessionOptions,
+        run_path: Path,
+        *,
+        writer: Writer,
+        taker: Taker,
+        probes: Iterable[Reader],
+        window: Callable[[], TracingWindow],
+        devices: Devices = _no_devices,
+        history: Recorder | None = None,
+        counter: Counter | None = None,
+        native: Profile | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        work_clock: Callable[[], float] = time.thread_time,
+        project_root: str = "",
+        floor: Floor | None = None,
+        costs: Costs | None = None,
+        follow_workers: Callable[[Session], WorkerFollower] | None = None,
+    ) -> None:
+        self.options, self.run_path = options, run_path
+        self._writer, self._put_off = writer, DeferredReadings()
+        self._clock, self._work_clock = clock, work_clock
+        self._pid = os.getpid()
+        self._index, self._reached, self._begun = 0, 0.0, clock()
+        self._costs = costs or Costs()
+        self._guard = Guard(self._write_fault)
+        self.gate = EventDispatcher(self._guard, self._costs, clock)
+        self.tracker = PhaseTracker(self._reach)
+        self._is_of_a_worker = floor is not None
+        growth, floor = GrowthWatch(), floor or Floor()
+        pauses = Pauses(options.max_pause / 1000, self._costs)
+        self._schedule = Schedule(options.budget, pauses, self._write_note, growth, floor)
+        windows = partial(AllocationWindows, options.tracemalloc, window, growth, self._costs)
+        self._windows = windows(counter, self._write_note, options.budget, project_root)
+        recorder = history if options.cuda_history == "window" else None
+        self._history = HistoryWindows(recorder, self._costs, options.budget)
+        self._measuring = Measuring(
+            writer=writer,
+            taker=taker,
+            probes=probes,
+            devices=devices,
+            windows=self._windows,
+            history=self._history,
+            pauses=pauses,
+            guard=self._guard,
+            budget=options.budget,
+            clock=clock,
+            in_child=self._is_of_a_worker,
+            put_off=self._put_off.counts,
+        )
+        told = writer.write, self._write_note
+        sampled = NativeAllocations(native, *told, self._costs, clock, options.budget)
+        self._native, self._measuring.sampling_bytes = sampled, lambda: sampled.own_bytes
+        self._shortages = Shortages(
+            self._measuring, self.gate, self._costs, self._moment, budget=options.budget
+        )
+        self._requests = Requests(self.gate, self._look, writer.write, self._idle)
+        self._trials = _trials(options, self._costs, clock)
+        self.trackers = Trackers(options, self._guard, self._costs, self._write_note, clock)
+        self._auto: AutoBoundaries | None = None
+        self._make_workers = follow_workers
+        self._workers: WorkerFollower | None = None
+        self.project_root = project_root
+
+    def begin(self) -> None:
+        """Become this process's session and reach the first boundary."""
+        global _current
+        _current = weakref.ref(self)
+        self._begun = self._clock()
+        self._guard.call("native", None, self._native.start)
+        self.gate.open()
+        self._guard.call("boundaries", None, self._reach, BoundaryKind.RUN_BEGIN, None, "")
+        first = Boundary(index=0, kind=BoundaryKind.RUN_BEGIN, time_s=0.0)
+        self._guard.call("tracemalloc", None, self._windows.begin, first)
+        if self.options.boundaries == "auto":
+            self._guard.call("boundaries", None, self._listen)
+        if self._is_of_a_worker:
+            return
+        self._guard.call("shortages", None, self._shortages.start)
+        self._guard.call("workers", None, self._follow_workers)
+        if self.options.snapshot_signal != "off":
+            self._guard.call("requests", None, self._requests.listen, self.options.snapshot_signal)
+
+    def take_place(self, world: World) -> None:
+        """Know that this process is one of those that train together."""
+        self.world = world
+        if world.size > 1:
+            self._schedule.align()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it still records: not closed, and not the copy in a forked child."""
+        return not self._closed and os.getpid() == self._pid
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is written down any more, as a sentence; None while all is well."""
+        return self._writer.failed
+
+    def boundary(self, kind: BoundaryKind, *, label: str = "") -> None:
+        """Reach a boundary that somebody else has found, in the phase that is open."""
+        self.gate.hear(self._reach_inside, kind, label)
+
+    def take_lead(self) -> bool:
+        """Find no phases and steps from now on: the caller tells them to ``tracker.led``.
+
+        Return False, with nothing changed, if somebody leads already.
+        """
+        if self.gate.is_led or not self.is_live:
+            return False
+        self.gate.take_over()
+        self.gate.hear(self.tracker.give_way)
+        self.gate.is_led = True
+        return True
+
+    def give_lead_back(self) -> None:
+        """Find phases and steps again."""
+        self.gate.is_led = False
+
+    def note(self, slug: str, message: str) -> None:
+        """Have the report mention something."""
+        if self.is_live:
+            self._guard.call("notes", None, self._write_note, slug, message)
+
+    def fault(self, part: str, error: Exception) -> bool:
+        """Write down a fault of a part that runs by itself; return whether it may go on."""
+        if self.is_live:
+            self._guard.fault(part, error)
+        return self._guard.allows(part)
+
+    def failed(self, error: BaseException) -> None:
+        """Look at an exception that leaves the program, while its traceback keeps what it left."""
+        if self.is_live:
+            self._requests.mute()
+            self._guard.call("shortages", None, self._shortages.left, error)
+
+    def conclude(self, unwound: Sequence[FrameType] = ()) -> None:
+        """Reach the last boundary while what the program worked with, or a traceback, is there."""
+        if (
+            not self.is_live
+            or self._concluded
+            or self._index < 2
+            or unobservable_state() is not None
+        ):
+            return
+        self._concluded = True
+        self._measuring.unwound = unwound
+        try:
+            self._stop()
+        finally:
+            self._measuring.unwound = ()
+
+    def close(
+        self, *, status: str, exit_code: int = 0, exception: str = "", for_good: bool = False
+    ) -> None:
+        """Reach the last boundary, say how the program ended, and measure no more.
+
+        ``for_good`` when the process ends too. An interrupt breaks off the last look, not the
+        recording: it has its end all the same.
+        """
+        global _current
+        if not self.is_live:
+            return
+        self._closed = True
+        try:
+            if not self._concluded:
+                self._stop()
+        finally:
+            told = redact_text(exception)[:2000]
+            end = EndRecord(status=status, exit_code=exit_code, exception=told, time_s=self._now())
+            self._guard.call("recording", None, self._write_endings)
+            self._guard.call("recording", None, self._write_unrecorded)
+            self._guard.call("recording", None, self._seal, end)
+            self._guard.call("requests", None, lambda: self._requests.let_go(for_good=for_good))
+            if current_session() is self:
+                _current = None
+
+    def forget(self) -> None:
+        """Be dead: this is the copy of a session in a forked child."""
+        self._closed = True
+        self.gate.shut()
+
+    def _stop(self) -> None:
+        self._requests.mute()
+        self.gate.shut()
+        self._guard.call("shortages", None, self._shortages.stop)
+        if self._auto is not None:
+            self._guard.call("boundaries", None, self._auto.uninstall)
+        if self._workers is not None:
+            self._guard.call("workers", None, self._workers.uninstall)
+        self._guard.call("boundaries", None, self.tracker.finish)
+        self._guard.call("boundaries", None, self._reach, BoundaryKind.RUN_END, None, "")
+        self._guard.call("overhead", None, self._measuring.finish, self._last_boundary())
+        self._guard.call("native", None, self._native.stop)
+
+    @property
+    def boundaries_reached(self) -> int:
+        """How many boundaries were reached until now."""
+        return self._index
+
+    def _listen(self) -> None:
+        self._auto = AutoBoundaries(self.tracker, self.gate)
+        self._auto.install()
+
+    def _follow_workers(self) -> None:
+        if self._make_workers is not None:
+            self._workers = self._make_workers(self)
+            self._workers.install()
+
+    def _look_for_ranks(self) -> None:
+        """Join the others' run once it turns out that this process is one of several ranks."""
+        group = world_of_group()
+        if group is None or group[1] < 2 or self.header is None:
+            return
+        self.take_place(world := this_world())
+        header = msgspec.structs.replace(header_of(world), started=self.header.started)
+        path = make_run_directory(self.options, world=world)
+        if path == self.run_path:
+            self._writer.write(header)
+        elif self._writer.move(path, header):
+            left, self.run_path = self.run_path, path
+            RunDirectory(left).remove_if_empty()
+        if self._workers is not None:
+            self._workers.follow(self)
+
+    def _seal(self, end: EndRecord) -> None:
+        self._writer.write(end, sync=True)
+        self._writer.close()
+
+    def _reach_inside(self, kind: BoundaryKind, label: str) -> None:
+        self._reach(kind, self.tracker.phase, label)
+
+    def _reach(self, kind: BoundaryKind, phase: Phase | None, label: str) -> None:
+        # Whatever strikes in there, the tracker goes on as if it had not.
+        try:
+            index = self._index
+            self._index = index + 1
+            now = self._reached = self._clock() - self._begun
+            due = self._schedule.due(kind, phase, label, now)
+            waits = self._put_off.due or self._requests.waiting
+            if due or waits or self._windows.listens or self._history.is_open:
+                settled = self._put_off.settle(kind, due, now)
+                if settled is not None:
+                    boundary = self._describe(index, kind, now, phase, label)
+                    self._guard.call("measuring", None, self._measure, boundary, settled)
+        except BaseException as interrupt:
+            if not is_interrupt(interrupt) or not self.gate.postpone(interrupt):
+                raise
+
+    def _measure(self, boundary: Boundary, due: Due) -> None:
+        if self._writer.failed is not None:
+            self._measuring.abandon(boundary)
+            self._requests.mute()
+            return
+        closes = self._windows.closes_at(boundary) or self._history.closes_at(boundary)
+        if due is not Due.NOTHING or closes:
+            self._record(boundary, due)
+        if self._requests.waiting:
+            self._requests.serve()
+
+    def _record(self, boundary: Boundary, due: Due) -> None:
+        if self.world.size < 2 and not self._is_of_a_worker:
+            self._guard.call("ranks", None, self._look_for_ranks)
+        began = self._work_clock()
+        done = self._measuring.at(boundary, due)
+        resident = self._measuring.resident
+        self._guard.call("native", None, self._native.at, boundary, done, resident)
+        self._write_endings()
+        now = self._now()
+        if done >= Due.FOCUSED:
+            self._costs.learn_pace(now - boundary.time_s, self._work_clock() - began)
+        seconds = now - boundary.time_s - self._measuring.beside(done)
+        objects = self._measuring.objects_of(done)
+        self._schedule.recorded(done, seconds, now, resident, objects)
+        if self._trials is not None and not self._closed and not self._concluded:
+            tried = self._guard.call("cleanup", None, self._trials.at, boundary)
+            if tried is not None:
+                self._writer.write(tried)
+        told = self._measuring.gauges, self._windows.growth
+        self._guard.call("trackers", None, self.trackers.at, boundary, *told)
+        self._guard.call("requests", None, self._requests.look_after)
+
+    def _describe(
+        self, index: int, kind: BoundaryKind, now: float, phase: Phase | None, label: str
+    ) -> Boundary:
+        where: dict[str, Any] = {}
+        if phase is not None:
+            where = {"phase": phase.name, "occurrence": phase.occurrence, "batch": phase.batch}
+            where["expected_batches"] = phase.expected
+        return Boundary(
+            index=index,
+            kind=kind,
+            time_s=now,
+            epoch=self.tracker.epoch,
+            step=self.tracker.step,
+            label=label,
+            **where,
+        )
+
+    def _moment(self, kind: BoundaryKind = BoundaryKind.MARK) -> Boundary:
+        """Return where training stands between the last boundary and the next."""
+        last = max(0, self._index - 1)
+        return self._describe(last, kind, self._now(), self.tracker.phase, "")
+
+    def _look(self, *, at_once: bool) -> None:
+        moment = self._moment(BoundaryKind.REQUEST)
+        snapshot = partial(self._measuring.snapshot, moment, at_once=at_once)
+        self._guard.call("requests", None, snapshot)
+
+    def _idle(self) -> float:
+        return self._now() - self._reached
+
+    def _last_boundary(self) -> Boundary:
+        return self._describe(self._index - 1, BoundaryKind.RUN_END, self._now(), None, "")
+
+    def _now(self) -> float:
+        return self._clock() - self._begun
+
+    def _write_fault(self, where: str, message: str, disabled: bool) -> None:
+        self._measuring.fault(where, message, max(0, self._index - 1), disabled=disabled)
+
+    def _write_endings(self) -> None:
+        for record in self._workers.ended() if self._workers is not None else ():
+            self._writer.write(record)
+
+    def _write_unrecorded(self) -> None:
+        if self._workers is not None and (unrecorded := self._workers.unrecorded()):
+            self._write_note("children", unrecorded)
+
+    def _write_note(self, slug: str, message: str) -> None:
+        self._measuring.note(slug, message, max(0, self._index - 1))
+
+
+def _trials(options: SessionOptions, costs: Costs, clock: Callable[[], float]) -> Trials | None:
+    return Trials(costs, budget=options.budget, clock=clock) if options.probe_cleanup else None
+
+
+def _forget_in_child() -> None:
+    global _current
+    session = current_session()
+    _current = None
+    if session is not None:
+        session.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)

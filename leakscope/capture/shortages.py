@@ -1,0 +1,226 @@
+"""Records that memory ran out: at the allocator, before the exception unwinds, and when it leaves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from threading import get_ident
+from types import FrameType, ModuleType
+from typing import Any
+
+from leakscope.capture.budget import Costs
+from leakscope.capture.dispatch import EventDispatcher
+from leakscope.capture.measuring import Measuring
+from leakscope.capture.torch_hooks.patching import ImportWatch
+from leakscope.capture.unobservable import is_in_backward, unobservable_state
+from leakscope.model.boundary import Boundary
+from leakscope.model.record import OutOfMemoryRecord
+from leakscope.probes import Room, device_room, host_room
+from leakscope.probes.cuda import awake_cuda
+from leakscope.probes.out_of_memory import (
+    HOST,
+    OutOfMemoryMessage,
+    attach,
+    attach_when_awake,
+    listen,
+    message_of,
+    read_message,
+    shortage_behind,
+    stop_listening,
+)
+from leakscope.recording import redact_text
+
+MOST_RECORDED = 16
+"""A program may try and catch any number of times; after so many only the last is recorded."""
+SAME_REQUEST = 0.01
+"""How far the size in a message, written with two decimals, may be from the real one."""
+_MESSAGE_CHARACTERS = 2000
+
+
+class Shortages:
+    """Watches for out-of-memory errors of one session."""
+
+    def __init__(
+        self,
+        measuring: Measuring,
+        gate: EventDispatcher,
+        costs: Costs,
+        moment: Callable[[], Boundary],
+        *,
+        budget: float,
+    ) -> None:
+        self._measuring = measuring
+        self._gate = gate
+        self._costs = costs
+        self._moment = moment
+        self._budget = budget
+        self._imports = ImportWatch({"torch.cuda": _await_device})
+        self._seen = 0
+        self._last: OutOfMemoryRecord | None = None
+
+    def start(self) -> None:
+        """Listen to torch's observer, now or as soon as the program uses CUDA."""
+        listen(self.observe)
+        cuda = sys.modules.get("torch.cuda")
+        if cuda is None:
+            self._imports.start()
+        else:
+            _await_device(cuda)
+
+    def stop(self) -> None:
+        """Do nothing any more, though torch goes on calling."""
+        self._imports.stop()
+        stop_listening()
+
+    def observe(self, device: int, requested: int, total: int, free: int) -> None:
+        """Record that a device had no room; called by torch inside the allocation that fails."""
+        if not self._gate.is_open:
+            return
+        self._seen += 1
+        if self._seen > MOST_RECORDED:
+            return
+        told = OutOfMemoryMessage(f"cuda:{device}", requested=requested, free=free, total=total)
+        met = unobservable_state()
+        if self._is_in_backward():
+            self._record(told, "observer", no_look="a backward pass was under way")
+        elif met is not None and not met.may_last:
+            self._record(told, "observer", no_look=f"{met.reason} was under way")
+        elif not self._gate.seize(self._record, told, "observer"):
+            self._record(told, "observer", no_look="another census was under way")
+
+    def _is_in_backward(self) -> bool:
+        """Return whether autograd is at work: its threads change the graph without the interpreter.
+
+        A census would race with them. What it names is still there when the exception leaves.
+        """
+        if self._gate.thread not in (0, get_ident()):
+            return True
+        return is_in_backward()
+
+    def left(self, error: BaseException) -> None:
+        """Record that an exception left the program, or the block, if it says memory ran out."""
+        cause = shortage_behind(error)
+        if cause is None:
+            return
+        told = _located(read_message(cause))
+        self._seen += not self._was_observed(told)
+        self._record(
+            told,
+            "exception",
+            error=type(cause).__name__,
+            message=redact_text(message_of(cause))[:_MESSAGE_CHARACTERS],
+            unwound=_frames_of(error, cause),
+        )
+
+    def _record(
+        self,
+        told: OutOfMemoryMessage,
+        seen: str,
+        *,
+        no_look: str = "",
+        unwound: Sequence[FrameType] = (),
+        error: str = "",
+        message: str = "",
+    ) -> None:
+        moment = self._moment()
+        census, why = None, no_look or self._why_not(told, seen)
+        if not why:
+            census = self._measuring.census_of_failure(host_room().free, unwound)
+            why = "" if census else "there was no room or no time for one"
+        record = OutOfMemoryRecord(
+            boundary=moment.index,
+            time_s=moment.time_s,
+            phase=moment.phase,
+            epoch=moment.epoch,
+            step=moment.step,
+            batch=moment.batch,
+            seen=seen,
+            device=told.device,
+            requested=told.requested,
+            census=census,
+            no_census=why,
+            number=self._seen,
+            **_figures(told, _room(told, seen)),
+            error=error,
+            message=message,
+        )
+        self._measuring.keep_failure(record)
+        self._last = record
+
+    def _why_not(self, told: OutOfMemoryMessage, seen: str) -> str:
+        """Return why no census is taken; empty where one is.
+
+        The first shortage gets one whatever it costs, since it is likely to be the end. A program
+        that survives it pays no more than its budget for those that come after.
+        """
+        if seen == "exception":
+            has_one = self._was_observed(told) and self._last is not None and self._last.census
+            return "there is one from before the exception" if has_one else ""
+        if self._last is None:
+            return ""
+        moment = self._moment()
+        cost = self._costs.total + self._costs.expect(self._costs.full)
+        if self._last.boundary == moment.index or cost > self._budget * moment.time_s:
+            return "it would have cost more than the budget"
+        return ""
+
+    def _was_observed(self, told: OutOfMemoryMessage) -> bool:
+        """Return whether the last thing observed is what this message tells of."""
+        last = self._last
+        if last is None or last.device != told.device:
+            return False
+        if last.boundary != self._moment().index:
+            return False
+        if told.requested is None or last.requested is None:
+            return True
+        return abs(told.requested - last.requested) <= SAME_REQUEST * last.requested
+
+
+def _await_device(cuda: ModuleType) -> None:
+    attach()
+    attach_when_awake(cuda)
+
+
+def _located(told: OutOfMemoryMessage) -> OutOfMemoryMessage:
+    """Return what was told, with the program's current device where the message names none."""
+    cuda = awake_cuda()
+    if told.device != "cuda" or cuda is None:
+        return told
+    return replace(told, device=f"cuda:{cuda.current_device()}")
+
+
+def _room(told: OutOfMemoryMessage, seen: str) -> Room:
+    """Return what there was; of a device nothing once the exception has let go of its tensors."""
+    if told.device == HOST:
+        return host_room()
+    if seen == "exception":
+        return Room(limits={} if told.total is None else {"device": told.total})
+    kind, _, number = told.device.partition(":")
+    if kind != "cuda" or not number.isdigit():
+        return Room()
+    return device_room(int(number), told.requested, total=told.total, free=told.free)
+
+
+def _figures(told: OutOfMemoryMessage, room: Room) -> dict[str, Any]:
+    """Return what the message says of that moment, else what is found now."""
+    return {
+        "allocated": room.allocated if told.allocated is None else told.allocated,
+        "reserved": room.reserved if told.reserved is None else told.reserved,
+        "free": room.free if told.free is None else told.free,
+        "limits": room.limits,
+        "largest_hole": room.largest_hole,
+        "snapshot": room.snapshot,
+    }
+
+
+def _frames_of(error: BaseException, cause: BaseException) -> list[FrameType]:
+    """Return the frames that an exception and its cause have left, outermost first."""
+    return [*_left_by(error), *(_left_by(cause) if cause is not error else ())]
+
+
+def _left_by(error: BaseException) -> Iterator[FrameType]:
+    traceback = error.__traceback__
+    while traceback is not None:
+        yield traceback.tb_frame
+        traceback = traceback.tb_next

@@ -1,0 +1,314 @@
+"""Passes over a ``DataLoader``, and over loaders that hand out what other iterators fetch
+(Accelerate, timm).
+
+Those of Accelerate fetch a batch before the one that they hand out; others, as those of timm and
+ultralytics, keep one endless iterator to keep its workers, and hand out so many batches of it for
+each epoch. What the program asks for is what counts: the passes inside are none of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from threading import get_ident
+from types import FrameType, GeneratorType, ModuleType
+from typing import Any, cast
+
+from leakscope.capture.dispatch import EventDispatcher, leave_hook
+from leakscope.capture.phases import PhaseTracker
+from leakscope.capture.sites import OURS, WeakNumbering, call_route
+from leakscope.capture.torch_hooks.patching import PatchedMethod, opaque, without_our_frame
+from leakscope.model.errors import ours
+
+
+class LoaderHooks:
+    """Wraps the two methods through which every loader is iterated, in the main process."""
+
+    module = "torch.utils.data.dataloader"
+
+    def __init__(self, tracker: PhaseTracker, gate: EventDispatcher) -> None:
+        self._tracker = tracker
+        self._gate = gate
+        self._loaders = WeakNumbering()
+        self._iterators = WeakNumbering(self._dropped)
+        tracker.sites.is_alive = self._loaders.is_alive
+        self._fetching = 0
+        self.on_kept: Callable[[Any], bool] = lambda loader: False
+        """Is told of loaders that make their iterator to keep it over all epochs; returns whether
+        passes over them are heard of."""
+        self._patches: list[PatchedMethod] = []
+
+    def install(self, module: ModuleType) -> None:
+        """Wrap the methods."""
+        self._patches = [
+            PatchedMethod(module.DataLoader, "__iter__", self._wrap_iter),
+            PatchedMethod(module._BaseDataLoaderIter, "__next__", self._wrap_next),
+        ]
+
+    def uninstall(self) -> None:
+        """Put the methods back."""
+        for patch in self._patches:
+            patch.remove()
+        self._patches.clear()
+        self._iterators.clear()
+        self._loaders.clear()
+
+    def _wrap_iter(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        gate, begin = self._gate, self.begin
+
+        @opaque
+        @functools.wraps(original)
+        def __iter__(loader: Any) -> Any:  # noqa: N807
+            try:
+                iterator = original(loader)
+            except BaseException as error:
+                without_our_frame(error)
+                del loader  # whoever clears the traceback's frames doesn't find ours
+                raise
+            try:
+                gate.hear_found(begin, loader, iterator)
+            except BaseException as interrupt:
+                leave_hook(interrupt)
+                raise
+            return iterator
+
+        return __iter__
+
+    def _wrap_next(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        gate, asked, ended = self._gate, self.asked, self.ended
+
+        @opaque
+        @functools.wraps(original)
+        def __next__(iterator: Any) -> Any:  # noqa: N807
+            try:
+                gate.hear_found(asked, iterator)
+            except BaseException as interrupt:
+                leave_hook(interrupt)
+                raise
+            try:
+                return original(iterator)
+            except StopIteration:
+                try:
+                    gate.hear_found(ended, iterator)
+                except BaseException as interrupt:
+                    leave_hook(interrupt)
+                    raise
+                raise
+            except BaseException as error:
+                without_our_frame(error)
+                del iterator  # as above
+                raise
+
+        return __next__
+
+    def begin(self, loader: Any, iterator: Any, *, is_counted: bool = True) -> None:
+        """A loader's iterator was made; ``is_counted`` unless its batches are others than torch's.
+
+        Loaders within one that is fetching just now don't matter.
+        """
+        if self._fetching == get_ident():
+            return
+        if _is_kept(loader, iterator) and self.on_kept(loader):
+            return
+        site, route = call_route()
+        self._tracker.loader_begin(
+            self._iterators.of(iterator),
+            site=site,
+            route=route,
+            loader=self._loaders.of(loader),
+            expected=batches_of(loader) if is_counted else None,
+        )
+
+    def asked(self, iterator: Any) -> None:
+        """A batch is asked for."""
+        token = self._iterators.find(iterator)
+        if token is not None:
+            self._tracker.loader_next(token)
+
+    def ended(self, iterator: Any) -> None:
+        """There are no more batches."""
+        token = self._iterators.find(iterator)
+        if token is not None:
+            self._tracker.loader_end(token)
+
+    def begin_fetching(self) -> int:
+        """A loader made of others fetches its batches; return what :meth:`end_fetching` takes."""
+        outside, self._fetching = self._fetching, get_ident()
+        return outside
+
+    def end_fetching(self, outside: int) -> None:
+        """It has fetched them."""
+        self._fetching = outside
+
+    def _dropped(self, token: int) -> None:
+        self._gate.hear_late(self._tracker.loader_dropped, token)
+
+
+def _is_kept(loader: Any, iterator: Any) -> bool:
+    """Return whether a loader of a class of its own made torch's iterator to hand out parts of it.
+
+    It does so elsewhere than in the method of its class that the program iterates by.
+    """
+    method = type(loader).__iter__
+    if isinstance(iterator, GeneratorType) or str(getattr(method, "__module__", "")).startswith(
+        "torch."
+    ):
+        return False
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(OURS):
+        frame = frame.f_back
+    return frame is not None and frame.f_code is not getattr(method, "__code__", None)
+
+
+def passes_of(iterable: object) -> int | None:
+    """Return how many items an iterable has, if asking for it runs none of the user's code."""
+    kind = type(iterable)
+    if kind in (list, tuple, range, dict):
+        return len(cast("list[object]", iterable))
+    return batches_of(iterable) if kind.__module__.startswith("torch.utils.data") else None
+
+
+def batches_of(loader: Any) -> int | None:
+    """Return how many batches a loader has, if asking for it runs nothing but torch's samplers.
+
+    A sampler of the user's may shuffle when it is asked; an iterable dataset would warn later.
+    """
+    try:
+        sampler = loader.batch_sampler
+        if sampler is None:  # its truth would be its length
+            sampler = loader.sampler
+        parts = (sampler, getattr(sampler, "sampler", sampler))
+        if loader._dataset_kind != 0 or not all(_is_torch(part) for part in parts):
+            return None
+        core: Any = sys.modules["torch._C"]
+        with core.DisableTorchFunction(), core._DisableTorchDispatch():
+            return len(sampler)  # datasets of tensors ask one for its size
+    except ours(Exception):
+        return None
+
+
+def _is_torch(thing: object) -> bool:
+    return type(thing).__module__.startswith("torch.")
+
+
+COUNTED, OTHERS = ("DataLoaderShard", "SkipDataLoader"), ("DataLoaderDispatcher",)
+"""Those whose batches are those of the loader inside, and those that make others of them."""
+
+
+class OuterPasses:
+    """Wraps the methods by which loaders are iterated that hand out what others fetch."""
+
+    def __init__(self, loaders: LoaderHooks, gate: EventDispatcher) -> None:
+        self._loaders = loaders
+        self._gate = gate
+        self._patches: list[PatchedMethod] = []
+        self._known: weakref.WeakSet[type] = weakref.WeakSet()
+        loaders.on_kept = self.keeps_its_iterator
+
+    def wrap(self, kind: type, *, is_counted: bool) -> None:
+        """Wrap the method of a class; ``is_counted`` if its batches are those of the one inside."""
+        self._known.add(kind)
+        wrap = functools.partial(self._wrap_iter, is_counted=is_counted)
+        self._patches.append(PatchedMethod(kind, "__iter__", wrap))
+
+    def keeps_its_iterator(self, loader: Any) -> bool:
+        """A loader has made its iterator elsewhere than in the method that iterates over it.
+
+        Return whether passes over it are heard of.
+        """
+        kind = next(kind for kind in type(loader).__mro__ if "__iter__" in vars(kind))
+        if kind not in self._known and inspect.isgeneratorfunction(vars(kind)["__iter__"]):
+            self.wrap(kind, is_counted=True)
+        return kind in self._known
+
+    def uninstall(self) -> None:
+        """Put the methods back."""
+        for patch in self._patches:
+            patch.remove()
+        self._patches.clear()
+        self._known.clear()
+
+    def asked(self, fetched: Iterator[Any]) -> int:
+        """The program asks for a batch: what loaders do until :meth:`fetched` is none of its own.
+
+        Return what :meth:`fetched` takes.
+        """
+        self._gate.hear_found(self._loaders.asked, fetched)
+        return self._loaders.begin_fetching()
+
+    def fetched(self, outside: int) -> None:
+        """The batch is there, or there was none."""
+        self._loaders.end_fetching(outside)
+
+    def ended(self, fetched: Iterator[Any]) -> None:
+        """There are no more batches."""
+        self._gate.hear_found(self._loaders.ended, fetched)
+
+    def _wrap_iter(
+        self, original: Callable[[Any], Iterator[Any]], *, is_counted: bool
+    ) -> Callable[[Any], Iterator[Any]]:
+        gate, hooks = self._gate, weakref.ref(self)
+        begin = functools.partial(self._loaders.begin, is_counted=is_counted)
+
+        @opaque
+        @functools.wraps(original)
+        def __iter__(loader: Any) -> Iterator[Any]:  # noqa: N807
+            fetched = original(loader)
+            try:
+                gate.hear_found(begin, loader, fetched)
+            except BaseException as interrupt:
+                leave_hook(interrupt)
+                raise
+            return _handed_out(fetched, hooks)
+
+        return __iter__
+
+
+class PrefetchHooks:
+    """Finds the loaders of Accelerate."""
+
+    module = "accelerate.data_loader"
+
+    def __init__(self, outer: OuterPasses) -> None:
+        self._outer = outer
+
+    def install(self, module: ModuleType) -> None:
+        """Wrap the methods."""
+        for name in COUNTED + OTHERS:
+            kind = vars(module).get(name)
+            if isinstance(kind, type) and "__iter__" in vars(kind):
+                self._outer.wrap(kind, is_counted=name in COUNTED)
+
+    def uninstall(self) -> None:
+        """Put the methods back."""
+        self._outer.uninstall()
+
+
+def _handed_out(fetched: Iterator[Any], hooks: weakref.ref[OuterPasses]) -> Iterator[Any]:
+    """Yield what Accelerate's own generator yields.
+
+    While the program works on a batch, this frame keeps neither the batch nor anything of ours:
+    a census goes through it.
+    """
+    batch: list[Any] = []
+    while True:
+        outside = _call_outer(hooks, "asked", fetched)
+        try:
+            batch.append(next(fetched))
+        except StopIteration:
+            _call_outer(hooks, "ended", fetched)
+            return
+        except BaseException as error:
+            without_our_frame(error)
+            raise
+        finally:
+            _call_outer(hooks, "fetched", outside)
+        yield batch.pop()
+
+
+def _call_outer(hooks: weakref.ref[OuterPasses], event: str, argument: Any) -> Any:
+    alive = hooks()
+    return None if alive is None else getattr(alive, event)(argument)

@@ -1,0 +1,186 @@
+"""Methods of libraries wrapped for a while, hooks that torch.compile passes over, and the moment
+at which a library is imported.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, TypeVar
+
+from leakscope.model.errors import ours
+
+F = TypeVar("F", bound=Callable[..., Any])
+Method = Callable[..., Any]
+
+
+class PatchedMethod:
+    """A method of a class that is replaced until :meth:`remove`."""
+
+    def __init__(self, owner: type, name: str, wrap: Callable[[Method], Method]) -> None:
+        self._owner = owner
+        self._name = name
+        self._original = owner.__dict__[name]
+        self._ours = wrap(self._original)
+        setattr(owner, name, self._ours)
+
+    def remove(self) -> None:
+        """Put the original back, unless somebody has wrapped ours since: ours only passes on."""
+        if self._owner.__dict__.get(self._name) is self._ours:
+            setattr(self._owner, self._name, self._original)
+
+
+def without_our_frame(error: BaseException) -> None:
+    """Take the frame of the wrapper, the outermost one, off a traceback before it goes on."""
+    if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+        error.__traceback__ = error.__traceback__.tb_next
+
+
+def opaque(hook: F) -> F:
+    """Return a hook that ``torch.compile`` calls as it is instead of looking into it.
+
+    Where the compiler has broken off and Python goes on, it passes over the hook's own frame too,
+    without counting it among those that it has compiled.
+    """
+    hook._torchdynamo_disable = True  # type: ignore[attr-defined]
+    try:
+        dynamo: Any = sys.modules["torch._C"]._dynamo.eval_frame
+        skip, go_on = dynamo._FrameAction.SKIP, dynamo._FrameAction.DEFAULT
+        dynamo.set_code_exec_strategy(hook.__code__, dynamo._FrameExecStrategy(skip, go_on))
+    except ours(AttributeError, KeyError, TypeError):
+        return hook  # another version of torch, or the library is another one
+    return hook
+
+
+T = TypeVar("T")
+
+
+def compiler_callback(module: ModuleType) -> Callable[[], object]:
+    """Return what tells whether torch would compile the Python functions called just now."""
+    try:
+        callback: Callable[[], object] = module.torch._C._dynamo.eval_frame.get_eval_frame_callback
+        callback()
+    except (AttributeError, TypeError):
+        return lambda: None
+    return callback
+
+
+def compiles() -> bool:
+    """Return whether the program has asked torch to compile anything."""
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    backends = getattr(frames, "cached_backends", None) or {}
+    return any(backend is not None for backend in list(backends.values()))  # None: to disable it
+
+
+def uncompiled(function: Callable[[T], object], argument: T) -> None:
+    """Call a function so that torch compiles neither it nor what it calls."""
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is not None:
+        dynamo.disable(function)(argument)
+
+
+Arrival = Callable[[ModuleType], None]
+
+
+class ImportWatch:
+    """A finder that finds nothing itself: it has the found module tell when it has been run."""
+
+    def __init__(self, arrivals: dict[str, Arrival]) -> None:
+        self._arrivals = dict(arrivals)
+
+    def start(self) -> None:
+        """Watch for the modules that have not arrived."""
+        if self._arrivals:
+            sys.meta_path.insert(0, self)
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._arrivals.clear()
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def arrived(self, name: str) -> Arrival | None:
+        """Note that a module is there; the last one ends the watch."""
+        arrival = self._arrivals.pop(name, None)
+        if not self._arrivals:
+            self.stop()
+        return arrival
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec that the other finders give, its loader wrapped; None for other names."""
+        if name not in self._arrivals:
+            return None
+        finders = list(sys.meta_path)
+        # Those before it have been asked; two watches would ask each other for ever.
+        for finder in finders[finders.index(self) + 1 if self in finders else 0 :]:
+            if not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                if spec.loader is not None and hasattr(spec.loader, "exec_module"):
+                    spec.loader = _TellingLoader(spec.loader, self)
+                return spec
+        return None
+
+
+class _TellingLoader(Loader):
+    """Loads as the real loader does and leaves no trace in the module."""
+
+    def __init__(self, loader: Any, watch: ImportWatch) -> None:
+        self._loader = loader
+        self._watch = watch
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Return what the real loader creates."""
+        module: ModuleType | None = self._loader.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the module, then tell."""
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        try:
+            self._loader.exec_module(module)
+        except BaseException as error:
+            without_our_frame(error)
+            raise
+        arrival = self._watch.arrived(module.__name__)
+        if arrival is None:
+            return
+        try:
+            arrival(module)
+        except ours(Exception):
+            return
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+class LibraryPatches:
+    """Wraps methods for the first callback and puts them back after the last one."""
+
+    def __init__(self, wrap: Callable[[], list[PatchedMethod]]) -> None:
+        self._wrap = wrap
+        self._served = 0
+        self._patches: list[PatchedMethod] = []
+
+    def serve(self, callback: object) -> None:
+        """Have the methods tell until this callback is gone."""
+        if not self._patches:
+            self._patches = self._wrap()
+        self._served += 1
+        weakref.finalize(callback, self._gone).atexit = False
+
+    def _gone(self) -> None:
+        self._served -= 1
+        if not self._served:
+            for patch in self._patches:
+                patch.remove()
+            self._patches = []

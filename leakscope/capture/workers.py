@@ -1,0 +1,532 @@
+"""DataLoader workers that record themselves, whichever way their processes are started; and how a
+session is started with all that it measures by.
+
+The worker's process is torch's and the user's: nothing here starts a thread, touches a random
+stream, or can fail in a way that the loader would notice. A worker that was forked shares memory
+with its parent, and a look at the heap must leave it shared: a census takes no reference to what it
+walks (``heap/native``), and walks from what the worker works on.
+
+torch starts each worker with its ``_worker_loop`` as what the process runs. While a loader's
+iterator is made, a stand-in of ours is there instead: a forked process inherits it, to others it
+crosses as a pickle. Nothing is left in torch or in the environment.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from leakscope.capture.budget import WORKER_FLOOR, CensusCost, Costs, costs_with
+from leakscope.capture.gauges import CopiesReader
+from leakscope.capture.options import SessionOptions
+from leakscope.capture.process_endings import ProcessEndings
+from leakscope.capture.profiles import chosen_profile
+from leakscope.capture.run_directory import (
+    header_of,
+    make_run_directory,
+    project_root_of,
+    this_world,
+)
+from leakscope.capture.session import Session
+from leakscope.capture.sites import WeakNumbering
+from leakscope.capture.torch_hooks.patching import ImportWatch, PatchedMethod, without_our_frame
+from leakscope.model.errors import UnwritableError, ours
+from leakscope.model.record import HeaderRecord, ProcessEndRecord
+from leakscope.probes.interpreter import BatchProbe
+
+if TYPE_CHECKING:
+    from leakscope.heap import CensusTaker
+
+
+A_PASS = "pass"  # noqa: S105  no password
+"""The phase of a worker: a pass over what the loader's sampler gives it."""
+FETCHERS = ("_MapDatasetFetcher", "_IterableDatasetFetcher")
+_STARTED_BY_PARENT = ("fork", "spawn")
+"""Start methods by which the process that made the loader is the worker's parent."""
+LOOP_ARGUMENTS = ("dataset", "collate_fn", "init_fn")
+"""Arguments of torch's loop that lead to objects of the user's, by their names there."""
+ITERATOR = "iterator"
+"""What a pass over an iterable dataset is called where no generator has a better name."""
+
+
+@dataclass(frozen=True)
+class WorkerPlacement:
+    """Where a worker records and what it is called: all that crosses into another process."""
+
+    run_path: str
+    options: str
+    """What :meth:`SessionOptions.to_json` wrote."""
+    project_root: str
+    rank: int = 0
+    world_size: int = 1
+    attempt: int = 0
+    loader: int = 0
+    generation: int = 0
+    """How often the loader had started workers before."""
+    start_method: str = ""
+    parent: int = 0
+    """Process id of the process that made the loader."""
+    prefetch: int = 0
+    """How many batches each worker may have loaded ahead."""
+    census_seconds: float = 0.0
+    """What a census cost in the loader's workers before; 0 where nobody knows."""
+
+
+class WorkerLoop:
+    """Stands in for torch's ``_worker_loop``: calls it, with a recording around it."""
+
+    def __init__(
+        self,
+        place: WorkerPlacement,
+        original: Callable[..., Any] | None = None,
+        cost: CensusCost | None = None,
+    ) -> None:
+        self._place = place
+        self._original = original
+        self._cost = cost
+
+    def __reduce__(self) -> tuple[type[WorkerLoop], tuple[WorkerPlacement]]:
+        """Cross to a spawned worker, where torch's own loop is at hand."""
+        return WorkerLoop, (self._place,)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run torch's loop to its end; whatever it raises goes on."""
+        loop = self._original or _loop_of_torch()
+        _tell_the_parent(self._place)
+        worker = _started(self._place, loop, args, kwargs)
+        try:
+            return loop(*args, **kwargs)
+        except BaseException as error:
+            without_our_frame(error)
+            raise
+        finally:
+            if worker is not None:
+                worker.close()
+                worker.hand_on(self._cost)
+
+
+class WorkerSession:
+    """Records one worker: a pass begins with each new fetcher, a batch ends with each fetch."""
+
+    def __init__(
+        self, session: Session, batches: BatchProbe, given: dict[str, object], costs: Costs
+    ) -> None:
+        self._session = session
+        self._costs = costs
+        self._batches = batches
+        self._given = given
+        self._fetcher: object = None
+        self._phase: Any = None
+        self._depth = 0
+        self._patches: list[PatchedMethod] = []
+
+    def listen(self) -> None:
+        """Begin to hear of batches, in this process alone."""
+        from torch.utils.data._utils import fetch
+
+        self._patches = [
+            PatchedMethod(getattr(fetch, name), "fetch", self._wrap) for name in FETCHERS
+        ]
+
+    def close(self) -> None:
+        """Say that the worker ended by itself."""
+        try:
+            for patch in self._patches:
+                patch.remove()
+            self._session.close(status="completed")
+        except ours(Exception):
+            return
+
+    def hand_on(self, cost: CensusCost | None) -> None:
+        """Tell the workers that come after this one what a census costs."""
+        if cost is not None:
+            cost.hand_on(self._costs)
+
+    def _wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        hear = self._session.gate.hear
+
+        @functools.wraps(original)
+        def fetch(fetcher: Any, *args: Any) -> Any:
+            if self._depth:  # a loader that the dataset itself iterates over
+                return original(fetcher, *args)
+            self._depth += 1
+            hear(self._asked, fetcher)
+            try:
+                batch = original(fetcher, *args)
+            except BaseException as error:
+                without_our_frame(error)
+                raise
+            finally:
+                self._depth -= 1
+            hear(self._fetched, batch)
+            return batch
+
+        return fetch
+
+    def _asked(self, fetcher: object) -> None:
+        if fetcher is self._fetcher:
+            return
+        tracker = self._session.tracker
+        if self._phase is not None:
+            tracker.phase_end(self._phase)
+        self._fetcher = fetcher  # torch's loop keeps it as long
+        self._follow(getattr(fetcher, "dataset_iter", None))
+        self._phase = tracker.phase_begin(A_PASS)
+        tracker.steps_begin()
+
+    def _follow(self, iterator: object) -> None:
+        """Begin censuses at what an iterable dataset runs over, too: torch's fetcher alone has it.
+
+        A dataset that is its own iterator has a better name already.
+        """
+        self._given.pop(ITERATOR, None)
+        if iterator is not None and iterator is not self._given.get("dataset"):
+            self._given[ITERATOR] = iterator
+
+    def _fetched(self, batch: object) -> None:
+        self._batches.see(batch)
+        self._session.tracker.steps_next(self._phase)
+
+
+def _tell_the_parent(place: WorkerPlacement) -> None:
+    """Have torch's loop end with the process that made the loader, in this worker.
+
+    The loop ends when its parent is another than when it began. One that is killed while its worker
+    still starts, and our own part of that takes a while, would never be another again, and the
+    worker would wait for good.
+    """
+    if place.start_method not in _STARTED_BY_PARENT:
+        return
+    try:
+        from torch.utils.data._utils.worker import ManagerWatchdog
+
+        PatchedMethod(ManagerWatchdog, "__init__", lambda original: _knowing(original, place))
+    except Exception:
+        return
+
+
+def _knowing(original: Callable[..., None], place: WorkerPlacement) -> Callable[..., None]:
+    @functools.wraps(original)
+    def __init__(watchdog: Any) -> None:  # noqa: N807
+        original(watchdog)
+        watchdog.manager_pid = place.parent
+
+    return __init__
+
+
+def _started(
+    place: WorkerPlacement, loop: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> WorkerSession | None:
+    """Return a worker that is being recorded; None where that can't be."""
+    try:
+        named = inspect.signature(loop).bind(*args, **kwargs).arguments
+        given = {name: named[name] for name in LOOP_ARGUMENTS if named.get(name) is not None}
+        batches, costs = BatchProbe(), costs_with(place.census_seconds)
+        session = _session(place, int(named["worker_id"]), given, batches, costs)
+        if session is None:
+            return None
+        session.begin()
+        worker = WorkerSession(session, batches, given, costs)
+        worker.listen()
+        return worker
+    except ours(Exception):
+        return None
+
+
+def _session(
+    place: WorkerPlacement, worker: int, given: dict[str, object], batches: BatchProbe, costs: Costs
+) -> Session | None:
+    from leakscope.heap import CensusTaker
+    from leakscope.probes import AllocationWindow, worker_probes
+    from leakscope.recording import RecordingWriter
+
+    options = replace(
+        SessionOptions.from_json(place.options),
+        boundaries="manual",
+        tracemalloc="off",
+        cuda_history="off",
+        native="off",
+        probe_cleanup=False,
+        snapshot_signal="off",
+        trackers="off",
+    )
+    path = Path(place.run_path)
+    writer = RecordingWriter(path, _header(place, worker))
+    if writer.failed:
+        return None
+    taker = CensusTaker(project_root=place.project_root, given=given)
+    _prepare(taker, costs)
+    return Session(
+        options,
+        path,
+        writer=writer,
+        taker=taker,
+        probes=[*worker_probes(batches), CopiesReader(taker)],
+        window=AllocationWindow,
+        project_root=place.project_root,
+        floor=WORKER_FLOOR,
+        costs=costs,
+    )
+
+
+def _prepare(taker: CensusTaker, costs: Costs) -> None:
+    """Have what only the first census needs to learn be no part of what the next will cost."""
+    began = time.perf_counter()
+    try:
+        taker.prepare()
+    except ours(Exception):
+        return
+    finally:
+        costs.spend("census", time.perf_counter() - began)
+
+
+def _header(place: WorkerPlacement, worker: int) -> HeaderRecord:
+    return HeaderRecord(
+        role="worker",
+        rank=place.rank,
+        world_size=place.world_size,
+        attempt=place.attempt,
+        worker=worker,
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        started=time.time(),
+        loader=place.loader,
+        generation=place.generation,
+        start_method=place.start_method,
+        parent=place.parent,
+        prefetch=place.prefetch,
+    )
+
+
+def _loop_of_torch() -> Callable[..., Any]:
+    from torch.utils.data._utils.worker import _worker_loop
+
+    loop: Callable[..., Any] = _worker_loop
+    return loop
+
+
+LOADER_MODULE = "torch.utils.data.dataloader"
+FIRST_GENERATIONS = 2
+"""Workers that live for one epoch are all alike: those of the first epochs are recorded, then of
+every epoch whose number is a power of two."""
+
+
+def start_session(options: SessionOptions, run_path: Path | None = None) -> Session:
+    """Begin to record; ``run_path`` is a run directory that somebody has made already.
+
+    Raises:
+        LeakscopeError: the run directory can't be made, in a sentence.
+
+    """
+    from leakscope import probes
+    from leakscope.capture.gauges import ShapesReader
+    from leakscope.heap import CensusTaker
+    from leakscope.heap.pausing import remember_allocators
+    from leakscope.recording import RecordingWriter
+
+    world = this_world()
+    path = make_run_directory(options, world=world) if run_path is None else run_path
+    root = project_root_of(options)
+    writer = RecordingWriter(path, header := header_of(world))
+    if writer.failed:
+        failed = writer.failed.removesuffix(".")
+        why = f"{failed}: choose another folder with --out (in Python: out=)."
+        raise UnwritableError(why, slug="unwritable")
+    session = Session(
+        options,
+        path,
+        writer=writer,
+        taker=CensusTaker(project_root=root),
+        probes=[*probes.default_probes(), ShapesReader()],
+        window=partial(probes.AllocationWindow, before=remember_allocators),
+        devices=probes.device_memory,
+        history=probes.AllocationHistory(),
+        counter=probes.AllocationCounter(),
+        native=chosen_profile(options, root),
+        project_root=root,
+        follow_workers=WorkerHooks.of,
+    )
+    session.header = header
+    session.take_place(world)
+    session.begin()
+    return session
+
+
+def place_of_workers(session: Session) -> WorkerPlacement | None:
+    """Return where workers of a session's process record; None where they are not to."""
+    if session.options.workers == "off":
+        return None
+    return WorkerPlacement(
+        run_path=str(session.run_path),
+        options=session.options.to_json(),
+        project_root=session.project_root,
+        rank=session.world.rank,
+        world_size=session.world.size,
+        attempt=session.world.attempt,
+        parent=os.getpid(),
+    )
+
+
+class WorkerHooks:
+    """Hands the stand-in to each DataLoader that starts workers, in the process of the session.
+
+    Hears of processes that end by themselves, too. Without a place workers don't record.
+    """
+
+    def __init__(self, place: WorkerPlacement | None, endings: ProcessEndings) -> None:
+        self.place = place
+        self._endings = endings
+        self._pid = os.getpid()
+        self._loaders = WeakNumbering(self._forget)
+        self._generations: dict[int, int] = {}
+        self._costs: dict[int, CensusCost] = {}
+        self._patch: PatchedMethod | None = None
+        self._watch = ImportWatch({LOADER_MODULE: self._install})
+
+    @classmethod
+    def of(cls, session: Session) -> WorkerHooks:
+        """Return hooks for the process that a session records."""
+        ends = ProcessEndings(lambda: max(0, session.boundaries_reached - 1))
+        return cls(place_of_workers(session), ends)
+
+    def follow(self, session: Session) -> None:
+        """Have workers record where the session does now."""
+        self.place = place_of_workers(session)
+
+    def install(self) -> None:
+        """Listen, now or as soon as the program imports torch or starts a process."""
+        self._endings.install()
+        module = sys.modules.get(LOADER_MODULE)
+        spec = getattr(module, "__spec__", None)
+        if module is not None and not getattr(spec, "_initializing", False):
+            self._watch.arrived(LOADER_MODULE)
+            self._install(module)
+        self._watch.start()
+
+    def uninstall(self) -> None:
+        """Leave torch and multiprocessing as they were found."""
+        self._endings.uninstall()
+        self._watch.stop()
+        if self._patch is not None:
+            self._patch.remove()
+        self._loaders.clear()
+
+    def ended(self) -> list[ProcessEndRecord]:
+        """Return the processes that have ended by themselves since the last time."""
+        return self._endings.take()
+
+    def unrecorded(self) -> str:
+        """Return that other processes did the program's work, if they did, in a sentence."""
+        return self._endings.work_of_others()
+
+    def _install(self, module: ModuleType) -> None:
+        self._patch = PatchedMethod(
+            module._MultiProcessingDataLoaderIter,
+            "__init__",
+            lambda original: self._wrap(original, module._utils.worker),
+        )
+
+    def _wrap(self, original: Callable[..., None], worker: Any) -> Callable[..., None]:
+        @functools.wraps(original)
+        def __init__(iterator: Any, loader: Any) -> None:  # noqa: N807
+            with self._stand_in(worker, loader):
+                try:
+                    original(iterator, loader)
+                except BaseException as error:
+                    without_our_frame(error)
+                    raise
+            self._keep_pids(iterator, loader)
+
+        return __init__
+
+    def _keep_pids(self, iterator: Any, loader: Any) -> None:
+        try:
+            pids = [process.pid for process in iterator._workers]
+            self._endings.belong(pids, self._loaders.of(loader))
+        except ours(Exception):
+            return
+
+    @contextmanager
+    def _stand_in(self, worker: Any, loader: Any) -> Iterator[None]:
+        """Put the stand-in where torch looks for its loop, as long as a loader starts workers."""
+        original = worker._worker_loop
+        loop = self._loop(loader, original)
+        if loop is None:
+            yield
+            return
+        worker._worker_loop = loop
+        try:
+            yield
+        finally:
+            if worker._worker_loop is loop:
+                worker._worker_loop = original
+
+    def _loop(self, loader: Any, original: Callable[..., Any]) -> WorkerLoop | None:
+        try:
+            if self.place is None or os.getpid() != self._pid:
+                return None
+            if isinstance(original, WorkerLoop):
+                return None
+            number = self._loaders.of(loader)
+            generation = self._generations.get(number, 0)
+            self._generations[number] = generation + 1
+            method = start_method(loader)
+            if not is_recorded(generation) or not (method == "fork" or is_importable()):
+                return None
+            cost = self._costs.setdefault(number, CensusCost())
+            place = replace(
+                self.place,
+                loader=number,
+                generation=generation,
+                start_method=method,
+                prefetch=loader.prefetch_factor or 0,
+                census_seconds=cost.seconds,
+            )
+            _judge_modules(place)
+            return WorkerLoop(place, original, cost)
+        except ours(Exception):
+            return None
+
+    def _forget(self, loader: int) -> None:
+        self._generations.pop(loader, None)
+        self._costs.pop(loader, None)
+
+
+def _judge_modules(place: WorkerPlacement) -> None:
+    """Judge all modules before the fork: what only the child looked at it would have to copy."""
+    from leakscope.heap import ownership_under
+
+    ownership_under(place.project_root).user_modules()
+
+
+def is_recorded(generation: int) -> bool:
+    """Return whether workers are recorded that a loader starts after so many others."""
+    return generation < FIRST_GENERATIONS or generation & (generation - 1) == 0
+
+
+def start_method(loader: Any) -> str:
+    """Return how a loader starts its workers: ``fork``, ``spawn`` or ``forkserver``."""
+    context = loader.multiprocessing_context
+    if context is None:
+        import multiprocessing as context
+    return str(context.get_start_method())
+
+
+def is_importable() -> bool:
+    """Return whether a new interpreter with this one's path finds leakscope: its worker must."""
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        if find is not None and find("leakscope", None) is not None:
+            return True
+    return False

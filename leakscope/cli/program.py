@@ -1,0 +1,320 @@
+"""The user's program as a child process: where its command line begins, whether it can be found,
+how it ends.
+
+The parent hands on signals, waits, and ends as the program ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn
+
+import click
+
+from leakscope.capture.program import STDIN, Program, ProgramKind
+from leakscope.model.run import ASKED_TO_END
+from leakscope.probes.cgroup import memory_events
+from leakscope.probes.process import catches
+
+FORWARDED_SIGNALS = frozenset(
+    {
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+        signal.SIGQUIT,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+        signal.SIGALRM,
+        signal.SIGXCPU,
+    }
+)
+"""Signals that mean the program when they are sent to us. Those of job control aren't among them:
+the terminal sends them to every process of the group."""
+
+ASKED_FOR = frozenset({signal.SIGUSR1, signal.SIGUSR2})
+"""Signals that programs take as requests, so only one that has a handler gets them from us. It may
+not have it yet, or no longer, and then the request would be the death of it."""
+
+_WITNESS_PATIENCE_S = 0.1
+
+
+@dataclass(frozen=True)
+class ProgramEnding:
+    """How the program ended: by exit code or by signal."""
+
+    exit_code: int
+    """``128 + signal`` where a signal ended it, as shells have it."""
+    signal: int | None = None
+    oom_kills: int = 0
+    """Processes of our control group that the kernel has killed for memory meanwhile."""
+    limit_hits: int = 0
+    """How often the group stood at its limit meanwhile."""
+
+    @property
+    def is_oom_killed(self) -> bool:
+        """Whether the kernel killed the program for memory: by ``SIGKILL``, and it says so."""
+        return self.signal == signal.SIGKILL and self.oom_kills > 0
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether a signal ended it that is no request to end."""
+        return self.signal is not None and self.signal not in ASKED_TO_END
+
+    def outcome(self) -> dict[str, str | int]:
+        """Return what a run directory keeps of it."""
+        told: dict[str, str | int] = {"exit_code": self.exit_code}
+        if self.signal is not None:
+            told["signal"] = self.signal
+        if self.is_oom_killed:
+            told["oom_killed"] = 1
+        if self.oom_kills:
+            told["oom_kills"] = self.oom_kills
+        if self.limit_hits:
+            told["limit_hits"] = self.limit_hits
+        return told
+
+
+def supervise(command: list[str]) -> ProgramEnding:
+    """Run a command in our own process group and terminal until it ends."""
+    before = memory_events()
+    status = _run(command)
+    after = memory_events()
+    kills = _more(before.oom_kills, after.oom_kills)
+    hits = _more(before.limit_hits, after.limit_hits)
+    if os.WIFEXITED(status):
+        return ProgramEnding(os.WEXITSTATUS(status), oom_kills=kills, limit_hits=hits)
+    number = os.WTERMSIG(status)
+    return ProgramEnding(128 + number, signal=number, oom_kills=kills, limit_hits=hits)
+
+
+def end_as(ending: ProgramEnding) -> NoReturn:
+    """End this process by the same signal or exit code, without a core dump of ours."""
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    if ending.signal is None:
+        os._exit(ending.exit_code)
+    # One byte: too little for any core file, and the kernel's sign not to start a core handler.
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (min(1, hard) if hard >= 0 else 1, hard))
+    if ending.signal not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(ending.signal, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {ending.signal})
+    os.kill(os.getpid(), ending.signal)
+    os._exit(ending.exit_code)
+
+
+def _more(before: int | None, after: int | None) -> int:
+    return 0 if before is None or after is None else max(0, after - before)
+
+
+def _run(command: list[str]) -> int:
+    """Return the wait status. Signals are taken one by one, so that none is lost or races."""
+    watched = {*FORWARDED_SIGNALS, signal.SIGCHLD}
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    try:
+        with SignalWitness() as witness:
+            child = os.posix_spawn(command[0], command, os.environ, setsigmask=mask)
+            return _wait(child, witness, watched)
+    finally:
+        while signal.sigtimedwait(watched, 0) is not None:
+            pass
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _wait(child: int, witness: SignalWitness, watched: set[signal.Signals]) -> int:
+    while True:
+        told = signal.sigwaitinfo(watched)
+        if told.si_signo == signal.SIGCHLD:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return status
+        elif told.si_code <= 0 and not witness.was_hit() and _is_for(child, told.si_signo):
+            # A positive code means the kernel: the terminal, which tells the child itself.
+            os.kill(child, told.si_signo)
+
+
+def _is_for(child: int, number: int) -> bool:
+    """Return whether the child should get a signal that was sent to us."""
+    return number not in ASKED_FOR or catches(child, number) is not False
+
+
+class SignalWitness:
+    """An idle process of our group, which dies of any signal that was sent to the whole group.
+
+    A signal sent to us alone must be handed on; one sent to the group has reached the program
+    already, and a second Ctrl-C would break into its cleaning up. The kernel doesn't say which it
+    was.
+    """
+
+    def __init__(self) -> None:
+        self._pid = 0
+        self._read_end, self._write_end = os.pipe()
+
+    def __enter__(self) -> SignalWitness:
+        self._station()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        os.close(self._write_end)
+        os.close(self._read_end)
+        os.waitpid(self._pid, 0)
+
+    def was_hit(self) -> bool:
+        """Return whether it died of a signal just now; if so, another takes its place."""
+        deadline = time.monotonic() + _WITNESS_PATIENCE_S
+        while time.monotonic() < deadline:
+            if os.waitpid(self._pid, os.WNOHANG)[0]:
+                self._station()
+                return True
+            time.sleep(0.002)
+        return False
+
+    def _station(self) -> None:
+        self._pid = os.fork()
+        if self._pid:
+            return
+        try:
+            os.close(self._write_end)
+            for number in FORWARDED_SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED_SIGNALS)
+            for descriptor in {0, 1, 2} - {self._read_end}:
+                os.close(descriptor)
+            os.read(self._read_end, 1)
+        finally:
+            os._exit(0)
+
+
+_PROGRAM_OPTIONS: dict[str, ProgramKind] = {"-m": "module", "-c": "code"}
+
+
+class ProgramCommand(click.Command):
+    """A command whose options come before a program; what follows the program is the program's.
+
+    ``ctx.obj`` is the :class:`Program`.
+    """
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Return the usage line as Python's own help words it."""
+        return ["[OPTIONS]", "SCRIPT | -m MODULE | -c CODE | -", "[ARGS]..."]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse our options and put the program into the context."""
+        own, ctx.obj = split_command_line(args, self._options_with_value())
+        rest = super().parse_args(ctx, own)
+        if ctx.obj is None:
+            raise click.UsageError("Name a script to run, or -m MODULE, or -c CODE.", ctx)
+        return rest
+
+    def _options_with_value(self) -> set[str]:
+        options = [p for p in self.params if isinstance(p, click.Option) and not p.is_flag]
+        return {name for option in options for name in option.opts}
+
+
+def split_command_line(
+    args: Sequence[str], with_value: Collection[str]
+) -> tuple[list[str], Program | None]:
+    """Return our own arguments and the program; None where no program is named.
+
+    The program begins at the first word that is no option of ours, as with ``python`` itself.
+    """
+    own: list[str] = []
+    words = list(args)
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            return own, _program(words)
+        if word[:2] in _PROGRAM_OPTIONS or not word.startswith("-") or word == "-":
+            return own, _program([word, *words])
+        own.append(word)
+        if word in with_value and words:
+            own.append(words.pop(0))
+    return own, None
+
+
+def _program(words: list[str]) -> Program | None:
+    if not words:
+        return None
+    first, *rest = words
+    kind = _PROGRAM_OPTIONS.get(first[:2])
+    if kind is None:
+        return Program("stdin" if first == STDIN else "script", first, tuple(rest))
+    if first[2:]:
+        return Program(kind, first[2:], tuple(rest))
+    if not rest:
+        raise click.UsageError(f"Argument expected for the {first} option.")
+    return Program(kind, rest[0], tuple(rest[1:]))
+
+
+_FINDS_OTHERWISE = (b"__path__", b"meta_path", b"path_hooks", b"sys.modules")
+"""What a package speaks of that has modules elsewhere than in its folder."""
+
+
+def is_missing_module(module: str) -> bool:
+    """Return whether Python will not find a module, or a package's ``__main__``.
+
+    Where a package may look for its modules in a way of its own, only running it would tell: such
+    modules are taken for found.
+    """
+    before = [*sys.path]
+    if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return _is_missing(module)
+    except Exception:
+        # Finders are anybody's; Python will say itself what is wrong.
+        return False
+    finally:
+        sys.path[:] = before
+
+
+def _is_missing(module: str) -> bool:
+    top, *below = module.split(".")
+    name, spec = top, find_spec(top)
+    for part in below:
+        if spec is None or _may_find_otherwise(spec):
+            break
+        name = f"{name}.{part}"
+        spec = _below(name, spec)
+    if spec is None:
+        return True
+    if spec.submodule_search_locations is None or _may_find_otherwise(spec):
+        return False
+    return _below(f"{name}.__main__", spec) is None
+
+
+def _below(name: str, package: ModuleSpec) -> ModuleSpec | None:
+    """Return the spec of a module of a package, as the import system finds it."""
+    places: Sequence[str] | None = package.submodule_search_locations
+    if places is None:
+        return None
+    found = (finder.find_spec(name, places) for finder in sys.meta_path)
+    return next((spec for spec in found if spec is not None), None)
+
+
+def _may_find_otherwise(package: ModuleSpec) -> bool:
+    """Return whether nobody but the package, once it runs, knows where its modules lie."""
+    if package.loader is None:  # a namespace package has no code
+        return False
+    if package.origin is None or not package.origin.endswith(".py"):
+        return package.submodule_search_locations is not None or package.origin is None
+    source = Path(package.origin).read_bytes()
+    return any(word in source for word in _FINDS_OTHERWISE)

@@ -1,0 +1,277 @@
+"""What bytecode tells of variables: generators that only a ``for`` loop holds, and how deep in
+loops a variable is set.
+
+Read from the instructions (:mod:`dis`): a jump back closes a loop, whose body is what leads from
+its target to the jump (natural loops; Aho, Lam, Sethi, Ullman: Compilers, 9.6.6). Handlers of
+exceptions are left out, for they stand at the function's end and jump back from there.
+
+No variable names them, and ``tp_traverse`` of a running frame doesn't tell of its stack (CPython's
+``Objects/frameobject.c``: how deep it is stands in a register of the interpreter). What lies where
+while an instruction runs, the function's instructions say: each has a fixed effect on the stack
+(:mod:`dis`), and a loop's iterator stays where it is until the loop is left.
+
+An exception that leaves a loop takes the iterator from the stack meanwhile, and what that calls
+when it dies may ask for a census: nothing may be read there any more. By then the interpreter has
+made a traceback that refers to the frame (``Python/ceval.c``: ``PyTraceBack_Here`` comes before the
+stack is unwound), or the instruction is one that raises anew. So only frames are read to which
+nobody but the interpreter refers, and not at such an instruction.
+"""
+
+from __future__ import annotations
+
+import dis
+import gc
+import sys
+from array import array
+from bisect import bisect_right
+from collections import Counter, deque
+from collections.abc import Callable
+from inspect import CO_VARARGS, CO_VARKEYWORDS
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from leakscope.heap.labels import is_generator
+
+_iterator_of: Callable[[FrameType, int], object] | None
+try:
+    from leakscope.heap._native import stacked as _iterator_of
+except ImportError:  # nothing was compiled, or an interpreter whose stack isn't read
+    _iterator_of = None
+
+
+_STORES = frozenset({"STORE_FAST", "STORE_DEREF", "STORE_NAME", "STORE_GLOBAL"})
+_PAIRS = {"STORE_FAST_STORE_FAST": 2, "STORE_FAST_LOAD_FAST": 1}
+"""Instructions that do the work of two, and how many of their variables are given a value."""
+_LEAVES = ("RETURN_VALUE", "RETURN_CONST", "RAISE", "RERAISE")
+_GOES_ELSEWHERE = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_ABSOLUTE")
+_JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
+
+_depths: WeakKeyDictionary[CodeType, dict[str, int]] = WeakKeyDictionary()
+
+
+def loop_depths(code: CodeType) -> dict[str, int]:
+    """Return in how many loops, at the least, each variable is given its value.
+
+    Arguments, and what is given its value outside of all loops, are left out.
+    """
+    found = _depths.get(code)
+    if found is None:
+        found = _depths[code] = _read(code)
+    return found
+
+
+def _read(code: CodeType) -> dict[str, int]:
+    instructions = list(dis.get_instructions(code))
+    after = _successors(instructions)
+    inside = [0] * len(instructions)
+    for body in _loops(after):
+        for at in body:
+            inside[at] += 1
+    depths: dict[str, int] = {}
+    for at, instruction in enumerate(instructions):
+        for name in _stored(instruction):
+            depths[name] = min(depths.get(name, inside[at]), inside[at])
+    given = code.co_varnames[: _arguments(code)]
+    return {name: depth for name, depth in depths.items() if depth and name not in given}
+
+
+def _stored(instruction: dis.Instruction) -> tuple[str, ...]:
+    """Return the variables that are given a value; from 3.13 on one instruction may give two."""
+    if instruction.opname in _STORES:
+        return (str(instruction.argval),)
+    if instruction.opname in _PAIRS:
+        names: tuple[str, str] = instruction.argval
+        return names[: _PAIRS[instruction.opname]]
+    return ()
+
+
+def _arguments(code: CodeType) -> int:
+    starred = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    return code.co_argcount + code.co_kwonlyargcount + starred
+
+
+def _successors(instructions: list[dis.Instruction]) -> dict[int, list[int]]:
+    """Return which instructions may follow each, of those that are come to without an exception."""
+    place = {instruction.offset: at for at, instruction in enumerate(instructions)}
+    after: dict[int, list[int]] = {}
+    ahead = [0] if instructions else []
+    while ahead:
+        at = ahead.pop()
+        if at in after:
+            continue
+        name, operation = instructions[at].opname, instructions[at].opcode
+        after[at] = []
+        if operation in _JUMPS and not name.startswith("SETUP_"):
+            after[at].append(place[instructions[at].argval])
+        if not name.startswith((*_LEAVES, *_GOES_ELSEWHERE)) and at + 1 < len(instructions):
+            after[at].append(at + 1)
+        ahead += after[at]
+    return after
+
+
+def _loops(after: dict[int, list[int]]) -> list[set[int]]:
+    """Return the bodies of the loops: of one that several jumps close, all that any comes from."""
+    before: dict[int, list[int]] = {}
+    for at, following in after.items():
+        for then in following:
+            before.setdefault(then, []).append(at)
+    bodies: dict[int, set[int]] = {}
+    for at, following in after.items():
+        for head in (then for then in following if then <= at):
+            body = bodies.setdefault(head, {head})
+            ahead = [at]
+            while ahead:
+                one = ahead.pop()
+                if one not in body:
+                    body.add(one)
+                    ahead += before.get(one, ())
+    return list(bodies.values())
+
+
+_MAY_RAISE_ANEW = ("END_ASYNC_FOR", "CLEANUP_THROW")
+_MOST_OBJECTS = 64
+"""So many objects are looked at behind an iterator: wrappers such as ``enumerate`` are few."""
+_NEVER_A_WRAPPER = (type, ModuleType, FunctionType, BuiltinFunctionType)
+"""What leads to half of the heap and to no generator that a loop runs over."""
+_CONTAINERS = frozenset({list, tuple, dict, set, frozenset, deque})
+_OURS = 2
+"""References of our own to what is asked for its references: a dict's and an argument's."""
+
+
+class ValueStack(NamedTuple):
+    """Where iterators of loops lie on the stack of a function, the outermost loop first."""
+
+    offsets: array[int]
+    """Of the instructions from which on others lie there than before, ascending."""
+    iterators: list[tuple[int, ...]]
+    """From each on, the depths at which iterators lie until the instruction's end."""
+
+    def at(self, offset: int) -> tuple[int, ...]:
+        """Return those depths for the instruction there; an offset may be that of its cache."""
+        run = bisect_right(self.offsets, offset)
+        return self.iterators[run - 1] if run else ()
+
+
+_stacks: WeakKeyDictionary[CodeType, ValueStack] = WeakKeyDictionary()
+
+
+def looped_over(owns: Callable[[FrameType], bool]) -> dict[int, list[object]]:
+    """Return the generators that running loops of this thread lead to, by the id of the frame.
+
+    A generator behind others' iterators (``enumerate``, ``zip``, ``itertools``, a loader's) is one
+    of them, as long as nothing else refers to it. Frames are left out to which anything refers,
+    such as a traceback. Without the native module, and from Python 3.14 on, it returns nothing.
+
+    Args:
+        owns: says which frames to look at.
+
+    """
+    found: dict[int, list[object]] = {}
+    if _iterator_of is None:
+        return found
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if sys.getrefcount(frame) <= _ALONE and owns(frame):
+            iterators = [
+                _iterator_of(frame, depth) for depth in _stack_of(frame.f_code).at(frame.f_lasti)
+            ]
+            generators = []
+            while iterators:
+                generators += _held_generators([iterators.pop(0)])
+            if generators:
+                found[id(frame)] = generators
+        frame = frame.f_back
+    return found
+
+
+def _references_to_a_frame() -> int:
+    """Return how many a frame has that the interpreter, a variable and an argument refer to."""
+
+    def of_the_caller() -> int:
+        frame = sys._getframe(0)
+        assert frame.f_back is not None
+        frame = frame.f_back
+        return sys.getrefcount(frame)
+
+    return of_the_caller()
+
+
+_ALONE = _references_to_a_frame()
+
+
+def _held_generators(iterators: list[object]) -> list[object]:
+    """Return the generators to which only an iterator and what lies behind it refer.
+
+    It is taken from the list, so that nobody up the stack refers to it.
+    """
+    met = {id(iterators[0]): iterators.pop()}
+    inside = Counter(met.keys())
+    left = deque(met)
+    while left and len(met) < _MOST_OBJECTS:
+        number = left.popleft()
+        if _may_wrap(met[number]):
+            behind = {id(referent): referent for referent in gc.get_referents(met[number])}
+            inside.update(map(id, gc.get_referents(met[number])))
+            left += [n for n in behind if n not in met]
+            met |= behind
+            del behind
+    generators = [number for number, obj in met.items() if is_generator(obj)]
+    return [met[n] for n in generators if sys.getrefcount(met[n]) - _OURS <= inside[n]]
+
+
+def _may_wrap(obj: object) -> bool:
+    if type(obj) in _CONTAINERS:
+        return len(obj) <= _MOST_OBJECTS  # type: ignore[arg-type]
+    return not is_generator(obj) and not issubclass(type(obj), _NEVER_A_WRAPPER)
+
+
+def _stack_of(code: CodeType) -> ValueStack:
+    found = _stacks.get(code)
+    if found is None:
+        found = _stacks[code] = stack_in(code)
+    return found
+
+
+def stack_in(code: CodeType) -> ValueStack:
+    """Return where iterators lie on a function's stack; nowhere where only exceptions lead to."""
+    instructions = list(dis.get_instructions(code))
+    place = {instruction.offset: at for at, instruction in enumerate(instructions)}
+    iterators: dict[int, tuple[int, ...]] = {}
+    ahead: list[tuple[int, int, tuple[int, ...]]] = [(0, 0, ())]
+    while ahead:
+        at, depth, lying = ahead.pop()
+        while at < len(instructions) and at not in iterators:
+            name, operation = instructions[at].opname, instructions[at].opcode
+            argument = instructions[at].arg if operation >= dis.HAVE_ARGUMENT else None
+            if operation in _JUMPS:
+                there = depth + dis.stack_effect(operation, argument, jump=True)
+                left = tuple(d for d in lying if d < there)
+                ahead.append((place[instructions[at].argval], there, left))
+            if name == "FOR_ITER" and depth - 1 not in lying:
+                lying = (*lying, depth - 1)
+            depth += dis.stack_effect(operation, argument, jump=False)
+            lying = tuple(d for d in lying if d < depth)
+            iterators[at] = () if name.startswith((*_LEAVES, *_MAY_RAISE_ANEW)) else lying
+            if name.startswith((*_LEAVES, *_GOES_ELSEWHERE)):
+                break
+            at += 1
+    return _by_runs([one.offset for one in instructions], iterators)
+
+
+def _by_runs(offsets: list[int], iterators: dict[int, tuple[int, ...]]) -> ValueStack:
+    """Keep only where it changes: one of these is kept for every function that ran a census."""
+    if not any(iterators.values()):
+        return _NOTHING
+    before: tuple[int, ...] = ()
+    stack = ValueStack(array("l"), [])
+    for at, offset in enumerate(offsets):
+        lying = iterators.get(at, ())
+        if lying != before:
+            stack.offsets.append(offset)
+            stack.iterators.append(lying)
+            before = lying
+    return stack
+
+
+_NOTHING = ValueStack(array("l"), [])

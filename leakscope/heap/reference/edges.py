@@ -1,0 +1,388 @@
+"""What one object refers to, as the reference sees it: traversal, payloads, and what is cut."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from enum import Enum, IntEnum
+from types import FrameType, FunctionType, ModuleType, TracebackType
+from typing import Any, NamedTuple
+
+from leakscope.heap.adapters.buffers import (
+    array_bytes,
+    array_memory,
+    array_referents,
+    arrow_memory,
+    c_data_bytes,
+    c_data_memory,
+    canvas_bytes,
+    exported_memory,
+    frame_bytes,
+    image_bytes,
+    is_image_core,
+    is_of_arrow,
+    lone_texts,
+    record_base,
+    record_bytes,
+    text_buffer_bytes,
+    text_pieces,
+)
+from leakscope.heap.adapters.memory import KnownTypes, Memory, mapped_memory
+from leakscope.heap.adapters.tensor import (
+    NodeFacts,
+    Parts,
+    TensorAccess,
+    TensorPart,
+    is_saved_variable,
+    lacks_storage,
+    node_facts,
+    node_referents,
+    saved_referents,
+    storage_memory,
+    tensor_memory,
+    wrapped_by,
+)
+from leakscope.heap.anatomy import Sizes, dict_of, header_bytes, mro_of
+from leakscope.model.errors import ours
+
+
+class Rank(IntEnum):
+    """In which order edges are followed, so that explanations stay human."""
+
+    PLAIN = 0
+    CODE = 1
+    """Functions, frames and tracebacks: only where no plain path leads."""
+    LATE = 2
+    """What a request names as late: only after all the user's names were followed."""
+    GRAPH = 3
+    """Autograd nodes: last, so that what they alone hold is known."""
+    CUT = 4
+    """Types and modules: never from user roots."""
+
+
+class Payload(Enum):
+    """What an object has that traversal can't see."""
+
+    NONE = 0
+    ARRAY = 1
+    RECORD = 2
+    MAPPING = 3
+    C_DATA = 4
+    TEXT_BUFFER = 5
+    BYTES_BUFFER = 6
+    """Its bytes have a node, and its own size counts them too."""
+    EXPORTER = 7
+    """Its own memory, which it lends to others."""
+    ARROW = 8
+    IMAGE = 9
+    STORAGE = 10
+    """torch's, held by itself."""
+    CANVAS = 11
+
+
+class TypeFacts(NamedTuple):
+    """What follows from an object's type."""
+
+    rank: Rank
+    tensor: bool
+    parameter: bool
+    has_storage: bool
+    plain: bool
+    """Of a tensor: nothing that is asked of it is dispatched to code of its class."""
+    payload: Payload
+    node: NodeFacts | None
+    saved: bool
+    dict: bool
+    mark: int
+    """Index of the marked class it is an instance of; -1 for none."""
+
+
+_CODE = (FunctionType, FrameType, TracebackType)
+_NOTHING = frozenset(id(x) for x in (None, True, False, ..., NotImplemented))
+
+
+class EdgeReader:
+    """Reads objects without running code of the user's. Facts are kept per type, by identity."""
+
+    def __init__(
+        self,
+        access: TensorAccess | None,
+        known: KnownTypes,
+        marked: tuple[type, ...],
+        late: tuple[type, ...] = (),
+        parts: Parts | None = None,
+    ) -> None:
+        self._access = access
+        self._known = known
+        self._marked = marked
+        self._late = late
+        self._parts = parts or {}
+        self._facts: dict[int, TypeFacts] = {}
+        self._sizes = Sizes()
+
+    def facts(self, value: object) -> TypeFacts:
+        """Return what the type of an object tells."""
+        kind = type(value)
+        found = self._facts.get(id(kind))
+        if found is None:
+            found = self._facts[id(kind)] = self._study(kind)
+        return found
+
+    def _study(self, kind: type) -> TypeFacts:
+        mro = mro_of(kind)
+        access = self._access
+        tensor = access is not None and _has(mro, access.tensor)
+        node = node_facts(mro) if access is not None and not tensor else None
+        return TypeFacts(
+            rank=_rank(mro, node, self._late),
+            tensor=tensor,
+            parameter=access is not None and _has(mro, access.parameter),
+            has_storage=tensor and access is not None and _has_storage(mro, access),
+            plain=tensor and access is not None and _has_plain_dispatch(mro, access),
+            payload=Payload.NONE if tensor else self._payload(kind, mro),
+            node=node,
+            saved=is_saved_variable(kind),
+            dict=_has(mro, dict),
+            mark=next((i for i, m in enumerate(self._marked) if _has(mro, m)), -1),
+        )
+
+    def _payload(self, kind: type, mro: tuple[type, ...]) -> Payload:
+        known = self._known
+        if self._access is not None and _has(mro, self._access.storage):
+            return Payload.STORAGE
+        for payload, types in (
+            (Payload.ARRAY, (known.array,)),
+            (Payload.RECORD, (known.record,)),
+            (Payload.MAPPING, (known.mapping,)),
+            (Payload.C_DATA, (known.c_data,)),
+            (Payload.TEXT_BUFFER, (known.text_buffer,)),
+            (Payload.BYTES_BUFFER, (known.bytes_buffer,)),
+            (Payload.CANVAS, (known.canvas,)),
+            (Payload.EXPORTER, (bytes, bytearray, known.numbers)),
+        ):
+            if any(one is not None and _has(mro, one) for one in types):
+                return payload
+        if is_of_arrow(mro, known):
+            return Payload.ARROW
+        return Payload.IMAGE if is_image_core(kind) else Payload.NONE
+
+    def own_bytes(self, value: object) -> tuple[int, int]:
+        """Return the shallow bytes of an object and the bytes of data that it owns."""
+        shallow = self._sizes(value)
+        payload = self.facts(value).payload
+        if payload is Payload.NONE:
+            return shallow, 0
+        match payload:
+            case Payload.ARRAY:
+                shallow += frame_bytes(value, self._known.array)
+                return shallow, array_bytes(value, self._known.array)
+            case Payload.RECORD:
+                return shallow, record_bytes(value, self._known.record)
+            case Payload.C_DATA:
+                return shallow, c_data_bytes(value)
+            case Payload.TEXT_BUFFER:
+                return shallow, text_buffer_bytes(value)
+            case Payload.IMAGE:
+                return shallow, image_bytes(value)
+            case Payload.CANVAS:
+                return shallow, canvas_bytes(value)
+            case Payload.BYTES_BUFFER:
+                return object.__sizeof__(value) + header_bytes(type(value)), 0
+        return shallow, 0
+
+    def exported_memory(self, value: object) -> tuple[int, int]:
+        """Return address and bytes of the memory that an object owns and lends; 0 without."""
+        if type(value) is Memory:
+            return 0, 0
+        match self.facts(value).payload:
+            case Payload.ARRAY:
+                return array_memory(value, self._known.array)
+            case Payload.C_DATA:
+                return c_data_memory(value)
+            case Payload.EXPORTER:
+                return exported_memory(value)
+        return 0, 0
+
+    def referents(self, value: object, *, everything: bool) -> list[object]:
+        """Return what an object keeps alive; a :class:`Memory` stands for what is no object.
+
+        The autograd node that made a tensor is not among them: see :meth:`maker`.
+
+        Args:
+            value: the object.
+            everything: also the globals of functions and frames.
+
+        """
+        facts = self.facts(value)
+        found = [r for r in gc.get_referents(value) if id(r) not in _NOTHING]
+        if facts.rank is Rank.CODE and not everything:
+            found = _without_namespaces(value, found)
+        if facts.dict:
+            shown = {id(r) for r in found}
+            found += [key for key in lone_texts(value) if id(key) not in shown]
+        if facts.tensor and self._access is not None:
+            found += self._tensor_referents(value, facts, self._access)
+        elif facts.node is not None:
+            found += node_referents(value, facts.node)
+        elif facts.saved:
+            found += [r for r in saved_referents(value) if r is not None]
+        else:
+            found += self._payload_referents(value, facts.payload)
+        return found
+
+    def _payload_referents(self, value: object, payload: Payload) -> list[object]:
+        if payload is Payload.NONE:
+            return []
+        found: list[object | None] = []
+        match payload:
+            case Payload.ARRAY:
+                found += array_referents(value, self._known.array)
+            case Payload.RECORD:
+                found.append(record_base(value, self._known.record))
+            case Payload.MAPPING:
+                found.append(mapped_memory(value))
+            case Payload.TEXT_BUFFER:
+                found += text_pieces(value)
+            case Payload.ARROW:
+                found += arrow_memory(value, self._known)
+            case Payload.STORAGE:
+                found.append(storage_memory(value, self._access) if self._access else None)
+        return [r for r in found if id(r) not in _NOTHING]
+
+    def _tensor_referents(
+        self, tensor: object, facts: TypeFacts, access: TensorAccess
+    ) -> list[object]:
+        found: list[object] = []
+        if facts.has_storage:
+            found += self._data(tensor, access)
+        found += [self.gradient(tensor), access.base.__get__(tensor)]
+        return [f for f in found if f is not None]
+
+    def _data(self, tensor: object, access: TensorAccess) -> list[object]:
+        parts = self._parts.get(id(tensor))
+        if parts is None:
+            return [tensor_memory(tensor, access) or wrapped_by(tensor, access)]
+        return [self._part(part, access) for part in parts]
+
+    def _part(self, part: TensorPart, access: TensorAccess) -> Memory | None:
+        if part.storage is None:
+            return Memory(part.address, part.nbytes, address=part.address) if part.nbytes else None
+        memory = storage_memory(part.storage, access)
+        if memory is None or memory.address:
+            return memory
+        return memory._replace(address=part.address)
+
+    def has_parts(self, tensor: object) -> bool:
+        """Return whether a tensor is known to consist of others."""
+        return id(tensor) in self._parts
+
+    def is_opaque(self, value: object) -> bool:
+        """Return whether a value is a tensor of a plain kind that tells of no storage."""
+        access = self._access
+        if access is None or type(value) is Memory or not self.facts(value).plain:
+            return False
+        return not self.has_parts(value) and lacks_storage(value, access)
+
+    def given(self) -> list[object]:
+        """Return the objects in which parts were handed in."""
+        found: list[object] = [self._parts, *self._parts.values()]
+        for parts in self._parts.values():
+            found += [*parts, *(part.storage for part in parts if part.storage is not None)]
+        return found
+
+    def storage_of(self, value: object) -> object | None:
+        """Return the Python object of a tensor's storage: the storage itself keeps it."""
+        facts = self.facts(value)
+        if self._access is None or not facts.has_storage:
+            return None
+        try:
+            storage: object = self._access.untyped_storage(value)
+        except ours(Exception):
+            return None
+        return storage
+
+    def gradient(self, tensor: object) -> object:
+        """Return the gradient of a leaf, or of a tensor that was told to keep its own.
+
+        Of other tensors asking would warn.
+        """
+        access = self._access
+        if access is None or not (self.is_leaf(tensor) or access.retains_grad.__get__(tensor)):
+            return None
+        found: object = access.grad.__get__(tensor)
+        return found
+
+    def is_frozen(self, tensor: object) -> bool:
+        """Return whether a tensor requires no gradient."""
+        return self._access is not None and not self._access.requires_grad.__get__(tensor)
+
+    def is_leaf(self, tensor: object) -> bool:
+        """Return whether no autograd node made a tensor."""
+        return self._access is None or bool(self._access.is_leaf.__get__(tensor))
+
+    def maker(self, tensor: object) -> object:
+        """Return the autograd node that made a tensor.
+
+        Asking leaves a Python object behind that lives as long as the node.
+        """
+        found: object = None if self._access is None else self._access.grad_fn.__get__(tensor)
+        return found
+
+
+def _has(mro: tuple[type, ...], kind: type) -> bool:
+    return any(base is kind for base in mro)
+
+
+def _rank(mro: tuple[type, ...], node: NodeFacts | None, late: tuple[type, ...]) -> Rank:
+    if node is not None:
+        return Rank.GRAPH
+    if any(mro[0] is kind for kind in _CODE):  # `in` would ask a metaclass for equality
+        return Rank.CODE
+    if any(_has(mro, kind) for kind in late):
+        return Rank.LATE
+    return Rank.CUT if _has(mro, type) or _has(mro, ModuleType) else Rank.PLAIN
+
+
+def _has_storage(mro: tuple[type, ...], access: TensorAccess) -> bool:
+    """Wrapper subclasses claim the memory of what they wrap. That they have none is seen by its
+    address, where torch tells; otherwise by their dispatch.
+    """
+    return access.tensor_address is not None or _has_plain_dispatch(mro, access)
+
+
+def _has_plain_dispatch(mro: tuple[type, ...], access: TensorAccess) -> bool:
+    for base in mro:
+        dispatch = dict_of(base).get("__torch_dispatch__")
+        if dispatch is not None:
+            return _unwrapped(dispatch) is _unwrapped(access.plain_dispatch)
+    return True
+
+
+def _unwrapped(function: Any) -> Any:
+    wraps = type(function) is staticmethod or type(function) is classmethod
+    return function.__func__ if wraps else function
+
+
+def _is_running(frame: FrameType) -> bool:
+    for top in sys._current_frames().values():
+        running: FrameType | None = top
+        while running is not None:
+            if running is frame:
+                return True
+            running = running.f_back
+    return False
+
+
+def _without_namespaces(value: Any, found: list[object]) -> list[object]:
+    """Drop the globals and builtins of a function or frame, and all that a running frame holds.
+
+    That is a root. From 3.11 on the collector doesn't look into running frames either.
+    """
+    if type(value) is TracebackType:
+        return found
+    if type(value) is FrameType and sys.version_info < (3, 11) and _is_running(value):
+        return []
+    prefix = "__" if type(value) is FunctionType else "f_"
+    suffix = "__" if type(value) is FunctionType else ""
+    cut = {id(getattr(value, f"{prefix}{name}{suffix}")) for name in ("globals", "builtins")}
+    return [r for r in found if id(r) not in cut]

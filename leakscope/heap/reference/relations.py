@@ -1,0 +1,338 @@
+"""What the reference walker tells beside the graph: chains, circles, other holders, shared extents
+of memory.
+
+To ask for a node makes a Python object for it, which the node then keeps for life, and torch frees
+nodes that have one by recursion: some 190 bytes of stack for each node in a row. A chain of fifty
+thousand, which a program may well make and torch alone frees without recursion, would then crash
+the program. So a chain is measured while it is asked for, and left alone beyond that.
+
+``python benchmarks/heap/graphs.py`` measures what asking costs: the time a node, and some hundred
+bytes left behind with each.
+
+For what is selected, the shortest through it, or through the nearest that refers to it: attributes
+and items are followed before code. The same rules as ``native/circles.c``.
+
+Emptying such a container frees nothing. A few samples from its middle tell: at its ends stand what
+came last and what was kept for another reason. The same rules as ``native/holders.c``.
+
+``torch.from_numpy`` keeps an array, and its memory, where no traversal sees. Foreign memory, which
+did not come from its holder's own allocator, is settled when the walk is over: it is part of a
+Python object's memory, or of other such memory, or maps a file. The same rules as
+``native/extents.c``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from leakscope.heap.adapters.memory import FILE, HOST, Mappings, Memory, read_mappings
+from leakscope.heap.anatomy import mro_of
+from leakscope.heap.reference.edges import Rank
+
+LONGEST_CHAIN = 5000
+
+
+def has_long_chain(successors: list[list[int]], graph: set[int]) -> bool:
+    """Return whether some autograd nodes in a row are too many.
+
+    Args:
+        successors: by node, the nodes it leads to.
+        graph: the autograd nodes among them.
+
+    """
+    length: dict[int, int] = {}
+    return any(_is_deep(start, successors, graph, length) for start in sorted(graph))
+
+
+def _is_deep(
+    start: int, successors: list[list[int]], graph: set[int], length: dict[int, int]
+) -> bool:
+    """Measure a node and all below it, deepest first; say whether a chain is too long."""
+    path = [] if start in length else [(start, iter(successors[start]))]
+    opened = {node for node, _ in path}
+    while path:
+        node, targets = path[-1]
+        unseen = (t for t in targets if t in graph and t not in opened and t not in length)
+        below = next(unseen, None)
+        if below is not None:
+            opened.add(below)
+            path.append((below, iter(successors[below])))
+            continue
+        path.pop()
+        length[node] = 1 + max((length.get(t, 0) for t in successors[node]), default=0)
+        if length[node] >= LONGEST_CHAIN:
+            return True
+    return False
+
+
+_LONGEST_CIRCLE = 64
+_MOST_EDGES = 1 << 18
+"""Followed for all that are asked about."""
+
+
+def circles_among(graph: Any, walked: list[int], asked: list[int]) -> dict[int, list[int]]:
+    """Return the circles of some nodes of garbage.
+
+    Args:
+        graph: what was walked.
+        walked: all garbage, in the order of the walk.
+        asked: the nodes whose circles are looked for, in this order.
+
+    """
+    facts = {node: graph.facts[node] for node in walked}
+    plain = {n for n, f in facts.items() if f is None or f.rank in {Rank.PLAIN, Rank.LATE}}
+    circles = Circles([(node, _edges(graph, node)) for node in walked], plain)
+    return {node: circles.of(node) for node in asked}
+
+
+def _edges(graph: Any, node: int) -> list[int]:
+    """A tensor's edge to itself stands for one that leads nowhere."""
+    facts, targets = graph.facts[node], graph.successors[node]
+    return [t for t in targets if t != node or facts is None or not facts.tensor]
+
+
+class Circles:
+    """Who refers to whom among garbage, turned round."""
+
+    def __init__(self, edges: Sequence[tuple[int, Sequence[int]]], plain: set[int]) -> None:
+        """Take nodes with what they refer to, in the order of the walk.
+
+        Args:
+            edges: of garbage alone.
+            plain: the nodes that are no code and no graph.
+
+        """
+        self._before: dict[int, list[int]] = {}
+        self._edges = 0
+        for is_plain in (True, False):
+            for source, targets in edges:
+                if (source in plain) is is_plain:
+                    for target in dict.fromkeys(targets):
+                        self._before.setdefault(target, []).append(source)
+
+    def of(self, node: int) -> list[int]:
+        """Return the nodes on the circle of a node, each with a reference to the next.
+
+        It begins at the node itself, if that is on it; it is empty where none was found.
+        """
+        queue, met = deque([node]), {node}
+        while queue and self._edges < _MOST_EDGES:
+            start = queue.popleft()
+            circle = self._through(start)
+            if circle:
+                return circle if len(circle) <= _LONGEST_CIRCLE else []
+            for source in self._before.get(start, ()):
+                if source not in met:
+                    met.add(source)
+                    queue.append(source)
+        return []
+
+    def _through(self, start: int) -> list[int]:
+        """Search backwards from a node for itself."""
+        queue, after = deque([start]), {start: start}
+        while queue:
+            node = queue.popleft()
+            for source in self._before.get(node, ()):
+                if self._edges >= _MOST_EDGES:
+                    return []
+                self._edges += 1
+                if source == start:
+                    return _way(start, node, after)
+                if source not in after:
+                    after[source] = node
+                    queue.append(source)
+        return []
+
+
+def _way(start: int, node: int, after: dict[int, int]) -> list[int]:
+    found = [start]
+    while node != start:
+        found.append(node)
+        node = after[node]
+    return found
+
+
+SAMPLES = 3
+MOST_HOLDERS = 6
+_FEWEST_ITEMS = 8
+_MOST_STEPS = 4
+"""From an item of the container down to what is shared."""
+_SHARED_PART = 4
+"""Less than this part of what is reached need not be explained."""
+
+
+class Sharing:
+    """The samples of one walk and those that hold them."""
+
+    def __init__(self, graph: Any, retained: Any, cutoff_bytes: int) -> None:
+        self._graph = graph
+        self._retained = retained
+        self._cutoff = cutoff_bytes
+
+    def holders(
+        self, containers: list[int], may_hold: Callable[[int], bool]
+    ) -> dict[tuple[int, int], list[int]]:
+        """Return who else holds a container or an item of it, in the order of the walk.
+
+        The keys are the container and the item; a container that is asked about itself is its own.
+
+        Args:
+            containers: the user's nodes that may be asked about.
+            may_hold: whether a node counts as a holder.
+
+        """
+        found: dict[tuple[int, int], list[int]] = {}
+        samples: dict[int, list[list[int]]] = defaultdict(list)
+        for container in containers:
+            for item in self._asked(container):
+                holders = found[container, item] = []
+                samples[item].append(holders)
+        for node, targets in enumerate(self._graph.successors):
+            for target in targets:
+                if target not in samples or target == node or not may_hold(node):
+                    continue
+                for holders in samples[target]:
+                    told = node in holders or self._graph.parent[target] == node
+                    if not told and len(holders) < MOST_HOLDERS:
+                        holders.append(node)
+        return found
+
+    def _asked(self, container: int) -> Iterator[int]:
+        if _gathers(type(self._graph.objects[container])):
+            yield container
+        enough = len(self._items(container)) >= _FEWEST_ITEMS
+        if enough and self._is_asked_about(container):
+            yield from dict.fromkeys(self._samples(container))
+
+    def _is_asked_about(self, node: int) -> bool:
+        reached = self._retained.worth(self._graph, node)
+        shared = reached - self._retained.total(node)
+        return bool(shared >= self._cutoff and shared >= reached // _SHARED_PART)
+
+    def _items(self, container: int) -> list[int]:
+        """Return what a container refers to; the same item several times in a row once."""
+        return [item for item, _ in groupby(self._graph.successors[container])]
+
+    def _samples(self, container: int) -> list[int]:
+        items = self._items(container)
+        taken = [items[len(items) * s // (SAMPLES + 1)] for s in range(1, SAMPLES + 1)]
+        found = [self._shared_below(container, item) for item in taken]
+        return [shared for shared in found if shared is not None]
+
+    def _shared_below(self, container: int, item: int) -> int | None:
+        """Return what a container shares by one of its items: the heaviest at each step down."""
+        above, graph = container, self._graph
+        for _ in range(_MOST_STEPS):
+            if graph.parent[item] != above:
+                return None
+            if not self._keeps_alive(container, item):
+                return item
+            below = [t for t in graph.successors[item] if graph.parent[t] == item]
+            if not below:
+                return None
+            above, item = item, max(below, key=lambda t: self._retained.worth(graph, t))
+        return None
+
+    def _keeps_alive(self, above: int, below: int) -> bool:
+        node = self._retained.dominator[below]
+        while node >= 0 and node != above:
+            node = self._retained.dominator[node]
+        return bool(node == above)
+
+
+def _gathers(kind: type) -> bool:
+    """Instances are referred to by much that belongs to them; by such as these things are gathered.
+
+    Compared by identity: no metaclass is asked.
+    """
+    return any(base is gathering for base in mro_of(kind) for gathering in (list, dict, set, deque))
+
+
+_SMALLEST_MAPPED = 65536
+"""The system isn't asked about less."""
+
+
+@dataclass
+class _Extent:
+    memory: Memory
+    node: int
+    owner: int = -1
+
+    @property
+    def end(self) -> int:
+        return self.memory.address + self.memory.nbytes
+
+
+def settle_extents(graph: Any, exported: Callable[[object], tuple[int, int]]) -> None:
+    """Give foreign memory to whom it belongs, and tell what is no private memory.
+
+    Args:
+        graph: what was walked; changed in place.
+        exported: returns address and size of the memory that an object owns and lends.
+
+    """
+    extents = [
+        _Extent(value, node)
+        for node, value in enumerate(graph.objects)
+        if type(value) is Memory and value.address and value.device == HOST
+    ]
+    if not any(extent.memory.is_foreign for extent in extents):
+        return
+    extents.sort(key=_by_address)
+    _find_owners(graph, extents, exported)
+    _find_containers(extents)
+    mappings: Mappings | None = None
+    for extent in extents:
+        if extent.owner >= 0:
+            _give_to_owner(graph, extent)
+        elif extent.memory.is_foreign and extent.memory.nbytes >= _SMALLEST_MAPPED:
+            mappings = mappings or read_mappings()
+            _tell_backing(graph, extent, mappings)
+
+
+def _by_address(extent: _Extent) -> tuple[int, int, bool, int]:
+    """Of those that begin alike first the largest, then what is its holder's own."""
+    memory = extent.memory
+    return memory.address, -memory.nbytes, memory.is_foreign, extent.node
+
+
+def _find_owners(
+    graph: Any, extents: list[_Extent], exported: Callable[[object], tuple[int, int]]
+) -> None:
+    begins = [extent.memory.address for extent in extents]
+    for number in graph.order:
+        address, nbytes = exported(graph.objects[number])
+        first, end = bisect_left(begins, address), bisect_left(begins, address + nbytes)
+        for extent in extents[first:end] if address else ():
+            if extent.memory.is_foreign and extent.owner < 0:
+                extent.owner = number
+
+
+def _find_containers(extents: list[_Extent]) -> None:
+    """Foreign memory within other memory is part of that."""
+    around: _Extent | None = None
+    for extent in extents:
+        if around is None or extent.end > around.end:
+            around = extent
+        elif extent.memory.is_foreign and extent.owner < 0:
+            extent.owner = around.node if around.owner < 0 else around.owner
+
+
+def _give_to_owner(graph: Any, extent: _Extent) -> None:
+    """Of two phases, the earlier has the memory; within one, an edge says that both hold it."""
+    ours, theirs = graph.phase[extent.node], graph.phase[extent.owner]
+    if theirs <= ours:
+        graph.data[extent.node] = 0
+    if theirs == ours:
+        graph.successors[extent.node].append(extent.owner)
+
+
+def _tell_backing(graph: Any, extent: _Extent, mappings: Mappings) -> None:
+    graph.backing[extent.node] = mappings.backing_of(extent.memory.address)
+    if graph.backing[extent.node] == FILE:
+        graph.data[extent.node] = 0

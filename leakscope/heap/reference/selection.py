@@ -1,0 +1,545 @@
+"""From the walked graph to the answer: dominators, retained sizes, objects worth a row, columns of
+tensors.
+
+Both engines select by the same rules; this module is the reference's form of them.
+
+Semi-NCA (Georgiadis, *Linear-Time Algorithms for Dominators and Related Problems*, 2005, §2.3):
+semidominators as Lengauer and Tarjan find them, then each node's nearest common ancestor of its
+parent and semidominator by climbing the tree that is already built. The native engine does the
+same on arrays of C integers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Any
+
+from leakscope.heap.adapters.memory import FILE, HOST, Memory
+from leakscope.heap.reference.edges import TypeFacts
+from leakscope.heap.reference.relations import Sharing, circles_among
+
+_MOST_ASKED = 32
+"""Of how much garbage circles are looked for."""
+_MOST_DEPTH = 511
+"""Depths are counted up to here; from there on the order of the walk tells parents first."""
+
+
+class WalkPhase(IntEnum):
+    """From what an object was reached, the first that did."""
+
+    USER = 0
+    LIBRARY = 1
+    OTHER = 2
+    HIDDEN = 3
+    NATIVE = 4
+    GARBAGE = 5
+    BARRIER = -1
+
+    @property
+    def root(self) -> int:
+        """What stands for the root of this phase's nodes, where it has no numbered ones."""
+        return {WalkPhase.NATIVE: -1, WalkPhase.GARBAGE: -2}.get(self, -3)
+
+
+class Graph:
+    """The walked nodes as columns."""
+
+    def __init__(self) -> None:
+        self.objects: list[Any] = []
+        self.parent: list[int] = []
+        self.root: list[int] = []
+        self.depth: list[int] = []
+        self.phase: list[WalkPhase] = []
+        self.facts: list[TypeFacts | None] = []
+        self.shallow: list[int] = []
+        self.data: list[int] = []
+        self.backing: list[str] = []
+        self.entered: list[bool] = []
+        self.by_graph: list[bool] = []
+        self.mark: list[int] = []
+        self.keeps_graph: list[bool] = []
+        self.is_gradient: list[bool] = []
+        self.is_frozen: list[bool] = []
+        self.successors: list[list[int]] = []
+        self.seeds: list[int] = []
+        self.order: list[int] = []
+        self.unread: dict[int, int] = {}
+        self.graph_count = 0
+        self.graph_truncated = False
+        self.graph_is_deep = False
+
+    def add(self, value: object, parent: int, root: int, phase: WalkPhase) -> int:
+        """Append a node and return its number."""
+        self.objects.append(value)
+        self.parent.append(parent)
+        self.root.append(root)
+        self.depth.append(0)
+        self.phase.append(phase)
+        self.facts.append(None)
+        self.shallow.append(0)
+        self.data.append(value.nbytes if type(value) is Memory else 0)
+        self.backing.append(value.backing if type(value) is Memory else HOST)
+        self.entered.append(False)
+        self.by_graph.append(False)
+        self.mark.append(-1)
+        self.keeps_graph.append(False)
+        self.is_gradient.append(False)
+        self.is_frozen.append(False)
+        self.successors.append([])
+        return len(self.objects) - 1
+
+    def describe(self, node: int, facts: TypeFacts, shallow: int, data: int) -> None:
+        """Note what a Python object weighs."""
+        self.facts[node], self.shallow[node], self.data[node] = facts, shallow, data
+
+    def take(self, node: int, phase: WalkPhase, root: int, parent: int = -1) -> None:
+        """Make a waiting node part of a phase, as a seed where it has no parent."""
+        self.phase[node], self.root[node], self.parent[node] = phase, root, parent
+        if parent < 0:
+            self.seeds.append(node)
+
+    def enter(self, node: int) -> None:
+        """Inherit from the parent, which was entered before."""
+        parent, facts = self.parent[node], self.facts[node]
+        self.entered[node] = True
+        self.order.append(node)
+        if parent >= 0:
+            above = self.facts[parent]
+            self.depth[node] = self.depth[parent] + 1
+            self.mark[node] = self.mark[parent]
+            self.by_graph[node] = self.by_graph[parent] or (
+                above is not None and above.node is not None
+            )
+        if facts is not None and facts.mark >= 0:
+            self.mark[node] = facts.mark
+
+    def autograd_nodes(self) -> set[int]:
+        """Return the numbers of the nodes of autograd graphs."""
+        return {n for n, f in enumerate(self.facts) if f is not None and f.node is not None}
+
+    def is_hidden(self, node: int) -> bool:
+        """Return whether an object is leakscope's own."""
+        return self.phase[node] is WalkPhase.HIDDEN
+
+    def device(self, node: int) -> str:
+        """Return where the data of a node lives."""
+        value = self.objects[node]
+        return value.device if type(value) is Memory else HOST
+
+
+class _Retained:
+    """Dominators and retained sums over one virtual root (the last number)."""
+
+    def __init__(self, graph: Graph) -> None:
+        virtual = len(graph.objects)
+        successors = [*graph.successors, graph.seeds]
+        self.dominator, order = immediate_dominators(successors, virtual)
+        self.devices = ["host"]
+        own: dict[str, list[int]] = {"host": [*graph.shallow, 0]}
+        for node, data in enumerate(graph.data):
+            device = graph.device(node)
+            if device not in own:
+                own[device] = [0] * (virtual + 1)
+                self.devices.append(device)
+            own[device][node] += data
+        nodes = [int(f is not None and f.node is not None) for f in graph.facts] + [0]
+        self.bytes = {d: retained_sums(self.dominator, order, v) for d, v in own.items()}
+        self.graph_nodes = retained_sums(self.dominator, order, nodes)
+        self.unread = _unread_sums(graph, self.dominator, order)
+        self.reached = {d: _reached_sums(graph, v) for d, v in own.items()}
+        self.virtual = virtual
+
+    def total(self, node: int) -> int:
+        """Return the retained bytes of a node on all devices."""
+        return sum(column[node] for column in self.bytes.values())
+
+    def unused(self, node: int) -> int:
+        """Return how much of that no tensor and no array can read."""
+        return sum(column[node] for column in self.unread.values())
+
+    def worth(self, graph: Graph, node: int) -> int:
+        """Return by what a node is selected: under user roots also by what is named through it."""
+        if graph.phase[node] != WalkPhase.USER:
+            return self.total(node)
+        return sum(column[node] for column in self.reached.values())
+
+
+def _reached_sums(graph: Graph, own: list[int]) -> list[int]:
+    """Add up the bytes of every node and of those below it in the tree of names."""
+    sums = list(own)
+    for node in reversed(graph.order):
+        if graph.parent[node] >= 0:
+            sums[graph.parent[node]] += sums[node]
+    return sums
+
+
+def _unread_sums(graph: Graph, dominator: list[int], order: list[int]) -> dict[str, list[int]]:
+    own: dict[str, list[int]] = {}
+    for node, nbytes in graph.unread.items():
+        own.setdefault(graph.device(node), [0] * len(dominator))[node] = nbytes
+    return {device: retained_sums(dominator, order, column) for device, column in own.items()}
+
+
+def answer(graph: Graph, request: Any, pinned: dict[int, list[int]]) -> dict[str, Any]:
+    """Return the columns of a ``WalkResult`` without times.
+
+    Args:
+        graph: what was walked.
+        request: the ``WalkRequest``.
+        pinned: pinned nodes, with those that refer to each.
+
+    """
+    retained = _Retained(graph)
+    heaviest = _chosen(graph, retained, request)
+    chosen = heaviest | _lineage(graph, pinned)
+    holders = _holders(graph, retained, request, heaviest)
+    circles = _circles(graph, retained, request, heaviest)
+    told = chosen.union(*pinned.values(), *holders.values(), *circles.values())
+    named = _in_order(graph, _lineage(graph, told))
+    position = {node: i for i, node in enumerate(named)}
+    visible = [n for n in graph.order if graph.phase[n] != WalkPhase.HIDDEN]
+    return {
+        "nodes": _node_columns(graph, retained, request, named, chosen)
+        | {
+            "referrers": [[position[r] for r in pinned.get(n, [])] for n in named],
+            "others": [[position[o] for o in holders.get((n, n), [])] for n in named],
+            "holders": [
+                [
+                    [position[o] for o in others]
+                    for (container, item), others in holders.items()
+                    if container == n != item
+                ]
+                for n in named
+            ],
+            "circle": [[position[m] for m in circles.get(n, [])] for n in named],
+        },
+        "tensors": tensor_columns(graph, retained.devices, position, chosen),
+        "devices": retained.devices,
+        "objects": sum(graph.facts[n] is not None for n in visible),
+        "edges": sum(len(graph.successors[n]) for n in visible),
+        "heap_bytes": sum(graph.shallow[n] for n in visible),
+        "payload_bytes": _payload(graph, visible),
+        "graph_bytes": _by_device(graph, [n for n in visible if graph.by_graph[n]]),
+        "graph_nodes": graph.graph_count,
+        "graph_truncated": graph.graph_truncated,
+        "graph_is_deep": graph.graph_is_deep,
+        "garbage_bytes": _phase_bytes(graph, WalkPhase.GARBAGE) if request.full else None,
+        "native_bytes": _phase_bytes(graph, WalkPhase.NATIVE) if request.full else None,
+        "hidden_bytes": _phase_bytes(graph, WalkPhase.HIDDEN) if request.full else 0,
+        "types": _totals(graph, visible) if request.count_types else [],
+    }
+
+
+def _holders(
+    graph: Graph, retained: _Retained, request: Any, chosen: set[int]
+) -> dict[tuple[int, int], list[int]]:
+    """Return who else holds chosen containers and sampled items of theirs, by both."""
+    containers = sorted(n for n in chosen if graph.phase[n] == WalkPhase.USER)
+
+    def may_hold(node: int) -> bool:
+        facts = graph.facts[node]
+        is_graph = graph.by_graph[node] or facts is None or facts.node is not None
+        return graph.phase[node] in {WalkPhase.USER, WalkPhase.LIBRARY} and not is_graph
+
+    return Sharing(graph, retained, request.cutoff_bytes).holders(containers, may_hold)
+
+
+def _circles(
+    graph: Graph, retained: _Retained, request: Any, chosen: set[int]
+) -> dict[int, list[int]]:
+    """Return the circles of the heaviest garbage by what they keep from being freed."""
+    garbage = [n for n in chosen if graph.phase[n] == WalkPhase.GARBAGE]
+    garbage.sort(key=lambda n: (-retained.total(n), graph.depth[n], n))
+    if not garbage or sum(map(retained.total, garbage)) < max(1, request.circle_bytes):
+        return {}
+    walked = [n for n in graph.order if graph.phase[n] == WalkPhase.GARBAGE]
+    return circles_among(graph, walked, garbage[:_MOST_ASKED])
+
+
+def _chosen(graph: Graph, retained: _Retained, request: Any) -> set[int]:
+    """Return the heaviest objects that a person could name, the user's first."""
+    heavy = [
+        (graph.phase[n] != WalkPhase.USER, -retained.worth(graph, n), graph.depth[n], n)
+        for n in graph.order
+        if _nameable(graph, n, request) and retained.worth(graph, n) >= request.cutoff_bytes
+    ]
+    return {n for *_, n in sorted(heavy)[: request.max_selected]}
+
+
+def _nameable(graph: Graph, node: int, request: Any) -> bool:
+    facts = graph.facts[node]
+    return (
+        facts is not None
+        and facts.node is None
+        and not graph.by_graph[node]
+        and graph.phase[node] != WalkPhase.HIDDEN
+        and graph.depth[node] <= request.max_depth
+    )
+
+
+def _lineage(graph: Graph, nodes: Iterable[int]) -> set[int]:
+    """Return nodes and all their ancestors."""
+    found: set[int] = set()
+    for node in nodes:
+        above = node
+        while above >= 0 and above not in found:
+            found.add(above)
+            above = graph.parent[above]
+    return found
+
+
+def _in_order(graph: Graph, named: set[int]) -> list[int]:
+    """Return nodes, parents first."""
+    is_deep = any(graph.depth[node] >= _MOST_DEPTH for node in named)
+    entered = {node: at for at, node in enumerate(graph.order)} if is_deep else {}
+
+    def order(node: int) -> tuple[int, int]:
+        depth = graph.depth[node]
+        return (depth, node) if depth < _MOST_DEPTH else (_MOST_DEPTH, entered[node])
+
+    return sorted(named, key=order)
+
+
+def _totals(graph: Graph, visible: list[int]) -> list[tuple[type, int, int, dict[str, int]]]:
+    """Return type, count, bytes and payload; compared by identity, no metaclass is asked."""
+    totals: dict[int, tuple[type, int, int, dict[str, int]]] = {}
+    for node in visible:
+        is_memory = type(graph.objects[node]) is Memory
+        kind = type(graph.objects[graph.parent[node] if is_memory else node])
+        _, count, size, payload = totals.get(id(kind), (kind, 0, 0, {"host": 0}))
+        if is_memory:
+            device = graph.device(node)
+            payload[device] = payload.get(device, 0) + graph.data[node]
+        elif graph.facts[node] is not None:
+            count, size = count + 1, size + graph.shallow[node] + graph.data[node]
+        totals[id(kind)] = (kind, count, size, payload)
+    return list(totals.values())
+
+
+def _node_columns(
+    graph: Graph, retained: _Retained, request: Any, named: list[int], chosen: set[int]
+) -> dict[str, list[Any]]:
+    position = {node: i for i, node in enumerate(named)}
+    others = [d for d in retained.devices if d != "host"]
+    held = _children(retained, chosen)
+    return {
+        "objects": [graph.objects[n] for n in named],
+        "parent": [position.get(graph.parent[n], -1) for n in named],
+        "root": [graph.root[n] for n in named],
+        "dominator": [position.get(_above(retained, n, chosen), -1) for n in named],
+        "selected": [n in chosen for n in named],
+        "shallow_bytes": [graph.shallow[n] + graph.data[n] for n in named],
+        "host_bytes": [retained.bytes["host"][n] for n in named],
+        "device_bytes": [
+            {d: retained.bytes[d][n] for d in others if retained.bytes[d][n]} for n in named
+        ],
+        "reached_bytes": [
+            {d: v[n] for d, v in retained.reached.items() if v[n] or d == "host"} for n in named
+        ],
+        "unused_bytes": [{d: v[n] for d, v in retained.unread.items() if v[n]} for n in named],
+        "graph_nodes": [retained.graph_nodes[n] for n in named],
+        "keeps_graph": [graph.keeps_graph[n] for n in named],
+        "holds": [_groups(graph, retained, request, held.get(n, [])) for n in named],
+        "number": named,
+        "sealed": [-1] * len(named),
+    }
+
+
+def _above(retained: _Retained, node: int, chosen: set[int]) -> int:
+    above = retained.dominator[node]
+    while above >= 0 and above not in chosen:
+        above = retained.dominator[above]
+    return above
+
+
+def _children(retained: _Retained, chosen: set[int]) -> dict[int, list[int]]:
+    held: dict[int, list[int]] = defaultdict(list)
+    for node, above in enumerate(retained.dominator):
+        if above in chosen:
+            held[above].append(node)
+    return held
+
+
+def _groups(graph: Graph, retained: _Retained, request: Any, children: list[int]) -> list[Any]:
+    by_type: dict[int, list[int]] = defaultdict(list)
+    for node in children:
+        facts = graph.facts[node]
+        if facts is not None and facts.node is None:
+            by_type[id(type(graph.objects[node]))].append(node)
+    groups = [
+        (
+            type(graph.objects[nodes[0]]),
+            len(nodes),
+            sum(retained.total(n) for n in nodes),
+            [graph.objects[n] for n in nodes[: request.max_samples]],
+            sum(retained.unused(n) for n in nodes),
+        )
+        for nodes in by_type.values()
+    ]
+    return sorted(groups, key=_by_weight)[: request.max_groups]
+
+
+def _by_weight(group: tuple[type, int, int, list[Any], int]) -> tuple[int, int, str]:
+    kind, count, size, *_ = group
+    return -size, -count, type.__dict__["__name__"].__get__(kind)
+
+
+def _payload(graph: Graph, nodes: list[int]) -> dict[str, int]:
+    """Return the payload by device; of the host's, what is shared and what maps files apart."""
+    total: dict[str, int] = {HOST: 0}
+    for node in nodes:
+        backing = graph.backing[node]
+        place = graph.device(node) if backing == HOST else backing
+        nbytes = graph.objects[node].nbytes if backing == FILE else graph.data[node]
+        if nbytes:
+            total[place] = total.get(place, 0) + nbytes
+    return total
+
+
+def _by_device(graph: Graph, nodes: list[int]) -> dict[str, int]:
+    total: dict[str, int] = {HOST: 0}
+    for node in nodes:
+        device = graph.device(node)
+        total[device] = total.get(device, 0) + graph.data[node]
+    return total
+
+
+def _phase_bytes(graph: Graph, phase: WalkPhase) -> int:
+    return sum(
+        graph.shallow[n] + graph.data[n] * (graph.device(n) == "host")
+        for n in graph.order
+        if graph.phase[n] == phase
+    )
+
+
+def immediate_dominators(
+    successors: Sequence[Sequence[int]], root: int
+) -> tuple[list[int], list[int]]:
+    """Return each node's immediate dominator and the nodes that were reached, in preorder.
+
+    The dominator is -1 for the root and for what it does not reach.
+    """
+    order, parent = _preorder(successors, root)
+    number = {node: i for i, node in enumerate(order)}
+    predecessors: list[list[int]] = [[] for _ in order]
+    for node in order:
+        for target in successors[node]:
+            predecessors[number[target]].append(number[node])
+    ancestors = _semi_nca(parent, predecessors)
+    result = [-1] * len(successors)
+    for i in range(1, len(order)):
+        result[order[i]] = order[ancestors[i]]
+    return result, order
+
+
+def retained_sums(dominators: Sequence[int], order: Sequence[int], own: Sequence[int]) -> list[int]:
+    """Return for each node the sum of ``own`` over everything it dominates, itself included.
+
+    ``order`` must name dominators before what they dominate, as a preorder does.
+    """
+    total = list(own)
+    for node in reversed(order):
+        if dominators[node] >= 0:
+            total[dominators[node]] += total[node]
+    return total
+
+
+def _preorder(successors: Sequence[Sequence[int]], root: int) -> tuple[list[int], list[int]]:
+    """Return nodes in depth-first order and the position of each one's parent in that order."""
+    order, parent = [root], [0]
+    seen = {root}
+    stack = [(0, iter(successors[root]))]
+    while stack:
+        position, targets = stack[-1]
+        for target in targets:
+            if target not in seen:
+                seen.add(target)
+                stack.append((len(order), iter(successors[target])))
+                order.append(target)
+                parent.append(position)
+                break
+        else:
+            stack.pop()
+    return order, parent
+
+
+def _semi_nca(parent: list[int], predecessors: list[list[int]]) -> list[int]:
+    """Return immediate dominators in preorder numbers."""
+    count = len(parent)
+    dominator = list(parent)
+    ancestor = list(parent)
+    semi = list(range(count))
+    label = list(range(count))
+    for w in range(count - 1, 0, -1):
+        best = w
+        for v in predecessors[w]:
+            if v > w:
+                _compress(v, w, ancestor, label)
+            if label[v] < best:
+                best = label[v]
+        semi[w] = label[w] = best
+    for w in range(1, count):
+        above = dominator[w]
+        while above > semi[w]:
+            above = dominator[above]
+        dominator[w] = above
+    return dominator
+
+
+def _compress(v: int, last: int, ancestor: list[int], label: list[int]) -> None:
+    """Let ``label[v]`` be the least on the way up through nodes numbered above ``last``."""
+    path = []
+    while ancestor[v] > last:
+        path.append(v)
+        v = ancestor[v]
+    for u in reversed(path):
+        above = ancestor[u]
+        label[u] = min(label[u], label[above])
+        ancestor[u] = ancestor[above]
+
+
+def tensor_columns(
+    graph: Graph, devices: list[str], position: dict[int, int], chosen: set[int]
+) -> dict[str, list[int]]:
+    """Return the columns of ``Tensors``: every tensor that was reached, with its storage.
+
+    Args:
+        graph: what was walked.
+        devices: their names, the host first.
+        position: the place of each named node in the answer.
+        chosen: the selected nodes.
+
+    """
+    names = ("storage", "nbytes", "device", "holder", "root", "mark", "flags", "address")
+    columns: dict[str, list[int]] = {name: [] for name in names}
+    holder: dict[int, int] = {-1: -1}
+    for node in graph.order:
+        holder[node] = position[node] if node in chosen else holder[graph.parent[node]]
+        facts = graph.facts[node]
+        if facts is None or not facts.tensor or graph.is_hidden(node):
+            continue
+        flags = facts.parameter | graph.is_gradient[node] << 1
+        flags |= graph.keeps_graph[node] << 2 | graph.by_graph[node] << 3
+        flags |= graph.is_frozen[node] << 4
+        for own in _storages_of(graph, node) or [-1]:
+            storage, nbytes, device, address = _memory_of(graph, own), 0, HOST, 0
+            if storage >= 0:
+                nbytes, device = graph.shallow[storage] + graph.data[storage], graph.device(storage)
+                address = graph.objects[own].address
+            values = (storage, nbytes, devices.index(device), holder[node], graph.root[node])
+            for name, value in zip(names, (*values, graph.mark[node], flags, address), strict=True):
+                columns[name].append(value)
+    return columns
+
+
+def _storages_of(graph: Graph, tensor: int) -> list[int]:
+    """Return the nodes of a tensor's storages: one, none, or those of its parts."""
+    return [s for s in graph.successors[tensor] if type(graph.objects[s]) is Memory]
+
+
+def _memory_of(graph: Graph, storage: int) -> int:
+    """Return the node that has a storage's memory: that of which it is a part; or -1."""
+    parts = graph.successors[storage] if storage >= 0 else []
+    return parts[0] if parts else storage

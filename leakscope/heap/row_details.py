@@ -1,0 +1,334 @@
+"""What a census adds to its rows: what it remembers of earlier ones, shares, allocation sites,
+ages, copied pages.
+
+A tensor's memory is no Python allocation, but its wrapper is one: the traceback of the wrapper is
+the line that made the tensor.
+
+torch numbers the nodes of a thread in the order in which it makes them (``Node::sequence_nr``,
+torch/csrc/autograd/function.h). A graph whose first node is younger than the last one of an earlier
+census holds nothing of what that one had seen: it was made anew and is as large as its inputs.
+
+A page stays shared with the parent until somebody writes to it, and Python writes to every object
+that it merely looks at: its reference count lies within. Linux tells of each page whether this
+process alone maps it (``/proc/self/pagemap``, bit 56; Documentation/admin-guide/mm/pagemap.rst), to
+anybody, for his own process. Reading it touches none of the objects.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import sys
+import tracemalloc
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from types import GetSetDescriptorType
+from typing import Any, NamedTuple
+
+import msgspec
+
+from leakscope.heap.adapters.tensor import tensor_access
+from leakscope.heap.graph import MOST_GROUPS, Group, WalkResult, leak_shares
+from leakscope.heap.ownership import Ownership
+from leakscope.heap.rows import Draft
+from leakscope.model.census import CensusRow, Site
+from leakscope.model.errors import ours
+
+_LIBRARY_CHANGE = 64 * 1024
+"""A library's row is worth saying once it has changed by more than this."""
+_LIBRARY_SIZE = 1 << 20
+"""Or where it retains this much."""
+_PATHS_PER_ROW = 4
+"""Paths remembered, as a multiple of the rows of a census."""
+_LEAST_PATHS = 200
+_FORGOTTEN_AFTER = 50
+"""Censuses after which a path that did not come back is forgotten."""
+
+
+class _Last(NamedTuple):
+    nbytes: int
+    census: int
+    told: bool
+
+
+class RowMemory:
+    """Chooses the rows of a census: what grew, what was told before, what is large."""
+
+    def __init__(self, max_rows: int) -> None:
+        self._max_rows = max_rows
+        self._last: dict[str, _Last] = {}
+        self._grew: dict[str, int] = {}
+        self._census = 0
+        self._knows_libraries = False
+
+    def copy(self) -> RowMemory:
+        """Return one that remembers the same."""
+        other = RowMemory(self._max_rows)
+        other._last = dict(self._last)
+        other._census = self._census
+        other._knows_libraries = self._knows_libraries
+        return other
+
+    def choose(self, rows: list[CensusRow], *, full: bool) -> list[CensusRow]:
+        """Return the rows to record, the heaviest first, and remember the sizes of all."""
+        self._census += 1
+        self._grew = {row.path: self._growth_of(row) for row in rows}
+        wanted = [row for row in rows if row.user or self._is_told(row)]
+        wanted.sort(key=self._precedence)
+        chosen = wanted[: self._max_rows]
+        self._remember(rows, {row.path for row in chosen})
+        self._knows_libraries = self._knows_libraries or full
+        return sorted(chosen, key=lambda row: (not row.user, -total_bytes(row), row.path))
+
+    def growth(self, path: str) -> int:
+        """Return by how much a row of the latest census has grown; 0 for a new one."""
+        return self._grew.get(path, 0)
+
+    def own_bytes(self) -> int:
+        """Return what is kept between censuses."""
+        kept = (self._last, self._grew)
+        return sum(sys.getsizeof(d) + sum(map(sys.getsizeof, d)) + 120 * len(d) for d in kept)
+
+    def _growth_of(self, row: CensusRow) -> int:
+        """A new name of the user's may be old data; a library's is news once all were seen."""
+        last = self._last.get(row.path)
+        if last is not None:
+            return reached_bytes(row) - last.nbytes
+        return reached_bytes(row) if self._knows_libraries and not row.user else 0
+
+    def _is_told(self, row: CensusRow) -> bool:
+        """Of a library only what is large is told, at its top or if it gathers, and what changes.
+
+        Once told, a row is always.
+        """
+        last = self._last.get(row.path)
+        if abs(self._grew[row.path]) > _LIBRARY_CHANGE or (last and last.told):
+            return True
+        gathers = row.length is not None
+        return (gathers or not row.parent) and total_bytes(row) >= _LIBRARY_SIZE
+
+    def _precedence(self, row: CensusRow) -> tuple[bool, bool, bool, int]:
+        last = self._last.get(row.path)
+        grows = row.length is not None and self._grew[row.path] > 0
+        return (not row.user, not grows, last is None or not last.told, -total_bytes(row))
+
+    def _remember(self, rows: list[CensusRow], chosen: set[str]) -> None:
+        for row in rows:
+            told = row.path in chosen
+            self._last[row.path] = _Last(reached_bytes(row), self._census, told)
+        recent = [p for p in self._last.items() if p[1].census > self._census - _FORGOTTEN_AFTER]
+        recent.sort(key=_newest_first)
+        self._last = dict(recent[: max(_LEAST_PATHS, _PATHS_PER_ROW * self._max_rows)])
+
+
+def _newest_first(item: tuple[str, _Last]) -> tuple[int, int]:
+    return (-item[1].census, -item[1].nbytes)
+
+
+def total_bytes(row: CensusRow) -> int:
+    """Return what a row retains on all devices."""
+    return row.host_bytes + sum(row.device_bytes.values())
+
+
+def reached_bytes(row: CensusRow) -> int:
+    """Return what is named through a row on all devices, what others keep alive too included."""
+    return total_bytes(row) + sum(row.shared_bytes.values())
+
+
+def with_shares(
+    result: WalkResult, drafts: dict[str, Draft], rows: list[CensusRow], growing: set[str]
+) -> list[CensusRow]:
+    """Return the rows; those that grow together say with which others they share, and their own.
+
+    Args:
+        result: of a walk that kept its graph.
+        drafts: the nodes of every row, by path.
+        rows: the rows of this census.
+        growing: paths of the user's containers that have grown.
+
+    """
+    suspects = sorted((r for r in rows if r.path in growing), key=reached_bytes, reverse=True)
+    if len(suspects) < 2 or not any(row.shared_bytes for row in suspects):
+        return rows
+    suspects = suspects[:MOST_GROUPS]
+    numbers = [[result.nodes.number[n] for n in _nodes(drafts[r.path])] for r in suspects]
+    found = {}
+    for row, share in zip(suspects, leak_shares(result, numbers), strict=True):
+        if share.others:
+            found[row.path] = msgspec.structs.replace(
+                row,
+                exclusive_bytes=sum(share.exclusive.values()),
+                leak_share_bytes=sum(share.bytes.values()),
+                shared_with=[suspects[other].path for other in share.others],
+            )
+    return [found.get(row.path, row) for row in rows]
+
+
+def _nodes(draft: Draft) -> list[int]:
+    return [*draft.nodes, *draft.inner]
+
+
+_MANAGED_DICT = 1 << 4
+_PRE_HEADERS = (16, 32, 0)
+"""Bytes between the allocated block and the object: the collector's header, and on 3.11 two more
+pointers for instances with a dict of their own."""
+
+
+def origins(groups: list[Group], ownership: Ownership) -> list[Site]:
+    """Return the user's lines that allocated samples of what a row holds, the heaviest first.
+
+    Each group's bytes are divided among the lines of its samples.
+    """
+    found: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0])
+    for group in groups:
+        places = [p for sample in group.samples if (p := _user_line(sample, ownership))]
+        for place in places:
+            found[place][0] += group.bytes // len(places)
+            found[place][1] += group.count // len(places)
+    sites = [Site(file=f, line=line, bytes=b, count=n) for (f, line), (b, n) in found.items()]
+    return sorted(sites, key=lambda site: -site.bytes)
+
+
+def _user_line(obj: object, ownership: Ownership) -> tuple[str, int] | None:
+    for file, line in traceback_of(obj):
+        if ownership.owns_file(file):
+            return file, line
+    return None
+
+
+def traceback_of(obj: object) -> list[tuple[str, int]]:
+    """Return file and line of the frames that allocated an object, the innermost first."""
+    known = tracemalloc.get_object_traceback(obj)
+    if known is not None:
+        return [(frame.filename, frame.lineno) for frame in reversed(known)]
+    if not _is_misread(type(obj)):
+        return []
+    for offset in _PRE_HEADERS:
+        frames = _block_traceback(id(obj) - offset)
+        if frames:
+            return frames
+    return []
+
+
+def _is_misread(cls: type) -> bool:
+    """3.11 looks for instances with a managed dict at a wrong address."""
+    flags: int = type.__dict__["__flags__"].__get__(cls)
+    return sys.version_info[:2] == (3, 11) and bool(flags & _MANAGED_DICT)
+
+
+def _block_traceback(address: int) -> list[tuple[str, int]]:
+    read: Any = ctypes.pythonapi._PyTraceMalloc_GetTraceback
+    read.restype = ctypes.py_object
+    read.argtypes = (ctypes.c_uint, ctypes.c_size_t)
+    frames = read(0, address)
+    if type(frames) is not tuple:
+        return []
+    return [(str(file), int(line)) for file, line, *_ in frames]
+
+
+MOST_NODES = 5000
+"""A graph of more nodes isn't asked: a microsecond each."""
+_LEAF = 1 << 63
+"""What accumulates into a leaf has the greatest number there is, whenever it was made."""
+
+
+def made(tensor: Any) -> list[int]:
+    """Return the numbers of a graph's oldest and youngest node; nothing where they aren't known."""
+    try:
+        access = tensor_access()
+        if access is None:
+            return []
+        with access.without_overrides():
+            numbers = [n for n in _numbers(access.grad_fn.__get__(tensor)) if n < _LEAF]
+    except ours(Exception):
+        return []
+    return [min(numbers), max(numbers)] if numbers else []
+
+
+def _numbers(root: Any) -> Iterator[int]:
+    seen, waiting = {id(root)}, [root]
+    known: dict[type, tuple[Callable[[Any], int], Callable[[Any], Any]]] = {}
+    while waiting:
+        node = waiting.pop()
+        kind = type(node)
+        if kind not in known:
+            known[kind] = _accessors(kind)
+        number, followers = known[kind]
+        yield number(node)
+        for follower, _ in followers(node):
+            if follower is not None and id(follower) not in seen:
+                seen.add(id(follower))
+                waiting.append(follower)
+        if len(seen) > MOST_NODES:
+            raise OverflowError
+
+
+def _accessors(kind: type) -> tuple[Callable[[Any], int], Callable[[Any], Any]]:
+    """Return torch's own accessors of a node type, whatever a subclass of the user's defines."""
+    found: dict[str, Any] = {}
+    for base in reversed(type.__dict__["__mro__"].__get__(kind)):
+        names = type.__dict__["__dict__"].__get__(base)
+        value = names.get("next_functions")
+        if type(value) is GetSetDescriptorType:
+            found = {"followers": value.__get__, "number": names["_sequence_nr"]}
+    return found["number"], found["followers"]
+
+
+_ENTRY_BYTES = 8
+_PRESENT = 1 << 63
+_EXCLUSIVE = 1 << 56
+_SAMPLES = 512
+_FEWEST = 64
+"""Fewer pages say little about a structure."""
+
+
+def copied_share(container: object) -> float | None:
+    """Return which part of the objects in a container, 0 to 1, lies in pages of this process alone.
+
+    In a process that was not forked, or whose parent is gone, that is all of them. None where the
+    platform doesn't tell, or the container holds too few.
+    """
+    return exclusive_share(sampled(container))
+
+
+def sampled(container: object) -> Sequence[int]:
+    """Return where some of the objects in a container lie; nothing where it holds too few.
+
+    What lies there can be asked again later (:func:`exclusive_share`), whatever became of them.
+    """
+    try:
+        from leakscope.heap._native import referent_addresses
+    except ImportError:
+        return ()
+    addresses = array("Q", referent_addresses(container, _SAMPLES))
+    return addresses if len(addresses) >= _FEWEST else ()
+
+
+def exclusive_share(addresses: Sequence[int]) -> float | None:
+    """Return which part of these places, 0 to 1, lies in pages that no other process maps.
+
+    None where there are none, or the platform doesn't tell.
+    """
+    if not addresses:
+        return None
+    try:
+        pages = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+    except ours(OSError):
+        return None
+    try:
+        entries = [_entry(pages, address // mmap.PAGESIZE) for address in addresses]
+    except ours(OSError):
+        return None
+    finally:
+        os.close(pages)
+    present = [entry for entry in entries if entry & _PRESENT]
+    if not present:
+        return None
+    return sum(bool(entry & _EXCLUSIVE) for entry in present) / len(present)
+
+
+def _entry(pages: int, page: int) -> int:
+    read = os.pread(pages, _ENTRY_BYTES, page * _ENTRY_BYTES)
+    return array("Q", read)[0] if len(read) == _ENTRY_BYTES else 0

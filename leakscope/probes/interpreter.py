@@ -1,0 +1,107 @@
+"""What the interpreter and libraries count: the collector, open matplotlib figures, a worker's
+batches.
+
+Looked at are the first batches and then some of them; every tensor or array in nested lists, tuples
+and dicts counts with its whole storage, for that is what torch sends.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import Any
+
+from leakscope.model import gauge
+from leakscope.probes.base import GuardedProbe
+
+
+class GarbageProbe(GuardedProbe):
+    """Counters of the collector, about two microseconds; collects nothing itself."""
+
+    name = "gc"
+
+    def measure(self) -> dict[str, int]:
+        """Return the counters, summed over the generations."""
+        generations = gc.get_stats()
+        return {
+            gauge.GC_COUNT: gc.get_count()[0],
+            gauge.GC_COLLECTIONS: sum(g["collections"] for g in generations),
+            gauge.GC_COLLECTED: sum(g["collected"] for g in generations),
+            gauge.GC_UNCOLLECTABLE: sum(g["uncollectable"] for g in generations),
+            gauge.GC_FROZEN: gc.get_freeze_count(),
+            gauge.GC_ENABLED: int(gc.isenabled()),
+        }
+
+
+class FiguresProbe(GuardedProbe):
+    """Counts pyplot's open figures where the program has imported pyplot; never imports it."""
+
+    name = "figures"
+
+    def measure(self) -> dict[str, int]:
+        """Return the number of figures that pyplot's registry holds."""
+        helpers = sys.modules.get("matplotlib._pylab_helpers")
+        if helpers is None:
+            return {}
+        return {gauge.FIGURES: len(helpers.Gcf.figs)}
+
+
+FIRST = 4
+EVERY = 16
+DEEPEST = 4
+MOST_ITEMS = 64
+"""Of a longer list the others are taken to be like these."""
+
+
+class BatchProbe(GuardedProbe):
+    """The largest batch that was looked at, in bytes; told of each batch by the worker."""
+
+    name = "batches"
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._largest = 0
+
+    def see(self, batch: object) -> None:
+        """Look at a batch if it is its turn; keeps nothing of it."""
+        self._count += 1
+        if self._count <= FIRST or self._count % EVERY == 0:
+            self._largest = max(self._largest, batch_bytes(batch))
+
+    def measure(self) -> dict[str, int]:
+        """Return the largest batch, once there was one."""
+        return {gauge.BATCH: self._largest} if self._count else {}
+
+
+def batch_bytes(batch: object) -> int:
+    """Return the bytes of all tensors, arrays and texts in a batch, each storage once."""
+    return _weigh(batch, set(), DEEPEST)
+
+
+def _weigh(value: Any, seen: set[int], depth: int) -> int:
+    if isinstance(value, (bytes, str)):
+        return len(value)
+    if type(value) is dict:
+        return _weigh_all(list(value.values()), seen, depth)
+    if type(value) is list or isinstance(value, tuple):
+        return _weigh_all(value, seen, depth)
+    return _weigh_array(value, seen)
+
+
+def _weigh_all(values: list[Any] | tuple[Any, ...], seen: set[int], depth: int) -> int:
+    looked_at = values[:MOST_ITEMS] if depth else ()
+    total = sum(_weigh(value, seen, depth - 1) for value in looked_at)
+    return total * len(values) // max(len(looked_at), 1)
+
+
+def _weigh_array(value: Any, seen: set[int]) -> int:
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    if numpy is not None and type(value) is numpy.ndarray:
+        return int(value.nbytes)
+    if torch is None or type(value) is not torch.Tensor or value.layout is not torch.strided:
+        return 0
+    storage = value.untyped_storage()
+    if storage.data_ptr() in seen:
+        return 0
+    seen.add(storage.data_ptr())
+    return int(storage.nbytes())

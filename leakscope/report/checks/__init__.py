@@ -1,1 +1,0 @@
-"""A check for those who read it: people, GitHub, code scanning, test reports."""

@@ -1,0 +1,1 @@
+"""Two runs compared: as the plain values of a page, and for the terminal."""

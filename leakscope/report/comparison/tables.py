@@ -1,0 +1,336 @@
+"""The tables of a comparison: whether both runs did the same work, amounts of memory, ranks and
+workers, cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from leakscope.model.comparison import (
+    WORTH_A_WORD,
+    Comparison,
+    RankPair,
+    RunCost,
+    Topic,
+    ValueChange,
+    WorkerPair,
+    WorkFact,
+)
+from leakscope.model.report import RankMemory, WorkerMemory
+from leakscope.model.text import plural
+from leakscope.report import words
+from leakscope.report.tables import Bar, bar_of
+from leakscope.report.text import (
+    UNKNOWN,
+    Size,
+    humane_bytes,
+    humane_duration,
+    humane_interval,
+    humane_number,
+    humane_rate,
+    humane_share,
+    signed_share,
+    size_of,
+)
+
+TOPICS = {
+    Topic.WORK: "Work done",
+    Topic.PROGRAM: "Program and arguments",
+    Topic.ENVIRONMENT: "Versions and machine",
+    Topic.MEASURING: "How it was measured",
+}
+
+
+@dataclass(frozen=True)
+class FactRow:
+    """One fact of both runs."""
+
+    name: str
+    before: str
+    after: str
+    state: str
+    """``same``, ``differs``, ``aside`` (differs, and need not be alike) or ``unknown``."""
+    label: str
+
+
+@dataclass(frozen=True)
+class FactTable:
+    """The facts of one topic."""
+
+    title: str
+    summary: str
+    differs: bool
+    rows: list[FactRow]
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """One thing that each run cost."""
+
+    name: str
+    before: str
+    after: str
+    exact_before: str = ""
+    exact_after: str = ""
+
+
+def fact_tables(facts: Sequence[WorkFact]) -> list[FactTable]:
+    """Return a table per topic, what differs first in each."""
+    tables = []
+    for topic, title in TOPICS.items():
+        mine = [fact for fact in facts if fact.topic is topic]
+        if not mine:
+            continue
+        differing = [fact for fact in mine if fact.differs]
+        rows = [_fact_row(fact) for fact in sorted(mine, key=lambda fact: not fact.differs)]
+        tables.append(FactTable(title, _work_summary(mine, differing), bool(differing), rows))
+    return tables
+
+
+def same_work_words(facts: Sequence[WorkFact]) -> str:
+    """Return what was compared and found alike: ``250 steps, 5 epochs, 650 batches, …``."""
+    work = [f for f in facts if f.topic is Topic.WORK and f.matters and not f.differs]
+    counts = [_counted(fact) for fact in work if fact.after not in {"0", ""}]
+    others = [f for f in facts if f.topic is Topic.ENVIRONMENT and not f.differs and f.before]
+    versions = [f"{plural(len(others), 'fact')} of the environment"] if others else []
+    return ", ".join([*counts, *versions])
+
+
+def _counted(fact: WorkFact) -> str:
+    """Return ``5 epochs``, and ``1 process`` where the name is that of several."""
+    singular = {"steps": "step", "epochs": "epoch", "validations": "validation",
+                "processes": "process", "ranks": "rank"}  # fmt: skip
+    return f"{fact.after} {singular.get(fact.name, fact.name) if fact.after == '1' else fact.name}"
+
+
+def cost_rows(comparison: Comparison) -> list[CostRow]:
+    """Return what each run took, and what measuring it took."""
+    sides = (comparison.before_cost, comparison.after_cost)
+    rows = [
+        _cost("Took", sides, lambda cost: humane_duration(cost.work.duration_s or None)),
+        _cost("Per step", sides, _step_time),
+        CostRow(
+            "Process memory at most",
+            *(humane_bytes(cost.peak_bytes) for cost in sides),
+            *(size_of(cost.peak_bytes).exact for cost in sides),
+        ),
+        _cost("leakscope's share of the time", sides, _share),
+        _cost("leakscope's own memory", sides, lambda c: humane_bytes(c.overhead.peak_bytes)),
+        _cost("Longest pause", sides, lambda c: humane_duration(c.overhead.longest_pause_s)),
+        _cost("Censuses", sides, lambda c: humane_number(c.overhead.censuses)),
+        _cost("Errors suppressed", sides, lambda c: humane_number(c.problems)),
+    ]
+    return [row for row in rows if {row.before, row.after} != {UNKNOWN}]
+
+
+def _fact_row(fact: WorkFact) -> FactRow:
+    state, label = "same", "alike"
+    if fact.differs:
+        state, label = ("differs", "differs") if fact.matters else ("aside", "differs, as it may")
+    elif not fact.before or not fact.after:
+        state, label = "unknown", "one run doesn't tell"
+    return FactRow(fact.name, fact.before or UNKNOWN, fact.after or UNKNOWN, state, label)
+
+
+def _work_summary(facts: Sequence[WorkFact], differing: Sequence[WorkFact]) -> str:
+    compared = [fact for fact in facts if fact.before and fact.after]
+    if not differing:
+        return f"all {len(compared)} alike" if compared else "not told by both"
+    return f"{len(differing)} of {len(compared)} differ"
+
+
+def _cost(name: str, sides: tuple[RunCost, RunCost], told: Callable[[RunCost], str]) -> CostRow:
+    return CostRow(name, *(told(cost) for cost in sides))
+
+
+def _step_time(cost: RunCost) -> str:
+    steps = cost.work.steps
+    return humane_duration(cost.work.duration_s / steps) if steps else UNKNOWN
+
+
+def _share(cost: RunCost) -> str:
+    budget = cost.overhead.budget
+    over = budget is not None and cost.overhead.wall_share > budget
+    share = humane_share(cost.overhead.wall_share)
+    return f"{share} (budget {humane_share(budget)})" if over else share
+
+
+@dataclass(frozen=True)
+class ValueRow:
+    """One amount before and after, with its difference."""
+
+    name: str
+    device: str
+    before: Size
+    after: Size
+    before_interval: str
+    after_interval: str
+    before_order: str
+    after_order: str
+    before_bar: Bar
+    after_bar: Bar
+    delta: Size
+    delta_share: str
+    direction: str
+    order: str
+    certain: str
+
+
+def value_rows(changes: Sequence[ValueChange]) -> list[ValueRow]:
+    """Return rows whose bars share one scale per device and unit."""
+    tops: dict[tuple[str, str], float] = {}
+    for change in changes:
+        key = (change.device, change.unit)
+        tops[key] = max(tops.get(key, 1.0), change.before_bytes or 0.0, change.after_bytes or 0.0)
+    return [_value_row(change, tops[change.device, change.unit]) for change in changes]
+
+
+def _value_row(change: ValueChange, top: float) -> ValueRow:
+    before, after = change.before_bytes, change.after_bytes
+    delta = None if before is None or after is None else after - before
+    told = change.significant is not False and _is_worth_a_word(before, after)
+    return ValueRow(
+        name=words.metric_words(change.name).replace("_", " "),
+        device=change.device,
+        before=_amount(before, change.unit),
+        after=_amount(after, change.unit),
+        before_interval=humane_interval(change.before_interval) if change.before_interval else "",
+        after_interval=humane_interval(change.after_interval) if change.after_interval else "",
+        before_order=str(before or 0),
+        after_order=str(after or 0),
+        before_bar=bar_of(before, top, "before"),
+        after_bar=bar_of(after, top, "after"),
+        delta=size_of(delta, signed=True),
+        delta_share=signed_share(delta / before) if delta is not None and before else "",
+        direction="" if not delta or not told else "down" if delta < 0 else "up",
+        order=str(delta or 0),
+        certain=words.certainty(change),
+    )
+
+
+def _is_worth_a_word(before: float | None, after: float | None) -> bool:
+    if before is None or after is None:
+        return False
+    return abs(after - before) > WORTH_A_WORD * max(abs(before), abs(after))
+
+
+def _amount(amount: float | None, unit: str) -> Size:
+    size = size_of(amount)
+    return Size(humane_rate(amount, unit), size.exact) if unit and amount is not None else size
+
+
+FEW = 16
+"""Ranks of which each has a row at once; of more only those that changed most."""
+MOST_ROWS = 512
+
+
+@dataclass(frozen=True)
+class ProcessRow:
+    """One rank or worker in both runs."""
+
+    name: str
+    peaks: tuple[Size, Size]
+    bars: tuple[Bar, Bar]
+    delta: Size
+    direction: str
+    order: str
+    grows: tuple[str, str]
+    """How it grew, in words."""
+
+
+@dataclass(frozen=True)
+class ProcessTable:
+    """The processes of one kind; ``others`` are shown on demand."""
+
+    rows: list[ProcessRow]
+    others: list[ProcessRow]
+    sentences: list[str]
+    left_out: str = ""
+
+
+def rank_table(comparison: Comparison) -> ProcessTable | None:
+    """Return the ranks, None where neither run had several."""
+    pairs = comparison.ranks
+    if not pairs:
+        return None
+    peaks = [(_peak(pair.before), _peak(pair.after)) for pair in pairs]
+    top = max((peak or 0 for both in peaks for peak in both), default=0)
+    rows = [_rank_row(pair, both, top) for pair, both in zip(pairs, peaks, strict=True)]
+    sentences = [
+        f"{side}: {odd.sentence}"
+        for side, odd in (
+            ("Before", comparison.before_odd_rank), ("After", comparison.after_odd_rank)
+        )
+        if odd is not None
+    ]  # fmt: skip
+    if len(rows) <= FEW:
+        return ProcessTable(rows, [], sentences)
+    moved = sorted(rows, key=lambda row: -abs(float(row.order)))[:FEW]
+    left = len(rows) - MOST_ROWS
+    return ProcessTable(
+        moved, rows[:MOST_ROWS], sentences, f"{left:,} more, all in the JSON" if left > 0 else ""
+    )
+
+
+def worker_table(pairs: Sequence[WorkerPair]) -> ProcessTable | None:
+    """Return the workers by their place, None where neither run had any."""
+    if not pairs:
+        return None
+    shares = [
+        tuple(None if one is None else one.pss_bytes for one in (pair.before, pair.after))
+        for pair in pairs
+    ]
+    top = max((share or 0 for both in shares for share in both), default=0)
+    rows = [
+        _process_row(
+            _worker_name(pair), both, top, (_worker_grows(pair.before), _worker_grows(pair.after))
+        )
+        for pair, both in zip(pairs, shares, strict=True)
+    ]
+    return ProcessTable(rows[:FEW], rows[FEW:MOST_ROWS], [])
+
+
+def _rank_row(pair: RankPair, peaks: tuple[int | None, int | None], top: int) -> ProcessRow:
+    return _process_row(
+        f"rank {pair.rank}", peaks, top, (_rank_grows(pair.before), _rank_grows(pair.after))
+    )
+
+
+def _process_row(
+    name: str, peaks: Sequence[int | None], top: int, grows: tuple[str, str]
+) -> ProcessRow:
+    before, after = peaks
+    delta = None if before is None or after is None else after - before
+    return ProcessRow(
+        name=name,
+        peaks=(size_of(before), size_of(after)),
+        bars=(bar_of(before, top, "before"), bar_of(after, top, "after")),
+        delta=size_of(delta, signed=True),
+        direction="" if not delta else "down" if delta < 0 else "up",
+        order=str(delta or 0),
+        grows=grows,
+    )
+
+
+def _peak(rank: RankMemory | None) -> int | None:
+    return None if rank is None else rank.peak_bytes
+
+
+def _rank_grows(rank: RankMemory | None) -> str:
+    if rank is None:
+        return "no such rank"
+    rate = humane_rate(rank.bytes_per_unit, rank.unit) if rank.unit else ""
+    return "; ".join(text for text in (rate, ", ".join(rank.grows)) if text) or "nothing grows"
+
+
+def _worker_name(pair: WorkerPair) -> str:
+    rank = f", rank {pair.rank}" if pair.rank else ""
+    return f"worker {pair.worker} of loader {pair.loader}{rank}"
+
+
+def _worker_grows(worker: WorkerMemory | None) -> str:
+    if worker is None:
+        return "no such worker"
+    copied = [f"copies {name}" for name in worker.copies]
+    return ", ".join([*worker.grows, *copied]) or "nothing grows"

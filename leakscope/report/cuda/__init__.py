@@ -1,1 +1,0 @@
-"""Snapshots of torch's CUDA allocator for people: terminal, page and pictures."""

@@ -1,0 +1,588 @@
+"""Culprits and findings as the page shows them: numbers in words, the path from a root, source and
+diffs.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from keyword import kwlist
+from typing import Any
+
+from leakscope.analysis.processes.endings import ENDINGS
+from leakscope.model.known import Nature, Recognised
+from leakscope.model.path_pattern import Step, parse_path
+from leakscope.model.report import Culprit, Excerpt, Finding, HeldLine, PhaseSpan, Remedy
+from leakscope.report import words
+from leakscope.report.charts import SECONDS, draw_series, is_fitted
+from leakscope.report.svg import Drawing
+from leakscope.report.tables import Bar
+from leakscope.report.text import (
+    Size,
+    exact_bytes,
+    exact_interval,
+    humane_bytes,
+    humane_interval,
+    humane_number,
+    humane_share,
+    size_of,
+)
+
+BRIEF = 240
+"""Characters of what to change that stand beside the diff on the first screen."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of running text; ``code`` where it stands in the program."""
+
+    text: str
+    code: bool = False
+
+
+@dataclass(frozen=True)
+class RemedyView:
+    """What to change; ``raw_diff`` is what the copy button hands over."""
+
+    title: str
+    text: list[Piece]
+    diff: list[DiffLine]
+    raw_diff: str
+    brief: list[Piece]
+    """Its first sentences."""
+
+    @property
+    def is_shortened(self) -> bool:
+        """Whether the first sentences are not all of it."""
+        return self.brief != self.text
+
+
+@dataclass(frozen=True)
+class RateView:
+    """A rate in words with its interval, and both exactly."""
+
+    text: str
+    exact: str
+    interval: str
+    exact_interval: str
+    unit: str = ""
+    unit_meaning: str = ""
+    """Of a unit that isn't the reader's own word."""
+
+
+@dataclass(frozen=True)
+class HeldRow:
+    """One kind of thing that a culprit holds."""
+
+    type: str
+    detail: str
+    count: str
+    size: Size
+    bar: Bar
+
+
+@dataclass(frozen=True)
+class ChartView:
+    """A small chart and what its hover read-out needs."""
+
+    key: str
+    drawing: Drawing
+    unit: str
+    axis: str
+    points: list[tuple[float, float]]
+    fitted: bool
+
+
+@dataclass(frozen=True)
+class CircleView:
+    """Objects that refer to each other in a circle."""
+
+    steps: list[str]
+    count: str
+    size: Size
+
+
+@dataclass(frozen=True)
+class KnownView:
+    """What is known of a culprit; ``link`` is empty where it is no address of the web."""
+
+    label: str
+    is_fault: bool
+    title: str
+    cause: str
+    link: str
+    source: str
+
+
+@dataclass(frozen=True)
+class SuspectView:
+    """What culprits and findings have in common on the page."""
+
+    anchor: str
+    rank: str
+    name: str
+    severity: str
+    severity_label: str
+    severity_meaning: str
+    sentence: list[Piece]
+    growth: str
+    growth_label: str
+    growth_term: str
+    growth_text: str
+    rate: RateView | None
+    share: str
+    share_label: str
+    share_width: str
+    total: Size | None
+    held_on: str
+    place: str
+    defined_at: str
+    fed_at: list[str]
+    allocated_at: list[str]
+    evidence: str
+    falsifier: str
+    falsifier_result: str
+    remedy: RemedyView
+    circles: list[CircleView] = field(default_factory=list)
+    is_code: bool = False
+    """Whether the name stands in the program."""
+    forecast: str = ""
+    known: KnownView | None = None
+
+
+@dataclass(frozen=True)
+class CulpritView(SuspectView):
+    """A culprit's card."""
+
+    type: str = ""
+    kind: str = ""
+    path: str = ""
+    way: list[PathStep] = field(default_factory=list)
+    also_named: list[str] = field(default_factory=list)
+    also_held_by: list[str] = field(default_factory=list)
+    alone: Size | None = None
+    """What it holds alone, where others hold its contents too."""
+    even_share: Size | None = None
+    owner: str = ""
+    items: str = ""
+    holds: list[HeldRow] = field(default_factory=list)
+    excerpts: list[SourceView] = field(default_factory=list)
+    chart: ChartView | None = None
+    signature: str = ""
+
+
+def culprit_views(
+    culprits: Iterable[Culprit], spans: Sequence[PhaseSpan] = ()
+) -> list[CulpritView]:
+    """Return the cards in rank order, each with an anchor of its own."""
+    taken: set[str] = set()
+    return [_culprit_view(c, anchor_of("culprit", c.signature, taken), spans) for c in culprits]
+
+
+def finding_views(findings: Iterable[Finding]) -> list[SuspectView]:
+    """Return the findings in rank order, each with an anchor of its own."""
+    taken: set[str] = set()
+    return [_finding_view(f, anchor_of("finding", f.signature, taken)) for f in findings]
+
+
+def _culprit_view(culprit: Culprit, anchor: str, spans: Sequence[PhaseSpan]) -> CulpritView:
+    return CulpritView(
+        **_shared(culprit, anchor),
+        name=culprit.name,
+        is_code=True,
+        sentence=pieces_of(culprit.sentence),
+        place=words.source_place(culprit),
+        type=culprit.type,
+        kind=culprit.kind,
+        path=culprit.path,
+        way=path_steps(culprit),
+        also_named=culprit.also_named,
+        also_held_by=culprit.also_held_by,
+        alone=None if culprit.exclusive_bytes is None else size_of(culprit.exclusive_bytes),
+        even_share=None if culprit.leak_share_bytes is None else size_of(culprit.leak_share_bytes),
+        owner=culprit.owner,
+        items=_items(culprit),
+        holds=_held_rows(culprit.holds),
+        forecast=culprit.forecast.text if culprit.forecast else "",
+        excerpts=[excerpt_view(excerpt) for excerpt in culprit.excerpts],
+        chart=_chart(culprit, f"{anchor}-chart", spans),
+        signature=culprit.signature,
+    )
+
+
+def known_view(known: Recognised | None) -> KnownView | None:
+    """Return what a card says of a known culprit."""
+    return (
+        None
+        if known is None
+        else KnownView(
+            words.known_words(known),
+            known.nature is Nature.FAULT,
+            known.title,
+            known.cause,
+            known.link if words.is_address(known.link) else "",
+            "" if known.source == "leakscope" else known.source,
+        )
+    )
+
+
+def _finding_view(finding: Finding, anchor: str) -> SuspectView:
+    return SuspectView(
+        **_shared(finding, anchor),
+        name=finding.title,
+        sentence=pieces_of(finding.text),
+        circles=[
+            CircleView(c.steps, humane_number(c.count), size_of(c.bytes)) for c in finding.circles
+        ],
+        place=words.source_place(finding),
+    )
+
+
+def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
+    is_ending = isinstance(suspect, Finding) and suspect.kind in ENDINGS
+    # What lies outside the process, or grows by no part of it, is no share of its growth.
+    has_share = isinstance(suspect, Culprit) or (suspect.share > 0 and not is_ending)
+    return {
+        "anchor": anchor,
+        "rank": str(suspect.rank),
+        "severity": suspect.severity.value,
+        "severity_label": words.SEVERITIES[suspect.severity],
+        "severity_meaning": words.SEVERITY_MEANINGS[suspect.severity],
+        "growth": suspect.growth,
+        "growth_label": "" if is_ending else words.GROWTHS.get(suspect.growth, suspect.growth),
+        "growth_term": words.TERMS.get(suspect.growth, ""),
+        "growth_text": words.growth_words(
+            suspect.growth,
+            suspect.phase,
+            suspect.unit,
+            falls_back=not isinstance(suspect, Culprit) or suspect.falls_back,
+        ),
+        "rate": _rate(suspect),
+        "share": humane_share(suspect.share) if has_share else "",
+        "share_label": words.SHARES.get(suspect.growth, "Share"),
+        "share_width": percent(suspect.share),
+        "total": size_of(suspect.total_bytes) if suspect.total_bytes else None,
+        "held_on": _held_on(suspect),
+        "defined_at": suspect.defined_at or "",
+        "fed_at": [*suspect.fed_at],
+        "allocated_at": [*suspect.allocated_at],
+        "evidence": words.evidence(suspect),
+        "falsifier": suspect.falsifier.text if suspect.falsifier else "",
+        "falsifier_result": words.tried_words(suspect.falsifier),
+        "remedy": remedy_view(suspect.remedy),
+        "known": known_view(suspect.known),
+    }
+
+
+def remedy_view(remedy: Remedy) -> RemedyView:
+    """Return what to change, its code set apart and its diff in colours."""
+    return RemedyView(
+        title=remedy.title,
+        text=pieces_of(remedy.text),
+        diff=diff_lines(remedy.diff),
+        raw_diff=remedy.diff or "",
+        brief=pieces_of(
+            first_sentences(remedy.text if remedy.diff else words.what_to_do(remedy.text), BRIEF)
+        ),
+    )
+
+
+def first_sentences(text: str, most: int) -> str:
+    """Return as many whole sentences as fit into so many characters; the first in any case."""
+    whole = words.sentence_ends(text)
+    return text[: max([end for end in whole if end <= most], default=whole[0])]
+
+
+def pieces_of(text: str) -> list[Piece]:
+    """Return running text cut at its backticks: what they enclose is code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return [Piece(text)]
+    return [Piece(part, code=i % 2 == 1) for i, part in enumerate(parts) if part]
+
+
+def percent(share: float) -> str:
+    """Return a share as a CSS length between 0 and 100 %."""
+    return f"{100 * min(1.0, max(0.0, share if share == share else 0.0)):.2f}%"
+
+
+def _rate(suspect: Culprit | Finding) -> RateView | None:
+    if not suspect.unit:
+        return None
+    in_workers = isinstance(suspect, Culprit) and suspect.workers
+    return RateView(
+        text=words.rate_words(suspect),
+        exact=f"{exact_bytes(suspect.bytes_per_unit)} per {suspect.unit}",
+        interval=humane_interval(suspect.interval),
+        exact_interval=f"{exact_interval(suspect.interval)} per {suspect.unit}",
+        unit=suspect.unit,
+        unit_meaning=words.TERMS["pass"] if in_workers and suspect.unit == "pass" else "",
+    )
+
+
+def _held_on(suspect: Culprit | Finding) -> str:
+    """Return where it held what is told: of a worker's only what its last census saw is known."""
+    in_worker = isinstance(suspect, Culprit) and suspect.workers
+    return f"on {suspect.device}{', in one worker when last looked at' if in_worker else ''}"
+
+
+def _items(culprit: Culprit) -> str:
+    if culprit.items_per_unit is None:
+        return ""
+    count = humane_number(culprit.items_per_unit)
+    return f"{count} {'item' if count == '1' else 'items'} per {culprit.unit}"
+
+
+def _held_rows(holds: Sequence[HeldLine]) -> list[HeldRow]:
+    most = max((held.bytes for held in holds), default=0) or 1
+    return [
+        HeldRow(
+            type=held.type,
+            detail=held.detail,
+            count=humane_number(held.count),
+            size=size_of(held.bytes),
+            bar=Bar("0", percent(held.bytes / most)),
+        )
+        for held in holds
+    ]
+
+
+def _chart(culprit: Culprit, key: str, spans: Sequence[PhaseSpan]) -> ChartView | None:
+    if not culprit.chart:
+        return None
+    return ChartView(
+        key=key,
+        drawing=draw_series(culprit, key, spans),
+        axis="time in the run" if culprit.chart_unit == SECONDS else culprit.chart_unit,
+        unit="clock" if culprit.chart_unit == SECONDS else culprit.chart_unit or culprit.unit,
+        points=[(point.x, point.y) for point in culprit.chart],
+        fitted=is_fitted(culprit),
+    )
+
+
+def anchor_of(kind: str, signature: str, taken: set[str]) -> str:
+    """Return an element's name on the page, the same each time; ``taken`` takes it in."""
+    name = signature if re.fullmatch(r"[\w.-]{1,80}", signature, re.ASCII) else _digest(signature)
+    anchor, number = f"{kind}-{name}", 1
+    while anchor in taken:
+        number += 1
+        anchor = f"{kind}-{name}-{number}"
+    taken.add(anchor)
+    return anchor
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+MOST_STEPS = 6
+"""Between root and culprit; of a longer way the middle is left out."""
+_CAPTIONS = {
+    "attr": "attribute",
+    "key": "key",
+    "index": "item",
+    "any": "each item",
+    "cell": "closed over by it",
+    "default": "default of",
+}
+_FORMS = {
+    "attr": ".{}",
+    "key": "[{}]",
+    "index": "[{}]",
+    "any": "[*]",
+    "cell": "{}",
+    "default": "{}=",
+}
+
+
+@dataclass(frozen=True)
+class PathStep:
+    """A box on the way; ``kind`` is ``root``, ``step``, ``culprit`` or ``contents``."""
+
+    kind: str
+    caption: str
+    text: str
+    note: str = ""
+
+
+def path_steps(culprit: Culprit) -> list[PathStep]:
+    """Return the boxes from the outermost name to the contents."""
+    pattern = parse_path(culprit.path)
+    between = [PathStep("step", "variable", pattern.variable)] if pattern.variable else []
+    between += [_step(step) for step in pattern.steps]
+    if not pattern.root or not between:
+        between = [PathStep("step", "holder", name) for name in (*culprit.held_by, culprit.name)]
+    own = PathStep(
+        "culprit", culprit.type, culprit.name, f"at most {humane_bytes(culprit.total_bytes)}"
+    )
+    root = [PathStep("root", _root_words(pattern.root), pattern.root)] if pattern.root else []
+    return [*root, *_shortened(between[:-1]), own, *_contents(culprit)]
+
+
+def _step(step: Step) -> PathStep:
+    return PathStep("step", _CAPTIONS[step.kind], _FORMS[step.kind].format(step.value))
+
+
+def _shortened(boxes: Sequence[PathStep]) -> list[PathStep]:
+    if len(boxes) <= MOST_STEPS:
+        return [*boxes]
+    half = MOST_STEPS // 2
+    left_out = len(boxes) - 2 * half
+    return [*boxes[:half], PathStep("step", f"{left_out} more", "…"), *boxes[-half:]]
+
+
+def _contents(culprit: Culprit) -> list[PathStep]:
+    if not culprit.holds:
+        return []
+    most = max(culprit.holds, key=lambda held: held.bytes)
+    text = f"{humane_number(most.count)} × {most.type}"
+    return [PathStep("contents", most.detail or "contents", text, humane_bytes(most.bytes))]
+
+
+def _root_words(root: str) -> str:
+    if root.startswith("<"):
+        return "without a name"
+    return "running function" if root.endswith(")") else "module or class"
+
+
+_PYTHON = re.compile(
+    r"""
+      (?P<comment>\#[^\n]*)
+    | (?P<string>(?:\b[rbfuRBFU]{1,2})?(?:
+          \"{3}(?:[^\\]|\\.)*?(?:\"{3}|\Z) | '{3}(?:[^\\]|\\.)*?(?:'{3}|\Z)
+        | "(?:[^"\\\n]|\\.)*"? | '(?:[^'\\\n]|\\.)*'?))
+    | (?P<decorator>^[ \t]*@[\w.]+)
+    | (?P<number>\b(?:0[xXoObB][\da-fA-F_]+|\d[\d_]*(?:\.[\d_]*)?(?:[eE][+-]?[\d_]+)?[jJ]?))
+    | \b(?:def|class)[ \t]+(?P<definition>\w+)
+    | (?P<name>(?<!\.)\b[^\W\d]\w*)
+    """,
+    re.VERBOSE | re.MULTILINE | re.DOTALL,
+)
+"""A piece of Python that has a colour; as much of it as can be told without parsing."""
+_BRACES = re.compile(r"\{\{|\}\}|\{(?:[^{}]|\{[^{}]*\})*\}")
+"""In an f-string: braces that are meant, and what it puts in."""
+_WORDS = (
+    {name: "builtin" for name in dir(builtins) if not name.startswith("_")}
+    | dict.fromkeys(("Ellipsis", "NotImplemented"), "")
+    | dict.fromkeys(kwlist, "keyword")
+)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A piece of a source line; ``style`` is empty for plain text."""
+
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """A numbered line of an excerpt."""
+
+    number: int
+    tokens: list[Token]
+    marked: bool
+
+
+@dataclass(frozen=True)
+class SourceView:
+    """An excerpt as shown: its file, where it starts and its lines."""
+
+    file: str
+    place: str
+    lines: list[SourceLine]
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    """A line of a diff: ``kind`` is ``added``, ``removed``, ``same``, ``hunk`` or ``file``."""
+
+    kind: str
+    sign: str
+    tokens: list[Token]
+
+
+def excerpt_view(excerpt: Excerpt) -> SourceView:
+    """Return an excerpt with numbered, coloured lines."""
+    marked = set(excerpt.marked)
+    numbered = enumerate(coloured(_outdented(excerpt.lines)), excerpt.first_line)
+    lines = [SourceLine(number, tokens, number in marked) for number, tokens in numbered]
+    first = min(marked, default=excerpt.first_line)
+    return SourceView(file=excerpt.file, place=f"{excerpt.file}:{first}", lines=lines)
+
+
+def diff_lines(diff: str | None) -> list[DiffLine]:
+    """Return the lines of a unified diff, told apart by what they do."""
+    return [_diff_line(line) for line in (diff or "").splitlines()]
+
+
+def tokens_of(line: str) -> list[Token]:
+    """Return a line of Python cut into coloured pieces; joined they are the line again."""
+    return coloured([line])[0]
+
+
+def coloured(lines: list[str]) -> list[list[Token]]:
+    """Return the coloured pieces of each line; a string over several lines is taken as a whole."""
+    cut: list[list[Token]] = [[]]
+    for text, style in _pieces("\n".join(lines)):
+        first, *others = text.split("\n")
+        _append(cut[-1], first, style)
+        for other in others:
+            cut.append([])
+            _append(cut[-1], other, style)
+    return cut if len(cut) == len(lines) else [[Token(line)] for line in lines]
+
+
+def _pieces(text: str) -> Iterator[tuple[str, str]]:
+    """Return the pieces of a source text and their styles; joined they are the text again."""
+    at = 0
+    for found in _PYTHON.finditer(text):
+        kind = found.lastgroup or ""
+        start, end = found.span(kind)
+        yield text[at : found.start()], ""
+        if kind == "definition":
+            yield from _pieces(text[found.start() : start])
+        if kind == "string" and "f" in text[start : start + 2].lower():
+            yield from _with_insertions(found.group())
+        else:
+            yield text[start:end], _WORDS.get(found.group(), "") if kind == "name" else kind
+        at = found.end()
+    yield text[at:], ""
+
+
+def _with_insertions(string: str) -> Iterator[tuple[str, str]]:
+    at = 0
+    for found in _BRACES.finditer(string):
+        if found.group() not in ("{{", "}}"):
+            yield string[at : found.start()], "string"
+            yield found.group(), ""
+            at = found.end()
+    yield string[at:], "string"
+
+
+def _append(tokens: list[Token], text: str, style: str) -> None:
+    if not text:
+        return
+    if tokens and tokens[-1].style == style:
+        tokens[-1] = Token(tokens[-1].text + text, style)
+    else:
+        tokens.append(Token(text, style))
+
+
+def _outdented(lines: list[str]) -> list[str]:
+    indents = [len(line) - len(line.lstrip(" ")) for line in lines if line.strip()]
+    return [line[min(indents, default=0) :] for line in lines]
+
+
+def _diff_line(line: str) -> DiffLine:
+    if line.startswith(("+++", "---")):
+        return DiffLine("file", "", [Token(line)])
+    if line.startswith("@@"):
+        return DiffLine("hunk", "", [Token(line)])
+    kind = {"+": "added", "-": "removed"}.get(line[:1], "same")
+    sign = {"added": "+", "removed": "\N{MINUS SIGN}"}.get(kind, " ")
+    return DiffLine(kind, sign, tokens_of(line[1:]))

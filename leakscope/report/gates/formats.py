@@ -1,0 +1,327 @@
+"""A check for the terminal, as Markdown, as annotations of GitHub and as JUnit XML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from urllib.parse import quote
+from xml.etree import ElementTree as ET
+
+from leakscope.model.documents import Check, Checked, CheckReason, Outcome
+from leakscope.model.report import Severity
+from leakscope.model.text import clipped, one_line
+from leakscope.report.markdown import code_span
+from leakscope.report.text import Paper, humane_rate
+from leakscope.report.words import is_address, known_line, known_words
+
+
+@dataclass(frozen=True)
+class SourceLocation:
+    """A line of a file; line 1 where none is known."""
+
+    file: str
+    line: int = 1
+
+    @property
+    def is_in_repository(self) -> bool:
+        """Whether the path is relative to the repository's root and stays in it."""
+        return bool(self.file) and not self.file.startswith(("/", "..", "<"))
+
+    @property
+    def uri(self) -> str:
+        """The path as a reference of RFC 3986; what no file system could show is spelled out."""
+        path = quote(one_line(self.file), safe="/-._~")
+        return path if self.is_in_repository else f"file://{path}"
+
+
+def to_location(text: str) -> SourceLocation:
+    """Return the place that ``src/train.py:12`` names."""
+    file, _, line = text.rpartition(":")
+    if file and line.isascii() and line.isdigit() and len(line) < 10:
+        return SourceLocation(file, max(int(line), 1))
+    return SourceLocation(text)
+
+
+def location_of(one: Checked) -> SourceLocation | None:
+    """Return the line to look at first; None where none is known."""
+    return to_location(one.place) if one.place else None
+
+
+def rate_of(one: Checked) -> str:
+    """Return ``412 MiB per validation``; empty where nothing was measured per unit of work."""
+    return humane_rate(one.bytes_per_unit, one.unit) if one.bytes_per_unit > 0 else ""
+
+
+def why_of(one: Checked) -> str:
+    """Return why it fails or doesn't, with the reason that people gave."""
+    return f"{one.why} {one.excuse}".strip()
+
+
+def account_of(one: Checked) -> list[str]:
+    """Return what grows, why it fails or doesn't, and what to change: a line each."""
+    title = [] if one.path else [f"{one.name}."]
+    told = (*title, one.sentence, known_of(one), why_of(one), one.remedy)
+    return [text for text in told if text]
+
+
+def known_of(one: Checked) -> str:
+    """Return what is known of it, with the address where that is said; empty if nothing is."""
+    return known_line(one.recognised) if one.recognised else ""
+
+
+def log_line(text: str) -> str:
+    """Return text as one line that no runner of CI takes for a command, whatever is in it."""
+    line = one_line(text).replace("##[", "## [").replace("##vso", "## vso")
+    return f"· {line}" if line.lstrip().startswith("::") else line
+
+
+def program_of(check: Check) -> str:
+    """Return the name of the program that was checked."""
+    return PurePosixPath(check.run.script).name or "run"
+
+
+_TERMINAL_MARKS = {
+    Outcome.PASSED: ("✓", "clean"),
+    Outcome.FAILED: ("✗", "leak"),
+    Outcome.INCONCLUSIVE: ("?", "inconclusive"),
+}
+
+
+def render_check_text(check: Check, *, width: int = 100, color: bool = False) -> str:
+    """Return the outcome, what fails, what is excused and why, and what is to be mended."""
+    paper = Paper(width, color)
+    mark, style = _TERMINAL_MARKS[check.outcome]
+    first, *rest = paper.wrap(f"{mark} {check.headline}")
+    lines = [paper.paint(first, style), *rest]
+    for one in check.growths:
+        if one.standing is CheckReason.FAILED:
+            lines += ["", *_failed_lines(one, paper)]
+    excused = [one for one in check.growths if one.standing not in _NOT_EXCUSED]
+    lines += _spaced([line for one in excused for line in _excused_lines(one, paper)])
+    gone = [f"in the baseline, but no longer needed: {known.name}" for known in check.gone]
+    lines += _spaced([paper.clip(text) for text in gone])
+    lines += _spaced([line for remark in check.remarks for line in paper.wrap(f"! {remark}")])
+    settle = [line for text in check.missing for line in paper.wrap(f"to settle it: {text}")]
+    lines += _spaced(settle)
+    return "\n".join(map(_no_command, lines)) + "\n"
+
+
+_NOT_EXCUSED = (CheckReason.FAILED, CheckReason.NOTE)
+
+
+def _failed_lines(one: Checked, paper: Paper) -> list[str]:
+    severity = one.severity.value
+    name = clipped(one.name, paper.width - 16)
+    lines = [f"✗ {paper.paint(name, 'name')}  {paper.paint(severity, severity)}"]
+    rate = rate_of(one)
+    told = " at ".join(text for text in (rate, one.place) if text)
+    lines += [paper.clip(told, "  ")] if told else []
+    lines += paper.wrap(one.why, "  ")
+    lines += _known_lines(one, paper)
+    lines += [paper.clip(f"→ {one.remedy}", "  ")] if one.remedy else []
+    return [*lines, paper.clip(f"signature {one.signature}", "  ")]
+
+
+def _known_lines(one: Checked, paper: Paper) -> list[str]:
+    known = one.recognised
+    if known is None:
+        return []
+    return [paper.clip(f"{known_words(known)}: {known.title}", "  "), f"  {one_line(known.link)}"]
+
+
+def _excused_lines(one: Checked, paper: Paper) -> list[str]:
+    rate = rate_of(one)
+    head = f"{one.standing.value:<10} {one.name}" + (f"  {rate}" if rate else "")
+    return [paper.clip(head), *paper.wrap(why_of(one), " " * 11)]
+
+
+def _no_command(line: str) -> str:
+    """Return a line as a log may have it; colours of our own stay."""
+    return "\x1b".join(map(log_line, line.split("\x1b")))
+
+
+def _spaced(lines: list[str]) -> list[str]:
+    return ["", *lines] if lines else []
+
+
+_LONGEST_CODE = 160
+_MARKDOWN_MARKS = {Outcome.PASSED: "✅", Outcome.FAILED: "❌", Outcome.INCONCLUSIVE: "❔"}
+_MEANINGFUL = str.maketrans(
+    {
+        **{character: f"\\{character}" for character in "\\`*_[]()#.|~$@:"},
+        "&": "&amp;",
+        "<": "&lt;",
+        ">": "&gt;",
+    }
+)
+
+
+def render_check_markdown(check: Check) -> str:
+    """Return the outcome, what fails, what is excused and why, and what is to be mended."""
+    mark = _MARKDOWN_MARKS[check.outcome] if check.passes else _MARKDOWN_MARKS[Outcome.FAILED]
+    lines = [f"## {mark} Memory of {_markdown_code(program_of(check))}", ""]
+    lines += [_markdown_text(check.headline), ""]
+    failed = [one for one in check.growths if one.standing is CheckReason.FAILED]
+    rest = [
+        one for one in check.growths if one.standing not in (CheckReason.FAILED, CheckReason.NOTE)
+    ]
+    lines += _markdown_section("Not allowed", [_markdown_growth(one) for one in failed])
+    lines += _markdown_section("Excused", [_markdown_growth(one) for one in rest])
+    gone = [
+        f"- {_markdown_code(known.name)} ({_markdown_code(known.signature)})"
+        for known in check.gone
+    ]
+    lines += _markdown_section("No longer needed in the baseline", gone)
+    lines += _markdown_section(
+        "To be mended", [f"- {_markdown_text(remark)}" for remark in check.remarks]
+    )
+    lines += _markdown_section(
+        "What would settle it", [f"- {_markdown_text(text)}" for text in check.missing]
+    )
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _markdown_section(title: str, items: Sequence[str]) -> list[str]:
+    return [f"### {title}", "", *items, ""] if items else []
+
+
+def _markdown_growth(one: Checked) -> str:
+    rate = rate_of(one)
+    head = f"- **{one.severity.value}** {_markdown_code(one.name)}"
+    head += f": {_markdown_text(rate)}" if rate else ""
+    head += f", {_markdown_code(one.place)}" if one.place else ""
+    details = [_markdown_known(one), _markdown_text(why_of(one)), f"→ {_markdown_text(one.remedy)}"]
+    kept = details if one.standing is CheckReason.FAILED and one.remedy else details[:2]
+    return "\n".join([head, *(f"  <br>{text}" for text in kept if text)])
+
+
+def _markdown_known(one: Checked) -> str:
+    known = one.recognised
+    if known is None:
+        return ""
+    told = f"{_markdown_text(known_words(known))}: {_markdown_text(known.title)}"
+    return f"{told}, <{one_line(known.link)}>" if is_address(known.link) else told
+
+
+def _markdown_code(text: str) -> str:
+    return code_span(clipped(text, _LONGEST_CODE))
+
+
+def _markdown_text(text: str) -> str:
+    """Return text in which nothing means anything to Markdown or HTML."""
+    return one_line(text).translate(_MEANINGFUL)
+
+
+_EXCUSED = frozenset({CheckReason.KNOWN, CheckReason.SUPPRESSED})
+_LONGEST_TITLE = 120
+
+
+def render_check_github(check: Check) -> str:
+    """Return a command for each thing that fails or is excused, and for each remark."""
+    lines = [
+        _annotation(one, "error") for one in check.growths if one.standing is CheckReason.FAILED
+    ]
+    lines += [_annotation(one, "notice") for one in check.growths if one.standing in _EXCUSED]
+    for known in check.gone:
+        text = f"{clipped(known.name, _LONGEST_TITLE)} no longer needs its entry in the baseline."
+        lines.append(_workflow_command("notice", "leakscope: baseline", text))
+    lines += [
+        _workflow_command("warning", "leakscope: configuration", remark) for remark in check.remarks
+    ]
+    if check.outcome is Outcome.INCONCLUSIVE:
+        level = "warning" if check.passes else "error"
+        lines.append(
+            _workflow_command(level, "leakscope: inconclusive", check.headline, *check.missing)
+        )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _annotation(one: Checked, level: str) -> str:
+    if level == "error" and one.severity is Severity.NOTE:
+        level = "warning"
+    title = f"leakscope: {clipped(one.name, _LONGEST_TITLE)}"
+    return _workflow_command(level, title, *account_of(one), place=location_of(one))
+
+
+def _workflow_command(
+    level: str, title: str, *lines: str, place: SourceLocation | None = None
+) -> str:
+    properties = {"file": place.file, "line": str(place.line)} if place and place.file else {}
+    properties["title"] = title
+    told = ",".join(
+        f"{name}={_escaped_property(value)}" for name, value in properties.items() if value
+    )
+    text = "\n".join(one_line(line) for line in lines if line)
+    return f"::{level} {told}::{_escaped_data(text)}"
+
+
+def _escaped_data(text: str) -> str:
+    """What follows the second ``::``: a line break would begin another command."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _escaped_property(text: str) -> str:
+    """A value before it, which a colon or a comma would end."""
+    return _escaped_data(one_line(text)).replace(":", "%3A").replace(",", "%2C")
+
+
+_LONGEST_CASE_NAME = 200
+
+
+def render_check_junit(check: Check) -> str:
+    """Return the check as a test report; notes are left out."""
+    told = [one for one in check.growths if one.standing is not CheckReason.NOTE]
+    cases = [_run_case(check), *(_growth_case(one) for one in told)]
+    failures = sum(case.find("failure") is not None for case in cases)
+    skipped = sum(case.find("skipped") is not None for case in cases)
+    suite = ET.Element(
+        "testsuite",
+        name="leakscope",
+        tests=str(len(cases)),
+        failures=str(failures),
+        errors="0",
+        skipped=str(skipped),
+        time="0",
+    )
+    suite.extend(cases)
+    if check.remarks:
+        ET.SubElement(suite, "system-out").text = "\n".join(map(one_line, check.remarks))
+    suites = ET.Element("testsuites")
+    suites.append(suite)
+    ET.indent(suites)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suites, "unicode") + "\n"
+
+
+def _run_case(check: Check) -> ET.Element:
+    case = _test_case("leakscope", program_of(check))
+    if check.outcome is Outcome.INCONCLUSIVE:
+        verdict = "skipped" if check.passes else "failure"
+        told = ET.SubElement(case, verdict, message=one_line(check.headline))
+        told.text = "\n".join(map(one_line, check.missing))
+    return case
+
+
+def _growth_case(one: Checked) -> ET.Element:
+    case = _test_case(f"leakscope.{one.rule}", one.name)
+    place = location_of(one)
+    if place is not None and place.is_in_repository:
+        case.set("file", one_line(place.file))
+        case.set("line", str(place.line))
+    if one.standing is not CheckReason.FAILED:
+        ET.SubElement(case, "skipped", message=one_line(why_of(one)))
+        return case
+    failure = ET.SubElement(
+        case,
+        "failure",
+        type=one_line(one.rule),
+        message=one_line(f"{rate_of(one) or 'grows'}. {one.why}"),
+    )
+    failure.text = "\n".join(map(one_line, [*account_of(one), *one.places]))
+    return case
+
+
+def _test_case(group: str, name: str) -> ET.Element:
+    return ET.Element(
+        "testcase", classname=one_line(group), name=clipped(name, _LONGEST_CASE_NAME), time="0"
+    )

@@ -1,0 +1,108 @@
+"""Every report as JSON, and the JSON schema that documents ``report.json``."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import msgspec
+
+from leakscope.model.comparison import Comparison
+from leakscope.model.documents import Baseline, Check, Health, RunList
+from leakscope.model.explanation import Explanation, SnapshotComparison
+from leakscope.model.report import REPORT_SCHEMA_VERSION, Report
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def render_json(report: Report) -> str:
+    """Return ``report.json``; what JSON can't hold is replaced: no NaN, no half surrogates."""
+    return _encoded(report)
+
+
+def render_comparison_json(comparison: Comparison) -> str:
+    """Return the comparison as JSON, under the same rules."""
+    return _encoded(comparison)
+
+
+def render_snapshot_json(told: Explanation | SnapshotComparison) -> str:
+    """Return explained or compared CUDA snapshots as JSON, under the same rules."""
+    return _encoded(told)
+
+
+def render_runs_json(listed: RunList) -> str:
+    """Return a list of runs as JSON, under the same rules."""
+    return _encoded(listed)
+
+
+def render_check_json(check: Check) -> str:
+    """Return the check as JSON, under the same rules."""
+    return _encoded(check)
+
+
+def render_plain(value: msgspec.Struct) -> str:
+    """Return any value of ours as JSON, under the same rules."""
+    return _encoded(value)
+
+
+def render_baseline(baseline: Baseline) -> str:
+    """Return the baseline as a file for review: JSON, an entry's fields each on their own line."""
+    return _encoded(baseline)
+
+
+def render_plain_json(told: dict[str, Any]) -> str:
+    """Return plain values as JSON, under the same rules."""
+    return _encoded(told)
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the schema of ``report.json``; the other documents are among its ``$defs``."""
+    (reference, *_), definitions = msgspec.json.schema_components(
+        [Report, Comparison, Check, Baseline, Health], ref_template="#/$defs/{name}"
+    )
+    schema = {
+        "$schema": DIALECT,
+        "title": f"leakscope report, version {REPORT_SCHEMA_VERSION}",
+        "description": "A number that is not finite, such as the open end of an interval, is null.",
+        **reference,
+        "$defs": dict(sorted(definitions.items())),
+    }
+    result = _with_open_numbers(schema)
+    assert isinstance(result, dict)
+    return result
+
+
+def _encoded(value: Any) -> str:
+    try:
+        encoded = msgspec.json.encode(value)
+    except UnicodeEncodeError:  # a name that is no Unicode: half of a surrogate pair
+        encoded = msgspec.json.encode(_representable(msgspec.to_builtins(value)))
+    text = msgspec.json.format(encoded, indent=1)
+    return text.decode() + "\n"
+
+
+def _representable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {_representable(key): _representable(item) for key, item in value.items()}
+    return [_representable(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _with_open_numbers(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_with_open_numbers(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result = {key: _with_open_numbers(item) for key, item in schema.items()}
+    if result.get("type") == "number":
+        result["type"] = ["number", "null"]
+    return result
+
+
+def schema_text() -> str:
+    """Return the schema as it stands in ``docs/report-schema.json``."""
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"

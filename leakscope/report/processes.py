@@ -1,0 +1,336 @@
+"""Ranks, attempts and DataLoader workers as the page of a run shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median, quantiles
+from typing import Any
+
+from leakscope.model.report import (
+    Culprit,
+    RankAttempt,
+    RankCourse,
+    RankMemory,
+    Report,
+    Severity,
+    WorkerMemory,
+)
+from leakscope.model.text import human_bytes, plural
+from leakscope.report.charts import NARROW, WIDE, draw_ranks, finite, series_dash, series_shade
+from leakscope.report.svg import Drawing
+from leakscope.report.tables import Cell, cell_of
+from leakscope.report.text import humane_bytes, humane_duration, humane_number, humane_rate
+from leakscope.report.timeline import LegendEntry, compact, peak_of
+
+FEW = 16
+"""Ranks of which each has a row at once."""
+COLUMNS = 4
+"""Ranks that have a column each in the table of what grows."""
+MOST_ROWS = 1024
+MOST_CULPRITS = 12
+EXTREME = 3
+DONE = "completed"
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """One rank's process, or the middle of many."""
+
+    name: str
+    detail: str
+    """Machine, process and how it ended."""
+    steps: str
+    first: Cell | None
+    peak: Cell | None
+    last: Cell | None
+    rate: str
+    grows: list[str]
+    badge: str = ""
+    memory: str = ""
+    """Where on the page its memory is shown; empty where it isn't."""
+
+
+@dataclass(frozen=True)
+class RankChart:
+    """Memory by step, for wide and narrow pages."""
+
+    wide: Drawing
+    narrow: Drawing
+    lines: list[LegendEntry]
+    data: dict[str, Any]
+    """What the read-out needs."""
+    key: str = "ranks"
+
+
+@dataclass(frozen=True)
+class CulpritRates:
+    """What a culprit gains in each of few ranks, or the least, the middle and the most."""
+
+    name: str
+    rates: list[str]
+
+
+@dataclass(frozen=True)
+class AttemptRow:
+    """One of several times that all ranks were started."""
+
+    name: str
+    is_judged: bool
+    facts: list[str]
+
+
+@dataclass(frozen=True)
+class RanksView:
+    """All that the page says of ranks."""
+
+    count: str
+    sentence: str
+    chart: RankChart | None
+    rows: list[RankRow]
+    """Those worth a look."""
+    others: list[RankRow]
+    """Shown on demand."""
+    left_out: str
+    columns: list[str]
+    culprits: list[CulpritRates]
+
+
+def ranks_view(
+    report: Report, places: Mapping[tuple[int, int], str] | None = None
+) -> RanksView | None:
+    """Return what the page says of ranks, None where a process trained alone.
+
+    ``places`` tell where on the page the memory of a process is shown, by rank and process id.
+    """
+    ranks = report.ranks
+    if not ranks:
+        return None
+    odd = report.odd_rank.rank if report.odd_rank else None
+    top = max((rank.peak_bytes or 0 for rank in ranks), default=0)
+    first = sorted(ranks, key=lambda one: (one.rank != odd, one.rank))
+    badges = {} if len(ranks) <= FEW else _standing_out(ranks)
+    badges |= {odd: "differs first"} if odd is not None else {}
+    shown = first if len(ranks) <= FEW else [one for one in first if one.rank in badges]
+    others = [] if len(ranks) <= FEW else list(ranks)
+    known = places or {}
+    rows = [
+        _rank_row(rank, top, badges.get(rank.rank, ""), known.get((rank.rank, rank.pid), ""))
+        for rank in shown
+    ]
+    return RanksView(
+        count=humane_number(len(ranks)),
+        sentence=report.odd_rank.sentence if report.odd_rank else "",
+        chart=_chart(report.rank_courses),
+        rows=rows if not others else [*_middle(ranks, top), *rows],
+        others=[_rank_row(rank, top, "") for rank in others[:MOST_ROWS]],
+        left_out=f"{len(others) - MOST_ROWS:,} more, all in report.json"
+        if len(others) > MOST_ROWS
+        else "",
+        columns=_columns(ranks),
+        culprits=[_rates(c, ranks) for c in report.culprits if c.rates_by_rank][:MOST_CULPRITS],
+    )
+
+
+def attempt_rows(attempts: Sequence[RankAttempt]) -> list[AttemptRow]:
+    """Return a row per attempt."""
+    return [
+        AttemptRow(
+            name=f"attempt {one.number}",
+            is_judged=one.is_judged,
+            facts=[
+                humane_number(one.ranks),
+                humane_number(one.steps),
+                humane_duration(one.began_s),
+                humane_duration(one.duration_s),
+                one.ended,
+            ],
+        )
+        for one in attempts
+    ]
+
+
+def _standing_out(ranks: Sequence[RankMemory]) -> dict[int, str]:
+    """Return the ranks to look at first, and why; of each kind a few."""
+    known = sorted((r for r in ranks if r.last_bytes is not None), key=lambda r: r.last_bytes or 0)
+    steps = median(rank.steps for rank in ranks)
+    kinds = {
+        "least memory": known[:1],
+        "most memory": known[::-1][:EXTREME],
+        "fewer steps": [r for r in sorted(ranks, key=lambda r: r.steps) if r.steps < 0.9 * steps],
+        "came late": [r for r in sorted(ranks, key=lambda r: -r.late_s) if r.late_s],
+        "not completed": [rank for rank in ranks if rank.ended != DONE],
+    }
+    return {rank.rank: why for why, found in kinds.items() for rank in found[:EXTREME]}
+
+
+def _middle(ranks: Sequence[RankMemory], top: int) -> list[RankRow]:
+    """Return rows for the middle of many ranks and for the tenths at both ends."""
+    places = {"nine tenths have less": 8, "half have less": 4, "a tenth has less": 0}
+
+    def at(sizes: list[int], place: int) -> Cell | None:
+        return cell_of(int(quantiles(sizes, n=10)[place]), top, "peak") if len(sizes) > 1 else None
+
+    columns = [
+        [size for rank in ranks if (size := getattr(rank, name)) is not None]
+        for name in ("first_bytes", "peak_bytes", "last_bytes")
+    ]
+    units = {rank.unit for rank in ranks}
+    rates = [rank.bytes_per_unit for rank in ranks]
+    steps = [rank.steps for rank in ranks]
+    unit = units.pop() if len(units) == 1 else ""
+    return [
+        RankRow(
+            name=name,
+            detail=f"of {len(ranks):,} ranks, in each column",
+            steps=humane_number(int(quantiles(steps, n=10)[place])),
+            first=at(columns[0], place),
+            peak=at(columns[1], place),
+            last=at(columns[2], place),
+            rate=humane_rate(quantiles(rates, n=10)[place], unit) if unit else "",
+            grows=[],
+        )
+        for name, place in places.items()
+    ]
+
+
+def _rank_row(rank: RankMemory, top: int, badge: str, memory: str = "") -> RankRow:
+    cells = (rank.first_bytes, rank.peak_bytes, rank.last_bytes)
+    first, peak, last = (None if size is None else cell_of(size, top, "peak") for size in cells)
+    late = f", began {humane_duration(rank.late_s)} after the first" if rank.late_s else ""
+    return RankRow(
+        name=f"rank {rank.rank}",
+        detail=f"{rank.host}, process {rank.pid}, {rank.ended}{late}",
+        steps=humane_number(rank.steps),
+        first=first,
+        peak=peak,
+        last=last,
+        rate=humane_rate(rank.bytes_per_unit, rank.unit) if rank.unit else "",
+        grows=rank.grows,
+        badge=badge,
+        memory=memory,
+    )
+
+
+def _chart(courses: Sequence[RankCourse]) -> RankChart | None:
+    points = [course.points for course in courses]
+    if not any(finite(one) for one in points):
+        return None
+    wide, narrow = (
+        draw_ranks(points, "ranks-wide", WIDE),
+        draw_ranks(points, "ranks-narrow", NARROW),
+    )
+    entries = [
+        LegendEntry(
+            course.label, series_shade(place), dash=series_dash(place), peak=peak_of(course.points)
+        )
+        for place, course in enumerate(courses)
+    ]
+    lines = [
+        {"label": e.label, "shade": e.shade, "dash": e.dash, "points": compact(course)}
+        for e, course in zip(entries, points, strict=True)
+    ]
+    frames = {"wide": asdict(wide.frame), "narrow": asdict(narrow.frame)}
+    data = {"frames": frames, "x": "step", "lines": lines, "spans": []}
+    return RankChart(wide, narrow, entries, data)
+
+
+def _columns(ranks: Sequence[RankMemory]) -> list[str]:
+    if len(ranks) <= COLUMNS:
+        return [f"rank {rank.rank}" for rank in ranks]
+    return ["grows in", "least", "half below", "most", "in rank"]
+
+
+def _rates(culprit: Culprit, ranks: Sequence[RankMemory]) -> CulpritRates:
+    rates = culprit.rates_by_rank
+    name = f"{culprit.name} per {culprit.unit}"
+    if len(ranks) <= COLUMNS:
+        told = (rates.get(str(rank.rank)) for rank in ranks)
+        return CulpritRates(name, ["–" if rate is None else humane_bytes(rate) for rate in told])
+    values = list(rates.values())
+    least, middle, most = (humane_bytes(v) for v in (min(values), median(values), max(values)))
+    at = max(rates, key=lambda rank: rates[rank])
+    count = f"{len(rates):,} of {plural(len(ranks), 'rank')}"
+    return CulpritRates(name, [count, least, middle, most, at])
+
+
+_STARTED = {"fork": "forked", "spawn": "spawned", "forkserver": "forked by a server"}
+
+
+@dataclass(frozen=True)
+class WorkerRow:
+    """One worker's process."""
+
+    name: str
+    """``loader 1, worker 0``, after the rank where there are several."""
+    detail: str
+    """How and when it was started, its process id."""
+    batches: str
+    share: Cell | None
+    first: Cell | None
+    last: Cell | None
+    written: Cell | None
+    grows: list[str]
+    copies: list[str]
+    memory: str = ""
+    """Where on the page its memory is shown; empty where it isn't."""
+
+
+def named_in_workers(culprits: Sequence[Culprit]) -> str:
+    """Return what grows in workers by name, at the rate of all of them; empty where nothing does.
+
+    It makes up growth of child processes; no ledger of this process can measure how much.
+    """
+    told = [
+        f"{c.name} by {humane_rate(c.bytes_per_unit * c.workers, c.unit)}"
+        f" in {plural(c.workers, 'worker')}"
+        for c in culprits
+        if c.workers and c.severity is not Severity.NOTE and c.growth == "across"
+    ]
+    return f"in DataLoader workers: {', '.join(told)}" if told else ""
+
+
+def worker_rows(
+    workers: Sequence[WorkerMemory], places: Mapping[tuple[int, int], str] | None = None
+) -> list[WorkerRow]:
+    """Return one row a worker; all bars share one scale.
+
+    ``places`` tell where on the page the memory of a process is shown, by rank and process id.
+    """
+    sizes = (s for w in workers for s in (w.pss_bytes, w.private_first_bytes, w.private_last_bytes))
+    top = max((size for size in sizes if size), default=0)
+    known = places or {}
+    return [
+        _worker_row(worker, top, known.get((worker.rank, worker.pid), "")) for worker in workers
+    ]
+
+
+def _worker_row(worker: WorkerMemory, top: int, memory: str) -> WorkerRow:
+    rank = f"rank {worker.rank}, " if worker.rank else ""
+    started = _STARTED.get(worker.start_method, "started")
+    again = f" in its loader's pass {worker.generation + 1}" if worker.generation else ""
+    return WorkerRow(
+        name=f"{rank}loader {worker.loader}, worker {worker.worker}",
+        detail=f"{started}{again}, process {worker.pid}{_ahead(worker)}",
+        batches=humane_number(worker.batches),
+        share=_cell(worker.pss_bytes, top, "peak"),
+        first=_cell(worker.private_first_bytes, top),
+        last=_cell(worker.private_last_bytes, top),
+        written=_cell(worker.written_last_bytes, top),
+        grows=worker.grows,
+        copies=worker.copies,
+        memory=memory,
+    )
+
+
+def _ahead(worker: WorkerMemory) -> str:
+    if not worker.prefetch or not worker.batch_bytes:
+        return ""
+    batches = plural(worker.prefetch, "batch")
+    return f", {batches} of {human_bytes(worker.batch_bytes)} ahead at most"
+
+
+def _cell(size: int | None, top: int, kind: str = "") -> Cell | None:
+    if size is None:
+        return None
+    return cell_of(size, top, kind)

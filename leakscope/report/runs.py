@@ -1,0 +1,373 @@
+"""A list of runs: as a page, and for the terminal, with a line each."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from statistics import median_low
+from typing import Any
+from urllib.parse import quote
+
+from leakscope.model.documents import Lead, ListedRun, RunList, RunStatus
+from leakscope.model.report import RunVerdict
+from leakscope.model.text import one_line, plural
+from leakscope.report import words
+from leakscope.report.culprits import Piece, pieces_of
+from leakscope.report.text import (
+    Paper,
+    Size,
+    humane_bytes,
+    humane_duration,
+    humane_moment,
+    humane_rate,
+    settled,
+    size_of,
+    sparkline,
+)
+
+STANDINGS = {
+    RunStatus.RUNNING: "Still running",
+    RunStatus.UNREPORTED: "No report yet",
+    RunStatus.UNREADABLE: "Report unreadable",
+}
+WORST_FIRST = (
+    RunVerdict.OUT_OF_MEMORY,
+    RunVerdict.LEAK,
+    RunVerdict.INCONCLUSIVE,
+    RunVerdict.CLEAN,
+)
+GROWTH_MEANING = (
+    "How fast all memory of the process and of its child processes grew. Up and down: it may as "
+    "well have fallen in all, whatever grows in it; the lead culprit's own rate stands with it."
+)
+PEAK_MEANING = "The highest of the process and its child processes together."
+SCALE_MEANING = (
+    "Lines of memory of one script share a scale, from where its runs here usually begin, once "
+    "started up, to their highest reading; where those are nearly alike they lie flat."
+)
+_LEAST_SPAN = 0.1
+"""A sparkline is at least this part of its peak high: the noise of a steady run stays flat."""
+_COUNTED: dict[RunVerdict | RunStatus, tuple[str, str]] = {
+    RunVerdict.OUT_OF_MEMORY: ("ran out of memory", "ran out of memory"),
+    RunVerdict.LEAK: ("leaks", "leak"),
+    RunVerdict.INCONCLUSIVE: ("has too little evidence", "have too little evidence"),
+    RunVerdict.CLEAN: ("is clean", "are clean"),
+    RunStatus.RUNNING: ("is still running", "are still running"),
+    RunStatus.UNREPORTED: ("has no report", "have no report"),
+    RunStatus.UNREADABLE: ("has a report that can't be read", "have reports that can't be read"),
+}
+
+
+def summary_of(runs: Sequence[ListedRun]) -> str:
+    """Return ``12 runs: 3 leak, 9 are clean.``, of a single one ``1 run: it leaks.``."""
+    if len(runs) == 1:
+        return f"1 run: it {_COUNTED[runs[0].verdict or runs[0].standing][0]}."
+    counted = Counter((run.verdict or run.standing).value for run in runs)
+    kinds = [(words, counted[kind.value]) for kind, words in _COUNTED.items()]
+    parts = [f"{count} {words[count > 1]}" for words, count in kinds if count]
+    return f"{plural(len(runs), 'run')}: {', '.join(parts)}." if parts else "There is no run yet."
+
+
+def others_words(listed: RunList) -> str:
+    """Return the sentence about folders that hold no run; empty where all do."""
+    if not listed.others:
+        return ""
+    some = ", ".join(listed.others[:3]) + (", …" if len(listed.others) > 3 else "")
+    if len(listed.others) == 1:
+        return f"{some} holds no run."
+    return f"{len(listed.others)} other folders hold no run: {some}."
+
+
+Bounds = tuple[float, float]
+
+
+def bounds_by_run(listed: RunList) -> list[Bounds]:
+    """Return the values at the foot and at the top of each run's sparkline.
+
+    Runs of one script share them, so that their lines compare; so do all forms of one program.
+    """
+    keys = ["" if listed.are_alike else PurePath(run.script).name for run in listed.runs]
+    courses: dict[str, list[Sequence[float]]] = {}
+    for key, run in zip(keys, listed.runs, strict=True):
+        courses.setdefault(key, []).append(settled(run.course))
+    bounds = {key: _bounds_of([one for one in some if one]) for key, some in courses.items()}
+    return [bounds[key] for key in keys]
+
+
+def _bounds_of(courses: Sequence[Sequence[float]]) -> Bounds:
+    """Return the usual lowest value and the highest; a run broken off early has but low ones."""
+    if not courses:
+        return 0.0, 0.0
+    low, high = median_low(map(min, courses)), max(map(max, courses))
+    return low, max(high, low + _LEAST_SPAN * high)
+
+
+def label_of(run: ListedRun) -> str:
+    """Return a run's verdict, or how far it has come where there is none."""
+    if run.verdict is None:
+        return STANDINGS[run.standing]
+    return words.verdict_words(run.verdict, ran_out=run.ran_out_of_memory)
+
+
+def ending_of(run: ListedRun) -> str:
+    """Return how a run ended, if not by itself and its verdict doesn't say so."""
+    return "" if run.ran_out_of_memory else run.ended
+
+
+def lead_rate(lead: Lead | None) -> str:
+    """Return how fast what makes a run a leak grows; empty where that has no rate."""
+    if lead is None or not lead.bytes_per_unit:
+        return ""
+    return words.rate_in_workers(lead.bytes_per_unit, lead.unit, lead.workers)
+
+
+def growth_words(run: ListedRun) -> str:
+    """Return how fast memory grew in all: ``412 MiB per epoch``, or that it rose and fell."""
+    if run.growth_bytes_per_unit is None:
+        return "–"
+    if not run.growth_bytes_per_unit:
+        return "up and down"
+    return humane_rate(run.growth_bytes_per_unit, run.growth_unit)
+
+
+_WIDTH, _HEIGHT = 120, 26
+
+
+@dataclass(frozen=True)
+class Spark:
+    """A sparkline: the path of its line and of the area below, and what it says in words."""
+
+    line: str
+    area: str
+    label: str
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run of the table."""
+
+    name: str
+    href: str
+    script: str
+    sub: str
+    kind: str
+    label: str
+    ended: str
+    verdict_order: str
+    when: str
+    when_order: str
+    lead: str
+    lead_is_code: bool
+    rate: str
+    remark: list[Piece]
+    growth: str
+    growth_order: str
+    peak: Size
+    peak_order: str
+    duration: str
+    duration_order: str
+    spark: Spark | None
+
+
+@dataclass(frozen=True)
+class LinkView:
+    """Another page that belongs to a list."""
+
+    label: str
+    href: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class ListView:
+    """The runs of a folder."""
+
+    anchor: str
+    title: str
+    rows: list[RunRow]
+    links: list[LinkView]
+    others: str
+
+
+@dataclass(frozen=True)
+class RunsPage:
+    """Everything that the page shows."""
+
+    title: str
+    headline: str
+    lead_in: list[Piece]
+    lists: list[ListView]
+    growth_meaning: str = GROWTH_MEANING
+    peak_meaning: str = PEAK_MEANING
+    scale_meaning: str = SCALE_MEANING
+    data: dict[str, Any] = field(default_factory=lambda: {"charts": {}, "copies": {}})
+
+
+def runs_page(lists: Sequence[RunList], title: str, lead_in: str, beside: PurePath) -> RunsPage:
+    """Return the page of some lists; its links are relative to the folder that it lies in."""
+    return RunsPage(
+        title=title,
+        headline=summary_of([run for listed in lists for run in listed.runs]),
+        lead_in=pieces_of(lead_in),
+        lists=[
+            ListView(
+                anchor=f"list-{number}",
+                title=listed.title or listed.directory,
+                rows=[
+                    _run_row(run, beside, bounds)
+                    for run, bounds in zip(listed.runs, bounds_by_run(listed), strict=True)
+                ],
+                links=[
+                    LinkView(k.label, href_of(k.page, beside), k.sentence) for k in listed.links
+                ],
+                others=others_words(listed),
+            )
+            for number, listed in enumerate(lists, 1)
+        ],
+    )
+
+
+def _run_row(run: ListedRun, beside: PurePath, bounds: Bounds) -> RunRow:
+    lead = run.lead
+    return RunRow(
+        name=run.name,
+        href=href_of(run.page, beside) if run.page else "",
+        script=run.script,
+        sub=PurePath(run.script).name,
+        kind=run.verdict.value if run.verdict else run.standing.value,
+        label=label_of(run),
+        ended=ending_of(run),
+        verdict_order=str(WORST_FIRST.index(run.verdict) if run.verdict else len(WORST_FIRST)),
+        when=humane_moment(run.created) if run.created > 0 else "–",
+        when_order=str(run.created),
+        lead=lead.name if lead else "",
+        lead_is_code=lead is not None and lead.is_code,
+        rate=lead_rate(lead),
+        remark=pieces_of(run.remark or ("" if lead else run.headline)),
+        growth=growth_words(run),
+        growth_order=str(run.growth_bytes_per_unit or 0.0),
+        peak=size_of(run.peak_bytes),
+        peak_order=str(run.peak_bytes or 0),
+        duration=humane_duration(run.duration_s),
+        duration_order=str(run.duration_s or 0),
+        spark=spark_of(run.course, bounds),
+    )
+
+
+def spark_of(course: Sequence[float], bounds: Bounds) -> Spark | None:
+    """Return the sparkline of a course between two amounts, or None where it has no two points."""
+    if len(course) < 2:
+        return None
+    low, top = bounds
+    span = top - low or 1.0
+    places = [
+        (_WIDTH * i / (len(course) - 1), 1 + (_HEIGHT - 2) * (1 - max(0.0, y - low) / span))
+        for i, y in enumerate(course)
+    ]
+    line = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+    label = (
+        f"Memory begins at {humane_bytes(course[0])}, peaks at {humane_bytes(max(course))} and "
+        f"ends at {humane_bytes(course[-1])}"
+    )
+    return Spark(line, f"{line}L{_WIDTH} {_HEIGHT}L0 {_HEIGHT}Z", label)
+
+
+def href_of(page: str, beside: PurePath) -> str:
+    """Return the address of a page for a link from a page in a folder."""
+    # A colon in the first part would be taken for a scheme; quoted, it is a name like any other.
+    relative = os.path.relpath(page, beside)
+    try:
+        return quote(os.fsencode(relative), safe="/")
+    except UnicodeEncodeError:  # no name of a file
+        return ""
+
+
+SPARK = 12
+MOST_LINKS = 5
+"""So many comparisons are told, the newest."""
+_HEADINGS = ("verdict", "run", "when (UTC)", "took", "peak", "memory")
+_NAME = 1
+_LEAST_NAME = 20
+"""So many letters of a name are shown before another column is left out."""
+_FIRST_TO_GO = tuple(map(_HEADINGS.index, ("when (UTC)", "memory", "took")))
+_TO_THE_RIGHT = tuple(map(_HEADINGS.index, ("took", "peak")))
+_WIDE = 100
+_LONG, _SHORT = "%Y-%m-%d %H:%M", "%m-%d %H:%M"
+
+
+def render_runs_text(listed: RunList, *, width: int = 100, color: bool = False) -> str:
+    """Return the list for a terminal; without ``color`` it is plain text."""
+    paper = Paper(width, color)
+    lines = [summary_of(listed.runs), ""]
+    scales = bounds_by_run(listed)
+    rows = [_cells(run, paper, scale) for run, scale in zip(listed.runs, scales, strict=True)]
+    widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
+    shown = _fitting(widths, width)
+    if listed.runs:
+        lines.append(paper.paint(_run_line(_HEADINGS, shown, paper), "muted"))
+    for run, row in zip(listed.runs, rows, strict=True):
+        verdict = run.verdict.value if run.verdict else "muted"
+        line = _run_line(row, shown, paper)
+        lines.append(paper.paint(line[: widths[0]], verdict) + line[widths[0] :])
+        about = _about(run, width - 2)
+        lines += [paper.paint(paper.clip(about, "  "), "muted")] if about else []
+    if any(run.has_children for run in listed.runs):
+        lines += ["", *paper.wrap(f"peak: {PEAK_MEANING[0].lower()}{PEAK_MEANING[1:]}")]
+    for link in listed.links[:MOST_LINKS]:
+        lines += ["", *paper.wrap(one_line(f"{link.label}: {link.sentence}"), most=2)]
+        place = os.path.relpath(link.page, listed.directory)
+        lines += [paper.paint(paper.clip(one_line(place), "  "), "muted")]
+    left = len(listed.links) - MOST_LINKS
+    lines += ["", f"and {plural(left, 'more comparison')}"] if left > 0 else []
+    others = others_words(listed)
+    lines += ["", *paper.wrap(others)] if others else []
+    return "\n".join(lines) + "\n"
+
+
+def _fitting(widths: list[int], room: int) -> dict[int, int]:
+    """Return which columns a line has room for and how wide they are, the name's what is left."""
+    shown = dict(enumerate(widths))
+    for column in _FIRST_TO_GO:
+        if _left(shown, room) >= min(widths[_NAME], _LEAST_NAME):
+            break
+        del shown[column]
+    return shown | {_NAME: max(1, min(widths[_NAME], _left(shown, room)))}
+
+
+def _left(shown: dict[int, int], room: int) -> int:
+    """Return how much of a line is left to the name."""
+    return room - sum(shown.values()) + shown[_NAME] - 2 * (len(shown) - 1)
+
+
+def _cells(run: ListedRun, paper: Paper, bounds: Bounds) -> tuple[str, ...]:
+    form = _LONG if paper.width >= _WIDE else _SHORT
+    return (
+        label_of(run),
+        one_line(run.name),
+        humane_moment(run.created, form) if run.created > 0 else "–",
+        humane_duration(run.duration_s),
+        humane_bytes(run.peak_bytes),
+        sparkline(run.course, SPARK, bounds),
+    )
+
+
+def _run_line(cells: tuple[str, ...], shown: dict[int, int], paper: Paper) -> str:
+    parts = []
+    for column, width in shown.items():
+        short = Paper(width, color=False).clip(cells[column])
+        parts.append(short.rjust(width) if column in _TO_THE_RIGHT else short.ljust(width))
+    return paper.clip("  ".join(parts).rstrip())
+
+
+def _about(run: ListedRun, room: int) -> str:
+    """Return what to look at first; how fast all memory grows where there is room for it."""
+    if run.remark:
+        return one_line(run.remark)
+    if run.lead is None:
+        return ending_of(run)
+    grown = f"all memory {growth_words(run)}" if run.growth_bytes_per_unit else ""
+    told = one_line(" · ".join(filter(None, [run.lead.name, lead_rate(run.lead), ending_of(run)])))
+    return f"{told} · {grown}" if grown and len(f"{told} · {grown}") <= room else told

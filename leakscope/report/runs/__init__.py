@@ -1,1 +1,0 @@
-"""Lists of runs: read from their reports, on a page, in the terminal."""

@@ -1,0 +1,114 @@
+"""The page and the text of what grows with every call of a scenario (``find_growth``, the pytest
+plugin).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from leakscope.model.documents import Growth, GrowthReport
+from leakscope.model.text import human_bytes, human_count, one_line, plural
+from leakscope.report.culprits import DiffLine, SourceView, diff_lines, excerpt_view
+
+
+@dataclass(frozen=True)
+class GrowthView:
+    """One path that grows, everything in words."""
+
+    sentence: str
+    rows: list[tuple[str, str]]
+    """What is known, by label."""
+    excerpts: list[SourceView]
+    advice: str
+    diff: list[DiffLine]
+
+
+@dataclass(frozen=True)
+class GrowthPage:
+    """The page of one scenario."""
+
+    title: str
+    verdict: str
+    verdict_label: str
+    headline: str
+    lead: str
+    growths: list[GrowthView]
+    data: dict[str, Any]
+    version: str
+
+
+def growth_page(report: GrowthReport) -> GrowthPage:
+    """Return the page as plain values."""
+    found = report.growths
+    return GrowthPage(
+        title=report.scenario,
+        verdict="leak" if found else "clean",
+        verdict_label="Leak" if found else "No leak",
+        headline=headline(report),
+        lead=f"Called {report.calls:,} times. Allowed: {human_bytes(report.allow_bytes)} per call.",
+        growths=[_view(growth) for growth in found],
+        data={"charts": {}, "copies": {}},
+        version=report.leakscope_version,
+    )
+
+
+def render_growth_text(report: GrowthReport) -> str:
+    """Return what grows as lines for a terminal, the headline first."""
+    lines = [headline(report), f"Seen over {report.calls:,} calls of {one_line(report.scenario)}."]
+    for growth in report.growths:
+        lines += ["", f"  {one_line(growth.sentence)}"]
+        lines += [f"    {one_line(line)}" for line in _marked_lines(growth)]
+        lines += [f"    {label}: {one_line(value)}" for label, value in _facts(growth)]
+        if growth.advice:
+            lines.append(f"    change: {one_line(growth.advice)}")
+    return "\n".join(lines)
+
+
+def headline(report: GrowthReport) -> str:
+    """Return what grows fastest, and how much else does, in one line."""
+    if not report.growths:
+        return f"Nothing grows with the calls of {one_line(report.scenario)}"
+    first, *others = report.growths
+    more = f", and {plural(len(others), 'other')} too" if others else ""
+    return f"{one_line(first.sentence)}{more}"
+
+
+def _view(growth: Growth) -> GrowthView:
+    return GrowthView(
+        sentence=growth.sentence,
+        rows=[*_facts(growth), *_further(growth)],
+        excerpts=[excerpt_view(excerpt) for excerpt in growth.excerpts],
+        advice=growth.advice,
+        diff=diff_lines(growth.diff),
+    )
+
+
+def _facts(growth: Growth) -> list[tuple[str, str]]:
+    objects = human_count(growth.objects_per_call)
+    facts = [("path", growth.path), ("type", growth.type)]
+    if growth.objects_per_call:
+        facts.append(("objects per call", objects))
+    if growth.holds:
+        facts.append(("holds", ", ".join(growth.holds[:3])))
+    return facts
+
+
+def _further(growth: Growth) -> list[tuple[str, str]]:
+    facts = [("bytes per call", human_count(growth.bytes_per_call)), ("device", growth.device)]
+    if growth.feeding:
+        facts.append(("fed by", ", ".join(growth.feeding)))
+    if growth.defined_at:
+        facts.append(("made at", growth.defined_at))
+    return facts
+
+
+def _marked_lines(growth: Growth) -> list[str]:
+    """Return the source of the likeliest feeding line."""
+    file, _, line = growth.fed_by.partition(" or ")[0].rpartition(":")
+    number = int(line) if line.isdigit() else 0
+    for excerpt in growth.excerpts:
+        at = number - excerpt.first_line
+        if file.endswith(excerpt.file) and 0 <= at < len(excerpt.lines):
+            return [f"{number} | {excerpt.lines[at].strip()}"]
+    return []

@@ -1,0 +1,293 @@
+"""Sections of a run's page that only some runs have: device memory, running out of memory,
+cleaning calls that were tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from leakscope.model.device import (
+    Advice,
+    DeviceMemory,
+    DeviceOwner,
+    LiveRow,
+    OutOfMemory,
+    UnexplainedBlocks,
+)
+from leakscope.model.report import Cure, Cures, Effect
+from leakscope.report.device_map import SHADES, MapView, free_entries, map_entry, map_view
+from leakscope.report.snapshot import PoolView, figure_facts, parts_of, pool_views
+from leakscope.report.tables import Bar, Cell, Fact, cell_of
+from leakscope.report.text import Size, humane_duration, humane_number, humane_share, size_of
+from leakscope.report.words import owner_words, role_words
+
+SHOWN = 12
+"""Owners shown at once; the others are folded away."""
+
+
+@dataclass(frozen=True)
+class OwnerView:
+    """Live memory under one name."""
+
+    name: str
+    is_code: bool
+    label: str
+    shade: str
+    cell: Cell
+    share: str
+    count: str
+    places: list[str]
+
+
+@dataclass(frozen=True)
+class UnexplainedView:
+    """Blocks of one size that nothing holds."""
+
+    size: Size
+    count: str
+    bytes: Size
+    place: str
+
+
+@dataclass(frozen=True)
+class DeviceSection:
+    """One device."""
+
+    anchor: str
+    name: str
+    moment: str
+    facts: list[Fact]
+    bars: list[Bar]
+    memory_map: MapView
+    owners: list[OwnerView]
+    others: list[OwnerView]
+    explained: str
+    unexplained: list[UnexplainedView]
+    remarks: list[str]
+    slack: str
+    settings: list[Advice]
+    pools: list[PoolView]
+
+
+def device_views(devices: Sequence[DeviceMemory]) -> list[DeviceSection]:
+    """Return one view a device, in the order given."""
+    return [_device(device, f"device-{place}") for place, device in enumerate(devices)]
+
+
+def _device(device: DeviceMemory, anchor: str) -> DeviceSection:
+    top = max((row.bytes for row in device.owners), default=1)
+    owners = [_owner(row, top) for row in device.owners]
+    return DeviceSection(
+        anchor=anchor,
+        name=device.device,
+        moment=device.moment,
+        facts=[*figure_facts(device.figures), *_device_facts(device)],
+        bars=parts_of(device.figures, device.figures.reserved),
+        memory_map=_map(device, anchor),
+        owners=owners[:SHOWN],
+        others=owners[SHOWN:],
+        explained=humane_share(device.explained_share),
+        unexplained=[_unexplained(row) for row in device.unexplained],
+        remarks=_remarks(device),
+        slack=device.slack_sentence,
+        settings=device.settings,
+        pools=pool_views(device.pools),
+    )
+
+
+def _device_facts(device: DeviceMemory) -> list[Fact]:
+    sizes = [
+        ("torch's own peak", device.peak_bytes),
+        ("Outside the allocator", device.outside_bytes),
+        ("Page-locked on the host", device.pinned_bytes),
+    ]
+    told = [(label, size_of(amount)) for label, amount in sizes if amount]
+    return [Fact(label, size.text, size.exact) for label, size in told]
+
+
+def _map(device: DeviceMemory, anchor: str) -> MapView:
+    legend = [map_entry(role_words(row.role), _kind(row.role), row.bytes) for row in device.roles]
+    legend += free_entries(device.figures)
+    return map_view(device.memory_map, f"{anchor}-blocks", legend, role_words)
+
+
+def shade_of(role: str) -> str:
+    """Return the CSS variable of a role; a role ``cache`` is no cache of the allocator's."""
+    return SHADES.get(_kind(role), "map-other")
+
+
+def _kind(role: str) -> str:
+    return "caches" if role == "cache" else role
+
+
+def _owner(row: DeviceOwner, top: int) -> OwnerView:
+    return OwnerView(
+        name=owner_words(row),
+        is_code=bool(row.name),
+        label=role_words(row.role),
+        shade=shade_of(row.role),
+        cell=cell_of(row.bytes, top),
+        share=humane_share(row.share),
+        count=humane_number(row.count),
+        places=row.allocated_at,
+    )
+
+
+def _unexplained(row: UnexplainedBlocks) -> UnexplainedView:
+    return UnexplainedView(
+        size=size_of(row.size),
+        count=humane_number(row.count),
+        bytes=size_of(row.bytes),
+        place=row.allocated_at,
+    )
+
+
+def _remarks(device: DeviceMemory) -> list[str]:
+    remarks = []
+    if device.left_out_blocks:
+        remarks.append(
+            f"{humane_number(device.left_out_blocks)} blocks were too many to be recorded."
+        )
+    if not device.sees_libraries and device.explained_share < 1.0:
+        remarks.append(
+            "The census looked only at what your own names reach: what libraries hold is among the "
+            "unexplained."
+        )
+    if device.astray_bytes:
+        size = size_of(device.astray_bytes).text
+        remarks.append(
+            f"{size} of tensors lie in no block of torch's allocator: memory of another process, "
+            "of a library, or freed while it was looked at."
+        )
+    return remarks
+
+
+@dataclass(frozen=True)
+class LiveView:
+    """A part of what was live."""
+
+    name: str
+    cell: Cell
+    share: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class LiveTable:
+    """What was live, by component or by name."""
+
+    title: str
+    rows: list[LiveView]
+    has_details: bool
+
+
+@dataclass(frozen=True)
+class ShortageView:
+    """Why memory ran out and what would have made it fit."""
+
+    sentence: str
+    evidence: str
+    error: str
+    facts: list[Fact]
+    ways: list[Advice]
+    first_ways: str
+    """What would have helped, in a line."""
+    tables: list[LiveTable]
+
+
+def shortage_view(ended: OutOfMemory | None) -> ShortageView | None:
+    """Return the section; None where memory didn't end the run."""
+    if ended is None:
+        return None
+    tables = [
+        _live_table("Held by, by name", ended.names, has_details=True),
+        _live_table("Live, by what it is for", ended.components, has_details=False),
+    ]
+    return ShortageView(
+        sentence=ended.sentence,
+        evidence=ended.evidence,
+        error=ended.error,
+        facts=_shortage_facts(ended),
+        ways=ended.fits_if,
+        first_ways=" · ".join(way.title for way in ended.fits_if if way.helps),
+        tables=[table for table in tables if table.rows],
+    )
+
+
+def _shortage_facts(ended: OutOfMemory) -> list[Fact]:
+    on_device = ended.device != "host"
+    sizes = [
+        ("Asked for", ended.requested_bytes),
+        ("Left", ended.free_bytes),
+        ("In live tensors" if on_device else "Resident", ended.live_bytes),
+        ("Held by torch's allocator", ended.reserved_bytes),
+        ("Limit", ended.limit_bytes),
+    ]
+    told = [(label, size_of(size)) for label, size in sizes if size is not None]
+    facts = [Fact(label, size.text, size.exact) for label, size in told]
+    return [*facts, Fact("Kind of shortage", ended.shortage)] if ended.shortage else facts
+
+
+def _live_table(title: str, rows: Sequence[LiveRow], *, has_details: bool) -> LiveTable:
+    top = max((row.bytes for row in rows), default=1)
+    views = [
+        LiveView(row.name, cell_of(row.bytes, top), humane_share(row.share), row.detail)
+        for row in rows
+    ]
+    return LiveTable(title, views, has_details)
+
+
+EFFECTS = {
+    Effect.HELPS: "helps",
+    Effect.LITTLE: "helps little",
+    Effect.USELESS: "cannot help",
+    Effect.UNDECIDED: "too few trials",
+}
+
+
+@dataclass(frozen=True)
+class CureRow:
+    """One call over all its trials."""
+
+    call: str
+    helps: bool
+    effect: str
+    times: str
+    took: str
+    found: str
+    host: Size
+    devices: list[tuple[str, Size]]
+    again: Size | None
+    sentence: str
+
+
+@dataclass(frozen=True)
+class CuresView:
+    """Which cleaning calls can help here and which can't."""
+
+    sentence: str
+    rows: list[CureRow]
+    remarks: list[str]
+
+
+def cures_view(cures: Cures | None) -> CuresView | None:
+    """Return the section; None where nothing was tried."""
+    if cures is None:
+        return None
+    return CuresView(cures.sentence, [_cure_row(cure) for cure in cures.cures], cures.remarks)
+
+
+def _cure_row(cure: Cure) -> CureRow:
+    return CureRow(
+        call=cure.call,
+        helps=cure.effect is Effect.HELPS,
+        effect=EFFECTS[cure.effect],
+        times=f"{cure.times:,}",
+        took=humane_duration(cure.seconds),
+        found="" if cure.objects is None else humane_number(cure.objects),
+        host=size_of(cure.host_bytes),
+        devices=[(name, size_of(size)) for name, size in cure.device_bytes.items()],
+        again=size_of(cure.taken_again_bytes) if cure.taken_again_bytes else None,
+        sentence=cure.sentence,
+    )

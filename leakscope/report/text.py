@@ -1,0 +1,314 @@
+"""Numbers, series and lines as plain text.
+
+Numbers are short with an IEC unit, with the exact figure for those who ask; a series is one line of
+block characters; :class:`Paper` lays out lines for a terminal of some width, with or without
+colours. Where an encoding lacks a sign, a plain one takes its place.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from leakscope.model.text import clipped, human_bytes, human_share, one_line, plural
+
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+"""Each 1,024 times the one before; rounding is the analysis's, so that sentence and table agree."""
+UNKNOWN = "–"
+MINUS = "\N{MINUS SIGN}"
+SOON = 10_000
+"""Counts up to here are written out; larger ones are rounded in running text."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """An amount of memory: ``text`` to show and ``exact`` to reveal."""
+
+    text: str
+    exact: str
+
+
+def size_of(amount: float | None, *, signed: bool = False) -> Size:
+    """Return an amount of bytes for a page; None and what is not finite are unknown."""
+    if not _known(amount):
+        return Size(UNKNOWN, "unknown")
+    assert amount is not None
+    return Size(humane_bytes(amount, signed=signed), exact_bytes(amount))
+
+
+def humane_bytes(amount: float | None, *, signed: bool = False) -> str:
+    """Return bytes in the largest fitting unit: ``1.4 GiB``, ``812 KiB``, ``12 B``."""
+    if not _known(amount):
+        return UNKNOWN
+    assert amount is not None
+    return f"{'+' if signed and amount > 0 else ''}{human_bytes(amount)}"
+
+
+def exact_bytes(amount: float | None) -> str:
+    """Return every digit: ``1,503,238,553 bytes``."""
+    if not _known(amount):
+        return "unknown"
+    assert amount is not None
+    return f"{_minus(amount)}{abs(round(amount)):,} bytes"
+
+
+def humane_interval(interval: tuple[float, float]) -> str:
+    """Return both ends in one unit: ``398 to 425 MiB``."""
+    low, high = interval
+    if not (_known(low) and _known(high)):
+        return "unknown"
+    scale = scale_of(max(abs(low), abs(high)))
+    first, last = _distinct_digits(low / scale, high / scale)
+    return f"{first} to {last} {unit_name(scale)}" if first != last else humane_bytes(low)
+
+
+def exact_interval(interval: tuple[float, float]) -> str:
+    """Return every digit of both ends: ``417,333,248 to 445,644,800 bytes``."""
+    low, high = interval
+    if not (_known(low) and _known(high)):
+        return "unknown"
+    return f"{exact_bytes(low).removesuffix(' bytes')} to {exact_bytes(high)}"
+
+
+def humane_rate(bytes_per_unit: float | None, unit: str) -> str:
+    """Return ``412 MiB per validation``."""
+    return f"{humane_bytes(bytes_per_unit)} per {unit}" if unit else humane_bytes(bytes_per_unit)
+
+
+def humane_share(share: float | None) -> str:
+    """Return a part of one as per cent, as sentences have it: ``83 %``, ``< 1 %``."""
+    if not _known(share):
+        return UNKNOWN
+    assert share is not None
+    return human_share(share)
+
+
+def signed_share(share: float | None) -> str:
+    """Return a change as a part of what there was: ``+20 %``, ``−86 %``; next to none ``≈ 0 %``."""
+    if _known(share) and share is not None and 0 < share < 0.01:
+        return "≈ 0 %"
+    return f"{'+' if _known(share) and (share or 0) > 0 else ''}{humane_share(share)}"
+
+
+def humane_number(number: float | None) -> str:
+    """Return a count with thousands parted; fractions keep three significant digits."""
+    if not _known(number):
+        return UNKNOWN
+    assert number is not None
+    if float(number).is_integer() or abs(number) >= SOON:
+        return f"{round(number):,}"
+    return f"{number:.3g}"
+
+
+def humane_duration(seconds: float | None) -> str:
+    """Return ``1.2 ms``, ``48 s``, ``3 min 20 s`` or ``2 h 5 min``."""
+    if not _known(seconds):
+        return UNKNOWN
+    assert seconds is not None
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 59.5:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60:,} h {minutes % 60} min"
+
+
+def humane_moment(seconds: float, form: str = "%Y-%m-%d %H:%M UTC") -> str:
+    """Return a moment given in seconds since the epoch, in UTC; empty where there is none such."""
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).strftime(form)
+    except (OverflowError, OSError, ValueError):
+        return ""
+
+
+def humane_wait(seconds: float) -> str:
+    """Return a time to come as one number: ``40 minutes``, ``11 hours``, ``3 days``."""
+    for noun, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= 2 * length:
+            return plural(seconds / length, noun)
+    return plural(max(1.0, seconds), "second")
+
+
+def clock(seconds: float) -> str:
+    """Return a moment of the run: ``3:20``, ``1:02:05``."""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    if minutes < 60:
+        return f"{minutes}:{rest:02d}"
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+
+
+def scale_of(amount: float) -> int:
+    """Return the bytes in the largest unit in which an amount is at least one."""
+    scale = 1
+    while abs(amount) >= 999.5 * scale and scale < 1024 ** (len(UNITS) - 1):
+        scale *= 1024
+    return scale
+
+
+def unit_name(scale: int) -> str:
+    """Return the name of a unit given its bytes."""
+    return UNITS[round(math.log(scale, 1024))]
+
+
+def _distinct_digits(low: float, high: float) -> tuple[str, str]:
+    """Return both numbers with the fewest decimals at which they differ, three at most."""
+    short = ("0" if max(abs(low), abs(high)) >= 99.95 else "1", "2", "3")
+    for decimals in short:
+        whole = [f"{number:.{decimals}f}" for number in (low, high)]
+        first, last = map(_trimmed, whole)
+        if first != last:
+            break
+    # Where it takes decimals to tell them apart, both have as many: 65.886 to 65.890.
+    is_fine = first != last and decimals in ("2", "3")
+    return (
+        (whole[0].replace("-", MINUS), whole[1].replace("-", MINUS)) if is_fine else (first, last)
+    )
+
+
+def _trimmed(digits: str) -> str:
+    if "." in digits:
+        digits = digits.rstrip("0").removesuffix(".")
+    return "0" if digits == "-0" else digits.replace("-", MINUS)
+
+
+def _minus(amount: float) -> str:
+    return MINUS if amount < 0 else ""
+
+
+def _known(number: float | None) -> bool:
+    return number is not None and math.isfinite(number)
+
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+_BEGIN = 20
+"""So small a part of a course is its begin."""
+_SHORT = 3
+
+
+def sparkline(
+    values: Sequence[float], width: int, bounds: tuple[float, float] | None = None
+) -> str:
+    """Return the series in at most ``width`` characters; each shows the highest of its stretch.
+
+    ``bounds`` are the values of the lowest and of the highest block, for curves of one scale.
+    """
+    peaks = peaks_of(values, width)
+    if not peaks:
+        return ""
+    low, high = bounds or (min(peaks), max(peaks))
+    span = high - low
+    if span <= 0:
+        return BLOCKS[0] * len(peaks)
+    return "".join(BLOCKS[max(0, min(7, int((peak - low) / span * 8)))] for peak in peaks)
+
+
+def settled(values: Sequence[float]) -> Sequence[float]:
+    """Return a course without its begin, where the interpreter starts up and imports: so low that
+    beside it all that comes later would look alike.
+    """
+    return values[max(1, len(values) // _BEGIN) :] if len(values) > _SHORT else values
+
+
+def curve_with_ends(
+    values: Sequence[float], width: int, bounds: tuple[float, float] | None = None
+) -> str:
+    """Return a curve of memory, where it begins, the height at which it is seen to end, its peak.
+
+    That height is the highest of the last stretch, as the curve shows it: what a run gives back as
+    it ends would belie a curve that rises to the last.
+    """
+    peaks = peaks_of(values, width)
+    if not peaks:
+        return ""
+    first = next(value for value in values if math.isfinite(value))
+    return (
+        f"{sparkline(values, width, bounds)} {humane_bytes(first)} → {humane_bytes(peaks[-1])}, "
+        f"peak {humane_bytes(max(peaks))}"
+    )
+
+
+def peaks_of(values: Sequence[float], width: int) -> list[float]:
+    """Return the highest value of each of at most ``width`` equal stretches."""
+    known = [value for value in values if math.isfinite(value)]
+    columns = min(max(width, 0), len(known))
+    return [
+        max(known[i * len(known) // columns : (i + 1) * len(known) // columns])
+        for i in range(columns)
+    ]
+
+
+WIDEST = 120
+"""Longer lines are hard to read, however wide the terminal."""
+_NARROWEST = 20
+_STYLES = {
+    "leak": "1;31", "critical": "1;31", "worse": "1;31", "new": "1;31", "removed": "31",
+    "out_of_memory": "1;31",
+    "warning": "1;33", "inconclusive": "1;33", "unchanged": "1;33", "reduced": "33",
+    "clean": "1;32", "fixed": "1;32", "added": "32", "note": "2", "muted": "2", "name": "1",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Paper:
+    """How wide the terminal is and whether it shows colours."""
+
+    width: int
+    color: bool
+
+    def paint(self, text: str, style: str) -> str:
+        """Return text in the style's colour where there are colours."""
+        code = _STYLES.get(style, "") if self.color else ""
+        return f"\x1b[{code}m{text}\x1b[0m" if code else text
+
+    def wrap(self, text: str, indent: str = "", most: int = 0) -> list[str]:
+        """Return running text broken to the width; no line is wider, and no more than ``most``."""
+        return textwrap.wrap(
+            one_line(text),
+            max(_NARROWEST, self.width),
+            initial_indent=indent,
+            subsequent_indent=indent,
+            max_lines=most or None,
+            placeholder=" …",
+        )
+
+    def clip(self, text: str, indent: str = "") -> str:
+        """Return one line that fits, its middle left out where it is too long."""
+        return indent + clipped(text, self.width - len(indent))
+
+
+def paper_of(width: int, color: bool) -> Paper:
+    """Return the paper for a terminal of so many columns."""
+    return Paper(min(width, WIDEST), color)
+
+
+def spaced(lines: list[str]) -> list[str]:
+    """Return lines set apart from those before them; nothing where there are none."""
+    return ["", *lines] if lines else []
+
+
+PLAIN_BLOCKS = "_.-:=+*#"
+_PLAIN = str.maketrans({
+    **dict(zip(BLOCKS, PLAIN_BLOCKS, strict=True)),
+    "✗": "x", "✓": "v", "→": "->", "·": "-", "…": "~", "–": "-", "\N{MINUS SIGN}": "-",
+})  # fmt: skip
+
+
+def fitted(text: str, encoding: str | None) -> str:
+    r"""Return text that can be written in an encoding; as it stands where that holds all of it.
+
+    What a program's names are made of is spelled out then, ``\u4e2d``.
+    """
+    encoding = encoding or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        plain = text.translate(_PLAIN).encode(encoding, "backslashreplace")
+        return plain.decode(encoding)
+    except LookupError:
+        return text
+    return text

@@ -1,0 +1,598 @@
+"""The words of the report: what a verdict, a kind of growth, a confidence, a part of device memory
+is called.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from leakscope.analysis.accounting.components import NAMES
+from leakscope.analysis.processes.endings import in_a_sentence
+from leakscope.model.allocator import DEFAULT_POOL, UNKNOWN_POOL
+from leakscope.model.comparison import (
+    ANOTHER_SCRIPT,
+    WORTH_A_WORD,
+    ChangeKind,
+    Comparison,
+    CulpritChange,
+    ValueChange,
+)
+from leakscope.model.device import DeviceMemory, DeviceOwner, Slack
+from leakscope.model.explanation import (
+    BlockClass,
+    DeviceComparison,
+    DeviceExplanation,
+    Explanation,
+    SnapshotComparison,
+)
+from leakscope.model.known import Nature, Recognised
+from leakscope.model.report import (
+    Culprit,
+    Falsifier,
+    Finding,
+    Forecast,
+    Problem,
+    Report,
+    RunVerdict,
+    Severity,
+    Work,
+)
+from leakscope.model.text import one_line, plural
+from leakscope.report.text import (
+    humane_bytes,
+    humane_interval,
+    humane_rate,
+    humane_share,
+    humane_wait,
+)
+
+GAPS = "parts of the recording are lost; amounts and shares are of what could be read"
+VERDICTS = {
+    RunVerdict.LEAK: "Leak",
+    RunVerdict.CLEAN: "No leak",
+    RunVerdict.INCONCLUSIVE: "Not enough evidence",
+    RunVerdict.OUT_OF_MEMORY: "Out of memory",
+}
+LEAK_RAN_OUT = "Out of memory, leak"
+SEVERITIES = {
+    Severity.CRITICAL: "Critical",
+    Severity.WARNING: "Warning",
+    Severity.NOTE: "Note",
+}
+SEVERITY_MEANINGS = {
+    Severity.CRITICAL: "If this goes on, the run reaches its memory limit.",
+    Severity.WARNING: "Steady growth that is worth stopping.",
+    Severity.NOTE: "Worth knowing; it doesn't make the run a leak.",
+}
+NOTED = "Noted, but too little in this run to be called a leak:"
+"""Stands above culprits that are all notes."""
+_TOLD_ELSEWHERE = re.compile(
+    r"It is fed at |It climbs|Nothing in the (?:source|recording) "
+    r"|(?:(?!\. ).)* keeps what is put into it"
+)
+"""Begins what a remedy says before it says what to do."""
+UNTRIED = "not tried in this run"
+UNSTEADY = "no steady rate"
+GROWTHS = {"across": "Across phases", "within": "Within a phase", "constant": "None"}
+SHARES = {
+    "across": "Share of the growth",
+    "within": "Share of the phase's height",
+    "constant": "Share of all tensors",
+}
+CHANGES = {
+    ChangeKind.FIXED: "Fixed",
+    ChangeKind.REDUCED: "Reduced",
+    ChangeKind.UNCHANGED: "Unchanged",
+    ChangeKind.WORSE: "Worse",
+    ChangeKind.NEW: "New",
+}
+NOT_SEEN = "Not seen"
+FIRST_SEEN = "First seen"
+ONLY_THERE = "Only there"
+UNSEEN = (ONLY_THERE, FIRST_SEEN, NOT_SEEN)
+"""What a culprit is called that one run lacks where this tells of no change."""
+MISSING = "missing"
+"""Stands for a change in the page's styles where nothing says that it is one."""
+REAL = (
+    "A difference is real where the intervals of both rates don't overlap and the rates differ by "
+    f"more than {humane_share(WORTH_A_WORD)}."
+)
+WORST_FIRST = [
+    ChangeKind.NEW,
+    ChangeKind.WORSE,
+    ChangeKind.UNCHANGED,
+    ChangeKind.REDUCED,
+    ChangeKind.FIXED,
+]
+TERMS = {
+    "retained": "What would be freed if this object went: itself and everything only it keeps.",
+    "across": "Growth across phases: the same moment of the same phase is higher each time, "
+    "so memory is never given back.",
+    "within": "Growth within a phase: it climbs while the phase lasts and falls back when it "
+    "ends, so it drives the peak.",
+    "falsifier": "The observation that would prove this verdict wrong.",
+    "interval": "95 % confidence interval of the rate.",
+    "ledger": "An account of where the growth went; its terms add up to the total.",
+    "census": "A walk over the heap that lists what retains much memory, by name.",
+    "segment": "A stretch of memory from the driver, cut into blocks.",
+    "stuck": "Holes in segments that are in use: nothing returns them while a neighbour lives.",
+    "pool": "A free block serves requests of its own stream, pool and size alone.",
+    "PSS": "Memory in use, pages that several processes share divided among them: it adds up.",
+    "RSS": "Resident set size: what of the process's memory lies in RAM, shared pages included.",
+    "boundary": "A moment that comes again: the end of a step, of a batch, of a validation, of an "
+    "epoch. Memory at one is held against memory at the next of the same kind.",
+    "baseline": "What the process held before training began: the interpreter and its libraries.",
+    "accumulations": "Lists, dicts and other containers of your program that gather things.",
+    "code and libraries": "Functions, modules and classes, and what libraries keep for themselves.",
+    "allocator slack": "Memory the program gave back that the C library has not: it is free for "
+    "the program's next objects. malloc_trim(0) would return some of it.",
+    "severity": "Critical: memory runs out in this training, or in one ten times as long. Warning: "
+    "it grows steadily. Note: too little to matter.",
+    "pass": "One way of a DataLoader's workers through its data. Workers that live on make one "
+    "with each iteration over the loader, mostly one an epoch.",
+    "signature": "The culprit's identity, which survives moved lines and later runs.",
+}
+_OF_DEVICES = {"segment", "stuck", "pool"}
+_OF_WORKERS = {"pass"}
+METRICS = {
+    "rss": "Process memory (RSS)",
+    "pss": "Process memory (PSS)",
+    "children_pss": "Child processes (PSS)",
+    "private": "Process's own memory",
+    "tree": "Process and children",
+    "rss+children_pss": "Process (RSS) and children (PSS)",
+    "pss+children_pss": "Process and children (PSS)",
+    "allocated": "in live tensors",
+    "reserved": "held by torch's allocator",
+    "peak_allocated": "peak in tensors",
+    "used": "in use by all processes",
+    "outside": "beyond torch's allocator",
+    "pinned_host": "Page-locked host memory",
+}
+
+
+def words_for(report: Report) -> dict[str, str]:
+    """Return the terms to explain at the end of a report: not those of what it doesn't have."""
+    absent = {*(() if report.devices else _OF_DEVICES), *(() if report.workers else _OF_WORKERS)}
+    return {word: meaning for word, meaning in TERMS.items() if word not in absent}
+
+
+def verdict_words(verdict: RunVerdict, *, ran_out: bool) -> str:
+    """Return what a verdict is called; of a leak, whether it ended the run for want of memory."""
+    return LEAK_RAN_OUT if ran_out and verdict is RunVerdict.LEAK else VERDICTS[verdict]
+
+
+def problem_words(problem: Problem) -> str:
+    """Return what went wrong, as a sentence for those who don't read tracebacks."""
+    if not problem.message.startswith("MemoryError"):
+        return problem.message
+    place = re.search(r"\(([^()]*)\)$", problem.message)
+    return (
+        f"no memory was left for it (MemoryError{f', {place[1]}' if place else ''}); "
+        "what was measured before still counts"
+    )
+
+
+def count_words(culprits: Sequence[Culprit]) -> str:
+    """Return how many culprits there are, and of what grows too little to matter: ``5, 1 note``."""
+    notes = sum(one.severity is Severity.NOTE for one in culprits)
+    serious = len(culprits) - notes
+    told = [str(serious) if serious else "", plural(notes, "note") if notes else ""]
+    return ", ".join(filter(None, told))
+
+
+def metric_words(metric: str) -> str:
+    """Return what a gauge is called: ``cuda:0 in live tensors``."""
+    device, _, gauge = metric.rpartition(".")
+    return f"{device} {METRICS.get(gauge, gauge)}".strip()
+
+
+def growth_words(growth: str, phase: str, unit: str, *, falls_back: bool = True) -> str:
+    """Return what growth across or within means for this phase, as a sentence."""
+    stretch = phase or unit or "phase"
+    if growth == "within" and not falls_back:
+        return f"Climbs through the {stretch} phase; nothing shows it falling back."
+    if growth == "within":
+        return f"Climbs through each {stretch} phase and falls back when it ends."
+    if growth == "constant":
+        return "As much is there each time."
+    return f"Kept for good: as a rule higher after one {unit or stretch} than after the last."
+
+
+def share_words(share: float, growth: str) -> str:
+    """Return ``72 % of the growth``, or of the phase's height where growth falls back."""
+    whole = "the phase's height" if growth == "within" else "the growth"
+    return f"{humane_share(share)} of {whole}"
+
+
+def evidence(suspect: Culprit | Finding) -> str:
+    """Return what a verdict rests on: ``it grew through 14 readings``."""
+    if not suspect.readings:
+        return "it was seen, not measured over time"
+    return f"it grew through {plural(suspect.readings, 'reading')}"
+
+
+def wait_words(forecast: Forecast, work: Work) -> str:
+    """Return how far the limit is away: ``some 11 hours away at this pace``; empty if unknown."""
+    left = forecast.seconds_left
+    if left is None:
+        counts = {"step": work.steps, "epoch": work.epochs, "validation": work.validations}
+        done = counts.get(forecast.unit, 0)
+        left = forecast.units_left * work.duration_s / done if done else 0.0
+    return f"some {humane_wait(left)} away at this pace" if 0 < left < math.inf else ""
+
+
+def tried_words(falsifier: Falsifier | None) -> str:
+    """Return what came of trying to prove a verdict wrong; empty where nothing would."""
+    return (falsifier.result or UNTRIED) if falsifier else ""
+
+
+def source_place(suspect: Culprit | Finding) -> str:
+    """Return the line to look at first: what feeds it, else where it is defined."""
+    places = [*suspect.fed_at, suspect.defined_at or "", *suspect.allocated_at]
+    return next((place for place in places if place), "")
+
+
+def known_words(known: Recognised) -> str:
+    """Return whose doing a known culprit is: ``Known fault of transformers 5.8.0``."""
+    whose = "fault" if known.nature is Nature.FAULT else "behaviour"
+    return f"Known {whose} of {known.library} {known.version}".rstrip()
+
+
+def known_line(known: Recognised) -> str:
+    """Return what is known of a culprit, with where that is said, in a line."""
+    return f"{known_words(known)}: {known.title}. {known.link}"
+
+
+def is_address(link: str) -> bool:
+    """Return whether a link may be followed: an address of the web that closes no markup."""
+    return re.fullmatch(r"https?://[^\s<>\"'()]+", link) is not None
+
+
+def lead_of(report: Report) -> Culprit | Finding | None:
+    """Return what makes the run a leak: the first grave culprit, else the first grave finding."""
+    suspects: list[Culprit | Finding] = [*report.culprits, *report.findings]
+    return next((s for s in suspects if s.severity is not Severity.NOTE), None)
+
+
+def ending_words(report: Report) -> str:
+    """Return how the program ended, if not by itself and the headline doesn't tell already."""
+    how = in_a_sentence(report.run.ended)
+    if not how or report.out_of_memory is not None or how in report.headline:
+        return ""
+    return f"{how[0].upper()}{how[1:]}{'' if how.endswith('.') else '.'}"
+
+
+def sentence_ends(text: str) -> list[int]:
+    """Return where sentences end; not inside of code."""
+    ends = [m.start() for m in re.finditer(r"(?<=[.!?]) (?=[A-Z`])", text)]
+    return [end for end in ends if text.count("`", 0, end) % 2 == 0] + [len(text)]
+
+
+def what_to_do(text: str) -> str:
+    """Return a remedy from where it says what to do: what holds what and where it is fed stands
+    beside it already.
+    """
+    start = 0
+    for end in sentence_ends(text)[:-1]:
+        if not _TOLD_ELSEWHERE.match(text, start):
+            break
+        start = end + 1
+    return text[start:]
+
+
+def unsaid(report: Report) -> list[str]:
+    """Return what would settle the run and does not stand in its headline."""
+    return [text for text in report.missing if text not in report.headline]
+
+
+def has_gaps(report: Report) -> bool:
+    """Return whether parts of a recording are lost: more than the end that a kill cuts off."""
+    lost = [one.message for one in report.errors if ".journal" in one.where]
+    return any(not message.startswith("the last record was cut off") for message in lost)
+
+
+def outcome_of(comparison: Comparison) -> tuple[str, str]:
+    """Return how the change went: the verdict whose colours it wears, and a word."""
+    verdicts = (comparison.before_verdict, comparison.after_verdict)
+    if comparison.is_another_program:
+        return RunVerdict.INCONCLUSIVE.value, ANOTHER_SCRIPT
+    grave = [c for c in comparison.culprits if c.severity is not Severity.NOTE]
+    changes = {c.change for c in grave if not is_unseen(c)}
+    is_open = comparison.after_verdict is RunVerdict.INCONCLUSIVE or any(map(is_unseen, grave))
+    if verdicts == (RunVerdict.LEAK, RunVerdict.CLEAN) and not is_open:
+        return RunVerdict.CLEAN.value, "Fixed"
+    if verdicts == (RunVerdict.CLEAN, RunVerdict.CLEAN) and not grave:
+        return RunVerdict.CLEAN.value, "No leak"
+    if changes & {ChangeKind.NEW, ChangeKind.WORSE}:
+        return RunVerdict.LEAK.value, "Worse"
+    if changes == {ChangeKind.UNCHANGED}:
+        return RunVerdict.LEAK.value, "Unchanged"
+    if ChangeKind.UNCHANGED in changes:
+        return RunVerdict.INCONCLUSIVE.value, "Partly fixed"
+    if ChangeKind.REDUCED in changes:
+        return RunVerdict.INCONCLUSIVE.value, "Reduced"
+    if is_open:
+        return RunVerdict.INCONCLUSIVE.value, "Not settled"
+    if ChangeKind.FIXED in changes:
+        return RunVerdict.CLEAN.value, "Fixed"
+    return RunVerdict.INCONCLUSIVE.value, "No difference"
+
+
+def is_unseen(change: CulpritChange) -> bool:
+    """Return whether a culprit is missing from one run where that tells of no change."""
+    return change.is_elsewhere or change.is_unproven
+
+
+def change_word(change: CulpritChange) -> str:
+    """Return what became of a culprit in a word."""
+    if not is_unseen(change):
+        return CHANGES[change.change]
+    if change.change is not ChangeKind.NEW:
+        return NOT_SEEN
+    return ONLY_THERE if change.is_elsewhere else FIRST_SEEN
+
+
+def change_style(change: CulpritChange) -> str:
+    """Return the style of what became of a culprit: never that of what is fixed where it isn't."""
+    return MISSING if is_unseen(change) else change.change.value
+
+
+def missing_rate(change: CulpritChange) -> str:
+    """Return what stands for the rate of a run that lacks the culprit."""
+    return "not seen" if is_unseen(change) else "no growth"
+
+
+def worst_first(changes: Sequence[CulpritChange]) -> list[CulpritChange]:
+    """Return changes as they are shown: notes last, what is new or worse before what is fixed."""
+    return sorted(changes, key=lambda c: (c.severity is Severity.NOTE, _gravity(c)))
+
+
+def _gravity(change: CulpritChange) -> int:
+    return WORST_FIRST.index(change.change)
+
+
+def rate_words(suspect: Culprit | Finding) -> str:
+    """Return ``7.4 MiB per pass``, and in how many workers at once.
+
+    A finding may tell of memory that goes up and down: where its interval reaches to both sides of
+    zero, no number is its rate.
+    """
+    low, high = suspect.interval
+    if isinstance(suspect, Finding) and low < 0 < high:
+        return UNSTEADY
+    workers = suspect.workers if isinstance(suspect, Culprit) else 0
+    return rate_in_workers(suspect.bytes_per_unit, one_line(suspect.unit), workers)
+
+
+def rate_in_workers(bytes_per_unit: float, unit: str, workers: int) -> str:
+    """Return ``7.4 MiB per pass in each of 2 workers``; without workers the rate alone."""
+    rate = humane_rate(bytes_per_unit, unit)
+    if workers < 2:
+        return rate + " in a worker" * workers
+    return f"{rate} in each of {workers} workers"
+
+
+def certainty(change: CulpritChange | ValueChange) -> str:
+    """Return whether a difference is real; nothing is said of what has no interval."""
+    culprit = change if isinstance(change, CulpritChange) else None
+    if change.significant is None or (culprit and culprit.is_elsewhere):
+        return ""
+    if change.significant:
+        return "not certain" if culprit and culprit.doubt else "real"
+    return f"at most {humane_share(WORTH_A_WORD)}" if _are_apart(change) else "within the noise"
+
+
+def _are_apart(change: CulpritChange | ValueChange) -> bool:
+    """Return whether the intervals of both rates don't overlap."""
+    before, after = change.before_interval, change.after_interval
+    if before is None or after is None:
+        return False
+    return before[1] < after[0] or after[1] < before[0]
+
+
+def headline_after(word: str, headline: str) -> str:
+    """Return a comparison's headline as it stands beside its word: not ``Fixed · Fixed: …``."""
+    return headline.removeprefix(f"{word}: ")
+
+
+def undecided(comparison: Comparison) -> list[str]:
+    """Return a sentence for each thing that can't be told from noise, and why."""
+    told = [f"{change.name}: {change.doubt}." for change in comparison.culprits if change.doubt]
+    return told + [_within_noise(value) for value in comparison.growth if is_noise(value)]
+
+
+def is_noise(value: ValueChange) -> bool:
+    """Return whether a rate seems to have changed, but not by more than its intervals."""
+    before, after = value.before_bytes, value.after_bytes
+    if value.significant is not False or before is None or after is None:
+        return False
+    return abs(after - before) > WORTH_A_WORD * max(abs(before), abs(after))
+
+
+def _within_noise(value: ValueChange) -> str:
+    rates = [humane_rate(rate, value.unit) for rate in (value.before_bytes, value.after_bytes)]
+    intervals = [
+        f" ({humane_interval(interval)})" if interval else ""
+        for interval in (value.before_interval, value.after_interval)
+    ]
+    return (
+        f"{metric_words(value.name)}: {rates[0]}{intervals[0]} before and {rates[1]}{intervals[1]} "
+        "after lie within each other's noise."
+    )
+
+
+def together_words(report: Report) -> str:
+    """Return ``5 % of the growth; all 25 culprits grow by 341 KiB per step`` of who leads."""
+    lead = lead_of(report)
+    if not isinstance(lead, Culprit) or lead.growth != "across":
+        return ""
+    part = share_words(lead.share, lead.growth) if lead.share else ""
+    rate = rate_together(report)
+    whole = f"all {len(_growing(report))} culprits grow by {rate}" if rate else ""
+    return "; ".join(filter(None, [part, whole]))
+
+
+def rate_together(report: Report) -> str:
+    """Return ``341 KiB per step``, by which several culprits grow; empty where that can't be said.
+
+    Rates are added up where all count the same unit on the same device, in a single process, and
+    no two culprits share what they hold.
+    """
+    grown = _growing(report)
+    alike = len({(c.unit, c.device) for c in grown}) == 1
+    apart = not any(
+        c.growth != "across" or c.workers or c.also_held_by or c.leak_share_bytes or c.rates_by_rank
+        for c in grown
+    )
+    if len(grown) < 2 or not alike or not apart:
+        return ""
+    return humane_rate(sum(c.bytes_per_unit for c in grown), one_line(grown[0].unit))
+
+
+def _growing(report: Report) -> list[Culprit]:
+    return [c for c in report.culprits if c.severity is not Severity.NOTE]
+
+
+ROLES = NAMES | {
+    "workspace": "workspaces of libraries",
+    "private_pool": "private pools",
+    "pending": "freed, still waited for",
+    "unexplained": "unexplained",
+}
+SHOWN_PARTS = 3
+
+
+def role_words(role: str) -> str:
+    """Return what a component, or what the allocator alone tells, is called."""
+    return ROLES.get(role, role.replace("_", " "))
+
+
+def owner_words(owner: DeviceOwner) -> str:
+    """Return the name of an owner; of what has none, what it is."""
+    return owner.name or f"({role_words(owner.role)})"
+
+
+def device_line(device: DeviceMemory) -> str:
+    """Return ``cuda:0: 12 GiB live of 15 GiB reserved after step 40 of train: …``."""
+    figures = device.figures
+    told = [row for row in device.roles if row.role != "unexplained"][:SHOWN_PARTS]
+    parts = [f"{role_words(row.role)} {humane_share(row.share)}" for row in told]
+    parts.append(f"{humane_share(1.0 - device.explained_share)} unexplained")
+    free = (
+        f"{humane_bytes(figures.cached + figures.releasable)} cached, "
+        f"{humane_bytes(figures.stuck - figures.releasable)} stuck in holes"
+    )
+    return (
+        f"{device.device}: {humane_bytes(figures.active)} live of "
+        f"{humane_bytes(figures.reserved)} reserved {device.moment}: {', '.join(parts)}; {free}"
+    )
+
+
+BLOCK_CLASSES = {
+    BlockClass.WEIGHTS: "Weights",
+    BlockClass.GRADIENTS: "Gradients",
+    BlockClass.OPTIMIZER: "Optimizer state",
+    BlockClass.ACTIVATIONS: "Made in a forward pass",
+    BlockClass.BACKWARD: "Made in a backward pass",
+    BlockClass.WORKSPACE: "Workspaces",
+    BlockClass.COMMUNICATION: "Communication buffers",
+    BlockClass.PENDING: "Freed, still waited for",
+    BlockClass.OTHER: "Other tensors",
+    BlockClass.UNKNOWN: "Unknown",
+}
+SLACKS = {
+    Slack.TIDY: "Tidy",
+    Slack.CACHE: "Cache",
+    Slack.FRAGMENTATION: "Holes",
+    Slack.BOTH: "Holes and cache",
+}
+CHANGED = {
+    "live": "More live",
+    "fragmentation": "More holes",
+    "cache": "More cache",
+    "less": "Less",
+    "nothing": "The same",
+}
+ALLOCATOR_TERMS = {
+    "reserved": "What the allocator took from the driver; what nvidia-smi shows, nearly.",
+    "live": "Reserved and in use: tensors, workspaces, and frees that a stream waits for.",
+    "cache": "Wholly free segments: empty_cache() returns them to the driver.",
+    "stuck": "Holes in segments that are in use: nothing returns them while a neighbour lives.",
+    "segment": "A stretch of memory from the driver, cut into blocks.",
+    "pool": "A free block serves requests of its own stream, pool and size alone.",
+    "peak": "The moment of the history at which most was live, played back entry by entry.",
+}
+
+
+def verdict_of(explanation: Explanation) -> tuple[str, str]:
+    """Return whose colours a snapshot wears, and a word for it."""
+    if not explanation.devices:
+        return "clean", "Empty"
+    faults = [device.fault for device in explanation.devices if device.fault is not None]
+    if faults:
+        fragmented = any(fault.is_fragmentation for fault in faults)
+        return "leak", "Fragmentation" if fragmented else "Capacity"
+    severities = {f.severity for device in explanation.devices for f in device.findings}
+    if Severity.CRITICAL in severities:
+        return "leak", "Leak"
+    slack = lead_device(explanation).slack
+    if slack in (Slack.FRAGMENTATION, Slack.BOTH):
+        return "inconclusive", SLACKS[slack]
+    if Severity.WARNING in severities:
+        return "inconclusive", "Warning"
+    return "clean", SLACKS[slack]
+
+
+def lead_device(explanation: Explanation) -> DeviceExplanation:
+    """Return the device that matters most: one that ran out of memory, else the fullest."""
+    failed = [d for d in explanation.devices if d.fault is not None]
+    return max(failed or explanation.devices, key=lambda device: device.figures.reserved)
+
+
+def devices_in_order(explanation: Explanation) -> list[DeviceExplanation]:
+    """Return the devices, the one that matters most first."""
+    if not explanation.devices:
+        return []
+    lead = lead_device(explanation)
+    return [lead, *(device for device in explanation.devices if device is not lead)]
+
+
+def comparison_verdict(comparison: SnapshotComparison) -> tuple[str, str]:
+    """Return whose colours several snapshots wear, and a word for what happened."""
+    if not comparison.devices:
+        return "clean", "Empty"
+    lead = lead_comparison(comparison)
+    alarming = lead.kind == "fragmentation" or ": a leak" in lead.headline
+    calm = lead.kind in ("cache", "less", "nothing") or "no leak" in lead.headline
+    kind = "leak" if alarming else "clean" if calm else "inconclusive"
+    return kind, CHANGED.get(lead.kind, lead.kind)
+
+
+def lead_comparison(comparison: SnapshotComparison) -> DeviceComparison:
+    """Return the device whose change is the headline."""
+    order = list(CHANGED)
+    return min(comparison.devices, key=lambda d: (order.index(d.kind), -d.figures[-1].reserved))
+
+
+def pool_words(pool: tuple[int, int]) -> str:
+    """Return ``default pool`` or which private one it is."""
+    if pool == DEFAULT_POOL:
+        return "default pool"
+    if pool == UNKNOWN_POOL:
+        return "outside any segment"
+    kind = "CUDA graphs" if pool[0] else "private pool"
+    return f"{kind} ({pool[0]}, {pool[1]})"
+
+
+def group_words(stream: int, pool: tuple[int, int], *, is_small: bool) -> str:
+    """Return ``stream 0, default pool, large blocks``."""
+    blocks = "small blocks" if is_small else "large blocks"
+    return f"stream {stream if stream < 1 << 16 else hex(stream)}, {pool_words(pool)}, {blocks}"
+
+
+def subject_words(device: DeviceExplanation) -> str:
+    """Return which moment is shown."""
+    return "just before the failure" if device.subject == "fault" else "at the end of the file"
