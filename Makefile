@@ -7,7 +7,7 @@ INTERPRETERS ?= python3.10 python3.11 python3.12 python3.13 python3.14
 BENCHMARKS := start report recording memory workers ranks cuda heap pauses clean growth native overhead
 
 # Rooms whose tests walk the heap of their own process, as those under tests/heap do.
-OWN_HEAP := testing instrument probes cleanup
+OWN_HEAP := testing capture probes cleanup
 
 .PHONY: help demo test thorough quick gpu interpreters sanitize docs reports bench zoo robustness corpus judge ablation clean \
 	$(BENCHMARKS:%=bench-%)

@@ -23,7 +23,7 @@ from variants import LOOP  # noqa: E402
 from leakscope.model.record import BoundaryRecord  # noqa: E402
 from leakscope.recording.format import (  # noqa: E402
     JournalFrame,
-    decode_record,  # noqa: E402
+    decode_record,
     read_frames,
 )
 

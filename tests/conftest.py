@@ -29,7 +29,7 @@ settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
-FIRST = ("testing", "instrument", "probes", "cleanup")
+FIRST = ("testing", "capture", "probes", "cleanup")
 """Rooms whose tests look at the heap of their own process, while that is small."""
 LONG = ("end_to_end", "examples", "faults", "fidelity", "zoo", "cli", "frameworks", "browser")
 """Rooms whose tests start programs; quick ones come last, so that all workers end together."""

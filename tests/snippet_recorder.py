@@ -1,6 +1,6 @@
 """Records programs as ``leakscope run`` does, each in a fork of a process that has imported torch.
 
-What is recorded is the child of ``leakscope run`` itself (``leakscope.instrument.launch``); only
+What is recorded is the child of ``leakscope run`` itself (``leakscope.capture.launch``); only
 the seconds of its imports are saved. The reports are made by who asks, from the recordings.
 """
 

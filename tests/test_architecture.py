@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "recording": {"model"},
     "configuration": {"model"},
     "cleanup": {"model", "probes"},
-    "instrument": {"model", "heap", "probes", "recording", "cleanup", "configuration"},
+    "capture": {"model", "heap", "probes", "recording", "cleanup", "configuration"},
     "analysis": {"model"},
     "report": {"model", "analysis"},
     "cli": {
@@ -27,7 +27,7 @@ MAY_IMPORT = {
         "recording",
         "analysis",
         "report",
-        "instrument",
+        "capture",
         "probes",
         "cleanup",
         "configuration",
@@ -38,7 +38,7 @@ MAY_IMPORT = {
         "recording",
         "analysis",
         "report",
-        "instrument",
+        "capture",
         "configuration",
         "cli",
     },
@@ -112,7 +112,7 @@ def test_importing_leakscope_imports_no_framework() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [*(PACKAGE / "instrument" / "frameworks").glob("*.py")], ids=lambda m: m.stem
+    "module", [*(PACKAGE / "capture" / "frameworks").glob("*.py")], ids=lambda m: m.stem
 )
 def test_a_framework_is_imported_by_its_own_module_alone(module: Path) -> None:
     frameworks = {"transformers", "lightning", "pytorch_lightning", "ignite", "accelerate", "keras"}

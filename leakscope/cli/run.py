@@ -1,6 +1,6 @@
 """``leakscope run``: a small parent that starts the program, waits, and writes the report.
 
-The program is a child process that behaves as ``python`` would have (``instrument.launch``). The
+The program is a child process that behaves as ``python`` would have (``capture.launch``). The
 parent imports no torch while it waits, ends as the program ended, and concludes from the recording
 alone; so a program that dies, for want of memory or otherwise, still gets its report.
 """

@@ -139,7 +139,7 @@ class _Attribution:
     """Finds the line that a block is charged to."""
 
     _own = str(Path(__file__).parents[1]) + os.sep
-    _wrappers = str(Path(__file__).parents[1] / "instrument") + os.sep
+    _wrappers = str(Path(__file__).parents[1] / "capture") + os.sep
     _noise = ("<frozen importlib", tracemalloc.__file__)
     _installed = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
     _standard = tuple(
@@ -159,7 +159,7 @@ class _Attribution:
         for frame in traceback:
             if self._is_user(frame[0]):
                 return frame
-            # Wrapped iterators pass through the instrument's frames; the other rooms only
+            # Wrapped iterators pass through capture's frames; the other rooms only
             # ever call libraries for themselves.
             if frame[0].startswith(self._own) and not frame[0].startswith(self._wrappers):
                 return None

@@ -478,7 +478,7 @@ def _is_interpreter(library: str) -> bool:
 def _origins(project_root: str) -> list[tuple[str, int]]:
     """Return prefixes of files and whose they are; the first that fits decides."""
     origins = [
-        (f"{_PACKAGE / 'instrument'}{os.sep}", _Origin.WRAPPER),
+        (f"{_PACKAGE / 'capture'}{os.sep}", _Origin.WRAPPER),
         (f"{_PACKAGE}{os.sep}", _Origin.OWN),
     ]
     if "-packages" in project_root:  # a program that is installed itself

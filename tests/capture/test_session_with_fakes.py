@@ -294,7 +294,7 @@ def test_own_memory_does_not_grow_over_a_hundred_thousand_boundaries():
     after = tracemalloc.take_snapshot()
     tracemalloc.stop()
     gc.enable()
-    ours = tracemalloc.Filter(True, "*/leakscope/instrument/*")
+    ours = tracemalloc.Filter(True, "*/leakscope/capture/*")
     difference = after.filter_traces([ours]).compare_to(before.filter_traces([ours]), "lineno")
     grown = sum(statistic.size_diff for statistic in difference)
     assert run.session._index > 100_000

@@ -239,7 +239,7 @@ class TestTrainingIsUndisturbed:
             fit(model_of(), callbacks=[failing])
         assert raised.value is error
         frames = [entry.path for entry in raised.traceback]
-        assert not [path for path in frames if "leakscope/instrument" in str(path)]
+        assert not [path for path in frames if "leakscope/capture" in str(path)]
         session = current_session()
         assert session is not None
         assert not session.gate.is_led

@@ -317,7 +317,7 @@ class TestWhere:
         profile = started()
         written = encode("x" * (2 << 20))
         own = [s for s in everything(profile).sites if s.owner is NativeOwner.LEAKSCOPE]
-        assert own[0].file.endswith("wire.py")
+        assert own[0].file.endswith("format.py")
         assert own[0].bytes > len(written) > 2 << 20
 
     def test_a_name_of_c_plus_plus_is_readable(self) -> None:

@@ -120,13 +120,13 @@ def test_leakscope_and_the_import_system_are_left_out():
 
 
 @pytest.mark.parametrize(
-    ("room", "charged"), [("probes", None), ("heap", None), ("instrument", ("/lib/psutil.py", 3))]
+    ("room", "charged"), [("probes", None), ("heap", None), ("capture", ("/lib/psutil.py", 3))]
 )
 def test_libraries_that_leakscope_calls_for_itself_are_its_own(room, charged):
     own = str(Path(module.__file__).parents[1] / room / "x.py")
     attribution = module._Attribution("/home/me/project")
     called_by_us = (("/lib/psutil.py", 3), (own, 5), ("/home/me/project/train.py", 7))
-    if room == "instrument":  # a wrapped loader: the user's own batch passes through
+    if room == "capture":  # a wrapped loader: the user's own batch passes through
         assert attribution.line(called_by_us) == ("/home/me/project/train.py", 7)
         assert attribution.line(called_by_us[:2]) == charged
     else:

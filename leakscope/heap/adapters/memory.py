@@ -20,8 +20,8 @@ from leakscope.model.errors import ours
 __all__ = [
     "FILE",
     "HOST",
-    "Memory",
     "SHARED",
+    "Memory",
 ]
 
 
