@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.accounting.ledger import host_ledger
+from leakscope.analysis.accounting.terms import garbage_series, next_collection
 from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import judge, policy
-from leakscope.analysis.growth.exclusions import garbage_series, next_collection
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source import SourceIndex

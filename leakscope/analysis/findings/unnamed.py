@@ -11,16 +11,11 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.accounting.ledger import host_ledger
+from leakscope.analysis.accounting.terms import Term, unnamed_at
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
 from leakscope.analysis.findings.training_loop import gradient_cycle, is_gradient_cycle
 from leakscope.analysis.growth import judge, policy
-from leakscope.analysis.growth.exclusions import (
-    GrowthDriver,
-    Term,
-    growth_driver,
-    new_shapes,
-    unnamed_at,
-)
+from leakscope.analysis.growth.exclusions import GrowthDriver, growth_driver, new_shapes
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source.index import places_that_call

@@ -157,6 +157,16 @@ PINNING_BYTES = float(1 << 20)
 """Slack beside a container with this part of the growth, and so much, lies between its parts."""
 SHAPE_CACHE_BYTES = float(1 << 30)
 """oneDNN's cache has 1,024 entries of a MiB at most: growth beyond is more than it may hold."""
+SHAPE_CACHE_ENTRIES = 1024
+"""The entries of oneDNN's cache, unless its user says otherwise: more shapes than these fill it."""
+DRIVEN_BY_WORK_SHARE = 0.5
+"""A leak brings between new shapes this part of what falls to the work there, or more."""
+REST_PARTS = 9
+"""Work between new shapes is divided so; half of the parts must show a leak. One jump, as when the
+C heap is enlarged, is in one of them."""
+REST_OF_SHAPES_SHARE = 0.1
+"""Less of all work than this, done between new shapes, tells nothing; nor does any to which less
+growth falls than resident memory moves by itself."""
 
 HORIZON = 10
 """Growth is projected over ten observed runs: people profile a part of what they train."""

@@ -15,18 +15,21 @@ from itertools import pairwise, takewhile
 import msgspec
 import numpy as np
 
-from leakscope.analysis.columns.series import HOST, FloatArray, IntArray, RowTable
-from leakscope.analysis.growth import judge, policy, theil_sen
-from leakscope.analysis.growth.exclusions import (
-    MOVED,
-    PART_OF_OWNER,
-    ROW_RULES,
-    RowRule,
+from leakscope.analysis.accounting.terms import (
     Term,
     judge_terms,
     judge_unnamed,
     unnamed_at,
     unnamed_readings,
+)
+from leakscope.analysis.columns.series import HOST, FloatArray, IntArray, RowTable
+from leakscope.analysis.growth import judge, policy, theil_sen
+from leakscope.analysis.growth.exclusions import (
+    MOVED,
+    PART_OF_OWNER,
+    excludes,
+    with_rules_applied,
+    without_excluded,
 )
 from leakscope.analysis.growth.policy import ROW_NOISE_BYTES
 from leakscope.analysis.growth.rows import Grower, find_across, find_within, grower_of, in_units
@@ -60,7 +63,7 @@ def search_growth(case: RunContext) -> SearchResult:
     grown, trends = find_across(case.observations)
     carriers = find_carriers(case, trends)
     grown |= carriers
-    grown = {k: g for k, g in grown.items() if not is_excused(case, MOVED, g, ())}
+    grown = {k: g for k, g in grown.items() if not excludes(case, MOVED, g)}
     _note_trends(case, trends)
     across: list[Grower] = []
     for device in table.retained:
@@ -70,40 +73,16 @@ def search_growth(case: RunContext) -> SearchResult:
             in_units(case.observations, case.places, _at_the_rate_of(case, g, carriers))
             for g in points
         ]
-    told = _one_device_each(across)
-    across, filling = _without_excused(case, told)
+    named = _one_device_each(across)
+    across, filling = without_excluded(case, named)
     across = [share_named(table, g) for g in across]
     climbing = _climbing(case, {path for path, _ in grown}, [*across, *filling])
     found = [kept[path] for kept in climbing for path in accumulation_points(table, kept)]
-    within, _ = _without_excused(case, _one_device_each(found))
+    within, _ = without_excluded(case, _one_device_each(found))
     owners = [*grown.values(), *(g for kept in climbing for g in kept.values())]
     growers = across + within
-    return SearchResult(growers, filling, trends, owners, judge_terms(case, growers, told, trends))
-
-
-def is_excused(case: RunContext, rule: RowRule, grower: Grower, others: Sequence[Grower]) -> bool:
-    """Return whether a rule says that what grows is no leak, and note it if it does."""
-    figure = rule.applies(case, grower, others)
-    if figure is None:
-        return False
-    row = case.table.latest[grower.path]
-    case.decisions.add(
-        row.name, rule.name, rule.reason,
-        figure=figure.value, threshold=figure.threshold, path=row.path,
-    )  # fmt: skip
-    return True
-
-
-def _without_excused(case: RunContext, growers: list[Grower]) -> tuple[list[Grower], list[Grower]]:
-    """Return what grows by no rule's leave, and what will stop by itself."""
-    left, filling = [], []
-    for grower in growers:
-        rule = next((r for r in ROW_RULES if is_excused(case, r, grower, growers)), None)
-        if rule is None:
-            left.append(grower)
-        elif rule.stops:
-            filling.append(grower)
-    return left, filling
+    terms = with_rules_applied(case, judge_terms(case, growers, named, trends), growers)
+    return SearchResult(growers, filling, trends, owners, terms)
 
 
 def _note_trends(case: RunContext, trends: dict[int, Trend]) -> None:
@@ -210,7 +189,7 @@ def _climbing(case: RunContext, grown: set[int], across: list[Grower]) -> list[d
         {
             path: g
             for path, g in climbing.items()
-            if path not in grown and not is_excused(case, PART_OF_OWNER, g, across)
+            if path not in grown and not excludes(case, PART_OF_OWNER, g, across)
         }
         for device in case.table.retained
         for climbing in find_within(case.track, case.table, device).values()
