@@ -46,11 +46,6 @@ from leakscope.model.report import Decision
 from leakscope.model.run import Recording, Run
 from leakscope.model.trend import Trend
 
-FEWEST_EPOCHS = 3
-"""With fewer, growth is counted in steps."""
-ENDING_S, ENDING_SHARE = 10.0, 0.1
-"""A process that ends gives back what it held: seconds that this may take, and part of its time."""
-
 
 @dataclass(frozen=True)
 class MeasuredWindow:
@@ -136,7 +131,7 @@ class RunContext:
         times = self.track.time_s[readings]
         if not len(times):
             return readings
-        spent = min(ENDING_S, ENDING_SHARE * float(times[-1] - times[0]))
+        spent = min(policy.ENDING_S, policy.ENDING_SHARE * float(times[-1] - times[0]))
         chosen: IntArray = readings[:-1][times[:-1] <= times[-1] - spent]
         return chosen
 
@@ -226,7 +221,7 @@ class RunContext:
         if self.is_watched:
             return WorkUnit("minute", "", self.track.time_s / 60)
         counted = epochs(self.track)
-        if counted.total >= FEWEST_EPOCHS or not self.track.phases:
+        if counted.total >= policy.FEWEST_EPOCHS or not self.track.phases:
             return counted if counted.total else WorkUnit("step", "", self.track.step.astype(float))
         training = [p for p in self.track.phases if is_training(p)]
         return unit_of_phase(self.track, (training or self.track.phases)[0])
@@ -330,7 +325,7 @@ class RunContext:
         return self.gauge_gain(gauge.CHILDREN_PSS) or 0.0
 
 
-MOST = 400
+MOST_DECISIONS = 400
 """Decisions that a report carries, the first ones: what came to most is decided first."""
 
 
@@ -372,4 +367,4 @@ class Decisions:
 
     def told(self) -> list[Decision]:
         """Return what was decided, at most so much as a report carries."""
-        return list(self._made.values())[:MOST]
+        return list(self._made.values())[:MOST_DECISIONS]

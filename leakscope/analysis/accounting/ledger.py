@@ -14,7 +14,6 @@ import numpy as np
 
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
 from leakscope.analysis.growth import policy
-from leakscope.analysis.growth.policy import GAUGE_NOISE_BYTES
 from leakscope.analysis.growth.rows import Grower
 from leakscope.analysis.remedies.cleanup_calls import device_advice, host_advice
 from leakscope.analysis.run_context import MeasuredWindow, RunContext
@@ -323,10 +322,6 @@ def with_imputed(case: RunContext, ledgers: list[Ledger], findings: list[Finding
     return [msgspec.structs.replace(host, entries=entries, advice=advice), *devices]
 
 
-EXPLAINABLE_BYTES = 4 * GAUGE_NOISE_BYTES
-"""Below this growth of a gauge, a share of it says nothing."""
-
-
 _NAMELESS = {gauge.DEVICE_BY_TREE, gauge.CHILDREN_PSS, gauge.DEVICE_OUTSIDE, gauge.PINNED_HOST}
 """No name of the process stands for these bytes, or not for all of them."""
 _UNKNOWN = {"unexplained", "unnamed"}
@@ -365,7 +360,7 @@ def _growth(
     gain = case.gauge_gain(metric)
     is_explainable = metric.rpartition(".")[2] not in _NAMELESS
     named = explained = None
-    if gain is not None and gain > EXPLAINABLE_BYTES and is_explainable:
+    if gain is not None and gain > policy.UNNAMED_BYTES and is_explainable:
         device = metric.rpartition(".")[0] or HOST
         across = [g for g in growers if g.growth == "across" and g.device == device]
         named = min(sum(case.gain_of(g) for g in across) / gain, 1.0)

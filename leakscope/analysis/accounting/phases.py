@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from leakscope.analysis.columns.series import HOST, BoundaryTable, FloatArray, IntArray, code_of
+from leakscope.analysis.growth import policy
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict import severity
 from leakscope.model import gauge
@@ -87,11 +88,6 @@ def _after(
     return float(inside[-1])
 
 
-ROOM = 0.9
-"""A passage has room for what climbed in it when it rises by this part of it: gauges and censuses
-are read at different batches."""
-
-
 def phase_height(case: RunContext, phase: str, device: str, climbed: float) -> severity.PhaseHeight:
     """Return how high memory of a device rises in a passage through a phase.
 
@@ -107,7 +103,7 @@ def phase_height(case: RunContext, phase: str, device: str, climbed: float) -> s
     resident = _passages(case, phase, metric)
     in_use = _passages(case, phase, gauge.MALLOC_IN_USE) if device == HOST else []
     rises = [float(p.max() - p[0]) for p in (*resident, *in_use)]
-    roomy = [rise for rise in rises if rise >= ROOM * climbed]
+    roomy = [rise for rise in rises if rise >= policy.ROOM_SHARE * climbed]
     seen = max((float(p.max()) for p in resident), default=0.0)
     rise = min(roomy) if roomy else max(rises, default=0.0)
     return severity.PhaseHeight(

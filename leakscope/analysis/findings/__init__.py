@@ -15,7 +15,6 @@ from leakscope.analysis.findings import (
     garbage,
     gauge_rules,
     out_of_memory,
-    processes,
     training_loop,
     unnamed,
 )
@@ -28,10 +27,7 @@ DIAGNOSES: tuple[Callable[[RunContext, SearchResult, list[Ledger]], list[Finding
     garbage.diagnose_collector,
     garbage.diagnose_garbage,
     garbage.diagnose_slack,
-    processes.diagnose_children,
     gauge_rules.diagnose_gauges,
-    processes.diagnose_shared_memory,
-    gauge_rules.diagnose_shared_descriptors,
     unnamed.diagnose_native,
     training_loop.diagnose_numbered_names,
     run_findings.diagnose_unnamed_device_growth,
@@ -43,7 +39,7 @@ DIAGNOSES: tuple[Callable[[RunContext, SearchResult, list[Ledger]], list[Finding
     training_loop.diagnose_outliving,
     training_loop.diagnose_gradients,
     unnamed.diagnose_unexplained,
-    processes.diagnose_watched,
+    gauge_rules.diagnose_watched,
 )
 _ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 

@@ -76,7 +76,12 @@ FEWER_SHAPES = Remedy(
 def diagnose_unexplained(
     case: RunContext, growth: SearchResult, ledgers: list[Ledger]
 ) -> list[Finding]:
-    """Return findings when memory goes on growing without a name of the user's."""
+    """Return findings when memory goes on growing without a name of the user's.
+
+    May be confused with the warm-up of libraries, which ends; with what is kept for each shape of
+    tensors, which comes with new shapes alone; and with pages of a large array that are written for
+    the first time.
+    """
     ledger, found = host_ledger(ledgers), []
     elsewhere, term = growth.terms.get("elsewhere"), growth.terms.get("unexplained")
     if elsewhere is not None and elsewhere.grows and not is_named(case, growth, elsewhere):
@@ -141,7 +146,8 @@ def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
         "Memory grows outside everything that has a name",
         f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is neither garbage "
         "nor allocator slack nor in anything that has a name: native code allocated it, or a "
-        f"running loop alone refers to it, as to the generator that it goes over.{_other_growth(ledger)}",
+        "running loop alone refers to it, as to the generator that it goes over."
+        f"{_other_growth(ledger)}",
         UNEXPLAINED_REMEDY,
         severity=Severity.WARNING,
         trend=term.trend,
@@ -246,7 +252,11 @@ REGISTER_ONCE = Remedy(
 
 
 def diagnose_native(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> list[Finding]:
-    """Return a finding for each kind of object that grows with no Python name on it."""
+    """Return a finding for each kind of object that grows and that only native code holds.
+
+    These are held by autograd, queues in C++ or registries of the interpreter. May be confused with
+    buffers that libraries allocate once.
+    """
     found = [
         finding
         for path, row in enumerate(case.table.latest)
@@ -369,7 +379,11 @@ class NativeGrowth:
 
 
 def growing_allocations(case: RunContext) -> list[NativeGrowth]:
-    """Return the native allocations that go on growing, what gained most first."""
+    """Return the native allocations that go on growing, what gained most first.
+
+    A row of the profile is an estimate from some samples; its noise is what chance can make of it.
+    Sites of tensors, arrays and the interpreter are left out: the census counts what these hold.
+    """
     records = _at_work(case)
     if len(records) < policy.FEWEST_READINGS:
         return []

@@ -16,7 +16,8 @@ decides. They are applied in this order:
 5. ``floor``, the only one that isn't here: too little to harm (``verdict.severity`` for paths,
    ``Term.is_much`` for terms).
 
-A rule exists only where a recorded program needs it: ``tests/zoo/ablation.py`` switches off each.
+What can't be seen isn't judged at all (``rows.Observations.columns``). A rule exists only where a
+recorded program needs it: ``tests/zoo/ablation.py`` switches off each.
 """
 
 from __future__ import annotations
@@ -362,7 +363,11 @@ def _with_rule(case: RunContext, term: Term, growers: Sequence[Grower]) -> Term:
 
 
 class GrowthDriver(Enum):
-    """What growth without a name came with."""
+    """What growth without a name came with: work, or new shapes of tensors.
+
+    oneDNN compiles a kernel for each shape that it meets and caches it; larger batches need more at
+    once. Both end by themselves. A leak goes on between new shapes as well.
+    """
 
     WORK = "work"
     """With work, whether shapes were new or not; or the shapes aren't known."""

@@ -1,8 +1,17 @@
 """The search for growth: from the table of rows to growers at their accumulation points.
 
+``search_growth`` judges all rows, excludes what is no leak and follows the rest down to their
+accumulation points; the order of its steps is that of ``exclusions``.
+
 The accumulation point is the one container in which growth piles up: Eclipse MAT's walk down the
-dominator tree, applied to growth instead of size. Entries of one container that one statement feeds
-are joined into their container.
+dominator tree, applied to growth instead of size. From a row that grows, walk down into each single
+object that carries growth of its own; stop where growth spreads over many objects. That is neither
+the owner of the container nor one of its elements.
+
+Entries of one container that one statement feeds are one culprit, their container:
+``self.sides[side].append(features)`` fills ``sides['real']`` and ``sides['fake']`` alike. Entries
+that different statements fill are culprits of their own, and so is one that carries most of the
+growth.
 """
 
 from __future__ import annotations
@@ -219,7 +228,7 @@ def share_named(table: RowTable, g: Grower) -> Grower:
     if not longer:
         return g
     most = max(growth for growth, _ in longer)
-    alike = [p for growth, p in longer if growth >= 0.5 * most]
+    alike = [p for growth, p in longer if growth >= policy.SAME_PACE_SHARE * most]
     named = min(alike, key=lambda p: (len(table.paths[p]), table.paths[p]))
     return replace(g, path=named, y=g.y)
 
@@ -234,12 +243,6 @@ def _gained_items(table: RowTable, path: int, g: Grower) -> float:
     return float(gains.sum()) if late and (gains > 0).sum() >= policy.FEWEST_RISES else 0.0
 
 
-SPREAD = 0.5
-"""Growth that comes from more objects, not larger ones, to this part lies in their container; so
-does growth of which this part is in no single object below."""
-SMALL_SIBLING = 0.30
-SIMILAR_SIBLINGS = 4
-"""This many small siblings in one container are one culprit: ``results``, not its keys."""
 CONTAINERS = {"dict", "list", "tuple", "set", "deque"}
 _TABLES = {"DataFrame", "Series"}
 """What lies below them is how pandas lays out one table: a name that no user wrote."""
@@ -290,9 +293,9 @@ class _Walk:
             return [node]
         if self.is_spread_below(node, below):
             return [node]
-        if self.own_growth(node) >= SPREAD * self.growers[node].gained:
+        if self.own_growth(node) >= policy.SPREAD_SHARE * self.growers[node].gained:
             return [node]
-        single = [child for child in below if self.growers[child].spread < SPREAD]
+        single = [child for child in below if self.growers[child].spread < policy.SPREAD_SHARE]
         if self.is_one_culprit(node, single):
             return [node]
         points = [point for child in single for point in self.down(child)]
@@ -305,7 +308,9 @@ class _Walk:
         if not below:
             return False
         largest, gained = self.growers[below[0]], self.growers[node].gained
-        return largest.spread >= SPREAD and largest.gained >= SPREAD * gained
+        return (
+            largest.spread >= policy.SPREAD_SHARE and largest.gained >= policy.SPREAD_SHARE * gained
+        )
 
     def own_growth(self, node: int) -> float:
         """Return how much of a path's growth is in no single object below it.
@@ -341,7 +346,7 @@ class _Walk:
     def _gathers(self, node: int, row: int) -> bool:
         """Return whether it is less more objects that gather: ``agents[*].memory`` gets longer."""
         columns, table = self.growers[node].columns, self.table
-        if row not in self.growers or self.growers[row].spread >= SPREAD:
+        if row not in self.growers or self.growers[row].spread >= policy.SPREAD_SHARE:
             return False
         length = np.nan_to_num(table.length[row, columns])
         return bool(length[-1] > length[0]) or any(
@@ -362,14 +367,8 @@ class _Walk:
         gained, latest = self.growers[node].gained, self.table.latest
         if latest[node].kind == "tuple" and len(single) > 1:
             return all(latest[child].kind not in CONTAINERS for child in single)
-        small = [c for c in single if self.growers[c].gained < SMALL_SIBLING * gained]
-        return latest[node].kind in CONTAINERS and len(small) >= SIMILAR_SIBLINGS
-
-
-WHOLE = 0.9
-"""Entries make up their container's growth where they come to this part of it."""
-BIG_DROP = 0.7
-"""An entry with this part of the growth is where it lies: Eclipse MAT's rule."""
+        small = [c for c in single if self.growers[c].gained < policy.SMALL_SIBLING_SHARE * gained]
+        return latest[node].kind in CONTAINERS and len(small) >= policy.SIMILAR_SIBLINGS
 
 
 def with_siblings_joined(case: RunContext, growth: SearchResult) -> SearchResult:
@@ -415,8 +414,8 @@ def _make_up(entries: Sequence[Grower], whole: Grower) -> bool:
     units = {(g.unit, g.phase) for g in (*entries, whole)}
     return (
         len(units) == 1
-        and sum(gains) >= WHOLE * whole.gained
-        and max(gains) < BIG_DROP * sum(gains)
+        and sum(gains) >= policy.SIBLINGS_SHARE * whole.gained
+        and max(gains) < policy.BIG_DROP_SHARE * sum(gains)
     )
 
 

@@ -296,8 +296,6 @@ def _chart(case: RunContext, grower: Grower) -> tuple[list[Point], str]:
 
 MOST_LINES = 5
 MOST_EXCERPTS = 3
-FEWEST_READINGS = 3
-"""Of a container's length: fewer don't tell that it stays the same."""
 
 
 @dataclass(frozen=True)
@@ -373,7 +371,7 @@ def _grows_inside(table: RowTable, grower: Grower) -> bool:
     """Whether it went on growing when it got no more items: what it held became larger."""
     late = slice(len(grower.columns) // 2, None)
     lengths, sizes = table.length[grower.path, grower.columns[late]], grower.y[late]
-    is_same = len(lengths) >= FEWEST_READINGS and bool(np.all(lengths == lengths[0]))
+    is_same = len(lengths) >= policy.FEWEST_READINGS and bool(np.all(lengths == lengths[0]))
     return is_same and bool(sizes[-1] > sizes[0])
 
 

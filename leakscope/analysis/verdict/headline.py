@@ -25,7 +25,6 @@ from leakscope.model.report import Culprit, Finding, RunVerdict, Severity, Work
 from leakscope.model.text import clipped, human_bytes, plural
 from leakscope.model.trend import Reason
 
-SHORT_POINTS = 8
 LONGEST_NAME = 160
 """Characters of a name in the first line; in a key of a dict a whole text may stand."""
 LONGEST_BEGINNING = 300
@@ -124,7 +123,7 @@ def _no_training(ended: str) -> list[str]:
 
 def _too_few_readings(case: RunContext) -> list[str]:
     known = len(case.gauge_series(case.host_metric)[1])
-    if known >= SHORT_POINTS:
+    if known >= policy.WATCHED_READINGS:
         return []
     taken = len(case.track.known(case.host_metric))
     if not taken:
