@@ -93,6 +93,7 @@ def test_a_torn_end_is_told_from_damage_in_the_middle():
     data = to_frame(b"one") + to_frame(b"two")
     (torn,) = gaps(data[:-3])
     assert "cut off" in torn.reason
+    assert torn.is_cut_off
     assert torn.offset == len(to_frame(b"one"))
     (damaged,) = gaps(data.replace(b"one", b"0ne"))
     assert "checksum" in damaged.reason
