@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from leakscope.cli.conclusion import HTML, conclude, terminal_width
-from leakscope.cli.faults import say
+from leakscope.cli.conclusion import HTML, conclude
 from leakscope.cli.output import (
     FORMS,
     deliver,
@@ -16,8 +15,10 @@ from leakscope.cli.output import (
     format_option,
     is_stdout,
     out_option,
+    say,
     shows_color,
     tell,
+    terminal_width,
     why_unread,
 )
 from leakscope.model.comparison import ChangeKind, Comparison, CulpritChange

@@ -5,14 +5,11 @@ Analysis and report are imported in the functions: ``run`` waits beside a traini
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leakscope.model.errors import UnwritableError
+from leakscope.cli.output import terminal_width, wants_color, write_text
 
 if TYPE_CHECKING:
     from leakscope.analysis.remedies.catalogue import Catalogue
@@ -40,8 +37,7 @@ def conclude(run_path: Path) -> Report:
 def catalogue_in_force() -> Catalogue:
     """Return the known culprits: those of the project before those that leakscope ships."""
     from leakscope.analysis.remedies.catalogue import with_own
-    from leakscope.configuration.pyproject import read_known_culprits
-    from leakscope.configuration.reading import read_configuration
+    from leakscope.configuration import read_configuration, read_known_culprits
 
     return with_own(read_known_culprits(read_configuration().section))
 
@@ -54,29 +50,6 @@ def write_reports(run_path: Path, report: Report) -> Path:
     page = run_path / HTML
     write_text(page, render_html(report))
     return page
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all.
-
-    Raises:
-        UnwritableError: it can't be written; nothing is left behind.
-
-    """
-    from leakscope.recording.directory import temporary_beside
-
-    temporary = temporary_beside(path)
-    try:
-        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
-        temporary.replace(path)
-    except OSError as fault:
-        raise UnwritableError(
-            f"{path} can't be written ({fault.strerror or fault}); --out chooses another place.",
-            slug="unwritable",
-        ) from fault
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def print_summary(report: Report, run_path: Path, page: Path | None) -> None:
@@ -93,14 +66,3 @@ def print_summary(report: Report, run_path: Path, page: Path | None) -> None:
     )
     sys.stderr.write(fitted(text, sys.stderr.encoding))
     sys.stderr.flush()
-
-
-def terminal_width(otherwise: int) -> int:
-    """Return the terminal's columns, or a fixed width where output goes elsewhere."""
-    return shutil.get_terminal_size((otherwise, 24)).columns
-
-
-def wants_color(is_terminal: bool) -> bool:
-    """Return whether to colour: a terminal that can, and no ``NO_COLOR``."""
-    can = is_terminal and os.environ.get("TERM") != "dumb"
-    return can and not os.environ.get("NO_COLOR")

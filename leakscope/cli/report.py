@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from leakscope.cli.conclusion import HTML, conclude, print_summary, terminal_width, write_reports
+from leakscope.cli.conclusion import HTML, conclude, print_summary, write_reports
 from leakscope.cli.output import (
     STDOUT,
     deliver,
@@ -15,6 +15,7 @@ from leakscope.cli.output import (
     out_option,
     shows_color,
     tell,
+    terminal_width,
 )
 from leakscope.model.report import Report
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leakscope.cli.conclusion import terminal_width, wants_color
-from leakscope.cli.output import tell
+from leakscope.cli.output import tell, terminal_width, wants_color
 
 if TYPE_CHECKING:
     from leakscope.model.run import Run
