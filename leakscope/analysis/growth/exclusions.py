@@ -526,7 +526,24 @@ def judge_terms(
         terms["slack"] = _undecided_by_what_pins_it(case, terms["slack"])
     if "unexplained" in terms:
         terms["unexplained"] = _undecided_until_collected(case, terms["unexplained"])
-    return {kind: _judged(case, term, growers) for kind, term in terms.items()}
+    judged = {kind: _judged(case, term, growers) for kind, term in terms.items()}
+    return _pinned_by_unnamed(case, judged)
+
+
+def _pinned_by_unnamed(case: RunContext, terms: dict[str, Term]) -> dict[str, Term]:
+    """Return terms of which free memory is none by itself beside new objects without a name.
+
+    They lie between it: they are the leak, and what it costs beyond their size is free memory.
+    """
+    slack = terms.get("slack")
+    if slack is None or not slack.grows or not terms["elsewhere"].grows:
+        return terms
+    gained = terms["elsewhere"].trend.net_bytes
+    case.decisions.add(
+        "slack", "pinned_by_unnamed", "it lies between new objects without a name",
+        figure=gained, threshold=policy.UNNAMED_BYTES,
+    )  # fmt: skip
+    return terms | {"slack": replace(slack, excused_by="pinned_by_unnamed")}
 
 
 def _undecided_by_what_pins_it(case: RunContext, slack: Term) -> Term:
