@@ -16,7 +16,7 @@ setup(
         ),
         Extension(
             "leakscope.probes._counting",
-            sources=["leakscope/probes/native/counting.c"],
+            sources=[f"leakscope/probes/native/{part}.c" for part in ("collector", "counting")],
             extra_compile_args=["-O3", "-std=gnu11", "-fvisibility=hidden"],
             optional=True,
         ),

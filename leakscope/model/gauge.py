@@ -34,6 +34,8 @@ GC_COLLECTED = "gc_collected"
 GC_UNCOLLECTABLE = "gc_uncollectable"
 GC_FROZEN = "gc_frozen"
 GC_ENABLED = "gc_enabled"
+GC_PENDING = "gc_pending"
+GC_LONG_LIVED = "gc_long_lived"
 MALLOC_IN_USE = "malloc_in_use"
 MALLOC_FREE = "malloc_free"
 MALLOC_MAPPED = "malloc_mapped"
@@ -99,6 +101,8 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     GC_UNCOLLECTABLE: ("count", "objects the collector could not free"),
     GC_FROZEN: ("count", "objects hidden from the collector by gc.freeze()"),
     GC_ENABLED: ("count", "1 while automatic collection is on"),
+    GC_PENDING: ("count", "objects that became old since the last full collection"),
+    GC_LONG_LIVED: ("count", "objects that survived the last full collection"),
     MALLOC_IN_USE: ("bytes", "C heap in use (glibc mallinfo2 uordblks + hblkhd)"),
     MALLOC_FREE: ("bytes", "C heap that is free but not returned to the system (fordblks)"),
     MALLOC_MAPPED: ("bytes", "C heap in single mappings (hblkhd)"),

@@ -1,4 +1,4 @@
-"""Counts the blocks that Python hands out (``native/counting.c``)."""
+"""Counts the blocks that Python hands out, and reads the collector's own count (``native/``)."""
 
 from collections.abc import Callable
 
@@ -16,3 +16,10 @@ def arm(more: int, function: Callable[[], object], /) -> None:
 
 def disarm() -> None:
     """Have no function called."""
+
+def long_lived() -> tuple[int, int] | None:
+    """Return what the next collection of all generations depends on; None where nothing tells.
+
+    The objects that became old since the last one, and those that survived it: the next one comes
+    when the first are more than a fourth of the second.
+    """

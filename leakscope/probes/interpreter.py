@@ -14,6 +14,11 @@ from typing import Any
 from leakscope.model import gauge
 from leakscope.probes.base import GuardedProbe
 
+try:
+    from leakscope.probes import _counting
+except ImportError:  # no compiler where it was installed
+    _counting = None  # type: ignore[assignment]
+
 
 class GarbageProbe(GuardedProbe):
     """Counters of the collector, about two microseconds; collects nothing itself."""
@@ -23,14 +28,19 @@ class GarbageProbe(GuardedProbe):
     def measure(self) -> dict[str, int]:
         """Return the counters, summed over the generations."""
         generations = gc.get_stats()
-        return {
+        long_lived = None if _counting is None else _counting.long_lived()
+        pending, old = long_lived or (None, None)
+        counters = {
             gauge.GC_COUNT: gc.get_count()[0],
             gauge.GC_COLLECTIONS: sum(g["collections"] for g in generations),
             gauge.GC_COLLECTED: sum(g["collected"] for g in generations),
             gauge.GC_UNCOLLECTABLE: sum(g["uncollectable"] for g in generations),
             gauge.GC_FROZEN: gc.get_freeze_count(),
             gauge.GC_ENABLED: int(gc.isenabled()),
+            gauge.GC_PENDING: pending,
+            gauge.GC_LONG_LIVED: old,
         }
+        return {name: value for name, value in counters.items() if value is not None}
 
 
 class FiguresProbe(GuardedProbe):

@@ -153,6 +153,38 @@ def test_garbage_beside_a_larger_peak_is_a_note() -> None:
     assert finding(report_of(program), "garbage").severity is Severity.NOTE
 
 
+def awaiting(aged_per_step: float, mib_per_step: float) -> Program:
+    """A program whose garbage waits until 20,000 objects have become old."""
+    program = Program(epochs=14).swell(lambda s: s.step * mib_per_step * MIB)
+    program.garbage = lambda s: s.step * mib_per_step * MIB
+    program.gauge(gauge.GC_ENABLED, lambda s: 1)
+    program.gauge(gauge.GC_PENDING, lambda s: s.step * aged_per_step)
+    return program.gauge(gauge.GC_LONG_LIVED, lambda s: 80_000)
+
+
+def test_garbage_that_the_collector_will_soon_free_is_no_leak() -> None:
+    report = report_of(awaiting(aged_per_step=30, mib_per_step=0.2))
+    assert report.verdict is RunVerdict.CLEAN
+    found = finding(report, "garbage")
+    assert found.severity is Severity.NOTE
+    assert "until the collector visits all objects, at about 133 MiB" in found.text
+    rules = {(d.subject, d.rule) for d in report.decisions}
+    assert ("garbage", "collector_will_come") in rules
+
+
+def test_garbage_that_the_collector_will_not_free_for_long_is_a_warning() -> None:
+    report = report_of(awaiting(aged_per_step=1, mib_per_step=0.2))
+    assert finding(report, "garbage").severity is Severity.WARNING
+    assert report.verdict is RunVerdict.LEAK
+
+
+def test_growth_without_a_name_is_undecided_while_as_much_garbage_waits() -> None:
+    program = awaiting(aged_per_step=30, mib_per_step=0.15).swell(lambda s: s.step * 0.1 * MIB)
+    report = report_of(program)
+    assert report.verdict is RunVerdict.INCONCLUSIVE
+    assert "no name" in report.headline
+
+
 def test_slack_that_grows_without_end_is_a_warning() -> None:
     program = Program(epochs=14).swell(lambda s: s.step * MIB)
     program.gauge(gauge.MALLOC_FREE, lambda s: s.step * 0.9 * MIB)
@@ -172,6 +204,21 @@ def test_slack_between_blocks_that_become_no_more_will_end() -> None:
     assert report.verdict is RunVerdict.CLEAN
     rules = {(d.subject, d.rule) for d in report.decisions}
     assert ("slack", "nothing_pins_it") in rules
+
+
+def test_slack_between_new_objects_without_a_name_is_a_note_beside_them() -> None:
+    def left_behind(state: State) -> float:
+        return state.step * 0.2 * MIB
+
+    path = "<held by native code>·torch.Tensor"
+    program = Program(epochs=14, full_every=1).swell(lambda s: s.step * MIB)
+    program.plant(Thing(path, left_behind, "tensor", root=RootKind.NATIVE, user=False))
+    program.gauge(gauge.MALLOC_FREE, lambda s: s.step * 0.9 * MIB)
+    program.gauge(gauge.MALLOC_IN_USE, lambda s: 100 * MIB + s.step * 0.3 * MIB)
+    report = report_of(program)
+    assert report.findings[0].kind != "allocator_slack"
+    assert finding(report, "allocator_slack").severity is Severity.NOTE
+    assert report.verdict is RunVerdict.LEAK
 
 
 def test_slack_is_undecided_while_what_is_in_use_is() -> None:

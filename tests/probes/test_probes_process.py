@@ -311,6 +311,19 @@ def test_a_switched_off_collector_is_seen():
     assert GarbageProbe().read()[gauge.GC_ENABLED] == 1
 
 
+def test_what_grows_old_counts_towards_the_next_collection_of_all_generations() -> None:
+    gc.collect()
+    before = GarbageProbe().read()
+    assert before[gauge.GC_PENDING] == 0
+    kept = [[] for _ in range(1000)]
+    gc.collect(1)
+    after = GarbageProbe().read()
+    assert after[gauge.GC_PENDING] >= len(kept)
+    assert after[gauge.GC_LONG_LIVED] == before[gauge.GC_LONG_LIVED]
+    gc.collect()
+    assert GarbageProbe().read()[gauge.GC_PENDING] == 0
+
+
 def test_figures_are_counted_once_pyplot_is_there(monkeypatch):
     monkeypatch.delitem(sys.modules, "matplotlib._pylab_helpers", raising=False)
     assert FiguresProbe().read() == {}

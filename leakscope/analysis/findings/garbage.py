@@ -8,7 +8,7 @@ import numpy as np
 from leakscope.analysis.accounting.ledger import host_ledger
 from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import judge, policy
-from leakscope.analysis.growth.exclusions import garbage_series
+from leakscope.analysis.growth.exclusions import garbage_series, next_collection
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source import SourceIndex
@@ -63,16 +63,26 @@ def diagnose_garbage(
     often = float(np.mean(sizes > 0.5 * most)) >= 0.5 and len(sizes) >= 3
     dominates = often and most >= ALARMING_BYTES and most > policy.PEAK_SHARE * rise > 0
     term = growth.terms.get("garbage")
-    piles_up = (term is not None and term.grows) or is_what_rises(case, ledgers, NOTED_BYTES)
+    following = next_collection(case)
+    is_bounded = following is not None and following.comes_soon
+    rises = not is_bounded and is_what_rises(case, ledgers, NOTED_BYTES)
+    piles_up = (term is not None and term.grows) or rises
+    is_harmful = piles_up or (dominates and not is_bounded)
+    next_time = (
+        " It goes on until the collector visits all objects, at about "
+        f"{human_bytes(following.garbage_bytes)}."
+        if following is not None and is_bounded and following.garbage_bytes > most
+        else ""
+    )
     found = to_finding(
         "garbage",
         "Garbage in reference cycles piles up faster than the collector runs"
         if piles_up
         else "Memory waits in reference cycles for the collector",
         f"Up to {human_bytes(most)} were reached by no name any more and not yet freed."
-        f"{_freed(sizes)}{_blamed(circles := _circles(case))}",
+        f"{_freed(sizes)}{next_time}{_blamed(circles := _circles(case))}",
         _garbage_remedy(circles),
-        severity=Severity.WARNING if dominates or piles_up else Severity.NOTE,
+        severity=Severity.WARNING if is_harmful else Severity.NOTE,
         trend=case.gauge_trend(case.host_metric) if piles_up else garbage_trend(case),
         share=most / rise if rise > 0 else 0.0,
         total_bytes=most,

@@ -17,7 +17,14 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.accounting.ledger import named_bytes, unseen_growth
-from leakscope.analysis.columns.series import HOST, INNER, BoolArray, FloatArray, IntArray, RowTable
+from leakscope.analysis.columns.series import (
+    HOST,
+    INNER,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    RowTable,
+)
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.policy import FEWEST_GROWING, GAUGE_NOISE_BYTES
 from leakscope.analysis.growth.rows import Grower
@@ -257,6 +264,59 @@ def pinned_by_culprit(case: RunContext, term: Term, growers: Sequence[Grower]) -
     return Figure(share, policy.PINNING_SHARE) if share >= policy.PINNING_SHARE else None
 
 
+@dataclass(frozen=True)
+class NextCollection:
+    """The next collection of all generations, as far as it can be foretold."""
+
+    garbage_bytes: float
+    """What it will find, if garbage goes on as it did."""
+    limit_bytes: float
+    """More than this is far beyond what was seen, or does harm."""
+    further_work: float
+    """How much more work is done until then."""
+
+    @property
+    def comes_soon(self) -> bool:
+        """Whether it comes before garbage does harm."""
+        return self.garbage_bytes < self.limit_bytes
+
+
+def next_collection(case: RunContext) -> NextCollection | None:
+    """Return when the collector will visit all objects; None where nothing tells.
+
+    It does when the objects that became old since the last time are more than a fourth of those
+    that survived it (CPython's ``gc_collect_generations``). Garbage is taken to grow with the
+    former as it did since it was least.
+    """
+    at, sizes = garbage_readings(case)
+    if len(at) < policy.FEWEST_READINGS or not case.nearest(gauge.GC_ENABLED, int(at[-1])):
+        return None
+    least = len(sizes) - 1 - int(np.argmin(sizes[::-1]))
+    before, pending = (case.nearest(gauge.GC_PENDING, int(at[n])) for n in (least, -1))
+    survived = case.nearest(gauge.GC_LONG_LIVED, int(at[-1]))
+    if before is None or pending is None or not survived:
+        return None
+    aged, gained = pending - before, float(sizes[-1] - sizes[least])
+    if aged <= 0 or gained <= 0:
+        return None
+    missing = max(policy.COLLECTED_SHARE * survived - pending, 0.0) / aged
+    most = policy.CAPACITY_OF_LIMIT * (case.limit_bytes or float("inf"))
+    worked = float(case.work_done[at[-1]] - case.work_done[at[least]])
+    return NextCollection(
+        garbage_bytes=float(sizes[-1]) + missing * gained,
+        limit_bytes=min(most, policy.COLLECTED_SOON * float(sizes.max())),
+        further_work=missing * worked,
+    )
+
+
+def collector_will_come(case: RunContext, term: Term, growers: Sequence[Grower]) -> Figure | None:
+    """Return whether garbage grows only until the next collection of all generations."""
+    following = next_collection(case) if term.kind == "garbage" else None
+    if following is None or not following.comes_soon:
+        return None
+    return Figure(following.garbage_bytes, following.limit_bytes)
+
+
 def nothing_pins_it(case: RunContext, term: Term, growers: Sequence[Grower]) -> Figure | None:
     """Return whether free memory rises while what is in use doesn't: fragmentation that will end.
 
@@ -283,6 +343,7 @@ ROW_RULES = (
 TERM_RULES = (
     TermRule("first_touch", "pages of what was allocated before are written", first_touch),
     TermRule("new_shapes", "it came with new shapes of tensors alone", new_shapes_only),
+    TermRule("collector_will_come", "the collector comes before it matters", collector_will_come),
     TermRule("nothing_pins_it", "what the C heap has in use doesn't grow", nothing_pins_it),
     TermRule("pinned_by_culprit", "it lies between the parts of what grows", pinned_by_culprit),
 )
@@ -462,26 +523,65 @@ def judge_terms(
         }
     terms = {kind: _term(case, kind, *xy) for kind, xy in series.items()}
     if "slack" in terms:
-        terms["slack"] = _undecided_like_what_pins_it(case, terms["slack"])
-    return {kind: _judged(case, term, growers) for kind, term in terms.items()}
+        terms["slack"] = _undecided_by_what_pins_it(case, terms["slack"])
+    if "unexplained" in terms:
+        terms["unexplained"] = _undecided_until_collected(case, terms["unexplained"])
+    judged = {kind: _judged(case, term, growers) for kind, term in terms.items()}
+    return _pinned_by_unnamed(case, judged)
 
 
-def _undecided_like_what_pins_it(case: RunContext, slack: Term) -> Term:
+def _pinned_by_unnamed(case: RunContext, terms: dict[str, Term]) -> dict[str, Term]:
+    """Return terms of which free memory is none by itself beside new objects without a name.
+
+    They lie between it: they are the leak, and what it costs beyond their size is free memory.
+    """
+    slack = terms.get("slack")
+    if slack is None or not slack.grows or not terms["elsewhere"].grows:
+        return terms
+    gained = terms["elsewhere"].trend.net_bytes
+    case.decisions.add(
+        "slack", "pinned_by_unnamed", "it lies between new objects without a name",
+        figure=gained, threshold=policy.UNNAMED_BYTES,
+    )  # fmt: skip
+    return terms | {"slack": replace(slack, excused_by="pinned_by_unnamed")}
+
+
+def _undecided_by_what_pins_it(case: RunContext, slack: Term) -> Term:
     """Return growth of free memory as undecided where that of what is in use is.
 
     It goes on growing only between blocks that are kept.
     """
     in_use = case.gauge_trend(gauge.MALLOC_IN_USE, policy.ELSEWHERE_NOISE_BYTES)
     is_unread = not len(case.gauge_series(gauge.MALLOC_IN_USE)[0])
-    if not slack.trend.is_growing or in_use.is_growing or in_use.is_bounded or is_unread:
+    if in_use.is_growing or in_use.is_bounded or is_unread:
         return slack
+    return _undecided(slack, in_use.more_work)
+
+
+def _undecided_until_collected(case: RunContext, unexplained: Term) -> Term:
+    """Return growth without a name as undecided while as much garbage awaits the collector.
+
+    Objects of native code may hang on it, and between two looks its bytes are not known.
+    """
+    following = next_collection(case)
+    if following is None:
+        return unexplained
+    _, sizes = garbage_readings(case)
+    if unexplained.trend.net_bytes > float(sizes.max()):
+        return unexplained
+    return _undecided(unexplained, following.further_work)
+
+
+def _undecided(term: Term, more_work: float | None) -> Term:
+    if not term.trend.is_growing:
+        return term
     trend = msgspec.structs.replace(
-        slack.trend,
+        term.trend,
         verdict=TrendVerdict.INCONCLUSIVE,
         reason=Reason.SHORT_RISE,
-        more_work=in_use.more_work,
+        more_work=more_work,
     )
-    return replace(slack, trend=trend)
+    return replace(term, trend=trend)
 
 
 def judge_unnamed(case: RunContext) -> Term:
@@ -523,9 +623,9 @@ def _term(case: RunContext, kind: str, x: FloatArray, y: FloatArray) -> Term:
 
 
 def garbage_series(case: RunContext) -> tuple[FloatArray, FloatArray]:
-    """Return units done and unreached bytes at the censuses that weighed them."""
-    weighed, sizes = _garbage(case)
-    return case.work_done[case.table.at[weighed]], sizes
+    """Return units done and unreached bytes where they were weighed, or just collected."""
+    at, sizes = garbage_readings(case)
+    return case.work_done[at], sizes
 
 
 def unnamed_series(case: RunContext) -> tuple[FloatArray, FloatArray]:
@@ -560,8 +660,33 @@ def named_series(
     return x, left
 
 
-def _garbage(case: RunContext) -> tuple[IntArray, FloatArray]:
-    return _weighed(case, [c.garbage_bytes for c in case.table.censuses])
+def garbage_readings(case: RunContext) -> tuple[IntArray, FloatArray]:
+    """Return the measurements at which garbage was weighed, and its bytes.
+
+    The first look after the work is among them where there is more: it awaited the collector
+    before. So is each collection of all generations in between, which leaves nothing.
+    """
+    track, sizes = case.track, [c.garbage_bytes for c in case.table.censuses]
+    after = [
+        int(at)
+        for at, size in zip(case.table.at, sizes, strict=True)
+        if at > track.last_work and size is not None
+    ]
+    weighed, values = _weighed(case, sizes, min(after, default=track.last_work))
+    if after and len(values) > 1 and values[-1] < values[-2]:
+        weighed, values = weighed[:-1], values[:-1]
+    at = case.table.at[weighed]
+    survived = track.gauge(gauge.GC_LONG_LIVED)
+    known = track.known(gauge.GC_LONG_LIVED)
+    collected = known[1:][np.diff(survived[known]) != 0]
+    if not len(at):
+        return at, values
+    collected = collected[(collected > at[0]) & (collected < at[-1]) & ~np.isin(collected, at)]
+    order = np.argsort(np.append(at, collected), kind="stable")
+    return (
+        np.append(at, collected)[order],
+        np.append(values, np.zeros(len(collected)))[order],
+    )
 
 
 def unnamed_readings(case: RunContext) -> tuple[IntArray, FloatArray]:
@@ -572,7 +697,7 @@ def unnamed_readings(case: RunContext) -> tuple[IntArray, FloatArray]:
     with a library is the library's alone.
     """
     sizes = [c.elsewhere_bytes for c in case.table.censuses]
-    known, values = _weighed(case, sizes)
+    known, values = _weighed(case, sizes, case.track.last_work)
     final = len(sizes) - 1
     if len(known) < policy.FEWEST_READINGS or known[-1] == final or sizes[final] is None:
         return known, values
@@ -589,9 +714,10 @@ def unnamed_readings(case: RunContext) -> tuple[IntArray, FloatArray]:
     return (all_known, all_values) if trend.is_growing else (known, values)
 
 
-def _weighed(case: RunContext, sizes: Sequence[int | None]) -> tuple[IntArray, FloatArray]:
-    """Return the censuses that weighed something while the program was at work, and what."""
-    last = case.track.last_work
+def _weighed(
+    case: RunContext, sizes: Sequence[int | None], last: int
+) -> tuple[IntArray, FloatArray]:
+    """Return the censuses that weighed something up to a measurement, and what."""
     places = zip(range(len(sizes)), case.table.at.tolist(), strict=True)
     known = [n for n, at in places if sizes[n] is not None and at <= last]
     values = [float(sizes[n] or 0) for n in known]
@@ -627,9 +753,10 @@ def unexplained_series(
             since = np.clip(case.work_done[at] - case.work_done[known[-1]], 0, None)
             trend = case.gauge_trend(name)
             left = left - since * (trend.bytes_per_unit if trend.is_growing else 0.0)
-    for weighed, sizes in (_garbage(case), unnamed_readings(case)):
-        if len(weighed):
-            left = left - np.interp(at, table.at[weighed], sizes)
+    weighed, unnamed = unnamed_readings(case)
+    for read_at, sizes in (garbage_readings(case), (table.at[weighed], unnamed)):
+        if len(read_at):
+            left = left - np.interp(at, read_at, sizes)
     return case.work_done[at], left
 
 

@@ -141,6 +141,11 @@ GRADIENT_SHARE = 0.9
 """What follows the gradients grows by no more than they do: small growth would pass for noise."""
 STATES_PER_PARAMETER = 3
 """Most optimizers keep at most so many tensors of a parameter's size for it: Adam two or three."""
+COLLECTED_SHARE = 0.25
+"""CPython collects all generations when so many objects, as a part of those that survived the last
+time, have become old since."""
+COLLECTED_SOON = 3.0
+"""Times as much garbage as was seen: until then the collector comes soon."""
 CAPACITY_OF_LIMIT = 0.25
 """A container that declares a bound is accused only if, full, it would fill this part of memory."""
 OWNER_SHARE = 0.5

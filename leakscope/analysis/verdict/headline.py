@@ -246,7 +246,7 @@ def _costs(findings: list[Finding]) -> str:
     return f" No leak, but large: {_inner(most.title)} ({human_bytes(most.total_bytes)})."
 
 
-_COSTLY = frozenset({"copy_on_write", "allocator_slack", "device_fragmentation"})
+_COSTLY = frozenset({"copy_on_write", "allocator_slack", "device_fragmentation", "garbage"})
 
 
 def _where_it_ended(ended: OutOfMemory) -> str:

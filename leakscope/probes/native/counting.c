@@ -142,12 +142,15 @@ static PyObject *disarm(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing
     Py_RETURN_NONE;
 }
 
+PyObject *long_lived(PyObject *module, PyObject *nothing); /* collector.c */
+
 static PyMethodDef methods[] = {
     {"start", start, METH_NOARGS, "Count from now on."},
     {"stop", stop, METH_NOARGS, "Count no more."},
     {"counted", counted, METH_NOARGS, "How many blocks were handed out while it counted."},
     {"arm", arm, METH_VARARGS, "After so many more blocks have the main thread call a function."},
     {"disarm", disarm, METH_NOARGS, "Have no function called."},
+    {"long_lived", long_lived, METH_NOARGS, "How far the collector is on its way to a full collection."},
     {NULL, NULL, 0, NULL},
 };
 
