@@ -16,7 +16,6 @@ import click
 import msgspec
 
 from leakscope.cli.compare import read_report
-from leakscope.cli.conclusion import conclude
 from leakscope.cli.output import (
     deliver,
     format_of,
@@ -28,6 +27,7 @@ from leakscope.cli.output import (
     why_unread,
     write_text,
 )
+from leakscope.cli.report import conclude
 from leakscope.model import __version__
 from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, LeakscopeError, NewerSchemaError
 from leakscope.model.report import Culprit, Finding, Report

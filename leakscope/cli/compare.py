@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from leakscope.cli.conclusion import HTML, conclude
 from leakscope.cli.output import (
     FORMS,
     deliver,
@@ -21,6 +20,7 @@ from leakscope.cli.output import (
     terminal_width,
     why_unread,
 )
+from leakscope.cli.report import HTML, conclude
 from leakscope.model.comparison import ChangeKind, Comparison, CulpritChange
 from leakscope.model.errors import (
     EXIT_OK,

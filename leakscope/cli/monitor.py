@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leakscope.cli.conclusion import conclude, print_summary, write_reports
 from leakscope.cli.output import say, to_process_number
 from leakscope.cli.program import ProgramEnding, SignalWitness, end_as
+from leakscope.cli.report import conclude, print_summary, write_reports
 from leakscope.model import gauge
 from leakscope.model.errors import EXIT_ERROR, LeakscopeError
 from leakscope.model.text import clipped, human_bytes, plural

@@ -35,7 +35,6 @@ from leakscope.capture.options import (
 )
 from leakscope.capture.program import Program, interpreter_options
 from leakscope.capture.run_directory import RUNS, World, claim, this_world
-from leakscope.cli.conclusion import conclude, print_summary, write_reports
 from leakscope.cli.output import explain, say
 from leakscope.cli.program import (
     ProgramCommand,
@@ -44,6 +43,7 @@ from leakscope.cli.program import (
     is_missing_module,
     supervise,
 )
+from leakscope.cli.report import conclude, print_summary, write_reports
 from leakscope.configuration.settings import UnreadableError, to_milliseconds, to_size
 from leakscope.model import __version__
 from leakscope.model.errors import LeakscopeError, UnwritableError

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from leakscope.cli.conclusion import HTML, JSON
 from leakscope.cli.output import (
     deliver,
     format_of,
@@ -20,6 +19,7 @@ from leakscope.cli.output import (
     shows_color,
     terminal_width,
 )
+from leakscope.cli.report import HTML, JSON
 from leakscope.model.documents import ListedRun, RunList, RunStatus
 from leakscope.model.errors import NoRunError
 from leakscope.recording.directory import OUTCOME, holds_run, journals, read_manifest
