@@ -206,6 +206,21 @@ def test_slack_between_blocks_that_become_no_more_will_end() -> None:
     assert ("slack", "nothing_pins_it") in rules
 
 
+def test_slack_between_new_objects_without_a_name_is_a_note_beside_them() -> None:
+    def left_behind(state: State) -> float:
+        return state.step * 0.2 * MIB
+
+    path = "<held by native code>·torch.Tensor"
+    program = Program(epochs=14, full_every=1).swell(lambda s: s.step * MIB)
+    program.plant(Thing(path, left_behind, "tensor", root=RootKind.NATIVE, user=False))
+    program.gauge(gauge.MALLOC_FREE, lambda s: s.step * 0.9 * MIB)
+    program.gauge(gauge.MALLOC_IN_USE, lambda s: 100 * MIB + s.step * 0.3 * MIB)
+    report = report_of(program)
+    assert report.findings[0].kind != "allocator_slack"
+    assert finding(report, "allocator_slack").severity is Severity.NOTE
+    assert report.verdict is RunVerdict.LEAK
+
+
 def test_slack_is_undecided_while_what_is_in_use_is() -> None:
     program = Program(epochs=14).swell(lambda s: s.step * MIB)
     program.gauge(gauge.MALLOC_FREE, lambda s: s.step * MIB)

@@ -12,7 +12,8 @@ decides. They are applied in this order:
    are left.
 4. ``TERM_RULES``, to each term of private memory that grows or may grow (``accounting.terms``):
    ``first_touch``, ``new_shapes``, ``collector_will_come``, ``nothing_pins_it``,
-   ``pinned_by_culprit``.
+   ``pinned_by_culprit``; then ``pinned_by_unnamed``, to free memory in the C heap, which needs the
+   outcome for ``elsewhere``.
 5. ``floor``, the only one that isn't here: too little to harm (``verdict.severity`` for paths,
    ``Term.is_much`` for terms).
 
@@ -347,7 +348,8 @@ def with_rules_applied(
     case: RunContext, terms: Mapping[str, Term], growers: Sequence[Grower]
 ) -> dict[str, Term]:
     """Return terms of private memory with the first rule by which their growth is no leak."""
-    return {kind: _with_rule(case, term, growers) for kind, term in terms.items()}
+    judged = {kind: _with_rule(case, term, growers) for kind, term in terms.items()}
+    return _pinned_by_unnamed(case, judged)
 
 
 def _with_rule(case: RunContext, term: Term, growers: Sequence[Grower]) -> Term:
@@ -360,6 +362,22 @@ def _with_rule(case: RunContext, term: Term, growers: Sequence[Grower]) -> Term:
             )
             return replace(term, excused_by=rule.name)
     return term
+
+
+def _pinned_by_unnamed(case: RunContext, terms: dict[str, Term]) -> dict[str, Term]:
+    """Return terms of which free memory is none by itself beside new objects without a name.
+
+    They lie between it: they are the leak, and what it costs beyond their size is free memory.
+    """
+    slack = terms.get("slack")
+    if slack is None or not slack.grows or not terms["elsewhere"].grows:
+        return terms
+    gained = terms["elsewhere"].trend.net_bytes
+    case.decisions.add(
+        "slack", "pinned_by_unnamed", "it lies between new objects without a name",
+        figure=gained, threshold=policy.UNNAMED_BYTES,
+    )  # fmt: skip
+    return terms | {"slack": replace(slack, excused_by="pinned_by_unnamed")}
 
 
 class GrowthDriver(Enum):
