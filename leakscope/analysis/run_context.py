@@ -46,6 +46,9 @@ from leakscope.model.report import Decision
 from leakscope.model.run import Recording, Run
 from leakscope.model.trend import Trend
 
+MOST_DECISIONS = 400
+"""Decisions that a report carries, the first ones: what came to most is decided first."""
+
 
 @dataclass(frozen=True)
 class MeasuredWindow:
@@ -81,7 +84,7 @@ class RunContext:
 
     def known_of(self, row: CensusRow, path: int, *, growth: str, device: str) -> KnownMatch | None:
         """Return the entry of the catalogue that speaks of a row which grows so, if one does."""
-        above = [self.table.latest[one] for one in self.table.ancestors(path)]
+        above = [self.table.latest[each] for each in self.table.ancestors(path)]
         sighting = Sighting(row, above, growth, device)
         return find_known(sighting, self.catalogue, self.environment)
 
@@ -171,9 +174,9 @@ class RunContext:
         known = self.track.known(gauge.OWN)
         if not len(known):
             return np.zeros(len(self.track))
-        held: FloatArray = np.concatenate([[0.0], self.track.gauge(gauge.OWN)[known]])
+        readings: FloatArray = np.concatenate([[0.0], self.track.gauge(gauge.OWN)[known]])
         last = np.searchsorted(known, np.arange(len(self.track)), side="left")
-        return np.asarray(held[last], dtype=np.float64)
+        return np.asarray(readings[last], dtype=np.float64)
 
     @cached_property
     def window(self) -> MeasuredWindow | None:
@@ -325,10 +328,6 @@ class RunContext:
         return self.gauge_gain(gauge.CHILDREN_PSS) or 0.0
 
 
-MOST_DECISIONS = 400
-"""Decisions that a report carries, the first ones: what came to most is decided first."""
-
-
 class Decisions:
     """The decisions of one analysis, in their order; of one rule on one subject the last."""
 
@@ -365,6 +364,6 @@ class Decisions:
             outcome=outcome,
         )
 
-    def told(self) -> list[Decision]:
+    def listed(self) -> list[Decision]:
         """Return what was decided, at most so much as a report carries."""
         return list(self._made.values())[:MOST_DECISIONS]

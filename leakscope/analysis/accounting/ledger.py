@@ -28,6 +28,12 @@ CHILDREN = "child processes"
 ELSEWHERE = "new objects held by libraries and native code"
 MAPPED_FILES = "pages of files: the kernel takes them back when it needs room"
 CHILDREN_BEYOND = "child processes, beyond what they share with this one"
+_TERMS = {"open_figures": "open figures"}
+"""The term of each kind of finding."""
+_NAMELESS = {gauge.DEVICE_BY_TREE, gauge.CHILDREN_PSS, gauge.DEVICE_OUTSIDE, gauge.PINNED_HOST}
+"""No name of the process stands for these bytes, or not for all of them."""
+_UNKNOWN = {"unexplained", "unnamed"}
+"""Terms of a ledger that say that nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -140,8 +146,8 @@ def _gain_of(case: RunContext, window: MeasuredWindow, g: Grower) -> int:
     """Return what a culprit gained over the window, between two censuses evenly."""
     values = case.table.retained[g.device][g.path, g.observed]
     ends = np.array([window.first, window.last])
-    held = np.interp(ends, case.table.at[g.observed], np.nan_to_num(values))
-    first, last = held + unseen_growth(case, g, ends)
+    retained = np.interp(ends, case.table.at[g.observed], np.nan_to_num(values))
+    first, last = retained + unseen_growth(case, g, ends)
     return round(float(last - first))
 
 
@@ -203,8 +209,8 @@ def _new_unnamed(
     at, sizes = zip(*known, strict=True)
     first, last = np.interp([window.first, window.last], at, sizes)
     library = {case.table.latest[g.path].name for g in growers if not case.table.is_reached(g.path)}
-    told = sum(e.bytes for e in entries if e.label in library and e.kind in {"named", "graph"})
-    return [_entry(ELSEWHERE, float(last - first) - told, "elsewhere")]
+    named = sum(e.bytes for e in entries if e.label in library and e.kind in {"named", "graph"})
+    return [_entry(ELSEWHERE, float(last - first) - named, "elsewhere")]
 
 
 def _at(case: RunContext) -> list[tuple[int, Census]]:
@@ -300,10 +306,6 @@ def _close(
     )
 
 
-_TERMS = {"open_figures": "open figures"}
-"""The term of each kind of finding."""
-
-
 def with_imputed(case: RunContext, ledgers: list[Ledger], findings: list[Finding]) -> list[Ledger]:
     """Return the ledgers with the host's remainder put down to what was counted."""
     if host_ledger(ledgers) is None or case.window is None:
@@ -320,12 +322,6 @@ def with_imputed(case: RunContext, ledgers: list[Ledger], findings: list[Finding
     entries = [*known, remainder]
     advice = host_advice(host.total_bytes, entries)
     return [msgspec.structs.replace(host, entries=entries, advice=advice), *devices]
-
-
-_NAMELESS = {gauge.DEVICE_BY_TREE, gauge.CHILDREN_PSS, gauge.DEVICE_OUTSIDE, gauge.PINNED_HOST}
-"""No name of the process stands for these bytes, or not for all of them."""
-_UNKNOWN = {"unexplained", "unnamed"}
-"""Terms of a ledger that say that nobody knows."""
 
 
 def find_growth(
@@ -377,7 +373,7 @@ def _growth(
 
 def _explained(device: str, ledgers: list[Ledger]) -> float | None:
     """Return how much of the growth the ledger's terms make up; too much counts as too little."""
-    ledger = next((one for one in ledgers if _device_of(one) == device), None)
+    ledger = next((each for each in ledgers if _device_of(each) == device), None)
     if ledger is None or ledger.total_bytes <= 0:
         return None
     left = sum(entry.bytes for entry in ledger.entries if entry.kind in _UNKNOWN)

@@ -20,6 +20,24 @@ from leakscope.model.report import Line, Moment, PhaseMemory, PhaseSpan, Timelin
 
 WORTH_BYTES, WORTH_SHARE = 4 << 20, 0.02
 """What resident memory reached between boundaries is told from so far above them on."""
+MOST_POINTS = 3000
+MOST_FURTHER_POINTS = 600
+MOST_SPANS = 2000
+MOST_EPOCHS = 2000
+MOST_STEPS = 400
+STRETCH = 0.9
+"""Of the way from a step to the next, what lies between them takes so much."""
+FURTHER = (
+    gauge.PRIVATE,
+    gauge.MAPPED,
+    gauge.MALLOC_IN_USE,
+    gauge.MALLOC_FREE,
+    gauge.PYMALLOC_ARENAS,
+    gauge.SHM,
+    gauge.PINNED_HOST,
+    gauge.CGROUP_USED,
+)
+FURTHER_OF_DEVICES = (gauge.DEVICE_USED, gauge.DEVICE_REQUESTED)
 
 
 def find_phases(case: RunContext) -> list[PhaseMemory]:
@@ -71,8 +89,8 @@ def _raised(
     highest, raised = peak_rise(case, phase, metric)
     is_device = "." in metric
     worth = 0.0 if is_device else seen + max(WORTH_BYTES, WORTH_SHARE * seen)
-    told = int(highest) if highest > worth else None
-    return told, None if raised is None else int(raised)
+    shown = int(highest) if highest > worth else None
+    return shown, None if raised is None else int(raised)
 
 
 def _after(
@@ -179,13 +197,6 @@ def _passages(case: RunContext, phase: str, metric: str) -> list[FloatArray]:
     return [values[mine & (track.occurrence == o)] for o in np.unique(track.occurrence[mine])]
 
 
-MOST_POINTS = 3000
-MOST_FURTHER_POINTS = 600
-MOST_SPANS = 2000
-MOST_EPOCHS = 2000
-MOST_STEPS = 400
-STRETCH = 0.9
-"""Of the way from a step to the next, what lies between them takes so much."""
 LABELS = {
     gauge.RSS: "resident",
     gauge.PSS: "resident, shared pages divided",
@@ -203,17 +214,6 @@ LABELS = {
     gauge.DEVICE_USED: "used by all processes",
     gauge.DEVICE_REQUESTED: "asked for",
 }
-FURTHER = (
-    gauge.PRIVATE,
-    gauge.MAPPED,
-    gauge.MALLOC_IN_USE,
-    gauge.MALLOC_FREE,
-    gauge.PYMALLOC_ARENAS,
-    gauge.SHM,
-    gauge.PINNED_HOST,
-    gauge.CGROUP_USED,
-)
-FURTHER_OF_DEVICES = (gauge.DEVICE_USED, gauge.DEVICE_REQUESTED)
 
 
 def find_timeline(case: RunContext) -> Timeline | None:
@@ -249,8 +249,8 @@ def find_timeline(case: RunContext) -> Timeline | None:
 
 
 def _censuses(case: RunContext) -> list[float]:
-    asked = (s.boundary.time_s for s in case.recording.snapshots if s.census is not None)
-    return sorted([*map(float, case.track.time_s[case.table.at]), *asked])
+    on_request = (s.boundary.time_s for s in case.recording.snapshots if s.census is not None)
+    return sorted([*map(float, case.track.time_s[case.table.at]), *on_request])
 
 
 def _kept(track: BoundaryTable, metric: str, most: int = MOST_POINTS) -> IntArray:

@@ -48,13 +48,13 @@ class Term:
     is_open_pool: bool = False
     """Whether nobody can say that private memory as a whole goes on growing."""
     is_pool_bounded: bool = False
-    excused_by: str = ""
+    excluded_by: str = ""
     """The rule by which its growth is none."""
 
     @property
     def grows(self) -> bool:
         """Whether it goes on growing, by so much that a leak would be missed."""
-        return self.trend.is_growing and self.is_much and not self.excused_by
+        return self.trend.is_growing and self.is_much and not self.excluded_by
 
     @property
     def may_grow(self) -> bool:
@@ -62,7 +62,7 @@ class Term:
         is_open = self.trend.reason in _RISING or (
             self.kind in _EXACT and not self.trend.is_bounded and not self.is_pool_bounded
         )
-        return is_open and self.is_much and not self.excused_by
+        return is_open and self.is_much and not self.excluded_by
 
     @property
     def is_much(self) -> bool:
@@ -328,8 +328,8 @@ def named_series(
     everywhere = np.arange(len(table.at))
     for g in {g.path: g for g in growers}.values():
         if g.growth == "across" and g.device == HOST and table.is_reached(g.path):
-            held = np.nan_to_num(table.retained[HOST][g.path, g.observed])
-            left = left - np.interp(everywhere, g.observed, held)
+            retained = np.nan_to_num(table.retained[HOST][g.path, g.observed])
+            left = left - np.interp(everywhere, g.observed, retained)
     inside = table.at >= case.working[0] if len(case.working) else table.at >= 0
     x, left = case.work_done[table.at[inside]], left[inside]
     released = np.flatnonzero(np.diff(left[:-1]) < -policy.GAUGE_NOISE_BYTES)

@@ -58,7 +58,7 @@ def unit_of_phase(track: BoundaryTable, phase: str) -> WorkUnit:
 
     What is predicted in evaluation mode as a part of nearly every step is no unit of its own.
     """
-    training = next((one for one in track.phases if is_training(one)), "")
+    training = next((name for name in track.phases if is_training(name)), "")
     if training and track.begun(phase) >= policy.EACH_STEP_SHARE * max(
         steps_done(track), policy.FEWEST_STEPS
     ):

@@ -42,6 +42,10 @@ DIAGNOSES: tuple[Callable[[RunContext, SearchResult, list[Ledger]], list[Finding
     gauge_rules.diagnose_watched,
 )
 _ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}
+_SEEN_FROM_WITHIN = {"unexplained", "children"}
+"""What they say of their process is the whole of what can be said of one that is only watched."""
+_EXPLAINS = {"open_figures", "garbage", "collector_off", "native_held", "gradient_cycle"}
+"""With one of these, unexplained growth has an explanation already."""
 
 
 def find_findings(
@@ -56,9 +60,3 @@ def find_findings(
         found = [f for f in found if f.kind != "unexplained"]
     found.sort(key=lambda f: (_ORDER[f.severity], -f.total_bytes))
     return [msgspec.structs.replace(f, rank=rank) for rank, f in enumerate(found, 1)]
-
-
-_SEEN_FROM_WITHIN = {"unexplained", "children"}
-"""What they say of their process is the whole of what can be said of one that is only watched."""
-_EXPLAINS = {"open_figures", "garbage", "collector_off", "native_held", "gradient_cycle"}
-"""With one of these, unexplained growth has an explanation already."""

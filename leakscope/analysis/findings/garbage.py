@@ -34,6 +34,14 @@ GARBAGE_REMEDY = Remedy(
         "gc.collect() where large tensors have just been dropped."
     ),
 )
+COLLECTOR_REMEDY_TEXT = (
+    "Cycles are freed only by the collector: call gc.collect() at the end of each epoch, or switch "
+    "it on again."
+)
+_PINNED = (
+    " It goes on: free memory is returned only where no live block lies above it, so that small "
+    "blocks that leak between larger ones keep it."
+)
 
 
 def garbage_trend(case: RunContext) -> Trend:
@@ -175,12 +183,6 @@ def _garbage_remedy(circles: list[Circle]) -> Remedy:
     )
 
 
-COLLECTOR_REMEDY_TEXT = (
-    "Cycles are freed only by the collector: call gc.collect() at the end of each epoch, or switch "
-    "it on again."
-)
-
-
 def diagnose_collector(
     case: RunContext, growth: SearchResult, ledgers: list[Ledger]
 ) -> list[Finding]:
@@ -257,7 +259,7 @@ def diagnose_slack(case: RunContext, growth: SearchResult, ledgers: list[Ledger]
         return []
     # At its end a program may give up what it had: the end of the stretch counts as well.
     ends = (case.window.last, len(case.track) - 1)
-    held = max(case.nearest(gauge.MALLOC_FREE, end) or 0.0 for end in ends)
+    free = max(case.nearest(gauge.MALLOC_FREE, end) or 0.0 for end in ends)
     used = max(case.nearest(case.host_metric, case.window.last) or 0.0, case.used_at_end())
     term = growth.terms.get("slack")
     is_alone = term is not None and term.grows
@@ -266,27 +268,21 @@ def diagnose_slack(case: RunContext, growth: SearchResult, ledgers: list[Ledger]
         gained, share = term.trend.net_bytes, term.share
     else:
         share = gained / resident if resident > 0 else 0.0
-    large = held >= policy.SLACK_HELD_BYTES and held > policy.SLACK_HELD_SHARE * used
+    large = free >= policy.SLACK_HELD_BYTES and free > policy.SLACK_HELD_SHARE * used
     if not grows and not large:
         return []
     return [
         to_finding(
             "allocator_slack",
             "Freed memory stays in the C heap",
-            f"glibc keeps {human_bytes(held)} that the program has freed; this grew by "
+            f"glibc keeps {human_bytes(free)} that the program has freed; this grew by "
             f"{human_bytes(max(gained, 0))}, {human_share(min(share, 1.0))} of what memory grew by."
             f"{_PINNED if is_alone else ''}",
             SLACK_REMEDY,
             severity=Severity.WARNING if is_alone else Severity.NOTE,
             trend=term.trend if term is not None else None,
             share=share,
-            total_bytes=held,
+            total_bytes=free,
             falsifier=("malloc_trim(0) would return most of it to the system.", None),
         )
     ]
-
-
-_PINNED = (
-    " It goes on: free memory is returned only where no live block lies above it, so that small "
-    "blocks that leak between larger ones keep it."
-)

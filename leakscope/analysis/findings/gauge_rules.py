@@ -51,6 +51,13 @@ MAINLY_SHARE = 0.6
 MORE_THAN_ALL = 1.2
 UNREAD_AT_THE_END = 0.15
 """Where the last reading lies further before the end of the work, other figures say more."""
+WARM_UP = "A warm-up would have ended within the run."
+_THINGS = "{gained} more {noun} than at the beginning, {rate} per {unit}."
+_PROBABLY_OF_OTHERS = (
+    " Another program of this user has probably made them: this one had no child process to share "
+    "them with."
+)
+_WORKERS_FALSIFIER = "With num_workers=0 the growth moves to the main process, or ends."
 
 
 @dataclass(frozen=True)
@@ -85,10 +92,6 @@ class GaugeRule:
     """What makes the finding where more than the gauge decides: None where there is none."""
 
 
-WARM_UP = "A warm-up would have ended within the run."
-_THINGS = "{gained} more {noun} than at the beginning, {rate} per {unit}."
-
-
 def _things(
     kind: str, name: str, noun: str, fewest: int, remedy: Remedy, **more: object
 ) -> GaugeRule:
@@ -112,9 +115,9 @@ def _gauge_trend(case: RunContext, rule: GaugeRule, device: str) -> tuple[Trend,
     name = f"{device}.{rule.gauge}" if rule.of_devices else rule.gauge
     if rule.snapshot_field and not case.track.has_gauge(name):
         series = device_series(case, device)
-        held = series.of(rule.snapshot_field)
+        sizes = series.of(rule.snapshot_field)
         return snapshot_trend(case, series, rule.snapshot_field), float(
-            held[-1] if len(held) else 0
+            sizes[-1] if len(sizes) else 0
         )
     _, y = case.gauge_series(name)
     return case.gauge_trend(name, rule.noise), float(y[-1]) if len(y) else 0.0
@@ -126,33 +129,33 @@ def _gauge_finding(
     rule: GaugeRule,
     device: str,
     trend: Trend,
-    held: float,
+    last: float,
     ledgers: list[Ledger],
 ) -> Finding:
     say = human_count if rule.counts else human_bytes
     figures = {
         "gained": say(trend.net_bytes),
-        "held": say(held),
+        "held": say(last),
         "rate": say(trend.bytes_per_unit),
         "unit": trend.unit,
     }
-    told, total, severity = trend, held, rule.severity
+    shown_trend, total, severity = trend, last, rule.severity
     text = rule.text.format(**figures)
     if rule.counts:
         total = _without_name(case, growth, ledgers) if rule.holds_memory else 0.0
-        told = _imputed(trend, total)
+        shown_trend = _imputed(trend, total)
     if rule.holds_memory and total >= policy.IMPUTED_BYTES:
         severity = Severity.WARNING
         text += f" They may hold the {human_bytes(total)} that nothing else explains (estimate)."
     resident = case.gauge_gain(case.host_metric) or 0.0
-    share = told.net_bytes / resident if device == HOST and resident > 0 else 0.0
+    share = shown_trend.net_bytes / resident if device == HOST and resident > 0 else 0.0
     return to_finding(
         rule.kind,
         rule.title.format(device=device),
         text,
         rule.remedy,
         severity=severity,
-        trend=told,
+        trend=shown_trend,
         share=share,
         total_bytes=total,
         device=device,
@@ -276,12 +279,6 @@ def _shared_memory(
     )
 
 
-_PROBABLY_OF_OTHERS = (
-    " Another program of this user has probably made them: this one had no child process to share "
-    "them with."
-)
-
-
 def _named_shared_bytes(case: RunContext) -> float:
     """Return by how much the shared memory grew that has a name."""
     sizes = [census.payload_bytes.get(SHARED, 0) for census in case.table.censuses]
@@ -317,8 +314,6 @@ def _children(
         falsifier=(_WORKERS_FALSIFIER if has_workers else rule.falsifier, None),
     )
 
-
-_WORKERS_FALSIFIER = "With num_workers=0 the growth moves to the main process, or ends."
 
 _WORKERS_REMEDY = Remedy(
     title="Look into the workers",
@@ -518,12 +513,12 @@ def diagnose_gauges(case: RunContext, growth: SearchResult, ledgers: list[Ledger
         if rule.gauge == gauge.OPEN_FILES and _descriptors_pile_up(case):
             continue
         for device in case.track.devices if rule.of_devices else [HOST]:
-            trend, held = _gauge_trend(case, rule, device)
+            trend, last = _gauge_trend(case, rule, device)
             gained = trend.net_bytes + (trend.gained_before if rule.counts else 0.0)
             if not trend.is_growing or gained < rule.floor:
                 continue
             if rule.to_finding is None:
-                found.append(_gauge_finding(case, growth, rule, device, trend, held, ledgers))
+                found.append(_gauge_finding(case, growth, rule, device, trend, last, ledgers))
             elif (finding := rule.to_finding(case, growth, rule, trend)) is not None:
                 found.append(finding)
     return found

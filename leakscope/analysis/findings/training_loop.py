@@ -36,6 +36,11 @@ from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.text import human_bytes, plural
 from leakscope.model.trend import Trend
 
+_ROOTS = (RootKind.LOCAL, RootKind.GLOBAL)
+_ROLES = ("batch", "graph", "accumulation", "other")
+_OBJECTS = ("module", "optimizer", "function", "generator", "lru_cache", "object", "queue")
+_NUMBER = re.compile(r"\d+")
+
 
 def diagnose_gradients(
     case: RunContext, growth: SearchResult, ledgers: list[Ledger]
@@ -290,11 +295,6 @@ def _creates_graph(call: ast.Call) -> bool:
     )
 
 
-_ROOTS = (RootKind.LOCAL, RootKind.GLOBAL)
-_ROLES = ("batch", "graph", "accumulation", "other")
-_OBJECTS = ("module", "optimizer", "function", "generator", "lru_cache", "object", "queue")
-
-
 @dataclass(frozen=True)
 class Outliving:
     """A variable and what it alone holds when a step is over."""
@@ -339,13 +339,13 @@ def _of_device(
     whole = float(np.median([census.payload_bytes.get(device, 0) for census in censuses]))
     staying = [o for o in outliving if o.life.fate is Fate.STAYS]
     useful = [o for o in outliving if o.life.fate is not Fate.NEXT_BATCH]
-    held = _total_bytes(staying)
-    if held >= max(policy.LEFTOVER_BYTES, policy.LEFTOVER_SHARE * whole):
-        title = f"{_names(staying)} {_verb(staying, 'keep')} {human_bytes(held)} through each step"
-    elif (held := _total_bytes(useful)) >= max(
+    kept = _total_bytes(staying)
+    if kept >= max(policy.LEFTOVER_BYTES, policy.LEFTOVER_SHARE * whole):
+        title = f"{_names(staying)} {_verb(staying, 'keep')} {human_bytes(kept)} through each step"
+    elif (kept := _total_bytes(useful)) >= max(
         policy.LEFTOVER_BYTES, policy.REPLACED_SHARE * whole
     ):
-        title = f"{_names(useful)} {_verb(useful, 'keep')} {human_bytes(held)} into the next step"
+        title = f"{_names(useful)} {_verb(useful, 'keep')} {human_bytes(kept)} into the next step"
     else:
         return None
     return to_finding(
@@ -354,8 +354,8 @@ def _of_device(
         _text(outliving, device, whole),
         _outliving_remedy(case, useful),
         severity=Severity.NOTE,
-        share=held / whole if whole else 0.0,
-        total_bytes=held,
+        share=kept / whole if whole else 0.0,
+        total_bytes=kept,
         device=device,
         falsifier=(
             "With the del in place the peak is as high: it lies where they are gone already.",
@@ -374,16 +374,16 @@ def _outliving(
     case: RunContext, censuses: list[Census], device: str, grown: set[str]
 ) -> list[Outliving]:
     """Return the loop's variables by what they hold in the middle of the run, most first."""
-    held: dict[str, list[int]] = defaultdict(list)
+    sizes: dict[str, list[int]] = defaultdict(list)
     latest: dict[str, CensusRow] = {}
     for census in censuses:
         for row in census.rows:
             if _is_variable(row) and row.path not in grown:
                 latest[row.path] = row
-                held[row.path].append(_own_bytes(row, device))
+                sizes[row.path].append(_own_bytes(row, device))
     found = []
     for path, row in latest.items():
-        usual = float(np.median([*held[path], *[0] * (len(censuses) - len(held[path]))]))
+        usual = float(np.median([*sizes[path], *[0] * (len(censuses) - len(sizes[path]))]))
         life = _life(case, row) if usual >= policy.LEFTOVER_NAME_BYTES else None
         if life is not None:
             found.append(Outliving(life, int(usual)))
@@ -434,8 +434,12 @@ def _text(outliving: list[Outliving], device: str, whole: float) -> str:
 
 def _line_list(some: list[Outliving]) -> str:
     lines = sorted({o.life.replaced_at or 0 for o in some})
-    told = [str(line) for line in lines]
-    return f"line {told[0]}" if len(told) == 1 else f"lines {', '.join(told[:-1])} and {told[-1]}"
+    numbers = [str(line) for line in lines]
+    return (
+        f"line {numbers[0]}"
+        if len(numbers) == 1
+        else f"lines {', '.join(numbers[:-1])} and {numbers[-1]}"
+    )
 
 
 def _listed(some: list[Outliving]) -> str:
@@ -480,8 +484,6 @@ def _del_diff(case: RunContext, useful: list[Outliving]) -> str | None:
     return edits.diff() if by_statement else None
 
 
-_NUMBER = re.compile(r"\d+")
-
 NUMBERED_NAMES_REMEDY = Remedy(
     title="Keep one variable, or a container with a bound",
     text=(
@@ -501,11 +503,11 @@ def diagnose_numbered_names(
     that no container grows. May be confused with the stages of a script: names count only where no
     source has them, where their numbers alone tell them apart, and where they come all along.
     """
-    told = {g.path for g in growth.growers}
+    growing = {g.path for g in growth.growers}
     found = []
     for pattern, paths in _numbered(case).items():
         trend = case.trend_of(case.work_done[case.table.at], _summed_series(case, paths))
-        if trend.is_growing and not told.intersection(paths):
+        if trend.is_growing and not growing.intersection(paths):
             found.append(_numbered_names_finding(case, pattern, paths, trend))
     return found
 
@@ -531,8 +533,8 @@ def _is_made(case: RunContext, variable: str) -> bool:
 
 
 def _summed_series(case: RunContext, paths: list[int]) -> FloatArray:
-    held: FloatArray = np.nan_to_num(case.table.retained[HOST][paths]).sum(axis=0)
-    return held
+    total: FloatArray = np.nan_to_num(case.table.retained[HOST][paths]).sum(axis=0)
+    return total
 
 
 def _numbers(name: str) -> list[int]:

@@ -128,10 +128,10 @@ def follows_the_model(case: RunContext, grower: Grower, others: Sequence[Grower]
     most = float(parameters[-1])
     if not 0 < most <= parameters[0] + policy.ROW_NOISE_BYTES:
         return None
-    row, held = table.latest[grower.path], float(grower.y[-1])
+    row, retained = table.latest[grower.path], float(grower.y[-1])
     if row.role == "optimizer_state":
-        is_bounded = row.kind == "dict" and held <= policy.STATES_PER_PARAMETER * most
-        return Figure(held, policy.STATES_PER_PARAMETER * most) if is_bounded else None
+        is_bounded = row.kind == "dict" and retained <= policy.STATES_PER_PARAMETER * most
+        return Figure(retained, policy.STATES_PER_PARAMETER * most) if is_bounded else None
     gradients = _bytes_of(table, "gradients", grower)
     differs = np.abs(np.diff(gradients) - np.diff(grower.y)).max()
     gained = gradients[-1] - gradients[0] >= policy.GRADIENT_SHARE * (grower.y[-1] - grower.y[0])
@@ -141,8 +141,8 @@ def follows_the_model(case: RunContext, grower: Grower, others: Sequence[Grower]
 
 def _bytes_of(table: RowTable, role: str, g: Grower) -> FloatArray:
     """Return what plays a role at the censuses that a grower was judged by, on all devices."""
-    told = [table.censuses[column].components.get(role, {}) for column in g.columns]
-    return np.array([sum(devices.values()) for devices in told], dtype=np.float64)
+    by_device = [table.censuses[column].components.get(role, {}) for column in g.columns]
+    return np.array([sum(devices.values()) for devices in by_device], dtype=np.float64)
 
 
 def declares_a_bound(case: RunContext, grower: Grower, others: Sequence[Grower]) -> Figure | None:
@@ -188,10 +188,10 @@ def rested_since(case: RunContext, grower: Grower, others: Sequence[Grower]) -> 
     if not len(known) or not len(read):
         return None
     if known[-1] <= last:  # all that was free at that time may be in use since
-        begin, held = int(known[-1]), np.array([free[known[-1]], 0.0])
+        begin, free_bytes = int(known[-1]), np.array([free[known[-1]], 0.0])
     else:
         begin, end = last, int(known[-1])
-        held = np.interp([last, end], known, free[known])
+        free_bytes = np.interp([last, end], known, free[known])
     span = float(index[end] - index[last])
     due, whole = grower.per_boundary * span, float(index[end] - index[case.working[0]])
     if span <= (1 - policy.REACHES) * whole or due < policy.LEAST_DUE_BYTES:
@@ -200,7 +200,7 @@ def rested_since(case: RunContext, grower: Grower, others: Sequence[Grower]) -> 
     # Memory that was free and not resident is taken into use without a change of private memory,
     # and small objects lie in arenas that are none of the C heap's: the larger figure counts.
     in_use = np.interp([begin, end], known, case.track.gauge(gauge.MALLOC_IN_USE)[known])
-    gained = max(float(np.diff(private - held)[0]), float(np.diff(in_use)[0]))
+    gained = max(float(np.diff(private - free_bytes)[0]), float(np.diff(in_use)[0]))
     gained -= _gained_by_others(case, grower, begin)
     share = gained / due
     return Figure(share, policy.RESTED_SHARE) if share < policy.RESTED_SHARE else None
@@ -218,9 +218,9 @@ def _gained_by_others(case: RunContext, grower: Grower, begin: int) -> float:
         for path in range(len(table.paths))
         if path not in own and table.parent(path) is None and table.is_reached(path)
     ]
-    held = np.nan_to_num(table.retained[HOST][others])
+    retained = np.nan_to_num(table.retained[HOST][others])
     first = np.searchsorted(table.at, begin, side="right") - 1
-    gains = held[:, -1] - held[:, max(int(first), 0)]
+    gains = retained[:, -1] - retained[:, max(int(first), 0)]
     return float(gains.clip(min=0).sum())
 
 
@@ -260,8 +260,8 @@ def new_shapes_only(case: RunContext, term: Term, growers: Sequence[Grower]) -> 
     """Return whether growth came with new shapes of tensors alone: libraries keep some of each."""
     resident = case.gauge_gain(case.host_metric) or 0.0
     left = term.trend.net_bytes
-    told = growth_driver(case, left, max(resident - left, 0.0)) is GrowthDriver.SHAPES
-    return Figure(left, policy.SHAPE_CACHE_BYTES) if told else None
+    is_by_shapes = growth_driver(case, left, max(resident - left, 0.0)) is GrowthDriver.SHAPES
+    return Figure(left, policy.SHAPE_CACHE_BYTES) if is_by_shapes else None
 
 
 def pinned_by_culprit(case: RunContext, term: Term, growers: Sequence[Grower]) -> Figure | None:
@@ -360,7 +360,7 @@ def _with_rule(case: RunContext, term: Term, growers: Sequence[Grower]) -> Term:
             case.decisions.add(
                 term.kind, rule.name, rule.reason, figure=figure.value, threshold=figure.threshold
             )
-            return replace(term, excused_by=rule.name)
+            return replace(term, excluded_by=rule.name)
     return term
 
 
@@ -377,7 +377,7 @@ def _pinned_by_unnamed(case: RunContext, terms: dict[str, Term]) -> dict[str, Te
         "slack", "pinned_by_unnamed", "it lies between new objects without a name",
         figure=gained, threshold=policy.UNNAMED_BYTES,
     )  # fmt: skip
-    return terms | {"slack": replace(slack, excused_by="pinned_by_unnamed")}
+    return terms | {"slack": replace(slack, excluded_by="pinned_by_unnamed")}
 
 
 class GrowthDriver(Enum):
@@ -395,13 +395,13 @@ class GrowthDriver(Enum):
     """New shapes were met so often that nothing tells."""
 
 
-def growth_driver(case: RunContext, left: float, beside: float) -> GrowthDriver:
+def growth_driver(case: RunContext, left: float, explained: float) -> GrowthDriver:
     """Return what growth of host memory came with.
 
     Args:
         case: The run.
         left: The bytes of it that are asked about.
-        beside: The bytes beside these that grow with work, such as those of culprits.
+        explained: The bytes beside these that grow with work, such as those of culprits.
 
     """
     at = _looked_at(case)
@@ -412,7 +412,7 @@ def growth_driver(case: RunContext, left: float, beside: float) -> GrowthDriver:
     work = np.diff(case.track.index[at])
     share = float(work[is_rest].sum() / max(work.sum(), 1))
     rises = np.diff(case.track.gauge(case.host_metric)[at])
-    at_rest, due = _usual(work[is_rest], rises[is_rest]) - beside * share, left * share
+    at_rest, due = _usual(work[is_rest], rises[is_rest]) - explained * share, left * share
     is_full = seen[len(seen) * 2 // 3] > policy.SHAPE_CACHE_ENTRIES
     if share < policy.REST_OF_SHAPES_SHARE or due < policy.GAUGE_NOISE_BYTES:
         goes_on = is_full or at_rest >= policy.DRIVEN_BY_WORK_SHARE * left

@@ -47,6 +47,8 @@ from leakscope.analysis.growth.shape import (
 )
 from leakscope.model.trend import Reason, Trend, TrendVerdict
 
+_MAY_RISE = frozenset({Reason.SHORT_RISE, Reason.SETTLING, Reason.SCATTERED})
+
 
 @dataclass(frozen=True)
 class GrowthJudgement:
@@ -106,9 +108,6 @@ def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> GrowthJ
     if found.reason in _MAY_RISE and _rises_evenly(series):
         return _concluded(series, TrendVerdict.GROWING, Reason.STEADY, float(series.x[0]))
     return found
-
-
-_MAY_RISE = frozenset({Reason.SHORT_RISE, Reason.SETTLING, Reason.SCATTERED})
 
 
 def _judge_shape(series: Series) -> GrowthJudgement:
@@ -236,7 +235,7 @@ def _judge_rise(series: Series, tail: Tail, breaks: tuple[float, ...]) -> Growth
     lacking = _lacking(series, tail)
     if tail.is_exact and _rests_longer(tail):
         return _judge_rest(series, tail, breaks)
-    if not tail.is_exact and (_ends_flat(series, tail) or _rests_on_one(series, tail)):
+    if not tail.is_exact and (_ends_flat(series, tail) or _rises_by_last_alone(series, tail)):
         lacking = max(lacking, (1 - policy.LATE_SHARE) * tail.span)
     if lacking > 0:
         more = _further(series, lacking)
@@ -290,7 +289,7 @@ def _ends_flat(series: Series, tail: Tail) -> bool:
     return slope.low <= 0 and slope.rate < policy.SLOWING * tail.slope.rate
 
 
-def _rests_on_one(series: Series, tail: Tail) -> bool:
+def _rises_by_last_alone(series: Series, tail: Tail) -> bool:
     """Return whether scattered readings rise by the last one alone, far from the others."""
     x, y = series.kept_since(tail.begin)
     return float(x[-1] - x[-2]) > policy.LONE_SHARE * tail.span and not rises_beyond_scatter(

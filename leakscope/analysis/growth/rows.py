@@ -97,8 +97,8 @@ class Observations:
         if alive[-1] < np.flatnonzero(working)[-1]:
             return seen
         later = np.flatnonzero(shown & (table.at > self.track.last_work))
-        held = sum(np.nan_to_num(values[path]) for values in table.retained.values())
-        return np.append(seen, later[held[later] >= max(held[seen[-1]], 1.0)])
+        retained = sum(np.nan_to_num(values[path]) for values in table.retained.values())
+        return np.append(seen, later[retained[later] >= max(retained[seen[-1]], 1.0)])
 
     def series(self, path: int, device: str) -> tuple[IntArray, FloatArray, float]:
         """Return censuses, what a path retained there, and by how much that may be wrong.
@@ -141,13 +141,13 @@ def find_across(
             trend = trend_of(growth, "boundary")
             if device == HOST or path not in trends:
                 trends[path] = trend
-            if growth.is_growing and not _in_one_passage(observations, columns, y, growth):
+            if growth.is_growing and not _in_single_passage(observations, columns, y, growth):
                 kept = columns[np.isin(observations.work(columns), growth.kept_at)]
                 growers[path, device] = grower_of(observations, path, device, trend, columns, kept)
     return growers, trends
 
 
-def _in_one_passage(
+def _in_single_passage(
     observations: Observations, columns: IntArray, y: FloatArray, growth: GrowthJudgement
 ) -> bool:
     """Return whether a path rose in one passage through a phase alone: that is growth within it.

@@ -47,8 +47,12 @@ from leakscope.model.path_pattern import Steps, parse_steps
 from leakscope.model.trend import Trend
 
 NOTED_BYTES = float(1 << 20)
+"""What a path must have gained for the model's judgement of it to be recorded."""
 MOST_NOTED = 100
-"""Paths of which the model's word is noted."""
+"""Paths of which that is recorded."""
+CONTAINERS = {"dict", "list", "tuple", "set", "deque"}
+_TABLES = {"DataFrame", "Series"}
+"""What lies below them is how pandas lays out one table: a name that no user wrote."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,12 @@ class SearchResult:
 
 
 def search_growth(case: RunContext) -> SearchResult:
-    """Return what grows across and within phases, each once, at its accumulation point."""
+    """Return what grows across and within phases, each once, at its accumulation point.
+
+    The steps: rows that grow across phases, those seen too seldom that carry the growth of memory
+    among them, less what moved; their accumulation points, in their unit of work, less what a rule
+    excludes; what climbs within phases outside of these, in the same way; the terms without a name.
+    """
     table = case.table
     grown, trends = find_across(case.observations)
     carriers = find_carriers(case, trends)
@@ -82,12 +91,12 @@ def search_growth(case: RunContext) -> SearchResult:
             in_units(case.observations, case.places, _at_the_rate_of(case, g, carriers))
             for g in points
         ]
-    named = _one_device_each(across)
+    named = _on_main_device(across)
     across, filling = without_excluded(case, named)
     across = [share_named(table, g) for g in across]
     climbing = _climbing(case, {path for path, _ in grown}, [*across, *filling])
     found = [kept[path] for kept in climbing for path in accumulation_points(table, kept)]
-    within, _ = without_excluded(case, _one_device_each(found))
+    within, _ = without_excluded(case, _on_main_device(found))
     owners = [*grown.values(), *(g for kept in climbing for g in kept.values())]
     growers = across + within
     terms = with_rules_applied(case, judge_terms(case, growers, named, trends), growers)
@@ -95,13 +104,13 @@ def search_growth(case: RunContext) -> SearchResult:
 
 
 def _note_trends(case: RunContext, trends: dict[int, Trend]) -> None:
-    """Note what the model said of each path that is worth a word, the largest first."""
-    worth = [
+    """Record what the model said of paths that are large or grow, the largest first."""
+    large = [
         (case.table.highest(path, HOST)[1], path)
         for path, trend in trends.items()
         if trend.is_growing or abs(trend.net_bytes) + trend.gained_before >= NOTED_BYTES
     ]
-    for _, path in sorted(worth, reverse=True)[:MOST_NOTED]:
+    for _, path in sorted(large, reverse=True)[:MOST_NOTED]:
         trend, row = trends[path], case.table.latest[path]
         case.decisions.add(
             row.name, "growth", f"{trend.verdict.value}: {trend.reason.value}",
@@ -205,7 +214,7 @@ def _climbing(case: RunContext, grown: set[int], across: list[Grower]) -> list[d
     ]
 
 
-def _one_device_each(growers: list[Grower]) -> list[Grower]:
+def _on_main_device(growers: list[Grower]) -> list[Grower]:
     """Return each path once, on the device on which it grows most."""
     best: dict[tuple[int, str], Grower] = {}
     for g in growers:
@@ -241,11 +250,6 @@ def _gained_items(table: RowTable, path: int, g: Grower) -> float:
         return 0.0
     late = gains[len(gains) // 2 :].sum() >= policy.GROWING_SHARE * gains.sum()
     return float(gains.sum()) if late and (gains > 0).sum() >= policy.FEWEST_RISES else 0.0
-
-
-CONTAINERS = {"dict", "list", "tuple", "set", "deque"}
-_TABLES = {"DataFrame", "Series"}
-"""What lies below them is how pandas lays out one table: a name that no user wrote."""
 
 
 def accumulation_points(table: RowTable, growers: dict[int, Grower]) -> list[int]:
@@ -296,7 +300,7 @@ class _Walk:
         if self.own_growth(node) >= policy.SPREAD_SHARE * self.growers[node].gained:
             return [node]
         single = [child for child in below if self.growers[child].spread < policy.SPREAD_SHARE]
-        if self.is_one_culprit(node, single):
+        if self.is_the_culprit(node, single):
             return [node]
         points = [point for child in single for point in self.down(child)]
         # Parts that change by less than what counts may come to more together.
@@ -325,8 +329,8 @@ class _Walk:
             if (table.latest[p].count <= 1 and not self._is_added(node, p))
             or (self._holds_no_elements_alone(node, p) and self._gathers(node, p))
         ]
-        held = np.nan_to_num(table.retained[grower.device][single][:, grower.columns])
-        own = grower.y - held.sum(axis=0)
+        inside = np.nan_to_num(table.retained[grower.device][single][:, grower.columns])
+        own = grower.y - inside.sum(axis=0)
         trend = judge(grower.x, own, unit="", noise=ROW_NOISE_BYTES)
         if trend.is_open:
             return float(own[-1] - own[0])
@@ -339,9 +343,9 @@ class _Walk:
 
         A tuple can gather nothing: what grows in it is below, unless it is the next link of a list.
         """
-        holder, held = self.table.latest[node], self.table.latest[row]
-        leads_on = held.kind == "tuple" and held.type != holder.type
-        return not {holder.kind, held.kind} <= CONTAINERS or leads_on
+        holder, content = self.table.latest[node], self.table.latest[row]
+        leads_on = content.kind == "tuple" and content.type != holder.type
+        return not {holder.kind, content.kind} <= CONTAINERS or leads_on
 
     def _gathers(self, node: int, row: int) -> bool:
         """Return whether it is less more objects that gather: ``agents[*].memory`` gets longer."""
@@ -359,7 +363,7 @@ class _Walk:
         is_new = not np.isfinite(self.table.retained[HOST][row, first])
         return is_new and row not in self.growers
 
-    def is_one_culprit(self, node: int, single: list[int]) -> bool:
+    def is_the_culprit(self, node: int, single: list[int]) -> bool:
         """Return whether a container's entries are so many and alike that it is the culprit.
 
         So is a tuple of values: they are replaced together.
@@ -380,7 +384,7 @@ def with_siblings_joined(case: RunContext, growth: SearchResult) -> SearchResult
         if len(entries) < 2 or not _are_siblings(case, entries, owner):
             continue
         counted = _counted(case, owner)
-        if _make_up(entries, counted) and _are_fed_by_one_line(case, [*entries, counted]):
+        if _make_up(entries, counted) and _share_a_feeding_line(case, [*entries, counted]):
             growers = [*(g for g in growers if g not in entries), counted]
     return replace(growth, growers=growers)
 
@@ -397,10 +401,10 @@ def _are_siblings(case: RunContext, entries: Sequence[Grower], owner: Grower) ->
         return False
     above = case.table.paths[owner.path]
     ways = [parse_steps(case.table.paths[g.path].removeprefix(above)) for g in entries]
-    return all(way and way[0].is_item for way in ways) and _are_one(way[1:] for way in ways)
+    return all(way and way[0].is_item for way in ways) and _are_same(way[1:] for way in ways)
 
 
-def _are_one(ways: Iterable[Steps]) -> bool:
+def _are_same(ways: Iterable[Steps]) -> bool:
     return len(set(ways)) == 1
 
 
@@ -419,7 +423,7 @@ def _make_up(entries: Sequence[Grower], whole: Grower) -> bool:
     )
 
 
-def _are_fed_by_one_line(case: RunContext, growers: Sequence[Grower]) -> bool:
+def _share_a_feeding_line(case: RunContext, growers: Sequence[Grower]) -> bool:
     lines = {_feeding_line(case, g) for g in growers}
     return len(lines) == 1 and None not in lines
 

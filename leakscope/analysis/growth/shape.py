@@ -19,6 +19,9 @@ import numpy as np
 from leakscope.analysis.columns.series import FloatArray, IntArray
 from leakscope.analysis.growth import policy
 
+_CONSTANTS = np.geomspace(policy.SHORTEST_CONSTANT, policy.LONGEST_CONSTANT, policy.CONSTANTS_TRIED)
+"""Time constants that are tried, as shares of the run."""
+
 
 @dataclass(frozen=True)
 class Series:
@@ -363,10 +366,6 @@ def rises_of(least: FloatArray, noise: float) -> int:
         if value > level + step:
             rises, level = rises + 1, value
     return rises
-
-
-_CONSTANTS = np.geomspace(policy.SHORTEST_CONSTANT, policy.LONGEST_CONSTANT, policy.CONSTANTS_TRIED)
-"""Time constants that are tried, as shares of the run."""
 
 
 @dataclass(frozen=True)

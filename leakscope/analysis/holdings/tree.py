@@ -34,6 +34,15 @@ _MOST_MISSED = 0.1
 """Of the bytes in a container's items: where a census missed more, it can't tell their insides."""
 _STEP = ".·[("
 """What a step of a path begins with."""
+MOST_CENSUSES = 300
+_CULPRITS = 3
+"""So many culprits are sure to be seen at their height."""
+RAN_OUT = "memory ran out"
+_OUTSIDE = {BoundaryKind.RUN_BEGIN, BoundaryKind.RUN_END}
+MOST_NODES = 800
+MOST_CELLS = 120_000
+"""Nodes times censuses times devices."""
+_LEAST_NODES = 100
 
 
 @dataclass
@@ -255,13 +264,6 @@ def _below(tree: RetainedTree, above: Collection[int]) -> set[int]:
     return found
 
 
-MOST_CENSUSES = 300
-_CULPRITS = 3
-"""So many culprits are sure to be seen at their height."""
-RAN_OUT = "memory ran out"
-_OUTSIDE = {BoundaryKind.RUN_BEGIN, BoundaryKind.RUN_END}
-
-
 @dataclass(frozen=True)
 class CensusLook:
     """A census and the boundary at which it was taken."""
@@ -415,12 +417,6 @@ def _spread(wanted: Sequence[int], count: int, most: int) -> list[int]:
         chosen.append(int(np.argmax(distance)))
         distance = np.minimum(distance, abs(places - chosen[-1]))
     return sorted(chosen)
-
-
-MOST_NODES = 800
-MOST_CELLS = 120_000
-"""Nodes times censuses times devices."""
-_LEAST_NODES = 100
 
 
 def fold(

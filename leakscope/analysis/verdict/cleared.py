@@ -21,6 +21,24 @@ BIG_BYTES = 1 << 20
 MOST_CLEARED = 15
 _CLEARED_PARTS = {"parameters", "buffers", "gradients", "code"}
 _HOLDERS = {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue"}
+_ENDED = {Reason.STOPPED, Reason.SETTLED}
+_REASONS = {
+    Reason.STEADY: "grows, by little",
+    Reason.SLOWING: "grows, by little and ever less",
+    Reason.UNCHANGED: "constant: no growth across boundaries",
+    Reason.RELEASED: "rises and falls back: it is emptied again",
+    Reason.STOPPED: "stopped growing",
+    Reason.SETTLED: "levelled off",
+    Reason.NO_TREND: "varies about a level",
+    Reason.TOO_FEW: "comes and goes with its function",
+    Reason.SHORT_RISE: "rose too short a time to tell",
+    Reason.SHORT_REST: "rests, no longer than it did before",
+    Reason.SETTLING: "levels off",
+    Reason.SCATTERED: "varies by more than it grows",
+}
+_UNDECIDED_PARTS = {"parameters", "buffers", "gradients", "optimizer_state", "code"}
+RISING = frozenset({Reason.SHORT_RISE, Reason.SETTLING, Reason.SHORT_REST})
+"""Why a series that rose may or may not go on."""
 _HOLDERS |= {"tensor", "array", "bytes", "image"}
 
 
@@ -28,7 +46,7 @@ def find_cleared(
     case: RunContext, growth: SearchResult, undecided: list[Undecided]
 ) -> list[Cleared]:
     """Return what was looked at and is fine, the largest first."""
-    accused = {g.path for g in growth.growers} | {one.path for one in undecided}
+    accused = {g.path for g in growth.growers} | {row.path for row in undecided}
     kin = accused | {a for path in accused for a in case.table.ancestors(path)}
     found = [_filling(case, g) for g in growth.filling]
     done, unsettled = {g.path for g in growth.filling}, set(accused)
@@ -101,23 +119,6 @@ def _cleared(case: RunContext, path: int, trend: Trend | None) -> Cleared:
     return _entry(case, path, row, _REASONS[trend.reason], kind)
 
 
-_ENDED = {Reason.STOPPED, Reason.SETTLED}
-_REASONS = {
-    Reason.STEADY: "grows, by little",
-    Reason.SLOWING: "grows, by little and ever less",
-    Reason.UNCHANGED: "constant: no growth across boundaries",
-    Reason.RELEASED: "rises and falls back: it is emptied again",
-    Reason.STOPPED: "stopped growing",
-    Reason.SETTLED: "levelled off",
-    Reason.NO_TREND: "varies about a level",
-    Reason.TOO_FEW: "comes and goes with its function",
-    Reason.SHORT_RISE: "rose too short a time to tell",
-    Reason.SHORT_REST: "rests, no longer than it did before",
-    Reason.SETTLING: "levels off",
-    Reason.SCATTERED: "varies by more than it grows",
-}
-
-
 def _since(
     case: RunContext, path: int, values: np.ndarray[tuple[int], np.dtype[np.float64]]
 ) -> str:
@@ -152,11 +153,6 @@ def _entry(case: RunContext, path: int, row: CensusRow, reason: str, kind: str) 
     )
 
 
-_UNDECIDED_PARTS = {"parameters", "buffers", "gradients", "optimizer_state", "code"}
-RISING = frozenset({Reason.SHORT_RISE, Reason.SETTLING, Reason.SHORT_REST})
-"""Why a series that rose may or may not go on."""
-
-
 @dataclass(frozen=True)
 class Undecided:
     """A path that may leak."""
@@ -185,7 +181,7 @@ def find_undecided(case: RunContext, growth: SearchResult) -> list[Undecided]:
         found[path] = Undecided(
             path, table.latest[path].name, int(trend.net_bytes), trend.more_work
         )
-    return sorted(found.values(), key=lambda one: -one.bytes)
+    return sorted(found.values(), key=lambda each: -each.bytes)
 
 
 def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:

@@ -35,6 +35,8 @@ SHARED_FROM = 0.1
 MOST_NOTES = 12
 MOST_POINTS = 200
 ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}
+MOST_LINES = 5
+MOST_EXCERPTS = 3
 
 
 @dataclass(frozen=True)
@@ -294,10 +296,6 @@ def _chart(case: RunContext, grower: Grower) -> tuple[list[Point], str]:
     return [Point(float(x[i]), float(y[i]), int(where[i])) for i in chosen], unit
 
 
-MOST_LINES = 5
-MOST_EXCERPTS = 3
-
-
 @dataclass(frozen=True)
 class Origins:
     """What the user's source says about a culprit."""
@@ -333,8 +331,8 @@ def find_origins(
         if errors is not None and errors.owner is not None:
             assigned = sources.assigning(errors.owner, errors, grower.phase)
             kept = assigned or sources.feeding(errors.owner, errors, grower.phase)
-            told = [line for line in kept if line.form != "call"]
-            feeding = list(dict.fromkeys([*told, *feeding]))
+            direct = [line for line in kept if line.form != "call"]
+            feeding = list(dict.fromkeys([*direct, *feeding]))
     if likeliest_first is not None:
         feeding = likeliest_first(feeding)
     shown = feeding[:MOST_LINES]

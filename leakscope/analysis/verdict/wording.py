@@ -23,6 +23,9 @@ _ROOTS = {
     RootKind.GENERATOR: "a suspended generator",
     RootKind.LIBRARY: "a library's own name",
 }
+_HOST = "host"
+_MOSTLY = 0.5
+_FORM = re.compile(r"(?P<type>[a-z]+\d*\w*) \((?P<shape>[\d, ]*)\) on (?P<device>[\w:]+)")
 
 
 def sentence(
@@ -104,11 +107,6 @@ def falsifier(row: CensusRow, grower: Grower, holders: list[str]) -> Falsifier:
     )
 
 
-_HOST = "host"
-_MOSTLY = 0.5
-_FORM = re.compile(r"(?P<type>[a-z]+\d*\w*) \((?P<shape>[\d, ]*)\) on (?P<device>[\w:]+)")
-
-
 def pinned_bytes(row: CensusRow) -> dict[str, int]:
     """Return the bytes per device, ``host`` included, that would go if the graphs were cut."""
     if not row.graph_nodes:
@@ -117,25 +115,27 @@ def pinned_bytes(row: CensusRow) -> dict[str, int]:
     for device, size in row.shared_bytes.items():
         retained[device] = retained.get(device, 0) + size
     if row.kind != "graph":
-        tensors = [held for held in row.holds if held.type.endswith(("Tensor", "Parameter"))]
-        if sum(held.bytes for held in tensors) < _MOSTLY * sum(retained.values()):
+        tensors = [
+            content for content in row.holds if content.type.endswith(("Tensor", "Parameter"))
+        ]
+        if sum(content.bytes for content in tensors) < _MOSTLY * sum(retained.values()):
             return {}
-        for held in tensors:
-            device, own = _own_bytes(held)
+        for content in tensors:
+            device, own = _own_bytes(content)
             retained[device] = retained.get(device, 0) - own
     return {device: size for device, size in retained.items() if size > 0}
 
 
-def _own_bytes(held: Content) -> tuple[str, int]:
+def _own_bytes(content: Content) -> tuple[str, int]:
     """Return the device of some tensors and the bytes of their values, by their commonest form."""
-    form = _FORM.match(held.detail)
+    form = _FORM.match(content.detail)
     if form is None:
         return _HOST, 0
     device = _HOST if form["device"] == "cpu" else form["device"]
     bits = re.search(r"\d+", form["type"])
     item = max(int(bits.group()) // 8, 1) if bits else 1
     sizes = [int(size) for size in form["shape"].split(",") if size.strip()]
-    return device, held.count * item * math.prod(sizes)
+    return device, content.count * item * math.prod(sizes)
 
 
 def describe_graphs(nodes: int, pinned: dict[str, int]) -> str:
