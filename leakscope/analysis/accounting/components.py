@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from leakscope.analysis.columns.series import HOST, FloatArray
+from leakscope.analysis.columns.series import HOST, FloatArray, own_bytes
 from leakscope.analysis.run_context import RunContext
 from leakscope.model import gauge
 from leakscope.model.census import Census, CensusRow
@@ -20,7 +20,7 @@ from leakscope.model.text import plural
 
 BASELINE = "baseline"
 """What the process held before training beyond its components: interpreter, imports."""
-NAMES = {
+COMPONENT_NAMES = {
     "parameters": "parameters",
     "buffers": "buffers",
     "gradients": "gradients",
@@ -38,11 +38,11 @@ LIBRARIES = ("code", "other")
 """Roles of what libraries own, too: censuses of the whole heap see that, focused ones don't."""
 MOST_ROWS = 10
 LEAST_SHARE = 0.01
-SPEAKS_FOR = 0.5
+DESCENT_SHARE = 0.5
 """A name gives way to the names inside it that hold this part of what it holds."""
-_WHOLE = ("module", "optimizer", "graph")
+_UNDIVIDED_KINDS = ("module", "optimizer", "graph")
 """Nobody asks which part of these."""
-UNNAMED = {HOST: "interpreter, libraries and what no name reaches"}
+UNNAMED_LABELS = {HOST: "interpreter, libraries and what no name reaches"}
 
 
 def find_components(case: RunContext) -> list[Component]:
@@ -75,7 +75,9 @@ class _Seen:
     def roles(self) -> list[str]:
         """Return all roles that were seen, those with a name first."""
         seen = {role for census in self.censuses for role in census.components}
-        return [role for role in NAMES if role in seen] + sorted(seen - set(NAMES))
+        return [role for role in COMPONENT_NAMES if role in seen] + sorted(
+            seen - set(COMPONENT_NAMES)
+        )
 
     def sizes(self, role: str, device: str) -> FloatArray:
         """Return by census what objects of a role hold on a device.
@@ -101,7 +103,7 @@ class _Seen:
 
 def _of_device(seen: _Seen, device: str) -> list[Component]:
     found = [
-        _component(seen, NAMES.get(role, role), device, seen.sizes(role, device))
+        _component(seen, COMPONENT_NAMES.get(role, role), device, seen.sizes(role, device))
         for role in seen.roles()
     ]
     return [component for component in found if component.peak_bytes > 0]
@@ -149,10 +151,10 @@ def _component(seen: _Seen, name: str, device: str, values: FloatArray) -> Compo
 def live_by_component(census: Census, device: str, total: int) -> list[LiveRow]:
     """Return what was live for what on a device, the most first, the rest of ``total`` included."""
     sizes = {
-        NAMES.get(role, role): by_device.get(device, 0)
+        COMPONENT_NAMES.get(role, role): by_device.get(device, 0)
         for role, by_device in census.components.items()
     }
-    sizes[UNNAMED.get(device, "without a name")] = total - sum(sizes.values())
+    sizes[UNNAMED_LABELS.get(device, "without a name")] = total - sum(sizes.values())
     rows = [_row(name, size, total) for name, size in sizes.items()]
     return _worth_saying(rows)
 
@@ -171,7 +173,7 @@ def live_by_name(census: Census, device: str, total: int) -> list[LiveRow]:
 
 def reached_bytes(row: CensusRow, device: str) -> int:
     """Return what is reached through a row first, on one device."""
-    own = row.host_bytes if device == HOST else row.device_bytes.get(device, 0)
+    own = own_bytes(row, device)
     return own + row.shared_bytes.get(device, 0)
 
 
@@ -184,7 +186,11 @@ def _descend(
         if not child.path.startswith(f"{row.path}[*]") and child is not row
     ]
     inside = sum(reached_bytes(child, device) for child in inner)
-    if row.kind in _WHOLE or inside < SPEAKS_FOR * reached_bytes(row, device) or not inner:
+    if (
+        row.kind in _UNDIVIDED_KINDS
+        or inside < DESCENT_SHARE * reached_bytes(row, device)
+        or not inner
+    ):
         yield row
         return
     for child in inner:

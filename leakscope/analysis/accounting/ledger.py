@@ -28,11 +28,16 @@ CHILDREN = "child processes"
 ELSEWHERE = "new objects held by libraries and native code"
 MAPPED_FILES = "pages of files: the kernel takes them back when it needs room"
 CHILDREN_BEYOND = "child processes, beyond what they share with this one"
-_TERMS = {"open_figures": "open figures"}
+_TERM_OF_FINDING = {"open_figures": "open figures"}
 """The term of each kind of finding."""
-_NAMELESS = {gauge.DEVICE_BY_TREE, gauge.CHILDREN_PSS, gauge.DEVICE_OUTSIDE, gauge.PINNED_HOST}
+_GAUGES_WITHOUT_NAMES = {
+    gauge.DEVICE_BY_TREE,
+    gauge.CHILDREN_PSS,
+    gauge.DEVICE_OUTSIDE,
+    gauge.PINNED_HOST,
+}
 """No name of the process stands for these bytes, or not for all of them."""
-_UNKNOWN = {"unexplained", "unnamed"}
+_UNKNOWN_TERMS = {"unexplained", "unnamed"}
 """Terms of a ledger that say that nobody knows."""
 
 
@@ -313,7 +318,7 @@ def with_imputed(case: RunContext, ledgers: list[Ledger], findings: list[Finding
     host, *devices = ledgers
     *known, remainder = host.entries
     for finding in findings:
-        label = _TERMS.get(finding.kind)
+        label = _TERM_OF_FINDING.get(finding.kind)
         moved = min(finding.total_bytes, remainder.bytes)
         if label is None or finding.severity is Severity.NOTE or moved <= 0:
             continue
@@ -354,7 +359,7 @@ def _growth(
 ) -> MetricGrowth:
     trend = case.gauge_trend(metric)
     gain = case.gauge_gain(metric)
-    is_explainable = metric.rpartition(".")[2] not in _NAMELESS
+    is_explainable = metric.rpartition(".")[2] not in _GAUGES_WITHOUT_NAMES
     named = explained = None
     if gain is not None and gain > policy.UNNAMED_BYTES and is_explainable:
         device = metric.rpartition(".")[0] or HOST
@@ -376,7 +381,7 @@ def _explained(device: str, ledgers: list[Ledger]) -> float | None:
     ledger = next((each for each in ledgers if _device_of(each) == device), None)
     if ledger is None or ledger.total_bytes <= 0:
         return None
-    left = sum(entry.bytes for entry in ledger.entries if entry.kind in _UNKNOWN)
+    left = sum(entry.bytes for entry in ledger.entries if entry.kind in _UNKNOWN_TERMS)
     return max(1.0 - abs(left) / ledger.total_bytes, 0.0)
 
 

@@ -18,14 +18,14 @@ from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.report import Line, Moment, PhaseMemory, PhaseSpan, Timeline
 
-WORTH_BYTES, WORTH_SHARE = 4 << 20, 0.02
+RAISED_BYTES, RAISED_SHARE = 4 << 20, 0.02
 """What resident memory reached between boundaries is told from so far above them on."""
 MOST_POINTS = 3000
 MOST_FURTHER_POINTS = 600
 MOST_SPANS = 2000
 MOST_EPOCHS = 2000
 MOST_STEPS = 400
-STRETCH = 0.9
+BETWEEN_STEPS_SHARE = 0.9
 """Of the way from a step to the next, what lies between them takes so much."""
 FURTHER = (
     gauge.PRIVATE,
@@ -88,7 +88,7 @@ def _raised(
     """
     highest, raised = peak_rise(case, phase, metric)
     is_device = "." in metric
-    worth = 0.0 if is_device else seen + max(WORTH_BYTES, WORTH_SHARE * seen)
+    worth = 0.0 if is_device else seen + max(RAISED_BYTES, RAISED_SHARE * seen)
     shown = int(highest) if highest > worth else None
     return shown, None if raised is None else int(raised)
 
@@ -312,7 +312,7 @@ def _steps(case: RunContext) -> list[tuple[float, float]]:
     for number, begin, end in zip(numbers[kept], first[kept], last[kept], strict=True):
         clock.append((float(track.time_s[begin]), float(number)))
         if track.time_s[end] > track.time_s[begin]:
-            clock.append((float(track.time_s[end]), float(number) + STRETCH))
+            clock.append((float(track.time_s[end]), float(number) + BETWEEN_STEPS_SHARE))
     return clock
 
 

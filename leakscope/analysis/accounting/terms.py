@@ -24,8 +24,8 @@ from leakscope.analysis.run_context import RunContext
 from leakscope.model import gauge
 from leakscope.model.trend import Reason, Trend, TrendVerdict
 
-_RISING = frozenset({Reason.SHORT_RISE, Reason.SETTLING})
-_EXACT = frozenset({"elsewhere", "named"})
+_OPEN_REASONS = frozenset({Reason.SHORT_RISE, Reason.SETTLING})
+_WEIGHED_TERMS = frozenset({"elsewhere", "named"})
 """Terms that are weighed object by object: what isn't seen to end may go on."""
 _FLOORS = {
     "slack": (policy.SLACK_BYTES, policy.SLACK_SHARE),
@@ -59,8 +59,8 @@ class Term:
     @property
     def may_grow(self) -> bool:
         """Whether nobody can say yet that it doesn't."""
-        is_open = self.trend.reason in _RISING or (
-            self.kind in _EXACT and not self.trend.is_bounded and not self.is_pool_bounded
+        is_open = self.trend.reason in _OPEN_REASONS or (
+            self.kind in _WEIGHED_TERMS and not self.trend.is_bounded and not self.is_pool_bounded
         )
         return is_open and self.is_much and not self.excluded_by
 

@@ -24,7 +24,7 @@ MOST_CIRCLES = 3
 FREED_SHARE = 0.5
 """A fall of the garbage by so much between two censuses is the collector's work."""
 
-_RISING = {"unexplained", "garbage"}
+_TERMS_OF_GARBAGE = {"unexplained", "garbage"}
 
 GARBAGE_REMEDY = Remedy(
     title="Break the circle, or collect at the end of each epoch",
@@ -111,7 +111,7 @@ def is_what_rises(case: RunContext, ledgers: list[Ledger], least: float) -> bool
     ``least`` is what it must have risen by for a look to count, in bytes.
     """
     host = host_ledger(ledgers)
-    left = sum(e.bytes for e in host.entries if e.kind in _RISING) if host else 0
+    left = sum(e.bytes for e in host.entries if e.kind in _TERMS_OF_GARBAGE) if host else 0
     trend = case.gauge_trend(case.host_metric)
     if host is None or left < max(policy.GAUGE_BYTES, policy.GARBAGE_SHARE * host.total_bytes):
         return False

@@ -48,8 +48,8 @@ from leakscope.model.trend import Trend
 MOST_NAMED = 3
 MAINLY_SHARE = 0.6
 """Part of the growth from which on it is said to be of the process or of its children."""
-MORE_THAN_ALL = 1.2
-UNREAD_AT_THE_END = 0.15
+MORE_THAN_ALL_FACTOR = 1.2
+UNREAD_SHARE = 0.15
 """Where the last reading lies further before the end of the work, other figures say more."""
 WARM_UP = "A warm-up would have ended within the run."
 _THINGS = "{gained} more {noun} than at the beginning, {rate} per {unit}."
@@ -330,7 +330,7 @@ def _where_read(case: RunContext) -> str:
     """Return over which part of the work they were read, where that was not to the end."""
     x, _ = case.gauge_series(gauge.CHILDREN_PSS)
     whole = case.work_done[case.working]
-    if whole[-1] - x[-1] <= UNREAD_AT_THE_END * (whole[-1] - whole[0]):
+    if whole[-1] - x[-1] <= UNREAD_SHARE * (whole[-1] - whole[0]):
         return ""
     first, last, end = (human_count(count) for count in (x[0], x[-1], whole[-1]))
     return f" They were read from {case.unit.name} {first} to {last} of {end} only."
@@ -593,7 +593,7 @@ def _tree_series(case: RunContext) -> tuple[FloatArray, FloatArray]:
 def _part(case: RunContext, trend: Trend) -> str:
     """Return where it grows, where that is clear."""
     share = case.children_gain() / max(trend.net_bytes, 1.0)
-    if share > MORE_THAN_ALL:  # children read files, which don't count in the whole
+    if share > MORE_THAN_ALL_FACTOR:  # children read files, which don't count in the whole
         return ""
     if share >= MAINLY_SHARE:
         return ", most of it in child processes"

@@ -53,11 +53,11 @@ _NOTHING_KNOWN = Remedy(
 )
 BEFORE = "Looked at inside the allocator, before the exception unwound."
 AFTER = "Looked at when the exception left the program; its traceback still kept what it had left."
-NOTEWORTHY = 0.1
+NOTEWORTHY_SHARE = 0.1
 """A culprit that is only a note is worth mending if it held this part of what was live."""
 LARGE_SHARE = 0.2
 """A name that holds so much is worth a look though it wasn't seen to grow."""
-MOST_WAYS = 8
+MOST_ADVICE = 8
 _CLASSES = {
     "parameters": BlockClass.WEIGHTS,
     "gradients": BlockClass.GRADIENTS,
@@ -369,7 +369,7 @@ def oom_advice(case: RunContext, found: Shortage, culprits: list[Culprit]) -> li
         ways = ranked_advice(need, others)
     mends = list(_mends(found, culprits, need))
     large = [] if mends else list(_large(found, need))
-    return [*_too_much_at_once(found), *mends, *large, *ways][:MOST_WAYS]
+    return [*_too_much_at_once(found), *mends, *large, *ways][:MOST_ADVICE]
 
 
 def _need(found: Shortage) -> Need:
@@ -414,7 +414,7 @@ def _mends(found: Shortage, culprits: list[Culprit], need: Need) -> Iterator[Adv
             continue
         seen = _held_by(found, culprit)
         size = _at_the_end(found, culprit, seen)
-        if culprit.severity is Severity.NOTE and size < NOTEWORTHY * found.live:
+        if culprit.severity is Severity.NOTE and size < NOTEWORTHY_SHARE * found.live:
             continue
         share = f" ({human_share(size / found.live)} of what was live)" if found.live else ""
         yield Advice(

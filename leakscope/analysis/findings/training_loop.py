@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leakscope.analysis.columns.series import HOST, INNER, FloatArray
+from leakscope.analysis.columns.series import HOST, INNER, FloatArray, own_bytes
 from leakscope.analysis.columns.units import is_training
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import SearchResult
@@ -36,9 +36,9 @@ from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.text import human_bytes, plural
 from leakscope.model.trend import Trend
 
-_ROOTS = (RootKind.LOCAL, RootKind.GLOBAL)
-_ROLES = ("batch", "graph", "accumulation", "other")
-_OBJECTS = ("module", "optimizer", "function", "generator", "lru_cache", "object", "queue")
+_VARIABLE_ROOTS = (RootKind.LOCAL, RootKind.GLOBAL)
+_VARIABLE_ROLES = ("batch", "graph", "accumulation", "other")
+_LASTING_KINDS = ("module", "optimizer", "function", "generator", "lru_cache", "object", "queue")
 _NUMBER = re.compile(r"\d+")
 
 
@@ -380,7 +380,7 @@ def _outliving(
         for row in census.rows:
             if _is_variable(row) and row.path not in grown:
                 latest[row.path] = row
-                sizes[row.path].append(_own_bytes(row, device))
+                sizes[row.path].append(own_bytes(row, device))
     found = []
     for path, row in latest.items():
         usual = float(np.median([*sizes[path], *[0] * (len(censuses) - len(sizes[path]))]))
@@ -393,12 +393,8 @@ def _outliving(
 def _is_variable(row: CensusRow) -> bool:
     variable = row.owner.variable if row.owner else ""
     plain = bool(variable) and row.path.endswith(f"·{variable}")
-    fits = row.role in _ROLES and row.kind not in _OBJECTS
-    return plain and fits and row.user and row.root in _ROOTS
-
-
-def _own_bytes(row: CensusRow, device: str) -> int:
-    return row.host_bytes if device == HOST else row.device_bytes.get(device, 0)
+    fits = row.role in _VARIABLE_ROLES and row.kind not in _LASTING_KINDS
+    return plain and fits and row.user and row.root in _VARIABLE_ROOTS
 
 
 def _life(case: RunContext, row: CensusRow) -> Lifetime | None:

@@ -29,7 +29,7 @@ from leakscope.model.trend import Trend
 FALSIFIER = (
     "With ONEDNN_PRIMITIVE_CACHE_CAPACITY=1 and batches of one shape it would grow as before."
 )
-UNTOLD = "Memory grows with new shapes of tensors, or leaks"
+LEAK_OR_SHAPES_TITLE = "Memory grows with new shapes of tensors, or leaks"
 
 _IN_USE = frozenset({"named", "graph", "garbage", "pinned", "own"})
 """Terms of the ledger that tell what memory is used for."""
@@ -215,7 +215,7 @@ def _of_shapes(case: RunContext, driver: GrowthDriver, term: Term) -> Finding:
     is_certain = driver is GrowthDriver.SHAPES
     return to_finding(
         "unexplained",
-        "Memory grows with new shapes of tensors" if is_certain else UNTOLD,
+        "Memory grows with new shapes of tensors" if is_certain else LEAK_OR_SHAPES_TITLE,
         f"{amount} came with {met}, and hardly any while shapes stayed as they were. {kept}"
         if is_certain
         else f"{amount} has no name, and nearly every look met {met}. {kept} It may be a leak too.",

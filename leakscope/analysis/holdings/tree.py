@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
+from leakscope.analysis.columns.series import HOST, own_bytes
 from leakscope.analysis.run_context import RunContext
 from leakscope.model.boundary import Boundary, BoundaryKind, comparable_key
 from leakscope.model.census import FILE, SHARED, Census, CensusRow, CensusScope, RootKind
 from leakscope.model.report import Culprit
 from leakscope.model.run import NodeKind, Retained, RetainedNode
 
-HOST = "host"
 MOST_DEVICES = 16
 MOST_BYTES = 1 << 52
 """What a page's script can count to exactly; more is only told by a recording made to overflow."""
@@ -30,7 +30,7 @@ GROUPS = {
     RootKind.GARBAGE: "garbage, not collected yet",
 }
 LIBRARIES = "libraries"
-_MOST_MISSED = 0.1
+_MISSED_SHARE = 0.1
 """Of the bytes in a container's items: where a census missed more, it can't tell their insides."""
 _STEP = ".·[("
 """What a step of a path begins with."""
@@ -198,7 +198,7 @@ def _column(tree: RetainedTree, look: CensusLook, device: str, parts: _Parts) ->
 
 
 def _size(row: CensusRow, device: str) -> int:
-    own = row.host_bytes if device == HOST else row.device_bytes.get(device, 0)
+    own = own_bytes(row, device)
     return max(own + row.shared_bytes.get(device, 0), 0)
 
 
@@ -252,7 +252,7 @@ def _sampled(tree: RetainedTree, column: Sequence[int], sizes: dict[str, int]) -
         for place, node in enumerate(tree.nodes)
         if node.kind is NodeKind.ROW
         and node.label.startswith("[")
-        and sizes.get(node.path, 0) < (1 - _MOST_MISSED) * column[place]
+        and sizes.get(node.path, 0) < (1 - _MISSED_SHARE) * column[place]
     }
 
 

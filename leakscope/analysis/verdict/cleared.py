@@ -17,11 +17,16 @@ from leakscope.model.report import Cleared
 from leakscope.model.text import human_bytes, human_count
 from leakscope.model.trend import Reason, Trend
 
-BIG_BYTES = 1 << 20
+NOTEWORTHY_BYTES = 1 << 20
 MOST_CLEARED = 15
 _CLEARED_PARTS = {"parameters", "buffers", "gradients", "code"}
-_HOLDERS = {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue"}
-_ENDED = {Reason.STOPPED, Reason.SETTLED}
+_HOLDERS = {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue"} | {
+    "tensor",
+    "array",
+    "bytes",
+    "image",
+}
+_ENDED_REASONS = {Reason.STOPPED, Reason.SETTLED}
 _REASONS = {
     Reason.STEADY: "grows, by little",
     Reason.SLOWING: "grows, by little and ever less",
@@ -37,9 +42,8 @@ _REASONS = {
     Reason.SCATTERED: "varies by more than it grows",
 }
 _UNDECIDED_PARTS = {"parameters", "buffers", "gradients", "optimizer_state", "code"}
-RISING = frozenset({Reason.SHORT_RISE, Reason.SETTLING, Reason.SHORT_REST})
+_UNDECIDED_REASONS = frozenset({Reason.SHORT_RISE, Reason.SETTLING, Reason.SHORT_REST})
 """Why a series that rose may or may not go on."""
-_HOLDERS |= {"tensor", "array", "bytes", "image"}
 
 
 def find_cleared(
@@ -88,7 +92,7 @@ def _noteworthy(table: RowTable) -> list[int]:
         and row.root.value != "garbage"
         and row.role not in _CLEARED_PARTS
         and row.kind in _HOLDERS
-        and (highest[path] >= BIG_BYTES or row.capacity is not None)
+        and (highest[path] >= NOTEWORTHY_BYTES or row.capacity is not None)
     ]
     return sorted(chosen, key=lambda p: (len(table.ancestors(p)), -highest[p]))
 
@@ -110,7 +114,7 @@ def _cleared(case: RunContext, path: int, trend: Trend | None) -> Cleared:
         )
     if trend is None:
         return _entry(case, path, row, "constant: as large at every boundary", "constant")
-    if trend.reason in _ENDED:
+    if trend.reason in _ENDED_REASONS:
         since = _since(case, path, case.table.retained[HOST][path])
         stopped = "stopped growing"
         entries = f"{human_count(row.length)} entries" if row.length is not None else stopped
@@ -187,7 +191,12 @@ def find_undecided(case: RunContext, growth: SearchResult) -> list[Undecided]:
 def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:
     """Return whether a path of the user's rises by much, and nobody can say whether it goes on."""
     row = case.table.latest[path]
-    if trend is None or trend.reason not in RISING or not row.user or row.role in _UNDECIDED_PARTS:
+    if (
+        trend is None
+        or trend.reason not in _UNDECIDED_REASONS
+        or not row.user
+        or row.role in _UNDECIDED_PARTS
+    ):
         return False
     _, highest = case.table.highest(path, HOST)
     return trend.net_bytes >= policy.UNDECIDED_BYTES and highest >= policy.UNDECIDED_BYTES

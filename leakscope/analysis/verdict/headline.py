@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from leakscope.analysis.findings.unnamed import UNTOLD
+from leakscope.analysis.findings.unnamed import LEAK_OR_SHAPES_TITLE
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.processes.endings import (
@@ -31,7 +31,7 @@ LONGEST_BEGINNING = 300
 """Characters of a finding's text in the first line, its first sentence apart."""
 LOOP_STEPS = 50
 """Steps of a plain loop within which enough censuses are taken."""
-_OPEN = {
+_PHRASES_OF_TERMS = {
     "elsewhere": "libraries or native code hold",
     "named": "has names of which none grew by itself",
     "slack": "is free in the C heap",
@@ -39,7 +39,7 @@ _OPEN = {
     "pinned": "is page-locked",
     "unexplained": "has no name",
 }
-_COSTLY = frozenset({"copy_on_write", "allocator_slack", "device_fragmentation", "garbage"})
+_COSTLY_KINDS = frozenset({"copy_on_write", "allocator_slack", "device_fragmentation", "garbage"})
 
 
 def verdict_of(
@@ -150,8 +150,8 @@ def _unsettled(case: RunContext, growth: SearchResult) -> list[str]:
             continue
         left = term.trend.net_bytes
         text = (
-            f"Memory grew by {human_bytes(left)} that {_OPEN[term.kind]}, too short a time to tell "
-            f"a leak from a warm-up: {_further(case, term.trend.more_work)}."
+            f"Memory grew by {human_bytes(left)} that {_PHRASES_OF_TERMS[term.kind]}, too short a "
+            f"time to tell a leak from a warm-up: {_further(case, term.trend.more_work)}."
         )
         return [text]
     return []
@@ -202,7 +202,7 @@ def _become_more(case: RunContext) -> bool:
 
 def _missing_evidence(findings: list[Finding]) -> list[str]:
     """Return what is missing when growth may as well be a library's cache by shape."""
-    found = next((f for f in findings if f.title == UNTOLD), None)
+    found = next((f for f in findings if f.title == LEAK_OR_SHAPES_TITLE), None)
     if found is None:
         return []
     text = (
@@ -237,7 +237,9 @@ def headline(
 
 def _costs(findings: list[Finding]) -> str:
     """Return what takes much memory without being a leak."""
-    costly = [f for f in findings if f.kind in _COSTLY and f.total_bytes >= policy.COSTLY_BYTES]
+    costly = [
+        f for f in findings if f.kind in _COSTLY_KINDS and f.total_bytes >= policy.COSTLY_BYTES
+    ]
     if not costly:
         return ""
     most = max(costly, key=lambda f: f.total_bytes)
