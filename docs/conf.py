@@ -23,7 +23,7 @@ extensions = [
 exclude_patterns = ["build"]
 
 myst_heading_anchors = 3
-myst_enable_extensions = ["colon_fence", "fieldlist"]
+myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
 
 default_role = "code"
 smartquotes = False  # an option is --epochs, not –epochs

@@ -20,7 +20,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from leakscope.model.version import __version__
+from leakscope.model import __version__
 
 if TYPE_CHECKING:
     from leakscope import cleanup, heap, notebook

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "leakscope"
@@ -87,6 +89,89 @@ def test_imports_go_one_way(module: Path) -> None:
 def test_reading_rooms_never_import_torch(module: Path) -> None:
     if room(module) in WITHOUT_TORCH:
         assert not {n for n in imported_names(module) if n.split(".")[0] == "torch"}
+
+
+MOST_MODULES = {
+    "": 7,
+    "model": 18,
+    "heap": 28,
+    "probes": 15,
+    "recording": 7,
+    "configuration": 2,
+    "cleanup": 9,
+    "capture": 40,
+    "analysis": 76,
+    "report": 32,
+    "cli": 16,
+    "notebook": 2,
+    "testing": 8,
+}
+"""A module is one idea that a newcomer would look for; a helper used once lives with its user."""
+
+
+def test_no_room_falls_apart_into_fragments() -> None:
+    counted = Counter(map(room, MODULES))
+    assert counted.keys() == MOST_MODULES.keys()
+    assert not {name for name, count in counted.items() if count > MOST_MODULES[name]}
+    assert sum(MOST_MODULES.values()) <= 260
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Return which module imports which, deferred imports and those for types alone included."""
+    extensions = {dotted(stub) for stub in PACKAGE.rglob("*.pyi")}
+    known = {*map(dotted, MODULES), *extensions}
+    return {
+        dotted(path): {
+            max(known & prefixes(target), key=len)
+            for target in imported_targets(path)
+            if known & prefixes(target)
+        }
+        - {dotted(path)}
+        for path in MODULES
+    }
+
+
+def dotted(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def prefixes(name: str) -> set[str]:
+    parts = name.split(".")
+    return {".".join(parts[:count]) for count in range(1, len(parts) + 1)}
+
+
+def imported_targets(module: Path) -> set[str]:
+    targets: set[str] = set()
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Import):
+            targets |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            targets |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return targets
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = import_graph()
+    cycles = [sorted(c) for c in nx.strongly_connected_components(nx.DiGraph(graph)) if len(c) > 1]
+    assert not cycles
+
+
+SHARED_CLASS_NAMES = {
+    "LeakScopeCallback",  # of Keras and of transformers: each is the public name there
+    "DeviceMemory",  # of a report, and what leakscope.cleanup tells of a device
+    "OutOfMemory",  # of a report, and what leakscope.cleanup caught
+}
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    counted = Counter(
+        node.name
+        for module in MODULES
+        for node in ast.walk(ast.parse(module.read_text()))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert {name for name, count in counted.items() if count > 1} <= SHARED_CLASS_NAMES
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:

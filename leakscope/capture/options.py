@@ -151,7 +151,7 @@ def configured_options(say: Callable[[str], None] | None = None, **asked: Any) -
         LeakscopeError: options make no sense, wherever they come from.
 
     """
-    from leakscope.configuration.reading import read_configuration
+    from leakscope.configuration import read_configuration
     from leakscope.configuration.settings import CHECK, SETTINGS
 
     configuration = read_configuration()

@@ -22,9 +22,9 @@ from pathlib import Path
 
 from leakscope.capture.options import SessionOptions
 from leakscope.capture.program import Program
+from leakscope.model import __version__
 from leakscope.model.errors import LeakscopeError, RunExistsError, ours
 from leakscope.model.record import HeaderRecord, RunManifest
-from leakscope.model.version import __version__
 from leakscope.recording.directory import MANIFEST, RunDirectory, read_manifest
 from leakscope.recording.writer import JOURNAL_SUFFIX
 
@@ -358,8 +358,7 @@ def project_of_caller(file: str) -> Path | None:
 
 
 def _manifest(options: SessionOptions) -> RunManifest:
-    from leakscope.configuration.pyproject import own_libraries
-    from leakscope.configuration.reading import read_configuration
+    from leakscope.configuration import own_libraries, read_configuration
     from leakscope.probes.cgroup import memory_limit
     from leakscope.probes.environment import environment
 

@@ -13,8 +13,8 @@ from typing import NoReturn
 
 import click
 
-from leakscope.cli.faults import exit_code_of
-from leakscope.model.version import __version__
+from leakscope.cli.output import exit_code_of
+from leakscope.model import __version__
 
 __all__ = ["leakscope", "main"]
 

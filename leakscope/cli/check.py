@@ -16,16 +16,25 @@ import click
 import msgspec
 
 from leakscope.cli.compare import read_report
-from leakscope.cli.conclusion import conclude, terminal_width, write_text
-from leakscope.cli.faults import say
-from leakscope.cli.output import deliver, format_of, is_stdout, out_option, shows_color, why_unread
+from leakscope.cli.output import (
+    deliver,
+    format_of,
+    is_stdout,
+    out_option,
+    say,
+    shows_color,
+    terminal_width,
+    why_unread,
+    write_text,
+)
+from leakscope.cli.report import conclude
+from leakscope.model import __version__
 from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, LeakscopeError, NewerSchemaError
 from leakscope.model.report import Culprit, Finding, Report
-from leakscope.model.version import __version__
 
 if TYPE_CHECKING:
     from leakscope.analysis.gate import Allowed, GrowthLimit
-    from leakscope.configuration.reading import Configuration
+    from leakscope.configuration import Configuration
     from leakscope.model.documents import Baseline, Check
 
 
@@ -200,8 +209,7 @@ def check(
 def _allowed(asked: Mapping[str, Any], written: Path | None) -> Allowed:
     """Return what is allowed: by the command line, else by the environment, else by the project."""
     from leakscope.analysis.gate import Allowed, to_growth_limit
-    from leakscope.configuration.pyproject import read_suppressions
-    from leakscope.configuration.reading import read_configuration
+    from leakscope.configuration import read_configuration, read_suppressions
 
     configuration = read_configuration()
     configuration.refuse_faults()

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import click
 
-from leakscope.cli.conclusion import HTML, conclude, terminal_width
-from leakscope.cli.faults import say
 from leakscope.cli.output import (
     FORMS,
     deliver,
@@ -16,10 +14,13 @@ from leakscope.cli.output import (
     format_option,
     is_stdout,
     out_option,
+    say,
     shows_color,
     tell,
+    terminal_width,
     why_unread,
 )
+from leakscope.cli.report import HTML, conclude
 from leakscope.model.comparison import ChangeKind, Comparison, CulpritChange
 from leakscope.model.errors import (
     EXIT_OK,

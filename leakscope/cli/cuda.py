@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leakscope.cli.conclusion import terminal_width
 from leakscope.cli.output import (
     deliver,
     format_of,
@@ -16,6 +15,7 @@ from leakscope.cli.output import (
     out_option,
     shows_color,
     tell,
+    terminal_width,
 )
 from leakscope.model.errors import NoSnapshotError
 

@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leakscope.cleanup.nvidia import DriverReading, read_gpus
-from leakscope.cli.conclusion import terminal_width, wants_color
-from leakscope.cli.output import deliver
+from leakscope.cli.output import deliver, terminal_width, wants_color
+from leakscope.model import __version__
 from leakscope.model.documents import Item, State
 from leakscope.model.errors import EXIT_ERROR, EXIT_OK, LeakscopeError
 from leakscope.model.text import human_bytes, plural
-from leakscope.model.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leakscope.configuration.reading import Configuration
+    from leakscope.configuration import Configuration
     from leakscope.model.documents import Health, InForce
     from leakscope.model.known import Own
 
@@ -78,8 +77,7 @@ def doctor(*, as_json: bool) -> int:
 def examine() -> Health:
     """Return everything that is told; changes nothing and raises nothing."""
     from leakscope.capture.capabilities import ask
-    from leakscope.configuration.pyproject import read_known_culprits, read_suppressions
-    from leakscope.configuration.reading import read_configuration
+    from leakscope.configuration import read_configuration, read_known_culprits, read_suppressions
     from leakscope.model.documents import Health, Item, State
     from leakscope.probes.capabilities import memory_abilities
 

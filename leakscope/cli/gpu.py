@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leakscope.cli.conclusion import terminal_width
-from leakscope.cli.faults import say
+from leakscope.cli.output import say, terminal_width
 from leakscope.model.errors import EXIT_ERROR
 
 if TYPE_CHECKING:

@@ -74,7 +74,9 @@ def open_many(folder: Path) -> ManyRanks | None:
     run = open_run(folder, kept) if workers else of_leads
     run.unread = len(group) - len(kept) + len(leads) - 1
     known = {one.path for one in sketches}
-    run.damage += [Damage(j.name, 0, PASSED_OVER) for j in journals(folder) if j not in known]
+    run.damage += [
+        Damage(j.name, 0, PASSED_OVER, is_gap=True) for j in journals(folder) if j not in known
+    ]
     return ManyRanks(run, others)
 
 

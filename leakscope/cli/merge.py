@@ -28,7 +28,7 @@ Exit codes:
 @click.option("--force", is_flag=True, help="Replace a run that --out holds already.")
 def merge(runs: tuple[Path, ...], *, out: Path, force: bool) -> None:
     """Put the recordings of RUNS, ranks of one training, into one run directory."""
-    from leakscope.cli.conclusion import conclude, write_reports
+    from leakscope.cli.report import conclude, write_reports
     from leakscope.recording.merging import merge_runs
 
     merged = merge_runs(runs, out, force=force)

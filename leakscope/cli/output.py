@@ -1,10 +1,13 @@
-"""What several commands share: ``--format`` and ``--out``, writing to a file or stdout, reading
-arguments.
-"""
+"""What commands share: sentences to stderr and exit codes, ``--format`` and ``--out``, writing."""
 
 from __future__ import annotations
 
+import contextlib
+import difflib
+import os
+import shutil
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +15,11 @@ from typing import Any
 import click
 import msgspec
 
-from leakscope.cli.conclusion import wants_color, write_text
+from leakscope.model.errors import EXIT_ERROR, LeakscopeError, UnwritableError
 
+ALIKE = 0.7
+"""From this likeness on a word is taken for another one mistyped."""
+_INTERRUPTED = 130
 STDOUT = Path("-")
 _SUFFIXES = {
     ".html": "html", ".htm": "html", ".json": "json", ".txt": "text", ".text": "text",
@@ -23,6 +29,55 @@ FORMS = ("html", "json", "text")
 FOR_PEOPLE = ("text", "markdown", "github")
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def say(sentence: str) -> None:
+    """Write one sentence of ours to stderr, if there is one to write to."""
+    try:
+        sys.stderr.write(f"leakscope: {sentence}\n")
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        pass
+
+
+def exit_code_of(fault: BaseException) -> int:
+    """Explain what ended a command and return the exit code that says so."""
+    if isinstance(fault, SystemExit):
+        raise fault
+    if isinstance(fault, click.NoSuchOption):
+        meant = [one for one in fault.possibilities or () if _is_meant(fault, one)]
+        fault = click.NoSuchOption(fault.option_name, possibilities=meant, ctx=fault.ctx)
+    if isinstance(fault, click.ClickException):
+        fault.show()
+        return fault.exit_code
+    if isinstance(fault, (click.Abort, KeyboardInterrupt)):
+        say("interrupted.")
+        return _INTERRUPTED
+    if isinstance(fault, BrokenPipeError):
+        # The reader of our output went away; the interpreter's last flush must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_ERROR
+    say(explain(fault))
+    return EXIT_ERROR
+
+
+def _is_meant(fault: click.NoSuchOption, option: str) -> bool:
+    """Whether an option may be what was meant: its dashes alone make it look alike to click."""
+    typed, known = fault.option_name.lstrip("-"), option.lstrip("-")
+    return difflib.SequenceMatcher(None, typed, known).ratio() >= ALIKE
+
+
+def explain(fault: BaseException) -> str:
+    """Return a fault as a sentence; with ``LEAKSCOPE_DEBUG`` set, after its traceback."""
+    if isinstance(fault, LeakscopeError):
+        return str(fault)
+    if os.environ.get("LEAKSCOPE_DEBUG"):
+        traceback.print_exception(fault)
+        return f"{type(fault).__name__}: {fault}"
+    return (
+        f"an error of leakscope's own ({type(fault).__name__}: {fault}); "
+        "LEAKSCOPE_DEBUG=1 shows the traceback."
+    )
 
 
 def format_option(otherwise: str, forms: Sequence[str] = FORMS) -> Decorator:
@@ -73,6 +128,40 @@ def is_stdout(out: Path | None) -> bool:
 def shows_color(out: Path | None) -> bool:
     """Return whether a text is to be coloured."""
     return wants_color(sys.stdout.isatty() and is_stdout(out))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        UnwritableError: it can't be written; nothing is left behind.
+
+    """
+    from leakscope.recording.directory import temporary_beside
+
+    temporary = temporary_beside(path)
+    try:
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+        temporary.replace(path)
+    except OSError as fault:
+        raise UnwritableError(
+            f"{path} can't be written ({fault.strerror or fault}); --out chooses another place.",
+            slug="unwritable",
+        ) from fault
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def terminal_width(otherwise: int) -> int:
+    """Return the terminal's columns, or a fixed width where output goes elsewhere."""
+    return shutil.get_terminal_size((otherwise, 24)).columns
+
+
+def wants_color(is_terminal: bool) -> bool:
+    """Return whether to colour: a terminal that can, and no ``NO_COLOR``."""
+    can = is_terminal and os.environ.get("TERM") != "dumb"
+    return can and not os.environ.get("NO_COLOR")
 
 
 def deliver(text: str, out: Path | None, form: str = "text") -> None:

@@ -35,8 +35,7 @@ from leakscope.capture.options import (
 )
 from leakscope.capture.program import Program, interpreter_options
 from leakscope.capture.run_directory import RUNS, World, claim, this_world
-from leakscope.cli.conclusion import conclude, print_summary, write_reports
-from leakscope.cli.faults import explain, say
+from leakscope.cli.output import explain, say
 from leakscope.cli.program import (
     ProgramCommand,
     ProgramEnding,
@@ -44,10 +43,11 @@ from leakscope.cli.program import (
     is_missing_module,
     supervise,
 )
+from leakscope.cli.report import conclude, print_summary, write_reports
 from leakscope.configuration.settings import UnreadableError, to_milliseconds, to_size
+from leakscope.model import __version__
 from leakscope.model.errors import LeakscopeError, UnwritableError
 from leakscope.model.record import RunManifest
-from leakscope.model.version import __version__
 from leakscope.recording import RunDirectory
 from leakscope.recording.directory import journals
 
@@ -370,8 +370,7 @@ def prepare(program: Program, options: SessionOptions, world: World) -> RunDirec
 
 
 def _manifest(program: Program, options: dict[str, Any]) -> RunManifest:
-    from leakscope.configuration.pyproject import own_libraries
-    from leakscope.configuration.reading import read_configuration
+    from leakscope.configuration import own_libraries, read_configuration
     from leakscope.probes.cgroup import memory_limit
     from leakscope.probes.environment import environment
 

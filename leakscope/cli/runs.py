@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from leakscope.cli.conclusion import HTML, JSON, terminal_width
 from leakscope.cli.output import (
     deliver,
     format_of,
@@ -18,7 +17,9 @@ from leakscope.cli.output import (
     is_stdout,
     out_option,
     shows_color,
+    terminal_width,
 )
+from leakscope.cli.report import HTML, JSON
 from leakscope.model.documents import ListedRun, RunList, RunStatus
 from leakscope.model.errors import NoRunError
 from leakscope.recording.directory import OUTCOME, holds_run, journals, read_manifest
@@ -239,7 +240,7 @@ def runs(directory: Path | None, *, form: str | None, out: Path | None, order: s
 
 def _in_usual_directory(order: str) -> RunList:
     """List what ``leakscope run`` has made so far: where it made nothing, there is no run yet."""
-    from leakscope.configuration.reading import read_configuration
+    from leakscope.configuration import read_configuration
     from leakscope.model.documents import RunList
 
     directory = read_configuration().value("runs")

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leakscope.cli.conclusion import terminal_width, wants_color
-from leakscope.cli.output import tell
+from leakscope.cli.output import tell, terminal_width, wants_color
 
 if TYPE_CHECKING:
     from leakscope.model.run import Run
@@ -60,8 +59,8 @@ def _shown(folder: Path, *, again: bool) -> bool:
     import msgspec
 
     from leakscope.analysis import analyse, find_attempts
-    from leakscope.cli.conclusion import catalogue_in_force
     from leakscope.cli.many_ranks import open_many
+    from leakscope.cli.report import catalogue_in_force
     from leakscope.recording import open_run
     from leakscope.report import render_text
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 import psutil
 
-from leakscope.cli.faults import say
-from leakscope.cli.output import to_process_number
+from leakscope.cli.output import say, to_process_number
 from leakscope.model.errors import LeakscopeError
 from leakscope.model.record import HeaderRecord, SnapshotSignalRecord
 from leakscope.probes.process import catches, status_of

@@ -5,3 +5,7 @@ output, no arithmetic but rounding. Values that cross a process boundary are :cl
 records, so that a recording written by somebody else is decoded by type and never executes
 anything.
 """
+
+from __future__ import annotations
+
+__version__ = "0.1.0"

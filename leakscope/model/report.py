@@ -248,6 +248,8 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     text: str
+    advice: str = ""
+    """The part of the text that says what to do, where an account of what grows precedes it."""
     diff: str | None = None
     """Unified diff against the user's own source, where the pattern is recognised."""
 
@@ -575,11 +577,22 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     Empty where nothing counted steps."""
 
 
+class ProblemKind(str, Enum):
+    """What a problem says about the figures of a report."""
+
+    OTHER = "other"
+    OWN_SHORTAGE = "own_shortage"
+    """A part of leakscope found no memory for itself; what it had measured before counts."""
+    GAP = "gap"
+    """A piece of a recording is lost, so amounts and shares are of what could be read."""
+
+
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Something that went wrong with measuring, recording or reading, and what it means."""
 
     where: str
     message: str
+    kind: ProblemKind = ProblemKind.OTHER
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,6 +41,8 @@ class Damage:
     file: str
     offset: int
     reason: str
+    is_gap: bool = False
+    """Whether records of a journal are lost: more than the end that a kill cuts off."""
 
 
 @dataclass(frozen=True)

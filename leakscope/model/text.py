@@ -1,7 +1,7 @@
-"""Numbers as a person reads them, and text from the user's program made harmless to look at.
+r"""Numbers as a person reads them, and text from the user's program made harmless to look at.
 
 Names may hold terminal escapes, marks that reverse the direction of reading, or halves of
-surrogate pairs that no file can hold. Each such character is shown as its escape, ``\\x1b``.
+surrogate pairs that no file can hold. Each such character is shown as its escape, ``\x1b``.
 """
 
 from __future__ import annotations

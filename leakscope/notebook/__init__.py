@@ -16,10 +16,10 @@ from pathlib import Path
 
 import msgspec
 
-from leakscope.cli.conclusion import JSON, conclude
+from leakscope.cli.report import JSON, conclude
 from leakscope.heap.snapshots.printing import AnswerCell, AnswerPage, Column, Printed, Table
 from leakscope.model.report import Culprit, Excerpt, Finding, Report, RunVerdict
-from leakscope.report.words import rate_words, share_words, source_place, unsaid
+from leakscope.report.words import further_evidence, rate_words, share_words, source_place
 
 __all__ = [
     "CulpritAnswer",
@@ -90,7 +90,8 @@ class RunAnswer(Printed):
         if report.culprits:
             first = report.culprits[0]
             tables += [_source(one) for one in first.excerpts]
-        notes = [*unsaid(report), *(f"fault: {one.where}: {one.message}" for one in report.errors)]
+        notes = further_evidence(report)
+        notes += [f"fault: {error.where}: {error.message}" for error in report.errors]
         if report.culprits:
             notes += [first.remedy.title, first.remedy.text]
         page = self.path / "report.html"

@@ -56,6 +56,8 @@ class Gap(NamedTuple):
     offset: int
     length: int
     reason: str
+    is_cut_off: bool = False
+    """Whether it begins with a record that a kill left unfinished."""
 
 
 def to_frame(payload: bytes) -> bytes:
@@ -74,23 +76,23 @@ def read_frames(stream: BinaryIO) -> Iterator[JournalFrame | Gap]:
     Never raises for what the stream contains; a torn or damaged frame costs itself alone.
     """
     window = _Window(stream)
-    gap_from, reason, wasted, total = -1, "", 0, 0
+    gap_from, reason, is_cut_off, wasted, total = -1, "", False, 0, 0
     while window.holds(1) and total <= _admitted(window.offset) and wasted <= _MAX_WASTED:
         offset = window.offset
         payload = _take(window)
         if isinstance(payload, bytes):
             if gap_from >= 0:
-                yield Gap(gap_from, offset - gap_from, reason)
+                yield Gap(gap_from, offset - gap_from, reason, is_cut_off)
                 gap_from = -1
             total += len(payload)
             yield JournalFrame(offset, payload)
             continue
         if gap_from < 0:
-            gap_from, reason = offset, payload.reason
+            gap_from, reason, is_cut_off = offset, payload.reason, payload.is_cut_off
         wasted += payload.checked
         window.skip_to_magic()
     if gap_from >= 0:
-        yield Gap(gap_from, window.offset - gap_from, reason)
+        yield Gap(gap_from, window.offset - gap_from, reason, is_cut_off)
     if window.holds(1):
         yield Gap(window.offset, 0, "reading stopped here: the file is larger than any real one")
 
@@ -103,6 +105,10 @@ class _Failure(NamedTuple):
     reason: str
     checked: int = 0
     """Bytes that had to be looked at to know."""
+    is_cut_off: bool = False
+
+
+_CUT_OFF = _Failure("the last record was cut off while it was written", is_cut_off=True)
 
 
 class _Window:
@@ -147,12 +153,12 @@ def _take(window: _Window) -> bytes | _Failure:
     if start != MAGIC[: len(start)]:
         return _Failure("these bytes are no record")
     if not whole_header:
-        return _Failure("the last record was cut off while it was written")
+        return _CUT_OFF
     _, encoding, length, checksum = HEADER.unpack_from(window.data, window.at)
     if length > MAX_PAYLOAD:
         return _Failure("a record claims to be larger than any real one")
     if not window.holds(HEADER.size + length):
-        return _Failure("the last record was cut off while it was written")
+        return _CUT_OFF
     begin = window.at + HEADER.size
     payload = window.data[begin : begin + length]
     if _checksum(encoding, payload) != checksum:

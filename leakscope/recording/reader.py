@@ -127,7 +127,7 @@ def _without_copies(drafts: list[_RecordingDraft], damage: list[Damage]) -> list
     for draft in sorted(drafts, key=lambda one: (-one.length, len(one.file), one.file)):
         if draft.identity and chosen.setdefault(draft.identity, draft) is not draft:
             kept = chosen[draft.identity]
-            damage.append(Damage(draft.file, 0, f"passed over: a copy of {kept.file}"))
+            damage.append(Damage(draft.file, 0, f"passed over: a copy of {kept.file}", is_gap=True))
     return others + list(chosen.values())
 
 
@@ -208,7 +208,9 @@ def _read_journal(path: Path, *, headers_only: bool) -> _RecordingDraft:
                     draft.add(piece)
                 else:
                     draft.lose(
-                        piece.offset, f"{piece.reason}; {plural(piece.length, 'byte')} skipped"
+                        piece.offset,
+                        f"{piece.reason}; {plural(piece.length, 'byte')} skipped",
+                        is_gap=not piece.is_cut_off,
                     )
     except NewerSchemaError as fault:
         raise NewerSchemaError(f"{path.parent}: {fault}", slug=fault.slug) from fault
@@ -270,11 +272,11 @@ class _RecordingDraft:
             self.is_readable = True
             self._place(record)
 
-    def lose(self, offset: int, reason: str) -> None:
+    def lose(self, offset: int, reason: str, *, is_gap: bool = True) -> None:
         """Note that something could not be read."""
         self._lost += 1
         if self._lost <= _MAX_DAMAGE:
-            self.damage.append(Damage(self.file, offset, reason))
+            self.damage.append(Damage(self.file, offset, reason, is_gap))
 
     def finish(self) -> Recording:
         """Return the recording; censuses go to the boundaries they were taken at."""
@@ -292,7 +294,9 @@ class _RecordingDraft:
         for index in self._censuses:
             self.lose(0, f"the census at boundary {index} can't be used: its boundary is missing")
         if self._lost > _MAX_DAMAGE:
-            self.damage.append(Damage(self.file, 0, f"and {self._lost - _MAX_DAMAGE} more"))
+            self.damage.append(
+                Damage(self.file, 0, f"and {self._lost - _MAX_DAMAGE} more", is_gap=True)
+            )
         return self._recording
 
     def _place(self, record: Record) -> None:

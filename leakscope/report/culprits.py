@@ -285,7 +285,7 @@ def remedy_view(remedy: Remedy) -> RemedyView:
         diff=diff_lines(remedy.diff),
         raw_diff=remedy.diff or "",
         brief=pieces_of(
-            first_sentences(remedy.text if remedy.diff else words.what_to_do(remedy.text), BRIEF)
+            first_sentences(remedy.text if remedy.diff else words.advice_of(remedy), BRIEF)
         ),
     )
 

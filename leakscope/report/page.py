@@ -195,7 +195,7 @@ def report_page(report: Report) -> ReportPage:
         component_phases=component_phases(report.components),
         cleared=cleared_rows(report.cleared),
         decisions=decision_rows(report.decisions),
-        missing=words.unsaid(report),
+        missing=words.further_evidence(report),
         notes=[*report.notes],
         problems=_problems(report),
         measuring=measuring_view(report.overhead, report.work.duration_s, len(report.errors)),

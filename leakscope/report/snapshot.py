@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from leakscope.model import __version__
 from leakscope.model.device import Advice, Figures, PoolFigures
 from leakscope.model.explanation import (
     BlockClass,
@@ -20,7 +21,6 @@ from leakscope.model.explanation import (
 )
 from leakscope.model.explanation import DevicePhaseRow as Phase
 from leakscope.model.text import plural
-from leakscope.model.version import __version__
 from leakscope.report import words
 from leakscope.report.device_map import (
     SHADES,

@@ -131,7 +131,7 @@ def render_summary(
     for finding in (serious if report.culprits else report.findings)[:SHOWN_FINDINGS]:
         lines.append(_finding(finding, paper))
         lines += _what_next(finding, paper, "  ") if finding is lead else []
-    for text in wording.unsaid(report)[:2]:
+    for text in wording.further_evidence(report)[:2]:
         lines += paper.wrap(f"to settle it: {text}", "  ")
     lines += _problems(report, paper)
     if report_path:
@@ -266,7 +266,7 @@ def _remedy(
     changed = _changed_lines(remedy.diff or "")
     lines = [paper.clip(f"→ {remedy.title}")]
     if not changed:
-        return [*lines, *paper.wrap(wording.what_to_do(remedy.text), "  ", SHOWN_TEXT_LINES)]
+        return [*lines, *paper.wrap(wording.advice_of(remedy), "  ", SHOWN_TEXT_LINES)]
     for line in changed[:most]:
         kind = {"+": "added", "-": "removed"}[line[:1]]
         lines.append("    " + paper.paint(clipped(line.expandtabs(4), paper.width - 4), kind))
@@ -391,7 +391,11 @@ def _cleared(report: Report, lead: Culprit | Finding | None, paper: Paper) -> li
 
 
 def _settle(report: Report, paper: Paper) -> list[str]:
-    return [line for text in wording.unsaid(report) for line in paper.wrap(f"to settle it: {text}")]
+    return [
+        line
+        for text in wording.further_evidence(report)
+        for line in paper.wrap(f"to settle it: {text}")
+    ]
 
 
 def _cost(report: Report, paper: Paper) -> list[str]:

@@ -34,6 +34,8 @@ from leakscope.model.report import (
     Finding,
     Forecast,
     Problem,
+    ProblemKind,
+    Remedy,
     Report,
     RunVerdict,
     Severity,
@@ -68,11 +70,6 @@ SEVERITY_MEANINGS = {
 }
 NOTED = "Noted, but too little in this run to be called a leak:"
 """Stands above culprits that are all notes."""
-_TOLD_ELSEWHERE = re.compile(
-    r"It is fed at |It climbs|Nothing in the (?:source|recording) "
-    r"|(?:(?!\. ).)* keeps what is put into it"
-)
-"""Begins what a remedy says before it says what to do."""
 UNTRIED = "not tried in this run"
 UNSTEADY = "no steady rate"
 GROWTHS = {"across": "Across phases", "within": "Within a phase", "constant": "None"}
@@ -166,13 +163,9 @@ def verdict_words(verdict: RunVerdict, *, ran_out: bool) -> str:
 
 def problem_words(problem: Problem) -> str:
     """Return what went wrong, as a sentence for those who don't read tracebacks."""
-    if not problem.message.startswith("MemoryError"):
+    if problem.kind is not ProblemKind.OWN_SHORTAGE:
         return problem.message
-    place = re.search(r"\(([^()]*)\)$", problem.message)
-    return (
-        f"no memory was left for it (MemoryError{f', {place[1]}' if place else ''}); "
-        "what was measured before still counts"
-    )
+    return f"no memory was left for it; what was measured before still counts. {problem.message}"
 
 
 def count_words(culprits: Sequence[Culprit]) -> str:
@@ -271,27 +264,19 @@ def sentence_ends(text: str) -> list[int]:
     return [end for end in ends if text.count("`", 0, end) % 2 == 0] + [len(text)]
 
 
-def what_to_do(text: str) -> str:
-    """Return a remedy from where it says what to do: what holds what and where it is fed stands
-    beside it already.
-    """
-    start = 0
-    for end in sentence_ends(text)[:-1]:
-        if not _TOLD_ELSEWHERE.match(text, start):
-            break
-        start = end + 1
-    return text[start:]
+def advice_of(remedy: Remedy) -> str:
+    """Return what a remedy says to do, without its account of what grows where."""
+    return remedy.advice or remedy.text
 
 
-def unsaid(report: Report) -> list[str]:
+def further_evidence(report: Report) -> list[str]:
     """Return what would settle the run and does not stand in its headline."""
     return [text for text in report.missing if text not in report.headline]
 
 
 def has_gaps(report: Report) -> bool:
     """Return whether parts of a recording are lost: more than the end that a kill cuts off."""
-    lost = [one.message for one in report.errors if ".journal" in one.where]
-    return any(not message.startswith("the last record was cut off") for message in lost)
+    return any(problem.kind is ProblemKind.GAP for problem in report.errors)
 
 
 def outcome_of(comparison: Comparison) -> tuple[str, str]:

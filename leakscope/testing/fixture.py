@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
+from leakscope.model import __version__
 from leakscope.model.census import Owner
 from leakscope.model.documents import Growth, GrowthReport
 from leakscope.model.errors import LeakscopeError, ours
-from leakscope.model.version import __version__
 from leakscope.testing.faults import REPORTED, tell
 from leakscope.testing.heap_sampler import (
     HeapSampler,

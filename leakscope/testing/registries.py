@@ -19,12 +19,11 @@ import types
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from leakscope.analysis.columns.series import RowTable
-from leakscope.analysis.growth.rows import Grower
 from leakscope.heap import anatomy
 from leakscope.heap.anatomy import header_bytes, sizer_of
 from leakscope.heap.graph import Nodes
@@ -34,6 +33,10 @@ from leakscope.heap.rows import retained_on_host
 from leakscope.model.census import CensusRow, Content, RootKind, Site
 from leakscope.model.documents import Growth
 from leakscope.model.errors import ours
+
+if TYPE_CHECKING:  # a clean scenario imports nothing that analyses
+    from leakscope.analysis.columns.series import RowTable
+    from leakscope.analysis.growth.rows import Grower
 
 _CLASSES_REMEDY = "Make the class once, outside of what is called again and again"
 _NUMBER = re.compile(r"\d+")

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from leakscope.cli import leakscope
 from leakscope.cli.check import _FORMS, _SUFFIXES, find_repository, localised, to_tolerance
-from leakscope.cli.faults import exit_code_of
+from leakscope.cli.output import exit_code_of
 from leakscope.model.errors import LeakscopeError, NewerSchemaError, NoRunError
 from leakscope.model.report import Severity
 from leakscope.report import render_json

@@ -156,7 +156,7 @@ def test_the_commands_fail_for_a_leak_and_pass_without(shell, tmp_path: Path) ->
 def test_the_suppressions_of_the_page_are_read(tmp_path: Path) -> None:
     if sys.version_info < (3, 11):
         pytest.skip("Python 3.10 reads no TOML")
-    from leakscope.configuration.pyproject import read_section, read_suppressions
+    from leakscope.configuration import read_section, read_suppressions
 
     (tmp_path / "pyproject.toml").write_text(blocks("toml")[0])
     found, remarks = read_suppressions(read_section(tmp_path))

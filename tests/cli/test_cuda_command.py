@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from leakscope.cli import leakscope
-from leakscope.cli.faults import exit_code_of
+from leakscope.cli.output import exit_code_of
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20

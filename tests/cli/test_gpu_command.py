@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from leakscope.cli import leakscope
-from leakscope.cli.faults import exit_code_of
+from leakscope.cli.output import exit_code_of
 
 ROOT = Path(__file__).parents[2]
 UUID = "GPU-e18afb8d-1627-f8ff-2ba3-c05c5a8e9e67"

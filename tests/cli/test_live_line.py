@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from leakscope.cli.live import LiveLine
+from leakscope.cli.monitor import LiveLine
 from leakscope.model import gauge
 
 MIB = 1 << 20

@@ -9,8 +9,8 @@ import pytest
 
 from leakscope.analysis import analyse
 from leakscope.analysis.processes.ranks import MANY
-from leakscope.cli.conclusion import conclude
 from leakscope.cli.many_ranks import analyse_in_parallel, open_many
+from leakscope.cli.report import conclude
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusRow, CensusScope, RootKind
 from leakscope.model.record import (

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from cli_runs import MIB, report_with
 
-from leakscope.cli.conclusion import print_summary, wants_color
-from leakscope.cli.output import deliver, tell
+from leakscope.cli.output import deliver, tell, wants_color
+from leakscope.cli.report import print_summary
 from leakscope.report import render_json, render_text
 
 

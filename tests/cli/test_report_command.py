@@ -14,7 +14,7 @@ import pytest
 from cli_runs import record_run
 from click.testing import CliRunner, Result
 
-from leakscope.cli import conclusion, leakscope
+from leakscope.cli import leakscope, output
 from leakscope.report import json_schema
 
 ROOT = Path(__file__).parents[2]
@@ -154,15 +154,15 @@ def test_reader_that_goes_away_is_no_fault(run_path: Path) -> None:
 
 def test_width_of_the_terminal_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "61")
-    assert conclusion.terminal_width(80) == 61
+    assert output.terminal_width(80) == 61
 
 
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert conclusion.wants_color(is_terminal=True)
-    assert not conclusion.wants_color(is_terminal=False)
+    assert output.wants_color(is_terminal=True)
+    assert not output.wants_color(is_terminal=False)
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not conclusion.wants_color(is_terminal=True)
+    assert not output.wants_color(is_terminal=True)
 
 
 def test_version_and_help_are_told() -> None:

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from leakscope.capture.program import Program, interpreter_options
 from leakscope.capture.run_directory import World
 from leakscope.cli import leakscope as commands
-from leakscope.cli.faults import exit_code_of
+from leakscope.cli.output import exit_code_of
 from leakscope.cli.program import ProgramEnding, split_command_line
 from leakscope.cli.run import leave_outcome, to_share
 from leakscope.recording import RunDirectory

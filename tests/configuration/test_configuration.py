@@ -13,7 +13,7 @@ import pytest
 from leakscope.capture.frameworks.training import Training
 from leakscope.capture.options import SessionOptions, configured_options
 from leakscope.capture.run_directory import RUNS
-from leakscope.configuration.reading import Configuration, read_configuration
+from leakscope.configuration import Configuration, read_configuration
 from leakscope.configuration.settings import SETTINGS, SWITCHES
 from leakscope.model.errors import LeakscopeError
 

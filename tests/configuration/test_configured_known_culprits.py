@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.configuration.pyproject import own_libraries, read_known_culprits, read_section
-from leakscope.configuration.reading import read_configuration
+from leakscope.configuration import (
+    own_libraries,
+    read_configuration,
+    read_known_culprits,
+    read_section,
+)
 from leakscope.model.known import Own
 
 pytestmark = pytest.mark.skipif(

@@ -44,6 +44,17 @@ def test_every_page_that_is_named_exists(page: Path) -> None:
         assert (ROOT / name).exists(), name
 
 
+MODULE = re.compile(r"`((?:leakscope/)?[a-z_]+/[\w/]*\w\.py)`")
+ROOMS = {room.name for room in (ROOT / "leakscope").iterdir() if room.is_dir()} | {"leakscope"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_module_that_is_named_exists(page: Path) -> None:
+    for name in MODULE.findall(page.read_text()):
+        if name.partition("/")[0] in ROOMS:
+            assert (ROOT / "leakscope" / name.removeprefix("leakscope/")).exists(), name
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("sphinx", reason="the extra `docs` isn't installed")

@@ -1,4 +1,4 @@
-"""The promises of the README: each names the tests that keep it, and those tests exist."""
+"""The promises of docs/promises.md: each names the tests that keep it, and those tests exist."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from hostile_runs import boundary as reached
 from hostile_runs import census, row, write_run
 
-README = fault_runs.ROOT / "README.md"
+PAGE = fault_runs.ROOT / "docs" / "promises.md"
 PLACE = re.compile(r"`(tests/[\w/]+\.py)::([\w:]+)`")
 
 
 def promises() -> list[tuple[str, list[tuple[str, str]]]]:
     """Return each promise with the files and names of its tests."""
-    section = README.read_text().partition("## What it promises\n")[2].partition("\n## ")[0]
+    section = PAGE.read_text()
     rows = [line for line in section.splitlines() if re.match(r"\| \d", line)]
     return [(line.split("|")[2].strip(), PLACE.findall(line)) for line in rows]
 

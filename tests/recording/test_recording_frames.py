@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leakscope.recording import format
+from leakscope.recording import format as frames
 from leakscope.recording.format import (
     HEADER,
     MAGIC,
@@ -93,6 +93,7 @@ def test_a_torn_end_is_told_from_damage_in_the_middle():
     data = to_frame(b"one") + to_frame(b"two")
     (torn,) = gaps(data[:-3])
     assert "cut off" in torn.reason
+    assert torn.is_cut_off
     assert torn.offset == len(to_frame(b"one"))
     (damaged,) = gaps(data.replace(b"one", b"0ne"))
     assert "checksum" in damaged.reason
@@ -112,7 +113,7 @@ def test_large_payloads_are_compressed_and_small_ones_are_not():
 
 
 def test_a_bomb_is_refused_without_being_unpacked(monkeypatch):
-    monkeypatch.setattr(format, "MAX_PAYLOAD", 1 << 16)
+    monkeypatch.setattr(frames, "MAX_PAYLOAD", 1 << 16)
     bomb = zlib.compress(bytes(1 << 24), 9)
     data = _sealed(ZIPPED, bomb) + to_frame(b"after")
     assert intact(data) == [b"after"]
@@ -131,7 +132,7 @@ def test_an_unknown_encoding_is_skipped_by_name():
 
 
 def test_a_file_made_of_false_starts_is_given_up_in_time(monkeypatch):
-    monkeypatch.setattr(format, "_MAX_WASTED", 1 << 20)
+    monkeypatch.setattr(frames, "_MAX_WASTED", 1 << 20)
     start = HEADER.pack(MAGIC, b"j", 50_000, 0)
     data = start * 10_000 + to_frame(b"after")
     assert intact(data) == []
@@ -146,5 +147,5 @@ def test_the_checksum_covers_the_header(place):
 
 
 def _sealed(encoding: bytes, payload: bytes) -> bytes:
-    checksum = format._checksum(encoding, payload)
+    checksum = frames._checksum(encoding, payload)
     return HEADER.pack(MAGIC, encoding, len(payload), checksum) + payload + b"\n"

@@ -267,7 +267,7 @@ def test_every_kind_of_finding_that_can_fail_has_a_rule() -> None:
             if not isinstance(node, ast.Call) or not node.args:
                 continue
             first = node.args[0]
-            is_finding = isinstance(node.func, ast.Name) and node.func.id == "finding"
+            is_finding = isinstance(node.func, ast.Name) and node.func.id == "to_finding"
             if (
                 is_finding
                 and isinstance(first, ast.Constant)

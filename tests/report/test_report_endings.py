@@ -7,7 +7,10 @@ import pytest
 import report_samples as samples
 from page_reader import read_page
 
-from leakscope.model.report import Finding, Problem, Report, RunVerdict, Severity
+from leakscope.analysis.accounting.run_facts import problems_of
+from leakscope.model.record import ErrorRecord, HeaderRecord
+from leakscope.model.report import Finding, Problem, ProblemKind, Report, RunVerdict, Severity
+from leakscope.model.run import Recording
 from leakscope.report import render_html, render_text
 from leakscope.report import words as wording
 from leakscope.report.culprits import finding_views
@@ -60,21 +63,29 @@ def test_a_shortage_is_told_as_no_growth() -> None:
     assert slack.growth_label
 
 
+def test_a_shortage_of_our_own_is_told_as_a_sentence() -> None:
+    message = "MemoryError: (graph.py:311)"
+    problem = Problem(where="census", message=message, kind=ProblemKind.OWN_SHORTAGE)
+    words = wording.problem_words(problem)
+    assert words.startswith("no memory was left for it")
+    assert words.endswith(message)
+    report = msgspec.structs.replace(samples.clean(), errors=[problem])
+    assert words in [fact.value for fact in report_page(report).problems]
+    assert message in " ".join(render_text(report).split())
+
+
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "kind"),
     [
-        ("MemoryError:  (graph.py:311)", "(MemoryError, graph.py:311)"),
-        ("MemoryError", "(MemoryError)"),
+        ("MemoryError:  (graph.py:311)", ProblemKind.OWN_SHORTAGE),
+        ("MemoryError", ProblemKind.OWN_SHORTAGE),
+        ("OSError: MemoryError: (gauge.py:3)", ProblemKind.OTHER),
     ],
 )
-def test_a_shortage_of_our_own_is_told_as_a_sentence(message: str, told: str) -> None:
-    words = wording.problem_words(Problem(where="census", message=message))
-    assert words.startswith(f"no memory was left for it {told}")
-    report = msgspec.structs.replace(
-        samples.clean(), errors=[Problem(where="census", message=message)]
-    )
-    assert words in [fact.value for fact in report_page(report).problems]
-    assert told in " ".join(render_text(report).split())
+def test_a_shortage_of_our_own_is_known_by_its_exception(message: str, kind: ProblemKind) -> None:
+    recording = Recording(HeaderRecord())
+    recording.errors.append(ErrorRecord(where="census", message=message))
+    assert [problem.kind for problem in problems_of(recording)] == [kind]
 
 
 def test_other_faults_are_told_as_they_are() -> None:

@@ -7,7 +7,7 @@ import pytest
 import report_samples as samples
 from hostile_text import ATTACKS, infested
 
-from leakscope.model.report import Falsifier, Problem
+from leakscope.model.report import Falsifier, Problem, ProblemKind
 from leakscope.report import render_comparison_text, render_summary, render_text, words
 from leakscope.report.text import fitted, sparkline
 
@@ -457,7 +457,10 @@ def test_what_would_settle_a_run_is_told_once() -> None:
 
 
 def test_faults_that_are_not_shown_are_counted() -> None:
-    lost = [Problem(where=f"main.journal@{n}", message="a record is damaged") for n in range(38)]
+    lost = [
+        Problem(where=f"main.journal@{n}", message="a record is damaged", kind=ProblemKind.GAP)
+        for n in range(38)
+    ]
     damaged = msgspec.structs.replace(samples.leaking(), errors=lost)
     for text in (render_text(damaged), render_summary(damaged, report_path="report.html")):
         assert "! and 36 more: see report.html" in text

@@ -19,7 +19,7 @@ from leakscope.capture.dispatch import Guard
 from leakscope.capture.options import SessionOptions, chosen_trackers, configured_options
 from leakscope.capture.schedule import GrowthWatch
 from leakscope.capture.trackers import MLflowRun, Rates, Trackers, WandB, memory_of, named
-from leakscope.configuration.reading import read_configuration
+from leakscope.configuration import read_configuration
 from leakscope.configuration.settings import to_trackers
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind

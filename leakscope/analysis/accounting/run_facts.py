@@ -12,8 +12,17 @@ from leakscope.analysis.run_context import RunContext
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusScope
-from leakscope.model.record import OverheadRecord
-from leakscope.model.report import CensusCoverage, Gauged, Overhead, Problem, RunFacts, Taken, Work
+from leakscope.model.record import ErrorRecord, OverheadRecord
+from leakscope.model.report import (
+    CensusCoverage,
+    Gauged,
+    Overhead,
+    Problem,
+    ProblemKind,
+    RunFacts,
+    Taken,
+    Work,
+)
 from leakscope.model.run import Damage, Recording, Run
 
 
@@ -79,6 +88,7 @@ def problems_of(recording: Recording) -> list[Problem]:
         Problem(
             where=e.where[:LONGEST_MESSAGE],
             message=e.message[:LONGEST_MESSAGE] + (" (switched off)" if e.disabled else ""),
+            kind=ProblemKind.OWN_SHORTAGE if _is_shortage(e) else ProblemKind.OTHER,
         )
         for e in recording.errors
     ]
@@ -87,7 +97,13 @@ def problems_of(recording: Recording) -> list[Problem]:
 
 def _of_damage(damage: Damage) -> Problem:
     where = f"{damage.file}@{damage.offset}" if damage.offset else damage.file
-    return Problem(where=where, message=damage.reason[:LONGEST_MESSAGE])
+    kind = ProblemKind.GAP if damage.is_gap else ProblemKind.OTHER
+    return Problem(where=where, message=damage.reason[:LONGEST_MESSAGE], kind=kind)
+
+
+def _is_shortage(error: ErrorRecord) -> bool:
+    """Return whether the recorded exception, ``Type: message (file:line)``, is a MemoryError."""
+    return error.message.partition(" (")[0].partition(":")[0] == MemoryError.__name__
 
 
 MOST_TAKEN = 1000

@@ -163,5 +163,5 @@ def general_remedy(case: CulpritContext) -> Remedy:
         )
         when = "Nothing in the recording shows it being emptied for good."
     return case.remedy(
-        title, case.opening(), when, advice, case.about_views(), case.still_reachable()
+        title, f"{case.opening()} {when}", advice, case.about_views(), case.still_reachable()
     )

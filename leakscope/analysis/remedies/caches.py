@@ -38,6 +38,7 @@ def recognise_function_cache(case: CulpritContext) -> Remedy | None:
     written = ast.unparse(decorator)
     return case.remedy(
         f"Bound the cache of {function.name}: lru_cache(maxsize={_FUNCTION_CACHE_BOUND})",
+        "",
         f"`@{written}` at {where} keeps every result of {function.name} for as long as the "
         f"program runs ({case.measure() or 'without a bound'}).",
         f"With lru_cache(maxsize={_FUNCTION_CACHE_BOUND}) the least recently used result goes first; raise the "
@@ -110,6 +111,7 @@ def recognise_dict_cache(case: CulpritContext) -> Remedy | None:
         diff = edits.diff()
     return case.remedy(
         f"Bound {case.name}",
+        "",
         f"{case.name} is a cache that never drops a key ({case.measure() or 'unbounded'}); "
         f"`{case.line.text if case.line else ''}` at {case.where()} adds them.",
         f"Drop the oldest key once there are more than {_DICT_CACHE_BOUND} or as many as pay; "
@@ -378,6 +380,7 @@ def recognise_default_argument(case: CulpritContext) -> Remedy | None:
     if _MEANT.search(name):
         return case.remedy(
             f"Bound the default argument {name} of {function.name}",
+            "",
             f"`{name}={written}` at {where} is one object for all calls and serves as a cache "
             f"without a bound ({case.measure() or 'it only grows'}).",
             "Use functools.lru_cache(maxsize=N) on the function, or drop the oldest entries.",
@@ -389,6 +392,7 @@ def recognise_default_argument(case: CulpritContext) -> Remedy | None:
         read_at = case.sources.location(read.scope.module.file, read.line)
         return case.remedy(
             f"Bound what {function.name} remembers in {name}",
+            "",
             f"`{name}={written}` at {where} is one object for all calls that don't pass {name}, "
             f"and it only grows. {case.opening()}",
             f"{read_at} reads what earlier calls left there, so making it anew in each call would "
@@ -398,6 +402,7 @@ def recognise_default_argument(case: CulpritContext) -> Remedy | None:
         )
     return case.remedy(
         f"Make {name} anew in each call of {function.name}",
+        "",
         f"`{name}={written}` at {where} is evaluated once, so all calls that don't pass {name} "
         f"share one object, and it only grows ({case.measure() or 'no bound'}).",
         f"Use None as the default and make a new {type(default).__name__.lower()} in the body.",
@@ -499,7 +504,8 @@ def recognise_class_attribute(case: CulpritContext) -> Remedy | None:
     if made_once and case.growth == "across":
         return case.remedy(
             f"Empty {case.name} after each {case.unit or 'round'}",
-            f"{case.opening()} `{name}` at {where} stands in the body of class {owner.name}.",
+            case.opening(),
+            f"`{name}` at {where} stands in the body of class {owner.name}.",
             f"{made_once} makes the only instance that the source shows, once, and one of its own "
             "would grow just the same: empty it once its contents were used, where the next round "
             "begins.",
@@ -508,6 +514,7 @@ def recognise_class_attribute(case: CulpritContext) -> Remedy | None:
         )
     return case.remedy(
         f"Give each {owner.name} its own {name}",
+        "",
         f"`{name}` at {where} stands in the body of class {owner.name}: all instances share one "
         f"object, which outlives every one of them ({case.measure() or 'it only grows'}).",
         f"Bind it in __init__: self.{name} = {ast.unparse(value)}. If only one {owner.name} lives "

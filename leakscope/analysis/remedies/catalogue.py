@@ -212,4 +212,4 @@ def prefer_known_remedy(known: KnownCulprit | None, general: Remedy) -> Remedy:
         return general
     if general.diff is None or known.nature is Nature.FAULT:
         return Remedy(title=known.remedy.title, text=known.remedy.text)
-    return msgspec.structs.replace(general, text=known.remedy.text)
+    return msgspec.structs.replace(general, text=known.remedy.text, advice="")

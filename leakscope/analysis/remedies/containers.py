@@ -31,12 +31,12 @@ def recognise_gathered_rounds(case: CulpritContext) -> Remedy | None:
     if diff is None and _unread(case):
         return None
     round_name = case.phase or case.unit or "round"
+    mixed = ", and what is computed from it mixes them" if _computed_from(case) else ""
     return case.remedy(
         f"Empty {case.name} in each {case.unit or 'round'}",
-        case.opening(),
-        f"Nothing in the source empties it, so it keeps those of every earlier {round_name}"
-        f"{', and what is computed from it mixes them' if _computed_from(case) else ''}. Empty it "
-        "where the round begins, or keep only the figures computed from it.",
+        f"{case.opening()} Nothing in the source empties it, so it keeps those of every earlier "
+        f"{round_name}{mixed}.",
+        "Empty it where the round begins, or keep only the figures computed from it.",
         _unread(case),
         case.about_views(),
         case.still_reachable(),
@@ -142,7 +142,8 @@ def recognise_gathered_within(case: CulpritContext) -> Remedy | None:
     ends = given_back if case.falls_back else "and nothing shows it given back."
     return case.remedy(
         f"Reduce {case.name} batch by batch",
-        f"{case.opening()} It holds the whole {case.phase or 'phase'} at once {ends}",
+        case.opening(),
+        f"It holds the whole {case.phase or 'phase'} at once {ends}",
         _consumer(case),
         "If all of it is needed, keep the smallest form (numbers, half precision, only what the "
         "metric reads) or write it to disk.",
@@ -204,7 +205,8 @@ def _sizes(case: CulpritContext) -> list[str] | None:
 def _window_remedy(case: CulpritContext, bound: int, read: str) -> Remedy:
     return case.remedy(
         f"Keep only the last {'entry' if bound == 1 else f'{bound} entries'} of {case.name}",
-        f"{case.opening()} In the recorded source {read}.",
+        case.opening(),
+        f"In the recorded source {read}.",
         f"A collections.deque(maxlen={bound}) bounds it from the start where no slice is taken.",
         case.about_views(),
         case.still_reachable(),
@@ -436,6 +438,7 @@ def recognise_tee(case: CulpritContext) -> Remedy | None:
     known = f" They are {'read' if is_read else 'made'} at {case.where()}." if case.line else ""
     return case.remedy(
         f"Drop {case.name} when it has been read as far as needed",
+        "",
         f"{case.name} is one end of an itertools.tee, which keeps for it all that its other ends "
         f"have had since.{known}",
         "To look at the first items alone, take them as a list, "
@@ -486,6 +489,7 @@ def recognise_linked_objects(case: CulpritContext) -> Remedy | None:
     size = f" ({case.measure()})" if case.measure() else ""
     return case.remedy(
         f"Let go of the objects before {case.name}",
+        "",
         f"`{ast.unparse(call)}` at {case.where()} has each {one} refer to the one before it, and "
         f"that one to its own: {case.name} keeps all of them{size}.",
         f"Hand over what is needed of the last one (a number, a detached tensor) instead of "

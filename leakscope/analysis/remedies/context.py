@@ -199,9 +199,11 @@ class CulpritContext:
             f"{self.name} still refers to all of it."
         )
 
-    def remedy(self, title: str, *sentences: str, diff: str | None = None) -> Remedy:
-        """Return a remedy of these sentences."""
-        return Remedy(title=title, text=" ".join(s for s in sentences if s), diff=diff)
+    def remedy(self, title: str, account: str, *sentences: str, diff: str | None = None) -> Remedy:
+        """Return a remedy: ``account`` says what grows where, the sentences what to change."""
+        advice = " ".join(s for s in sentences if s)
+        text = " ".join(filter(None, (account, advice)))
+        return Remedy(title=title, text=text, advice=advice if account else "", diff=diff)
 
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+\Z")

@@ -189,6 +189,7 @@ def recognise_running_total(case: CulpritContext) -> Remedy | None:
     written = ast.unparse(addends[0])
     return case.remedy(
         f"Add {_called(written, method)}, not the tensor, to {case.name}",
+        "",
         f"{case.name} is a tensor that remembers how it was computed: `{_first(case)}` at "
         f"{case.where()} chains the whole graph of each iteration to it, activations included.",
         _why(case, method),
@@ -300,6 +301,7 @@ def recognise_moving_average(case: CulpritContext) -> Remedy | None:
     diff = case.edits().call_method(node.value, "detach()").diff() if is_safe else None
     return case.remedy(
         f"Detach what is averaged into {case.name}",
+        "",
         f"`{case.line.text if case.line else ''}` at {case.where()} computes the next value from "
         "the last one and from outputs that carry their graph, so the operations of every step so "
         f"far hang on it, with what they saved ({case.measure() or 'more each time'}).",
@@ -366,6 +368,7 @@ def recognise_hidden_state(case: CulpritContext) -> Remedy | None:
         diff = case.edits().insert_before(node, *_cut(case, state)).diff()
     return case.remedy(
         f"Detach {case.name} between batches",
+        "",
         f"`{case.line.text if case.line else ''}` at {case.where()} computes the next state from "
         "the last one, so the graph of every batch so far hangs on it.",
         f"Cutting it before each batch ({state}.detach(), for an LSTM each of its two tensors) "
@@ -441,6 +444,7 @@ def recognise_retained_graph(case: CulpritContext) -> Remedy | None:
     where = case.sources.location(case.scope.module.file, line)
     return case.remedy(
         f"Cut the graph that {case.name} keeps, then drop retain_graph=True",
+        "",
         f"{case.name} keeps autograd graphs alive ({case.measure() or 'more each time'}), and "
         f"{where} calls backward(retain_graph=True), which leaves every saved tensor in them.",
         "It is needed only for a second backward() through the same graph. If removing it gives "

@@ -45,7 +45,8 @@ def recognise_stored_exceptions(case: CulpritContext) -> Remedy | None:
         diff = edits.replace(caught, f"repr({edits.source_of(caught)})").diff()
     return case.remedy(
         f"Keep the text of the errors in {case.name}",
-        f"{case.opening()} An exception keeps its traceback, and that every local variable of the "
+        case.opening(),
+        "An exception keeps its traceback, and that every local variable of the "
         "functions it passed through: batches, outputs, losses.",
         "Store repr(error) or traceback.format_exc(), or call error.with_traceback(None) first.",
         case.still_reachable(),
@@ -77,7 +78,8 @@ def _hangs_on_an_item(way: Steps) -> bool:
 def _of_its_items(case: CulpritContext, errors: CensusRow) -> Remedy:
     return case.remedy(
         f"Keep the text of the errors in {errors.name}",
-        f"{case.opening()} Most of it ({human_bytes(errors.host_bytes)}) hangs on {errors.name}: "
+        case.opening(),
+        f"Most of it ({human_bytes(errors.host_bytes)}) hangs on {errors.name}: "
         "an exception keeps its traceback, and that every local variable of the functions it "
         "passed through: batches, outputs, losses.",
         "Store repr(error) or traceback.format_exc() there, or call error.with_traceback(None) "
@@ -199,6 +201,7 @@ def recognise_figures(case: CulpritContext) -> Remedy | None:
     figure = _figure_name(case.node)
     return case.remedy(
         "Close each figure after saving it",
+        "",
         f"`{case.line.text if case.line else ''}` at {case.where()} opens a figure that pyplot "
         f"keeps until it is closed ({case.measure() or 'one more each time'}).",
         f"Call {pyplot or 'plt'}.close({figure or 'fig'}) after the last use, or build it without "

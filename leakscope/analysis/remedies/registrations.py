@@ -19,6 +19,7 @@ def recognise_hooks(case: CulpritContext) -> Remedy | None:
         return None
     return case.remedy(
         "Register the hook once, or remove it by its handle",
+        "",
         f"`{case.line.text if case.line else ''}` at {case.where()} adds one more hook each time "
         "and throws the handle away, so all of them stay registered, run, and keep what they "
         "refer to.",
@@ -169,6 +170,7 @@ def recognise_log_handlers(case: CulpritContext) -> Remedy | None:
         return None
     return case.remedy(
         "Add the log handler once",
+        "",
         f"`{case.line.text}` at {case.where()} adds one more handler each time; each keeps its "
         "file or buffer, and every message is written once per handler.",
         f"Configure logging before the loop, or only when `{logger}.handlers` is empty.",
@@ -296,6 +298,7 @@ def recognise_metric_state(case: CulpritContext) -> Remedy | None:
         return None
     return case.remedy(
         f"Reset {receiver} after each round",
+        "",
         f"{receiver} gathers every batch given to it at {case.where()} (`{case.line.text}`) and "
         "is never reset, so it keeps the predictions of all rounds, and its result mixes them.",
         f"Call {receiver}.reset() after {receiver}.compute().",
@@ -368,6 +371,7 @@ def recognise_trainer_evaluation(case: CulpritContext) -> Remedy | None:
     batches = "batch_eval_metrics=True"
     return case.remedy(
         f"Set eval_accumulation_steps or {batches}" if case.on_device else f"Set {batches}",
+        "",
         f"The trainer gathers the {what} of a whole evaluation in {case.name}{measure} and hands "
         "them to compute_metrics at the end.",
         f"With TrainingArguments({batches}) compute_metrics is called for each batch, with "

@@ -37,7 +37,8 @@ def recognise_slices(case: CulpritContext) -> Remedy | None:
     how = f".{copy} copies" if copy else ".clone() of a tensor or .copy() of an array copies"
     return case.remedy(
         f"{'Copy' if copy == 'copy()' else 'Clone'} the slice before it is stored in {case.name}",
-        f"{case.opening()} {human_bytes(unread)} of that can't be read through it any more: a "
+        case.opening(),
+        f"{human_bytes(unread)} of that can't be read through it any more: a "
         f"slice keeps the whole storage of what it was cut from.{written}",
         f"{how} the part that is read, and the rest can go.",
         case.still_reachable(),
@@ -110,6 +111,7 @@ def recognise_concatenation(case: CulpritContext) -> Remedy | None:
     graph = "The graph of every part rides along: join detached parts. " if case.has_graph else ""
     return case.remedy(
         f"Don't enlarge {case.name} with {joiner}",
+        "",
         f"`{case.line.text if case.line else ''}` at {case.where()} copies all of {case.name} each "
         "time and never drops anything.",
         f"{graph}Keep the running figure that is read later, a window of fixed length "
@@ -273,6 +275,7 @@ def recognise_growing_module(case: CulpritContext) -> Remedy | None:
         return None
     return case.remedy(
         f"Create the modules of {case.name} once, before the loop",
+        "",
         f"{case.name} gets more of them while it trains"
         f"{f' ({case.measure()})' if case.measure() else ''}: `{case.line.text}` at "
         f"{case.where()} runs again and again. All that were added before stay, with their "
@@ -295,6 +298,7 @@ def recognise_param_groups(case: CulpritContext) -> Remedy | None:
     where = case.sources.location(line.file, line.line)
     return case.remedy(
         "Add parameter groups once, before the loop",
+        "",
         f"`{line.text}` at {where} runs repeatedly: each new group keeps its "
         "parameters, and the optimizer keeps state for each of them.",
         "Add the group when its parameters become trainable, and only then; to change a learning "

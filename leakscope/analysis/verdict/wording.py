@@ -60,11 +60,12 @@ def with_other_holders(remedy: Remedy, others: list[str], freed: float) -> Remed
         return remedy
     names = listed([f"`{name}`" for name in others])
     holds = "holds" if len(others) == 1 else "hold"
-    text = (
+    warning = (
         f"{names} {holds} the same objects: letting go of them here alone frees "
-        f"{human_bytes(freed)}. Let go of them there too. {remedy.text}"
+        f"{human_bytes(freed)}. Let go of them there too."
     )
-    return msgspec.structs.replace(remedy, text=text)
+    text, advice = f"{warning} {remedy.text}", remedy.advice and f"{warning} {remedy.advice}"
+    return msgspec.structs.replace(remedy, text=text, advice=advice)
 
 
 def listed(names: list[str]) -> str:
