@@ -180,9 +180,7 @@ def _appears_once(row: DeviceGrowth) -> bool:
     return row.kind in ONCE and row.change > FLOOR and row.bytes[0] <= 0.1 * last and stood
 
 
-def _is_leak(
-    kind: str, figures: Sequence[Figures], classes: Sequence[DeviceGrowth]
-) -> bool | None:
+def _is_leak(kind: str, figures: Sequence[Figures], classes: Sequence[DeviceGrowth]) -> bool | None:
     if kind != LIVE:
         return None
     live = [figure.active for figure in figures]
