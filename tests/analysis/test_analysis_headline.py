@@ -154,4 +154,4 @@ def test_what_takes_much_memory_without_a_leak_stands_in_the_first_line(
     text = headline(verdict, [], copied, missing, WORK)
     assert text == f"{before} No leak, but large: workers copy rows by looking at it (228 MiB)."
     assert headline(verdict, [], [spent("copy_on_write", 1 << 20)], missing, WORK) == before
-    assert headline(verdict, [], [spent("garbage", 228 << 20)], missing, WORK) == before
+    assert headline(verdict, [], [spent("native_held", 228 << 20)], missing, WORK) == before

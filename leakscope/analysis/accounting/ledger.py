@@ -6,7 +6,7 @@ down to as an estimate (things that are counted, not weighed).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -170,23 +170,15 @@ def _gain_of_roots(
     return round(float(last - first))
 
 
-def named_bytes(case: RunContext, device: str, without: Collection[int] = ()) -> FloatArray:
+def named_bytes(case: RunContext, device: str) -> FloatArray:
     """Return by census what has a name of the user's: rows that no other row retains.
 
     What a function held when it was last seen to run counts on when it has returned.
-
-    Args:
-        case: The run.
-        device: Where the bytes lie.
-        without: Paths that are left out.
-
     """
     table = case.table
     total = np.zeros(len(table.at))
     everywhere = np.arange(len(table.at))
     for path in range(len(table.paths)):
-        if path in without:
-            continue
         columns = case.observations.columns(path)
         if table.is_reached(path) and table.parent(path) is None and len(columns):
             seen = np.nan_to_num(table.retained[device][path, columns])

@@ -645,8 +645,9 @@ def named_series(
     table = case.table
     if HOST not in table.retained or not len(table.at):
         return np.zeros(0), np.zeros(0)
-    bounded = {path for path, trend in trends.items() if trend.is_bounded}
-    left = named_bytes(case, HOST, without=bounded)
+    left = named_bytes(case, HOST)
+    for settled in _settled_rows(case, trends):
+        left = left - settled
     everywhere = np.arange(len(table.at))
     for g in {g.path: g for g in growers}.values():
         if g.growth == "across" and g.device == HOST and table.is_reached(g.path):
@@ -658,6 +659,30 @@ def named_series(
     if len(released) and left[-1] <= left[: released[-1] + 1].max() + policy.ROW_NOISE_BYTES:
         return x[:-1], left[:-1]  # as high as what was given back: one more tooth
     return x, left
+
+
+def _settled_rows(case: RunContext, trends: Mapping[int, Trend]) -> list[FloatArray]:
+    """Return by census the bytes of the outermost rows that are bounded by themselves.
+
+    Those that came during the run are left out where they are several: each is bounded, and the
+    next one may follow.
+    """
+    table, everywhere = case.table, np.arange(len(case.table.at))
+    there: list[FloatArray] = []
+    came: list[FloatArray] = []
+    begin = int(case.working[0]) if len(case.working) else 0
+    for path, trend in trends.items():
+        above = table.ancestors(path)
+        columns = case.observations.columns(path)
+        if not trend.is_bounded or not len(columns) or not table.is_reached(path):
+            continue
+        if any(trends[each].is_bounded for each in above if each in trends):
+            continue
+        held = np.nan_to_num(table.retained[HOST][path, columns])
+        bytes_at = np.interp(everywhere, columns, held, left=0.0)
+        is_new = table.at[columns[0]] > begin and held[0] > policy.ROW_NOISE_BYTES
+        (came if is_new else there).append(bytes_at)
+    return there + (came if len(came) < policy.FEWEST_RISES else [])
 
 
 def garbage_readings(case: RunContext) -> tuple[IntArray, FloatArray]:

@@ -302,8 +302,13 @@ class Occurrence:
     """The census at the very beginning."""
 
     def base(self, values: FloatArray) -> float:
-        """Return what a path retained before the first batch: nothing, when it was not there."""
-        return 0.0 if self.begin is None else float(np.nan_to_num(values[self.begin]))
+        """Return what a path retained before the first batch: nothing, when it was not there.
+
+        Where no census shows that, it is the least that it retained inside.
+        """
+        if self.begin is None:
+            return float(np.nan_to_num(values[self.inside]).min())
+        return float(np.nan_to_num(values[self.begin]))
 
     def rise(self, values: FloatArray) -> float:
         """Return how far a path climbed above its base."""
@@ -357,7 +362,8 @@ def passages(track: BoundaryTable, table: RowTable, phase: str) -> Passages:
             end = int(again[0]) + int(begins[again[0]])
         after = np.arange(inside[-1] + 1, end)
         after = after[table.at[after] <= track.last_work]
-        found.append(Occurrence(inside, after, int(begin[0]) if len(begin) else None))
+        if len(begin) or len(inside) > 1:  # else nothing tells what it was before
+            found.append(Occurrence(inside, after, int(begin[0]) if len(begin) else None))
     return Passages(phase, unit.name, done, found, track.begun(phase))
 
 
@@ -381,8 +387,9 @@ def _candidates(table: RowTable, through: Passages, device: str) -> list[int]:
     values = np.nan_to_num(table.retained[device])
     varies = np.zeros(len(table.paths), dtype=np.int64)
     for o in through.occurrences:
-        base = values[:, o.begin] if o.begin is not None else 0.0
-        varies += values[:, o.inside].max(axis=1) - base > ROW_NOISE_BYTES
+        inside = values[:, o.inside]
+        base = values[:, o.begin] if o.begin is not None else inside.min(axis=1)
+        varies += inside.max(axis=1) - base > ROW_NOISE_BYTES
     seen = np.array([row.user or _is_of_a_call(row) for row in table.latest], dtype=bool)
     enough = 1 if through.begun == 1 else 2
     return np.flatnonzero(seen & (varies >= enough)).tolist()

@@ -1,0 +1,65 @@
+"""Growth within phases and of single rows, where few censuses tell what was there before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from synthetic_runs import MIB, Program, State, Thing
+
+from leakscope.analysis.verdict.analyse import analyse
+from leakscope.model.boundary import BoundaryKind
+from leakscope.model.report import Report, RunVerdict, Severity
+from leakscope.model.run import Run
+
+EPOCHS, LATE = 12, 8
+
+
+def looked_at_late(run: Run) -> Run:
+    """Return a run of whose late validations only the ends were looked at."""
+    recorded = run.main.measurements
+    for place, m in enumerate(recorded):
+        is_late = m.boundary.phase == "validation" and m.boundary.occurrence >= LATE
+        if is_late and m.boundary.kind is not BoundaryKind.PHASE_END:
+            recorded[place] = replace(m, census=None)
+    return run
+
+
+def test_what_arrived_between_phases_is_no_climb_within_one() -> None:
+    def held(state: State) -> float:
+        arrived = 40 * MIB if state.epoch > LATE else 0
+        gathered = 0.1 * MIB * state.batch if state.phase == "validation" else 0
+        return 20 * MIB + arrived + gathered
+
+    run = Program(epochs=EPOCHS).plant(Thing("main()·run", held, "object", "Run")).build()
+    (peak,) = analyse(looked_at_late(run)).culprits
+    assert peak.growth == "within"
+    assert peak.severity is Severity.NOTE
+    assert peak.bytes_per_unit == pytest.approx(0.1 * MIB, rel=0.01)
+
+
+def with_arrivals(count: int) -> Report:
+    """Return the report of a run in which so many names of 12 MiB come one after the other."""
+    names = [f"main()·run.part_{n}" for n in range(count)]
+
+    def there(state: State, number: int) -> float | None:
+        return 12 * MIB if state.epochs_done > EPOCHS - 6 + number else None
+
+    program = Program(epochs=EPOCHS)
+    for number, name in enumerate(names):
+        program.plant(
+            Thing(name, lambda s, n=number: there(s, n), "tensor", "torch.Tensor", "main()·run")
+        )
+    whole = Thing(
+        "main()·run", lambda s: 1 * MIB + sum(there(s, n) or 0 for n in range(count)), "object"
+    )
+    return analyse(program.plant(whole).build())
+
+
+def test_one_object_that_came_and_stayed_is_no_growth() -> None:
+    assert with_arrivals(1).verdict is RunVerdict.CLEAN
+
+
+@pytest.mark.parametrize("count", [4, 5])
+def test_objects_that_come_one_after_the_other_are_not_acquitted_one_by_one(count: int) -> None:
+    assert with_arrivals(count).verdict is not RunVerdict.CLEAN
