@@ -12,7 +12,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import TypeVar
 import psutil
 
 from leakscope.cleanup.nvidia import DriverReading, Gpu, read_gpus
+from leakscope.model.layout import AnswerCell, Column, Table, table_lines
 from leakscope.model.text import clipped, human_bytes, one_line, plural
 
 _PATIENCE_S = 10.0
@@ -395,8 +396,17 @@ def _ask_or(ask: Callable[[], T], otherwise: T) -> T:
 
 
 _NEEDS_NO_REASON = (ProcessStanding.RUNNING, ProcessStanding.ASKING, ProcessStanding.OTHERS)
-_HEADINGS = ("used", "process", "user", "state", "since", "command")
-_NARROWEST = 20
+_COLUMNS = (
+    Column("used", width=11),
+    Column("process", width=8),
+    Column("user", number=False, width=10),
+    Column("state", number=False, width=10),
+    Column("since", number=False, width=16),
+    Column("command", number=False, flexible=True, least=20),
+)
+_LONGEST_USER = 10
+_REASON_INDENT = " " * 23
+"""Under the user."""
 
 
 def survey_lines(survey: GpuSurvey, *, width: int = 100, advise: bool = True) -> Iterator[str]:
@@ -409,8 +419,7 @@ def survey_lines(survey: GpuSurvey, *, width: int = 100, advise: bool = True) ->
         yield ""
     if survey.unlisted:
         yield "Yours, with a GPU open though the driver doesn't list them"
-        for process in survey.unlisted:
-            yield from _process_lines(process, width, advise)
+        yield from _process_lines(survey.unlisted, width, advise)
         yield ""
     if advise:
         yield from _advice(survey)
@@ -420,12 +429,10 @@ def survey_lines(survey: GpuSurvey, *, width: int = 100, advise: bool = True) ->
 def _gpu_lines(gpu: GpuUse, width: int, advise: bool) -> Iterator[str]:
     used, total, free = (_size_text(size) for size in (gpu.used, gpu.total, gpu.free))
     yield f"GPU {gpu.index} · {gpu.name} · {used} of {total} used, {free} free"
-    if not gpu.processes:
-        yield "  no process is listed"
+    if gpu.processes:
+        yield from _process_lines(gpu.processes, width, advise)
     else:
-        yield _table_row(*_HEADINGS[:-1]) + _HEADINGS[-1]
-    for process in gpu.processes:
-        yield from _process_lines(process, width, advise)
+        yield "  no process is listed"
     if gpu.unexplained and gpu.total and gpu.unexplained > gpu.total // 50:
         yield (
             f"  {human_bytes(gpu.unexplained)} are used by none of these: the driver, or processes "
@@ -433,26 +440,32 @@ def _gpu_lines(gpu: GpuUse, width: int, advise: bool) -> Iterator[str]:
         )
 
 
-def _process_lines(process: GpuProcess, width: int, advise: bool) -> Iterator[str]:
+def _process_lines(processes: Sequence[GpuProcess], width: int, advise: bool) -> Iterator[str]:
+    """Yield a table of processes, each with the reason of its state below it."""
+    table = Table(_COLUMNS, [_cells(process) for process in processes])
+    headings, *lines = table_lines(table, width)
+    yield headings
+    for process, line in zip(processes, lines, strict=True):
+        yield line
+        judgement = process.judgement
+        if advise and judgement.standing not in _NEEDS_NO_REASON:
+            yield f"{_REASON_INDENT}↳ {judgement.reason}"
+
+
+def _cells(process: GpuProcess) -> list[AnswerCell]:
     judgement = process.judgement
     # What has that number here is another process than the driver means.
     facts = None if judgement.standing is ProcessStanding.UNSEEN else process.facts
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(facts.started)) if facts else ""
-    head = _table_row(
+    texts = (
         _size_text(process.used),
         str(process.pid),
-        facts.user if facts else "?",
+        clipped(facts.user, _LONGEST_USER) if facts else "?",
         judgement.standing.value,
         since,
+        facts.command if facts else "",
     )
-    command = facts.command if facts else ""
-    yield (head + clipped(command, max(_NARROWEST, width - len(head)))).rstrip()
-    if advise and judgement.standing not in _NEEDS_NO_REASON:
-        yield f"{'':>23}↳ {judgement.reason}"
-
-
-def _table_row(used: str, pid: str, user: str, state: str, since: str) -> str:
-    return f"  {used:>9}  {pid:>8}  {user:<10.10}  {state:<10}  {since:<16}  "
+    return [AnswerCell(text) for text in texts]
 
 
 def _advice(survey: GpuSurvey) -> Iterator[str]:

@@ -204,6 +204,9 @@ class DeviceComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     device: int
     kind: str
+    is_leak: bool | None = None
+    """Of live memory that grew: true where it rose from each snapshot to the next, false where it
+    is state that appears once, None where that can't be told."""
     headline: str
     sentence: str
     figures: list[Figures]

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from leakscope.cli.report import JSON, conclude
-from leakscope.heap.snapshots.printing import AnswerCell, AnswerPage, Column, Printed, Table
+from leakscope.model.layout import AnswerCell, AnswerPage, Column, Printed, Table
 from leakscope.model.report import Culprit, Excerpt, Finding, Report, RunVerdict
 from leakscope.report.words import further_evidence, rate_words, share_words, source_place
 

@@ -12,12 +12,12 @@ from typing import Any
 from urllib.parse import quote
 
 from leakscope.model.documents import Lead, ListedRun, RunList, RunStatus
+from leakscope.model.layout import AnswerCell, Column, Paper, Table, table_lines
 from leakscope.model.report import RunVerdict
 from leakscope.model.text import one_line, plural
 from leakscope.report import words
 from leakscope.report.culprits import Piece, pieces_of
 from leakscope.report.text import (
-    Paper,
     Size,
     humane_bytes,
     humane_duration,
@@ -287,13 +287,15 @@ def href_of(page: str, beside: PurePath) -> str:
 
 SPARK = 12
 MOST_LINKS = 5
-"""So many comparisons are told, the newest."""
-_HEADINGS = ("verdict", "run", "when (UTC)", "took", "peak", "memory")
-_NAME = 1
-_LEAST_NAME = 20
-"""So many letters of a name are shown before another column is left out."""
-_FIRST_TO_GO = tuple(map(_HEADINGS.index, ("when (UTC)", "memory", "took")))
-_TO_THE_RIGHT = tuple(map(_HEADINGS.index, ("took", "peak")))
+"""So many comparisons are shown, the newest."""
+_COLUMNS = (
+    Column("verdict", number=False),
+    Column("run", number=False, flexible=True, least=20),
+    Column("when (UTC)", number=False, optional=3),
+    Column("took", optional=1),
+    Column("peak"),
+    Column("memory", number=False, optional=2),
+)
 _WIDE = 100
 _LONG, _SHORT = "%Y-%m-%d %H:%M", "%m-%d %H:%M"
 
@@ -304,14 +306,12 @@ def render_runs_text(listed: RunList, *, width: int = 100, color: bool = False) 
     lines = [summary_of(listed.runs), ""]
     scales = bounds_by_run(listed)
     rows = [_cells(run, paper, scale) for run, scale in zip(listed.runs, scales, strict=True)]
-    widths = [max(map(len, column)) for column in zip(_HEADINGS, *rows, strict=True)]
-    shown = _fitting(widths, width)
-    if listed.runs:
-        lines.append(paper.paint(_run_line(_HEADINGS, shown, paper), "muted"))
-    for run, row in zip(listed.runs, rows, strict=True):
+    headings, *shown = table_lines(Table(_COLUMNS, rows), width)
+    lines += [paper.paint(headings, "muted")] if listed.runs else []
+    for run, line in zip(listed.runs, shown, strict=True):
         verdict = run.verdict.value if run.verdict else "muted"
-        line = _run_line(row, shown, paper)
-        lines.append(paper.paint(line[: widths[0]], verdict) + line[widths[0] :])
+        label = len(label_of(run))
+        lines.append(paper.paint(line[:label], verdict) + line[label:])
         about = _about(run, width - 2)
         lines += [paper.paint(paper.clip(about, "  "), "muted")] if about else []
     if any(run.has_children for run in listed.runs):
@@ -327,39 +327,17 @@ def render_runs_text(listed: RunList, *, width: int = 100, color: bool = False) 
     return "\n".join(lines) + "\n"
 
 
-def _fitting(widths: list[int], room: int) -> dict[int, int]:
-    """Return which columns a line has room for and how wide they are, the name's what is left."""
-    shown = dict(enumerate(widths))
-    for column in _FIRST_TO_GO:
-        if _left(shown, room) >= min(widths[_NAME], _LEAST_NAME):
-            break
-        del shown[column]
-    return shown | {_NAME: max(1, min(widths[_NAME], _left(shown, room)))}
-
-
-def _left(shown: dict[int, int], room: int) -> int:
-    """Return how much of a line is left to the name."""
-    return room - sum(shown.values()) + shown[_NAME] - 2 * (len(shown) - 1)
-
-
-def _cells(run: ListedRun, paper: Paper, bounds: Bounds) -> tuple[str, ...]:
+def _cells(run: ListedRun, paper: Paper, bounds: Bounds) -> list[AnswerCell]:
     form = _LONG if paper.width >= _WIDE else _SHORT
-    return (
+    texts = (
         label_of(run),
-        one_line(run.name),
+        run.name,
         humane_moment(run.created, form) if run.created > 0 else "–",
         humane_duration(run.duration_s),
         humane_bytes(run.peak_bytes),
         sparkline(run.course, SPARK, bounds),
     )
-
-
-def _run_line(cells: tuple[str, ...], shown: dict[int, int], paper: Paper) -> str:
-    parts = []
-    for column, width in shown.items():
-        short = Paper(width, color=False).clip(cells[column])
-        parts.append(short.rjust(width) if column in _TO_THE_RIGHT else short.ljust(width))
-    return paper.clip("  ".join(parts).rstrip())
+    return [AnswerCell(text) for text in texts]
 
 
 def _about(run: ListedRun, room: int) -> str:

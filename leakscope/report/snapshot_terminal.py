@@ -15,10 +15,11 @@ from leakscope.model.explanation import (
     SiteRow,
     SnapshotComparison,
 )
+from leakscope.model.layout import Paper, spaced
 from leakscope.model.text import clipped, one_line, plural
 from leakscope.report import words
 from leakscope.report.terminal import advice_lines
-from leakscope.report.text import Paper, humane_bytes, humane_duration, humane_share, sparkline
+from leakscope.report.text import humane_bytes, humane_duration, humane_share, sparkline
 
 SHOWN_SITES = 8
 SHOWN_GROWTH = 6
@@ -37,7 +38,7 @@ def render_explanation_text(
         lines += _finding(finding, paper)
     for device in words.devices_in_order(explanation):
         lines += ["", *_device(device, paper)]
-    lines += _spaced([line for note in explanation.notes for line in paper.wrap(f"! {note}")])
+    lines += spaced([line for note in explanation.notes for line in paper.wrap(f"! {note}")])
     return "\n".join(lines) + "\n"
 
 
@@ -57,7 +58,7 @@ def render_snapshots_text(
     if len(comparison.names) > 1 and comparison.devices:
         ranked = ", ".join(comparison.names[number] for number in comparison.by_stuck)
         lines += ["", *paper.wrap(f"by bytes stuck in holes, worst first: {ranked}")]
-    lines += _spaced([line for note in comparison.notes for line in paper.wrap(f"! {note}")])
+    lines += spaced([line for note in comparison.notes for line in paper.wrap(f"! {note}")])
     return "\n".join(lines) + "\n"
 
 
@@ -237,7 +238,3 @@ def _tail(text: str, width: int) -> str:
     """Return one line, its beginning left out where it is too long: a path's end tells most."""
     text = one_line(text)
     return text if len(text) <= width else "…" + text[len(text) - max(0, width - 1) :]
-
-
-def _spaced(lines: list[str]) -> list[str]:
-    return ["", *lines] if lines else []

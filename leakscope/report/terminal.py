@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from leakscope.model.device import Advice, OutOfMemory
 from leakscope.model.documents import Health, Item, State
 from leakscope.model.known import Recognised
+from leakscope.model.layout import Paper, paper_of, spaced
 from leakscope.model.report import (
     Culprit,
     Cures,
@@ -26,14 +27,11 @@ from leakscope.report import words as wording
 from leakscope.report.json import render_plain
 from leakscope.report.measuring import in_longer_runs, is_mostly_put_off, put_off
 from leakscope.report.text import (
-    Paper,
     curve_with_ends,
     humane_bytes,
     humane_duration,
     humane_interval,
     humane_share,
-    paper_of,
-    spaced,
     sparkline,
 )
 from leakscope.report.words import device_line, rate_together

@@ -550,8 +550,8 @@ def comparison_verdict(comparison: SnapshotComparison) -> tuple[str, str]:
     if not comparison.devices:
         return "clean", "Empty"
     lead = lead_comparison(comparison)
-    alarming = lead.kind == "fragmentation" or ": a leak" in lead.headline
-    calm = lead.kind in ("cache", "less", "nothing") or "no leak" in lead.headline
+    alarming = lead.kind == "fragmentation" or lead.is_leak is True
+    calm = lead.kind in ("cache", "less", "nothing") or lead.is_leak is False
     kind = "leak" if alarming else "clean" if calm else "inconclusive"
     return kind, CHANGED.get(lead.kind, lead.kind)
 

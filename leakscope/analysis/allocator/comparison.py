@@ -74,6 +74,7 @@ def _compare_device(studies: Sequence[Study]) -> DeviceComparison:
     return DeviceComparison(
         device=studies[0].played.device,
         kind=kind,
+        is_leak=_is_leak(kind, figures, classes),
         headline=_headline_of(kind, figures, classes, sites),
         sentence=_sums(figures) + _peak_words(peaks),
         figures=figures,
@@ -179,12 +180,23 @@ def _appears_once(row: DeviceGrowth) -> bool:
     return row.kind in ONCE and row.change > FLOOR and row.bytes[0] <= 0.1 * last and stood
 
 
+def _is_leak(kind: str, figures: Sequence[Figures], classes: Sequence[DeviceGrowth]) -> bool | None:
+    if kind != LIVE:
+        return None
+    live = [figure.active for figure in figures]
+    once = sum(row.change for row in classes if _appears_once(row))
+    if once >= 0.9 * (live[-1] - live[0]):
+        return False
+    rises = all(after > before for before, after in pairwise(live))
+    return True if len(live) > 2 and rises else None
+
+
 def _live_words(
     figures: Sequence[Figures], classes: Sequence[DeviceGrowth], sites: Sequence[DeviceGrowth]
 ) -> str:
     change = figures[-1].active - figures[0].active
-    once = sum(row.change for row in classes if _appears_once(row))
-    if once >= 0.9 * change:
+    is_leak = _is_leak(LIVE, figures, classes)
+    if is_leak is False:
         grown = [NAMES[row.kind] for row in classes if _appears_once(row)]
         return (
             f"Live memory rose by {human_bytes(change)} of {' and '.join(grown)}: state that "
@@ -195,9 +207,7 @@ def _live_words(
     if lead is not None and lead.change > 0 and lead.name not in (NATIVE, NOT_RECORDED):
         share = human_share(min(1.0, lead.change / change))
         made = f", {share} of it allocated at {lead.name}"
-    live = [figure.active for figure in figures]
-    rises = all(after > before for before, after in pairwise(live))
-    if len(live) > 2 and rises:
+    if is_leak:
         return (
             f"Live memory rises from each to the next, by {human_bytes(change)} in all: a leak, "
             f"if they were taken at the same moment of the loop{made}"

@@ -10,19 +10,19 @@ from typing import NamedTuple, overload
 
 from leakscope.heap import contents
 from leakscope.heap.row_details import reached_bytes, total_bytes
-from leakscope.heap.snapshots.printing import (
+from leakscope.model.census import FILE, OUTPUT_HISTORY, REMEDY, SHARED, CensusRow
+from leakscope.model.layout import (
     AnswerCell,
     AnswerPage,
     Column,
     Printed,
     Table,
     count,
-    notes_on,
-    place,
     size,
 )
-from leakscope.model.census import CensusRow
 from leakscope.model.text import human_bytes, plural
+
+_PLACES = {"host": "in host memory", SHARED: "in shared memory", FILE: "in mapped files"}
 
 
 class Rows(Printed, Sequence[CensusRow]):
@@ -531,3 +531,14 @@ def _types_table(found: Sequence[TypeChange]) -> Table:
     ]
     more = f": the {_SHOWN} greatest changes of {len(found)}" if len(found) > _SHOWN else ""
     return Table(columns, rows, f"By type{more}")
+
+
+def place(device: str) -> str:
+    """Say where memory lives: ``in host memory``, ``in shared memory``, ``on cuda:0``."""
+    return _PLACES.get(device, f"on {device}")
+
+
+def notes_on(names: Iterable[str]) -> list[str]:
+    """Return what a reader of rows with these names should know."""
+    is_displayed = any(name.startswith(OUTPUT_HISTORY) for name in names)
+    return [f"Out is the notebook's output history. {REMEDY}"] if is_displayed else []

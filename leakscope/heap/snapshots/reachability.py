@@ -17,8 +17,8 @@ from leakscope.heap.ownership import Definitions, Ownership
 from leakscope.heap.roots import Root, Roots, find_roots, walk_request
 from leakscope.heap.rows import RowMaker, retained_on_host
 from leakscope.heap.snapshots.answers import type_cell
-from leakscope.heap.snapshots.printing import AnswerCell, AnswerPage, Column, Printed, Table, size
 from leakscope.model.census import RootKind
+from leakscope.model.layout import AnswerCell, AnswerPage, Column, Printed, Table, size
 
 _LONGEST_KEY = 40
 _SAID_IN_FULL = (str, int, float, bool, bytes, type(None))

@@ -31,12 +31,14 @@ from leakscope.heap.snapshots.answers import (
     bare,
     changes,
     is_heavier,
+    notes_on,
+    place,
     rows_table,
     type_changes,
 )
-from leakscope.heap.snapshots.printing import AnswerPage, Printed, notes_on, place
 from leakscope.heap.snapshots.reachability import Dominators, PathTo, Reachability, reachability_of
 from leakscope.model.census import CensusRow
+from leakscope.model.layout import AnswerPage, Printed
 from leakscope.model.text import human_bytes, plural
 
 _SHOWN = 10

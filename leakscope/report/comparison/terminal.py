@@ -6,22 +6,20 @@ from collections.abc import Sequence
 from math import isfinite
 
 from leakscope.model.comparison import WORTH_A_WORD, Comparison, CulpritChange, ValueChange
+from leakscope.model.layout import Paper, paper_of, spaced
 from leakscope.model.report import Point, Severity, Timeline
 from leakscope.model.text import clipped, one_line, plural
 from leakscope.report import words as wording
 from leakscope.report.comparison.tables import same_work_words
 from leakscope.report.terminal import known_lines
 from leakscope.report.text import (
-    Paper,
     curve_with_ends,
     humane_bytes,
     humane_duration,
     humane_interval,
     humane_share,
-    paper_of,
     peaks_of,
     settled,
-    spaced,
     sparkline,
 )
 

@@ -9,10 +9,11 @@ from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from leakscope.model.documents import Check, Checked, CheckReason, Outcome
+from leakscope.model.layout import Paper, spaced
 from leakscope.model.report import Severity
 from leakscope.model.text import clipped, one_line
 from leakscope.report.markdown import code_span
-from leakscope.report.text import Paper, humane_rate
+from leakscope.report.text import humane_rate
 from leakscope.report.words import is_address, known_line, known_words
 
 
@@ -98,12 +99,12 @@ def render_check_text(check: Check, *, width: int = 100, color: bool = False) ->
         if one.standing is CheckReason.FAILED:
             lines += ["", *_failed_lines(one, paper)]
     excused = [one for one in check.growths if one.standing not in _NOT_EXCUSED]
-    lines += _spaced([line for one in excused for line in _excused_lines(one, paper)])
+    lines += spaced([line for one in excused for line in _excused_lines(one, paper)])
     gone = [f"in the baseline, but no longer needed: {known.name}" for known in check.gone]
-    lines += _spaced([paper.clip(text) for text in gone])
-    lines += _spaced([line for remark in check.remarks for line in paper.wrap(f"! {remark}")])
+    lines += spaced([paper.clip(text) for text in gone])
+    lines += spaced([line for remark in check.remarks for line in paper.wrap(f"! {remark}")])
     settle = [line for text in check.missing for line in paper.wrap(f"to settle it: {text}")]
-    lines += _spaced(settle)
+    lines += spaced(settle)
     return "\n".join(map(_no_command, lines)) + "\n"
 
 
@@ -139,10 +140,6 @@ def _excused_lines(one: Checked, paper: Paper) -> list[str]:
 def _no_command(line: str) -> str:
     """Return a line as a log may have it; colours of our own stay."""
     return "\x1b".join(map(log_line, line.split("\x1b")))
-
-
-def _spaced(lines: list[str]) -> list[str]:
-    return ["", *lines] if lines else []
 
 
 _LONGEST_CODE = 160

@@ -1,22 +1,73 @@
-"""Answers on paper: titles, notes and tables, for a terminal or a notebook."""
+"""Layout of plain text: wrapped lines, tables that fit a width, and pages of both.
+
+:class:`Paper` lays out lines for a terminal, with or without colours; :func:`table_lines` fits
+a table, whose flexible columns give way first; an :class:`AnswerPage` prints as text in a
+terminal and as tables in a notebook.
+"""
 
 from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from leakscope.model.census import FILE, OUTPUT_HISTORY, REMEDY, SHARED
 from leakscope.model.text import clipped, human_bytes, one_line
 
 _NARROWEST = 40
 _FALLBACK = (100, 24)
-_LEAST_FLEXIBLE = 12
 _GAP = "  "
-_PLACES = {"host": "in host memory", SHARED: "in shared memory", FILE: "in mapped files"}
+WIDEST = 120
+"""Longer lines are hard to read, however wide the terminal."""
+_NARROWEST_WRAP = 20
+_STYLES = {
+    "leak": "1;31", "critical": "1;31", "worse": "1;31", "new": "1;31", "removed": "31",
+    "out_of_memory": "1;31",
+    "warning": "1;33", "inconclusive": "1;33", "unchanged": "1;33", "reduced": "33",
+    "clean": "1;32", "fixed": "1;32", "added": "32", "note": "2", "muted": "2", "name": "1",
+}  # fmt: skip
+"""By style, the parameters of the terminal's escape for its colour."""
+
+
+@dataclass(frozen=True)
+class Paper:
+    """How wide the terminal is and whether it shows colours."""
+
+    width: int
+    color: bool
+
+    def paint(self, text: str, style: str) -> str:
+        """Return text in the style's colour where there are colours."""
+        code = _STYLES.get(style, "") if self.color else ""
+        return f"\x1b[{code}m{text}\x1b[0m" if code else text
+
+    def wrap(self, text: str, indent: str = "", most: int = 0) -> list[str]:
+        """Return running text broken to the width; no line is wider, and no more than ``most``."""
+        return textwrap.wrap(
+            one_line(text),
+            max(_NARROWEST_WRAP, self.width),
+            initial_indent=indent,
+            subsequent_indent=indent,
+            max_lines=most or None,
+            placeholder=" …",
+        )
+
+    def clip(self, text: str, indent: str = "") -> str:
+        """Return one line that fits, its middle left out where it is too long."""
+        return indent + clipped(text, self.width - len(indent))
+
+
+def paper_of(width: int, color: bool) -> Paper:
+    """Return the paper for a terminal of so many columns."""
+    return Paper(min(width, WIDEST), color)
+
+
+def spaced(lines: list[str]) -> list[str]:
+    """Return lines after an empty one; nothing where there are none."""
+    return ["", *lines] if lines else []
 
 
 @dataclass(frozen=True)
@@ -35,10 +86,15 @@ class Column:
     title: str
     number: bool = True
     flexible: bool = False
+    least: int = 12
+    """Characters that a flexible column is given before optional ones are left out."""
+    width: int = 0
+    """Characters that a column takes at least, so that several tables have it at one place."""
     repeats: bool = False
     """Says what another says too: left out of a terminal that is too narrow for all columns."""
-    optional: bool = False
-    """Left out, the last first, where the terminal is too narrow even without what repeats."""
+    optional: int = False
+    """Left out where the terminal is too narrow even without what repeats: the highest number
+    first, of equal ones the last."""
 
 
 @dataclass(frozen=True)
@@ -87,40 +143,24 @@ def count(number: int | None, *, signed: bool = False) -> AnswerCell:
     return AnswerCell(f"{number:+,}".replace("-", "−") if signed and number else f"{number:,}")
 
 
-def place(device: str) -> str:
-    """Say where memory lives: ``in host memory``, ``in shared memory``, ``on cuda:0``."""
-    return _PLACES.get(device, f"on {device}")
-
-
-def notes_on(names: Iterable[str]) -> list[str]:
-    """Return what a reader of rows with these names should know."""
-    is_displayed = any(name.startswith(OUTPUT_HISTORY) for name in names)
-    return [f"Out is the notebook's output history. {REMEDY}"] if is_displayed else []
-
-
 def as_text(page: AnswerPage, width: int) -> str:
     """Return a page as lines of at most ``width`` characters, without colours."""
     width = max(width, _NARROWEST)
     blocks = ["\n".join(_wrapped([page.title, *page.lines], width))]
     for table in page.tables:
         caption = [clipped(table.caption, width)] if table.caption else []
-        blocks.append("\n".join([*caption, *_table(table, width)]))
+        blocks.append("\n".join([*caption, *table_lines(table, width)]))
     if page.notes:
         blocks.append("\n".join(_wrapped(page.notes, width)))
     return "\n\n".join(blocks)
 
 
-def _wrapped(lines: Sequence[str], width: int) -> list[str]:
-    import textwrap
+def table_lines(table: Table, width: int) -> list[str]:
+    """Return a table as lines, its headings first, a line for each row.
 
-    return [
-        part
-        for line in lines
-        for part in textwrap.wrap(one_line(line), width, subsequent_indent=_GAP) or [""]
-    ]
-
-
-def _table(table: Table, width: int) -> list[str]:
+    Where it is wider than ``width``, columns that repeat others are left out, then optional ones,
+    and flexible ones are clipped.
+    """
     lines = _lines(table, sys.maxsize)
     if max(map(len, lines)) > width:
         table = _without(table, [i for i, column in enumerate(table.columns) if column.repeats])
@@ -130,8 +170,18 @@ def _table(table: Table, width: int) -> list[str]:
     return lines
 
 
+def _wrapped(lines: Sequence[str], width: int) -> list[str]:
+    return [
+        part
+        for line in lines
+        for part in textwrap.wrap(one_line(line), width, subsequent_indent=_GAP) or [""]
+    ]
+
+
 def _optional(table: Table) -> list[int]:
-    return [i for i, column in enumerate(table.columns) if column.optional]
+    """Return the columns that may be left out, the first to go last."""
+    found = [i for i, column in enumerate(table.columns) if column.optional]
+    return sorted(found, key=lambda i: table.columns[i].optional)
 
 
 def _without(table: Table, dropped: Sequence[int]) -> Table:
@@ -142,7 +192,7 @@ def _without(table: Table, dropped: Sequence[int]) -> Table:
 
 def _least_width(table: Table) -> int:
     widths = [
-        min(_LEAST_FLEXIBLE, width) if column.flexible else width
+        min(column.least, width) if column.flexible else width
         for column, width in zip(table.columns, _natural_widths(table), strict=True)
     ]
     return sum(widths) + len(_GAP) * (len(widths) - 1)
@@ -151,7 +201,8 @@ def _least_width(table: Table) -> int:
 def _natural_widths(table: Table) -> list[int]:
     cells = [[column.title for column in table.columns]]
     cells += [[_GAP * cell.indent + one_line(cell.text) for cell in row] for row in table.rows]
-    return [max(map(len, column)) for column in zip(*cells, strict=True)]
+    longest = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [max(c.width, width) for c, width in zip(table.columns, longest, strict=True)]
 
 
 def _lines(table: Table, width: int) -> list[str]:
@@ -170,7 +221,8 @@ def _fitted(columns: Sequence[Column], natural: list[int], width: int) -> list[i
     fixed = sum(n for n, c in zip(natural, columns, strict=True) if not c.flexible)
     left = width - fixed - len(_GAP) * (len(columns) - 1)
     for waiting, i in enumerate(flexible):
-        widths[i] = min(natural[i], max(_LEAST_FLEXIBLE, left // (len(flexible) - waiting)))
+        room = max(columns[i].least, left // (len(flexible) - waiting))
+        widths[i] = min(natural[i], room)
         left -= widths[i]
     return widths
 
