@@ -10,7 +10,7 @@ to find a storage among the blocks of the same moment; they mean nothing at anot
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import IntEnum
 from functools import cached_property
 
 import msgspec
@@ -26,13 +26,22 @@ LARGE_PAGE = 20 << 20
 """What expandable segments grow and shrink by."""
 
 
-class BlockState(str, Enum):
-    """What a block is used for."""
+class BlockState(IntEnum):
+    """What a block is used for; recordings hold the numbers."""
 
-    ALLOCATED = "allocated"
-    PENDING = "pending"
+    FREE = 0
+    ALLOCATED = 1
+    PENDING = 2
     """Freed by the program, still in use on another stream."""
-    FREE = "free"
+
+
+TORCH_BLOCK_STATES = {
+    "inactive": BlockState.FREE,
+    "active_allocated": BlockState.ALLOCATED,
+    "active_pending_free": BlockState.PENDING,
+    "active_awaiting_free": BlockState.PENDING,
+}
+"""The state by its name in torch's snapshots."""
 
 
 class StackFrame(msgspec.Struct, frozen=True):
@@ -136,10 +145,6 @@ def whole_pages(start: int, size: int, *, is_small: bool) -> int:
     """Return how much of a hole, ``start`` bytes into its segment, consists of whole pages."""
     page = SMALL_PAGE if is_small else LARGE_PAGE
     return max(0, (start + size) // page * page - -(-start // page) * page)
-
-
-FREE, LIVE, PENDING = 0, 1, 2
-"""States of a block; a pending one is freed by the program and still in use on another stream."""
 
 
 class BlockRow(msgspec.Struct, frozen=True, array_like=True):

@@ -17,7 +17,13 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from leakscope.model.allocator import FREE, LIVE, PENDING, BlockRow, FrameRow, SegmentRow
+from leakscope.model.allocator import (
+    TORCH_BLOCK_STATES,
+    BlockRow,
+    BlockState,
+    FrameRow,
+    SegmentRow,
+)
 from leakscope.model.errors import ours
 from leakscope.model.record import BlockListRecord, DeviceSnapshotRecord
 from leakscope.probes import cuda as allocator
@@ -26,7 +32,6 @@ from leakscope.probes.cuda import allocator_segments, awake_cuda, pool_of, summa
 MOST_BLOCKS = 20_000
 """Of a device; segments that would exceed it are left out, those with the smallest blocks first."""
 DEEPEST = 40
-_STATES = {"inactive": FREE, "active_allocated": LIVE}
 _SETTING = re.compile(r"(\w+):([\w.]+)")
 _MIB = 1 << 20
 
@@ -115,9 +120,9 @@ class _SegmentDraft:
 
     def _block(self, told: Mapping[str, Any]) -> BlockRow:
         size = told.get("size", 0)
-        state = _STATES.get(told.get("state", ""), PENDING)
-        if state == FREE:  # it remembers what its last owner asked for, and who that was
-            return BlockRow(size, 0, FREE)
+        state = TORCH_BLOCK_STATES.get(told.get("state", ""), BlockState.PENDING)
+        if state == BlockState.FREE:  # it remembers what its last owner asked for, and who that was
+            return BlockRow(size, 0, BlockState.FREE)
         return BlockRow(size, told.get("requested_size", size), state, self._stack(told))
 
     def _stack(self, told: Mapping[str, Any]) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from leakscope.model.allocator import FREE
+from leakscope.model.allocator import BlockState
 from leakscope.model.census import Census
 from leakscope.model.errors import NewerSchemaError, NoRunError
 from leakscope.model.record import (
@@ -361,7 +361,7 @@ _CUT_OFF = NoteRecord(
 
 def _live_bytes(record: BlockListRecord) -> int:
     blocks = (block for segment in record.segments for block in segment.blocks)
-    return sum(block.size for block in blocks if block.state != FREE)
+    return sum(block.size for block in blocks if block.state != BlockState.FREE)
 
 
 FIRST_FRAMES = 50

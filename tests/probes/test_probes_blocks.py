@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from leakscope.model.allocator import FREE, LIVE, PENDING, FrameRow
+from leakscope.model.allocator import BlockState, FrameRow
 from leakscope.model.record import BlockListRecord, DeviceSnapshotRecord
 from leakscope.probes import blocks as module
 from leakscope.probes.blocks import allocator_settings, device_memory, list_blocks
@@ -39,20 +39,24 @@ def test_segments_and_blocks_are_told_with_what_tells_their_pool() -> None:
     )
     (row,) = record.segments
     assert (row.stream, row.pool, row.is_small, row.is_expandable) == (5, (0, 3), True, True)
-    assert (row.blocks[0].size, row.blocks[0].requested, row.blocks[0].state) == (512, 504, LIVE)
+    assert (row.blocks[0].size, row.blocks[0].requested, row.blocks[0].state) == (
+        512,
+        504,
+        BlockState.ALLOCATED,
+    )
 
 
 def test_a_free_block_forgets_its_last_owner() -> None:
     (record,) = listed(segment(block(512, "inactive", frames=FRAMES)))
     (free,) = record.segments[0].blocks
-    assert (free.state, free.requested, free.stack) == (FREE, 0, -1)
+    assert (free.state, free.requested, free.stack) == (BlockState.FREE, 0, -1)
     assert record.stacks == []
 
 
 @pytest.mark.parametrize("state", ["active_pending_free", "active_awaiting_free", "novelty"])
 def test_whatever_is_neither_live_nor_free_is_pending(state: str) -> None:
     (record,) = listed(segment(block(512, state)))
-    assert record.segments[0].blocks[0].state == PENDING
+    assert record.segments[0].blocks[0].state == BlockState.PENDING
 
 
 def test_equal_stacks_are_kept_once() -> None:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from leakscope.model.allocator import LIVE, BlockRow, DeviceStorages, Holder, SegmentRow, StorageRow
+from leakscope.model.allocator import (
+    BlockRow,
+    BlockState,
+    DeviceStorages,
+    Holder,
+    SegmentRow,
+    StorageRow,
+)
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusRow, CensusScope, RootKind
 from leakscope.model.record import (
@@ -67,7 +74,7 @@ def census(index: int, rows: int = 3) -> CensusRecord:
 
 
 def block_list(boundary: int, *sizes: int, device: str = "cuda:0") -> BlockListRecord:
-    blocks = [BlockRow(size, size - 1, LIVE) for size in sizes]
+    blocks = [BlockRow(size, size - 1, BlockState.ALLOCATED) for size in sizes]
     segment = SegmentRow(4096, sum(sizes), 0, (0, 0), True, False, blocks)
     storages = DeviceStorages(
         device=device, storages=[StorageRow(4096, 4, "other", 0)], holders=[Holder("a", "b")]

@@ -55,6 +55,7 @@ from leakscope.analysis.allocator.segments import (
     slack_sentence,
     total_of,
 )
+from leakscope.analysis.growth import policy
 from leakscope.model.allocator import AllocatorSnapshot, Annotation, HistoryEntry, Segment, Stack
 from leakscope.model.device import Figures, Slack
 from leakscope.model.explanation import (
@@ -344,8 +345,6 @@ def _leading_class(classes: Sequence[ClassRow], figures: Figures, sites: Sequenc
 MIB = 1 << 20
 LEAST_STEPS = 4
 SAME = 0.01
-WASTED = 0.3
-"""From this share of rounding on, tiny tensors are named."""
 KEPT_SHARE = 0.1
 UNEVEN = 0.5
 """Devices that peaked below this share of the one that failed had room."""
@@ -475,7 +474,7 @@ def _graph_kept(
 
 
 def _pending(figures: Figures) -> DeviceFinding | None:
-    if figures.pending < max(64 * MIB, 0.01 * figures.active):
+    if figures.pending < max(policy.DEVICE_BYTES, policy.DEVICE_PENDING_SHARE * figures.reserved):
         return None
     return DeviceFinding(
         slug="pending-free",
@@ -489,10 +488,9 @@ def _pending(figures: Figures) -> DeviceFinding | None:
 
 def _rounding(figures: Figures) -> DeviceFinding | None:
     rounding = figures.active - figures.requested
-    tiny = figures.active / max(1, figures.live_blocks) < 2048
-    if not figures.active or rounding < WASTED * figures.active:
+    if not figures.active or rounding < policy.ROUNDING_SHARE * figures.active:
         return None
-    if rounding < 64 * MIB and not (tiny and figures.live_blocks > 1000):
+    if rounding < policy.DEVICE_BYTES and figures.live_blocks < policy.TINY_BLOCKS:
         return None
     return DeviceFinding(
         slug="rounding",

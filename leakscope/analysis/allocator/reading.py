@@ -21,6 +21,7 @@ import msgspec
 
 from leakscope.model.allocator import (
     DEFAULT_POOL,
+    TORCH_BLOCK_STATES,
     AllocatorSnapshot,
     Annotation,
     Block,
@@ -37,12 +38,6 @@ MOST_ITEMS = 5_000_000
 """More blocks and entries than any ring of torch's holds: a file that repeats itself by reference
 could otherwise stand for billions."""
 _LARGEST = 1 << 62
-_STATES = {
-    "active_allocated": BlockState.ALLOCATED,
-    "active_pending_free": BlockState.PENDING,
-    "active_awaiting_free": BlockState.PENDING,
-    "inactive": BlockState.FREE,
-}
 _PARTS = ("segments", "device_traces")
 
 
@@ -156,7 +151,7 @@ class _Decoder:
         return self.stacks.stack(history[0].get("frames"))
 
     def _state(self, told: Any) -> BlockState:
-        state = _STATES.get(told) if isinstance(told, str) else None
+        state = TORCH_BLOCK_STATES.get(told) if isinstance(told, str) else None
         if state is None:
             self.oddities.note(f"blocks in the unknown state {text(told)!r:.60} are taken as live")
             return BlockState.ALLOCATED

@@ -19,7 +19,6 @@ from leakscope.analysis.columns.series import INNER
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
-from leakscope.analysis.verdict.severity import MIB
 from leakscope.analysis.verdict.wording import to_finding
 from leakscope.model import gauge
 from leakscope.model.census import CensusScope, RootKind
@@ -27,9 +26,6 @@ from leakscope.model.record import DeviceSnapshotRecord
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.text import human_bytes, human_count, human_share, plural
 from leakscope.model.trend import Trend
-
-DEVICE_LEAK_GROWTH_BYTES = 32 * MIB
-UNNAMED_SHARE = 0.4
 
 DEVICE_LEAK_REMEDY = Remedy(
     title="Find what allocates it: --cuda-history window",
@@ -50,15 +46,24 @@ COLLECT = Remedy(
 )
 
 
-def diagnose_unnamed_device_growth(
+def diagnose_devices(
     case: RunContext, growth: SearchResult, ledgers: list[Ledger]
 ) -> list[Finding]:
-    """Return a finding for each device on which unnamed live memory grows."""
-    return [
-        f
-        for d in case.track.devices
-        if (f := _unnamed_growth_of(case, growth, ledgers, d)) is not None
+    """Return what is conspicuous about the memory of each device."""
+    devices = case.track.devices
+    found = [_unnamed_growth_of(case, growth, ledgers, device) for device in devices]
+    found += [
+        find(case, device)
+        for find in (
+            _fragmentation_of,
+            _cache_growth_of,
+            _pending_frees_of,
+            _retries_of,
+            _tiny_blocks_of,
+        )
+        for device in devices
     ]
+    return [finding for finding in found if finding is not None]
 
 
 def _named(case: RunContext, growth: SearchResult, device: str) -> float:
@@ -89,7 +94,7 @@ def _held_without_name(case: RunContext, device: str, root: RootKind) -> int:
 def _seen(garbage: int, native: int) -> str:
     told = [(garbage, "awaited the collector"), (native, "was held by native code alone")]
     parts = [
-        f"{human_bytes(size)} {what}" for size, what in told if size >= DEVICE_LEAK_GROWTH_BYTES
+        f"{human_bytes(size)} {what}" for size, what in told if size >= policy.DEVICE_LEAK_BYTES
     ]
     return f" At the last full census {' and '.join(parts)}." if parts else ""
 
@@ -116,7 +121,7 @@ def _unnamed_growth_of(
         return None
     unnamed = _unnamed(ledgers, device) * trend.net_bytes
     left = min(trend.net_bytes - _named(case, growth, device), unnamed)
-    if left < max(DEVICE_LEAK_GROWTH_BYTES, UNNAMED_SHARE * trend.net_bytes):
+    if left < max(policy.DEVICE_LEAK_BYTES, policy.DEVICE_UNNAMED_SHARE * trend.net_bytes):
         return None
     share = left / trend.net_bytes
     garbage = _held_without_name(case, device, RootKind.GARBAGE)
@@ -137,13 +142,6 @@ def _unnamed_growth_of(
     )
 
 
-STUCK_GROWTH_BYTES = 64 * MIB
-LIVE_SHARE = 0.3
-"""More live growth than this part of the holes' and they are the leak's, not the allocator's."""
-LARGE_STUCK_BYTES = 64 * MIB
-LARGE_STUCK_SHARE = 0.10
-WELL_USED = 0.9
-"""With this part of the reserved memory live at the peak, holes are filled by each step."""
 _HOW = " It is set in the environment: PYTORCH_CUDA_ALLOC_CONF."
 
 FRAGMENTATION_REMEDY = Remedy(
@@ -155,14 +153,8 @@ FRAGMENTATION_REMEDY = Remedy(
 )
 
 
-def diagnose_device_fragmentation(
-    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
-) -> list[Finding]:
-    """Return a finding for each device whose free memory is stuck between live blocks."""
-    return [f for d in case.track.devices if (f := _fragmentation_of(case, d)) is not None]
-
-
 def _fragmentation_of(case: RunContext, device: str) -> Finding | None:
+    """Return a finding if free memory is stuck between live blocks."""
     series = device_series(case, device)
     if series.last is None:
         return None
@@ -176,8 +168,8 @@ def _grows(case: RunContext, device: str, trend: Trend) -> bool:
     live = has_risen_by(case, device, gauge.DEVICE_ALLOCATED)
     return (
         trend.is_growing
-        and trend.net_bytes >= STUCK_GROWTH_BYTES
-        and live <= LIVE_SHARE * trend.net_bytes
+        and trend.net_bytes >= policy.DEVICE_BYTES
+        and live <= policy.DEVICE_OTHER_SHARE * trend.net_bytes
     )
 
 
@@ -203,9 +195,13 @@ def _steady(case: RunContext, device: str, series: DeviceSeries) -> Finding | No
     last = series.last
     stuck = float(min(series.stuck(), default=0.0))
     peak = latest(case, device, gauge.DEVICE_PEAK)
-    if last is None or len(series.snapshots) < 2 or peak >= WELL_USED * last.reserved:
+    if (
+        last is None
+        or len(series.snapshots) < 2
+        or peak >= policy.DEVICE_FILLED_SHARE * last.reserved
+    ):
         return None
-    if stuck < LARGE_STUCK_BYTES or stuck < LARGE_STUCK_SHARE * last.reserved:
+    if stuck < policy.DEVICE_BYTES or stuck < policy.DEVICE_STUCK_SHARE * last.reserved:
         return None
     return to_finding(
         "fragmentation",
@@ -247,10 +243,6 @@ def _hole(last: DeviceSnapshotRecord) -> str:
     )
 
 
-CACHE_GROWTH_BYTES = 64 * MIB
-OTHER_SHARE = 0.3
-"""More growth of live tensors, holes or private pools than this, and the cause is another."""
-
 DEVICE_CACHE_REMEDY = Remedy(
     title="Nothing, unless another process needs the memory",
     text=(
@@ -261,14 +253,8 @@ DEVICE_CACHE_REMEDY = Remedy(
 )
 
 
-def diagnose_device_cache(
-    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
-) -> list[Finding]:
-    """Return a finding for each device whose cache outgrows its live tensors."""
-    return [f for d in case.track.devices if (f := _cache_growth_of(case, d)) is not None]
-
-
 def _cache_growth_of(case: RunContext, device: str) -> Finding | None:
+    """Return a finding if the cache outgrows live tensors, holes and private pools."""
     metric = f"{device}.{gauge.DEVICE_RESERVED}"
     trend = case.gauge_trend(metric)
     if not trend.is_growing:
@@ -277,7 +263,10 @@ def _cache_growth_of(case: RunContext, device: str) -> Finding | None:
     holes = series.gain("stuck") - series.gain("releasable")
     live = has_risen_by(case, device, gauge.DEVICE_ALLOCATED)
     others = max(live, 0.0) + max(holes, 0.0) + max(private_growth(case, device), 0.0)
-    if trend.net_bytes < CACHE_GROWTH_BYTES or others > OTHER_SHARE * trend.net_bytes:
+    if (
+        trend.net_bytes < policy.DEVICE_BYTES
+        or others > policy.DEVICE_OTHER_SHARE * trend.net_bytes
+    ):
         return None
     return _cache_finding(case, device, trend, live, latest(case, device, gauge.DEVICE_RESERVED))
 
@@ -285,10 +274,10 @@ def _cache_growth_of(case: RunContext, device: str) -> Finding | None:
 def _cache_finding(
     case: RunContext, device: str, trend: Trend, live: float, reserved: float
 ) -> Finding:
-    is_told = device_series(case, device).last is not None
+    has_blocks = device_series(case, device).last is not None
     kept = (
         "the rest is free memory that the caching allocator keeps for the next request"
-        if is_told
+        if has_blocks
         else "the rest is free memory that the caching allocator keeps, as cache or in holes"
     )
     return to_finding(
@@ -297,16 +286,13 @@ def _cache_finding(
         f"Reserved memory grew by {human_bytes(trend.net_bytes)}, live tensors by "
         f"{human_bytes(live)}: {kept}.",
         DEVICE_CACHE_REMEDY,
-        severity=Severity.NOTE if is_told else Severity.WARNING,
+        severity=Severity.NOTE if has_blocks else Severity.WARNING,
         trend=trend,
         total_bytes=reserved,
         device=device,
         falsifier=("empty_cache() would return it if it were plain cache.", None),
     )
 
-
-LARGE_PENDING_BYTES = 64 * MIB
-LARGE_PENDING_SHARE = 0.10
 
 PENDING_FREE_REMEDY = Remedy(
     title="Wait for the other stream before letting go",
@@ -316,13 +302,6 @@ PENDING_FREE_REMEDY = Remedy(
         "older releases, TORCH_NCCL_AVOID_RECORD_STREAMS=1 does so for collectives."
     ),
 )
-
-
-def diagnose_pending_frees(
-    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
-) -> list[Finding]:
-    """Return a finding for each device on which much memory waits to be free."""
-    return [f for d in case.track.devices if (f := _pending_frees_of(case, d)) is not None]
 
 
 def _usual(case: RunContext, metric: str) -> float:
@@ -335,16 +314,17 @@ def _usual(case: RunContext, metric: str) -> float:
 
 
 def _pending_frees_of(case: RunContext, device: str) -> Finding | None:
+    """Return a finding if much freed memory is still in use on another stream."""
     metric = f"{device}.{gauge.DEVICE_PENDING}"
     _, y = case.gauge_series(metric)
     usual = _usual(case, metric)
     reserved = latest(case, device, gauge.DEVICE_RESERVED)
     if len(y) < policy.FEWEST_GROWING or usual < max(
-        LARGE_PENDING_BYTES, LARGE_PENDING_SHARE * reserved
+        policy.DEVICE_BYTES, policy.DEVICE_PENDING_SHARE * reserved
     ):
         return None
     trend = case.gauge_trend(metric)
-    grows = trend.is_growing and trend.net_bytes >= LARGE_PENDING_BYTES
+    grows = trend.is_growing and trend.net_bytes >= policy.DEVICE_BYTES
     return to_finding(
         "pending_free",
         f"Freed memory waits for another stream on {device}",
@@ -361,11 +341,6 @@ def _pending_frees_of(case: RunContext, device: str) -> Finding | None:
     )
 
 
-FEWEST_TINY_BLOCKS = 500.0
-ROUNDING_SHARE = 0.5
-"""At least this part of what is allocated for them is rounding: they are below 256 bytes."""
-NOISE = 100.0
-
 TINY_BLOCKS_REMEDY = Remedy(
     title="Keep numbers, not tensors",
     text=(
@@ -376,21 +351,15 @@ TINY_BLOCKS_REMEDY = Remedy(
 )
 
 
-def diagnose_tiny_blocks(
-    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
-) -> list[Finding]:
-    """Return a finding for each device on which tiny blocks pile up."""
-    return [f for d in case.track.devices if (f := _tiny_blocks_of(case, d)) is not None]
-
-
 def _tiny_blocks_of(case: RunContext, device: str) -> Finding | None:
+    """Return a finding if blocks pile up that are mostly rounding."""
     metric = f"{device}.{gauge.DEVICE_BLOCKS}"
-    trend = case.gauge_trend(metric, NOISE)
-    if not trend.is_growing or trend.net_bytes < FEWEST_TINY_BLOCKS:
+    trend = case.gauge_trend(metric, policy.TINY_BLOCKS_NOISE)
+    if not trend.is_growing or trend.net_bytes < policy.TINY_BLOCKS:
         return None
     allocated = has_risen_by(case, device, gauge.DEVICE_ALLOCATED)
     rounding = has_risen_by(case, device, gauge.DEVICE_ROUNDING)
-    if rounding < ROUNDING_SHARE * max(allocated, 1.0):
+    if rounding < policy.ROUNDING_SHARE * max(allocated, 1.0):
         return None
     return to_finding(
         "tiny_blocks",
@@ -415,14 +384,8 @@ RETRIES_REMEDY = Remedy(
 )
 
 
-def diagnose_allocation_retries(
-    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
-) -> list[Finding]:
-    """Return a finding for each device whose allocator had to flush its cache."""
-    return [f for d in case.track.devices if (f := _retries_of(case, d)) is not None]
-
-
 def _retries_of(case: RunContext, device: str) -> Finding | None:
+    """Return a finding if the allocator had to flush its cache."""
     retries = int(latest(case, device, gauge.DEVICE_RETRIES))
     errors = int(latest(case, device, gauge.DEVICE_OOMS))
     if not retries and not errors:

@@ -9,11 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from leakscope.analysis.growth import policy
 from leakscope.model.allocator import (
     DEFAULT_POOL,
-    FREE,
-    LIVE,
-    PENDING,
     Block,
     BlockRow,
     BlockState,
@@ -29,28 +27,25 @@ from leakscope.model.run import Recording
 from leakscope.model.text import human_bytes, human_share
 
 MIB = 1 << 20
-FLOOR = 64 * MIB
-"""Less than this is never worth a word."""
-CACHE_SHARE = 0.05
-STUCK_SHARE = 0.10
-"""From these shares of the reserved bytes on, cache and holes are named."""
-WELL_USED = 0.9
-"""At a peak with this share live, the holes of quieter moments are the peak's."""
 SPLIT_SIZES = tuple(size * MIB for size in (512, 256, 128, 64, 32))
-HELPS_SHARE = 0.25
-"""A setting that reaches less than this share of the stuck bytes isn't worth trying."""
+"""Values of ``max_split_size_mb`` that are tried."""
 
 
 def kind_of_slack(figures: Figures) -> Slack:
     """Return whether reserved memory without tensors is cache, holes, both or too little."""
-    free, stuck = returnable(figures), fixed(figures)
-    is_cache = free >= max(FLOOR, CACHE_SHARE * figures.reserved)
-    is_stuck = stuck >= max(FLOOR, STUCK_SHARE * figures.reserved)
+    is_cache = returnable(figures) >= max(
+        policy.DEVICE_BYTES, policy.DEVICE_CACHE_SHARE * figures.reserved
+    )
+    is_stuck = _is_fragmented(figures)
     if is_cache and is_stuck:
         return Slack.BOTH
     if is_stuck:
         return Slack.FRAGMENTATION
     return Slack.CACHE if is_cache else Slack.TIDY
+
+
+def _is_fragmented(figures: Figures) -> bool:
+    return fixed(figures) >= max(policy.DEVICE_BYTES, policy.DEVICE_STUCK_SHARE * figures.reserved)
 
 
 def returnable(figures: Figures) -> int:
@@ -85,7 +80,11 @@ def slack_sentence(figures: Figures, peak: Figures | None) -> str:
         f"{human_bytes(fixed(figures))} are stuck in holes between live blocks, "
         f"the largest free block {human_bytes(figures.largest_hole)}."
     )
-    if peak is not None and is_filled_at(peak) and fixed(figures) > STUCK_SHARE * peak.reserved:
+    if (
+        peak is not None
+        and is_filled_at(peak)
+        and fixed(figures) > policy.DEVICE_STUCK_SHARE * peak.reserved
+    ):
         sentence += (
             f" At the peak {human_share(peak.active / peak.reserved)} of the reserved memory was "
             "live: the next step fills these holes again."
@@ -95,7 +94,7 @@ def slack_sentence(figures: Figures, peak: Figures | None) -> str:
 
 def is_filled_at(peak: Figures) -> bool:
     """Return whether nearly all reserved memory was live at the peak."""
-    return peak.reserved > 0 and peak.active >= WELL_USED * peak.reserved
+    return peak.reserved > 0 and peak.active >= policy.DEVICE_FILLED_SHARE * peak.reserved
 
 
 def settings_advice(
@@ -193,7 +192,7 @@ def _empty_cache(figures: Figures, peak: Figures | None, *, is_steady: bool) -> 
         )
     return Advice(
         title="torch.cuda.empty_cache()",
-        helps=spare >= max(FLOOR, CACHE_SHARE * figures.reserved),
+        helps=spare >= max(policy.DEVICE_BYTES, policy.DEVICE_CACHE_SHARE * figures.reserved),
         evidence=evidence,
         bytes=free,
     )
@@ -230,8 +229,12 @@ def _is_used(segment: Segment) -> bool:
 
 
 def _reaches(amount: int, figures: Figures) -> bool:
-    is_much = fixed(figures) >= max(FLOOR, STUCK_SHARE * figures.reserved)
-    return is_much and amount >= max(FLOOR, HELPS_SHARE * fixed(figures))
+    is_much = fixed(figures) >= max(
+        policy.DEVICE_BYTES, policy.DEVICE_STUCK_SHARE * figures.reserved
+    )
+    return is_much and amount >= max(
+        policy.DEVICE_BYTES, policy.DEVICE_HELPS_SHARE * fixed(figures)
+    )
 
 
 PoolKey: TypeAlias = "tuple[int, tuple[int, int], bool]"
@@ -344,7 +347,7 @@ def _mapped(segment: Segment, kinds: Mapping[int, str]) -> MapSegment:
     )
 
 
-_STATES = {FREE: BlockState.FREE, LIVE: BlockState.ALLOCATED, PENDING: BlockState.PENDING}
+_KNOWN_STATES = frozenset(BlockState)
 
 
 @dataclass(frozen=True)
@@ -401,5 +404,5 @@ def _segment(row: SegmentRow, device: int, stacks: list[Stack]) -> Segment:
 
 def _block(row: BlockRow, address: int, stacks: list[Stack]) -> Block:
     stack = stacks[row.stack] if 0 <= row.stack < len(stacks) else None
-    state = _STATES.get(row.state, BlockState.ALLOCATED)
+    state = BlockState(row.state) if row.state in _KNOWN_STATES else BlockState.ALLOCATED
     return Block(address, row.size, row.requested, state, stack)

@@ -277,7 +277,8 @@ _STANDS = {
 
 def _new(suspect: Suspect, unproven: str) -> str:
     if unproven:
-        return f"{_called(suspect)}{_describe_suspect(suspect)}; it was not seen before, but {unproven}."
+        described = f"{_called(suspect)}{_describe_suspect(suspect)}"
+        return f"{described}; it was not seen before, but {unproven}."
     rate = rate_text(suspect)
     if isinstance(suspect, Culprit):
         return f"{_called(suspect)} is new: it grows by {rate}."

@@ -337,3 +337,33 @@ GATHERED_BYTES = float(2 << 20)
 """What a phase gathers and gives back is not worth a note up to this much."""
 MEMBER_SHARE = 0.05
 """Several lists gathered in one phase are judged together; one this small is left out."""
+
+# Device memory: the same for a run and for a snapshot file.
+
+DEVICE_BYTES = 64 << 20
+"""Cache, holes, pending frees or rounding of less than this are not worth a word, whatever their
+share."""
+DEVICE_CACHE_SHARE = 0.05
+"""Cache is named from this part of the reserved bytes on."""
+DEVICE_STUCK_SHARE = 0.10
+"""Holes between live blocks are named from this part of the reserved bytes on."""
+DEVICE_PENDING_SHARE = 0.10
+"""So are blocks that the program freed and another stream still uses."""
+DEVICE_FILLED_SHARE = 0.9
+"""With this part of the reserved bytes live at the peak, each step fills the holes again."""
+DEVICE_HELPS_SHARE = 0.25
+"""A setting that reaches less than this part of the stuck bytes isn't worth trying."""
+DEVICE_LEAK_BYTES = 32 << 20
+"""Growth of live bytes without a name that is a finding."""
+DEVICE_UNNAMED_SHARE = 0.4
+"""Part of the growth of live bytes that must be without a name."""
+DEVICE_OTHER_SHARE = 0.3
+"""If something else grew by more than this part of what the cache or the holes grew by, it is the
+cause: live tensors, and for the cache holes and private pools too."""
+TINY_BLOCKS = 500
+"""Tiny blocks, live or more than at the beginning, that are worth a word."""
+TINY_BLOCKS_NOISE = 100.0
+"""The number of live blocks is taken to vary by so many."""
+ROUNDING_SHARE = 0.5
+"""Blocks are tiny if this part of their bytes is rounding: with 512 bytes as the least, they were
+asked for with less than 256."""

@@ -344,8 +344,8 @@ def find_died(case: RunContext) -> list[Finding]:
         to_finding(
             "workers_died",
             f"{plural(len(ended), 'process')} died",
-            f"{'; '.join(told)}. {_held_at_death(case, ended)}{_killed_for_memory(case.run)}What they "
-            "held ended with them and counts as no growth.",
+            f"{'; '.join(told)}. {_held_at_death(case, ended)}{_killed_for_memory(case.run)}"
+            "What they held ended with them and counts as no growth.",
             REMEDIES.get(_signal(worst[0].exit_code), OTHERWISE),
             severity=Severity.WARNING if is_killed else Severity.NOTE,
             subject=",".join(sorted({who for who, _ in groups})),
@@ -481,7 +481,7 @@ def _keeper(case: RunContext, culprits: list[Culprit]) -> Keeper | None:
     """Return the culprit through which most objects are named that keep processes alive."""
     found = [
         (Keeper(one.name, one.path, one.fed_at, one.known, plural, count), len(one.path))
-        for path, plural, count in _gathered(case)
+        for path, several, count in _gathered(case)
         for one in culprits
         if one.growth == "across" and case.table.latest[path].path.startswith(one.path)
     ]
@@ -491,14 +491,14 @@ def _keeper(case: RunContext, culprits: list[Culprit]) -> Keeper | None:
 def _small_keeper(case: RunContext) -> Keeper | None:
     """Return the nearest container that gains items, of kilobytes and so no culprit."""
     table, found = case.table, []
-    for path, plural, count in _gathered(case):
+    for path, several, count in _gathered(case):
         owners = [n for n in [*table.ancestors(path), path] if _gains(table.length[n])]
         if not owners or count < FEWEST:
             continue
         row = table.latest[owners[-1]]
         lines = case.sources.feeding(row.owner, row) if row.owner is not None else []
         fed = dict.fromkeys(case.sources.location(one.file, one.line) for one in lines)
-        found.append(Keeper(row.name, row.path, list(fed), None, plural, count))
+        found.append(Keeper(row.name, row.path, list(fed), None, several, count))
     return max(found, key=lambda one: (one.count, -len(one.path)), default=None)
 
 
@@ -508,10 +508,10 @@ def _gathered(case: RunContext) -> list[tuple[int, str, int]]:
     """
     table, found = case.table, []
     for path, row in enumerate(table.latest):
-        plural = KEEPERS.get(row.type)
-        if plural is not None and _gains(table.count[path]):
+        several = KEEPERS.get(row.type)
+        if several is not None and _gains(table.count[path]):
             counts = table.count[path][np.isfinite(table.count[path])]
-            found.append((path, plural, int(counts[-1])))
+            found.append((path, several, int(counts[-1])))
     return found
 
 

@@ -41,8 +41,8 @@ def recognise_function_cache(case: CulpritContext) -> Remedy | None:
         "",
         f"`@{written}` at {where} keeps every result of {function.name} for as long as the "
         f"program runs ({case.measure() or 'without a bound'}).",
-        f"With lru_cache(maxsize={_FUNCTION_CACHE_BOUND}) the least recently used result goes first; raise the "
-        f"bound until {function.name}.cache_info() shows no more hits.",
+        f"With lru_cache(maxsize={_FUNCTION_CACHE_BOUND}) the least recently used result goes "
+        f"first; raise the bound until {function.name}.cache_info() shows no more hits.",
         _about_arguments(function),
         "gc.collect() can't help: the cache refers to all of it.",
         diff=_function_cache_diff(case, function, decorator),

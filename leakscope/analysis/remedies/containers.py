@@ -417,9 +417,10 @@ def _nobody_takes(case: CulpritContext, taking: list[Statement]) -> str:
     if not taking:
         return "Nothing in the source takes items out of it: start the consumer, or don't put."
     return (
-        f"Nothing was seen to take items out while it is filled; {_location(case, taking[0])} does so "
-        "at another time. Use the items as they come, or empty the queue after each "
-        f"{case.unit or 'round'}. A maxsize would not help: putting would wait for what comes only "
+        "Nothing was seen to take items out while it is filled; "
+        f"{_location(case, taking[0])} does so at another time. "
+        f"Use the items as they come, or empty the queue after each {case.unit or 'round'}. "
+        "A maxsize would not help: putting would wait for what comes only "
         "later, and the program would stand still."
     )
 
