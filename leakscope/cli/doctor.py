@@ -93,15 +93,15 @@ def examine() -> Health:
         faults.append(str(fault))
     own = read_known_culprits(configuration.section)
     faults += own.faults
-    told = [Item(name="configuration", state=State.BROKEN, text=fault) for fault in faults]
-    told += [Item(name="configuration", state=State.NOTE, text=remark) for remark in remarks]
+    items = [Item(name="configuration", state=State.BROKEN, text=fault) for fault in faults]
+    items += [Item(name="configuration", state=State.NOTE, text=remark) for remark in remarks]
     return Health(
         leakscope_version=__version__,
         project=str(configuration.section.path or ""),
         settings=settings_in_force(configuration),
         suppressions=suppressions,
         items=[
-            *told,
+            *items,
             _python(),
             *_torch(ask()),
             _frameworks(),

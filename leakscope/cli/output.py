@@ -45,7 +45,7 @@ def exit_code_of(fault: BaseException) -> int:
     if isinstance(fault, SystemExit):
         raise fault
     if isinstance(fault, click.NoSuchOption):
-        meant = [one for one in fault.possibilities or () if _is_meant(fault, one)]
+        meant = [option for option in fault.possibilities or () if _is_meant(fault, option)]
         fault = click.NoSuchOption(fault.option_name, possibilities=meant, ctx=fault.ctx)
     if isinstance(fault, click.ClickException):
         fault.show()

@@ -337,16 +337,16 @@ def _items(culprit: Culprit) -> str:
 
 
 def _held_rows(holds: Sequence[HeldLine]) -> list[HeldRow]:
-    most = max((held.bytes for held in holds), default=0) or 1
+    most = max((content.bytes for content in holds), default=0) or 1
     return [
         HeldRow(
-            type=held.type,
-            detail=held.detail,
-            count=humane_number(held.count),
-            size=size_of(held.bytes),
-            bar=Bar("0", percent(held.bytes / most)),
+            type=content.type,
+            detail=content.detail,
+            count=humane_number(content.count),
+            size=size_of(content.bytes),
+            bar=Bar("0", percent(content.bytes / most)),
         )
-        for held in holds
+        for content in holds
     ]
 
 
@@ -437,7 +437,7 @@ def _shortened(boxes: Sequence[PathStep]) -> list[PathStep]:
 def _contents(culprit: Culprit) -> list[PathStep]:
     if not culprit.holds:
         return []
-    most = max(culprit.holds, key=lambda held: held.bytes)
+    most = max(culprit.holds, key=lambda content: content.bytes)
     text = f"{humane_number(most.count)} × {most.type}"
     return [PathStep("contents", most.detail or "contents", text, humane_bytes(most.bytes))]
 

@@ -195,7 +195,7 @@ def _memory(lines: list[_Line]) -> list[float]:
 
 def _has_children(lines: list[_Line]) -> bool:
     return any(
-        y > 0 for one in lines if one.metric == CHILDREN_PSS for _, y in _plausible(one.points)
+        y > 0 for line in lines if line.metric == CHILDREN_PSS for _, y in _plausible(line.points)
     )
 
 
@@ -254,16 +254,16 @@ def _link_of(page: Path) -> RunLink | None:
             head = stream.read(_HEAD).decode("utf-8", "replace")
     except OSError:
         return None
-    told = _PageHead()
+    parsed = _PageHead()
     try:
-        told.feed(head)
+        parsed.feed(head)
     except AssertionError:  # how the parser refuses what is no markup
         return None
-    runs = told.metas.get("leakscope-comparison", "")
-    if told.metas.get("generator") != "leakscope" or not runs:
+    runs = parsed.metas.get("leakscope-comparison", "")
+    if parsed.metas.get("generator") != "leakscope" or not runs:
         return None
     return RunLink(
-        label=f"{runs}, compared", page=str(page), sentence=told.metas.get("description", "")
+        label=f"{runs}, compared", page=str(page), sentence=parsed.metas.get("description", "")
     )
 
 
@@ -276,6 +276,6 @@ class _PageHead(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Keep what a ``meta`` says, the first of each name."""
-        told = dict(attrs)
-        if tag == "meta" and told.get("name"):
-            self.metas.setdefault(str(told["name"]), told.get("content") or "")
+        attributes = dict(attrs)
+        if tag == "meta" and attributes.get("name"):
+            self.metas.setdefault(str(attributes["name"]), attributes.get("content") or "")

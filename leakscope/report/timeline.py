@@ -108,7 +108,7 @@ def timeline_view(
         return None
     timeline = msgspec.structs.replace(timeline, lines=shown_lines(timeline))
     over = PlotLine(laid.points, laid.shade, laid.dash) if laid else None
-    told = [*timeline.lines, *([_as_line(laid)] if laid else [])]
+    lines = [*timeline.lines, *([_as_line(laid)] if laid else [])]
     return TimelineView(
         key="timeline",
         wide=draw_timeline(timeline, "timeline-wide", WIDE, over),
@@ -128,7 +128,7 @@ def timeline_view(
             for phase, shade in phase_shades(timeline.spans).items()
         ],
         note=" ".join(filter(None, [beginning, _note(timeline)])),
-        summary=" ".join(_summary(line) for line in told),
+        summary=" ".join(_summary(line) for line in lines),
         zooms=True,
         laid_over=_entry(laid) if laid else None,
     )
@@ -451,13 +451,13 @@ def beginning_note(whole: Timeline, shown: Timeline) -> str:
     if shown is whole:
         return ""
     start = clock(_first_phase(whole))
-    told = f"The picture begins {start} into the run, where work does"
+    text = f"The picture begins {start} into the run, where work does"
     for line, rest in zip(whole.lines, shown.lines, strict=True):
         points, after = finite(line.points), finite(rest.points)
         if len(after) < len(points) and after:
             taken = f"from {humane_bytes(points[0][1])} to {humane_bytes(after[0][1])}"
-            return f"{told}; imports and loading had taken memory {taken}."
-    return f"{told}."
+            return f"{text}; imports and loading had taken memory {taken}."
+    return f"{text}."
 
 
 def _first_phase(timeline: Timeline) -> float:

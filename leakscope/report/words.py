@@ -170,10 +170,10 @@ def problem_words(problem: Problem) -> str:
 
 def count_words(culprits: Sequence[Culprit]) -> str:
     """Return how many culprits there are, and of what grows too little to matter: ``5, 1 note``."""
-    notes = sum(one.severity is Severity.NOTE for one in culprits)
+    notes = sum(culprit.severity is Severity.NOTE for culprit in culprits)
     serious = len(culprits) - notes
-    told = [str(serious) if serious else "", plural(notes, "note") if notes else ""]
-    return ", ".join(filter(None, told))
+    parts = [str(serious) if serious else "", plural(notes, "note") if notes else ""]
+    return ", ".join(filter(None, parts))
 
 
 def metric_words(metric: str) -> str:
@@ -385,8 +385,8 @@ def headline_after(word: str, headline: str) -> str:
 
 def undecided(comparison: Comparison) -> list[str]:
     """Return a sentence for each thing that can't be told from noise, and why."""
-    told = [f"{change.name}: {change.doubt}." for change in comparison.culprits if change.doubt]
-    return told + [_within_noise(value) for value in comparison.growth if is_noise(value)]
+    parts = [f"{change.name}: {change.doubt}." for change in comparison.culprits if change.doubt]
+    return parts + [_within_noise(value) for value in comparison.growth if is_noise(value)]
 
 
 def is_noise(value: ValueChange) -> bool:
@@ -463,8 +463,8 @@ def owner_words(owner: DeviceOwner) -> str:
 def device_line(device: DeviceMemory) -> str:
     """Return ``cuda:0: 12 GiB live of 15 GiB reserved after step 40 of train: …``."""
     figures = device.figures
-    told = [row for row in device.roles if row.role != "unexplained"][:SHOWN_PARTS]
-    parts = [f"{role_words(row.role)} {humane_share(row.share)}" for row in told]
+    named = [row for row in device.roles if row.role != "unexplained"][:SHOWN_PARTS]
+    parts = [f"{role_words(row.role)} {humane_share(row.share)}" for row in named]
     parts.append(f"{humane_share(1.0 - device.explained_share)} unexplained")
     free = (
         f"{humane_bytes(figures.cached + figures.releasable)} cached, "

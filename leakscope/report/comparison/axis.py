@@ -104,8 +104,8 @@ def shared_axis(comparison: Comparison) -> SharedAxis | None:
     widths = _widths(pauses, costs, max(1.0, last - first))
     ends = _ends(widths)
     clocks = [
-        _clock(timeline, pace, one, ends) if timeline else []
-        for timeline, pace, one in zip(timelines, paces, pauses, strict=True)
+        _clock(timeline, pace, item, ends) if timeline else []
+        for timeline, pace, item in zip(timelines, paces, pauses, strict=True)
     ]
     moments = [{m.boundary: m.time_s for m in t.moments} if t else {} for t in timelines]
     halts = [(place, step / (each or 1.0)) for place, step in _halts(widths, last)]
@@ -137,7 +137,7 @@ def _epochs_begun(timeline: Timeline) -> list[int]:
     """
     if timeline.epochs_begun or len(timeline.epochs) < 2 or not timeline.steps:
         return []
-    told = {
+    found = {
         span.epoch: span.steps[0]
         for span in reversed(timeline.spans)
         if is_training(span.phase) and span.steps is not None
@@ -145,7 +145,7 @@ def _epochs_begun(timeline: Timeline) -> list[int]:
     numbers = [epoch for _, epoch in timeline.epochs]
     at = by_step([start for start, _ in timeline.epochs], timeline.steps)
     starts = [
-        told.get(epoch, math.floor(step + 1e-9)) for epoch, step in zip(numbers, at, strict=True)
+        found.get(epoch, math.floor(step + 1e-9)) for epoch, step in zip(numbers, at, strict=True)
     ]
     starts[0] = math.floor(timeline.steps[0][1])
     last = math.floor(timeline.steps[-1][1])
