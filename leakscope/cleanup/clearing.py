@@ -37,8 +37,8 @@ COLLECT = "gc.collect()"
 EMPTY_CACHE = "empty_cache()"
 EMPTY_HOST_CACHE = "empty_host_cache()"
 TRIM = "malloc_trim(0)"
-LET_GO = "Letting go of the exception"
-_FREEING = (COLLECT, LET_GO)
+RELEASE_EXCEPTION = "Letting go of the exception"
+_FREEING = (COLLECT, RELEASE_EXCEPTION)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class ClearedStep:
             parts.append(f"{human_bytes(self.pinned_returned)} of page-locked memory")
         texts = " and ".join(parts) or "nothing that can be measured"
         found = [plural(self.objects, "object")] if self.objects else []
-        took = [] if self.name == LET_GO else [f"{1000 * self.seconds:.1f} ms"]
+        took = [] if self.name == RELEASE_EXCEPTION else [f"{1000 * self.seconds:.1f} ms"]
         aside = f" ({', '.join(found + took)})" if found or took else ""
         return f"{self.name} {'freed' if frees else 'returned'} {texts}{aside}"
 

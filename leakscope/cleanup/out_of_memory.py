@@ -20,7 +20,7 @@ from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType, T
 from typing import ParamSpec, TypeVar
 
 from leakscope.cleanup.clearing import (
-    LET_GO,
+    RELEASE_EXCEPTION,
     ClearedMemory,
     ClearedStep,
     Level,
@@ -193,7 +193,10 @@ class Attempt:
         """Clear memory and say what that freed, and what comes then; never raises."""
         try:
             if self._held is not None:
-                self.let_go, self._held = difference(LET_GO, self._held, Level.now()), None
+                self.let_go, self._held = (
+                    difference(RELEASE_EXCEPTION, self._held, Level.now()),
+                    None,
+                )
             self.cleared = clear_memory(self._guard.force)
             first = f"{self.let_go}; " if self.let_go else ""
             self._say(f"{first}{self.cleared.told} {then}")

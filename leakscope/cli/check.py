@@ -17,7 +17,6 @@ import msgspec
 
 from leakscope.cli.compare import read_report
 from leakscope.cli.output import (
-    deliver,
     format_of,
     is_stdout,
     out_option,
@@ -25,6 +24,7 @@ from leakscope.cli.output import (
     shows_color,
     terminal_width,
     why_unread,
+    write_output,
     write_text,
 )
 from leakscope.cli.report import conclude
@@ -336,7 +336,7 @@ def _tell(checked: Check, sinks: _Sinks, repository: Repository) -> None:
 
     for path in sinks.also:
         write_text(path, _rendered(checked, _SUFFIXES[path.suffix.lower()], path, repository))
-    deliver(_rendered(checked, sinks.form, sinks.out, repository), sinks.out, sinks.form)
+    write_output(_rendered(checked, sinks.form, sinks.out, repository), sinks.out, sinks.form)
     if not is_stdout(sinks.out):
         click.echo(f"leakscope: {log_line(checked.headline)}\nleakscope: check in {sinks.out}")
     elif sinks.form != "text":

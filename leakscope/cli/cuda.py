@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from leakscope.cli.output import (
-    deliver,
     format_of,
     format_option,
     is_stdout,
     out_option,
+    print_text,
     shows_color,
-    tell,
     terminal_width,
+    write_output,
 )
 from leakscope.model.errors import NoSnapshotError
 
@@ -64,9 +64,9 @@ def cuda(
     document: Explanation | SnapshotComparison = (
         explain(read[0], device) if len(read) == 1 else compare_snapshots(read, device)
     )
-    deliver(_rendered(document, form, out), out, form)
+    write_output(_rendered(document, form, out), out, form)
     if not is_stdout(out):
-        tell(f"leakscope: {document.headline}\nleakscope: explanation in {out}")
+        print_text(f"leakscope: {document.headline}\nleakscope: explanation in {out}")
 
 
 def check_device(snapshots: list[AllocatorSnapshot], device: int | None) -> None:

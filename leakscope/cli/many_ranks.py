@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 RANKS_PER_JUDGE = 4
 """A judge that has fewer to judge doesn't pay: it takes half a second to start."""
 PASSED_OVER = "passed over: a copy of another recording, or nothing in it can be read"
-LEAST_OF_LEAD = 0.5
+LEAST_LEAD_SHARE = 0.5
 """The rank that speaks for all has a journal of at least this part of the usual size."""
 MOST_WORKERS = 32
 """Workers of DataLoaders whose recordings are read, the largest."""
@@ -121,7 +121,7 @@ def _lead(group: Sequence[Sketch]) -> Sketch:
     """Return the journal of the first rank of which there is as much as of others."""
     ranks = _ranks(group) or list(group)
     usual = median(rank.bytes for rank in ranks)
-    return next(rank for rank in ranks if rank.bytes >= LEAST_OF_LEAD * usual)
+    return next(rank for rank in ranks if rank.bytes >= LEAST_LEAD_SHARE * usual)
 
 
 def _cores() -> int:
@@ -176,13 +176,13 @@ class _AnalysisWorker:
         context = multiprocessing.get_context("spawn")
         self.connection, its_end = context.Pipe()
         self._process: SpawnProcess = context.Process(
-            target=_judge_one_by_one, args=(its_end, self._run, self._catalogue), daemon=True
+            target=_judge_each, args=(its_end, self._run, self._catalogue), daemon=True
         )
         self._process.start()
         its_end.close()
 
 
-def _judge_one_by_one(
+def _judge_each(
     connection: Connection[Any, Any], run: Run, catalogue: Catalogue | None = None
 ) -> None:
     while True:

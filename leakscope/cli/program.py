@@ -42,7 +42,7 @@ FORWARDED_SIGNALS = frozenset(
 """Signals that mean the program when they are sent to us. Those of job control aren't among them:
 the terminal sends them to every process of the group."""
 
-ASKED_FOR = frozenset({signal.SIGUSR1, signal.SIGUSR2})
+OPTIONAL_SIGNALS = frozenset({signal.SIGUSR1, signal.SIGUSR2})
 """Signals that programs take as requests, so only one that has a handler gets them from us. It may
 not have it yet, or no longer, and then the request would be the death of it."""
 
@@ -148,7 +148,7 @@ def _wait(child: int, witness: SignalWitness, watched: set[signal.Signals]) -> i
 
 def _is_for(child: int, number: int) -> bool:
     """Return whether the child should get a signal that was sent to us."""
-    return number not in ASKED_FOR or catches(child, number) is not False
+    return number not in OPTIONAL_SIGNALS or catches(child, number) is not False
 
 
 class SignalWitness:

@@ -113,8 +113,8 @@ class CulpritAnswer(Printed):
             ("rate", rate_words(one)),
             ("share", share_words(one.share, one.growth)),
             ("type", one.type),
-            ("defined", _spoken(one.defined_at or "")),
-            ("fed", ", ".join(map(_spoken, one.fed_at))),
+            ("defined", _cell_place(one.defined_at or "")),
+            ("fed", ", ".join(map(_cell_place, one.fed_at))),
         ]
         rows = [[AnswerCell(name), AnswerCell(text)] for name, text in facts if text]
         notes = [one.remedy.title, one.remedy.text, *(one.remedy.diff or "").splitlines()]
@@ -132,7 +132,7 @@ def _suspects(suspects: Sequence[Culprit | Finding]) -> Table:
             AnswerCell(suspect.name if isinstance(suspect, Culprit) else suspect.title),
             AnswerCell(rate_words(suspect) if _grows(suspect) else ""),
             AnswerCell(share_words(suspect.share, suspect.growth) if _grows(suspect) else ""),
-            AnswerCell(_spoken(source_place(suspect))),
+            AnswerCell(_cell_place(source_place(suspect))),
         ]
         for suspect in suspects
     ]
@@ -161,7 +161,7 @@ def _indented(line: str) -> str:
     return "\N{NO-BREAK SPACE}" * (len(text) - len(text.lstrip())) + text.lstrip()
 
 
-def _spoken(place: str) -> str:
+def _cell_place(place: str) -> str:
     """Return ``In [5]: line 3`` for a line of a cell, others as they are."""
     cell, colon, line = place.rpartition(":")
     return f"{cell}: line {line}" if colon and cell.startswith("In [") else place

@@ -13,7 +13,7 @@ from leakscope.report.comparison.tables import same_work_words
 from leakscope.report.text import humane_bytes, humane_interval, humane_rate
 from leakscope.report.words import is_address, known_words, rate_words, share_words
 
-MOST_ROWS, MOST_HELD = 12, 2
+MOST_ROWS, MOST_CONTENTS = 12, 2
 _MARKS = {"leak": "✗", "clean": "✓", "inconclusive": "?"}
 _MARKUP = re.compile(r"([\\`*\[\]<>|~])")
 
@@ -33,7 +33,7 @@ def culprit_markdown(culprit: Culprit, run: RunFacts | None = None) -> str:
         ("fed at", ", ".join(map(code_span, culprit.fed_at))),
         ("defined at", code_span(culprit.defined_at) if culprit.defined_at else ""),
         ("path", code_span(culprit.path)),
-        ("holds", ", ".join(map(_held, culprit.holds[:MOST_HELD]))),
+        ("holds", ", ".join(map(_content_text, culprit.holds[:MOST_CONTENTS]))),
         ("signature", code_span(culprit.signature)),
         *_of_run(run),
     ]  # fmt: skip
@@ -67,7 +67,7 @@ def finding_markdown(finding: Finding, run: RunFacts | None = None) -> str:
     return "\n".join([*lines, *_remedy(finding.remedy)]) + "\n"
 
 
-def _held(content: HeldLine) -> str:
+def _content_text(content: HeldLine) -> str:
     form = f" {_running(content.detail)}" if content.detail else ""
     return f"{content.count:,} × {code_span(content.type)}{form} ({humane_bytes(content.bytes)})"
 

@@ -146,7 +146,7 @@ def is_over_budget(overhead: Overhead) -> bool:
     return overhead.budget is not None and overhead.wall_share > overhead.budget
 
 
-def in_longer_runs(overhead: Overhead) -> str:
+def longer_run_words(overhead: Overhead) -> str:
     """Return in which runs the same is within the budget, empty where it is in this one.
 
     The first looks are taken in any run, and what comes later makes up for them.
@@ -158,13 +158,13 @@ def in_longer_runs(overhead: Overhead) -> str:
     return f"{humane_duration(seconds)}, {humane_share(overhead.budget)} of {long_enough}"
 
 
-def put_off(overhead: Overhead) -> str:
+def postponed_words(overhead: Overhead) -> str:
     """Return how often measuring waited for a later boundary, and inside of what."""
     counts = sorted(overhead.put_off.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{humane_number(count)} inside {reason}" for reason, count in counts)
 
 
-def is_mostly_put_off(overhead: Overhead) -> bool:
+def is_mostly_postponed(overhead: Overhead) -> bool:
     """Return whether measuring waited so often that boundaries are missing from what is shown."""
     waited = sum(overhead.put_off.values())
     return waited >= MANY_PUT_OFF and waited >= overhead.recorded_boundaries
@@ -182,7 +182,7 @@ def _facts(overhead: Overhead, errors: int) -> list[Fact]:
     facts = [
         Fact("Share of wall time", precise_share(overhead.wall_share)),
         Fact("Budget", precise_share(overhead.budget) if overhead.budget is not None else ""),
-        Fact("First looks are taken in any run", in_longer_runs(overhead)),
+        Fact("First looks are taken in any run", longer_run_words(overhead)),
         Fact("Own memory at most", peak.text, peak.exact),
         Fact("Censuses", humane_number(overhead.censuses)),
         Fact("of them of the whole heap", _seen(overhead.census_coverage)),
@@ -193,7 +193,7 @@ def _facts(overhead: Overhead, errors: int) -> list[Fact]:
         Fact("Heap walker", overhead.walker),
         Fact("Boundaries", humane_number(overhead.boundaries)),
         Fact("of them recorded", humane_number(overhead.recorded_boundaries)),
-        Fact("Put off to a later boundary", put_off(overhead)),
+        Fact("Put off to a later boundary", postponed_words(overhead)),
         Fact("Errors suppressed", humane_number(errors)),
     ]
     return [fact for fact in facts if fact.value]
@@ -340,9 +340,9 @@ class AssuranceView:
 
 def assurance_view(report: Report, anchor: str) -> AssuranceView:
     """Return what speaks for the answer; ``anchor`` is that of the card of who leads."""
-    lead = wording.lead_of(report)
+    lead = wording.leading_suspect(report)
     falsifier = lead.falsifier if lead is not None else _of_clean(report)
-    parts = [*_of_lead(lead, anchor), *_of_ledger(report), *_of_measuring(report)]
+    parts = [*_of_leading_suspect(lead, anchor), *_of_ledger(report), *_of_measuring(report)]
     return AssuranceView(
         parts=[part for part in parts if part.value],
         falsifier=falsifier.text if falsifier else "",
@@ -381,7 +381,7 @@ def _of_clean(report: Report) -> Falsifier | None:
     )
 
 
-def _of_lead(lead: Culprit | Finding | None, anchor: str) -> list[Assurance]:
+def _of_leading_suspect(lead: Culprit | Finding | None, anchor: str) -> list[Assurance]:
     if lead is None:
         return []
     few = 0 < lead.readings < FEW_READINGS
@@ -411,7 +411,7 @@ def _of_measuring(report: Report) -> list[Assurance]:
     overhead = report.overhead
     over = is_over_budget(overhead)
     cost = f"{precise_share(overhead.wall_share)} of the time" + (", over budget" if over else "")
-    longer = in_longer_runs(overhead)
+    longer = longer_run_words(overhead)
     exact = f"The first looks are taken in any run: {longer}." if longer else ""
     parts = [Assurance("Measuring cost", cost, "measuring", worries=over, exact=exact)]
     if report.errors:

@@ -74,7 +74,7 @@ from leakscope.report.timeline import (
     chart_data,
     exploring_data,
     from_first_phase,
-    laid_over,
+    overlaid_culprits,
     timeline_view,
 )
 from leakscope.report.words import together_words
@@ -153,7 +153,7 @@ def report_page(report: Report) -> ReportPage:
     report, beginning = _from_first_phase(report)
     spans = report.timeline.spans if report.timeline else []
     culprits, findings = culprit_views(report.culprits, spans), finding_views(report.findings)
-    laid = laid_over(report, culprits)
+    laid = overlaid_culprits(report, culprits)
     timeline = timeline_view(report.timeline, beginning, next((o for o in laid if o.on), None))
     icicle = _icicle(report, culprits)
     suspects: list[SuspectView] = [*culprits, *findings]
@@ -261,7 +261,7 @@ def work_words(work: Work) -> str:
 
 def deadline_words(report: Report) -> str:
     """Return what the forecast of who leads reaches and how long that takes at the run's pace."""
-    lead = words.lead_of(report)
+    lead = words.leading_suspect(report)
     if not isinstance(lead, Culprit) or lead.forecast is None:
         return ""
     wait = words.wait_words(lead.forecast, report.work)

@@ -78,7 +78,7 @@ class _Work(msgspec.Struct):
     duration_s: float | None = None
 
 
-class _Glance(msgspec.Struct):
+class _ReportHead(msgspec.Struct):
     """The part of a report that a list needs; the decoder passes over the rest."""
 
     schema_version: int
@@ -105,7 +105,7 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
         UnreadableReportError: it is damaged, or a newer leakscope wrote it.
 
     """
-    seen = _glance(report)
+    seen = _read_head(report)
     points = _memory(seen.timeline.lines) if seen.timeline else []
     growth, unit = _growth(seen.growth)
     if growth is not None:
@@ -133,17 +133,17 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
     )
 
 
-def _glance(report: Path) -> _Glance:
+def _read_head(report: Path) -> _ReportHead:
     try:
         data = report.read_bytes()
         if _decoded(data, _Version).schema_version > REPORT_SCHEMA_VERSION:
             raise UnreadableReportError("was written by a newer leakscope; update this one")
-        seen = _decoded(data, _Glance)
+        seen = _decoded(data, _ReportHead)
     except OSError as fault:
         raise UnreadableReportError(f"can't be read: {fault.strerror or fault}") from fault
     except (ValueError, RecursionError) as fault:
         raise UnreadableReportError(f"is damaged: {fault}") from fault
-    assert isinstance(seen, _Glance)
+    assert isinstance(seen, _ReportHead)
     return seen
 
 
@@ -151,7 +151,7 @@ def _decoded(data: bytes, kind: type) -> Any:
     return msgspec.json.decode(data, type=kind)
 
 
-def _lead(seen: _Glance) -> Lead | None:
+def _lead(seen: _ReportHead) -> Lead | None:
     named = [(suspect, True) for suspect in seen.culprits]
     titled = [(suspect, False) for suspect in seen.findings]
     for suspect, is_code in named + titled:

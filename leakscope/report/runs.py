@@ -119,7 +119,7 @@ def ending_of(run: ListedRun) -> str:
     return "" if run.ran_out_of_memory else run.ended
 
 
-def lead_rate(lead: Lead | None) -> str:
+def rate_of_lead_culprit(lead: Lead | None) -> str:
     """Return how fast what makes a run a leak grows; empty where that has no rate."""
     if lead is None or not lead.bytes_per_unit:
         return ""
@@ -247,7 +247,7 @@ def _run_row(run: ListedRun, folder: PurePath, bounds: Bounds) -> RunRow:
         when_order=str(run.created),
         lead=lead.name if lead else "",
         lead_is_code=lead is not None and lead.is_code,
-        rate=lead_rate(lead),
+        rate=rate_of_lead_culprit(lead),
         remark=pieces_of(run.remark or ("" if lead else run.headline)),
         growth=growth_words(run),
         growth_order=str(run.growth_bytes_per_unit or 0.0),
@@ -349,5 +349,7 @@ def _about(run: ListedRun, room: int) -> str:
     if run.lead is None:
         return ending_of(run)
     grown = f"all memory {growth_words(run)}" if run.growth_bytes_per_unit else ""
-    text = one_line(" · ".join(filter(None, [run.lead.name, lead_rate(run.lead), ending_of(run)])))
+    text = one_line(
+        " · ".join(filter(None, [run.lead.name, rate_of_lead_culprit(run.lead), ending_of(run)]))
+    )
     return f"{text} · {grown}" if grown and len(f"{text} · {grown}") <= room else text

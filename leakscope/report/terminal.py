@@ -25,7 +25,7 @@ from leakscope.model.text import clipped, one_line, plural, printable
 from leakscope.report import words
 from leakscope.report import words as wording
 from leakscope.report.json import render_plain
-from leakscope.report.measuring import in_longer_runs, is_mostly_put_off, put_off
+from leakscope.report.measuring import is_mostly_postponed, longer_run_words, postponed_words
 from leakscope.report.text import (
     curve_with_ends,
     humane_bytes,
@@ -71,7 +71,7 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
     tells how sure the first one is. Where there is none, less is shown of what to change.
     """
     paper = paper_of(width, color)
-    lead = wording.lead_of(report)
+    lead = wording.leading_suspect(report)
     head = [*_verdict(report, paper), *_ending(report, paper), *_curve(report, paper)]
     head += _shortage(report.out_of_memory, paper)
     leading, remedy = _leading(report, lead, paper), _remedy(lead, paper)
@@ -117,7 +117,7 @@ def render_summary(
     Without a ``report_path`` there is none.
     """
     paper = paper_of(width, color)
-    lead = wording.lead_of(report)
+    lead = wording.leading_suspect(report)
     lines = [*_verdict(report, paper), *_ending(report, paper)]
     lines += _first_way(report.out_of_memory, paper)
     lines += _noted(report, paper, "  ")
@@ -399,7 +399,7 @@ def _settle(report: Report, paper: Paper) -> list[str]:
 def _cost(report: Report, paper: Paper) -> list[str]:
     overhead = report.overhead
     share = humane_share(overhead.wall_share) if overhead.wall_share else "no measurable part"
-    longer = in_longer_runs(overhead)
+    longer = longer_run_words(overhead)
     spent = (
         f"{share} of the time ({longer})"
         if longer
@@ -410,8 +410,10 @@ def _cost(report: Report, paper: Paper) -> list[str]:
         f"{humane_duration(overhead.longest_pause_s)}"
     )
     lines = [cost]
-    if is_mostly_put_off(overhead):
-        lines.append(paper.clip(f"measuring waited for a later boundary: {put_off(overhead)}"))
+    if is_mostly_postponed(overhead):
+        lines.append(
+            paper.clip(f"measuring waited for a later boundary: {postponed_words(overhead)}")
+        )
     if overhead.walker == "reference":
         slower = "walker: reference, the slower one: nothing was compiled at install"
         lines.append(paper.clip(slower))
@@ -432,7 +434,7 @@ def _problems(report: Report, paper: Paper) -> list[str]:
 def _next_command(report: Report, run_path: str) -> str:
     if not run_path:
         return "leakscope report RUN --format text"
-    if wording.lead_of(report) is not None:
+    if wording.leading_suspect(report) is not None:
         return f"change it, run again, then: leakscope compare {run_path} NEW-RUN"
     return f"leakscope report {run_path} --format text"
 

@@ -26,7 +26,7 @@ from leakscope.report.svg import Tick, count_ticks
 LEAST_SHARE = 1 / 3
 """Of the steps' width: what pauses get together at least."""
 MOST_SHARE = 1.0
-BESIDE = 0.25
+GAP_WIDTH = 0.25
 """So much of a step lies before each pause."""
 _PER_STEP = 0.5
 """A phase that comes with so many of the steps is a part of them."""
@@ -210,9 +210,9 @@ def _ends(widths: dict[Slot, float]) -> dict[Slot, tuple[float, float]]:
     """Return where each pause begins and ends."""
     ends, before = {}, 0.0
     for slot, width in widths.items():
-        begin = slot[0] + before + BESIDE
+        begin = slot[0] + before + GAP_WIDTH
         ends[slot] = (begin, begin + width)
-        before += BESIDE + width
+        before += GAP_WIDTH + width
     return ends
 
 
@@ -220,7 +220,7 @@ def _halts(widths: dict[Slot, float], last: float) -> Points:
     """Return the places between which the steps go on evenly, or halt."""
     gaps: dict[float, float] = {}
     for (step, _, _), width in widths.items():
-        gaps[step] = gaps.get(step, 0.0) + BESIDE + width
+        gaps[step] = gaps.get(step, 0.0) + GAP_WIDTH + width
     halts, before = [(0.0, 0.0)], 0.0
     for step, width in gaps.items():
         halts += [(step + before, float(step)), (step + before + width, float(step))]
@@ -252,7 +252,7 @@ def _clock(
     clock.sort()
     last_moment = max((x for line in timeline.lines for x, _ in line.points), default=0.0)
     if clock and last_moment > clock[-1][0]:
-        clock.append((last_moment, clock[-1][1] + BESIDE))
+        clock.append((last_moment, clock[-1][1] + GAP_WIDTH))
     highest = np.maximum.accumulate([place for _, place in clock]).tolist()
     return list(zip((second for second, _ in clock), highest, strict=True))
 

@@ -412,7 +412,7 @@ def _view(
         severity_label=words.SEVERITIES[change.severity],
         before=before,
         after=after,
-        certain=words.certainty(change),
+        certain=words.significance_words(change),
         text=change.text,
         doubt=change.doubt,
         place=change.place,

@@ -205,7 +205,7 @@ def _value_row(change: ValueChange, top: float) -> ValueRow:
         delta_share=signed_share(delta / before) if delta is not None and before else "",
         direction="" if not delta or not is_significant else "down" if delta < 0 else "up",
         order=str(delta or 0),
-        certain=words.certainty(change),
+        certain=words.significance_words(change),
     )
 
 

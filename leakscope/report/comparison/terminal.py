@@ -131,7 +131,7 @@ def _change(change: CulpritChange, paper: Paper) -> list[str]:
     name = clipped(change.name, paper.width - LABEL)
     curves = _both(change.before_chart, change.after_chart)
     parts = _rates(change)
-    certain = wording.certainty(change)
+    certain = wording.significance_words(change)
     certain = f", {certain}" if certain not in {"", "real"} else ""
     place = f", {one_line(change.place)}" if change.place else ""
     room = paper.width - LABEL - len(parts) - len(certain) - len(curves) - 1
@@ -158,7 +158,7 @@ def _rates(change: CulpritChange) -> str:
     """Return ``2 MiB → none per step``, or ``2 MiB per step → not seen``."""
     before, after = _rate(change.before_bytes_per_unit), _rate(change.after_bytes_per_unit)
     unit = one_line(change.unit)
-    if wording.is_unseen(change):
+    if wording.is_missing(change):
         missing = wording.missing_rate(change)
         if change.before_bytes_per_unit is None:
             return f"{missing} → {after} per {unit}"
