@@ -46,10 +46,8 @@ from leakscope.model.report import Decision
 from leakscope.model.run import Recording, Run
 from leakscope.model.trend import Trend
 
-FEWEST_EPOCHS = 3
-"""With fewer, growth is counted in steps."""
-ENDING_S, ENDING_SHARE = 10.0, 0.1
-"""A process that ends gives back what it held: seconds that this may take, and part of its time."""
+MOST_DECISIONS = 400
+"""Decisions that a report carries, the first ones: what came to most is decided first."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ class RunContext:
 
     def known_of(self, row: CensusRow, path: int, *, growth: str, device: str) -> KnownMatch | None:
         """Return the entry of the catalogue that speaks of a row which grows so, if one does."""
-        above = [self.table.latest[one] for one in self.table.ancestors(path)]
+        above = [self.table.latest[each] for each in self.table.ancestors(path)]
         sighting = Sighting(row, above, growth, device)
         return find_known(sighting, self.catalogue, self.environment)
 
@@ -136,7 +134,7 @@ class RunContext:
         times = self.track.time_s[readings]
         if not len(times):
             return readings
-        spent = min(ENDING_S, ENDING_SHARE * float(times[-1] - times[0]))
+        spent = min(policy.ENDING_S, policy.ENDING_SHARE * float(times[-1] - times[0]))
         chosen: IntArray = readings[:-1][times[:-1] <= times[-1] - spent]
         return chosen
 
@@ -176,9 +174,9 @@ class RunContext:
         known = self.track.known(gauge.OWN)
         if not len(known):
             return np.zeros(len(self.track))
-        held: FloatArray = np.concatenate([[0.0], self.track.gauge(gauge.OWN)[known]])
+        readings: FloatArray = np.concatenate([[0.0], self.track.gauge(gauge.OWN)[known]])
         last = np.searchsorted(known, np.arange(len(self.track)), side="left")
-        return np.asarray(held[last], dtype=np.float64)
+        return np.asarray(readings[last], dtype=np.float64)
 
     @cached_property
     def window(self) -> MeasuredWindow | None:
@@ -226,7 +224,7 @@ class RunContext:
         if self.is_watched:
             return WorkUnit("minute", "", self.track.time_s / 60)
         counted = epochs(self.track)
-        if counted.total >= FEWEST_EPOCHS or not self.track.phases:
+        if counted.total >= policy.FEWEST_EPOCHS or not self.track.phases:
             return counted if counted.total else WorkUnit("step", "", self.track.step.astype(float))
         training = [p for p in self.track.phases if is_training(p)]
         return unit_of_phase(self.track, (training or self.track.phases)[0])
@@ -263,9 +261,24 @@ class RunContext:
         known = known if len(known) else every
         if self.window is None or not len(known):
             return None
-        ends = [self.window.first, self.window.last]
-        first, last = np.interp(ends, known, self.track.gauge(name)[known])
+        ends = np.array([self.window.first, self.window.last])
+        first, last = self.read_between(ends, known, self.track.gauge(name)[known])
         return float(last - first)
+
+    def read_between(
+        self, at: IntArray, known: IntArray, values: FloatArray, before: float | None = None
+    ) -> FloatArray:
+        """Return what was there at some measurements, between two readings evenly over boundaries.
+
+        Args:
+            at: The measurements.
+            known: Those at which it was read, in order.
+            values: What was read there.
+            before: What was there before the first; None: as much as at the first.
+
+        """
+        index = self.track.index
+        return np.interp(index[at], index[known], values, left=before)
 
     def nearest(self, name: str, position: int) -> float | None:
         """Return the last reading of a gauge up to a position, else the first after it."""
@@ -330,10 +343,6 @@ class RunContext:
         return self.gauge_gain(gauge.CHILDREN_PSS) or 0.0
 
 
-MOST = 400
-"""Decisions that a report carries, the first ones: what came to most is decided first."""
-
-
 class Decisions:
     """The decisions of one analysis, in their order; of one rule on one subject the last."""
 
@@ -370,6 +379,6 @@ class Decisions:
             outcome=outcome,
         )
 
-    def told(self) -> list[Decision]:
+    def listed(self) -> list[Decision]:
         """Return what was decided, at most so much as a report carries."""
-        return list(self._made.values())[:MOST]
+        return list(self._made.values())[:MOST_DECISIONS]

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from leakscope.analysis.accounting.components import NAMES
+from leakscope.analysis.accounting.components import COMPONENT_NAMES
 from leakscope.analysis.processes.endings import in_a_sentence
 from leakscope.model.allocator import DEFAULT_POOL, UNKNOWN_POOL
 from leakscope.model.comparison import (
@@ -441,7 +441,7 @@ def _growing(report: Report) -> list[Culprit]:
     return [c for c in report.culprits if c.severity is not Severity.NOTE]
 
 
-ROLES = NAMES | {
+ROLES = COMPONENT_NAMES | {
     "workspace": "workspaces of libraries",
     "private_pool": "private pools",
     "pending": "freed, still waited for",

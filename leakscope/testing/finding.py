@@ -22,8 +22,9 @@ from leakscope.analysis.columns.series import (
     RowTable,
     tabulate,
 )
+from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.rows import Grower, spread_of
-from leakscope.analysis.growth.search import SPREAD, accumulation_points, share_named
+from leakscope.analysis.growth.search import accumulation_points, share_named
 from leakscope.analysis.source import SourceIndex
 from leakscope.analysis.verdict.culprits import find_origins
 from leakscope.heap.contents import CONTAINERS
@@ -283,7 +284,7 @@ class RoundSeriesTable:
         if row.capacity is not None:
             return True
         # Of the links of a chain only the first have names, which says nothing of the others.
-        has_more_objects = spread_of(self.table.count[path, columns], items) >= SPREAD
+        has_more_objects = spread_of(self.table.count[path, columns], items) >= policy.SPREAD_SHARE
         return not has_more_objects and not self._course_of(items, columns).is_steady
 
     def _take_out(self, device: str) -> None:

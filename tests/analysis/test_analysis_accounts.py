@@ -11,10 +11,10 @@ import pytest
 from synthetic_runs import GIB, KIB, MIB, Program, Size, State, Thing
 
 from leakscope.analysis.accounting.phases import (
+    BETWEEN_STEPS_SHARE,
     MOST_EPOCHS,
     MOST_SPANS,
     MOST_STEPS,
-    STRETCH,
     keep_extremes,
 )
 from leakscope.analysis.run_context import RunContext
@@ -237,7 +237,7 @@ def test_the_timeline_tells_when_which_step_had_ended() -> None:
     seconds, steps = zip(*timeline.steps, strict=True)
     assert list(seconds) == sorted(seconds)
     assert list(steps) == sorted(set(steps))
-    assert (steps[0], steps[-1]) == (0, 120 + STRETCH), "the last validation included"
+    assert (steps[0], steps[-1]) == (0, 120 + BETWEEN_STEPS_SHARE), "the last validation included"
     last_validation = timeline.spans[-1]
     assert dict(zip(steps, seconds, strict=True))[120] <= last_validation.start_s < seconds[-1]
 

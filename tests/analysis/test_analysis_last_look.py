@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from synthetic_runs import MIB, Program
 
-from leakscope.analysis.growth.exclusions import unnamed_series
+from leakscope.analysis.accounting.terms import unnamed_series
 from leakscope.analysis.run_context import RunContext
 from leakscope.model.run import Run
 

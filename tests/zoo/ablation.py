@@ -55,10 +55,10 @@ def rules_without(names: str) -> Callable[[], None]:
 
 
 OTHERS: dict[str, list[tuple[str, Callable[..., Any]]]] = {
-    "carried_by_pool": [("search:find_carriers", returns({}))],
-    "share_named": [("search:share_named", second_argument)],
-    "siblings": [("analyse:with_siblings_joined", second_argument)],
-    "undecided": [("analyse:find_undecided", returns([]))],
+    "carried_by_pool": [("growth.search:find_carriers", returns({}))],
+    "share_named": [("growth.search:share_named", second_argument)],
+    "siblings": [("verdict.analyse:with_siblings_joined", second_argument)],
+    "undecided": [("verdict.analyse:find_undecided", returns([]))],
 }
 """What is no exclusion, by the functions that stand for it, and what they do when it is off."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from leakscope.analysis.columns.series import HOST, FloatArray
+from leakscope.analysis.columns.series import HOST, FloatArray, own_bytes
 from leakscope.analysis.run_context import RunContext
 from leakscope.model import gauge
 from leakscope.model.census import Census, CensusRow
@@ -20,7 +20,7 @@ from leakscope.model.text import plural
 
 BASELINE = "baseline"
 """What the process held before training beyond its components: interpreter, imports."""
-NAMES = {
+COMPONENT_NAMES = {
     "parameters": "parameters",
     "buffers": "buffers",
     "gradients": "gradients",
@@ -36,6 +36,13 @@ NAMES = {
 
 LIBRARIES = ("code", "other")
 """Roles of what libraries own, too: censuses of the whole heap see that, focused ones don't."""
+MOST_ROWS = 10
+LEAST_SHARE = 0.01
+DESCENT_SHARE = 0.5
+"""A name gives way to the names inside it that hold this part of what it holds."""
+_UNDIVIDED_KINDS = ("module", "optimizer", "graph")
+"""Nobody asks which part of these."""
+UNNAMED_LABELS = {HOST: "interpreter, libraries and what no name reaches"}
 
 
 def find_components(case: RunContext) -> list[Component]:
@@ -68,7 +75,9 @@ class _Seen:
     def roles(self) -> list[str]:
         """Return all roles that were seen, those with a name first."""
         seen = {role for census in self.censuses for role in census.components}
-        return [role for role in NAMES if role in seen] + sorted(seen - set(NAMES))
+        return [role for role in COMPONENT_NAMES if role in seen] + sorted(
+            seen - set(COMPONENT_NAMES)
+        )
 
     def sizes(self, role: str, device: str) -> FloatArray:
         """Return by census what objects of a role hold on a device.
@@ -94,7 +103,7 @@ class _Seen:
 
 def _of_device(seen: _Seen, device: str) -> list[Component]:
     found = [
-        _component(seen, NAMES.get(role, role), device, seen.sizes(role, device))
+        _component(seen, COMPONENT_NAMES.get(role, role), device, seen.sizes(role, device))
         for role in seen.roles()
     ]
     return [component for component in found if component.peak_bytes > 0]
@@ -107,11 +116,11 @@ def _outside(seen: _Seen, named: list[Component]) -> list[Component]:
     if any(value is None for value in resident):
         return []
     whole = np.array(resident, dtype=np.float64)
-    held = np.sum([seen.sizes(role, HOST) for role in seen.roles()] or [np.zeros(1)], axis=0)
+    known = np.sum([seen.sizes(role, HOST) for role in seen.roles()] or [np.zeros(1)], axis=0)
     slack = seen.gauge(gauge.MALLOC_FREE)
-    baseline = np.full_like(whole, max(float((whole - held - slack)[0]), 0.0))
+    baseline = np.full_like(whole, max(float((whole - known - slack)[0]), 0.0))
     own = seen.gauge(gauge.OWN_RESIDENT)
-    left = np.maximum(whole - held - slack - baseline - own, 0.0)
+    left = np.maximum(whole - known - slack - baseline - own, 0.0)
     terms = {
         BASELINE: baseline,
         "allocator slack": slack,
@@ -139,22 +148,13 @@ def _component(seen: _Seen, name: str, device: str, values: FloatArray) -> Compo
     )
 
 
-MOST_ROWS = 10
-LEAST_SHARE = 0.01
-SPEAKS_FOR = 0.5
-"""A name gives way to the names inside it that hold this part of what it holds."""
-_WHOLE = ("module", "optimizer", "graph")
-"""Nobody asks which part of these."""
-UNNAMED = {HOST: "interpreter, libraries and what no name reaches"}
-
-
 def live_by_component(census: Census, device: str, total: int) -> list[LiveRow]:
     """Return what was live for what on a device, the most first, the rest of ``total`` included."""
     sizes = {
-        NAMES.get(role, role): by_device.get(device, 0)
+        COMPONENT_NAMES.get(role, role): by_device.get(device, 0)
         for role, by_device in census.components.items()
     }
-    sizes[UNNAMED.get(device, "without a name")] = total - sum(sizes.values())
+    sizes[UNNAMED_LABELS.get(device, "without a name")] = total - sum(sizes.values())
     rows = [_row(name, size, total) for name, size in sizes.items()]
     return _worth_saying(rows)
 
@@ -166,12 +166,14 @@ def live_by_name(census: Census, device: str, total: int) -> list[LiveRow]:
     for row in census.rows:
         children[row.parent if row.parent in paths else ""].append(row)
     chosen = [row for top in children[""] for row in _descend(top, children, device)]
-    return _worth_saying([_row(r.name, held_bytes(r, device), total, _detail(r)) for r in chosen])
+    return _worth_saying(
+        [_row(r.name, reached_bytes(r, device), total, _detail(r)) for r in chosen]
+    )
 
 
-def held_bytes(row: CensusRow, device: str) -> int:
+def reached_bytes(row: CensusRow, device: str) -> int:
     """Return what is reached through a row first, on one device."""
-    own = row.host_bytes if device == HOST else row.device_bytes.get(device, 0)
+    own = own_bytes(row, device)
     return own + row.shared_bytes.get(device, 0)
 
 
@@ -183,8 +185,12 @@ def _descend(
         for child in children.get(row.path, ())
         if not child.path.startswith(f"{row.path}[*]") and child is not row
     ]
-    inside = sum(held_bytes(child, device) for child in inner)
-    if row.kind in _WHOLE or inside < SPEAKS_FOR * held_bytes(row, device) or not inner:
+    inside = sum(reached_bytes(child, device) for child in inner)
+    if (
+        row.kind in _UNDIVIDED_KINDS
+        or inside < DESCENT_SHARE * reached_bytes(row, device)
+        or not inner
+    ):
         yield row
         return
     for child in inner:
@@ -201,5 +207,5 @@ def _row(name: str, size: int, total: int, detail: str = "") -> LiveRow:
 
 
 def _worth_saying(rows: list[LiveRow]) -> list[LiveRow]:
-    told = [row for row in rows if row.bytes > 0 and row.share >= LEAST_SHARE]
-    return sorted(told, key=lambda row: -row.bytes)[:MOST_ROWS]
+    large = [row for row in rows if row.bytes > 0 and row.share >= LEAST_SHARE]
+    return sorted(large, key=lambda row: -row.bytes)[:MOST_ROWS]

@@ -14,7 +14,6 @@ import numpy as np
 
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
 from leakscope.analysis.growth import policy
-from leakscope.analysis.growth.policy import GAUGE_NOISE_BYTES
 from leakscope.analysis.growth.rows import Grower
 from leakscope.analysis.remedies.cleanup_calls import device_advice, host_advice
 from leakscope.analysis.run_context import MeasuredWindow, RunContext
@@ -29,6 +28,17 @@ CHILDREN = "child processes"
 ELSEWHERE = "new objects held by libraries and native code"
 MAPPED_FILES = "pages of files: the kernel takes them back when it needs room"
 CHILDREN_BEYOND = "child processes, beyond what they share with this one"
+_TERM_OF_FINDING = {"open_figures": "open figures"}
+"""The term of each kind of finding."""
+_GAUGES_WITHOUT_NAMES = {
+    gauge.DEVICE_BY_TREE,
+    gauge.CHILDREN_PSS,
+    gauge.DEVICE_OUTSIDE,
+    gauge.PINNED_HOST,
+}
+"""No name of the process stands for these bytes, or not for all of them."""
+_UNKNOWN_TERMS = {"unexplained", "unnamed"}
+"""Terms of a ledger that say that nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +151,8 @@ def _gain_of(case: RunContext, window: MeasuredWindow, g: Grower) -> int:
     """Return what a culprit gained over the window, between two censuses evenly."""
     values = case.table.retained[g.device][g.path, g.observed]
     ends = np.array([window.first, window.last])
-    held = np.interp(ends, case.table.at[g.observed], np.nan_to_num(values))
-    first, last = held + unseen_growth(case, g, ends)
+    retained = case.read_between(ends, case.table.at[g.observed], np.nan_to_num(values))
+    first, last = retained + unseen_growth(case, g, ends)
     return round(float(last - first))
 
 
@@ -162,7 +172,7 @@ def _gain_of_roots(
     if device not in case.table.retained or not len(case.table.at):
         return None
     ends = np.array([window.first, window.last])
-    first, last = np.interp(ends, case.table.at, named_bytes(case, device))
+    first, last = case.read_between(ends, case.table.at, named_bytes(case, device))
     for g in growers:
         if g.device == device and case.table.is_reached(g.path):
             begin, end = unseen_growth(case, g, ends)
@@ -177,12 +187,11 @@ def named_bytes(case: RunContext, device: str) -> FloatArray:
     """
     table = case.table
     total = np.zeros(len(table.at))
-    everywhere = np.arange(len(table.at))
     for path in range(len(table.paths)):
         columns = case.observations.columns(path)
         if table.is_reached(path) and table.parent(path) is None and len(columns):
             seen = np.nan_to_num(table.retained[device][path, columns])
-            total += np.interp(everywhere, columns, seen, left=0.0)
+            total += case.read_between(table.at, table.at[columns], seen, before=0.0)
     return total
 
 
@@ -193,11 +202,11 @@ def _new_unnamed(
     known = [(p, c.elsewhere_bytes) for p, c in _at(case) if c.elsewhere_bytes is not None]
     if len(known) < 2:
         return []
-    at, sizes = zip(*known, strict=True)
-    first, last = np.interp([window.first, window.last], at, sizes)
+    at, sizes = (np.array(column) for column in zip(*known, strict=True))
+    first, last = case.read_between(np.array([window.first, window.last]), at, sizes)
     library = {case.table.latest[g.path].name for g in growers if not case.table.is_reached(g.path)}
-    told = sum(e.bytes for e in entries if e.label in library and e.kind in {"named", "graph"})
-    return [_entry(ELSEWHERE, float(last - first) - told, "elsewhere")]
+    named = sum(e.bytes for e in entries if e.label in library and e.kind in {"named", "graph"})
+    return [_entry(ELSEWHERE, float(last - first) - named, "elsewhere")]
 
 
 def _at(case: RunContext) -> list[tuple[int, Census]]:
@@ -242,8 +251,9 @@ def named_shared_memory(case: RunContext, window: MeasuredWindow) -> float:
     """Return by how much the shared memory grew that censuses met under some name."""
     if not len(case.table.at):
         return 0.0
-    sizes = [census.payload_bytes.get(SHARED, 0) for census in case.table.censuses]
-    first, last = np.interp([window.first, window.last], case.table.at, sizes)
+    sizes = np.array([census.payload_bytes.get(SHARED, 0) for census in case.table.censuses])
+    ends = np.array([window.first, window.last])
+    first, last = case.read_between(ends, case.table.at, sizes)
     return float(last - first)
 
 
@@ -293,10 +303,6 @@ def _close(
     )
 
 
-_TERMS = {"open_figures": "open figures"}
-"""The term of each kind of finding."""
-
-
 def with_imputed(case: RunContext, ledgers: list[Ledger], findings: list[Finding]) -> list[Ledger]:
     """Return the ledgers with the host's remainder put down to what was counted."""
     if host_ledger(ledgers) is None or case.window is None:
@@ -304,7 +310,7 @@ def with_imputed(case: RunContext, ledgers: list[Ledger], findings: list[Finding
     host, *devices = ledgers
     *known, remainder = host.entries
     for finding in findings:
-        label = _TERMS.get(finding.kind)
+        label = _TERM_OF_FINDING.get(finding.kind)
         moved = min(finding.total_bytes, remainder.bytes)
         if label is None or finding.severity is Severity.NOTE or moved <= 0:
             continue
@@ -313,16 +319,6 @@ def with_imputed(case: RunContext, ledgers: list[Ledger], findings: list[Finding
     entries = [*known, remainder]
     advice = host_advice(host.total_bytes, entries)
     return [msgspec.structs.replace(host, entries=entries, advice=advice), *devices]
-
-
-EXPLAINABLE_BYTES = 4 * GAUGE_NOISE_BYTES
-"""Below this growth of a gauge, a share of it says nothing."""
-
-
-_NAMELESS = {gauge.DEVICE_BY_TREE, gauge.CHILDREN_PSS, gauge.DEVICE_OUTSIDE, gauge.PINNED_HOST}
-"""No name of the process stands for these bytes, or not for all of them."""
-_UNKNOWN = {"unexplained", "unnamed"}
-"""Terms of a ledger that say that nobody knows."""
 
 
 def find_growth(
@@ -355,9 +351,9 @@ def _growth(
 ) -> MetricGrowth:
     trend = case.gauge_trend(metric)
     gain = case.gauge_gain(metric)
-    is_explainable = metric.rpartition(".")[2] not in _NAMELESS
+    is_explainable = metric.rpartition(".")[2] not in _GAUGES_WITHOUT_NAMES
     named = explained = None
-    if gain is not None and gain > EXPLAINABLE_BYTES and is_explainable:
+    if gain is not None and gain > policy.UNNAMED_BYTES and is_explainable:
         device = metric.rpartition(".")[0] or HOST
         across = [g for g in growers if g.growth == "across" and g.device == device]
         named = min(sum(case.gain_of(g) for g in across) / gain, 1.0)
@@ -374,10 +370,10 @@ def _growth(
 
 def _explained(device: str, ledgers: list[Ledger]) -> float | None:
     """Return how much of the growth the ledger's terms make up; too much counts as too little."""
-    ledger = next((one for one in ledgers if _device_of(one) == device), None)
+    ledger = next((each for each in ledgers if _device_of(each) == device), None)
     if ledger is None or ledger.total_bytes <= 0:
         return None
-    left = sum(entry.bytes for entry in ledger.entries if entry.kind in _UNKNOWN)
+    left = sum(entry.bytes for entry in ledger.entries if entry.kind in _UNKNOWN_TERMS)
     return max(1.0 - abs(left) / ledger.total_bytes, 0.0)
 
 

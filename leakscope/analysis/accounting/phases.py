@@ -11,14 +11,33 @@ from dataclasses import dataclass
 import numpy as np
 
 from leakscope.analysis.columns.series import HOST, BoundaryTable, FloatArray, IntArray, code_of
+from leakscope.analysis.growth import policy
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict import severity
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.report import Line, Moment, PhaseMemory, PhaseSpan, Timeline
 
-WORTH_BYTES, WORTH_SHARE = 4 << 20, 0.02
+RAISED_BYTES, RAISED_SHARE = 4 << 20, 0.02
 """What resident memory reached between boundaries is told from so far above them on."""
+MOST_POINTS = 3000
+MOST_FURTHER_POINTS = 600
+MOST_SPANS = 2000
+MOST_EPOCHS = 2000
+MOST_STEPS = 400
+BETWEEN_STEPS_SHARE = 0.9
+"""Of the way from a step to the next, what lies between them takes so much."""
+FURTHER = (
+    gauge.PRIVATE,
+    gauge.MAPPED,
+    gauge.MALLOC_IN_USE,
+    gauge.MALLOC_FREE,
+    gauge.PYMALLOC_ARENAS,
+    gauge.SHM,
+    gauge.PINNED_HOST,
+    gauge.CGROUP_USED,
+)
+FURTHER_OF_DEVICES = (gauge.DEVICE_USED, gauge.DEVICE_REQUESTED)
 
 
 def find_phases(case: RunContext) -> list[PhaseMemory]:
@@ -69,9 +88,9 @@ def _raised(
     """
     highest, raised = peak_rise(case, phase, metric)
     is_device = "." in metric
-    worth = 0.0 if is_device else seen + max(WORTH_BYTES, WORTH_SHARE * seen)
-    told = int(highest) if highest > worth else None
-    return told, None if raised is None else int(raised)
+    worth = 0.0 if is_device else seen + max(RAISED_BYTES, RAISED_SHARE * seen)
+    shown = int(highest) if highest > worth else None
+    return shown, None if raised is None else int(raised)
 
 
 def _after(
@@ -85,11 +104,6 @@ def _after(
         following = values[last + 1]
         return float(following) if np.isfinite(following) else float(inside[-1])
     return float(inside[-1])
-
-
-ROOM = 0.9
-"""A passage has room for what climbed in it when it rises by this part of it: gauges and censuses
-are read at different batches."""
 
 
 def phase_height(case: RunContext, phase: str, device: str, climbed: float) -> severity.PhaseHeight:
@@ -107,7 +121,7 @@ def phase_height(case: RunContext, phase: str, device: str, climbed: float) -> s
     resident = _passages(case, phase, metric)
     in_use = _passages(case, phase, gauge.MALLOC_IN_USE) if device == HOST else []
     rises = [float(p.max() - p[0]) for p in (*resident, *in_use)]
-    roomy = [rise for rise in rises if rise >= ROOM * climbed]
+    roomy = [rise for rise in rises if rise >= policy.ROOM_SHARE * climbed]
     seen = max((float(p.max()) for p in resident), default=0.0)
     rise = min(roomy) if roomy else max(rises, default=0.0)
     return severity.PhaseHeight(
@@ -183,13 +197,6 @@ def _passages(case: RunContext, phase: str, metric: str) -> list[FloatArray]:
     return [values[mine & (track.occurrence == o)] for o in np.unique(track.occurrence[mine])]
 
 
-MOST_POINTS = 3000
-MOST_FURTHER_POINTS = 600
-MOST_SPANS = 2000
-MOST_EPOCHS = 2000
-MOST_STEPS = 400
-STRETCH = 0.9
-"""Of the way from a step to the next, what lies between them takes so much."""
 LABELS = {
     gauge.RSS: "resident",
     gauge.PSS: "resident, shared pages divided",
@@ -207,17 +214,6 @@ LABELS = {
     gauge.DEVICE_USED: "used by all processes",
     gauge.DEVICE_REQUESTED: "asked for",
 }
-FURTHER = (
-    gauge.PRIVATE,
-    gauge.MAPPED,
-    gauge.MALLOC_IN_USE,
-    gauge.MALLOC_FREE,
-    gauge.PYMALLOC_ARENAS,
-    gauge.SHM,
-    gauge.PINNED_HOST,
-    gauge.CGROUP_USED,
-)
-FURTHER_OF_DEVICES = (gauge.DEVICE_USED, gauge.DEVICE_REQUESTED)
 
 
 def find_timeline(case: RunContext) -> Timeline | None:
@@ -253,8 +249,8 @@ def find_timeline(case: RunContext) -> Timeline | None:
 
 
 def _censuses(case: RunContext) -> list[float]:
-    asked = (s.boundary.time_s for s in case.recording.snapshots if s.census is not None)
-    return sorted([*map(float, case.track.time_s[case.table.at]), *asked])
+    on_request = (s.boundary.time_s for s in case.recording.snapshots if s.census is not None)
+    return sorted([*map(float, case.track.time_s[case.table.at]), *on_request])
 
 
 def _kept(track: BoundaryTable, metric: str, most: int = MOST_POINTS) -> IntArray:
@@ -316,7 +312,7 @@ def _steps(case: RunContext) -> list[tuple[float, float]]:
     for number, begin, end in zip(numbers[kept], first[kept], last[kept], strict=True):
         clock.append((float(track.time_s[begin]), float(number)))
         if track.time_s[end] > track.time_s[begin]:
-            clock.append((float(track.time_s[end]), float(number) + STRETCH))
+            clock.append((float(track.time_s[end]), float(number) + BETWEEN_STEPS_SHARE))
     return clock
 
 

@@ -25,6 +25,11 @@ from leakscope.model.report import (
 )
 from leakscope.model.run import Damage, Recording, Run
 
+LONGEST_MESSAGE = 2000
+"""Characters; what is longer was written to fill the report."""
+MOST_TAKEN = 1000
+"""Censuses that a report lists one by one."""
+
 
 def find_facts(run: Run, recording: Recording) -> RunFacts:
     """Return which run a report is about."""
@@ -72,10 +77,6 @@ def _batches(case: RunContext, phase: str) -> int:
     return max(sum(most.values()), steps)
 
 
-LONGEST_MESSAGE = 2000
-"""Characters; what is longer was written to fill the report."""
-
-
 def find_problems(run: Run) -> list[Problem]:
     """Return what went wrong with measuring, recording or reading."""
     of_recordings = [problem for r in run.recordings for problem in problems_of(r)]
@@ -104,10 +105,6 @@ def _of_damage(damage: Damage) -> Problem:
 def _is_shortage(error: ErrorRecord) -> bool:
     """Return whether the recorded exception, ``Type: message (file:line)``, is a MemoryError."""
     return error.message.partition(" (")[0].partition(":")[0] == MemoryError.__name__
-
-
-MOST_TAKEN = 1000
-"""Censuses that a report lists one by one."""
 
 
 def find_overhead(case: RunContext) -> Overhead:
@@ -167,19 +164,19 @@ def _longest(censuses: Sequence[Census]) -> str:
 def _taken(case: RunContext) -> list[Taken]:
     at = case.table.at.tolist()
     found = [
-        _one_taken(case.track.boundaries[i], census, census.pause_s)
+        _to_taken(case.track.boundaries[i], census, census.pause_s)
         for i, census in zip(at, case.table.censuses, strict=True)
     ]
     found += [
-        _one_taken(s.boundary, s.census, s.seconds or s.census.pause_s, asked=True)
+        _to_taken(s.boundary, s.census, s.seconds or s.census.pause_s, asked=True)
         for s in case.recording.snapshots
         if s.census is not None
     ]
-    longest = sorted(found, key=lambda one: -one.pause_s)[:MOST_TAKEN]
-    return sorted(longest, key=lambda one: (one.time_s, one.boundary))
+    longest = sorted(found, key=lambda taken: -taken.pause_s)[:MOST_TAKEN]
+    return sorted(longest, key=lambda taken: (taken.time_s, taken.boundary))
 
 
-def _one_taken(boundary: Boundary, census: Census, pause_s: float, *, asked: bool = False) -> Taken:
+def _to_taken(boundary: Boundary, census: Census, pause_s: float, *, asked: bool = False) -> Taken:
     return Taken(
         time_s=boundary.time_s,
         boundary=boundary.index,
@@ -212,7 +209,7 @@ def _gauged(case: RunContext) -> list[Gauged]:
                 last=float(values[-1]),
             )
         )
-    return sorted(found, key=lambda one: (-one.readings, one.metric))
+    return sorted(found, key=lambda gauged: (-gauged.readings, gauged.metric))
 
 
 def _duration(case: RunContext) -> float:

@@ -38,6 +38,11 @@ def code_of(kind: BoundaryKind) -> int:
     return _KINDS[kind]
 
 
+def own_bytes(row: CensusRow, device: str) -> int:
+    """Return what a row alone keeps alive on a device."""
+    return row.host_bytes if device == HOST else row.device_bytes.get(device, 0)
+
+
 class BoundaryTable:
     """The boundaries of one recording as columns, one entry per measurement."""
 

@@ -21,15 +21,8 @@ from leakscope.analysis.columns.series import (
     RowTable,
     code_of,
 )
-from leakscope.analysis.growth import theil_sen
+from leakscope.analysis.growth import policy, theil_sen
 from leakscope.model.boundary import Boundary, BoundaryKind
-
-DECIDES = 0.7
-"""The place that carries this part of the growth gives the unit."""
-EACH_STEP = 0.7
-"""Passes for so many steps and more are parts of the steps."""
-FEWEST_STEPS = 20
-"""With fewer, validations after every step or two are no rare thing."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +58,10 @@ def unit_of_phase(track: BoundaryTable, phase: str) -> WorkUnit:
 
     What is predicted in evaluation mode as a part of nearly every step is no unit of its own.
     """
-    training = next((one for one in track.phases if is_training(one)), "")
-    if training and track.begun(phase) >= EACH_STEP * max(steps_done(track), FEWEST_STEPS):
+    training = next((name for name in track.phases if is_training(name)), "")
+    if training and track.begun(phase) >= policy.EACH_STEP_SHARE * max(
+        steps_done(track), policy.FEWEST_STEPS
+    ):
         phase = training
     if is_training(phase):
         if track.step.any():
@@ -249,7 +244,7 @@ def unit_of_growth(
         gained = net  # a line through censuses that lie close in one phase only goes beyond it
     if gained <= 0:
         return unit_of_phase(track, max(shares, key=lambda phase: shares[phase]))
-    rivals = [phase for phase, share in shares.items() if share >= DECIDES * gained]
+    rivals = [phase for phase, share in shares.items() if share >= policy.UNIT_SHARE * gained]
     if rivals:
         # A share is scaled up from the stretches that were measured: far too great for a phase of
         # which they saw a moment only. Where two phases claim the growth, its course decides.
@@ -274,7 +269,9 @@ def _unit_between(track: BoundaryTable, at: IntArray, y: FloatArray) -> WorkUnit
     if not moving:
         steps = next((p for p in track.phases if is_training(p)), track.phases[0])
         return unit_of_phase(track, steps)
-    return min(moving, key=lambda u: _misfit(u.done[at], y) + 1e-3 * (u.name != "epoch"))
+    return min(
+        moving, key=lambda u: _misfit(u.done[at], y) + policy.EPOCH_PREFERENCE * (u.name != "epoch")
+    )
 
 
 def _misfit(x: FloatArray, y: FloatArray) -> float:

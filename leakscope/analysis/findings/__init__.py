@@ -15,12 +15,12 @@ from leakscope.analysis.findings import (
     garbage,
     gauge_rules,
     out_of_memory,
-    processes,
     training_loop,
     unnamed,
 )
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.verdict.severity import SEVERITY_ORDER
 from leakscope.model.device import OutOfMemory
 from leakscope.model.report import Finding, Ledger, Severity
 
@@ -28,10 +28,7 @@ DIAGNOSES: tuple[Callable[[RunContext, SearchResult, list[Ledger]], list[Finding
     garbage.diagnose_collector,
     garbage.diagnose_garbage,
     garbage.diagnose_slack,
-    processes.diagnose_children,
     gauge_rules.diagnose_gauges,
-    processes.diagnose_shared_memory,
-    gauge_rules.diagnose_shared_descriptors,
     unnamed.diagnose_native,
     training_loop.diagnose_numbered_names,
     run_findings.diagnose_unnamed_device_growth,
@@ -43,9 +40,12 @@ DIAGNOSES: tuple[Callable[[RunContext, SearchResult, list[Ledger]], list[Finding
     training_loop.diagnose_outliving,
     training_loop.diagnose_gradients,
     unnamed.diagnose_unexplained,
-    processes.diagnose_watched,
+    gauge_rules.diagnose_watched,
 )
-_ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}
+_KINDS_FROM_WITHIN = {"unexplained", "children"}
+"""What they say of their process is the whole of what can be said of one that is only watched."""
+_EXPLAINING_KINDS = {"open_figures", "garbage", "collector_off", "native_held", "gradient_cycle"}
+"""With one of these, unexplained growth has an explanation already."""
 
 
 def find_findings(
@@ -55,14 +55,8 @@ def find_findings(
     found = out_of_memory.diagnose_out_of_memory(case, ended)
     found += [finding for diagnose in DIAGNOSES for finding in diagnose(case, growth, ledgers)]
     if case.is_watched:
-        found = [f for f in found if f.kind not in _SEEN_FROM_WITHIN]
-    if any(f.kind in _EXPLAINS for f in found if f.severity is not Severity.NOTE):
+        found = [f for f in found if f.kind not in _KINDS_FROM_WITHIN]
+    if any(f.kind in _EXPLAINING_KINDS for f in found if f.severity is not Severity.NOTE):
         found = [f for f in found if f.kind != "unexplained"]
-    found.sort(key=lambda f: (_ORDER[f.severity], -f.total_bytes))
+    found.sort(key=lambda f: (SEVERITY_ORDER[f.severity], -f.total_bytes))
     return [msgspec.structs.replace(f, rank=rank) for rank, f in enumerate(found, 1)]
-
-
-_SEEN_FROM_WITHIN = {"unexplained", "children"}
-"""What they say of their process is the whole of what can be said of one that is only watched."""
-_EXPLAINS = {"open_figures", "garbage", "collector_off", "native_held", "gradient_cycle"}
-"""With one of these, unexplained growth has an explanation already."""

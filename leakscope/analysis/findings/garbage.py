@@ -6,14 +6,13 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.accounting.ledger import host_ledger
+from leakscope.analysis.accounting.terms import garbage_series, next_collection
 from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import judge, policy
-from leakscope.analysis.growth.exclusions import garbage_series, next_collection
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source import SourceIndex
 from leakscope.analysis.source.index import places_that_call
-from leakscope.analysis.verdict.severity import MIB
 from leakscope.analysis.verdict.wording import to_finding
 from leakscope.model import gauge
 from leakscope.model.census import CensusRow, RootKind
@@ -21,17 +20,11 @@ from leakscope.model.report import Circle, Finding, Ledger, Remedy, Severity
 from leakscope.model.text import human_bytes, human_count, human_share, plural
 from leakscope.model.trend import Trend
 
-NOTED_BYTES = 16 * MIB
-ALARMING_BYTES = 64 * MIB
-"""Below this even a large share of the peak is not worth a warning."""
-PILED_BYTES = 32 * MIB
-PILED_SHARE = 0.5
-"""Of what memory had risen by when garbage was last weighed: then it is what rises."""
 MOST_CIRCLES = 3
 FREED_SHARE = 0.5
 """A fall of the garbage by so much between two censuses is the collector's work."""
 
-_RISING = {"unexplained", "garbage"}
+_TERMS_OF_GARBAGE = {"unexplained", "garbage"}
 
 GARBAGE_REMEDY = Remedy(
     title="Break the circle, or collect at the end of each epoch",
@@ -41,31 +34,46 @@ GARBAGE_REMEDY = Remedy(
         "gc.collect() where large tensors have just been dropped."
     ),
 )
+COLLECTOR_REMEDY_TEXT = (
+    "Cycles are freed only by the collector: call gc.collect() at the end of each epoch, or switch "
+    "it on again."
+)
+_PINNED = (
+    " It goes on: free memory is returned only where no live block lies above it, so that small "
+    "blocks that leak between larger ones keep it."
+)
 
 
 def garbage_trend(case: RunContext) -> Trend:
     """Return rate and shape of the garbage that awaits the collector."""
     x, y = garbage_series(case)
-    return judge(x, y, unit=case.unit.name, noise=float(MIB))
+    return judge(x, y, unit=case.unit.name, noise=policy.GAUGE_NOISE_BYTES)
 
 
 def diagnose_garbage(
     case: RunContext, growth: SearchResult, ledgers: list[Ledger]
 ) -> list[Finding]:
-    """Return a finding when much memory awaits the collector."""
+    """Return a finding when much memory awaits the collector.
+
+    Full censuses weigh what no name reaches and follow the circle that keeps it. May be confused
+    with the ordinary sawtooth of young garbage: hence a note unless it makes up more than half of
+    the peak at many looks, or memory keeps rising and garbage was most of the rise at each look.
+    """
     _, sizes = garbage_series(case)
     most = float(sizes.max()) if len(sizes) else 0.0
-    if most < NOTED_BYTES:
+    if most < policy.GARBAGE_BYTES:
         return []
     resident = case.track.gauge(case.host_metric)
     known = resident[np.isfinite(resident)]
     rise = float(known.max() - known.min()) if len(known) else 0.0
-    often = float(np.mean(sizes > 0.5 * most)) >= 0.5 and len(sizes) >= 3
-    dominates = often and most >= ALARMING_BYTES and most > policy.PEAK_SHARE * rise > 0
+    often = _is_often_as_much(sizes, most)
+    dominates = (
+        often and most >= policy.GARBAGE_WARNED_BYTES and most > policy.PEAK_SHARE * rise > 0
+    )
     term = growth.terms.get("garbage")
     following = next_collection(case)
     is_bounded = following is not None and following.comes_soon
-    rises = not is_bounded and is_what_rises(case, ledgers, NOTED_BYTES)
+    rises = not is_bounded and is_what_rises(case, ledgers, policy.GARBAGE_BYTES)
     piles_up = (term is not None and term.grows) or rises
     is_harmful = piles_up or (dominates and not is_bounded)
     next_time = (
@@ -91,21 +99,27 @@ def diagnose_garbage(
     return [msgspec.structs.replace(found, circles=circles)]
 
 
-def is_what_rises(case: RunContext, ledgers: list[Ledger], least: int) -> bool:
+def _is_often_as_much(sizes: FloatArray, most: float) -> bool:
+    """Return whether garbage was about as much at many looks: it is no single peak."""
+    share = float(np.mean(sizes > policy.GARBAGE_SHARE * most))
+    return share >= policy.GARBAGE_OFTEN_SHARE and len(sizes) >= policy.FEWEST_READINGS
+
+
+def is_what_rises(case: RunContext, ledgers: list[Ledger], least: float) -> bool:
     """Return whether memory rises without a name, and garbage was what it had risen by.
 
     ``least`` is what it must have risen by for a look to count, in bytes.
     """
     host = host_ledger(ledgers)
-    left = sum(e.bytes for e in host.entries if e.kind in _RISING) if host else 0
+    left = sum(e.bytes for e in host.entries if e.kind in _TERMS_OF_GARBAGE) if host else 0
     trend = case.gauge_trend(case.host_metric)
-    if host is None or left < max(PILED_BYTES, PILED_SHARE * host.total_bytes):
+    if host is None or left < max(policy.GAUGE_BYTES, policy.GARBAGE_SHARE * host.total_bytes):
         return False
     weighed = []
     for position, census in zip(case.table.at.tolist(), case.table.censuses, strict=True):
         risen = (case.nearest(case.host_metric, position) or 0.0) - _lowest(case)
         if census.garbage_bytes is not None and risen >= least:
-            weighed.append(census.garbage_bytes >= PILED_SHARE * risen)
+            weighed.append(census.garbage_bytes >= policy.GARBAGE_SHARE * risen)
     return trend.is_growing and bool(weighed) and all(weighed)
 
 
@@ -120,7 +134,7 @@ def _freed(sizes: FloatArray) -> str:
     """Return how often the collector was seen to have freed it, and how much at once."""
     falls = -np.diff(sizes)
     freed = falls[falls >= FREED_SHARE * sizes[:-1]]
-    freed = freed[freed >= float(MIB)]
+    freed = freed[freed >= policy.GAUGE_NOISE_BYTES]
     if not len(freed):
         return f" In {plural(len(sizes), 'look')} it was not seen to be freed." * (len(sizes) > 1)
     return (
@@ -169,24 +183,18 @@ def _garbage_remedy(circles: list[Circle]) -> Remedy:
     )
 
 
-MATTERS_BYTES = 16 * MIB
-"""Garbage below this does no harm, whoever switched the collector off."""
-WEIGHED_BYTES = 8 * MIB
-"""What memory must have risen by for a single look to tell what rises."""
-
-COLLECTOR_REMEDY_TEXT = (
-    "Cycles are freed only by the collector: call gc.collect() at the end of each epoch, or switch "
-    "it on again."
-)
-
-
 def diagnose_collector(
     case: RunContext, growth: SearchResult, ledgers: list[Ledger]
 ) -> list[Finding]:
-    """Return findings about a collector that doesn't do its work."""
+    """Return a finding where the collector is switched off or its objects are frozen.
+
+    May be confused with a program that switches it off and has no cycles: that is only a note. A
+    short run weighs garbage only once; it piles up where it was most of what memory had risen by,
+    and memory rises on without a name.
+    """
     enabled, frozen = case.track.gauge(gauge.GC_ENABLED), case.track.gauge(gauge.GC_FROZEN)
     known = enabled[np.isfinite(enabled)]
-    off = len(known) >= 2 and float(np.mean(known[1:] == 0)) > 0.5
+    off = len(known) >= 2 and float(np.mean(known[1:] == 0)) > policy.COLLECTOR_OFF_SHARE
     hidden = frozen[np.isfinite(frozen)]
     jumped = len(hidden) >= 2 and hidden.max() - hidden[0] > 0
     if not off and not jumped:
@@ -196,8 +204,8 @@ def diagnose_collector(
     trend = garbage_trend(case)
     # The last look may be the highest by chance where the program collects by itself now and then.
     rises = most > 0 and most == garbage[-1] and case.gauge_trend(case.host_metric).is_growing
-    piles_up = most >= MATTERS_BYTES and (trend.is_growing or rises)
-    if off and not trend.is_growing and is_what_rises(case, ledgers, WEIGHED_BYTES):
+    piles_up = most >= policy.GARBAGE_BYTES and (trend.is_growing or rises)
+    if off and not trend.is_growing and is_what_rises(case, ledgers, policy.GARBAGE_LOOK_BYTES):
         piles_up, trend = True, case.gauge_trend(case.host_metric)
     if off:
         title, call = "The cyclic garbage collector is switched off", "gc.enable()"
@@ -230,8 +238,6 @@ def _disabling_lines(case: RunContext, function: str) -> list[str]:
     return places_that_call(sources, {"gc"}, {function})
 
 
-HELD_BYTES = 128 * MIB
-HELD_SHARE = 0.3
 SLACK_REMEDY = Remedy(
     title="Let the allocator return memory",
     text=(
@@ -243,13 +249,17 @@ SLACK_REMEDY = Remedy(
 
 
 def diagnose_slack(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> list[Finding]:
-    """Return a finding when freed memory is kept by the C heap in quantity."""
+    """Return a finding when the C heap keeps much freed memory: resident memory stays high.
+
+    May be confused with a leak by anyone who looks at resident memory alone. Slack that has settled
+    is a note, and so is what lies between the contents of a container that grows.
+    """
     gained, resident = case.gauge_gain(gauge.MALLOC_FREE), case.gauge_gain(case.host_metric)
     if case.window is None or gained is None or resident is None:
         return []
     # At its end a program may give up what it had: the end of the stretch counts as well.
     ends = (case.window.last, len(case.track) - 1)
-    held = max(case.nearest(gauge.MALLOC_FREE, end) or 0.0 for end in ends)
+    free = max(case.nearest(gauge.MALLOC_FREE, end) or 0.0 for end in ends)
     used = max(case.nearest(case.host_metric, case.window.last) or 0.0, case.used_at_end())
     term = growth.terms.get("slack")
     is_alone = term is not None and term.grows
@@ -258,27 +268,21 @@ def diagnose_slack(case: RunContext, growth: SearchResult, ledgers: list[Ledger]
         gained, share = term.trend.net_bytes, term.share
     else:
         share = gained / resident if resident > 0 else 0.0
-    large = held >= HELD_BYTES and held > HELD_SHARE * used
+    large = free >= policy.SLACK_HELD_BYTES and free > policy.SLACK_HELD_SHARE * used
     if not grows and not large:
         return []
     return [
         to_finding(
             "allocator_slack",
             "Freed memory stays in the C heap",
-            f"glibc keeps {human_bytes(held)} that the program has freed; this grew by "
+            f"glibc keeps {human_bytes(free)} that the program has freed; this grew by "
             f"{human_bytes(max(gained, 0))}, {human_share(min(share, 1.0))} of what memory grew by."
             f"{_PINNED if is_alone else ''}",
             SLACK_REMEDY,
             severity=Severity.WARNING if is_alone else Severity.NOTE,
             trend=term.trend if term is not None else None,
             share=share,
-            total_bytes=held,
+            total_bytes=free,
             falsifier=("malloc_trim(0) would return most of it to the system.", None),
         )
     ]
-
-
-_PINNED = (
-    " It goes on: free memory is returned only where no live block lies above it, so that small "
-    "blocks that leak between larger ones keep it."
-)

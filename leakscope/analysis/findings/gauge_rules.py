@@ -1,10 +1,29 @@
-"""Diagnoses that are nothing but a gauge whose tail grows beyond a floor: one table of rules.
+"""Diagnoses that are a gauge whose tail grows beyond a floor: one table of rules.
 
-Beside the table: descriptors of shared memory that pile up, whose cause is told from their number.
+A new diagnosis of this kind is a row of ``RULES``. The growth model judges the gauge; a row says
+with which noise, from which gain on it is a finding, and what to do. A row that depends on more
+than its gauge has a function of its own that makes the finding, or none.
+
+| kind | gauge | floor | severity |
+| --- | --- | --- | --- |
+| ``pinned_host`` | page-locked memory of torch | 32 MiB | warning |
+| ``private_pools`` | pools of CUDA graphs and MemPool, per device | 32 MiB | warning |
+| ``outside_allocator`` | device memory outside torch's allocator | 32 MiB | note |
+| ``open_figures`` | figures of pyplot | 5 | note; warning with unexplained growth |
+| ``open_files`` | open files | 20 | note |
+| ``threads`` | threads | 8 | note |
+| ``processes`` | child processes | 8 | note |
+| ``shared_descriptors`` | descriptors of shared memory | 20 | note; warning near the limit |
+| ``shared_memory`` | named files in /dev/shm | 16 MiB | warning; critical near the limit |
+| ``children`` | memory of child processes | 4 MiB | warning; critical near the limit |
+| ``tree_grows`` | a process tree watched from outside | 32 MiB | warning; critical near the limit |
+
+Diagnoses of torch's device allocator are in ``allocator.run_findings``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -12,17 +31,33 @@ import numpy as np
 
 from leakscope.analysis.accounting.ledger import unexplained_bytes
 from leakscope.analysis.allocator.devices import device_series, snapshot_trend
-from leakscope.analysis.columns.series import HOST
+from leakscope.analysis.columns.series import HOST, FloatArray
 from leakscope.analysis.findings.unnamed import is_named
-from leakscope.analysis.growth import judge, policy
+from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source.index import places_that_call
+from leakscope.analysis.verdict.severity import forecast
 from leakscope.analysis.verdict.wording import to_finding
 from leakscope.model import gauge
+from leakscope.model.census import SHARED
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.text import human_bytes, human_count
 from leakscope.model.trend import Trend
+
+MOST_NAMED = 3
+MAINLY_SHARE = 0.6
+"""Part of the growth from which on it is said to be of the process or of its children."""
+MORE_THAN_ALL_FACTOR = 1.2
+UNREAD_SHARE = 0.15
+"""Where the last reading lies further before the end of the work, other figures say more."""
+WARM_UP = "A warm-up would have ended within the run."
+_THINGS = "{gained} more {noun} than at the beginning, {rate} per {unit}."
+_PROBABLY_OF_OTHERS = (
+    " Another program of this user has probably made them: this one had no child process to share "
+    "them with."
+)
+_WORKERS_FALSIFIER = "With num_workers=0 the growth moves to the main process, or ends."
 
 
 @dataclass(frozen=True)
@@ -34,13 +69,15 @@ class GaugeRule:
     """Of a device without the device's name."""
     title: str
     text: str
-    """With ``{gained}``, ``{held}``, ``{rate}`` and ``{unit}``."""
+    """With ``{gained}``, ``{held}``, ``{rate}`` and ``{unit}``; empty with ``to_finding``."""
     remedy: Remedy
     falsifier: str
     severity: Severity = Severity.WARNING
     floor: float = policy.GAUGE_BYTES
     """What the tail must have gained; of what is counted, all readings."""
     of_devices: bool = False
+    noise: float = policy.GAUGE_NOISE_BYTES
+    """Changes up to this much mean nothing."""
     counts: bool = False
     """Whether it counts things, not bytes."""
     holds_memory: bool = False
@@ -51,10 +88,8 @@ class GaugeRule:
     """Functions of pyplot that make them."""
     library: str = ""
     """The library that keeps them."""
-
-
-WARM_UP = "A warm-up would have ended within the run."
-_THINGS = "{gained} more {noun} than at the beginning, {rate} per {unit}."
+    to_finding: Callable[[RunContext, SearchResult, GaugeRule, Trend], Finding | None] | None = None
+    """What makes the finding where more than the gauge decides: None where there is none."""
 
 
 def _things(
@@ -69,9 +104,236 @@ def _things(
         f"If the {noun} are closed and memory grows on, it was not them.",
         severity=Severity.NOTE,
         floor=fewest,
+        noise=policy.COUNT_NOISE,
         counts=True,
         **more,  # type: ignore[arg-type]
     )
+
+
+def _gauge_trend(case: RunContext, rule: GaugeRule, device: str) -> tuple[Trend, float]:
+    """Return how a gauge grows and what it read last."""
+    name = f"{device}.{rule.gauge}" if rule.of_devices else rule.gauge
+    if rule.snapshot_field and not case.track.has_gauge(name):
+        series = device_series(case, device)
+        sizes = series.of(rule.snapshot_field)
+        return snapshot_trend(case, series, rule.snapshot_field), float(
+            sizes[-1] if len(sizes) else 0
+        )
+    _, y = case.gauge_series(name)
+    return case.gauge_trend(name, rule.noise), float(y[-1]) if len(y) else 0.0
+
+
+def _gauge_finding(
+    case: RunContext,
+    growth: SearchResult,
+    rule: GaugeRule,
+    device: str,
+    trend: Trend,
+    last: float,
+    ledgers: list[Ledger],
+) -> Finding:
+    say = human_count if rule.counts else human_bytes
+    figures = {
+        "gained": say(trend.net_bytes),
+        "held": say(last),
+        "rate": say(trend.bytes_per_unit),
+        "unit": trend.unit,
+    }
+    shown_trend, total, severity = trend, last, rule.severity
+    text = rule.text.format(**figures)
+    if rule.counts:
+        total = _without_name(case, growth, ledgers) if rule.holds_memory else 0.0
+        shown_trend = _imputed(trend, total)
+    if rule.holds_memory and total >= policy.IMPUTED_BYTES:
+        severity = Severity.WARNING
+        text += f" They may hold the {human_bytes(total)} that nothing else explains (estimate)."
+    resident = case.gauge_gain(case.host_metric) or 0.0
+    share = shown_trend.net_bytes / resident if device == HOST and resident > 0 else 0.0
+    return to_finding(
+        rule.kind,
+        rule.title.format(device=device),
+        text,
+        rule.remedy,
+        severity=severity,
+        trend=shown_trend,
+        share=share,
+        total_bytes=total,
+        device=device,
+        fed_at=places_that_call(case.sources, {"plt", "pyplot"}, set(rule.made_by))
+        if rule.made_by
+        else [],
+        known=case.known_by(rule.library) if rule.library else None,
+        falsifier=(rule.falsifier, None),
+    )
+
+
+def _without_name(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> float:
+    """Return what memory gained without a name, where it goes on and in the stretch accounted."""
+    terms = (growth.terms.get(kind) for kind in ("unexplained", "elsewhere"))
+    going = [t for t in terms if t is not None and t.grows]
+    named = [t for t in going if t.kind == "elsewhere" and is_named(case, growth, t)]
+    going_on = sum(t.trend.net_bytes for t in going if t not in named)
+    return going_on if named else max(unexplained_bytes(ledgers), going_on)
+
+
+def _imputed(trend: Trend, total: float) -> Trend:
+    """Return the trend of a count as one of the bytes that are put down to it."""
+    scale = total / max(trend.net_bytes, 1.0)
+    low, high = trend.interval
+    return msgspec.structs.replace(
+        trend,
+        bytes_per_unit=trend.bytes_per_unit * scale,
+        interval=(low * scale, high * scale),
+        net_bytes=total,
+    )
+
+
+def _shared_descriptors(
+    case: RunContext, growth: SearchResult, rule: GaugeRule, trend: Trend
+) -> Finding:
+    """Return the finding, with what gains items as fast as descriptors come.
+
+    By the sharing strategy ``file_descriptor``, torch's own on Linux, a tensor from another process
+    holds its memory by a descriptor as long as it lives: ``Too many open files`` often comes before
+    memory runs out (https://github.com/pytorch/pytorch/issues/11201). May be confused with batches
+    on their way, whose number is bounded.
+    """
+    limit = case.nearest(gauge.OPEN_FILES_LIMIT, len(case.track) - 1)
+    # A program that ends has closed them: the most that were open count.
+    most = float(np.nanmax(case.track.gauge(gauge.OPEN_FILES), initial=0.0))
+    text = (
+        f"{human_count(trend.net_bytes)} more descriptors of shared memory than at the beginning, "
+        f"{human_count(trend.bytes_per_unit)} per {trend.unit}: each belongs to a tensor that a "
+        "worker sent and that is still alive."
+    )
+    names = _names_that_keep_pace(case, growth, trend)
+    if names:
+        text += f" {', '.join(names)} {'gain' if len(names) > 1 else 'gains'} items as fast."
+    if limit:
+        text += f" Of {human_count(limit)} that may be open {human_count(most)} were."
+    is_near = bool(limit) and most + policy.HORIZON * trend.net_bytes >= (limit or 0.0)
+    return to_finding(
+        rule.kind,
+        rule.title,
+        text,
+        rule.remedy,
+        severity=Severity.WARNING if is_near else Severity.NOTE,
+        falsifier=(rule.falsifier, None),
+        subject=",".join(names),
+    )
+
+
+def _descriptors_pile_up(case: RunContext) -> bool:
+    """Return whether most of the files that a process opens more and more are shared memory."""
+    trend = case.gauge_trend(gauge.SHARED_DESCRIPTORS, policy.COUNT_NOISE)
+    files = case.gauge_trend(gauge.OPEN_FILES, policy.COUNT_NOISE)
+    piles_up = trend.is_growing and trend.net_bytes >= policy.OPEN_FILES
+    return piles_up and trend.net_bytes >= policy.SAME_PACE_SHARE * files.net_bytes
+
+
+def _names_that_keep_pace(case: RunContext, growth: SearchResult, trend: Trend) -> list[str]:
+    """Return what gains items at least half as fast."""
+    across = [g for g in growth.growers if g.growth == "across" and g.items_per_unit]
+    units = max(float(case.work_done[-1] - case.work_done[0]), 1.0)
+    wanted = policy.SAME_PACE_SHARE * trend.bytes_per_unit * units
+    fast = [g for g in across if (g.items_per_unit or 0.0) * g.units >= wanted]
+    return [case.table.latest[g.path].name for g in fast][:MOST_NAMED]
+
+
+def _grade_by_limit(case: RunContext, trend: Trend) -> Severity:
+    """Return critical where ten such runs would take more memory than there is."""
+    limit = case.limit_bytes or float("inf")
+    is_fatal = case.used_at_end() + policy.HORIZON * trend.net_bytes >= limit
+    return Severity.CRITICAL if is_fatal else Severity.WARNING
+
+
+def _shared_memory(
+    case: RunContext, growth: SearchResult, rule: GaugeRule, trend: Trend
+) -> Finding | None:
+    """Return the finding where no name of the program holds most of the files.
+
+    Segments of ``multiprocessing.shared_memory`` that are not unlinked, or tensors shared by
+    ``file_system`` whose receiver never came (https://github.com/pytorch/pytorch/issues/17499), are
+    memory of no process. May be confused with prefetched batches, which come and go, and with files
+    of other programs of the same user, which bear no sign of who made them.
+    """
+    if _named_shared_bytes(case) >= policy.NAMED_SHARE * trend.net_bytes:
+        return None
+    most = float(np.nanmax(case.track.gauge(gauge.SHM_FILES)))  # some may be gone at the end
+    made_at = places_that_call(case.sources, {"shared_memory", ""}, {"SharedMemory"})
+    has_no_children = float(np.nanmax(case.track.gauge(gauge.CHILDREN), initial=-1.0)) == 0.0
+    is_its_own = bool(made_at) or not has_no_children
+    return to_finding(
+        rule.kind,
+        rule.title,
+        f"{human_bytes(most)} of named files came to /dev/shm in this run, "
+        f"{human_bytes(trend.bytes_per_unit)} per {trend.unit}; no name of the program holds "
+        "them. Unless somebody removes them, they stay when it ends."
+        + (_PROBABLY_OF_OTHERS if not is_its_own else ""),
+        rule.remedy,
+        severity=_grade_by_limit(case, trend) if is_its_own else Severity.NOTE,
+        trend=trend,
+        total_bytes=most,
+        fed_at=made_at,
+        falsifier=(rule.falsifier, None),
+    )
+
+
+def _named_shared_bytes(case: RunContext) -> float:
+    """Return by how much the shared memory grew that has a name."""
+    sizes = [census.payload_bytes.get(SHARED, 0) for census in case.table.censuses]
+    return float(max(sizes) - sizes[0]) if sizes else 0.0
+
+
+def _children(
+    case: RunContext, growth: SearchResult, rule: GaugeRule, trend: Trend
+) -> Finding | None:
+    """Return the finding where children were read through most of the work.
+
+    May be confused with workers that touch a shared dataset for the first time (copy on write),
+    which levels off, and with workers that are started again in each epoch, which is a sawtooth.
+    """
+    done, _ = case.gauge_series(gauge.CHILDREN_PSS)
+    work = case.work_done[case.working]
+    if done[-1] - done[0] < policy.REACHES * (work[-1] - work[0]):
+        return None  # they may have rested since
+    most = float(np.nanmax(case.track.gauge(gauge.CHILDREN_PSS)))  # they may be gone at the end
+    has_workers = any(r.header.worker is not None for r in case.run.recordings)
+    whole = (case.gauge_gain(case.host_metric) or 0.0) + case.children_gain()
+    return to_finding(
+        rule.kind,
+        rule.title,
+        f"Together they gained {human_bytes(trend.net_bytes)} and held up to "
+        f"{human_bytes(most)}; {human_bytes(trend.bytes_per_unit)} more per {trend.unit}."
+        f"{_where_read(case)}",
+        _WORKERS_REMEDY if has_workers else rule.remedy,
+        severity=_grade_by_limit(case, trend),
+        trend=trend,
+        share=trend.net_bytes / whole if whole > 0 else 0.0,
+        total_bytes=most,
+        falsifier=(_WORKERS_FALSIFIER if has_workers else rule.falsifier, None),
+    )
+
+
+_WORKERS_REMEDY = Remedy(
+    title="Look into the workers",
+    text=(
+        "What a Dataset appends to itself in __getitem__, or an IterableDataset to a buffer in "
+        "__iter__, grows in every worker. Hold large "
+        "tables as one numpy array or tensor instead of many Python objects, so that "
+        "reference counts don't copy their pages."
+    ),
+)
+
+
+def _where_read(case: RunContext) -> str:
+    """Return over which part of the work they were read, where that was not to the end."""
+    x, _ = case.gauge_series(gauge.CHILDREN_PSS)
+    whole = case.work_done[case.working]
+    if whole[-1] - x[-1] <= UNREAD_SHARE * (whole[-1] - whole[0]):
+        return ""
+    first, last, end = (human_count(count) for count in (x[0], x[-1], whole[-1]))
+    return f" They were read from {case.unit.name} {first} to {last} of {end} only."
 
 
 RULES = (
@@ -185,6 +447,62 @@ RULES = (
             ),
         ),
     ),
+    GaugeRule(
+        "shared_descriptors",
+        gauge.SHARED_DESCRIPTORS,
+        "File descriptors of shared memory pile up",
+        "",
+        Remedy(
+            title="Keep copies of batches, not the batches",
+            text=(
+                "Store batch.clone() (or numbers computed from it) where batches are kept: the "
+                "clone is ordinary memory and the descriptor is closed. ulimit -n raises the "
+                "limit; torch.multiprocessing.set_sharing_strategy('file_system') needs no "
+                "descriptors but leaves files in /dev/shm when a process is killed."
+            ),
+        ),
+        "If they were on their way, they would be closed at the next epoch.",
+        floor=policy.OPEN_FILES,
+        noise=policy.COUNT_NOISE,
+        to_finding=_shared_descriptors,
+    ),
+    GaugeRule(
+        "shared_memory",
+        gauge.SHM_FILES,
+        "Files in shared memory pile up",
+        "",
+        Remedy(
+            title="Unlink what is created",
+            text=(
+                "Call close() in every process and unlink() once for each SharedMemory that is "
+                "created. For tensors, torch.multiprocessing.set_sharing_strategy"
+                "('file_descriptor') leaves no names behind. What is there already: ls -l /dev/shm."
+            ),
+        ),
+        "If they were on their way, they would be gone at the next boundary; if another program of "
+        "this user made them, they would come without this one, too.",
+        floor=policy.SHARED_MEMORY_BYTES,
+        to_finding=_shared_memory,
+    ),
+    GaugeRule(
+        "children",
+        gauge.CHILDREN_PSS,
+        "Child processes grow",
+        "",
+        Remedy(
+            title="Look into the processes that were started",
+            text=(
+                "None of them is a recorded DataLoader worker. What is sent to a process and kept "
+                "there grows in it: a multiprocessing Manager's list, a pool's cache, a logger's "
+                "or a server's queue. Empty it from time to time, or send only what is needed "
+                "later."
+            ),
+        ),
+        "Without those processes it ends.",
+        floor=policy.UNNAMED_BYTES,
+        noise=policy.CHILDREN_NOISE_BYTES,
+        to_finding=_children,
+    ),
 )
 
 
@@ -192,174 +510,91 @@ def diagnose_gauges(case: RunContext, growth: SearchResult, ledgers: list[Ledger
     """Return a finding for each gauge of the table that grows."""
     found = []
     for rule in RULES:
-        if rule.gauge == gauge.OPEN_FILES and descriptors_pile_up(case):
+        if rule.gauge == gauge.OPEN_FILES and _descriptors_pile_up(case):
             continue
         for device in case.track.devices if rule.of_devices else [HOST]:
-            trend, held = _gauge_trend(case, rule, device)
+            trend, last = _gauge_trend(case, rule, device)
             gained = trend.net_bytes + (trend.gained_before if rule.counts else 0.0)
-            if trend.is_growing and gained >= rule.floor:
-                found.append(_gauge_finding(case, growth, rule, device, trend, held, ledgers))
+            if not trend.is_growing or gained < rule.floor:
+                continue
+            if rule.to_finding is None:
+                found.append(_gauge_finding(case, growth, rule, device, trend, last, ledgers))
+            elif (finding := rule.to_finding(case, growth, rule, trend)) is not None:
+                found.append(finding)
     return found
 
 
-def _gauge_trend(case: RunContext, rule: GaugeRule, device: str) -> tuple[Trend, float]:
-    """Return how a gauge grows and what it read last."""
-    name = f"{device}.{rule.gauge}" if rule.of_devices else rule.gauge
-    if rule.snapshot_field and not case.track.has_gauge(name):
-        series = device_series(case, device)
-        held = series.of(rule.snapshot_field)
-        return snapshot_trend(case, series, rule.snapshot_field), float(
-            held[-1] if len(held) else 0
-        )
-    noise = policy.COUNT_NOISE if rule.counts else policy.GAUGE_NOISE_BYTES
-    _, y = case.gauge_series(name)
-    return case.gauge_trend(name, noise), float(y[-1]) if len(y) else 0.0
-
-
-def _gauge_finding(
-    case: RunContext,
-    growth: SearchResult,
-    rule: GaugeRule,
-    device: str,
-    trend: Trend,
-    held: float,
-    ledgers: list[Ledger],
-) -> Finding:
-    say = human_count if rule.counts else human_bytes
-    figures = {
-        "gained": say(trend.net_bytes),
-        "held": say(held),
-        "rate": say(trend.bytes_per_unit),
-        "unit": trend.unit,
-    }
-    told, total, severity = trend, held, rule.severity
-    text = rule.text.format(**figures)
-    if rule.counts:
-        total = _without_name(case, growth, ledgers) if rule.holds_memory else 0.0
-        told = _imputed(trend, total)
-    if rule.holds_memory and total >= policy.IMPUTED_BYTES:
-        severity = Severity.WARNING
-        text += f" They may hold the {human_bytes(total)} that nothing else explains (estimate)."
-    resident = case.gauge_gain(case.host_metric) or 0.0
-    share = told.net_bytes / resident if device == HOST and resident > 0 else 0.0
-    return to_finding(
-        rule.kind,
-        rule.title.format(device=device),
-        text,
-        rule.remedy,
-        severity=severity,
-        trend=told,
-        share=share,
-        total_bytes=total,
-        device=device,
-        fed_at=places_that_call(case.sources, {"plt", "pyplot"}, set(rule.made_by))
-        if rule.made_by
-        else [],
-        known=case.known_by(rule.library) if rule.library else None,
-        falsifier=(rule.falsifier, None),
-    )
-
-
-def _without_name(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> float:
-    """Return what memory gained without a name, where it goes on and in the stretch accounted."""
-    terms = (growth.terms.get(kind) for kind in ("unexplained", "elsewhere"))
-    going = [t for t in terms if t is not None and t.grows]
-    named = [t for t in going if t.kind == "elsewhere" and is_named(case, growth, t)]
-    going_on = sum(t.trend.net_bytes for t in going if t not in named)
-    return going_on if named else max(unexplained_bytes(ledgers), going_on)
-
-
-def _imputed(trend: Trend, total: float) -> Trend:
-    """Return the trend of a count as one of the bytes that are put down to it."""
-    scale = total / max(trend.net_bytes, 1.0)
-    low, high = trend.interval
-    return msgspec.structs.replace(
-        trend,
-        bytes_per_unit=trend.bytes_per_unit * scale,
-        interval=(low * scale, high * scale),
-        net_bytes=total,
-    )
-
-
-FEWEST_DESCRIPTORS = 20
-MOST_NAMED = 3
-SAME_PACE = 0.5
-"""What gains at least this part of as many items as there come descriptors may hold them."""
-
-SHARED_DESCRIPTORS_REMEDY = Remedy(
-    title="Keep copies of batches, not the batches",
+FROM_WITHIN = Remedy(
+    title="Run it under leakscope to learn what grows",
     text=(
-        "Store batch.clone() (or numbers computed from it) where batches are kept: the clone is "
-        "ordinary memory and the descriptor is closed. ulimit -n raises the limit; "
-        "torch.multiprocessing.set_sharing_strategy('file_system') needs no descriptors but leaves "
-        "files in /dev/shm when a process is killed."
+        "From outside nothing has a name. Put `leakscope run` in front of the command, or one "
+        "`with leakscope.profile():` around the loop: the report then names what grows and the "
+        "line that feeds it, in DataLoader workers too."
     ),
 )
 
 
-def diagnose_shared_descriptors(
+def diagnose_watched(
     case: RunContext, growth: SearchResult, ledgers: list[Ledger]
 ) -> list[Finding]:
-    """Return a finding when descriptors of shared memory become ever more."""
-    trend = _descriptor_trend(case)
-    if not _piles_up(trend):
+    """Return a finding when the memory of a process tree watched from outside grows.
+
+    May be confused with a warm-up or data that is read into memory, both of which end. Pages of
+    files that are mapped don't count: the kernel takes them back when it needs room.
+    """
+    if not case.is_watched:
         return []
-    last = len(case.track) - 1
-    limit = case.nearest(gauge.OPEN_FILES_LIMIT, last)
-    text = (
-        f"{human_count(trend.net_bytes)} more descriptors of shared memory than at the beginning, "
-        f"{human_count(trend.bytes_per_unit)} per {trend.unit}: each belongs to a tensor that a "
-        "worker sent and that is still alive."
+    x, y = _tree_series(case)
+    trend = case.trend_of(x, y, noise=policy.CHILDREN_NOISE_BYTES)
+    if (
+        not trend.is_growing
+        or trend.points < policy.WATCHED_READINGS
+        or trend.net_bytes < policy.GAUGE_BYTES
+    ):
+        return []
+    ahead = forecast(
+        limit_bytes=case.limit_bytes,
+        used_bytes=float(y[-1]),
+        rate=trend.bytes_per_unit,
+        unit=trend.unit,
+        done=float(x[-1]),
     )
-    names = _names(case, growth, trend)
-    if names:
-        text += f" {', '.join(names)} {'gain' if len(names) > 1 else 'gains'} items as fast."
-    if limit:
-        text += f" Of {human_count(limit)} that may be open {human_count(_open(case))} were."
+    watched = float(x[-1] - x[0])
+    fatal = ahead is not None and ahead.units_left <= policy.HORIZON * watched
+    ends = f" It {ahead.text} of watching." if ahead is not None and fatal else ""
     return [
         to_finding(
-            "shared_descriptors",
-            "File descriptors of shared memory pile up",
-            text,
-            SHARED_DESCRIPTORS_REMEDY,
-            severity=Severity.WARNING if _is_near(case, trend, limit) else Severity.NOTE,
-            falsifier=("If they were on their way, they would be closed at the next epoch.", None),
-            subject=",".join(names),
+            "tree_grows",
+            "The process and its children take ever more",
+            f"{human_bytes(trend.bytes_per_unit)} more per {trend.unit}, "
+            f"{human_bytes(trend.net_bytes)} in all{_part(case, trend)}.{ends}",
+            FROM_WITHIN,
+            severity=Severity.CRITICAL if fatal else Severity.WARNING,
+            trend=trend,
+            share=1.0,
+            total_bytes=float(y.max()),
+            falsifier=("A warm-up would have ended.", "It went on in each third."),
         )
     ]
 
 
-def descriptors_pile_up(case: RunContext) -> bool:
-    """Return whether most of the files that a process opens more and more are shared memory."""
-    trend = _descriptor_trend(case)
-    x, y = case.gauge_series(gauge.OPEN_FILES)
-    files = judge(x, y, unit=case.unit.name, noise=0.5)
-    return _piles_up(trend) and trend.net_bytes >= SAME_PACE * files.net_bytes
+def _tree_series(case: RunContext) -> tuple[FloatArray, FloatArray]:
+    """Return minutes and the memory of the process with all its children at each reading, without
+    pages of files.
+    """
+    own = gauge.PSS if case.track.has_gauge(gauge.PSS) else gauge.RSS
+    values = case.track.gauge(own) + np.nan_to_num(case.track.gauge(gauge.CHILDREN_PSS))
+    values -= np.nan_to_num(case.track.gauge(gauge.TREE_FILES))
+    values = values[case.working]
+    known = np.isfinite(values)
+    return case.unit.done[case.working][known], values[known]
 
 
-def _descriptor_trend(case: RunContext) -> Trend:
-    x, y = case.gauge_series(gauge.SHARED_DESCRIPTORS)
-    return judge(x, y, unit=case.unit.name, noise=0.5)
-
-
-def _piles_up(trend: Trend) -> bool:
-    return trend.is_growing and trend.net_bytes >= FEWEST_DESCRIPTORS
-
-
-def _names(case: RunContext, growth: SearchResult, trend: Trend) -> list[str]:
-    """Return what gains items at least half as fast."""
-    across = [g for g in growth.growers if g.growth == "across" and g.items_per_unit]
-    units = max(float(case.work_done[-1] - case.work_done[0]), 1.0)
-    wanted = SAME_PACE * trend.bytes_per_unit * units
-    fast = [g for g in across if (g.items_per_unit or 0.0) * g.units >= wanted]
-    return [case.table.latest[g.path].name for g in fast][:MOST_NAMED]
-
-
-def _open(case: RunContext) -> float:
-    """Return the most files that were open: a program that ends has closed them."""
-    return float(np.nanmax(case.track.gauge(gauge.OPEN_FILES), initial=0.0))
-
-
-def _is_near(case: RunContext, trend: Trend, limit: float | None) -> bool:
-    """Return whether ten such runs would open more files than the process may."""
-    return bool(limit) and _open(case) + policy.HORIZON * trend.net_bytes >= (limit or 0.0)
+def _part(case: RunContext, trend: Trend) -> str:
+    """Return where it grows, where that is clear."""
+    share = case.children_gain() / max(trend.net_bytes, 1.0)
+    if share > MORE_THAN_ALL_FACTOR:  # children read files, which don't count in the whole
+        return ""
+    if share >= MAINLY_SHARE:
+        return ", most of it in child processes"
+    return ", most of it in the process itself" if share <= 1 - MAINLY_SHARE else ""

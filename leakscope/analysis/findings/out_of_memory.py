@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from leakscope.analysis.accounting.components import held_bytes, live_by_component, live_by_name
+from leakscope.analysis.accounting.components import live_by_component, live_by_name, reached_bytes
 from leakscope.analysis.allocator.out_of_memory import (
     Need,
     fault_sentence,
@@ -20,7 +20,7 @@ from leakscope.analysis.allocator.out_of_memory import (
 )
 from leakscope.analysis.allocator.segments import returnable
 from leakscope.analysis.columns.series import HOST
-from leakscope.analysis.findings.processes import FROM_WITHIN
+from leakscope.analysis.findings.gauge_rules import FROM_WITHIN
 from leakscope.analysis.processes.endings import (
     EXCEPTION,
     KILLED,
@@ -51,6 +51,20 @@ _NOTHING_KNOWN = Remedy(
     title="Look at what is largest",
     text="No census was near enough to tell what would have helped.",
 )
+BEFORE = "Looked at inside the allocator, before the exception unwound."
+AFTER = "Looked at when the exception left the program; its traceback still kept what it had left."
+NOTEWORTHY_SHARE = 0.1
+"""A culprit that is only a note is worth mending if it held this part of what was live."""
+LARGE_SHARE = 0.2
+"""A name that holds so much is worth a look though it wasn't seen to grow."""
+MOST_ADVICE = 8
+_CLASSES = {
+    "parameters": BlockClass.WEIGHTS,
+    "gradients": BlockClass.GRADIENTS,
+    "optimizer_state": BlockClass.OPTIMIZER,
+    "graph": BlockClass.ACTIVATIONS,
+}
+MOST_NAMES = 3
 
 
 def find_out_of_memory(case: RunContext, culprits: list[Culprit]) -> OutOfMemory | None:
@@ -188,10 +202,6 @@ def _error(shortages: list[OutOfMemoryRecord]) -> str:
     return f"{last.error}: {last.message}" if last.message else last.error
 
 
-BEFORE = "Looked at inside the allocator, before the exception unwound."
-AFTER = "Looked at when the exception left the program; its traceback still kept what it had left."
-
-
 @dataclass(frozen=True)
 class Shortage:
     """A shortage as it was recorded, with the census that shows it best."""
@@ -292,9 +302,9 @@ def _observed(case: RunContext, left: OutOfMemoryRecord) -> OutOfMemoryRecord | 
     return None
 
 
-def _is_about(exact: int | None, told: int | None) -> bool:
+def _is_about(exact: int | None, stated: int | None) -> bool:
     """Whether a size is the one that a message writes with two decimals."""
-    return exact is None or told is None or abs(exact - told) <= 0.01 * exact
+    return exact is None or stated is None or abs(exact - stated) <= 0.01 * exact
 
 
 def _by_kernel(case: RunContext, cause: str) -> Shortage:
@@ -349,19 +359,6 @@ def _on(census: Census, device: str) -> int:
     return sum(by_device.get(device, 0) for by_device in census.components.values())
 
 
-NOTEWORTHY = 0.1
-"""A culprit that is only a note is worth mending if it held this part of what was live."""
-LARGE_SHARE = 0.2
-"""A name that holds so much is worth a look though it wasn't seen to grow."""
-MOST_WAYS = 8
-_CLASSES = {
-    "parameters": BlockClass.WEIGHTS,
-    "gradients": BlockClass.GRADIENTS,
-    "optimizer_state": BlockClass.OPTIMIZER,
-    "graph": BlockClass.ACTIVATIONS,
-}
-
-
 def oom_advice(case: RunContext, found: Shortage, culprits: list[Culprit]) -> list[Advice]:
     """Return what to do about a shortage, the best first."""
     need = _need(found)
@@ -372,7 +369,7 @@ def oom_advice(case: RunContext, found: Shortage, culprits: list[Culprit]) -> li
         ways = ranked_advice(need, others)
     mends = list(_mends(found, culprits, need))
     large = [] if mends else list(_large(found, need))
-    return [*_too_much_at_once(found), *mends, *large, *ways][:MOST_WAYS]
+    return [*_too_much_at_once(found), *mends, *large, *ways][:MOST_ADVICE]
 
 
 def _need(found: Shortage) -> Need:
@@ -417,7 +414,7 @@ def _mends(found: Shortage, culprits: list[Culprit], need: Need) -> Iterator[Adv
             continue
         seen = _held_by(found, culprit)
         size = _at_the_end(found, culprit, seen)
-        if culprit.severity is Severity.NOTE and size < NOTEWORTHY * found.live:
+        if culprit.severity is Severity.NOTE and size < NOTEWORTHY_SHARE * found.live:
             continue
         share = f" ({human_share(size / found.live)} of what was live)" if found.live else ""
         yield Advice(
@@ -445,7 +442,7 @@ def _by_rate(seen: int, size: int) -> str:
 def _held_by(found: Shortage, culprit: Culprit) -> int:
     rows = [] if found.census is None else found.census.rows
     row = next((row for row in rows if row.path == culprit.path), None)
-    return culprit.total_bytes if row is None else held_bytes(row, found.device)
+    return culprit.total_bytes if row is None else reached_bytes(row, found.device)
 
 
 def _large(found: Shortage, need: Need) -> Iterator[Advice]:
@@ -502,9 +499,6 @@ def _of_the_host(case: RunContext, need: Need) -> Iterator[Advice]:
     )
 
 
-NAMES_TOLD = 3
-
-
 def snapshot_notes(recording: Recording) -> list[str]:
     """Return a note on the censuses that were asked for; none where there was none."""
     taken = [snapshot for snapshot in recording.snapshots if snapshot.census is not None]
@@ -513,11 +507,11 @@ def snapshot_notes(recording: Recording) -> list[str]:
     last = taken[-1]
     was = "was" if len(taken) == 1 else "were"
     count = "1 census" if len(taken) == 1 else f"{len(taken):,} censuses"
-    held = ", ".join(f"{row.name} {human_bytes(row.bytes)}" for row in biggest(last)[:NAMES_TOLD])
+    names = ", ".join(f"{row.name} {human_bytes(row.bytes)}" for row in biggest(last)[:MOST_NAMES])
     return [
         f"{count} {was} taken on request, which no rate and no verdict rests on; the last "
         f"{last.boundary.time_s:.1f} s after the start, {describe_moment(last.boundary)}"
-        + (f": {held}." if held else ".")
+        + (f": {names}." if names else ".")
     ]
 
 
@@ -531,7 +525,7 @@ def biggest(snapshot: SnapshotRecord, device: str = HOST) -> list[LiveRow]:
 
 def devices_of(snapshot: SnapshotRecord) -> list[str]:
     """Return the devices besides the host on which tensors were live."""
-    told = (name.rpartition(".") for name in snapshot.gauges)
+    parts = (name.rpartition(".") for name in snapshot.gauges)
     return sorted(
-        {device for device, _, short in told if device and short == gauge.DEVICE_ALLOCATED}
+        {device for device, _, short in parts if device and short == gauge.DEVICE_ALLOCATED}
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leakscope.analysis.columns.series import HOST, INNER, FloatArray
+from leakscope.analysis.columns.series import HOST, INNER, FloatArray, own_bytes
 from leakscope.analysis.columns.units import is_training
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import SearchResult
@@ -29,7 +29,6 @@ from leakscope.analysis.source.training_loops import (
     never_clears,
     training_loop,
 )
-from leakscope.analysis.verdict.severity import MIB
 from leakscope.analysis.verdict.wording import to_finding
 from leakscope.model import gauge
 from leakscope.model.census import Census, CensusRow, RootKind
@@ -37,16 +36,23 @@ from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.text import human_bytes, plural
 from leakscope.model.trend import Trend
 
-LEAST_GRADIENT_BYTES = 8 * MIB
-LEAST_GRADIENT_SHARE = 0.05
-"""Of all tensors alive then."""
-FROZEN_BYTES = 1 * MIB
+_VARIABLE_ROOTS = (RootKind.LOCAL, RootKind.GLOBAL)
+_VARIABLE_ROLES = ("batch", "graph", "accumulation", "other")
+_LASTING_KINDS = ("module", "optimizer", "function", "generator", "lru_cache", "object", "queue")
+_NUMBER = re.compile(r"\d+")
 
 
 def diagnose_gradients(
     case: RunContext, growth: SearchResult, ledgers: list[Ledger]
 ) -> list[Finding]:
-    """Return, per device, what is unusual about the gradients; empty where all is as it should."""
+    """Return, per device, gradients that are kept longer than they are of use.
+
+    The censuses weigh them; the source says why: cleared only after the next forward pass, filled
+    with zeros, never cleared, kept through a validation that makes the highest peak, or left on
+    frozen parameters. May be confused with gradients that are accumulated over several steps on
+    purpose, whose clearing is conditional. The size of the model bounds them: never more than a
+    note.
+    """
     found: list[Finding] = []
     for device in [HOST, *case.track.devices]:
         found += filter(None, (_through_forward(case, device), _in_validation(case, device)))
@@ -165,7 +171,7 @@ def _frozen(case: RunContext, device: str) -> Finding | None:
     sizes = [c.frozen_gradient_bytes.get(device, 0) for c in case.table.censuses]
     steady = sizes[len(sizes) // 2 :]
     kept = int(np.median(steady)) if steady else 0
-    if kept < FROZEN_BYTES:
+    if kept < policy.LEFTOVER_NAME_BYTES:
         return None
     statement = freezing(case.sources.program)
     where = f" ({_at(case, statement)})" if statement is not None else ""
@@ -209,12 +215,12 @@ def _gradients(case: RunContext, device: str, *, training: bool) -> int:
     censuses = list(_inside(case, training=training))
     sizes = [c.components.get("gradients", {}).get(device, 0) for c in censuses]
     whole = [c.payload_bytes.get(device, 0) for c in censuses]
-    if len(sizes) < 2:
+    if len(sizes) < policy.LEFTOVER_CENSUSES:
         return 0
     kept = float(np.median(sizes))
     return (
         int(kept)
-        if kept >= max(LEAST_GRADIENT_BYTES, LEAST_GRADIENT_SHARE * float(np.median(whole)))
+        if kept >= max(policy.LEFTOVER_BYTES, policy.LEFTOVER_SHARE * float(np.median(whole)))
         else 0
     )
 
@@ -229,7 +235,11 @@ def _inside(case: RunContext, *, training: bool) -> Iterator[Census]:
 
 @dataclass(frozen=True)
 class GradientCycle:
-    """What is said of parameters in such a circle."""
+    """Parameters that keep themselves alive through ``backward(create_graph=True)``.
+
+    Such a gradient has a graph that leads back to the parameter. The circle runs through C++, where
+    the collector sees nothing. May be confused with a graph that a C++ extension keeps on purpose.
+    """
 
     title: str
     text: str
@@ -285,18 +295,6 @@ def _creates_graph(call: ast.Call) -> bool:
     )
 
 
-LEAST_OUTLIVING_BYTES = 8 * MIB
-STAYING_SHARE = 0.05
-REPLACED_SHARE = 0.2
-"""Of all tensors alive at these moments: less changes no peak that anybody would notice. What goes
-in the course of the next step may be gone before the peak anyway."""
-NAMED_BYTES = 1 * MIB
-FEWEST_CENSUSES = 2
-_ROOTS = (RootKind.LOCAL, RootKind.GLOBAL)
-_ROLES = ("batch", "graph", "accumulation", "other")
-_OBJECTS = ("module", "optimizer", "function", "generator", "lru_cache", "object", "queue")
-
-
 @dataclass(frozen=True)
 class Outliving:
     """A variable and what it alone holds when a step is over."""
@@ -308,10 +306,16 @@ class Outliving:
 def diagnose_outliving(
     case: RunContext, growth: SearchResult, ledgers: list[Ledger]
 ) -> list[Finding]:
-    """Return, per device, what letting go of the loop's variables would free; empty if little."""
+    """Return, per device, what the loop's variables hold while the next step runs.
+
+    A step ends where the next batch is fetched. What local variables hold then lies in memory
+    during the next forward pass, until they are assigned again. The source says when that is and
+    whether a ``del`` may be written. May be confused with what the loop carries on purpose (a
+    hidden state, a running total), which the source tells apart. Never more than a note.
+    """
     grown = {case.table.paths[g.path] for g in growth.growers}
     censuses = _at_steps(case)
-    if len(censuses) < FEWEST_CENSUSES:
+    if len(censuses) < policy.LEFTOVER_CENSUSES:
         return []
     devices = {device for census in censuses for device in census.payload_bytes}
     found = [_of_device(case, censuses, device, grown) for device in sorted(devices)]
@@ -335,11 +339,13 @@ def _of_device(
     whole = float(np.median([census.payload_bytes.get(device, 0) for census in censuses]))
     staying = [o for o in outliving if o.life.fate is Fate.STAYS]
     useful = [o for o in outliving if o.life.fate is not Fate.NEXT_BATCH]
-    held = _total_bytes(staying)
-    if held >= max(LEAST_OUTLIVING_BYTES, STAYING_SHARE * whole):
-        title = f"{_names(staying)} {_verb(staying, 'keep')} {human_bytes(held)} through each step"
-    elif (held := _total_bytes(useful)) >= max(LEAST_OUTLIVING_BYTES, REPLACED_SHARE * whole):
-        title = f"{_names(useful)} {_verb(useful, 'keep')} {human_bytes(held)} into the next step"
+    kept = _total_bytes(staying)
+    if kept >= max(policy.LEFTOVER_BYTES, policy.LEFTOVER_SHARE * whole):
+        title = f"{_names(staying)} {_verb(staying, 'keep')} {human_bytes(kept)} through each step"
+    elif (kept := _total_bytes(useful)) >= max(
+        policy.LEFTOVER_BYTES, policy.REPLACED_SHARE * whole
+    ):
+        title = f"{_names(useful)} {_verb(useful, 'keep')} {human_bytes(kept)} into the next step"
     else:
         return None
     return to_finding(
@@ -348,8 +354,8 @@ def _of_device(
         _text(outliving, device, whole),
         _outliving_remedy(case, useful),
         severity=Severity.NOTE,
-        share=held / whole if whole else 0.0,
-        total_bytes=held,
+        share=kept / whole if whole else 0.0,
+        total_bytes=kept,
         device=device,
         falsifier=(
             "With the del in place the peak is as high: it lies where they are gone already.",
@@ -368,17 +374,17 @@ def _outliving(
     case: RunContext, censuses: list[Census], device: str, grown: set[str]
 ) -> list[Outliving]:
     """Return the loop's variables by what they hold in the middle of the run, most first."""
-    held: dict[str, list[int]] = defaultdict(list)
+    sizes: dict[str, list[int]] = defaultdict(list)
     latest: dict[str, CensusRow] = {}
     for census in censuses:
         for row in census.rows:
             if _is_variable(row) and row.path not in grown:
                 latest[row.path] = row
-                held[row.path].append(_own_bytes(row, device))
+                sizes[row.path].append(own_bytes(row, device))
     found = []
     for path, row in latest.items():
-        usual = float(np.median([*held[path], *[0] * (len(censuses) - len(held[path]))]))
-        life = _life(case, row) if usual >= NAMED_BYTES else None
+        usual = float(np.median([*sizes[path], *[0] * (len(censuses) - len(sizes[path]))]))
+        life = _life(case, row) if usual >= policy.LEFTOVER_NAME_BYTES else None
         if life is not None:
             found.append(Outliving(life, int(usual)))
     return sorted(found, key=lambda o: (-o.bytes, o.life.name))
@@ -387,12 +393,8 @@ def _outliving(
 def _is_variable(row: CensusRow) -> bool:
     variable = row.owner.variable if row.owner else ""
     plain = bool(variable) and row.path.endswith(f"·{variable}")
-    fits = row.role in _ROLES and row.kind not in _OBJECTS
-    return plain and fits and row.user and row.root in _ROOTS
-
-
-def _own_bytes(row: CensusRow, device: str) -> int:
-    return row.host_bytes if device == HOST else row.device_bytes.get(device, 0)
+    fits = row.role in _VARIABLE_ROLES and row.kind not in _LASTING_KINDS
+    return plain and fits and row.user and row.root in _VARIABLE_ROOTS
 
 
 def _life(case: RunContext, row: CensusRow) -> Lifetime | None:
@@ -428,8 +430,12 @@ def _text(outliving: list[Outliving], device: str, whole: float) -> str:
 
 def _line_list(some: list[Outliving]) -> str:
     lines = sorted({o.life.replaced_at or 0 for o in some})
-    told = [str(line) for line in lines]
-    return f"line {told[0]}" if len(told) == 1 else f"lines {', '.join(told[:-1])} and {told[-1]}"
+    numbers = [str(line) for line in lines]
+    return (
+        f"line {numbers[0]}"
+        if len(numbers) == 1
+        else f"lines {', '.join(numbers[:-1])} and {numbers[-1]}"
+    )
 
 
 def _listed(some: list[Outliving]) -> str:
@@ -474,10 +480,6 @@ def _del_diff(case: RunContext, useful: list[Outliving]) -> str | None:
     return edits.diff() if by_statement else None
 
 
-FEWEST_NUMBERED_NAMES = 5
-"""Variables that differ in numbers alone."""
-_NUMBER = re.compile(r"\d+")
-
 NUMBERED_NAMES_REMEDY = Remedy(
     title="Keep one variable, or a container with a bound",
     text=(
@@ -491,12 +493,17 @@ NUMBERED_NAMES_REMEDY = Remedy(
 def diagnose_numbered_names(
     case: RunContext, growth: SearchResult, ledgers: list[Ledger]
 ) -> list[Finding]:
-    """Return a finding for each series of names that goes on to the end of the run."""
-    told = {g.path for g in growth.growers}
+    """Return a finding for variables that are made by number to the end of the run.
+
+    ``globals()[f"outputs_{epoch}"] = outputs`` makes a variable that stays as large as it is, so
+    that no container grows. May be confused with the stages of a script: names count only where no
+    source has them, where their numbers alone tell them apart, and where they come all along.
+    """
+    growing = {g.path for g in growth.growers}
     found = []
     for pattern, paths in _numbered(case).items():
         trend = case.trend_of(case.work_done[case.table.at], _summed_series(case, paths))
-        if trend.is_growing and not told.intersection(paths):
+        if trend.is_growing and not growing.intersection(paths):
             found.append(_numbered_names_finding(case, pattern, paths, trend))
     return found
 
@@ -512,7 +519,7 @@ def _numbered(case: RunContext) -> dict[str, list[int]]:
         if row.user and is_variable and _is_made(case, row.path.rpartition("·")[2]):
             groups[_NUMBER.sub("N", row.path)].append(path)
     return {
-        pattern: paths for pattern, paths in groups.items() if len(paths) >= FEWEST_NUMBERED_NAMES
+        pattern: paths for pattern, paths in groups.items() if len(paths) >= policy.NUMBERED_NAMES
     }
 
 
@@ -522,8 +529,8 @@ def _is_made(case: RunContext, variable: str) -> bool:
 
 
 def _summed_series(case: RunContext, paths: list[int]) -> FloatArray:
-    held: FloatArray = np.nan_to_num(case.table.retained[HOST][paths]).sum(axis=0)
-    return held
+    total: FloatArray = np.nan_to_num(case.table.retained[HOST][paths]).sum(axis=0)
+    return total
 
 
 def _numbers(name: str) -> list[int]:

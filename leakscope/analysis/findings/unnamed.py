@@ -11,16 +11,11 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.accounting.ledger import host_ledger
+from leakscope.analysis.accounting.terms import Term, unnamed_at
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
 from leakscope.analysis.findings.training_loop import gradient_cycle, is_gradient_cycle
 from leakscope.analysis.growth import judge, policy
-from leakscope.analysis.growth.exclusions import (
-    GrowthDriver,
-    Term,
-    growth_driver,
-    new_shapes,
-    unnamed_at,
-)
+from leakscope.analysis.growth.exclusions import GrowthDriver, growth_driver, new_shapes
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source.index import places_that_call
@@ -34,7 +29,7 @@ from leakscope.model.trend import Trend
 FALSIFIER = (
     "With ONEDNN_PRIMITIVE_CACHE_CAPACITY=1 and batches of one shape it would grow as before."
 )
-UNTOLD = "Memory grows with new shapes of tensors, or leaks"
+LEAK_OR_SHAPES_TITLE = "Memory grows with new shapes of tensors, or leaks"
 
 _IN_USE = frozenset({"named", "graph", "garbage", "pinned", "own"})
 """Terms of the ledger that tell what memory is used for."""
@@ -76,21 +71,30 @@ FEWER_SHAPES = Remedy(
         "environment bounds the cache of oneDNN, which has room for 1,024 kernels by default."
     ),
 )
+MOST_NATIVE_TYPES = 5
+REGISTERED = {"tuple", "dict", "function", "method", "functools.partial"}
+"""What atexit keeps of a call: its function and its arguments."""
+_Key = tuple[str, str, int]
 
 
 def diagnose_unexplained(
     case: RunContext, growth: SearchResult, ledgers: list[Ledger]
 ) -> list[Finding]:
-    """Return findings when memory goes on growing without a name of the user's."""
+    """Return findings when memory goes on growing without a name of the user's.
+
+    May be confused with the warm-up of libraries, which ends; with what is kept for each shape of
+    tensors, which comes with new shapes alone; and with pages of a large array that are written for
+    the first time.
+    """
     ledger, found = host_ledger(ledgers), []
     elsewhere, term = growth.terms.get("elsewhere"), growth.terms.get("unexplained")
     if elsewhere is not None and elsewhere.grows and not is_named(case, growth, elsewhere):
         found.append(_unnamed_objects_finding(case, elsewhere))
     if ledger is None or term is None or not term.trend.is_growing or not term.is_much:
         return found
-    if term.excused_by == "new_shapes":
+    if term.excluded_by == "new_shapes":
         return [*found, _of_shapes(case, GrowthDriver.SHAPES, term)]
-    if term.excused_by:
+    if term.excluded_by:
         return found
     if growth_driver(case, term.trend.net_bytes, in_use(ledger)) is GrowthDriver.EITHER:
         return [*found, _of_shapes(case, GrowthDriver.EITHER, term)]
@@ -146,7 +150,8 @@ def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
         "Memory grows outside everything that has a name",
         f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is neither garbage "
         "nor allocator slack nor in anything that has a name: native code allocated it, or a "
-        f"running loop alone refers to it, as to the generator that it goes over.{_other_growth(ledger)}",
+        "running loop alone refers to it, as to the generator that it goes over."
+        f"{_other_growth(ledger)}",
         UNEXPLAINED_REMEDY,
         severity=Severity.WARNING,
         trend=term.trend,
@@ -191,15 +196,15 @@ def _other_growth(ledger: Ledger) -> str:
     others = sorted(ledger.entries, key=lambda e: -e.bytes)
     least = max(policy.GAUGE_NOISE_BYTES, policy.UNNAMED_SHARE * ledger.total_bytes)
     known = [e for e in others if e.kind != "unexplained" and e.bytes >= least]
-    told = ", ".join(f"{_short(e)} {human_bytes(e.bytes)}" for e in known[:3])
-    return f" Beside it grew: {told}." if told else ""
+    listed = ", ".join(f"{_short(e)} {human_bytes(e.bytes)}" for e in known[:3])
+    return f" Beside it grew: {listed}." if listed else ""
 
 
 def _short(entry: LedgerEntry) -> str:
     return entry.label.partition(":")[0]
 
 
-def _of_shapes(case: RunContext, company: GrowthDriver, term: Term) -> Finding:
+def _of_shapes(case: RunContext, driver: GrowthDriver, term: Term) -> Finding:
     left = term.trend.net_bytes
     amount = f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))})"
     met = f"tensors of {plural(new_shapes(case), 'new shape')}"
@@ -207,12 +212,12 @@ def _of_shapes(case: RunContext, company: GrowthDriver, term: Term) -> Finding:
         "Libraries keep something for each shape, as oneDNN does a kernel in a cache that ends to "
         "grow when it is full, and larger batches need more at once."
     )
-    is_told = company is GrowthDriver.SHAPES
+    is_certain = driver is GrowthDriver.SHAPES
     return to_finding(
         "unexplained",
-        "Memory grows with new shapes of tensors" if is_told else UNTOLD,
+        "Memory grows with new shapes of tensors" if is_certain else LEAK_OR_SHAPES_TITLE,
         f"{amount} came with {met}, and hardly any while shapes stayed as they were. {kept}"
-        if is_told
+        if is_certain
         else f"{amount} has no name, and nearly every look met {met}. {kept} It may be a leak too.",
         FEWER_SHAPES,
         severity=Severity.NOTE,
@@ -227,10 +232,6 @@ def in_use(ledger: Ledger) -> int:
     """Return by how much all that has a name, or is known otherwise, grew in use."""
     return sum(max(entry.bytes, 0) for entry in ledger.entries if entry.kind in _IN_USE)
 
-
-MOST_NATIVE_TYPES = 5
-REGISTERED = {"tuple", "dict", "function", "method", "functools.partial"}
-"""What atexit keeps of a call: its function and its arguments."""
 
 NATIVE_REMEDY = Remedy(
     title="Look for what keeps them in native code",
@@ -251,7 +252,11 @@ REGISTER_ONCE = Remedy(
 
 
 def diagnose_native(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> list[Finding]:
-    """Return a finding for each kind of object that grows with no Python name on it."""
+    """Return a finding for each kind of object that grows and that only native code holds.
+
+    These are held by autograd, queues in C++ or registries of the interpreter. May be confused with
+    buffers that libraries allocate once.
+    """
     found = [
         finding
         for path, row in enumerate(case.table.latest)
@@ -301,11 +306,11 @@ def _grows(case: RunContext, growth: SearchResult, path: int, device: str) -> Fi
 
 
 def _words(
-    row: CensusRow, trend: Trend, held: float, registered: list[str]
+    row: CensusRow, trend: Trend, retained: float, registered: list[str]
 ) -> tuple[str, str, Remedy]:
     """Return title, text and remedy; of what is known to be given to atexit, that comes first."""
     measured = (
-        f"{human_bytes(held)} in {row.count} objects, growing by "
+        f"{human_bytes(retained)} in {row.count} objects, growing by "
         f"{human_bytes(trend.bytes_per_unit)} per {trend.unit}"
     )
     sites = [f"{s.file}:{s.line}" for s in row.allocated_at[:3]]
@@ -328,7 +333,7 @@ def _given_to_atexit(case: RunContext, row: CensusRow) -> list[str]:
 
 
 def _carries(
-    case: RunContext, growth: SearchResult, columns: IntArray, held: FloatArray
+    case: RunContext, growth: SearchResult, columns: IntArray, retained: FloatArray
 ) -> Trend | None:
     """Return the trend of all that is new without a name, where these objects are most of it.
 
@@ -339,8 +344,8 @@ def _carries(
     new = unnamed_at(case, columns)
     if term is None or not term.grows or not (new > 0).any():
         return None
-    counts = (new > 0) & ((held >= policy.UNNAMED_BYTES) | (columns == columns[-1]))
-    share = min(float((held[counts] / new[counts]).max(initial=0.0)), 1.0)
+    counts = (new > 0) & ((retained >= policy.UNNAMED_BYTES) | (columns == columns[-1]))
+    share = min(float((retained[counts] / new[counts]).max(initial=0.0)), 1.0)
     if share < policy.CARRIED_SHARE:
         return None
     low, high = term.trend.interval
@@ -350,9 +355,6 @@ def _carries(
         interval=(low * share, high * share),
         net_bytes=term.trend.net_bytes * share,
     )
-
-
-_Key = tuple[str, str, int]
 
 
 @dataclass(frozen=True)
@@ -374,7 +376,11 @@ class NativeGrowth:
 
 
 def growing_allocations(case: RunContext) -> list[NativeGrowth]:
-    """Return the native allocations that go on growing, what gained most first."""
+    """Return the native allocations that go on growing, what gained most first.
+
+    A row of the profile is an estimate from some samples; its noise is what chance can make of it.
+    Sites of tensors, arrays and the interpreter are left out: the census counts what these hold.
+    """
     records = _at_work(case)
     if len(records) < policy.FEWEST_READINGS:
         return []

@@ -1,17 +1,30 @@
 """The growth model: does what is kept grow with the work, and is it still growing?
 
-One function for every series: a pool of memory, a term of the ledger, a row of the census, a count.
+One function, ``judge_growth``, for every series: a pool of memory, a term of the ledger, a row of
+the census, a count. Its numbers are in ``policy``, the mathematics of its steps in ``shape``.
 
-1. *What is kept* is the least that the series reads from here to its end. Only readings that are no
-   higher than that tell of it; the others are teeth that are given back. What came after the last
-   release is not known to be kept, unless it is longer than any stretch between releases before.
-2. *Shape*: straight pieces over work, at most three, a break being worth it only where it explains
-   much (``fit``). The last piece is the tail.
-3. *Growing*: the tail rises, beyond what scatter explains, in several rises, and long enough.
-   *Bounded*: it is flat, and longer than any rest before. *Inconclusive*: neither; then the model
-   says how much more work would decide.
+1. *What is kept* is the least value that the series takes from each moment to its end. Readings
+   above it are teeth: memory that was released again. A series without releases is what it keeps.
+   The right end is censored: what came after the last release may be a tooth as well, so it counts
+   only if it is longer than the longest stretch between releases before.
+2. *Shape*: at most three straight pieces over work (a warm-up, a jump or a fill, and what follows),
+   or an exponential approach to a level. The fit is by least absolute deviations with a penalty for
+   each break. The last piece is the **tail**.
+3. *Growing*: the tail's slope is above zero with its interval (Theil and Sen's slope with Sen's
+   interval at 99 %; Kendall's score for few readings), it rises in at least three rises that are no
+   jumps, it takes a fifth of the run, and it is longer than the longest rest before.
+   *Bounded*: the tail is flat and twice as long as any rest before, or the curve has settled, or
+   the series came back late to its least. *Inconclusive*: neither; ``more_work`` is how much more
+   work would decide, where that can be estimated.
+4. *Rate*: the tail's slope, whatever came before it. A tail whose second half rises less than half
+   as much as its first slows down; its second half gives the forecast.
 
-Bytes and work may be scaled and shifted without any change of the verdict, if ``noise`` is too.
+The verdict doesn't change if bytes, with ``noise``, or work are scaled or shifted.
+
+Sources: Theil (1950) and Sen (1968) for slope and interval, Kendall (1938) for the score; the
+penalised segments are change-point detection with an information criterion and a Laplace
+likelihood; growth per path that must persist is BLeak's (Vilk and Berger, 2018) and LeakCanary's
+``ObjectGrowthDetector``.
 """
 
 from __future__ import annotations
@@ -19,11 +32,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.shape import (
-    EVEN,
     Series,
     Shape,
     Slope,
@@ -35,7 +47,7 @@ from leakscope.analysis.growth.shape import (
 )
 from leakscope.model.trend import Reason, Trend, TrendVerdict
 
-FloatArray = npt.NDArray[np.float64]
+_MAY_RISE = frozenset({Reason.SHORT_RISE, Reason.SETTLING, Reason.SCATTERED})
 
 
 @dataclass(frozen=True)
@@ -98,9 +110,6 @@ def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> GrowthJ
     return found
 
 
-_MAY_RISE = frozenset({Reason.SHORT_RISE, Reason.SETTLING, Reason.SCATTERED})
-
-
 def _judge_shape(series: Series) -> GrowthJudgement:
     """Judge what is kept by the pieces, or the curve, that explain it best."""
     shape = fit_shape(series.kept_x, series.kept_y, max(series.noise / 2, series.scatter))
@@ -150,7 +159,9 @@ def _is_released_late(series: Series) -> bool:
     lowest = series.x[series.y <= series.y.min() + step]
     early, late = (lowest[[0, -1]] - series.x[0]) / series.span
     falls = theil_sen(*series.since(float(series.x[0])), policy.Z_INTERVAL).high <= 0
-    return bool(falls or (late >= policy.LATE_SHARE and (series.is_exact or early <= 0.5)))
+    return bool(
+        falls or (late >= policy.LATE_SHARE and (series.is_exact or early <= policy.EARLY_SHARE))
+    )
 
 
 def _without_rise(series: Series) -> GrowthJudgement:
@@ -224,8 +235,8 @@ def _judge_rise(series: Series, tail: Tail, breaks: tuple[float, ...]) -> Growth
     lacking = _lacking(series, tail)
     if tail.is_exact and _rests_longer(tail):
         return _judge_rest(series, tail, breaks)
-    if not tail.is_exact and (_ends_flat(series, tail) or _rests_on_one(series, tail)):
-        lacking = max(lacking, tail.span / 3)
+    if not tail.is_exact and (_ends_flat(series, tail) or _rises_by_last_alone(series, tail)):
+        lacking = max(lacking, (1 - policy.LATE_SHARE) * tail.span)
     if lacking > 0:
         more = _further(series, lacking)
         return _concluded(
@@ -270,16 +281,20 @@ def _lacking(series: Series, tail: Tail) -> float:
 def _ends_flat(series: Series, tail: Tail) -> bool:
     """Return whether the last third of what rises in scatter doesn't rise by itself."""
     x, y = series.kept_since(tail.begin)
-    begin = min(int(np.searchsorted(x, x[0] + 2 / 3 * tail.span)), len(x) - EVEN)
+    begin = min(
+        int(np.searchsorted(x, x[0] + policy.LATE_SHARE * tail.span)), len(x) - policy.EVEN_READINGS
+    )
     x, y = x[max(begin, 0) :], y[max(begin, 0) :]
     slope = theil_sen(x, y, policy.Z_INTERVAL)
     return slope.low <= 0 and slope.rate < policy.SLOWING * tail.slope.rate
 
 
-def _rests_on_one(series: Series, tail: Tail) -> bool:
+def _rises_by_last_alone(series: Series, tail: Tail) -> bool:
     """Return whether scattered readings rise by the last one alone, far from the others."""
     x, y = series.kept_since(tail.begin)
-    return float(x[-1] - x[-2]) > tail.span / 2 and not rises_beyond_scatter(x[:-1], y[:-1])
+    return float(x[-1] - x[-2]) > policy.LONE_SHARE * tail.span and not rises_beyond_scatter(
+        x[:-1], y[:-1]
+    )
 
 
 def _rests_longer(tail: Tail) -> bool:
@@ -355,7 +370,7 @@ def _until_clear(series: Series, tail: Tail) -> float | None:
     if tail.slope.rate <= 0 or width <= 0:
         return _further(series, tail.span)
     times = (width / tail.slope.rate) ** (2 / 3)
-    return _further(series, tail.span * max(times - 1, 0.25))
+    return _further(series, tail.span * max(times - 1, policy.LEAST_FURTHER))
 
 
 def _further(series: Series, work: float) -> float | None:

@@ -97,8 +97,8 @@ class Observations:
         if alive[-1] < np.flatnonzero(working)[-1]:
             return seen
         later = np.flatnonzero(shown & (table.at > self.track.last_work))
-        held = sum(np.nan_to_num(values[path]) for values in table.retained.values())
-        return np.append(seen, later[held[later] >= max(held[seen[-1]], 1.0)])
+        retained = sum(np.nan_to_num(values[path]) for values in table.retained.values())
+        return np.append(seen, later[retained[later] >= max(retained[seen[-1]], 1.0)])
 
     def series(self, path: int, device: str) -> tuple[IntArray, FloatArray, float]:
         """Return censuses, what a path retained there, and by how much that may be wrong.
@@ -141,13 +141,13 @@ def find_across(
             trend = trend_of(growth, "boundary")
             if device == HOST or path not in trends:
                 trends[path] = trend
-            if growth.is_growing and not _in_one_passage(observations, columns, y, growth):
+            if growth.is_growing and not _in_single_passage(observations, columns, y, growth):
                 kept = columns[np.isin(observations.work(columns), growth.kept_at)]
                 growers[path, device] = grower_of(observations, path, device, trend, columns, kept)
     return growers, trends
 
 
-def _in_one_passage(
+def _in_single_passage(
     observations: Observations, columns: IntArray, y: FloatArray, growth: GrowthJudgement
 ) -> bool:
     """Return whether a path rose in one passage through a phase alone: that is growth within it.
@@ -283,14 +283,6 @@ def items_per_unit(table: RowTable, path: int, columns: IntArray, x: FloatArray)
     return theil_sen(x[known], length[known]).rate
 
 
-FALLEN = 0.5
-"""What climbed in a phase has fallen back when less than this part of the climb is left."""
-FEWEST_TO_CLIMB = 3
-"""Censuses inside a passage; of fewer the last may not be left out."""
-ALONE_POINTS = 5
-"""So many points make one occurrence evidence, when the run has only one."""
-
-
 @dataclass(frozen=True)
 class Occurrence:
     """One passage through a phase: its censuses and those that follow until it begins again."""
@@ -316,17 +308,17 @@ class Occurrence:
 
     def climb(self, values: FloatArray) -> IntArray:
         """Return the censuses inside, without the last where a path was emptied just before it."""
-        if len(self.inside) < FEWEST_TO_CLIMB:
+        if len(self.inside) < policy.FEWEST_READINGS:
             return self.inside
         last = float(np.nan_to_num(values[self.inside[-1]])) - self.base(values)
-        return self.inside[:-1] if last <= FALLEN * self.rise(values) else self.inside
+        return self.inside[:-1] if last <= policy.FALLEN_SHARE * self.rise(values) else self.inside
 
     def falls(self, values: FloatArray) -> bool | None:
         """Return whether the climb was given back, None when no census shows it."""
         if not len(self.after):
             return None
         left = float(np.nan_to_num(values[self.after]).min()) - self.base(values)
-        return left <= FALLEN * self.rise(values)
+        return left <= policy.FALLEN_SHARE * self.rise(values)
 
 
 @dataclass(frozen=True)
@@ -482,10 +474,10 @@ def _repeats(through: Passages, values: FloatArray, points: int) -> bool:
     fates = [fate for o in climbed if (fate := o.falls(values)) is not None]
     if through.begun == 1:
         seen = bool(fates) or not is_training(through.phase)
-        return seen and points >= ALONE_POINTS and all(fates)
+        return seen and points >= policy.FEWEST_GROWING and all(fates)
     against = [o for o in through.occurrences if o.rise(values) <= ROW_NOISE_BYTES]
     emptied = [o for o in climbed if len(o.climb(values)) < len(o.inside)]
     if 2 * len(emptied) > len(climbed):  # then a census at the end alone says nothing
         against = [o for o in against if len(o.inside) > 1]
     often = len(climbed) >= max(2, 2 * len(against))
-    return often and sum(fates) >= max(1, 0.7 * len(fates))
+    return often and sum(fates) >= max(1, policy.RETURNED_SHARE * len(fates))

@@ -1,8 +1,17 @@
 """The search for growth: from the table of rows to growers at their accumulation points.
 
+``search_growth`` judges all rows, excludes what is no leak and follows the rest down to their
+accumulation points; the order of its steps is that of ``exclusions``.
+
 The accumulation point is the one container in which growth piles up: Eclipse MAT's walk down the
-dominator tree, applied to growth instead of size. Entries of one container that one statement feeds
-are joined into their container.
+dominator tree, applied to growth instead of size. From a row that grows, walk down into each single
+object that carries growth of its own; stop where growth spreads over many objects. That is neither
+the owner of the container nor one of its elements.
+
+Entries of one container that one statement feeds are one culprit, their container:
+``self.sides[side].append(features)`` fills ``sides['real']`` and ``sides['fake']`` alike. Entries
+that different statements fill are culprits of their own, and so is one that carries most of the
+growth.
 """
 
 from __future__ import annotations
@@ -15,18 +24,21 @@ from itertools import pairwise, takewhile
 import msgspec
 import numpy as np
 
-from leakscope.analysis.columns.series import HOST, FloatArray, IntArray, RowTable
-from leakscope.analysis.growth import judge, policy, theil_sen
-from leakscope.analysis.growth.exclusions import (
-    MOVED,
-    PART_OF_OWNER,
-    ROW_RULES,
-    RowRule,
+from leakscope.analysis.accounting.terms import (
     Term,
     judge_terms,
     judge_unnamed,
     unnamed_at,
     unnamed_readings,
+)
+from leakscope.analysis.columns.series import HOST, FloatArray, IntArray, RowTable
+from leakscope.analysis.growth import judge, policy, theil_sen
+from leakscope.analysis.growth.exclusions import (
+    MOVED,
+    PART_OF_OWNER,
+    excludes,
+    with_rules_applied,
+    without_excluded,
 )
 from leakscope.analysis.growth.policy import ROW_NOISE_BYTES
 from leakscope.analysis.growth.rows import Grower, find_across, find_within, grower_of, in_units
@@ -35,8 +47,12 @@ from leakscope.model.path_pattern import Steps, parse_steps
 from leakscope.model.trend import Trend
 
 NOTED_BYTES = float(1 << 20)
+"""What a path must have gained for the model's judgement of it to be recorded."""
 MOST_NOTED = 100
-"""Paths of which the model's word is noted."""
+"""Paths of which that is recorded."""
+CONTAINERS = {"dict", "list", "tuple", "set", "deque"}
+_TABLES = {"DataFrame", "Series"}
+"""What lies below them is how pandas lays out one table: a name that no user wrote."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +71,17 @@ class SearchResult:
 
 
 def search_growth(case: RunContext) -> SearchResult:
-    """Return what grows across and within phases, each once, at its accumulation point."""
+    """Return what grows across and within phases, each once, at its accumulation point.
+
+    The steps: rows that grow across phases, those seen too seldom that carry the growth of memory
+    among them, less what moved; their accumulation points, in their unit of work, less what a rule
+    excludes; what climbs within phases outside of these, in the same way; the terms without a name.
+    """
     table = case.table
     grown, trends = find_across(case.observations)
     carriers = find_carriers(case, trends)
     grown |= carriers
-    grown = {k: g for k, g in grown.items() if not is_excused(case, MOVED, g, ())}
+    grown = {k: g for k, g in grown.items() if not excludes(case, MOVED, g)}
     _note_trends(case, trends)
     across: list[Grower] = []
     for device in table.retained:
@@ -70,50 +91,26 @@ def search_growth(case: RunContext) -> SearchResult:
             in_units(case.observations, case.places, _at_the_rate_of(case, g, carriers))
             for g in points
         ]
-    told = _one_device_each(across)
-    across, filling = _without_excused(case, told)
+    named = _on_main_device(across)
+    across, filling = without_excluded(case, named)
     across = [share_named(table, g) for g in across]
     climbing = _climbing(case, {path for path, _ in grown}, [*across, *filling])
     found = [kept[path] for kept in climbing for path in accumulation_points(table, kept)]
-    within, _ = _without_excused(case, _one_device_each(found))
+    within, _ = without_excluded(case, _on_main_device(found))
     owners = [*grown.values(), *(g for kept in climbing for g in kept.values())]
     growers = across + within
-    return SearchResult(growers, filling, trends, owners, judge_terms(case, growers, told, trends))
-
-
-def is_excused(case: RunContext, rule: RowRule, grower: Grower, others: Sequence[Grower]) -> bool:
-    """Return whether a rule says that what grows is no leak, and note it if it does."""
-    figure = rule.applies(case, grower, others)
-    if figure is None:
-        return False
-    row = case.table.latest[grower.path]
-    case.decisions.add(
-        row.name, rule.name, rule.reason,
-        figure=figure.value, threshold=figure.threshold, path=row.path,
-    )  # fmt: skip
-    return True
-
-
-def _without_excused(case: RunContext, growers: list[Grower]) -> tuple[list[Grower], list[Grower]]:
-    """Return what grows by no rule's leave, and what will stop by itself."""
-    left, filling = [], []
-    for grower in growers:
-        rule = next((r for r in ROW_RULES if is_excused(case, r, grower, growers)), None)
-        if rule is None:
-            left.append(grower)
-        elif rule.stops:
-            filling.append(grower)
-    return left, filling
+    terms = with_rules_applied(case, judge_terms(case, growers, named, trends), growers)
+    return SearchResult(growers, filling, trends, owners, terms)
 
 
 def _note_trends(case: RunContext, trends: dict[int, Trend]) -> None:
-    """Note what the model said of each path that is worth a word, the largest first."""
-    worth = [
+    """Record what the model said of paths that are large or grow, the largest first."""
+    large = [
         (case.table.highest(path, HOST)[1], path)
         for path, trend in trends.items()
         if trend.is_growing or abs(trend.net_bytes) + trend.gained_before >= NOTED_BYTES
     ]
-    for _, path in sorted(worth, reverse=True)[:MOST_NOTED]:
+    for _, path in sorted(large, reverse=True)[:MOST_NOTED]:
         trend, row = trends[path], case.table.latest[path]
         case.decisions.add(
             row.name, "growth", f"{trend.verdict.value}: {trend.reason.value}",
@@ -150,7 +147,7 @@ def find_carriers(case: RunContext, trends: dict[int, Trend]) -> dict[tuple[int,
         if is_user and _jumps(rises, np.diff(case.track.index[at[columns]])):
             continue  # it may have got another name
         if is_user:
-            whole = np.interp(at[columns], read, private[read])
+            whole = case.read_between(at[columns], read, private[read])
         else:
             whole = unnamed_at(case, columns)
         least = max(policy.CARRIED_SHARE * float(whole[-1] - whole[0]), policy.CARRIED_BYTES)
@@ -210,14 +207,14 @@ def _climbing(case: RunContext, grown: set[int], across: list[Grower]) -> list[d
         {
             path: g
             for path, g in climbing.items()
-            if path not in grown and not is_excused(case, PART_OF_OWNER, g, across)
+            if path not in grown and not excludes(case, PART_OF_OWNER, g, across)
         }
         for device in case.table.retained
         for climbing in find_within(case.track, case.table, device).values()
     ]
 
 
-def _one_device_each(growers: list[Grower]) -> list[Grower]:
+def _on_main_device(growers: list[Grower]) -> list[Grower]:
     """Return each path once, on the device on which it grows most."""
     best: dict[tuple[int, str], Grower] = {}
     for g in growers:
@@ -240,7 +237,7 @@ def share_named(table: RowTable, g: Grower) -> Grower:
     if not longer:
         return g
     most = max(growth for growth, _ in longer)
-    alike = [p for growth, p in longer if growth >= 0.5 * most]
+    alike = [p for growth, p in longer if growth >= policy.SAME_PACE_SHARE * most]
     named = min(alike, key=lambda p: (len(table.paths[p]), table.paths[p]))
     return replace(g, path=named, y=g.y)
 
@@ -253,17 +250,6 @@ def _gained_items(table: RowTable, path: int, g: Grower) -> float:
         return 0.0
     late = gains[len(gains) // 2 :].sum() >= policy.GROWING_SHARE * gains.sum()
     return float(gains.sum()) if late and (gains > 0).sum() >= policy.FEWEST_RISES else 0.0
-
-
-SPREAD = 0.5
-"""Growth that comes from more objects, not larger ones, to this part lies in their container; so
-does growth of which this part is in no single object below."""
-SMALL_SIBLING = 0.30
-SIMILAR_SIBLINGS = 4
-"""This many small siblings in one container are one culprit: ``results``, not its keys."""
-CONTAINERS = {"dict", "list", "tuple", "set", "deque"}
-_TABLES = {"DataFrame", "Series"}
-"""What lies below them is how pandas lays out one table: a name that no user wrote."""
 
 
 def accumulation_points(table: RowTable, growers: dict[int, Grower]) -> list[int]:
@@ -311,10 +297,10 @@ class _Walk:
             return [node]
         if self.is_spread_below(node, below):
             return [node]
-        if self.own_growth(node) >= SPREAD * self.growers[node].gained:
+        if self.own_growth(node) >= policy.SPREAD_SHARE * self.growers[node].gained:
             return [node]
-        single = [child for child in below if self.growers[child].spread < SPREAD]
-        if self.is_one_culprit(node, single):
+        single = [child for child in below if self.growers[child].spread < policy.SPREAD_SHARE]
+        if self.is_the_culprit(node, single):
             return [node]
         points = [point for child in single for point in self.down(child)]
         # Parts that change by less than what counts may come to more together.
@@ -326,7 +312,9 @@ class _Walk:
         if not below:
             return False
         largest, gained = self.growers[below[0]], self.growers[node].gained
-        return largest.spread >= SPREAD and largest.gained >= SPREAD * gained
+        return (
+            largest.spread >= policy.SPREAD_SHARE and largest.gained >= policy.SPREAD_SHARE * gained
+        )
 
     def own_growth(self, node: int) -> float:
         """Return how much of a path's growth is in no single object below it.
@@ -341,8 +329,8 @@ class _Walk:
             if (table.latest[p].count <= 1 and not self._is_added(node, p))
             or (self._holds_no_elements_alone(node, p) and self._gathers(node, p))
         ]
-        held = np.nan_to_num(table.retained[grower.device][single][:, grower.columns])
-        own = grower.y - held.sum(axis=0)
+        inside = np.nan_to_num(table.retained[grower.device][single][:, grower.columns])
+        own = grower.y - inside.sum(axis=0)
         trend = judge(grower.x, own, unit="", noise=ROW_NOISE_BYTES)
         if trend.is_open:
             return float(own[-1] - own[0])
@@ -355,14 +343,14 @@ class _Walk:
 
         A tuple can gather nothing: what grows in it is below, unless it is the next link of a list.
         """
-        holder, held = self.table.latest[node], self.table.latest[row]
-        leads_on = held.kind == "tuple" and held.type != holder.type
-        return not {holder.kind, held.kind} <= CONTAINERS or leads_on
+        holder, content = self.table.latest[node], self.table.latest[row]
+        leads_on = content.kind == "tuple" and content.type != holder.type
+        return not {holder.kind, content.kind} <= CONTAINERS or leads_on
 
     def _gathers(self, node: int, row: int) -> bool:
         """Return whether it is less more objects that gather: ``agents[*].memory`` gets longer."""
         columns, table = self.growers[node].columns, self.table
-        if row not in self.growers or self.growers[row].spread >= SPREAD:
+        if row not in self.growers or self.growers[row].spread >= policy.SPREAD_SHARE:
             return False
         length = np.nan_to_num(table.length[row, columns])
         return bool(length[-1] > length[0]) or any(
@@ -375,7 +363,7 @@ class _Walk:
         is_new = not np.isfinite(self.table.retained[HOST][row, first])
         return is_new and row not in self.growers
 
-    def is_one_culprit(self, node: int, single: list[int]) -> bool:
+    def is_the_culprit(self, node: int, single: list[int]) -> bool:
         """Return whether a container's entries are so many and alike that it is the culprit.
 
         So is a tuple of values: they are replaced together.
@@ -383,14 +371,8 @@ class _Walk:
         gained, latest = self.growers[node].gained, self.table.latest
         if latest[node].kind == "tuple" and len(single) > 1:
             return all(latest[child].kind not in CONTAINERS for child in single)
-        small = [c for c in single if self.growers[c].gained < SMALL_SIBLING * gained]
-        return latest[node].kind in CONTAINERS and len(small) >= SIMILAR_SIBLINGS
-
-
-WHOLE = 0.9
-"""Entries make up their container's growth where they come to this part of it."""
-BIG_DROP = 0.7
-"""An entry with this part of the growth is where it lies: Eclipse MAT's rule."""
+        small = [c for c in single if self.growers[c].gained < policy.SMALL_SIBLING_SHARE * gained]
+        return latest[node].kind in CONTAINERS and len(small) >= policy.SIMILAR_SIBLINGS
 
 
 def with_siblings_joined(case: RunContext, growth: SearchResult) -> SearchResult:
@@ -402,7 +384,7 @@ def with_siblings_joined(case: RunContext, growth: SearchResult) -> SearchResult
         if len(entries) < 2 or not _are_siblings(case, entries, owner):
             continue
         counted = _counted(case, owner)
-        if _make_up(entries, counted) and _are_fed_by_one_line(case, [*entries, counted]):
+        if _make_up(entries, counted) and _share_a_feeding_line(case, [*entries, counted]):
             growers = [*(g for g in growers if g not in entries), counted]
     return replace(growth, growers=growers)
 
@@ -419,10 +401,10 @@ def _are_siblings(case: RunContext, entries: Sequence[Grower], owner: Grower) ->
         return False
     above = case.table.paths[owner.path]
     ways = [parse_steps(case.table.paths[g.path].removeprefix(above)) for g in entries]
-    return all(way and way[0].is_item for way in ways) and _are_one(way[1:] for way in ways)
+    return all(way and way[0].is_item for way in ways) and _are_same(way[1:] for way in ways)
 
 
-def _are_one(ways: Iterable[Steps]) -> bool:
+def _are_same(ways: Iterable[Steps]) -> bool:
     return len(set(ways)) == 1
 
 
@@ -436,12 +418,12 @@ def _make_up(entries: Sequence[Grower], whole: Grower) -> bool:
     units = {(g.unit, g.phase) for g in (*entries, whole)}
     return (
         len(units) == 1
-        and sum(gains) >= WHOLE * whole.gained
-        and max(gains) < BIG_DROP * sum(gains)
+        and sum(gains) >= policy.SIBLINGS_SHARE * whole.gained
+        and max(gains) < policy.BIG_DROP_SHARE * sum(gains)
     )
 
 
-def _are_fed_by_one_line(case: RunContext, growers: Sequence[Grower]) -> bool:
+def _share_a_feeding_line(case: RunContext, growers: Sequence[Grower]) -> bool:
     lines = {_feeding_line(case, g) for g in growers}
     return len(lines) == 1 and None not in lines
 

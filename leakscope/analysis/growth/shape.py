@@ -1,8 +1,12 @@
 """The shape of a series: what is kept of it, the pieces that fit it, its slope and its tail.
 
-What is kept is the least that the series reads from each moment to its end. Straight pieces over
-work, or an approach to a level, are chosen by penalised absolute deviation; a slope is the weighted
-median of all pairs (Theil and Sen) with its interval.
+These are the steps of the growth model, in the order in which it takes them: ``Series`` (what is
+kept), slopes (the weighted median slope of all pairs, which outliers don't move), ``Tail`` (whether
+the last stretch rises or is flat, and how it rests between rises), and ``fit_shape``.
+
+A break of the fit must lower the log of the mean absolute deviation by more than its cost. That is
+a Laplace likelihood whose scale never falls below a share of the range, so that exact series aren't
+split for nothing. All places for one and two breaks on a grid of knots are tried.
 """
 
 from __future__ import annotations
@@ -11,12 +15,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from leakscope.analysis.columns.series import FloatArray, IntArray
 from leakscope.analysis.growth import policy
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+_CONSTANTS = np.geomspace(policy.SHORTEST_CONSTANT, policy.LONGEST_CONSTANT, policy.CONSTANTS_TRIED)
+"""Time constants that are tried, as shares of the run."""
 
 
 @dataclass(frozen=True)
@@ -196,10 +200,6 @@ def _kendall_variance(y: FloatArray) -> float:
     return max(n * (n - 1) * (2 * n + 5) - tied, 0.0) / 18
 
 
-EVEN = policy.FEWEST_GROWING - 1
-"""Readings that suffice if growth is even."""
-
-
 @dataclass(frozen=True)
 class Tail:
     """The last stretch of a series."""
@@ -254,7 +254,7 @@ class Tail:
             is_exact=series.is_little(rise),
             is_in_jumps=is_in_jumps(x, least),
             span=float(x[-1] - x[0]),
-            is_even=len(x) == EVEN and is_even_rise(x, y),
+            is_even=len(x) == policy.EVEN_READINGS and is_even_rise(x, y),
         )
 
 
@@ -304,10 +304,14 @@ def _levels(series: Series, begin: float) -> tuple[FloatArray, FloatArray]:
 
 def rises_beyond_scatter(x: FloatArray, y: FloatArray) -> bool:
     """Return whether readings rise by more than noise would."""
-    if len(x) < EVEN:
+    if len(x) < policy.EVEN_READINGS:
         return False
     if len(x) <= policy.FEW_READINGS:
-        return is_even_rise(x, y) if len(x) == EVEN else kendall_score(y) >= policy.Z_OF_FEW
+        return (
+            is_even_rise(x, y)
+            if len(x) == policy.EVEN_READINGS
+            else kendall_score(y) >= policy.Z_OF_FEW
+        )
     return theil_sen(x, y, policy.Z_GROWING).low > 0
 
 
@@ -362,12 +366,6 @@ def rises_of(least: FloatArray, noise: float) -> int:
         if value > level + step:
             rises, level = rises + 1, value
     return rises
-
-
-CONSTANTS = np.geomspace(0.04, 0.7, 18)
-"""Time constants that are tried, as shares of the run; longer ones look straight."""
-FEWEST_CURVED = 8
-"""Readings that a curve takes; of fewer three pieces or a kink look the same."""
 
 
 @dataclass(frozen=True)
@@ -457,11 +455,11 @@ def _two_breaks(deviation: FloatArray, n: int, scale: float) -> tuple[float, tup
 
 def _settling(x: FloatArray, y: FloatArray, scale: float) -> tuple[float | None, float]:
     """Return the time constant of the approach to a level that fits best, and its cost."""
-    if len(x) < FEWEST_CURVED:
+    if len(x) < policy.FEWEST_CURVED:
         return None, np.inf
     span = float(x[-1] - x[0])
     t = (x - x[0]) / span
-    curves = 1 - np.exp(-t[None, :] / CONSTANTS[:, None])
+    curves = 1 - np.exp(-t[None, :] / _CONSTANTS[:, None])
     curves -= curves.mean(axis=1, keepdims=True)
     level = y - y.mean()
     height = (curves * level).sum(axis=1) / (curves * curves).sum(axis=1)
@@ -470,14 +468,14 @@ def _settling(x: FloatArray, y: FloatArray, scale: float) -> tuple[float | None,
     best = int(np.argmin(costs))
     if height[best] <= 0 or _ends_straight(t, y, off[best], scale):
         return None, np.inf
-    return float(CONSTANTS[best]) * span, float(costs[best])
+    return float(_CONSTANTS[best]) * span, float(costs[best])
 
 
 def _ends_straight(t: FloatArray, y: FloatArray, off: FloatArray, scale: float) -> bool:
     """Return whether a line explains the second half better than the curve that fits the whole."""
     late = t >= 0.5
     n = int(late.sum())
-    if n < FEWEST_CURVED // 2:
+    if n < policy.FEWEST_CURVED // 2:
         return False
     slope, level = np.polyfit(t[late], y[late], 1)
     line = float(np.abs(slope * t[late] + level - y[late]).sum())

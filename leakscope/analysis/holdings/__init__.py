@@ -30,6 +30,8 @@ __all__ = [
     "find_retained_of_others",
     "join_retained",
 ]
+MOST_PROCESSES = 5
+"""Beside the one that a report tells of."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,6 @@ def process_of(case: RunContext) -> RetainedProcess:
     )
 
 
-MOST_PROCESSES = 5
-"""Beside the one that a report tells of."""
 ROOM = TreeLimits(censuses=40, cells=24_000)
 """Of each: all of them together take no more room than the first."""
 
@@ -177,4 +177,4 @@ def secondary_recordings(
 def _to_compare_with(run: Run, ranks: int) -> list[Recording]:
     """Return ranks besides those that are told of: all of few, of many the first alone."""
     here = ranks_here(run)
-    return here if ranks <= MANY else [one for one in here if one is run.main]
+    return here if ranks <= MANY else [each for each in here if each is run.main]

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
+from leakscope.analysis.columns.series import HOST, own_bytes
 from leakscope.analysis.run_context import RunContext
 from leakscope.model.boundary import Boundary, BoundaryKind, comparable_key
 from leakscope.model.census import FILE, SHARED, Census, CensusRow, CensusScope, RootKind
 from leakscope.model.report import Culprit
 from leakscope.model.run import NodeKind, Retained, RetainedNode
 
-HOST = "host"
 MOST_DEVICES = 16
 MOST_BYTES = 1 << 52
 """What a page's script can count to exactly; more is only told by a recording made to overflow."""
@@ -30,10 +30,19 @@ GROUPS = {
     RootKind.GARBAGE: "garbage, not collected yet",
 }
 LIBRARIES = "libraries"
-_MOST_MISSED = 0.1
+_MISSED_SHARE = 0.1
 """Of the bytes in a container's items: where a census missed more, it can't tell their insides."""
 _STEP = ".·[("
 """What a step of a path begins with."""
+MOST_CENSUSES = 300
+_CULPRITS = 3
+"""So many culprits are sure to be seen at their height."""
+RAN_OUT = "memory ran out"
+_OUTSIDE = {BoundaryKind.RUN_BEGIN, BoundaryKind.RUN_END}
+MOST_NODES = 800
+MOST_CELLS = 120_000
+"""Nodes times censuses times devices."""
+_LEAST_NODES = 100
 
 
 @dataclass
@@ -189,7 +198,7 @@ def _column(tree: RetainedTree, look: CensusLook, device: str, parts: _Parts) ->
 
 
 def _size(row: CensusRow, device: str) -> int:
-    own = row.host_bytes if device == HOST else row.device_bytes.get(device, 0)
+    own = own_bytes(row, device)
     return max(own + row.shared_bytes.get(device, 0), 0)
 
 
@@ -243,7 +252,7 @@ def _sampled(tree: RetainedTree, column: Sequence[int], sizes: dict[str, int]) -
         for place, node in enumerate(tree.nodes)
         if node.kind is NodeKind.ROW
         and node.label.startswith("[")
-        and sizes.get(node.path, 0) < (1 - _MOST_MISSED) * column[place]
+        and sizes.get(node.path, 0) < (1 - _MISSED_SHARE) * column[place]
     }
 
 
@@ -253,13 +262,6 @@ def _below(tree: RetainedTree, above: Collection[int]) -> set[int]:
         if node.parent in above or node.parent in found:
             found.add(place)
     return found
-
-
-MOST_CENSUSES = 300
-_CULPRITS = 3
-"""So many culprits are sure to be seen at their height."""
-RAN_OUT = "memory ran out"
-_OUTSIDE = {BoundaryKind.RUN_BEGIN, BoundaryKind.RUN_END}
 
 
 @dataclass(frozen=True)
@@ -415,12 +417,6 @@ def _spread(wanted: Sequence[int], count: int, most: int) -> list[int]:
         chosen.append(int(np.argmax(distance)))
         distance = np.minimum(distance, abs(places - chosen[-1]))
     return sorted(chosen)
-
-
-MOST_NODES = 800
-MOST_CELLS = 120_000
-"""Nodes times censuses times devices."""
-_LEAST_NODES = 100
 
 
 def fold(

@@ -12,7 +12,8 @@ from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import SearchResult, search_growth, with_siblings_joined
 from leakscope.analysis.remedies.catalogue import Catalogue
 from leakscope.analysis.run_context import RunContext
-from leakscope.analysis.verdict.culprits import ORDER, find_culprits
+from leakscope.analysis.verdict.culprits import find_culprits
+from leakscope.analysis.verdict.severity import SEVERITY_ORDER
 from leakscope.analysis.verdict.wording import listed
 from leakscope.model.report import Culprit
 from leakscope.model.run import Recording, Run
@@ -86,7 +87,7 @@ class MergedCulprits:
         places = {key: place for place, key in enumerate(self._own)}
         merged.sort(
             key=lambda c: (
-                ORDER[c.severity],
+                SEVERITY_ORDER[c.severity],
                 -self._impact[c.signature],
                 places.get(c.signature, len(places)),
                 c.signature,
@@ -106,7 +107,7 @@ class _RankCulprit:
         """Return whether more is lost to it in this rank, and not by little."""
         mine, theirs = self.culprit, other.culprit
         if mine.severity is not theirs.severity:
-            return ORDER[mine.severity] < ORDER[theirs.severity]
+            return SEVERITY_ORDER[mine.severity] < SEVERITY_ORDER[theirs.severity]
         more, less = mine.gained_bytes, theirs.gained_bytes
         return more - less > SPREAD * more
 

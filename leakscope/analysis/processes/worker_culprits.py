@@ -19,8 +19,8 @@ from leakscope.analysis.processes.recordings import analyse_recording, with_rate
 from leakscope.analysis.remedies.catalogue import Catalogue
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.cleared import find_cleared, find_undecided
-from leakscope.analysis.verdict.culprits import ORDER, signature
-from leakscope.analysis.verdict.severity import MIB, forecast
+from leakscope.analysis.verdict.culprits import signature
+from leakscope.analysis.verdict.severity import MIB, SEVERITY_ORDER, forecast
 from leakscope.model import gauge
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Cleared, Culprit, Finding, Remedy, Severity, WorkerMemory
@@ -115,7 +115,7 @@ def culprits_of(case: RunContext, workers: list[Worker]) -> list[Culprit]:
     """Return what grows in workers, each once, the worst first; ``case`` is their parent's."""
     ranks = ranks_of(case.run)
     merged = [_of_all(case, found, ranks) for found in _found(workers).values()]
-    return sorted(merged, key=lambda c: (ORDER[c.severity], -c.total_bytes * c.workers))
+    return sorted(merged, key=lambda c: (SEVERITY_ORDER[c.severity], -c.total_bytes * c.workers))
 
 
 def worker_of_culprit(workers: list[Worker]) -> dict[str, RunContext]:
@@ -166,13 +166,13 @@ def _by_loader(found: Found) -> list[Found]:
 
 def _best(found: Found) -> tuple[Worker, Culprit]:
     """Return the best known one, which speaks for all workers of a loader."""
-    return max(found, key=lambda one: (-ORDER[one[1].severity], len(one[1].chart)))
+    return max(found, key=lambda one: (-SEVERITY_ORDER[one[1].severity], len(one[1].chart)))
 
 
 def _weight(found: Found) -> tuple[int, float]:
     """Return how grave a culprit is in workers of a loader, and what it came to in them."""
     gained = ((w.group, max(w.gained.get(c.signature, 0.0), c.total_bytes)) for w, c in found)
-    return max(-ORDER[culprit.severity] for _, culprit in found), at_one_time(gained)
+    return max(-SEVERITY_ORDER[culprit.severity] for _, culprit in found), at_one_time(gained)
 
 
 def _rate(found: Found) -> float:
@@ -294,7 +294,7 @@ def with_culprits_of_workers(own: list[Culprit], of_workers: list[Culprit]) -> l
 
 def _is_worse(one: Culprit, other: Culprit) -> bool:
     if one.severity is not other.severity:
-        return ORDER[one.severity] < ORDER[other.severity]
+        return SEVERITY_ORDER[one.severity] < SEVERITY_ORDER[other.severity]
     return one.total_bytes * max(one.workers, 1) > other.total_bytes * max(other.workers, 1)
 
 

@@ -35,8 +35,7 @@ from leakscope.analysis.processes.worker_findings import (
 )
 from leakscope.analysis.remedies.cleanup_calls import host_advice
 from leakscope.analysis.run_context import RunContext
-from leakscope.analysis.verdict.culprits import ORDER
-from leakscope.analysis.verdict.severity import MIB
+from leakscope.analysis.verdict.severity import MIB, SEVERITY_ORDER
 from leakscope.model import gauge
 from leakscope.model.report import (
     Cleared,
@@ -129,7 +128,7 @@ def with_growth_in_workers(rows: list[RankMemory], culprits: list[Culprit]) -> l
 
 
 def _ranked(findings: list[Finding]) -> list[Finding]:
-    worst_first = sorted(findings, key=lambda f: ORDER[f.severity])
+    worst_first = sorted(findings, key=lambda f: SEVERITY_ORDER[f.severity])
     return [msgspec.structs.replace(f, rank=rank) for rank, f in enumerate(worst_first, 1)]
 
 

@@ -108,8 +108,8 @@ def _report(
     if ranks.chosen is not None and (chosen := _read(run, ranks.chosen.rank, read_rank)):
         return _report(RunContext(run, chosen, case.catalogue), (), read_rank, ranks)
     workers = conclude_workers(case, ranks.culprits, findings, ledgers)
-    if told := _context_of_worst_rank(case, ranks, workers.culprits, read_rank):
-        return _report(told[0], others, read_rank, told[1])
+    if worst := _context_of_worst_rank(case, ranks, workers.culprits, read_rank):
+        return _report(worst[0], others, read_rank, worst[1])
     culprits, findings = workers.culprits, workers.findings
     ledgers = with_imputed(case, workers.ledgers, findings)
     undecided = find_undecided(case, growth)
@@ -144,7 +144,7 @@ def _report(
         missing=missing,
         out_of_memory=shortage,
         cures=cures,
-        decisions=case.decisions.told(),
+        decisions=case.decisions.listed(),
         retained=find_retained(case, culprits),
         retained_elsewhere=find_retained_of_others(case, elsewhere, culprits),
     )
@@ -183,8 +183,8 @@ def _read(run: Run, rank: int, read: ReadRank | None) -> Recording | None:
 def _notes(recording: Recording) -> list[str]:
     """Return what the report should mention; of warnings that room grew less, the last."""
     last = next((n for n in reversed(recording.notes) if n.slug == LOW), None)
-    told = [n for n in recording.notes if n.slug != LOW or n is last]
-    return [n.message[:LONGEST_MESSAGE] for n in told] + snapshot_notes(recording)
+    shown = [n for n in recording.notes if n.slug != LOW or n is last]
+    return [n.message[:LONGEST_MESSAGE] for n in shown] + snapshot_notes(recording)
 
 
 def _main(run: Run) -> Recording:

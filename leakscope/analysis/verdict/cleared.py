@@ -17,18 +17,40 @@ from leakscope.model.report import Cleared
 from leakscope.model.text import human_bytes, human_count
 from leakscope.model.trend import Reason, Trend
 
-BIG_BYTES = 1 << 20
+NOTEWORTHY_BYTES = 1 << 20
 MOST_CLEARED = 15
 _CLEARED_PARTS = {"parameters", "buffers", "gradients", "code"}
-_HOLDERS = {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue"}
-_HOLDERS |= {"tensor", "array", "bytes", "image"}
+_HOLDERS = {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue"} | {
+    "tensor",
+    "array",
+    "bytes",
+    "image",
+}
+_ENDED_REASONS = {Reason.STOPPED, Reason.SETTLED}
+_REASONS = {
+    Reason.STEADY: "grows, by little",
+    Reason.SLOWING: "grows, by little and ever less",
+    Reason.UNCHANGED: "constant: no growth across boundaries",
+    Reason.RELEASED: "rises and falls back: it is emptied again",
+    Reason.STOPPED: "stopped growing",
+    Reason.SETTLED: "levelled off",
+    Reason.NO_TREND: "varies about a level",
+    Reason.TOO_FEW: "comes and goes with its function",
+    Reason.SHORT_RISE: "rose too short a time to tell",
+    Reason.SHORT_REST: "rests, no longer than it did before",
+    Reason.SETTLING: "levels off",
+    Reason.SCATTERED: "varies by more than it grows",
+}
+_UNDECIDED_PARTS = {"parameters", "buffers", "gradients", "optimizer_state", "code"}
+_UNDECIDED_REASONS = frozenset({Reason.SHORT_RISE, Reason.SETTLING, Reason.SHORT_REST})
+"""Why a series that rose may or may not go on."""
 
 
 def find_cleared(
     case: RunContext, growth: SearchResult, undecided: list[Undecided]
 ) -> list[Cleared]:
     """Return what was looked at and is fine, the largest first."""
-    accused = {g.path for g in growth.growers} | {one.path for one in undecided}
+    accused = {g.path for g in growth.growers} | {row.path for row in undecided}
     kin = accused | {a for path in accused for a in case.table.ancestors(path)}
     found = [_filling(case, g) for g in growth.filling]
     done, unsettled = {g.path for g in growth.filling}, set(accused)
@@ -70,7 +92,7 @@ def _noteworthy(table: RowTable) -> list[int]:
         and row.root.value != "garbage"
         and row.role not in _CLEARED_PARTS
         and row.kind in _HOLDERS
-        and (highest[path] >= BIG_BYTES or row.capacity is not None)
+        and (highest[path] >= NOTEWORTHY_BYTES or row.capacity is not None)
     ]
     return sorted(chosen, key=lambda p: (len(table.ancestors(p)), -highest[p]))
 
@@ -92,30 +114,13 @@ def _cleared(case: RunContext, path: int, trend: Trend | None) -> Cleared:
         )
     if trend is None:
         return _entry(case, path, row, "constant: as large at every boundary", "constant")
-    if trend.reason in _ENDED:
+    if trend.reason in _ENDED_REASONS:
         since = _since(case, path, case.table.retained[HOST][path])
         stopped = "stopped growing"
         entries = f"{human_count(row.length)} entries" if row.length is not None else stopped
         return _entry(case, path, row, f"bounded: {entries}{since}", "bounded")
     kind = "open" if trend.is_open else "bounded"
     return _entry(case, path, row, _REASONS[trend.reason], kind)
-
-
-_ENDED = {Reason.STOPPED, Reason.SETTLED}
-_REASONS = {
-    Reason.STEADY: "grows, by little",
-    Reason.SLOWING: "grows, by little and ever less",
-    Reason.UNCHANGED: "constant: no growth across boundaries",
-    Reason.RELEASED: "rises and falls back: it is emptied again",
-    Reason.STOPPED: "stopped growing",
-    Reason.SETTLED: "levelled off",
-    Reason.NO_TREND: "varies about a level",
-    Reason.TOO_FEW: "comes and goes with its function",
-    Reason.SHORT_RISE: "rose too short a time to tell",
-    Reason.SHORT_REST: "rests, no longer than it did before",
-    Reason.SETTLING: "levels off",
-    Reason.SCATTERED: "varies by more than it grows",
-}
 
 
 def _since(
@@ -152,11 +157,6 @@ def _entry(case: RunContext, path: int, row: CensusRow, reason: str, kind: str) 
     )
 
 
-_UNDECIDED_PARTS = {"parameters", "buffers", "gradients", "optimizer_state", "code"}
-RISING = frozenset({Reason.SHORT_RISE, Reason.SETTLING, Reason.SHORT_REST})
-"""Why a series that rose may or may not go on."""
-
-
 @dataclass(frozen=True)
 class Undecided:
     """A path that may leak."""
@@ -185,13 +185,18 @@ def find_undecided(case: RunContext, growth: SearchResult) -> list[Undecided]:
         found[path] = Undecided(
             path, table.latest[path].name, int(trend.net_bytes), trend.more_work
         )
-    return sorted(found.values(), key=lambda one: -one.bytes)
+    return sorted(found.values(), key=lambda each: -each.bytes)
 
 
 def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:
     """Return whether a path of the user's rises by much, and nobody can say whether it goes on."""
     row = case.table.latest[path]
-    if trend is None or trend.reason not in RISING or not row.user or row.role in _UNDECIDED_PARTS:
+    if (
+        trend is None
+        or trend.reason not in _UNDECIDED_REASONS
+        or not row.user
+        or row.role in _UNDECIDED_PARTS
+    ):
         return False
     _, highest = case.table.highest(path, HOST)
     return trend.net_bytes >= policy.UNDECIDED_BYTES and highest >= policy.UNDECIDED_BYTES

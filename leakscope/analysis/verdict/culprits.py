@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.accounting.phases import phase_height
-from leakscope.analysis.columns.series import HOST, FloatArray, RowTable
+from leakscope.analysis.columns.series import HOST, FloatArray, RowTable, own_bytes
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.rows import Grower
 from leakscope.analysis.processes.endings import shortage_at_the_end
@@ -23,7 +23,7 @@ from leakscope.analysis.remedies.records import errors_in
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source import FeedingLine, SourceIndex
 from leakscope.analysis.verdict import severity
-from leakscope.analysis.verdict.severity import forecast
+from leakscope.analysis.verdict.severity import SEVERITY_ORDER, forecast
 from leakscope.analysis.verdict.wording import falsifier, pinned_bytes, sentence, with_other_holders
 from leakscope.model.census import CensusRow
 from leakscope.model.known import KnownCulprit
@@ -34,7 +34,8 @@ SHARED_FROM = 0.1
 """Others are told to hold the same from this part of what is reached through a container on."""
 MOST_NOTES = 12
 MOST_POINTS = 200
-ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}
+MOST_LINES = 5
+MOST_EXCERPTS = 3
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Judged:
 def find_culprits(case: RunContext, sources: SourceIndex, growers: list[Grower]) -> list[Culprit]:
     """Return the culprits behind these growers, the worst first."""
     judged = [*_judge_across(case, growers), *_judge_within(case, growers)]
-    judged.sort(key=lambda j: (ORDER[j.severity], *_sort_key(case, j.grower, growers)))
+    judged.sort(key=lambda j: (SEVERITY_ORDER[j.severity], *_sort_key(case, j.grower, growers)))
     serious = [j for j in judged if j.severity is not Severity.NOTE]
     minor = [j for j in judged if j.severity is Severity.NOTE]
     notes = [
@@ -270,7 +271,7 @@ def _freed(row: CensusRow, device: str) -> int:
     """Return what emptying a container alone would free."""
     if row.exclusive_bytes is not None:
         return row.exclusive_bytes
-    return row.host_bytes if device == HOST else row.device_bytes.get(device, 0)
+    return own_bytes(row, device)
 
 
 def signature(row: CensusRow) -> str:
@@ -292,12 +293,6 @@ def _chart(case: RunContext, grower: Grower) -> tuple[list[Point], str]:
     chosen = np.unique(np.linspace(0, len(columns) - 1, min(len(columns), MOST_POINTS)).astype(int))
     where = track.index[table.at[columns]]
     return [Point(float(x[i]), float(y[i]), int(where[i])) for i in chosen], unit
-
-
-MOST_LINES = 5
-MOST_EXCERPTS = 3
-FEWEST_READINGS = 3
-"""Of a container's length: fewer don't tell that it stays the same."""
 
 
 @dataclass(frozen=True)
@@ -335,8 +330,8 @@ def find_origins(
         if errors is not None and errors.owner is not None:
             assigned = sources.assigning(errors.owner, errors, grower.phase)
             kept = assigned or sources.feeding(errors.owner, errors, grower.phase)
-            told = [line for line in kept if line.form != "call"]
-            feeding = list(dict.fromkeys([*told, *feeding]))
+            direct = [line for line in kept if line.form != "call"]
+            feeding = list(dict.fromkeys([*direct, *feeding]))
     if likeliest_first is not None:
         feeding = likeliest_first(feeding)
     shown = feeding[:MOST_LINES]
@@ -373,7 +368,7 @@ def _grows_inside(table: RowTable, grower: Grower) -> bool:
     """Whether it went on growing when it got no more items: what it held became larger."""
     late = slice(len(grower.columns) // 2, None)
     lengths, sizes = table.length[grower.path, grower.columns[late]], grower.y[late]
-    is_same = len(lengths) >= FEWEST_READINGS and bool(np.all(lengths == lengths[0]))
+    is_same = len(lengths) >= policy.FEWEST_READINGS and bool(np.all(lengths == lengths[0]))
     return is_same and bool(sizes[-1] > sizes[0])
 
 

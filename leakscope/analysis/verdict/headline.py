@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from leakscope.analysis.findings.unnamed import UNTOLD
+from leakscope.analysis.findings.unnamed import LEAK_OR_SHAPES_TITLE
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.processes.endings import (
@@ -25,13 +25,21 @@ from leakscope.model.report import Culprit, Finding, RunVerdict, Severity, Work
 from leakscope.model.text import clipped, human_bytes, plural
 from leakscope.model.trend import Reason
 
-SHORT_POINTS = 8
 LONGEST_NAME = 160
 """Characters of a name in the first line; in a key of a dict a whole text may stand."""
 LONGEST_BEGINNING = 300
 """Characters of a finding's text in the first line, its first sentence apart."""
 LOOP_STEPS = 50
 """Steps of a plain loop within which enough censuses are taken."""
+_PHRASES_OF_TERMS = {
+    "elsewhere": "libraries or native code hold",
+    "named": "has names of which none grew by itself",
+    "slack": "is free in the C heap",
+    "garbage": "awaits the collector",
+    "pinned": "is page-locked",
+    "unexplained": "has no name",
+}
+_COSTLY_KINDS = frozenset({"copy_on_write", "allocator_slack", "device_fragmentation", "garbage"})
 
 
 def verdict_of(
@@ -78,22 +86,22 @@ def _too_little(case: RunContext) -> list[str]:
 
 
 def _may_leak(case: RunContext, undecided: list[Undecided]) -> list[str]:
-    return [_open_row(case, one) for one in undecided[:1]]
+    return [_open_row(case, row) for row in undecided[:1]]
 
 
-def _open_row(case: RunContext, one: Undecided) -> str:
+def _open_row(case: RunContext, row: Undecided) -> str:
     return (
-        f"{clipped(one.name, LONGEST_NAME)} grew by {human_bytes(one.bytes)}, too short a time to "
-        f"tell a leak from what fills once: {_further(case, _in_units(case, one))}."
+        f"{clipped(row.name, LONGEST_NAME)} grew by {human_bytes(row.bytes)}, too short a time to "
+        f"tell a leak from what fills once: {_further(case, _in_units(case, row))}."
     )
 
 
-def _in_units(case: RunContext, one: Undecided) -> float | None:
+def _in_units(case: RunContext, row: Undecided) -> float | None:
     """Return how many more units would decide."""
     index = case.track.index
-    if one.more_boundaries is None or index[-1] <= index[0]:
+    if row.more_boundaries is None or index[-1] <= index[0]:
         return None
-    return one.more_boundaries * case.unit.total / float(index[-1] - index[0])
+    return row.more_boundaries * case.unit.total / float(index[-1] - index[0])
 
 
 def _further(case: RunContext, units: float | None) -> str:
@@ -124,7 +132,7 @@ def _no_training(ended: str) -> list[str]:
 
 def _too_few_readings(case: RunContext) -> list[str]:
     known = len(case.gauge_series(case.host_metric)[1])
-    if known >= SHORT_POINTS:
+    if known >= policy.WATCHED_READINGS:
         return []
     taken = len(case.track.known(case.host_metric))
     if not taken:
@@ -142,21 +150,11 @@ def _unsettled(case: RunContext, growth: SearchResult) -> list[str]:
             continue
         left = term.trend.net_bytes
         text = (
-            f"Memory grew by {human_bytes(left)} that {_OPEN[term.kind]}, too short a time to tell "
-            f"a leak from a warm-up: {_further(case, term.trend.more_work)}."
+            f"Memory grew by {human_bytes(left)} that {_PHRASES_OF_TERMS[term.kind]}, too short a "
+            f"time to tell a leak from a warm-up: {_further(case, term.trend.more_work)}."
         )
         return [text]
     return []
-
-
-_OPEN = {
-    "elsewhere": "libraries or native code hold",
-    "named": "has names of which none grew by itself",
-    "slack": "is free in the C heap",
-    "garbage": "awaits the collector",
-    "pinned": "is page-locked",
-    "unexplained": "has no name",
-}
 
 
 def _children(case: RunContext) -> list[str]:
@@ -168,8 +166,8 @@ def _children(case: RunContext) -> list[str]:
     if has_workers and not _become_more(case):
         return []
     trend = case.gauge_trend(gauge.CHILDREN_PSS, policy.CHILDREN_NOISE_BYTES)
-    done, held = case.gauge_series(gauge.CHILDREN_PSS)
-    if not len(held) or trend.reason is Reason.RELEASED:
+    done, sizes = case.gauge_series(gauge.CHILDREN_PSS)
+    if not len(sizes) or trend.reason is Reason.RELEASED:
         return []
     work = case.work_done[case.working]
     is_read_to_the_end = done[-1] - done[0] >= policy.REACHES * (work[-1] - work[0])
@@ -177,7 +175,7 @@ def _children(case: RunContext) -> list[str]:
     if (trend.is_bounded and is_read_to_the_end) or gained < policy.CHILDREN_BYTES:
         return []
     text = (
-        f"Child processes held up to {human_bytes(float(held.max()))}, {human_bytes(gained)} more "
+        f"Child processes held up to {human_bytes(float(sizes.max()))}, {human_bytes(gained)} more "
         f"than at first, too short a time to tell a leak from a warm-up: "
         f"{_further(case, trend.more_work)}."
     )
@@ -186,11 +184,11 @@ def _children(case: RunContext) -> list[str]:
 
 def _gained_by_as_many(case: RunContext) -> float:
     """Return how much more than at first as many child processes held later, or ever more did."""
-    count, held = (case.track.gauge(name) for name in (gauge.CHILDREN, gauge.CHILDREN_PSS))
-    known = case.working[np.isfinite(held[case.working]) & (count[case.working] > 0)]
+    count, in_use = (case.track.gauge(name) for name in (gauge.CHILDREN, gauge.CHILDREN_PSS))
+    known = case.working[np.isfinite(in_use[case.working]) & (count[case.working] > 0)]
     if not len(known):
         return 0.0
-    number, sizes = count[known], held[known]
+    number, sizes = count[known], in_use[known]
     alike = sizes if _become_more(case) else sizes[number <= number[0]]
     return float(alike.max() - sizes[0])
 
@@ -204,7 +202,7 @@ def _become_more(case: RunContext) -> bool:
 
 def _missing_evidence(findings: list[Finding]) -> list[str]:
     """Return what is missing when growth may as well be a library's cache by shape."""
-    found = next((f for f in findings if f.title == UNTOLD), None)
+    found = next((f for f in findings if f.title == LEAK_OR_SHAPES_TITLE), None)
     if found is None:
         return []
     text = (
@@ -239,14 +237,13 @@ def headline(
 
 def _costs(findings: list[Finding]) -> str:
     """Return what takes much memory without being a leak."""
-    costly = [f for f in findings if f.kind in _COSTLY and f.total_bytes >= policy.COSTLY_BYTES]
+    costly = [
+        f for f in findings if f.kind in _COSTLY_KINDS and f.total_bytes >= policy.COSTLY_BYTES
+    ]
     if not costly:
         return ""
     most = max(costly, key=lambda f: f.total_bytes)
     return f" No leak, but large: {_inner(most.title)} ({human_bytes(most.total_bytes)})."
-
-
-_COSTLY = frozenset({"copy_on_write", "allocator_slack", "device_fragmentation", "garbage"})
 
 
 def _where_it_ended(ended: OutOfMemory) -> str:

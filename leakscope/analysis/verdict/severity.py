@@ -14,6 +14,8 @@ from leakscope.model.report import Forecast, Severity
 from leakscope.model.text import human_bytes, human_count
 
 MIB = 1 << 20
+SEVERITY_ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}
+"""The worst first."""
 
 
 @dataclass(frozen=True)

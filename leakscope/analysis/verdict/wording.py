@@ -8,6 +8,7 @@ import re
 
 import msgspec
 
+from leakscope.analysis.columns.series import HOST
 from leakscope.analysis.growth.rows import Grower
 from leakscope.model.census import CensusRow, Content, RootKind
 from leakscope.model.known import Recognised
@@ -23,6 +24,8 @@ _ROOTS = {
     RootKind.GENERATOR: "a suspended generator",
     RootKind.LIBRARY: "a library's own name",
 }
+_TENSORS_SHARE = 0.5
+_FORM = re.compile(r"(?P<type>[a-z]+\d*\w*) \((?P<shape>[\d, ]*)\) on (?P<device>[\w:]+)")
 
 
 def sentence(
@@ -104,38 +107,35 @@ def falsifier(row: CensusRow, grower: Grower, holders: list[str]) -> Falsifier:
     )
 
 
-_HOST = "host"
-_MOSTLY = 0.5
-_FORM = re.compile(r"(?P<type>[a-z]+\d*\w*) \((?P<shape>[\d, ]*)\) on (?P<device>[\w:]+)")
-
-
 def pinned_bytes(row: CensusRow) -> dict[str, int]:
     """Return the bytes per device, ``host`` included, that would go if the graphs were cut."""
     if not row.graph_nodes:
         return {}
-    retained = {_HOST: row.host_bytes, **row.device_bytes}
+    retained = {HOST: row.host_bytes, **row.device_bytes}
     for device, size in row.shared_bytes.items():
         retained[device] = retained.get(device, 0) + size
     if row.kind != "graph":
-        tensors = [held for held in row.holds if held.type.endswith(("Tensor", "Parameter"))]
-        if sum(held.bytes for held in tensors) < _MOSTLY * sum(retained.values()):
+        tensors = [
+            content for content in row.holds if content.type.endswith(("Tensor", "Parameter"))
+        ]
+        if sum(content.bytes for content in tensors) < _TENSORS_SHARE * sum(retained.values()):
             return {}
-        for held in tensors:
-            device, own = _own_bytes(held)
+        for content in tensors:
+            device, own = _own_bytes(content)
             retained[device] = retained.get(device, 0) - own
     return {device: size for device, size in retained.items() if size > 0}
 
 
-def _own_bytes(held: Content) -> tuple[str, int]:
+def _own_bytes(content: Content) -> tuple[str, int]:
     """Return the device of some tensors and the bytes of their values, by their commonest form."""
-    form = _FORM.match(held.detail)
+    form = _FORM.match(content.detail)
     if form is None:
-        return _HOST, 0
-    device = _HOST if form["device"] == "cpu" else form["device"]
+        return HOST, 0
+    device = HOST if form["device"] == "cpu" else form["device"]
     bits = re.search(r"\d+", form["type"])
     item = max(int(bits.group()) // 8, 1) if bits else 1
     sizes = [int(size) for size in form["shape"].split(",") if size.strip()]
-    return device, held.count * item * math.prod(sizes)
+    return device, content.count * item * math.prod(sizes)
 
 
 def describe_graphs(nodes: int, pinned: dict[str, int]) -> str:
@@ -143,7 +143,7 @@ def describe_graphs(nodes: int, pinned: dict[str, int]) -> str:
     if not nodes:
         return ""
     places = [
-        f"{human_bytes(size)} on {'the host' if device == _HOST else device}"
+        f"{human_bytes(size)} on {'the host' if device == HOST else device}"
         for device, size in pinned.items()
     ]
     pins = f", which pin {' and '.join(places)}" if places else ""

@@ -1,0 +1,398 @@
+"""The terms of private memory that no name of the program stands for, each judged by itself.
+
+A term is a part of private memory that is measured, not a remainder, but for the last: new objects
+held by libraries and native code (``elsewhere``), what has a name and doesn't grow by itself
+(``named``), free memory in the C heap (``slack``), garbage awaiting the collector, page-locked
+memory (``pinned``), and what is left (``unexplained``). Each is judged by the growth model here and
+by the rules in ``growth.exclusions`` then. One that grows beyond its floor and that no rule
+excludes is a leak without a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+
+from leakscope.analysis.accounting.ledger import named_bytes, unseen_growth
+from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
+from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.rows import Grower
+from leakscope.analysis.run_context import RunContext
+from leakscope.model import gauge
+from leakscope.model.trend import Reason, Trend, TrendVerdict
+
+_OPEN_REASONS = frozenset({Reason.SHORT_RISE, Reason.SETTLING})
+_WEIGHED_TERMS = frozenset({"elsewhere", "named"})
+"""Terms that are weighed object by object: what isn't seen to end may go on."""
+_FLOORS = {
+    "slack": (policy.SLACK_BYTES, policy.SLACK_SHARE),
+    "elsewhere": (policy.UNNAMED_BYTES, 0.0),
+}
+"""What a term must have gained, and its share of what private memory did; of ``elsewhere`` every
+object is weighed, so that it tells also where private memory rests."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """One part of private memory."""
+
+    kind: str
+    """As in the ledger: ``elsewhere``, ``named``, ``slack``, ``garbage``, ``pinned`` or
+    ``unexplained``."""
+    trend: Trend
+    share: float
+    """Part that it has in the growth of private memory, over its own tail."""
+    is_open_pool: bool = False
+    """Whether nobody can say that private memory as a whole goes on growing."""
+    is_pool_bounded: bool = False
+    excluded_by: str = ""
+    """The rule by which its growth is none."""
+
+    @property
+    def grows(self) -> bool:
+        """Whether it goes on growing, by so much that a leak would be missed."""
+        return self.trend.is_growing and self.is_much and not self.excluded_by
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether nobody can say yet that it doesn't."""
+        is_open = self.trend.reason in _OPEN_REASONS or (
+            self.kind in _WEIGHED_TERMS and not self.trend.is_bounded and not self.is_pool_bounded
+        )
+        return is_open and self.is_much and not self.excluded_by
+
+    @property
+    def is_much(self) -> bool:
+        """Whether a leak would be missed."""
+        least, share = _FLOORS.get(self.kind, (policy.UNNAMED_BYTES, policy.UNNAMED_SHARE))
+        if self.is_open_pool and share > 0:
+            least = max(least, policy.OPEN_POOL_BYTES)
+        return self.trend.net_bytes >= least and self.share >= share
+
+
+def judge_terms(
+    case: RunContext,
+    growers: Sequence[Grower],
+    named: Sequence[Grower],
+    trends: Mapping[int, Trend],
+) -> dict[str, Term]:
+    """Return the terms of private memory, judged by the growth model, by kind.
+
+    Most of them tell only while private memory isn't bounded.
+
+    Args:
+        case: The run.
+        growers: What grows by a name.
+        named: The same with what a rule excludes.
+        trends: Of each path that was judged by itself.
+
+    """
+    pool = case.pool
+    case.decisions.add(
+        "private memory", "growth", f"{pool.verdict.value}: {pool.reason.value}",
+        figure=pool.net_bytes, threshold=policy.GAUGE_NOISE_BYTES,
+    )  # fmt: skip
+    series = {"elsewhere": unnamed_series(case)}
+    if pool.is_open or pool.is_growing:
+        series |= {
+            "named": named_series(case, [*named, *growers], trends),
+            "slack": case.gauge_series(gauge.MALLOC_FREE),
+            "garbage": garbage_series(case),
+            "pinned": case.gauge_series(gauge.PINNED_HOST),
+            "unexplained": unexplained_series(case, growers),
+        }
+    terms = {kind: _term(case, kind, *xy) for kind, xy in series.items()}
+    if "slack" in terms:
+        terms["slack"] = _undecided_by_what_pins_it(case, terms["slack"])
+    if "unexplained" in terms:
+        terms["unexplained"] = _undecided_until_collected(case, terms["unexplained"])
+    for term in terms.values():
+        _record(case, term)
+    return terms
+
+
+def _record(case: RunContext, term: Term) -> None:
+    """Record what the model said of a term, and whether it is too little to matter."""
+    trend = term.trend
+    outcome = f"{trend.verdict.value}: {trend.reason.value}"
+    case.decisions.add(term.kind, "growth", outcome, figure=trend.net_bytes)
+    if not (term.grows or term.may_grow or trend.is_bounded):
+        floor, _ = _FLOORS.get(term.kind, (policy.UNNAMED_BYTES, 0.0))
+        case.decisions.add(
+            term.kind, "floor", "too little", figure=trend.net_bytes, threshold=floor
+        )
+
+
+def judge_unnamed(case: RunContext) -> Term:
+    """Return how what is new and has no name of the user's grows."""
+    return _term(case, "elsewhere", *unnamed_series(case))
+
+
+def _term(case: RunContext, kind: str, x: FloatArray, y: FloatArray) -> Term:
+    noise = policy.ELSEWHERE_NOISE_BYTES if kind == "elsewhere" else policy.GAUGE_NOISE_BYTES
+    trend = case.trend_of(x, y, noise)
+    done, private = case.pool_series()
+    grown = 0.0
+    if len(done):
+        since = private[done >= trend.tail_from]
+        grown = float(since[-1] - since[0]) if len(since) else 0.0
+    share = trend.net_bytes / grown if grown > 0 else 0.0
+    return Term(
+        kind, trend, share, is_open_pool=case.pool.is_open, is_pool_bounded=case.pool.is_bounded
+    )
+
+
+def _undecided_by_what_pins_it(case: RunContext, slack: Term) -> Term:
+    """Return growth of free memory as undecided where that of what is in use is.
+
+    It goes on growing only between blocks that are kept.
+    """
+    in_use = case.gauge_trend(gauge.MALLOC_IN_USE, policy.ELSEWHERE_NOISE_BYTES)
+    is_unread = not len(case.gauge_series(gauge.MALLOC_IN_USE)[0])
+    if in_use.is_growing or in_use.is_bounded or is_unread:
+        return slack
+    return _undecided(slack, in_use.more_work)
+
+
+def _undecided_until_collected(case: RunContext, unexplained: Term) -> Term:
+    """Return growth without a name as undecided while as much garbage awaits the collector.
+
+    Objects of native code may hang on it, and between two looks its bytes are not known.
+    """
+    following = next_collection(case)
+    if following is None:
+        return unexplained
+    _, sizes = garbage_readings(case)
+    if unexplained.trend.net_bytes > float(sizes.max()):
+        return unexplained
+    return _undecided(unexplained, following.further_work)
+
+
+def _undecided(term: Term, more_work: float | None) -> Term:
+    if not term.trend.is_growing:
+        return term
+    trend = msgspec.structs.replace(
+        term.trend,
+        verdict=TrendVerdict.INCONCLUSIVE,
+        reason=Reason.SHORT_RISE,
+        more_work=more_work,
+    )
+    return replace(term, trend=trend)
+
+
+@dataclass(frozen=True)
+class NextCollection:
+    """The next collection of all generations, as far as it can be foretold."""
+
+    garbage_bytes: float
+    """What it will find, if garbage goes on as it did."""
+    limit_bytes: float
+    """More than this is far beyond what was seen, or does harm."""
+    further_work: float
+    """How much more work is done until then."""
+
+    @property
+    def comes_soon(self) -> bool:
+        """Whether it comes before garbage does harm."""
+        return self.garbage_bytes < self.limit_bytes
+
+
+def next_collection(case: RunContext) -> NextCollection | None:
+    """Return when the collector will visit all objects; None where nothing tells.
+
+    It does when the objects that became old since the last time are more than a fourth of those
+    that survived it (CPython's ``gc_collect_generations``). Garbage is taken to grow with the
+    former as it did since it was least.
+    """
+    at, sizes = garbage_readings(case)
+    if len(at) < policy.FEWEST_READINGS or not case.nearest(gauge.GC_ENABLED, int(at[-1])):
+        return None
+    least = len(sizes) - 1 - int(np.argmin(sizes[::-1]))
+    before, pending = (case.nearest(gauge.GC_PENDING, int(at[n])) for n in (least, -1))
+    survived = case.nearest(gauge.GC_LONG_LIVED, int(at[-1]))
+    if before is None or pending is None or not survived:
+        return None
+    aged, gained = pending - before, float(sizes[-1] - sizes[least])
+    if aged <= 0 or gained <= 0:
+        return None
+    missing = max(policy.COLLECTED_SHARE * survived - pending, 0.0) / aged
+    most = policy.CAPACITY_OF_LIMIT * (case.limit_bytes or float("inf"))
+    worked = float(case.work_done[at[-1]] - case.work_done[at[least]])
+    return NextCollection(
+        garbage_bytes=float(sizes[-1]) + missing * gained,
+        limit_bytes=min(most, policy.COLLECTED_SOON * float(sizes.max())),
+        further_work=missing * worked,
+    )
+
+
+def unnamed_series(case: RunContext) -> tuple[FloatArray, FloatArray]:
+    """Return units done and bytes of what is new and no name of the user's reaches."""
+    weighed, sizes = unnamed_readings(case)
+    return case.work_done[case.table.at[weighed]], sizes
+
+
+def unnamed_readings(case: RunContext) -> tuple[IntArray, FloatArray]:
+    """Return the censuses that weighed what is new outside the user's names, and its bytes.
+
+    The one at the end of the run is among them where growth goes on to it as it was. In a short run
+    it may be the only one of a whole half; but functions have returned there, and what they shared
+    with a library is the library's alone.
+    """
+    sizes = [c.elsewhere_bytes for c in case.table.censuses]
+    known, values = _weighed(case, sizes, case.track.last_work)
+    final = len(sizes) - 1
+    if len(known) < policy.FEWEST_READINGS or known[-1] == final or sizes[final] is None:
+        return known, values
+    done = case.work_done[case.table.at]
+    since = float(done[final] - done[known[-1]])
+    gained = float(sizes[final] or 0) - float(values[-1])
+    begin = max(float(done[known[-1]]) - since, float(done[known[0]]))
+    before = float(values[-1] - np.interp(begin, done[known], values))
+    worked = float(done[known[-1]]) - begin
+    if not 0 <= gained * worked <= policy.ALIKE_FACTOR * before * since:
+        return known, values
+    all_known, all_values = np.append(known, final), np.append(values, float(sizes[final] or 0))
+    trend = case.trend_of(done[all_known], all_values, policy.ELSEWHERE_NOISE_BYTES)
+    return (all_known, all_values) if trend.is_growing else (known, values)
+
+
+def unnamed_at(case: RunContext, columns: IntArray) -> FloatArray:
+    """Return what was new and without a name of the user's at some censuses, between two evenly."""
+    weighed, sizes = unnamed_readings(case)
+    if not len(weighed):
+        return np.zeros(len(columns))
+    return case.read_between(case.table.at[columns], case.table.at[weighed], sizes, before=0.0)
+
+
+def garbage_series(case: RunContext) -> tuple[FloatArray, FloatArray]:
+    """Return units done and unreached bytes where they were weighed, or just collected."""
+    at, sizes = garbage_readings(case)
+    return case.work_done[at], sizes
+
+
+def garbage_readings(case: RunContext) -> tuple[IntArray, FloatArray]:
+    """Return the measurements at which garbage was weighed, and its bytes.
+
+    The first look after the work is among them where there is more: it awaited the collector
+    before. So is each collection of all generations in between, which leaves nothing.
+    """
+    track, sizes = case.track, [c.garbage_bytes for c in case.table.censuses]
+    after = [
+        int(at)
+        for at, size in zip(case.table.at, sizes, strict=True)
+        if at > track.last_work and size is not None
+    ]
+    weighed, values = _weighed(case, sizes, min(after, default=track.last_work))
+    if after and len(values) > 1 and values[-1] < values[-2]:
+        weighed, values = weighed[:-1], values[:-1]
+    at = case.table.at[weighed]
+    survived = track.gauge(gauge.GC_LONG_LIVED)
+    known = track.known(gauge.GC_LONG_LIVED)
+    collected = known[1:][np.diff(survived[known]) != 0]
+    if not len(at):
+        return at, values
+    collected = collected[(collected > at[0]) & (collected < at[-1]) & ~np.isin(collected, at)]
+    order = np.argsort(np.append(at, collected), kind="stable")
+    return (
+        np.append(at, collected)[order],
+        np.append(values, np.zeros(len(collected)))[order],
+    )
+
+
+def _weighed(
+    case: RunContext, sizes: Sequence[int | None], last: int
+) -> tuple[IntArray, FloatArray]:
+    """Return the censuses that weighed something up to a measurement, and what."""
+    places = zip(range(len(sizes)), case.table.at.tolist(), strict=True)
+    known = [n for n, at in places if sizes[n] is not None and at <= last]
+    values = [float(sizes[n] or 0) for n in known]
+    return np.array(known, dtype=np.int64), np.array(values, dtype=np.float64)
+
+
+def named_series(
+    case: RunContext, growers: Sequence[Grower], trends: Mapping[int, Trend]
+) -> tuple[FloatArray, FloatArray]:
+    """Return units done and what has names of the user's, without what is judged by itself.
+
+    That is what grows by a name of its own, and what is bounded by itself. The last census, at
+    which functions may have returned, counts for what is there.
+    """
+    table = case.table
+    if HOST not in table.retained or not len(table.at):
+        return np.zeros(0), np.zeros(0)
+    left = named_bytes(case, HOST)
+    for settled in _settled_rows(case, trends):
+        left = left - settled
+    for g in {g.path: g for g in growers}.values():
+        if g.growth == "across" and g.device == HOST and table.is_reached(g.path):
+            retained = np.nan_to_num(table.retained[HOST][g.path, g.observed])
+            left = left - case.read_between(table.at, table.at[g.observed], retained)
+    inside = table.at >= case.working[0] if len(case.working) else table.at >= 0
+    x, left = case.work_done[table.at[inside]], left[inside]
+    released = np.flatnonzero(np.diff(left[:-1]) < -policy.GAUGE_NOISE_BYTES)
+    if len(released) and left[-1] <= left[: released[-1] + 1].max() + policy.ROW_NOISE_BYTES:
+        return x[:-1], left[:-1]  # as high as what was given back: one more tooth
+    return x, left
+
+
+def _settled_rows(case: RunContext, trends: Mapping[int, Trend]) -> list[FloatArray]:
+    """Return by census the bytes of the outermost rows that are bounded by themselves.
+
+    Those that came during the run are left out where they are several: each is bounded, and the
+    next one may follow.
+    """
+    table = case.table
+    there: list[FloatArray] = []
+    came: list[FloatArray] = []
+    begin = int(case.working[0]) if len(case.working) else 0
+    for path, trend in trends.items():
+        above = table.ancestors(path)
+        columns = case.observations.columns(path)
+        if not trend.is_bounded or not len(columns) or not table.is_reached(path):
+            continue
+        if any(trends[each].is_bounded for each in above if each in trends):
+            continue
+        retained = np.nan_to_num(table.retained[HOST][path, columns])
+        bytes_at = case.read_between(table.at, table.at[columns], retained, before=0.0)
+        is_new = table.at[columns[0]] > begin and retained[0] > policy.ROW_NOISE_BYTES
+        (came if is_new else there).append(bytes_at)
+    return there + (came if len(came) < policy.FEWEST_RISES else [])
+
+
+def unexplained_series(
+    case: RunContext, growers: Sequence[Grower] = ()
+) -> tuple[FloatArray, FloatArray]:
+    """Return units done and private memory without all that is measured.
+
+    It is taken at censuses; where these don't reach to the end of the work where free memory in
+    the C heap was read. What grows by a name is taken to have gone on at its rate since it was seen
+    last.
+    """
+    table, private = case.table, case.private
+    read = case.working[np.isfinite(private[case.working])]
+    if HOST not in table.retained or not len(table.at) or not len(read):
+        return case.pool_series()
+    least = policy.REACHES * np.ptp(case.track.index[read])
+    looked_at = (read[np.isin(read, p)] for p in (table.at, case.track.known(gauge.MALLOC_FREE)))
+    enough = (at for at in looked_at if len(at) >= policy.FEW_READINGS)
+    at = next((at for at in enough if np.ptp(case.track.index[at]) >= least), read)
+    left = private[at] - case.read_between(at, table.at, named_bytes(case, HOST))
+    for g in growers:
+        if g.growth == "across" and g.device == HOST:
+            left = left - unseen_growth(case, g, at)
+    for name in (gauge.MALLOC_FREE, gauge.PINNED_HOST):
+        known = case.track.known(name)
+        known = known[known <= case.track.last_work]  # later it gives back what it held
+        if len(known):
+            left = left - case.read_between(at, known, case.track.gauge(name)[known])
+            since = np.clip(case.work_done[at] - case.work_done[known[-1]], 0, None)
+            trend = case.gauge_trend(name)
+            left = left - since * (trend.bytes_per_unit if trend.is_growing else 0.0)
+    weighed, unnamed = unnamed_readings(case)
+    for read_at, sizes in (garbage_readings(case), (table.at[weighed], unnamed)):
+        if len(read_at):
+            left = left - case.read_between(at, read_at, sizes)
+    return case.work_done[at], left
