@@ -347,8 +347,9 @@ DEVICE_CACHE_SHARE = 0.05
 """Cache is named from this part of the reserved bytes on."""
 DEVICE_STUCK_SHARE = 0.10
 """Holes between live blocks are named from this part of the reserved bytes on."""
-DEVICE_PENDING_SHARE = 0.10
-"""So are blocks that the program freed and another stream still uses."""
+DEVICE_PENDING_SHARE = 0.01
+"""Blocks that the program freed and another stream still uses are named from this part of the
+reserved bytes on."""
 DEVICE_FILLED_SHARE = 0.9
 """With this part of the reserved bytes live at the peak, each step fills the holes again."""
 DEVICE_HELPS_SHARE = 0.25

@@ -480,7 +480,7 @@ def _are_workers_that_grow(case: RunContext, memory: Trend) -> bool:
 def _keeper(case: RunContext, culprits: list[Culprit]) -> Keeper | None:
     """Return the culprit through which most objects are named that keep processes alive."""
     found = [
-        (Keeper(one.name, one.path, one.fed_at, one.known, plural, count), len(one.path))
+        (Keeper(one.name, one.path, one.fed_at, one.known, several, count), len(one.path))
         for path, several, count in _gathered(case)
         for one in culprits
         if one.growth == "across" and case.table.latest[path].path.startswith(one.path)
