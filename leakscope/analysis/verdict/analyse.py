@@ -71,7 +71,7 @@ def analyse(
         run: what was read.
         others: ranks of it that were judged elsewhere, because there are many.
         catalogue: the known culprits to ask, by default those that leakscope ships.
-        read_rank: reads one of those ranks, in case it is the one to tell of.
+        read_rank: reads one of those ranks, in case the report is about it.
 
     """
     attempts = find_attempts(run)
@@ -91,7 +91,7 @@ def _report(
     read_rank: ReadRank | None = None,
     known: Ranks | None = None,
 ) -> Report:
-    """Return the report, of several ranks told as of the worst one.
+    """Return the report; of several ranks it is about the worst one.
 
     ``known`` is what was concluded of all ranks where the case is the one chosen of many.
     """

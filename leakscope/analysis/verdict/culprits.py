@@ -30,8 +30,8 @@ from leakscope.model.known import KnownCulprit
 from leakscope.model.path_pattern import parse_steps
 from leakscope.model.report import Culprit, Excerpt, Forecast, HeldLine, Point, Remedy, Severity
 
-SHARED_FROM = 0.1
-"""Others are told to hold the same from this part of what is reached through a container on."""
+MIN_SHARED_FRACTION = 0.1
+"""Other holders are named if they share this part of what is reached through a container."""
 MOST_NOTES = 12
 MOST_POINTS = 200
 MOST_LINES = 5
@@ -63,7 +63,7 @@ def find_culprits(case: RunContext, sources: SourceIndex, growers: list[Grower])
 
 
 def _is_ordinary(judged: Judged) -> bool:
-    """Return whether it is little that is gathered in a phase and given back: loops are so made."""
+    """Return whether it is little that is gathered in a phase and released: loops do that."""
     returned = judged.grower.growth == "within" and judged.grower.falls_back
     return returned and judged.peak_bytes < policy.GATHERED_BYTES
 
@@ -98,7 +98,7 @@ def _is_a_librarys_own(table: RowTable, sources: SourceIndex, path: int) -> bool
 def _sort_key(case: RunContext, g: Grower, growers: list[Grower]) -> tuple[float, bool, int]:
     """Return what growers of one severity are ordered by: those that come to most are first.
 
-    What is made anew from what its neighbours in the same object gather comes after them.
+    What is rebuilt from what its neighbours in the same object gather comes after them.
     """
     impact = _impact(case, g)
     peers = [o for o in growers if o.items_per_unit and _are_neighbours(case.table, g, o)]
@@ -245,7 +245,7 @@ def _other_holders(table: RowTable, row: CensusRow) -> list[str]:
 
     Small objects in common, such as numbers, make nobody a holder of what is large.
     """
-    if _shared(row) < SHARED_FROM * (_shared(row) + _own_bytes_of(row)):
+    if _shared(row) < MIN_SHARED_FRACTION * (_shared(row) + _own_bytes_of(row)):
         return []
     names = {latest.path: latest.name for latest in table.latest}
     together = [names[path] for path in row.shared_with if path in names]
