@@ -113,14 +113,12 @@ def _things(
 def _gauge_trend(case: RunContext, rule: GaugeRule, device: str) -> tuple[Trend, float]:
     """Return how a gauge grows and what it read last."""
     name = f"{device}.{rule.gauge}" if rule.of_devices else rule.gauge
+    trend, (_, sizes) = case.gauge_trend(name, rule.noise), case.gauge_series(name)
     if rule.snapshot_field and not case.track.has_gauge(name):
         series = device_series(case, device)
+        trend = snapshot_trend(case, series, rule.snapshot_field)
         sizes = series.of(rule.snapshot_field)
-        return snapshot_trend(case, series, rule.snapshot_field), float(
-            sizes[-1] if len(sizes) else 0
-        )
-    _, y = case.gauge_series(name)
-    return case.gauge_trend(name, rule.noise), float(y[-1]) if len(y) else 0.0
+    return trend, float(sizes[-1]) if len(sizes) else 0.0
 
 
 def _gauge_finding(

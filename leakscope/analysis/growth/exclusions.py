@@ -299,7 +299,9 @@ def nothing_pins_it(case: RunContext, term: Term, growers: Sequence[Grower]) -> 
 
 
 MOVED = RowRule("moved", "another path lost what this one gained", moved)
-PART_OF_OWNER = RowRule("part_of_owner", "an owner that grows across phases is a culprit", part_of_owner)
+PART_OF_OWNER = RowRule(
+    "part_of_owner", "an owner that grows across phases is a culprit", part_of_owner
+)
 ROW_RULES = (
     RowRule("recreated", "it is rebuilt, and nothing of it is kept", recreated),
     RowRule(
