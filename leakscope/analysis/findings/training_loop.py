@@ -255,7 +255,7 @@ def is_gradient_cycle(row: CensusRow) -> bool:
 
 def gradient_cycle(case: RunContext, row: CensusRow) -> GradientCycle:
     """Return what is known of the circle that these parameters are in."""
-    lines = _create_graph_lines(SourceIndex(case.recording.sources, case.run.manifest.project_root))
+    lines = _create_graph_lines(case.sources)
     where = f" {lines[0]} calls backward(create_graph=True)." if lines else ""
     return GradientCycle(
         title="Parameters and their gradients keep each other alive",

@@ -99,7 +99,7 @@ def _report(
     growth = with_siblings_joined(case, search_growth(case))
     cures = find_cleanup_trials(case.recording)
     ledgers = find_ledgers(case, growth.growers)
-    culprits = find_culprits(case, case.sources, growth.growers)
+    culprits = find_culprits(case, growth.growers)
     shortage = find_out_of_memory(case, culprits)
     findings = find_findings(case, growth, ledgers, shortage)
     ranks = known.as_of(case, culprits) if known else conclude_ranks(case, culprits, others)

@@ -50,16 +50,16 @@ class Judged:
     """Within: what it comes to by the last batch."""
 
 
-def find_culprits(case: RunContext, sources: SourceIndex, growers: list[Grower]) -> list[Culprit]:
+def find_culprits(case: RunContext, growers: list[Grower]) -> list[Culprit]:
     """Return the culprits behind these growers, the worst first."""
     judged = [*_judge_across(case, growers), *_judge_within(case, growers)]
     judged.sort(key=lambda j: (SEVERITY_ORDER[j.severity], *_sort_key(case, j.grower, growers)))
     serious = [j for j in judged if j.severity is not Severity.NOTE]
     minor = [j for j in judged if j.severity is Severity.NOTE]
-    notes = [
-        j for j in minor if not _is_ordinary(j) and not _is_bookkeeping(case, sources, j.grower)
-    ][:MOST_NOTES]
-    return [_culprit(case, sources, j, rank) for rank, j in enumerate([*serious, *notes], 1)]
+    notes = [j for j in minor if not _is_ordinary(j) and not _is_bookkeeping(case, j.grower)][
+        :MOST_NOTES
+    ]
+    return [_culprit(case, j, rank) for rank, j in enumerate([*serious, *notes], 1)]
 
 
 def _is_ordinary(judged: Judged) -> bool:
@@ -68,7 +68,7 @@ def _is_ordinary(judged: Judged) -> bool:
     return returned and judged.peak_bytes < policy.GATHERED_BYTES
 
 
-def _is_bookkeeping(case: RunContext, sources: SourceIndex, g: Grower) -> bool:
+def _is_bookkeeping(case: RunContext, g: Grower) -> bool:
     """Return whether a library gathers it, by no statement of the user's: little, or a while."""
     row = case.table.latest[g.path]
     if g.growth == "within" and not row.user:
@@ -77,9 +77,9 @@ def _is_bookkeeping(case: RunContext, sources: SourceIndex, g: Grower) -> bool:
         return False
     if row.owner is None:
         return not row.user
-    feeding = sources.feeding(row.owner, row, g.phase)
+    feeding = case.sources.feeding(row.owner, row, g.phase)
     if not feeding and case.recording.sources:
-        return _is_a_librarys_own(case.table, sources, g.path)
+        return _is_a_librarys_own(case.table, case.sources, g.path)
     return bool(feeding) and not any(line.is_direct for line in feeding)
 
 
@@ -184,14 +184,14 @@ def _peak(case: RunContext, g: Grower) -> float:
     return float(g.y[-1]) + left * g.trend.bytes_per_unit
 
 
-def _culprit(case: RunContext, sources: SourceIndex, judged: Judged, rank: int) -> Culprit:
+def _culprit(case: RunContext, judged: Judged, rank: int) -> Culprit:
     grower, table = judged.grower, case.table
     column, total = table.highest(grower.path, grower.device)
     row = table.row_at(grower.path, column)
     holders = [table.latest[a].name for a in table.ancestors(grower.path)]
     others, freed = _other_holders(table, row), _freed(row, grower.device)
     found = case.known_of(row, grower.path, growth=grower.growth, device=grower.device)
-    origins = find_origins(sources, table, grower, row, found.known if found else None)
+    origins = find_origins(case.sources, table, grower, row, found.known if found else None)
     chart, chart_unit = _chart(case, grower)
     pinned, is_across = pinned_bytes(row), grower.growth == "across"
     return Culprit(
