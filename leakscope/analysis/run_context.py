@@ -261,9 +261,24 @@ class RunContext:
         known = known if len(known) else every
         if self.window is None or not len(known):
             return None
-        ends = [self.window.first, self.window.last]
-        first, last = np.interp(ends, known, self.track.gauge(name)[known])
+        ends = np.array([self.window.first, self.window.last])
+        first, last = self.read_between(ends, known, self.track.gauge(name)[known])
         return float(last - first)
+
+    def read_between(
+        self, at: IntArray, known: IntArray, values: FloatArray, before: float | None = None
+    ) -> FloatArray:
+        """Return what was there at some measurements, between two readings evenly over boundaries.
+
+        Args:
+            at: The measurements.
+            known: Those at which it was read, in order.
+            values: What was read there.
+            before: What was there before the first; None: as much as at the first.
+
+        """
+        index = self.track.index
+        return np.interp(index[at], index[known], values, left=before)
 
     def nearest(self, name: str, position: int) -> float | None:
         """Return the last reading of a gauge up to a position, else the first after it."""

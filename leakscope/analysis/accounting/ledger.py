@@ -152,7 +152,7 @@ def _gain_of(case: RunContext, window: MeasuredWindow, g: Grower) -> int:
     """Return what a culprit gained over the window, between two censuses evenly."""
     values = case.table.retained[g.device][g.path, g.observed]
     ends = np.array([window.first, window.last])
-    retained = np.interp(ends, case.table.at[g.observed], np.nan_to_num(values))
+    retained = case.read_between(ends, case.table.at[g.observed], np.nan_to_num(values))
     first, last = retained + unseen_growth(case, g, ends)
     return round(float(last - first))
 
@@ -173,7 +173,7 @@ def _gain_of_roots(
     if device not in case.table.retained or not len(case.table.at):
         return None
     ends = np.array([window.first, window.last])
-    first, last = np.interp(ends, case.table.at, named_bytes(case, device))
+    first, last = case.read_between(ends, case.table.at, named_bytes(case, device))
     for g in growers:
         if g.device == device and case.table.is_reached(g.path):
             begin, end = unseen_growth(case, g, ends)
@@ -188,12 +188,11 @@ def named_bytes(case: RunContext, device: str) -> FloatArray:
     """
     table = case.table
     total = np.zeros(len(table.at))
-    everywhere = np.arange(len(table.at))
     for path in range(len(table.paths)):
         columns = case.observations.columns(path)
         if table.is_reached(path) and table.parent(path) is None and len(columns):
             seen = np.nan_to_num(table.retained[device][path, columns])
-            total += np.interp(everywhere, columns, seen, left=0.0)
+            total += case.read_between(table.at, table.at[columns], seen, before=0.0)
     return total
 
 
@@ -204,8 +203,8 @@ def _new_unnamed(
     known = [(p, c.elsewhere_bytes) for p, c in _at(case) if c.elsewhere_bytes is not None]
     if len(known) < 2:
         return []
-    at, sizes = zip(*known, strict=True)
-    first, last = np.interp([window.first, window.last], at, sizes)
+    at, sizes = (np.array(column) for column in zip(*known, strict=True))
+    first, last = case.read_between(np.array([window.first, window.last]), at, sizes)
     library = {case.table.latest[g.path].name for g in growers if not case.table.is_reached(g.path)}
     named = sum(e.bytes for e in entries if e.label in library and e.kind in {"named", "graph"})
     return [_entry(ELSEWHERE, float(last - first) - named, "elsewhere")]
@@ -253,8 +252,9 @@ def named_shared_memory(case: RunContext, window: MeasuredWindow) -> float:
     """Return by how much the shared memory grew that censuses met under some name."""
     if not len(case.table.at):
         return 0.0
-    sizes = [census.payload_bytes.get(SHARED, 0) for census in case.table.censuses]
-    first, last = np.interp([window.first, window.last], case.table.at, sizes)
+    sizes = np.array([census.payload_bytes.get(SHARED, 0) for census in case.table.censuses])
+    ends = np.array([window.first, window.last])
+    first, last = case.read_between(ends, case.table.at, sizes)
     return float(last - first)
 
 

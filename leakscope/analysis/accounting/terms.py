@@ -264,7 +264,7 @@ def unnamed_at(case: RunContext, columns: IntArray) -> FloatArray:
     weighed, sizes = unnamed_readings(case)
     if not len(weighed):
         return np.zeros(len(columns))
-    return np.interp(case.table.at[columns], case.table.at[weighed], sizes, left=0.0)
+    return case.read_between(case.table.at[columns], case.table.at[weighed], sizes, before=0.0)
 
 
 def garbage_series(case: RunContext) -> tuple[FloatArray, FloatArray]:
@@ -326,11 +326,10 @@ def named_series(
     left = named_bytes(case, HOST)
     for settled in _settled_rows(case, trends):
         left = left - settled
-    everywhere = np.arange(len(table.at))
     for g in {g.path: g for g in growers}.values():
         if g.growth == "across" and g.device == HOST and table.is_reached(g.path):
             retained = np.nan_to_num(table.retained[HOST][g.path, g.observed])
-            left = left - np.interp(everywhere, g.observed, retained)
+            left = left - case.read_between(table.at, table.at[g.observed], retained)
     inside = table.at >= case.working[0] if len(case.working) else table.at >= 0
     x, left = case.work_done[table.at[inside]], left[inside]
     released = np.flatnonzero(np.diff(left[:-1]) < -policy.GAUGE_NOISE_BYTES)
@@ -345,7 +344,7 @@ def _settled_rows(case: RunContext, trends: Mapping[int, Trend]) -> list[FloatAr
     Those that came during the run are left out where they are several: each is bounded, and the
     next one may follow.
     """
-    table, everywhere = case.table, np.arange(len(case.table.at))
+    table = case.table
     there: list[FloatArray] = []
     came: list[FloatArray] = []
     begin = int(case.working[0]) if len(case.working) else 0
@@ -357,7 +356,7 @@ def _settled_rows(case: RunContext, trends: Mapping[int, Trend]) -> list[FloatAr
         if any(trends[each].is_bounded for each in above if each in trends):
             continue
         retained = np.nan_to_num(table.retained[HOST][path, columns])
-        bytes_at = np.interp(everywhere, columns, retained, left=0.0)
+        bytes_at = case.read_between(table.at, table.at[columns], retained, before=0.0)
         is_new = table.at[columns[0]] > begin and retained[0] > policy.ROW_NOISE_BYTES
         (came if is_new else there).append(bytes_at)
     return there + (came if len(came) < policy.FEWEST_RISES else [])
@@ -380,7 +379,7 @@ def unexplained_series(
     looked_at = (read[np.isin(read, p)] for p in (table.at, case.track.known(gauge.MALLOC_FREE)))
     enough = (at for at in looked_at if len(at) >= policy.FEW_READINGS)
     at = next((at for at in enough if np.ptp(case.track.index[at]) >= least), read)
-    left = private[at] - np.interp(at, table.at, named_bytes(case, HOST))
+    left = private[at] - case.read_between(at, table.at, named_bytes(case, HOST))
     for g in growers:
         if g.growth == "across" and g.device == HOST:
             left = left - unseen_growth(case, g, at)
@@ -388,12 +387,12 @@ def unexplained_series(
         known = case.track.known(name)
         known = known[known <= case.track.last_work]  # later it releases what it held
         if len(known):
-            left = left - np.interp(at, known, case.track.gauge(name)[known])
+            left = left - case.read_between(at, known, case.track.gauge(name)[known])
             since = np.clip(case.work_done[at] - case.work_done[known[-1]], 0, None)
             trend = case.gauge_trend(name)
             left = left - since * (trend.bytes_per_unit if trend.is_growing else 0.0)
     weighed, unnamed = unnamed_readings(case)
     for read_at, sizes in (garbage_readings(case), (table.at[weighed], unnamed)):
         if len(read_at):
-            left = left - np.interp(at, read_at, sizes)
+            left = left - case.read_between(at, read_at, sizes)
     return case.work_done[at], left

@@ -191,15 +191,16 @@ def rested_since(case: RunContext, grower: Grower, others: Sequence[Grower]) -> 
         begin, free_bytes = int(known[-1]), np.array([free[known[-1]], 0.0])
     else:
         begin, end = last, int(known[-1])
-        free_bytes = np.interp([last, end], known, free[known])
+        free_bytes = case.read_between(np.array([last, end]), known, free[known])
     span = float(index[end] - index[last])
     due, whole = grower.per_boundary * span, float(index[end] - index[case.working[0]])
     if span <= (1 - policy.REACHES) * whole or due < policy.LEAST_DUE_BYTES:
         return None
-    private = np.interp([begin, end], read, case.private[read])
+    ends = np.array([begin, end])
+    private = case.read_between(ends, read, case.private[read])
     # Memory that was free and not resident is taken into use without a change of private memory,
     # and small objects lie in arenas that are none of the C heap's: the larger figure counts.
-    in_use = np.interp([begin, end], known, case.track.gauge(gauge.MALLOC_IN_USE)[known])
+    in_use = case.read_between(ends, known, case.track.gauge(gauge.MALLOC_IN_USE)[known])
     gained = max(float(np.diff(private - free_bytes)[0]), float(np.diff(in_use)[0]))
     gained -= _gained_by_others(case, grower, begin)
     share = gained / due
@@ -233,7 +234,7 @@ def _in_use_rests_from(case: RunContext) -> int:
     read = case.working[np.isfinite(case.private[case.working])]
     if not len(known) or not len(read) or known[-1] < read[-1]:
         return -1
-    in_use = case.private[read] - np.interp(read, known, free[known])
+    in_use = case.private[read] - case.read_between(read, known, free[known])
     trend = case.trend_of(case.work_done[read], in_use)
     if trend.reason is not Reason.STOPPED:
         return -1

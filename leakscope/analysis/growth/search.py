@@ -147,7 +147,7 @@ def find_carriers(case: RunContext, trends: dict[int, Trend]) -> dict[tuple[int,
         if is_user and _jumps(rises, np.diff(case.track.index[at[columns]])):
             continue  # it may have got another name
         if is_user:
-            whole = np.interp(at[columns], read, private[read])
+            whole = case.read_between(at[columns], read, private[read])
         else:
             whole = unnamed_at(case, columns)
         least = max(policy.CARRIED_SHARE * float(whole[-1] - whole[0]), policy.CARRIED_BYTES)

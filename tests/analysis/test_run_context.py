@@ -1,0 +1,39 @@
+"""What is known about a run, where little of it was recorded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from synthetic_runs import MIB, Program
+
+from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.verdict.analyse import analyse
+from leakscope.model.run import Run
+
+
+def sparse() -> Run:
+    """Return a leaking run of which the middle was recorded at every thirtieth boundary alone."""
+    run = Program(epochs=10, steps=60, validation=0, endless=True).leak("history", MIB / 4).build()
+    recorded, n = run.main.measurements, len(run.main.measurements)
+    recorded[:] = [m for k, m in enumerate(recorded) if k < n // 5 or k % 30 == 0 or k > n - 5]
+    return run
+
+
+def test_between_two_readings_growth_is_even_over_boundaries() -> None:
+    run = sparse()
+    case = RunContext(run, run.main)
+    index = case.track.index
+    known = np.array([0, len(index) - 1])
+    middle = np.arange(len(index))
+    between = case.read_between(middle, known, index[known].astype(float))
+    assert between == pytest.approx(index.astype(float))
+    assert case.read_between(np.array([0]), np.array([3]), np.array([7.0]), before=0.0) == [0.0]
+
+
+def test_a_leak_is_accounted_for_where_few_boundaries_were_recorded() -> None:
+    report = analyse(sparse())
+    assert report.culprits[0].name == "history"
+    (ledger,) = report.ledgers
+    named = sum(entry.bytes for entry in ledger.entries if entry.kind == "named")
+    assert named == pytest.approx(ledger.total_bytes, rel=0.05)
+    assert not [f for f in report.findings if f.kind == "unexplained"]
