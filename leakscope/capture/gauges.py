@@ -117,8 +117,8 @@ class SlowGauges:
 
     def _share_of(self, reader: _SlowReader) -> float:
         """Return the part of a short run that a source may take between phases."""
-        is_told_of = reader.is_of_tree and self._tree_from < inf
-        return TREE_FIRST_COST if is_told_of else policy.SLOW_FLOOR_SHARE
+        is_of_tree = reader.is_of_tree and self._tree_from < inf
+        return TREE_FIRST_COST if is_of_tree else policy.SLOW_FLOOR_SHARE
 
     def _plan_tree(self, now: float, children: int, seconds: float) -> None:
         """Say when child processes are read again, given what this reading has cost."""

@@ -154,9 +154,9 @@ def summarise(
 
 def pool_of(segment: Mapping[str, Any]) -> tuple[int, int]:
     """Return the pool that a segment belongs to; a recording in JSON has lists for pairs."""
-    told = segment.get("segment_pool_id", DEFAULT_POOL)
-    told = told.get("$tuple", DEFAULT_POOL) if isinstance(told, Mapping) else told
-    first, second = told
+    pool = segment.get("segment_pool_id", DEFAULT_POOL)
+    pool = pool.get("$tuple", DEFAULT_POOL) if isinstance(pool, Mapping) else pool
+    first, second = pool
     return (first, second)
 
 

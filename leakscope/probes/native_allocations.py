@@ -453,18 +453,18 @@ def _by_owner(sums: dict[_SiteKey, _SiteSums]) -> dict[str, int]:
 
 def _owner(stack: list[Named], place: _Place) -> tuple[Named, NativeOwner]:
     """Return the function that a stack is charged to, and who keeps books of what it allocated."""
-    asking = next((named for named in stack if not _is_plumbing(named)), None)
-    asking = asking or (stack[0] if stack else _UNLOADED)
+    requester = next((named for named in stack if not _is_plumbing(named)), None)
+    requester = requester or (stack[0] if stack else _UNLOADED)
     if place.origin == _Origin.OWN:
-        return asking, NativeOwner.LEAKSCOPE
-    first = next((named for named in stack if not named.library.startswith(_RUNTIMES)), asking)
+        return requester, NativeOwner.LEAKSCOPE
+    first = next((named for named in stack if not named.library.startswith(_RUNTIMES)), requester)
     if first.function.startswith(("c10::alloc_cpu", "c10::DefaultCPUAllocator")):
-        return asking, NativeOwner.TENSOR
+        return requester, NativeOwner.TENSOR
     if "_multiarray_umath" in first.library:
-        return asking, NativeOwner.ARRAY
+        return requester, NativeOwner.ARRAY
     if _is_interpreter(first.library):
-        return asking, NativeOwner.INTERPRETER
-    return asking, NativeOwner.LIBRARY
+        return requester, NativeOwner.INTERPRETER
+    return requester, NativeOwner.LIBRARY
 
 
 def _is_plumbing(named: Named) -> bool:

@@ -139,7 +139,7 @@ class TestObserver:
         assert records(run) == []
 
     def test_inside_a_census_only_the_figures_are_kept(self, run):
-        run.session.gate.hear(lambda: observe(run))
+        run.session.gate.dispatch(lambda: observe(run))
         (record,) = records(run)
         assert record.census is None
         assert record.no_census == "another census was under way"

@@ -197,8 +197,8 @@ class Sharing:
                 if target not in samples or target == node or not may_hold(node):
                     continue
                 for holders in samples[target]:
-                    told = node in holders or self._graph.parent[target] == node
-                    if not told and len(holders) < MOST_HOLDERS:
+                    is_named = node in holders or self._graph.parent[target] == node
+                    if not is_named and len(holders) < MOST_HOLDERS:
                         holders.append(node)
         return found
 
