@@ -1,8 +1,8 @@
 """The one way into a session: an event at a time, of the training thread, with our faults and our
 frames kept away from the program.
 
-A bare ``raise`` adds no entry for the frame that it stands in. So whoever takes that frame's entry
-off an exception, and raises it again, leaves no trace.
+Interrupts leave without our frames. A bare ``raise`` adds no entry for the frame that it stands in.
+So whoever takes that frame's entry off an exception, and raises it again, leaves no trace.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from threading import get_ident
 from time import perf_counter
 from types import FrameType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from leakscope.capture.budget import Costs
-from leakscope.model.errors import is_interrupt, since_the_handler
+from leakscope.model.errors import OUR_FILES, is_interrupt, since_the_handler
 
 PART = "boundaries"
 LATE_KEPT = 64
@@ -274,9 +273,6 @@ def describe(error: BaseException) -> str:
     return f"{text[:500]} ({os.path.basename(code.co_filename)}:{traceback.tb_lineno})"  # noqa: PTH119
 
 
-_OURS = f"{Path(__file__).parents[1]}/"
-
-
 def leave_event(interrupt: BaseException) -> None:
     """Take off all that an event of ours did until the interrupt struck.
 
@@ -307,7 +303,7 @@ def without_our_frames(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def _without_leading(traceback: TracebackType | None) -> TracebackType | None:
-    while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(_OURS):
+    while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(OUR_FILES):
         traceback = traceback.tb_next
     return traceback
 

@@ -1,8 +1,9 @@
 """Steps and batches: counted from optimizers and loaders, from forward passes, or told by a
 framework.
 
-Told of are the calls of outermost modules, in evaluation mode or without gradients, while no pass
-over a loader is under way. A series of them becomes a phase by these rules, the first that fits:
+Forward passes are the calls of outermost modules, in evaluation mode or without gradients, while no
+pass over a loader is under way. A series of them becomes a phase by these rules, the first that
+fits:
 
 1. ``eval()`` was called since the last step: at once; before the first step of all, where it may
    have been that of a frozen part, after a few calls or once ``train()`` is called.

@@ -1,4 +1,4 @@
-"""Hears of processes that end by themselves: killed, crashed, or left with an exit code.
+"""Notices processes that end by themselves: killed, crashed, or left with an exit code.
 
 multiprocessing learns of it in one place, whoever started the process: a DataLoader, a pool or the
 program itself. Whoever was told to end (``terminate``, ``kill``) did not end by himself.

@@ -7,10 +7,10 @@ the census is taken at the next boundary, where training stands between two piec
 none has come for a while, as in a step of minutes, it is taken at once, if nothing of ours, of
 autograd's or of the compiler's is under way. Otherwise it waits on; a later signal looks again.
 
-They run where a phase has just ended, so never inside a step: after the first ends of each phase,
-and then after ever longer pauses. The first few are tried at once, since the user asked for them;
-those after them wait until the budget pays. A collection takes with it the garbage that would have
-waited, so a run with trials is not the run without them.
+Cleaning calls are tried where a phase has just ended, so never inside a step: after the first ends
+of each phase, and then after ever longer pauses. The first few are tried at once, since the user
+asked for them; those after them wait until the budget pays. A collection takes with it the garbage
+that would have waited, so a run with trials is not the run without them.
 """
 
 from __future__ import annotations

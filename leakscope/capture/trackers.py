@@ -1,10 +1,12 @@
 """Experiment trackers: memory beside the loss, in the runs that the program itself has open. None
 is ever imported here.
 
-A row of its history has one step, which only rises. What is logged without being committed waits
-for the program's next log and goes into that row, so the program's rows and steps stay as they are.
+In Weights & Biases a row of a run's history has one step, which only rises. What is logged without
+being committed waits for the program's next log and goes into that row, so the program's rows and
+steps stay as they are.
 
-torch keeps no list of its ``SummaryWriter``s, so it is looked for among what refers to the class.
+For TensorBoard, torch keeps no list of its ``SummaryWriter``s, so it is looked for among what
+refers to the class.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from leakscope.model.errors import ours
+from leakscope.model.errors import OUR_FILES, ours
 from leakscope.model.record import NativeAllocationsRecord, NativeKind, NativeOwner, NativeSite
 
 try:
@@ -200,7 +200,6 @@ STACK_ROWS = 12
 
 _BYTES_PER_NAME = 200
 _KINDS = (NativeKind.BLOCK, NativeKind.MAPPING)
-_PACKAGE = Path(__file__).parents[1]
 
 _RUNTIMES = (
     "libc.so",
@@ -478,8 +477,8 @@ def _is_interpreter(library: str) -> bool:
 def _origins(project_root: str) -> list[tuple[str, int]]:
     """Return prefixes of files and whose they are; the first that fits decides."""
     origins = [
-        (f"{_PACKAGE / 'capture'}{os.sep}", _Origin.WRAPPER),
-        (f"{_PACKAGE}{os.sep}", _Origin.OWN),
+        (f"{OUR_FILES}capture{os.sep}", _Origin.WRAPPER),
+        (OUR_FILES, _Origin.OWN),
     ]
     if "-packages" in project_root:  # a program that is installed itself
         origins.append((f"{project_root.rstrip(os.sep)}{os.sep}", _Origin.USER))

@@ -229,7 +229,7 @@ def says(headroom: Headroom, available: int, resident: int) -> bool:
     headroom.learn({gauge.SYSTEM_AVAILABLE: available}, resident)
     low = headroom.is_running_out(resident)
     if low:
-        headroom.told(resident)
+        headroom.reported(resident)
     return low
 
 

@@ -19,9 +19,9 @@ from typing import Any, cast
 
 from leakscope.capture.dispatch import EventDispatcher, leave_hook
 from leakscope.capture.phases import PhaseTracker
-from leakscope.capture.sites import OURS, WeakNumbering, call_route
+from leakscope.capture.sites import WeakNumbering, call_route
 from leakscope.capture.torch_hooks.patching import PatchedMethod, opaque, without_our_frame
-from leakscope.model.errors import ours
+from leakscope.model.errors import OUR_FILES, ours
 
 
 class LoaderHooks:
@@ -158,7 +158,7 @@ def _is_kept(loader: Any, iterator: Any) -> bool:
     ):
         return False
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(OURS):
+    while frame is not None and frame.f_code.co_filename.startswith(OUR_FILES):
         frame = frame.f_back
     return frame is not None and frame.f_code is not getattr(method, "__code__", None)
 
