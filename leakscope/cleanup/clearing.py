@@ -37,8 +37,8 @@ COLLECT = "gc.collect()"
 EMPTY_CACHE = "empty_cache()"
 EMPTY_HOST_CACHE = "empty_host_cache()"
 TRIM = "malloc_trim(0)"
-LET_GO = "Letting go of the exception"
-_FREEING = (COLLECT, LET_GO)
+RELEASE_EXCEPTION = "Letting go of the exception"
+_FREEING = (COLLECT, RELEASE_EXCEPTION)
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ class ClearedStep:
         freed = max(0, self.host_freed or 0)
         if self.name in _FREEING:
             # What left the process beside the C heap is freed too: arenas of Python's allocator.
-            beside = self.host_returned - max(0, self.host_trimmed) - freed
-            best = freed + (beside if beside >= NOISE_BYTES else 0)
+            further = self.host_returned - max(0, self.host_trimmed) - freed
+            best = freed + (further if further >= NOISE_BYTES else 0)
         else:
             best = max(freed, self.host_returned)
         return best if best >= NOISE_BYTES else 0
@@ -95,11 +95,11 @@ class ClearedStep:
         parts += [f"{human_bytes(size)} on {name}" for name, size in changes.items() if size > 0]
         if self.pinned_returned > 0:
             parts.append(f"{human_bytes(self.pinned_returned)} of page-locked memory")
-        told = " and ".join(parts) or "nothing that can be measured"
+        texts = " and ".join(parts) or "nothing that can be measured"
         found = [plural(self.objects, "object")] if self.objects else []
-        took = [] if self.name == LET_GO else [f"{1000 * self.seconds:.1f} ms"]
+        took = [] if self.name == RELEASE_EXCEPTION else [f"{1000 * self.seconds:.1f} ms"]
         aside = f" ({', '.join(found + took)})" if found or took else ""
-        return f"{self.name} {'freed' if frees else 'returned'} {told}{aside}"
+        return f"{self.name} {'freed' if frees else 'returned'} {texts}{aside}"
 
 
 @dataclass(frozen=True)

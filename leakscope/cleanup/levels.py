@@ -294,9 +294,9 @@ def _counter_marks() -> dict[str, CounterMark]:
     return marks if highest is None else {HOST: CounterMark(resident(), highest), **marks}
 
 
-def _higher(one: Peak | None, other: Peak) -> Peak:
-    if one is None:
+def _higher(peak: Peak | None, other: Peak) -> Peak:
+    if peak is None:
         return other
-    open_ended = one.at_most is None or other.at_most is None
-    at_most = None if open_ended else max(one.at_most or 0, other.at_most or 0)
-    return Peak(max(one.at_least, other.at_least), at_most)
+    open_ended = peak.at_most is None or other.at_most is None
+    at_most = None if open_ended else max(peak.at_most or 0, other.at_most or 0)
+    return Peak(max(peak.at_least, other.at_least), at_most)

@@ -8,7 +8,7 @@ import sys
 LOGGERS = ("leakscope", "leakscope.cleanup")
 
 
-def nobody() -> logging.Logger:
+def silent_logger() -> logging.Logger:
     """Return a logger that nobody hears."""
     logger = logging.getLogger("leakscope.nobody")
     logger.disabled = True

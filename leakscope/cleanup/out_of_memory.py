@@ -20,7 +20,7 @@ from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType, T
 from typing import ParamSpec, TypeVar
 
 from leakscope.cleanup.clearing import (
-    LET_GO,
+    RELEASE_EXCEPTION,
     ClearedMemory,
     ClearedStep,
     Level,
@@ -193,7 +193,10 @@ class Attempt:
         """Clear memory and say what that freed, and what comes then; never raises."""
         try:
             if self._held is not None:
-                self.let_go, self._held = difference(LET_GO, self._held, Level.now()), None
+                self.let_go, self._held = (
+                    difference(RELEASE_EXCEPTION, self._held, Level.now()),
+                    None,
+                )
             self.cleared = clear_memory(self._guard.force)
             first = f"{self.let_go}; " if self.let_go else ""
             self._say(f"{first}{self.cleared.told} {then}")
@@ -259,18 +262,18 @@ class OutOfMemory:
     @property
     def headline(self) -> str:
         """What happened in one sentence."""
-        asked = f"{human_bytes(self.requested)} asked for" if self.requested else "size not told"
-        told = [
+        request = f"{human_bytes(self.requested)} asked for" if self.requested else "size not told"
+        amounts = [
             ("live" if self.place != "host" else "resident", self.allocated),
             ("in holes", self.holes),
             ("free" if self.place != "host" else "of headroom", self.free),
             ("used by other processes", self.others or None),
         ]
-        parts = [f"{human_bytes(size)} {word}" for word, size in told if size is not None]
+        parts = [f"{human_bytes(size)} {word}" for word, size in amounts if size is not None]
         of = f" of {human_bytes(self.total)}" if self.total else ""
         verdict = "" if self.verdict == UNKNOWN else f" by {self.verdict}"
         there = f"; {', '.join(parts)}{of}" if parts else ""
-        return f"Out of memory on {self.place}{verdict}: {asked}{there}."
+        return f"Out of memory on {self.place}{verdict}: {request}{there}."
 
 
 def explain(error: BaseException) -> OutOfMemory:
@@ -280,10 +283,10 @@ def explain(error: BaseException) -> OutOfMemory:
     """
     kind = type(error).__name__
     try:
-        told = read_message(error)
-        if told.device == HOST:
-            return _on_host(kind, told.requested, live_tensors())
-        return _on_device(kind, told, live_tensors())
+        message = read_message(error)
+        if message.device == HOST:
+            return _on_host(kind, message.requested, live_tensors())
+        return _on_device(kind, message, live_tensors())
     except Exception:
         place = "device" if is_of_device(error) else HOST
         return OutOfMemory(
@@ -298,39 +301,39 @@ def judged(requested: int | None, free: int | None, holes: int | None) -> str:
     return FRAGMENTATION if requested <= free + holes else CAPACITY
 
 
-def _on_device(kind: str, told: OutOfMemoryMessage, live: LiveTensors) -> OutOfMemory:
+def _on_device(kind: str, message: OutOfMemoryMessage, live: LiveTensors) -> OutOfMemory:
     levels = device_levels()
-    _, _, number = told.device.partition(":")
+    _, _, number = message.device.partition(":")
     names = [name for name in levels if not number or name.endswith(f":{number}")]
-    place = names[0] if len(names) == 1 else (told.device if number else "device")
+    place = names[0] if len(names) == 1 else (message.device if number else "device")
     level = levels.get(place)
-    allocated, holes = told.allocated, told.holes
+    allocated, holes = message.allocated, message.holes
     if allocated is None and level is not None:
         allocated, holes = level.allocated, level.reserved - level.allocated
     failure = OutOfMemory(
         kind,
         place,
-        judged(told.requested, told.free, holes),
-        told.requested,
+        judged(message.requested, message.free, holes),
+        message.requested,
         allocated,
         holes,
-        told.free,
-        told.total,
-        _used_by_others(told),
+        message.free,
+        message.total,
+        _used_by_others(message),
         live,
         (),
     )
-    return _with(failure, _advice_for_device(failure, told.allowed))
+    return _with(failure, _advice_for_device(failure, message.allowed))
 
 
-def _used_by_others(told: OutOfMemoryMessage) -> int | None:
+def _used_by_others(message: OutOfMemoryMessage) -> int | None:
     """As the message lists them; where it doesn't, as in containers, what nothing else explains."""
-    if told.others is not None:
-        return told.others
-    if told.total is None or told.free is None or told.process is None:
+    if message.others is not None:
+        return message.others
+    if message.total is None or message.free is None or message.process is None:
         return None
-    rest = told.total - told.free - told.process
-    return rest if rest > told.total * _OWN_OF_DRIVER else 0
+    rest = message.total - message.free - message.process
+    return rest if rest > message.total * _OWN_OF_DRIVER else 0
 
 
 def _on_host(kind: str, requested: int | None, live: LiveTensors) -> OutOfMemory:

@@ -168,7 +168,7 @@ def _devices() -> tuple[DeviceMemory, ...]:
     blocks = {record.device: record for record in device_snapshots()}
     devices = []
     for device, level in device_levels().items():
-        held: DeviceSnapshotRecord | None = blocks.get(device)
+        content: DeviceSnapshotRecord | None = blocks.get(device)
         try:
             # Asking about a device without a context would make one.
             info = accelerator.free_and_total(device) if level.reserved else None
@@ -182,8 +182,8 @@ def _devices() -> tuple[DeviceMemory, ...]:
                 peak_allocated=level.peak_allocated,
                 free=info[0] if info else None,
                 total=info[1] if info else None,
-                cached=held.cached if held else None,
-                stuck=held.stuck if held else None,
+                cached=content.cached if content else None,
+                stuck=content.stuck if content else None,
             )
         )
     return tuple(devices)

@@ -58,10 +58,10 @@ class GpuUse:
     @property
     def unexplained(self) -> int | None:
         """Used, but by none of these processes: other containers, the driver; None if unknown."""
-        told = [process.used for process in self.processes]
-        if self.used is None or None in told:
+        sizes = [process.used for process in self.processes]
+        if self.used is None or None in sizes:
             return None
-        return max(0, self.used - sum(size or 0 for size in told))
+        return max(0, self.used - sum(size or 0 for size in sizes))
 
     @property
     def leftover_bytes(self) -> int:
@@ -469,26 +469,30 @@ def _cells(process: GpuProcess) -> list[AnswerCell]:
 
 
 def _advice(survey: GpuSurvey) -> Iterator[str]:
-    processes = {one.pid: one for gpu in survey.gpus for one in gpu.processes}
-    processes |= {one.pid: one for one in survey.unlisted}
+    processes = {process.pid: process for gpu in survey.gpus for process in gpu.processes}
+    processes |= {process.pid: process for process in survey.unlisted}
     yield "What can be freed"
     leftovers = survey.leftovers
     for gpu in survey.gpus:
         if gpu.leftover_bytes:
-            count = sum(one.is_leftover for one in gpu.processes)
+            count = sum(process.is_leftover for process in gpu.processes)
             yield (
                 f"  {human_bytes(gpu.leftover_bytes)} on GPU {gpu.index}, by ending "
                 f"{plural(count, 'leftover')}"
             )
     if leftovers:
         yield f"    kill {' '.join(map(str, leftovers))}"
-    others = [one for one in processes.values() if one.judgement.remedy and not one.is_leftover]
+    others = [
+        process
+        for process in processes.values()
+        if process.judgement.remedy and not process.is_leftover
+    ]
     if others:
         yield "  Perhaps, if you don't want them any more"
-        yield from (f"    {one.judgement.remedy}" for one in others)
+        yield from (f"    {process.judgement.remedy}" for process in others)
     if not leftovers and not others:
         yield "  Nothing from outside: no process of yours is left over."
-    if any(one.judgement.standing is ProcessStanding.UNSEEN for one in processes.values()):
+    if any(process.judgement.standing is ProcessStanding.UNSEEN for process in processes.values()):
         yield "  Processes of other containers can be told from outside them, or with --pid=host."
     yield "  A process that runs gives memory back only by itself (leakscope.cleanup, inside it)."
     yield ""

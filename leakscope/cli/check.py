@@ -17,7 +17,6 @@ import msgspec
 
 from leakscope.cli.compare import read_report
 from leakscope.cli.output import (
-    deliver,
     format_of,
     is_stdout,
     out_option,
@@ -25,6 +24,7 @@ from leakscope.cli.output import (
     shows_color,
     terminal_width,
     why_unread,
+    write_output,
     write_text,
 )
 from leakscope.cli.report import conclude
@@ -186,7 +186,7 @@ def check(
     """
     from leakscope.analysis.gate import check as check_report
 
-    asked = {
+    options = {
         "check.max-growth": max_growth,
         "check.baseline": baseline,
         "check.tolerance": tolerance,
@@ -194,7 +194,7 @@ def check(
         "check.strict": strict,
     }
     form = form or format_of(out, "text", _FORMS, _SUFFIXES)
-    allowed = _allowed(asked, written)
+    allowed = _allowed(options, written)
     report, project_root = _read(run)
     repository = find_repository(Path.cwd(), project_root)
     report = localised(report, repository)
@@ -206,7 +206,7 @@ def check(
     return EXIT_OK if checked.passes else EXIT_THRESHOLD
 
 
-def _allowed(asked: Mapping[str, Any], written: Path | None) -> Allowed:
+def _allowed(options: Mapping[str, Any], written: Path | None) -> Allowed:
     """Return what is allowed: by the command line, else by the environment, else by the project."""
     from leakscope.analysis.gate import Allowed, to_growth_limit
     from leakscope.configuration import read_configuration, read_suppressions
@@ -218,15 +218,16 @@ def _allowed(asked: Mapping[str, Any], written: Path | None) -> Allowed:
     if unknown:
         raise LeakscopeError(unknown[0], slug="bad-configuration")
     force = {
-        name: configuration.value(name) if value is None else value for name, value in asked.items()
+        name: configuration.value(name) if value is None else value
+        for name, value in options.items()
     }
-    given, baseline = asked["check.max-growth"], force["check.baseline"]
+    growth_limit, baseline = options["check.max-growth"], force["check.baseline"]
     before = _before(written)
-    if written is not None and asked["check.baseline"] is None:
+    if written is not None and options["check.baseline"] is None:
         baseline = None
     return Allowed(
         today=datetime.now(timezone.utc).date(),
-        limit=limit_in(configuration) if given is None else to_growth_limit(given),
+        limit=limit_in(configuration) if growth_limit is None else to_growth_limit(growth_limit),
         baseline=read_baseline(baseline) if baseline is not None else before,
         tolerance=force["check.tolerance"],
         ignored=force["check.ignore"],
@@ -335,7 +336,7 @@ def _tell(checked: Check, sinks: _Sinks, repository: Repository) -> None:
 
     for path in sinks.also:
         write_text(path, _rendered(checked, _SUFFIXES[path.suffix.lower()], path, repository))
-    deliver(_rendered(checked, sinks.form, sinks.out, repository), sinks.out, sinks.form)
+    write_output(_rendered(checked, sinks.form, sinks.out, repository), sinks.out, sinks.form)
     if not is_stdout(sinks.out):
         click.echo(f"leakscope: {log_line(checked.headline)}\nleakscope: check in {sinks.out}")
     elif sinks.form != "text":

@@ -9,16 +9,16 @@ import click
 
 from leakscope.cli.output import (
     FORMS,
-    deliver,
     format_of,
     format_option,
     is_stdout,
     out_option,
+    print_text,
     say,
     shows_color,
-    tell,
     terminal_width,
     why_unread,
+    write_output,
 )
 from leakscope.cli.report import HTML, conclude
 from leakscope.model.comparison import ChangeKind, Comparison, CulpritChange
@@ -87,10 +87,10 @@ def compare(
 
     form = form or format_of(out, "text", _FORMS)
     comparison = compare_reports(read_report(before), read_report(after))
-    reports = [page_beside(out, run) for run in (before, after)]
-    deliver(_rendered(comparison, form, out, reports), out, form)
+    reports = [existing_page(out, run) for run in (before, after)]
+    write_output(_rendered(comparison, form, out, reports), out, form)
     if not is_stdout(out):
-        tell(f"leakscope: {comparison.headline}\nleakscope: comparison in {out}")
+        print_text(f"leakscope: {comparison.headline}\nleakscope: comparison in {out}")
     met = [change for change in comparison.culprits if is_met(change, fail_on)]
     for change in met:
         say(f"--fail-on is met: {change.name} is {change.change.value}.")
@@ -135,7 +135,7 @@ def _decode_report(path: Path) -> Report:
         ) from fault
 
 
-def page_beside(out: Path | None, run: Path) -> str:
+def existing_page(out: Path | None, run: Path) -> str:
     """Return the path from a page to a run's own, empty where that doesn't lie beside or below it.
 
     A link to anywhere else would break as soon as the folder is handed on.

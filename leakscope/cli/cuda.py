@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from leakscope.cli.output import (
-    deliver,
     format_of,
     format_option,
     is_stdout,
     out_option,
+    print_text,
     shows_color,
-    tell,
     terminal_width,
+    write_output,
 )
 from leakscope.model.errors import NoSnapshotError
 
@@ -61,12 +61,12 @@ def cuda(
     form = form or format_of(out, "text")
     read = [read_snapshot(path) for path in snapshots]
     check_device(read, device)
-    told: Explanation | SnapshotComparison = (
+    document: Explanation | SnapshotComparison = (
         explain(read[0], device) if len(read) == 1 else compare_snapshots(read, device)
     )
-    deliver(_rendered(told, form, out), out, form)
+    write_output(_rendered(document, form, out), out, form)
     if not is_stdout(out):
-        tell(f"leakscope: {told.headline}\nleakscope: explanation in {out}")
+        print_text(f"leakscope: {document.headline}\nleakscope: explanation in {out}")
 
 
 def check_device(snapshots: list[AllocatorSnapshot], device: int | None) -> None:
@@ -78,13 +78,13 @@ def check_device(snapshots: list[AllocatorSnapshot], device: int | None) -> None
     """
     known = sorted({number for snapshot in snapshots for number in snapshot.devices})
     if device is not None and device not in known:
-        held = ", ".join(f"cuda:{number}" for number in known) or "no device's memory"
+        content = ", ".join(f"cuda:{number}" for number in known) or "no device's memory"
         raise NoSnapshotError(
-            f"There is no cuda:{device} in it; it holds {held}.", slug="no-device"
+            f"There is no cuda:{device} in it; it holds {content}.", slug="no-device"
         )
 
 
-def _rendered(told: Explanation | SnapshotComparison, form: str, out: Path | None) -> str:
+def _rendered(document: Explanation | SnapshotComparison, form: str, out: Path | None) -> str:
     from leakscope.report import (
         render_snapshot_html,
         render_snapshot_json,
@@ -92,7 +92,7 @@ def _rendered(told: Explanation | SnapshotComparison, form: str, out: Path | Non
     )
 
     if form == "html":
-        return render_snapshot_html(told)
+        return render_snapshot_html(document)
     if form == "json":
-        return render_snapshot_json(told)
-    return render_snapshot_text(told, width=terminal_width(100), color=shows_color(out))
+        return render_snapshot_json(document)
+    return render_snapshot_text(document, width=terminal_width(100), color=shows_color(out))

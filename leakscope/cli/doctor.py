@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leakscope.cleanup.nvidia import DriverReading, read_gpus
-from leakscope.cli.output import deliver, terminal_width, wants_color
+from leakscope.cli.output import terminal_width, wants_color, write_output
 from leakscope.model import __version__
 from leakscope.model.documents import Item, State
 from leakscope.model.errors import EXIT_ERROR, EXIT_OK, LeakscopeError
@@ -67,10 +67,10 @@ def doctor(*, as_json: bool) -> int:
 
     health = examine()
     if as_json:
-        deliver(render_health_json(health), None, "json")
+        write_output(render_health_json(health), None, "json")
     else:
         color = wants_color(sys.stdout.isatty())
-        deliver(render_health_text(health, width=terminal_width(100), color=color), None)
+        write_output(render_health_text(health, width=terminal_width(100), color=color), None)
     return EXIT_ERROR if health.is_broken else EXIT_OK
 
 
@@ -93,15 +93,15 @@ def examine() -> Health:
         faults.append(str(fault))
     own = read_known_culprits(configuration.section)
     faults += own.faults
-    told = [Item(name="configuration", state=State.BROKEN, text=fault) for fault in faults]
-    told += [Item(name="configuration", state=State.NOTE, text=remark) for remark in remarks]
+    items = [Item(name="configuration", state=State.BROKEN, text=fault) for fault in faults]
+    items += [Item(name="configuration", state=State.NOTE, text=remark) for remark in remarks]
     return Health(
         leakscope_version=__version__,
         project=str(configuration.section.path or ""),
         settings=settings_in_force(configuration),
         suppressions=suppressions,
         items=[
-            *told,
+            *items,
             _python(),
             *_torch(query_capabilities()),
             _frameworks(),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 RANKS_PER_JUDGE = 4
 """A judge that has fewer to judge doesn't pay: it takes half a second to start."""
 PASSED_OVER = "passed over: a copy of another recording, or nothing in it can be read"
-LEAST_OF_LEAD = 0.5
+LEAST_LEAD_SHARE = 0.5
 """The rank that speaks for all has a journal of at least this part of the usual size."""
 MOST_WORKERS = 32
 """Workers of DataLoaders whose recordings are read, the largest."""
@@ -68,12 +68,12 @@ def open_many(folder: Path) -> ManyRanks | None:
     of_leads = open_run(folder, [lead.path for lead in leads])
     judged = find_attempts(of_leads).judged if len(of_leads.recordings) == len(groups) else -1
     group, lead = groups[judged], leads[judged]
-    others = {one.header.rank: one.path for one in _ranks(group) if one is not lead}
+    others = {journal.header.rank: journal.path for journal in _ranks(group) if journal is not lead}
     workers = sorted((s for s in group if s.header.worker is not None), key=lambda s: -s.bytes)
-    kept = [one.path for one in (*leads, *workers[:MOST_WORKERS])]
+    kept = [journal.path for journal in (*leads, *workers[:MOST_WORKERS])]
     run = open_run(folder, kept) if workers else of_leads
     run.unread = len(group) - len(kept) + len(leads) - 1
-    known = {one.path for one in sketches}
+    known = {journal.path for journal in sketches}
     run.damage += [
         Damage(j.name, 0, PASSED_OVER, is_gap=True) for j in journals(folder) if j not in known
     ]
@@ -86,10 +86,10 @@ def analyse_in_parallel(
     """Yield what is concluded of each of the other ranks, as it is concluded."""
     count = processes or max(1, min(_cores(), len(many.others) // RANKS_PER_JUDGE))
     main = find_attempts(many.run).run.main
-    told_by = Recording(main.header, sources=main.sources, titles=main.titles)
-    told = Run(many.run.path, many.run.manifest, [told_by], outcomes=many.run.outcomes)
+    main_recording = Recording(main.header, sources=main.sources, titles=main.titles)
+    shared = Run(many.run.path, many.run.manifest, [main_recording], outcomes=many.run.outcomes)
     waiting = deque(many.others.values())
-    judges = [_AnalysisWorker(told, catalogue) for _ in range(count)]
+    judges = [_AnalysisWorker(shared, catalogue) for _ in range(count)]
     try:
         for judge in judges:
             judge.take_next(waiting)
@@ -108,20 +108,20 @@ def analyse_in_parallel(
 def _ranks(group: Sequence[Sketch]) -> list[Sketch]:
     """Return the journals of ranks, one for each: the largest."""
     largest: dict[int, Sketch] = {}
-    for one in group:
-        header = one.header
+    for journal in group:
+        header = journal.header
         if header.worker is None and header.world_size > 1:
-            known = largest.setdefault(header.rank, one)
-            if one.bytes > known.bytes:
-                largest[header.rank] = one
+            known = largest.setdefault(header.rank, journal)
+            if journal.bytes > known.bytes:
+                largest[header.rank] = journal
     return [largest[rank] for rank in sorted(largest)]
 
 
 def _lead(group: Sequence[Sketch]) -> Sketch:
     """Return the journal of the first rank of which there is as much as of others."""
     ranks = _ranks(group) or list(group)
-    usual = median(one.bytes for one in ranks)
-    return next(one for one in ranks if one.bytes >= LEAST_OF_LEAD * usual)
+    usual = median(rank.bytes for rank in ranks)
+    return next(rank for rank in ranks if rank.bytes >= LEAST_LEAD_SHARE * usual)
 
 
 def _cores() -> int:
@@ -176,13 +176,13 @@ class _AnalysisWorker:
         context = multiprocessing.get_context("spawn")
         self.connection, its_end = context.Pipe()
         self._process: SpawnProcess = context.Process(
-            target=_judge_one_by_one, args=(its_end, self._run, self._catalogue), daemon=True
+            target=_judge_each, args=(its_end, self._run, self._catalogue), daemon=True
         )
         self._process.start()
         its_end.close()
 
 
-def _judge_one_by_one(
+def _judge_each(
     connection: Connection[Any, Any], run: Run, catalogue: Catalogue | None = None
 ) -> None:
     while True:

@@ -126,7 +126,7 @@ def _start(command: tuple[str, ...]) -> subprocess.Popen[bytes]:
 @contextlib.contextmanager
 def _forward_termination(child: subprocess.Popen[bytes] | None) -> Iterator[None]:
     """Hand what asks us to end on to a command of ours; else let it end the watching, as Ctrl-C."""
-    asked = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
+    signals = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
     with contextlib.ExitStack() as stack:
         witness = None if child is None else stack.enter_context(SignalWitness())
 
@@ -136,23 +136,23 @@ def _forward_termination(child: subprocess.Popen[bytes] | None) -> Iterator[None
             if not witness.was_hit():
                 child.send_signal(number)
 
-        for number in asked:
+        for number in signals:
             signal.signal(number, hand_on)
         try:
             yield
         finally:
-            for number in asked:
+            for number in signals:
                 signal.signal(number, signal.SIG_DFL)
 
 
 def _how_it_ended(pid: int, kills: int | None) -> str:
     """Return what can be told from outside of how a process ended."""
-    told = f"process {pid} ended; its exit status is its parent's to know."
+    text = f"process {pid} ended; its exit status is its parent's to know."
     if kills is None:
-        return f"{told} Kills for memory are not counted here."
+        return f"{text} Kills for memory are not counted here."
     if not kills:
-        return f"{told} The kernel killed no process of its control group for memory meanwhile."
-    return f"{told} The kernel killed {plural(kills, 'process')} of its control group for memory."
+        return f"{text} The kernel killed no process of its control group for memory meanwhile."
+    return f"{text} The kernel killed {plural(kills, 'process')} of its control group for memory."
 
 
 def _find(pattern: str) -> int:
@@ -191,9 +191,9 @@ def _attach(pid: int, options: SessionOptions, *, words: tuple[str, ...]) -> tup
     from leakscope.probes import OutsideProcess
 
     try:
-        told = words or tuple(psutil.Process(pid).cmdline())
+        argv = words or tuple(psutil.Process(pid).cmdline())
         limit = OutsideProcess(pid, since=time.time()).limit()
-        options = replace(options, script=_script_of(told) or f"process-{pid}", command=told)
+        options = replace(options, script=_script_of(argv) or f"process-{pid}", command=argv)
         path = make_run_directory(options, limit=limit)
         return Monitor(pid, path), path
     except psutil.NoSuchProcess as fault:
@@ -331,12 +331,12 @@ class LiveLine:
         rate = theil_sen(minutes[later:], sizes[later:]).rate
         if abs(rate) < WORTH_SAYING_BYTES:
             return ["· steady"]
-        told = [f"· {human_bytes(rate)} per minute"]
+        parts = [f"· {human_bytes(rate)} per minute"]
         if (
             minutes[-1] < FORECAST_AFTER_MINUTES
             or not judge(minutes, sizes, unit="minute", noise=policy.GAUGE_NOISE_BYTES).is_growing
         ):
-            return told
+            return parts
         ahead = forecast(
             limit_bytes=self._limit,
             used_bytes=float(sizes[-1]),
@@ -344,7 +344,7 @@ class LiveLine:
             unit="minute",
             done=float(minutes[-1]),
         )
-        return told + ([f"· {ahead.text}"] if ahead is not None else [])
+        return parts + ([f"· {ahead.text}"] if ahead is not None else [])
 
 
 def _columns() -> int:
@@ -354,17 +354,17 @@ def _columns() -> int:
 def _details(gauges: dict[str, int]) -> list[str]:
     """Return what makes memory up, and what is left of it, the most telling first."""
     used, limit = gauges.get(gauge.CGROUP_USED), gauges.get(gauge.CGROUP_LIMIT)
-    told = [] if used is None or limit is None else [f"{human_bytes(limit - used)} to the limit"]
-    told += [
+    parts = [] if used is None or limit is None else [f"{human_bytes(limit - used)} to the limit"]
+    parts += [
         f"{key.partition('.')[0]} {human_bytes(size)}"
         for key, size in sorted(gauges.items())
         if key.endswith(f".{gauge.DEVICE_BY_TREE}")
     ]
     if gauge.PSS in gauges and gauge.RSS in gauges:  # else it is the line's first figure
-        told.append(f"RSS {human_bytes(gauges[gauge.RSS])}")
+        parts.append(f"RSS {human_bytes(gauges[gauge.RSS])}")
     for name, key in (("private", gauge.PRIVATE), ("shm", gauge.SHM)):
-        told += [f"{name} {human_bytes(gauges[key])}"] if gauges.get(key) else []
-    return told
+        parts += [f"{name} {human_bytes(gauges[key])}"] if gauges.get(key) else []
+    return parts
 
 
 def _clock(seconds: float) -> str:

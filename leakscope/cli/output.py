@@ -45,7 +45,7 @@ def exit_code_of(fault: BaseException) -> int:
     if isinstance(fault, SystemExit):
         raise fault
     if isinstance(fault, click.NoSuchOption):
-        meant = [one for one in fault.possibilities or () if _is_meant(fault, one)]
+        meant = [option for option in fault.possibilities or () if _is_meant(fault, option)]
         fault = click.NoSuchOption(fault.option_name, possibilities=meant, ctx=fault.ctx)
     if isinstance(fault, click.ClickException):
         fault.show()
@@ -164,7 +164,7 @@ def wants_color(is_terminal: bool) -> bool:
     return can and not os.environ.get("NO_COLOR")
 
 
-def deliver(text: str, out: Path | None, form: str = "text") -> None:
+def write_output(text: str, out: Path | None, form: str = "text") -> None:
     """Write a finished text to a file, or to stdout where none is named.
 
     On a stdout that can't hold all signs, what people read has plain ones instead; what programs
@@ -174,18 +174,18 @@ def deliver(text: str, out: Path | None, form: str = "text") -> None:
     if out is not None and not is_stdout(out):
         write_text(out, text)
     elif form in FOR_PEOPLE:
-        tell(text)
+        print_text(text)
     else:
         sys.stdout.flush()
         sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
         sys.stdout.flush()
 
 
-def tell(text: str) -> None:
+def print_text(text: str) -> None:
     """Print text for people to stdout, in signs that it can hold."""
-    from leakscope.report.text import fitted
+    from leakscope.report.text import encodable
 
-    sys.stdout.write(fitted(text if text.endswith("\n") else text + "\n", sys.stdout.encoding))
+    sys.stdout.write(encodable(text if text.endswith("\n") else text + "\n", sys.stdout.encoding))
     sys.stdout.flush()
 
 

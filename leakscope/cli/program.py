@@ -42,7 +42,7 @@ FORWARDED_SIGNALS = frozenset(
 """Signals that mean the program when they are sent to us. Those of job control aren't among them:
 the terminal sends them to every process of the group."""
 
-ASKED_FOR = frozenset({signal.SIGUSR1, signal.SIGUSR2})
+OPTIONAL_SIGNALS = frozenset({signal.SIGUSR1, signal.SIGUSR2})
 """Signals that programs take as requests, so only one that has a handler gets them from us. It may
 not have it yet, or no longer, and then the request would be the death of it."""
 
@@ -73,16 +73,16 @@ class ProgramEnding:
 
     def outcome(self) -> dict[str, str | int]:
         """Return what a run directory keeps of it."""
-        told: dict[str, str | int] = {"exit_code": self.exit_code}
+        found: dict[str, str | int] = {"exit_code": self.exit_code}
         if self.signal is not None:
-            told["signal"] = self.signal
+            found["signal"] = self.signal
         if self.is_oom_killed:
-            told["oom_killed"] = 1
+            found["oom_killed"] = 1
         if self.oom_kills:
-            told["oom_kills"] = self.oom_kills
+            found["oom_kills"] = self.oom_kills
         if self.limit_hits:
-            told["limit_hits"] = self.limit_hits
-        return told
+            found["limit_hits"] = self.limit_hits
+        return found
 
 
 def supervise(command: list[str]) -> ProgramEnding:
@@ -136,19 +136,19 @@ def _run(command: list[str]) -> int:
 
 def _wait(child: int, witness: SignalWitness, watched: set[signal.Signals]) -> int:
     while True:
-        told = signal.sigwaitinfo(watched)
-        if told.si_signo == signal.SIGCHLD:
+        info = signal.sigwaitinfo(watched)
+        if info.si_signo == signal.SIGCHLD:
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
                 return status
-        elif told.si_code <= 0 and not witness.was_hit() and _is_for(child, told.si_signo):
+        elif info.si_code <= 0 and not witness.was_hit() and _is_for(child, info.si_signo):
             # A positive code means the kernel: the terminal, which tells the child itself.
-            os.kill(child, told.si_signo)
+            os.kill(child, info.si_signo)
 
 
 def _is_for(child: int, number: int) -> bool:
     """Return whether the child should get a signal that was sent to us."""
-    return number not in ASKED_FOR or catches(child, number) is not False
+    return number not in OPTIONAL_SIGNALS or catches(child, number) is not False
 
 
 class SignalWitness:

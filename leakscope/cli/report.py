@@ -15,14 +15,14 @@ import click
 
 from leakscope.cli.output import (
     STDOUT,
-    deliver,
     format_of,
     format_option,
     out_option,
+    print_text,
     shows_color,
-    tell,
     terminal_width,
     wants_color,
+    write_output,
     write_text,
 )
 
@@ -73,12 +73,12 @@ def report(
     if form == "html" and out is None:
         write_reports(run, concluded)
     else:
-        deliver(_rendered(concluded, form, out), out, form)
+        write_output(_rendered(concluded, form, out), out, form)
         page = out if out is not None and form == "html" else page
     if summary:
         print_summary(concluded, run, page)
     elif form == "html" and out != STDOUT:
-        tell(f"leakscope: {concluded.headline}\nleakscope: report in {page}")
+        print_text(f"leakscope: {concluded.headline}\nleakscope: report in {page}")
     if show and page.exists():
         click.launch(str(page.absolute()))
 
@@ -129,7 +129,7 @@ def write_reports(run_path: Path, report: Report) -> Path:
 def print_summary(report: Report, run_path: Path, page: Path | None) -> None:
     """Print the few lines after a run to stderr; ``page`` is None where it couldn't be written."""
     from leakscope.report import render_summary
-    from leakscope.report.text import fitted
+    from leakscope.report.text import encodable
 
     text = render_summary(
         report,
@@ -138,5 +138,5 @@ def print_summary(report: Report, run_path: Path, page: Path | None) -> None:
         width=terminal_width(80),
         color=wants_color(sys.stderr.isatty()),
     )
-    sys.stderr.write(fitted(text, sys.stderr.encoding))
+    sys.stderr.write(encodable(text, sys.stderr.encoding))
     sys.stderr.flush()

@@ -11,13 +11,13 @@ from typing import Any
 import click
 
 from leakscope.cli.output import (
-    deliver,
     format_of,
     format_option,
     is_stdout,
     out_option,
     shows_color,
     terminal_width,
+    write_output,
 )
 from leakscope.cli.report import HTML, JSON
 from leakscope.model.documents import ListedRun, RunList, RunStatus
@@ -231,7 +231,7 @@ def runs(directory: Path | None, *, form: str | None, out: Path | None, order: s
     """
     form = form or format_of(out, "text")
     listed = list_runs(directory, order) if directory else _in_usual_directory(order)
-    deliver(_rendered(listed, form, out), out)
+    write_output(_rendered(listed, form, out), out)
     if not is_stdout(out):
         from leakscope.report.runs import summary_of
 

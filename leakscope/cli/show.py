@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leakscope.cli.output import tell, terminal_width, wants_color
+from leakscope.cli.output import print_text, terminal_width, wants_color
 
 if TYPE_CHECKING:
     from leakscope.model.run import Run
@@ -77,7 +77,7 @@ def _shown(folder: Path, *, again: bool) -> bool:
     if again and on_terminal:
         click.echo(_HOME, nl=False)
         lines = lines[: shutil.get_terminal_size().lines - 1]
-    tell("\n".join(lines))
+    print_text("\n".join(lines))
     return goes_on
 
 

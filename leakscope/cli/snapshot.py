@@ -109,13 +109,13 @@ def snapshot(pid: int, *, wait: float, form: str) -> None:
         _give_up(
             f"no census of {recorded.name} in {wait:g} s: {_why_none(recorded.pid)}", NO_CENSUS
         )
-    told = _CensusTaken(recorded, taken)
+    answer = _CensusTaken(recorded, taken)
     if form == "json":
         from leakscope.report.json import render_plain_json
 
-        click.echo(render_plain_json(as_plain(told)), nl=False)
+        click.echo(render_plain_json(as_plain(answer)), nl=False)
     else:
-        click.echo(as_text(told))
+        click.echo(as_text(answer))
     if taken.census is None:
         _give_up(f"no census: {taken.no_census}; what was measured stands above.", NO_CENSUS)
 
@@ -205,20 +205,20 @@ def _why_none(pid: int) -> str:
     )
 
 
-def as_plain(told: _CensusTaken) -> dict[str, Any]:
+def as_plain(answer: _CensusTaken) -> dict[str, Any]:
     """Return what ``--format json`` shows."""
     import msgspec
 
     from leakscope.analysis.columns.series import HOST
     from leakscope.analysis.findings.out_of_memory import biggest, devices_of
 
-    taken = told.snapshot
+    taken = answer.snapshot
     census = taken.census
     names = {device: biggest(taken, device) for device in (HOST, *devices_of(taken))}
     return {
-        "pid": told.recorded.pid,
-        "rank": told.recorded.header.rank,
-        "run": str(told.run),
+        "pid": answer.recorded.pid,
+        "rank": answer.recorded.header.rank,
+        "run": str(answer.run),
         "time_s": taken.boundary.time_s,
         "phase": taken.boundary.phase,
         "epoch": taken.boundary.epoch,
@@ -232,17 +232,17 @@ def as_plain(told: _CensusTaken) -> dict[str, Any]:
     }
 
 
-def as_text(told: _CensusTaken) -> str:
+def as_text(answer: _CensusTaken) -> str:
     """Return what is shown in the terminal."""
     from leakscope.analysis.columns.series import HOST
     from leakscope.analysis.findings.out_of_memory import biggest, describe_moment, devices_of
     from leakscope.model import gauge
     from leakscope.model.text import human_bytes, human_share, one_line
 
-    taken, moment = told.snapshot, told.snapshot.boundary
+    taken, moment = answer.snapshot, answer.snapshot.boundary
     between = "between two boundaries, for none had come" if taken.at_once else "at a boundary"
     walked = f", {taken.census.objects:,} objects" if taken.census else ""
-    name, since = told.recorded.name.capitalize(), f"{moment.time_s:.1f} s after the start"
+    name, since = answer.recorded.name.capitalize(), f"{moment.time_s:.1f} s after the start"
     lines = [
         f"{name}, {since}, {describe_moment(moment)}, {between}.",
         f"It took {taken.seconds:.2f} s{walked}.",
@@ -259,7 +259,7 @@ def as_text(told: _CensusTaken) -> str:
             f"  ({one_line(row.detail)})"
             for row in rows
         ]
-    return "\n".join([*lines, "", f"Recorded in {told.run}; next: leakscope show {told.run}"])
+    return "\n".join([*lines, "", f"Recorded in {answer.run}; next: leakscope show {answer.run}"])
 
 
 def _in_children(taken: SnapshotRecord) -> str:
@@ -270,8 +270,8 @@ def _in_children(taken: SnapshotRecord) -> str:
     count = taken.gauges.get(gauge.CHILDREN, 0)
     if not count:
         return ""
-    held = human_bytes(taken.gauges.get(gauge.CHILDREN_PSS, 0))
-    return f", and {held} in {plural(count, 'child process')} (shared pages divided)"
+    content = human_bytes(taken.gauges.get(gauge.CHILDREN_PSS, 0))
+    return f", and {content} in {plural(count, 'child process')} (shared pages divided)"
 
 
 _RECORDS = ("main", "rank")
@@ -305,11 +305,11 @@ def find_recorded(pid: int) -> RecordedProcess:
     own = _own_recording(pid)
     if own is not None:
         return own
-    found = [one for child in _descendants(pid) if (one := _own_recording(child, quietly=True))]
+    found = [item for child in _descendants(pid) if (item := _own_recording(child, quietly=True))]
     if len(found) == 1:
         return found[0]
     if found:
-        choices = ", ".join(f"{one.pid} (rank {one.header.rank})" for one in found)
+        choices = ", ".join(f"{item.pid} (rank {item.header.rank})" for item in found)
         raise _lookup_error(
             f"Process {pid} has started several that are recorded; choose one: {choices}."
         )
@@ -327,23 +327,23 @@ def signal_of(recorded: RecordedProcess, journal: Following) -> int:
         LeakscopeError: there is none; says why and what to add.
 
     """
-    told = SnapshotSignalRecord()
+    latest = SnapshotSignalRecord()
     for record in journal.new():
         if isinstance(record, SnapshotSignalRecord):
-            told = record
-    if not told.signal:
-        why = f": {told.why_not}" if told.why_not else ""
+            latest = record
+    if not latest.signal:
+        why = f": {latest.why_not}" if latest.why_not else ""
         raise _lookup_error(
             f"{recorded.name.capitalize()} takes no census on request{why}. "
-            + ("Choose another signal" if told.why_not else "Start it")
+            + ("Choose another signal" if latest.why_not else "Start it")
             + f": {_HOW}."
         )
-    if catches(recorded.pid, told.signal) is False:
+    if catches(recorded.pid, latest.signal) is False:
         raise _lookup_error(
             f"{recorded.name.capitalize()} has no handler for its signal any more; nothing was "
             "sent, for it would end the process."
         )
-    return told.signal
+    return latest.signal
 
 
 def _own_recording(pid: int, *, quietly: bool = False) -> RecordedProcess | None:

@@ -128,8 +128,8 @@ def _written(section: Section, found: Configuration) -> Iterator[tuple[str, obje
         if key != CHECK:
             yield key, value
         elif isinstance(value, dict):
-            for inner, one in value.items():
-                yield f"{CHECK}.{inner}", one
+            for inner, item in value.items():
+                yield f"{CHECK}.{inner}", item
         else:
             found.faults.append(
                 f"{CHECK} in {section.path} must be a table, [tool.leakscope.check]."
@@ -151,7 +151,7 @@ def _choose(found: Configuration, key: str, value: object, source: str, folder: 
 def _may_be_of_a_check(key: str, value: object) -> bool:
     """Return whether an unknown key is one of a check, or a table: only those of a gate are one."""
     is_table = isinstance(value, dict) or (
-        isinstance(value, list) and any(isinstance(one, dict) for one in value)
+        isinstance(value, list) and any(isinstance(item, dict) for item in value)
     )
     return is_table or key.startswith(f"{CHECK}.")
 
@@ -285,11 +285,11 @@ def _tables(section: Section, faults: list[str]) -> Iterator[tuple[str, int, obj
                 f"[[tool.leakscope.{KNOWN_CULPRITS_KEY}]]."
             )
             continue
-        for number, one in enumerate(value, 1):
-            if isinstance(one, str):
-                yield from _of_file(section.folder / one, faults)
+        for number, item in enumerate(value, 1):
+            if isinstance(item, str):
+                yield from _of_file(section.folder / item, faults)
             else:
-                yield str(section.path), number, one
+                yield str(section.path), number, item
 
 
 def _of_file(path: Path, faults: list[str]) -> Iterator[tuple[str, int, object]]:

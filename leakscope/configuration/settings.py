@@ -126,7 +126,7 @@ def _parted(text: str) -> object:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _one_of(*choices: str) -> Callable[[object], object]:
+def _choice_of(*choices: str) -> Callable[[object], object]:
     def read(value: object) -> object:
         if value not in choices or not isinstance(value, str):
             raise UnreadableError(f"one of {', '.join(map(repr, choices))}")
@@ -159,25 +159,25 @@ SETTINGS = (
     ),
     Setting(
         "boundaries",
-        _one_of("auto", "manual"),
+        _choice_of("auto", "manual"),
         "auto",
         "Whether epochs, steps and validation are found by themselves.",
     ),
     Setting(
         "tracemalloc",
-        _one_of("off", "window", "always"),
+        _choice_of("off", "window", "always"),
         "window",
         "When to learn which lines allocate.",
     ),
     Setting(
         "cuda-history",
-        _one_of("off", "window"),
+        _choice_of("off", "window"),
         "off",
         "When to learn which lines allocate on CUDA.",
     ),
     Setting(
         "native",
-        _one_of("off", "auto"),
+        _choice_of("off", "auto"),
         "auto",
         "Whether native allocations are sampled: malloc and mmap, by library and line.",
     ),
@@ -188,7 +188,10 @@ SETTINGS = (
         "Mean number of bytes from one sample of them to the next.",
     ),
     Setting(
-        "workers", _one_of("on", "off"), "on", "Whether workers of DataLoaders record themselves."
+        "workers",
+        _choice_of("on", "off"),
+        "on",
+        "Whether workers of DataLoaders record themselves.",
     ),
     Setting(
         "probe-cleanup",
@@ -199,7 +202,7 @@ SETTINGS = (
     ),
     Setting(
         "snapshot-signal",
-        _one_of("off", "USR1", "USR2"),
+        _choice_of("off", "USR1", "USR2"),
         "off",
         "The signal on which a census is taken at once.",
     ),

@@ -85,11 +85,11 @@ class RunAnswer(Printed):
         report = self.report
         sign = _VERDICTS[report.verdict]
         suspects: list[Culprit | Finding] = [*report.culprits, *report.findings]
-        suspects.sort(key=lambda one: one.rank)
+        suspects.sort(key=lambda suspect: suspect.rank)
         tables = [_suspects(suspects[:_SHOWN])] if suspects else []
         if report.culprits:
             first = report.culprits[0]
-            tables += [_source(one) for one in first.excerpts]
+            tables += [_source(excerpt) for excerpt in first.excerpts]
         notes = further_evidence(report)
         notes += [f"fault: {error.where}: {error.message}" for error in report.errors]
         if report.culprits:
@@ -113,8 +113,8 @@ class CulpritAnswer(Printed):
             ("rate", rate_words(one)),
             ("share", share_words(one.share, one.growth)),
             ("type", one.type),
-            ("defined", _spoken(one.defined_at or "")),
-            ("fed", ", ".join(map(_spoken, one.fed_at))),
+            ("defined", _cell_place(one.defined_at or "")),
+            ("fed", ", ".join(map(_cell_place, one.fed_at))),
         ]
         rows = [[AnswerCell(name), AnswerCell(text)] for name, text in facts if text]
         notes = [one.remedy.title, one.remedy.text, *(one.remedy.diff or "").splitlines()]
@@ -128,13 +128,13 @@ class CulpritAnswer(Printed):
 def _suspects(suspects: Sequence[Culprit | Finding]) -> Table:
     rows = [
         [
-            AnswerCell(str(one.rank)),
-            AnswerCell(one.name if isinstance(one, Culprit) else one.title),
-            AnswerCell(rate_words(one) if _grows(one) else ""),
-            AnswerCell(share_words(one.share, one.growth) if _grows(one) else ""),
-            AnswerCell(_spoken(source_place(one))),
+            AnswerCell(str(suspect.rank)),
+            AnswerCell(suspect.name if isinstance(suspect, Culprit) else suspect.title),
+            AnswerCell(rate_words(suspect) if _grows(suspect) else ""),
+            AnswerCell(share_words(suspect.share, suspect.growth) if _grows(suspect) else ""),
+            AnswerCell(_cell_place(source_place(suspect))),
         ]
-        for one in suspects
+        for suspect in suspects
     ]
     return Table(_SUSPECTS, rows)
 
@@ -161,7 +161,7 @@ def _indented(line: str) -> str:
     return "\N{NO-BREAK SPACE}" * (len(text) - len(text.lstrip())) + text.lstrip()
 
 
-def _spoken(place: str) -> str:
+def _cell_place(place: str) -> str:
     """Return ``In [5]: line 3`` for a line of a cell, others as they are."""
     cell, colon, line = place.rpartition(":")
     return f"{cell}: line {line}" if colon and cell.startswith("In [") else place

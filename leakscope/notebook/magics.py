@@ -57,14 +57,14 @@ class LeakscopeMagics(Magics):  # type: ignore[misc]
             raise UsageError(str(fault)) from None
 
     def _record(self, line: str, cell: str) -> None:
-        asked = _cell_arguments().parse_args(shlex.split(line))
+        options = _cell_arguments().parse_args(shlex.split(line))
         code = self._compiled(cell)
         scope = profile(
-            asked.out,
-            force=asked.force,
-            budget=_share(asked.budget),
-            label=asked.label,
-            trackers=asked.tracker or None,
+            options.out,
+            force=options.force,
+            budget=_share(options.budget),
+            label=options.label,
+            trackers=options.tracker or None,
             quiet=True,
         )
         path: Path | None = None

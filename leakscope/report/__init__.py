@@ -80,17 +80,17 @@ def render_runs_text(listed: RunList, *, width: int = 100, color: bool = False) 
     return runs.render_runs_text(listed, width=width, color=color)
 
 
-def render_snapshot_html(told: Explanation | SnapshotComparison) -> str:
+def render_snapshot_html(document: Explanation | SnapshotComparison) -> str:
     """Return a snapshot explained, or several compared, as one self-contained HTML file."""
     from leakscope.report import html
 
-    return html.render_snapshot_html(told)
+    return html.render_snapshot_html(document)
 
 
 def render_snapshot_text(
-    told: Explanation | SnapshotComparison, *, width: int = 100, color: bool = False
+    document: Explanation | SnapshotComparison, *, width: int = 100, color: bool = False
 ) -> str:
     """Return a snapshot explained, or several compared, for a terminal."""
-    if isinstance(told, Explanation):
-        return render_explanation_text(told, width=width, color=color)
-    return render_snapshots_text(told, width=width, color=color)
+    if isinstance(document, Explanation):
+        return render_explanation_text(document, width=width, color=color)
+    return render_snapshots_text(document, width=width, color=color)

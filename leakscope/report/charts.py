@@ -45,7 +45,7 @@ def moments_of(lines: Sequence[Line]) -> list[float]:
     return [second for second, _ in longest]
 
 
-def begins_anew(points: Points, moments: Sequence[float]) -> list[int]:
+def restarts_of(points: Points, moments: Sequence[float]) -> list[int]:
     """Return the places of the readings that no line joins to the one before.
 
     Some gauges cost too much to be read at every boundary: what lies between two of their
@@ -128,7 +128,7 @@ def draw_timeline(
     lines = [
         [
             PlotLine(stretch, series_shade(i), series_dash(i))
-            for stretch in stretches_of(points, begins_anew(points, moments))
+            for stretch in stretches_of(points, restarts_of(points, moments))
         ]
         for i, points in enumerate(finite(line.points) for line in timeline.lines)
     ]

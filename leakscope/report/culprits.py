@@ -205,7 +205,7 @@ def _culprit_view(culprit: Culprit, anchor: str, spans: Sequence[PhaseSpan]) -> 
         even_share=None if culprit.leak_share_bytes is None else size_of(culprit.leak_share_bytes),
         owner=culprit.owner,
         items=_items(culprit),
-        holds=_held_rows(culprit.holds),
+        holds=_content_rows(culprit.holds),
         forecast=culprit.forecast.text if culprit.forecast else "",
         excerpts=[excerpt_view(excerpt) for excerpt in culprit.excerpts],
         chart=_chart(culprit, f"{anchor}-chart", spans),
@@ -265,7 +265,7 @@ def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
         "share_label": words.SHARES.get(suspect.growth, "Share"),
         "share_width": percent(suspect.share),
         "total": size_of(suspect.total_bytes) if suspect.total_bytes else None,
-        "held_on": _held_on(suspect),
+        "held_on": _device_text(suspect),
         "defined_at": suspect.defined_at or "",
         "fed_at": [*suspect.fed_at],
         "allocated_at": [*suspect.allocated_at],
@@ -323,7 +323,7 @@ def _rate(suspect: Culprit | Finding) -> RateView | None:
     )
 
 
-def _held_on(suspect: Culprit | Finding) -> str:
+def _device_text(suspect: Culprit | Finding) -> str:
     """Return where it held what is told: of a worker's only what its last census saw is known."""
     in_worker = isinstance(suspect, Culprit) and suspect.workers
     return f"on {suspect.device}{', in one worker when last looked at' if in_worker else ''}"
@@ -336,17 +336,17 @@ def _items(culprit: Culprit) -> str:
     return f"{count} {'item' if count == '1' else 'items'} per {culprit.unit}"
 
 
-def _held_rows(holds: Sequence[HeldLine]) -> list[HeldRow]:
-    most = max((held.bytes for held in holds), default=0) or 1
+def _content_rows(holds: Sequence[HeldLine]) -> list[HeldRow]:
+    most = max((content.bytes for content in holds), default=0) or 1
     return [
         HeldRow(
-            type=held.type,
-            detail=held.detail,
-            count=humane_number(held.count),
-            size=size_of(held.bytes),
-            bar=Bar("0", percent(held.bytes / most)),
+            type=content.type,
+            detail=content.detail,
+            count=humane_number(content.count),
+            size=size_of(content.bytes),
+            bar=Bar("0", percent(content.bytes / most)),
         )
-        for held in holds
+        for content in holds
     ]
 
 
@@ -437,7 +437,7 @@ def _shortened(boxes: Sequence[PathStep]) -> list[PathStep]:
 def _contents(culprit: Culprit) -> list[PathStep]:
     if not culprit.holds:
         return []
-    most = max(culprit.holds, key=lambda held: held.bytes)
+    most = max(culprit.holds, key=lambda content: content.bytes)
     text = f"{humane_number(most.count)} × {most.type}"
     return [PathStep("contents", most.detail or "contents", text, humane_bytes(most.bytes))]
 

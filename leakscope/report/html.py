@@ -53,14 +53,14 @@ def render_comparison_html(comparison: Comparison, reports: Sequence[str] = ("",
     return _environment().get_template("comparison.html.j2").render(page=page)
 
 
-def render_snapshot_html(told: Explanation | SnapshotComparison) -> str:
+def render_snapshot_html(document: Explanation | SnapshotComparison) -> str:
     """Return the page of a CUDA snapshot explained, or of several compared."""
     from leakscope.report.snapshot import COLUMNS, snapshot_page, snapshots_page
 
-    if isinstance(told, Explanation):
-        return _environment().get_template("snapshot.html.j2").render(page=snapshot_page(told))
+    if isinstance(document, Explanation):
+        return _environment().get_template("snapshot.html.j2").render(page=snapshot_page(document))
     template = _environment().get_template("snapshots.html.j2")
-    return template.render(page=snapshots_page(told), columns=COLUMNS)
+    return template.render(page=snapshots_page(document), columns=COLUMNS)
 
 
 def render_growth_html(report: GrowthReport) -> str:

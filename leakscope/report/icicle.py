@@ -61,12 +61,12 @@ def event_words(boundary: Boundary, *, by_epoch: bool = True) -> str:
     """Return ``end of validation, epoch 4``; where there are no epochs, ``…, step 250``."""
     pattern = _EVENTS.get(boundary.kind, "")
     phase = boundary.phase or "the program"
-    told = pattern.format(phase=phase, step=boundary.step, batch=boundary.batch)
+    text = pattern.format(phase=phase, step=boundary.step, batch=boundary.batch)
     if not pattern:
-        told = boundary.label or "mark"
+        text = boundary.label or "mark"
     if not by_epoch and boundary.kind is not BoundaryKind.STEP:
-        return f"{told}, step {boundary.step:,}"
-    return f"{told}, epoch {boundary.epoch + 1}" if by_epoch and boundary.phase else told
+        return f"{text}, step {boundary.step:,}"
+    return f"{text}, epoch {boundary.epoch + 1}" if by_epoch and boundary.phase else text
 
 
 def moments(retained: Retained, sides: Sequence[str] = ()) -> list[str]:
@@ -131,18 +131,18 @@ def notes(retained: Retained, processes: int = 1, choosable: int = 1) -> list[st
 
 def doubts(retained: Retained) -> list[str]:
     """Return why some figures can't be compared or are too small; empty where none is."""
-    told = []
+    parts = []
     if len({census.scope for census in retained.censuses}) > 1:
-        told.append(
+        parts.append(
             "Some censuses walk the whole heap, others only what your names reach; between two "
             "unlike ones, what both saw is compared."
         )
     if any(census.truncated for census in retained.censuses):
-        told.append(
+        parts.append(
             "In some censuses more autograd nodes were alive than are counted: what keeps graphs "
             "held more than its box says."
         )
-    return told
+    return parts
 
 
 LEAST_SHARE = 0.004
@@ -443,8 +443,8 @@ def icicle_view(
         for tree in trees
     ]
     lead = next((c.anchor for c in culprits if c.severity != Severity.NOTE.value), "")
-    worst = max(subjects, key=lambda one: one.changed(lead))
-    return _view([worst, *(one for one in subjects if one is not worst)], HELD)
+    worst = max(subjects, key=lambda subject: subject.changed(lead))
+    return _view([worst, *(subject for subject in subjects if subject is not worst)], HELD)
 
 
 def comparison_icicle(
@@ -474,21 +474,21 @@ def _view(subjects: Sequence[IcicleSubject], mode: str) -> IcicleView:
         process=drawn.process,
         processes=[subject.process for subject in subjects],
         places={
-            (one.retained.process.rank or 0, one.retained.process.pid): f"memory-of-{place}"
-            for place, one in enumerate(subjects)
+            (item.retained.process.rank or 0, item.retained.process.pid): f"memory-of-{place}"
+            for place, item in enumerate(subjects)
         },
         figures=figures,
         moments=[*drawn.moments],
         first=retained.first,
         last=retained.last,
         shown=retained.shown,
-        devices=[*dict.fromkeys(device for one in subjects for device in one.devices)],
+        devices=[*dict.fromkeys(device for item in subjects for device in item.devices)],
         device=drawn.device,
         tables=[table_of(subject, change) for subject in subjects],
         notes=[note for note in drawn.notes if note],
-        anchors=frozenset(mark.anchor for one in subjects for mark in one.marks.values()),
+        anchors=frozenset(mark.anchor for item in subjects for mark in item.marks.values()),
         drawn=frozenset(box.mark.anchor for box in boxes if box.mark),
-        data=_data(drawn, mode) | {"elsewhere": [_data(one, mode) for one in subjects[1:]]},
+        data=_data(drawn, mode) | {"elsewhere": [_data(item, mode) for item in subjects[1:]]},
     )
 
 

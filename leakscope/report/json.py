@@ -26,9 +26,9 @@ def render_comparison_json(comparison: Comparison) -> str:
     return _encoded(comparison)
 
 
-def render_snapshot_json(told: Explanation | SnapshotComparison) -> str:
+def render_snapshot_json(document: Explanation | SnapshotComparison) -> str:
     """Return explained or compared CUDA snapshots as JSON, under the same rules."""
-    return _encoded(told)
+    return _encoded(document)
 
 
 def render_runs_json(listed: RunList) -> str:
@@ -51,9 +51,9 @@ def render_baseline(baseline: Baseline) -> str:
     return _encoded(baseline)
 
 
-def render_plain_json(told: dict[str, Any]) -> str:
+def render_plain_json(values: dict[str, Any]) -> str:
     """Return plain values as JSON, under the same rules."""
-    return _encoded(told)
+    return _encoded(values)
 
 
 def json_schema() -> dict[str, Any]:

@@ -13,7 +13,7 @@ from leakscope.report.comparison.tables import same_work_words
 from leakscope.report.text import humane_bytes, humane_interval, humane_rate
 from leakscope.report.words import is_address, known_words, rate_words, share_words
 
-MOST_ROWS, MOST_HELD = 12, 2
+MOST_ROWS, MOST_CONTENTS = 12, 2
 _MARKS = {"leak": "✗", "clean": "✓", "inconclusive": "?"}
 _MARKUP = re.compile(r"([\\`*\[\]<>|~])")
 
@@ -33,7 +33,7 @@ def culprit_markdown(culprit: Culprit, run: RunFacts | None = None) -> str:
         ("fed at", ", ".join(map(code_span, culprit.fed_at))),
         ("defined at", code_span(culprit.defined_at) if culprit.defined_at else ""),
         ("path", code_span(culprit.path)),
-        ("holds", ", ".join(map(_held, culprit.holds[:MOST_HELD]))),
+        ("holds", ", ".join(map(_content_text, culprit.holds[:MOST_CONTENTS]))),
         ("signature", code_span(culprit.signature)),
         *_of_run(run),
     ]  # fmt: skip
@@ -67,9 +67,9 @@ def finding_markdown(finding: Finding, run: RunFacts | None = None) -> str:
     return "\n".join([*lines, *_remedy(finding.remedy)]) + "\n"
 
 
-def _held(held: HeldLine) -> str:
-    form = f" {_running(held.detail)}" if held.detail else ""
-    return f"{held.count:,} × {code_span(held.type)}{form} ({humane_bytes(held.bytes)})"
+def _content_text(content: HeldLine) -> str:
+    form = f" {_running(content.detail)}" if content.detail else ""
+    return f"{content.count:,} × {code_span(content.type)}{form} ({humane_bytes(content.bytes)})"
 
 
 def _of_run(run: RunFacts | None) -> list[tuple[str, str]]:
@@ -78,9 +78,9 @@ def _of_run(run: RunFacts | None) -> list[tuple[str, str]]:
         return []
     versions = {"leakscope": run.leakscope_version}
     versions |= {name: run.environment.get(name, "") for name in ("python", "torch", "cuda")}
-    told = [_running(f"{name} {version}") for name, version in versions.items() if version]
+    parts = [_running(f"{name} {version}") for name, version in versions.items() if version]
     command = " ".join(run.command)
-    return [("run", code_span(command) if command else ""), ("versions", ", ".join(told))]
+    return [("run", code_span(command) if command else ""), ("versions", ", ".join(parts))]
 
 
 def _title(culprit: Culprit) -> str:
@@ -147,7 +147,7 @@ def change_markdown(change: CulpritChange) -> str:
     ]
     lines = [f"### {words.change_word(change)}: {code_span(change.name)}", ""]
     lines += [_running(change.text), ""] if change.text else []
-    return "\n".join([*lines, *(f"- **{name}:** {told}" for name, told in facts if told)]) + "\n"
+    return "\n".join([*lines, *(f"- **{name}:** {value}" for name, value in facts if value)]) + "\n"
 
 
 def _left_out(changes: list[CulpritChange]) -> list[str]:
@@ -182,8 +182,8 @@ def _rates(change: CulpritChange) -> tuple[str, str]:
 def _rate(change: CulpritChange, rate: float | None, interval: tuple[float, float] | None) -> str:
     if rate is None:
         return words.missing_rate(change)
-    told = humane_rate(rate, one_line(change.unit))
-    return f"{told} ({humane_interval(interval)})" if interval else told
+    text = humane_rate(rate, one_line(change.unit))
+    return f"{text} ({humane_interval(interval)})" if interval else text
 
 
 def _peak(peak: ValueChange) -> str:
@@ -194,8 +194,8 @@ def _peak(peak: ValueChange) -> str:
 
 def _same_work(comparison: Comparison) -> list[str]:
     if comparison.work_differences:
-        told = [f"  - {_running(text)}" for text in comparison.work_differences]
-        return ["- **Not the same work**, so read the numbers with care:", *told]
+        parts = [f"  - {_running(text)}" for text in comparison.work_differences]
+        return ["- **Not the same work**, so read the numbers with care:", *parts]
     alike = _running(same_work_words(comparison.work))
     return [f"- **Same work:** {alike}" if alike else "- **Same work**"]
 

@@ -126,18 +126,18 @@ class MeasuringView:
 
 def measuring_view(overhead: Overhead, duration_s: float, errors: int = 0) -> MeasuringView:
     """Return all of it; ``duration_s`` is how long the run lasted, ``errors`` what went wrong."""
-    taken = [one for one in overhead.taken if math.isfinite(one.time_s + one.pause_s)]
-    longest = sorted(taken, key=lambda one: -one.pause_s)[:MOST_ROWS]
-    shown = sorted(longest, key=lambda one: (one.time_s, one.boundary))
+    taken = [census for census in overhead.taken if math.isfinite(census.time_s + census.pause_s)]
+    longest = sorted(taken, key=lambda census: -census.pause_s)[:MOST_ROWS]
+    shown = sorted(longest, key=lambda census: (census.time_s, census.boundary))
     return MeasuringView(
         facts=_facts(overhead, errors),
         over_budget=is_over_budget(overhead),
         spent=_spent(overhead, duration_s),
         sentence=_sentence(taken, duration_s),
         strip=_strip(taken, duration_s),
-        taken=[_taken_row(one) for one in shown],
+        taken=[_taken_row(census) for census in shown],
         taken_note=f"The {len(shown):,} that paused longest." if len(shown) < len(taken) else "",
-        gauges=[_gauge_row(one) for one in overhead.gauged],
+        gauges=[_gauge_row(gauged) for gauged in overhead.gauged],
     )
 
 
@@ -146,7 +146,7 @@ def is_over_budget(overhead: Overhead) -> bool:
     return overhead.budget is not None and overhead.wall_share > overhead.budget
 
 
-def in_longer_runs(overhead: Overhead) -> str:
+def longer_run_words(overhead: Overhead) -> str:
     """Return in which runs the same is within the budget, empty where it is in this one.
 
     The first looks are taken in any run, and what comes later makes up for them.
@@ -158,13 +158,13 @@ def in_longer_runs(overhead: Overhead) -> str:
     return f"{humane_duration(seconds)}, {humane_share(overhead.budget)} of {long_enough}"
 
 
-def put_off(overhead: Overhead) -> str:
+def postponed_words(overhead: Overhead) -> str:
     """Return how often measuring waited for a later boundary, and inside of what."""
     counts = sorted(overhead.put_off.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{humane_number(count)} inside {reason}" for reason, count in counts)
 
 
-def is_mostly_put_off(overhead: Overhead) -> bool:
+def is_mostly_postponed(overhead: Overhead) -> bool:
     """Return whether measuring waited so often that boundaries are missing from what is shown."""
     waited = sum(overhead.put_off.values())
     return waited >= MANY_PUT_OFF and waited >= overhead.recorded_boundaries
@@ -182,7 +182,7 @@ def _facts(overhead: Overhead, errors: int) -> list[Fact]:
     facts = [
         Fact("Share of wall time", precise_share(overhead.wall_share)),
         Fact("Budget", precise_share(overhead.budget) if overhead.budget is not None else ""),
-        Fact("First looks are taken in any run", in_longer_runs(overhead)),
+        Fact("First looks are taken in any run", longer_run_words(overhead)),
         Fact("Own memory at most", peak.text, peak.exact),
         Fact("Censuses", humane_number(overhead.censuses)),
         Fact("of them of the whole heap", _seen(overhead.census_coverage)),
@@ -193,7 +193,7 @@ def _facts(overhead: Overhead, errors: int) -> list[Fact]:
         Fact("Heap walker", overhead.walker),
         Fact("Boundaries", humane_number(overhead.boundaries)),
         Fact("of them recorded", humane_number(overhead.recorded_boundaries)),
-        Fact("Put off to a later boundary", put_off(overhead)),
+        Fact("Put off to a later boundary", postponed_words(overhead)),
         Fact("Errors suppressed", humane_number(errors)),
     ]
     return [fact for fact in facts if fact.value]
@@ -251,11 +251,11 @@ def _spent(overhead: Overhead, duration_s: float) -> list[SpentRow]:
 def _sentence(taken: Sequence[Taken], duration_s: float) -> str:
     if not taken:
         return "No census was taken: nothing could be told by name."
-    together = sum(one.pause_s for one in taken)
-    full = sum(one.scope == "full" for one in taken)
-    asked = sum(one.asked for one in taken)
+    together = sum(census.pause_s for census in taken)
+    full = sum(census.scope == "full" for census in taken)
+    requested = sum(census.asked for census in taken)
     of_run = f", {precise_share(together / duration_s)} of the run" if duration_s > 0 else ""
-    on_request = f", {asked:,} on request" if asked else ""
+    on_request = f", {requested:,} on request" if requested else ""
     return (
         f"{plural(len(taken), 'census')}, {full:,} of the whole heap{on_request}. "
         f"The program stood still for {humane_duration(together)} altogether{of_run}."
@@ -263,16 +263,18 @@ def _sentence(taken: Sequence[Taken], duration_s: float) -> str:
 
 
 def _strip(taken: Sequence[Taken], duration_s: float) -> Strip | None:
-    ends = max([duration_s, *(one.time_s for one in taken)]) if taken else 0.0
-    longest = max((one.pause_s for one in taken), default=0.0)
+    ends = max([duration_s, *(census.time_s for census in taken)]) if taken else 0.0
+    longest = max((census.pause_s for census in taken), default=0.0)
     if not ends > 0:
         return None
     width, height = STRIP
     lines: dict[bool, list[str]] = {True: [], False: []}
-    for one in taken:
-        share = one.pause_s / longest if longest > 0 else 0.0
+    for census in taken:
+        share = census.pause_s / longest if longest > 0 else 0.0
         tall = _LEAST_HEIGHT + (height - _LEAST_HEIGHT) * share
-        lines[one.scope == "full"].append(f"M{one.time_s / ends * width:.1f} {height}v-{tall:.1f}")
+        lines[census.scope == "full"].append(
+            f"M{census.time_s / ends * width:.1f} {height}v-{tall:.1f}"
+        )
     return Strip("".join(lines[True]), "".join(lines[False]), width, height, "0:00", clock(ends))
 
 
@@ -338,9 +340,9 @@ class AssuranceView:
 
 def assurance_view(report: Report, anchor: str) -> AssuranceView:
     """Return what speaks for the answer; ``anchor`` is that of the card of who leads."""
-    lead = wording.lead_of(report)
+    lead = wording.leading_suspect(report)
     falsifier = lead.falsifier if lead is not None else _of_clean(report)
-    parts = [*_of_lead(lead, anchor), *_of_ledger(report), *_of_measuring(report)]
+    parts = [*_of_leading_suspect(lead, anchor), *_of_ledger(report), *_of_measuring(report)]
     return AssuranceView(
         parts=[part for part in parts if part.value],
         falsifier=falsifier.text if falsifier else "",
@@ -365,21 +367,21 @@ def noise_words(report: Report) -> str:
 
 def _of_clean(report: Report) -> Falsifier | None:
     """Return what a run without a suspect can't have seen: nameless growth within the noise."""
-    told = next((g for g in report.growth if g.metric in RESIDENT), None)
+    growth = next((g for g in report.growth if g.metric in RESIDENT), None)
     if (
         report.verdict is not RunVerdict.CLEAN
-        or told is None
-        or not 0 < told.interval[1] < math.inf
+        or growth is None
+        or not 0 < growth.interval[1] < math.inf
     ):
         return None
-    most = humane_rate(told.interval[1], told.unit)
+    most = humane_rate(growth.interval[1], growth.unit)
     return Falsifier(
         text=f"Growth that has no name and is slower than {most} lies within the noise of this "
         "run. A longer run would show it."
     )
 
 
-def _of_lead(lead: Culprit | Finding | None, anchor: str) -> list[Assurance]:
+def _of_leading_suspect(lead: Culprit | Finding | None, anchor: str) -> list[Assurance]:
     if lead is None:
         return []
     few = 0 < lead.readings < FEW_READINGS
@@ -409,7 +411,7 @@ def _of_measuring(report: Report) -> list[Assurance]:
     overhead = report.overhead
     over = is_over_budget(overhead)
     cost = f"{precise_share(overhead.wall_share)} of the time" + (", over budget" if over else "")
-    longer = in_longer_runs(overhead)
+    longer = longer_run_words(overhead)
     exact = f"The first looks are taken in any run: {longer}." if longer else ""
     parts = [Assurance("Measuring cost", cost, "measuring", worries=over, exact=exact)]
     if report.errors:
@@ -460,7 +462,7 @@ def render_why(report: Report, name: str) -> str:
     ]
     if not found:
         known = dict.fromkeys(_subject(d) for d in report.decisions)
-        some = ", ".join(clipped(one, LONGEST) for one in [*known][:8])
+        some = ", ".join(clipped(entry, LONGEST) for entry in [*known][:8])
         return f"Nothing was decided about {name!r}." + (f" Known are {some}, …" if some else "")
     lines: list[str] = []
     before = ""

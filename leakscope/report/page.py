@@ -74,7 +74,7 @@ from leakscope.report.timeline import (
     chart_data,
     exploring_data,
     from_first_phase,
-    laid_over,
+    overlaid_culprits,
     timeline_view,
 )
 from leakscope.report.words import together_words
@@ -153,7 +153,7 @@ def report_page(report: Report) -> ReportPage:
     report, beginning = _from_first_phase(report)
     spans = report.timeline.spans if report.timeline else []
     culprits, findings = culprit_views(report.culprits, spans), finding_views(report.findings)
-    laid = laid_over(report, culprits)
+    laid = overlaid_culprits(report, culprits)
     timeline = timeline_view(report.timeline, beginning, next((o for o in laid if o.on), None))
     icicle = _icicle(report, culprits)
     suspects: list[SuspectView] = [*culprits, *findings]
@@ -261,7 +261,7 @@ def work_words(work: Work) -> str:
 
 def deadline_words(report: Report) -> str:
     """Return what the forecast of who leads reaches and how long that takes at the run's pace."""
-    lead = words.lead_of(report)
+    lead = words.leading_suspect(report)
     if not isinstance(lead, Culprit) or lead.forecast is None:
         return ""
     wait = words.wait_words(lead.forecast, report.work)
@@ -298,13 +298,13 @@ def _word(name: str, text: str) -> re.Match[str] | None:
 
 def _problems(report: Report) -> list[Fact]:
     counted = Counter((problem.where, words.problem_words(problem)) for problem in report.errors)
-    told = [
+    facts = [
         Fact(where, message if count == 1 else f"{message} ({count:,} times)")
         for (where, message), count in counted.items()
     ]
-    left_out = [Fact("and more", f"{len(told) - MOST_PROBLEMS:,} others, all in report.json")]
+    left_out = [Fact("and more", f"{len(facts) - MOST_PROBLEMS:,} others, all in report.json")]
     gaps = [Fact("so", f"{words.GAPS}.")] if words.has_gaps(report) else []
-    return [*told[:MOST_PROBLEMS], *(left_out if len(told) > MOST_PROBLEMS else []), *gaps]
+    return [*facts[:MOST_PROBLEMS], *(left_out if len(facts) > MOST_PROBLEMS else []), *gaps]
 
 
 def _data(
@@ -323,8 +323,8 @@ def _data(
     suspects: list[SuspectView] = [*culprits, *findings]
     copies |= {f"{s.anchor}-diff": s.remedy.raw_diff for s in suspects if s.remedy.raw_diff}
     concluded: list[Culprit | Finding] = [*report.culprits, *report.findings]
-    for suspect, told in zip(suspects, concluded, strict=True):
-        copies[f"{suspect.anchor}-json"] = render_plain(told)
+    for suspect, conclusion in zip(suspects, concluded, strict=True):
+        copies[f"{suspect.anchor}-json"] = render_plain(conclusion)
     for view, finding in zip(findings, report.findings, strict=True):
         copies[f"{view.anchor}-markdown"] = finding_markdown(finding, report.run)
     return {"charts": charts, "copies": copies}

@@ -108,10 +108,10 @@ def ranks_view(
         return None
     odd = report.odd_rank.rank if report.odd_rank else None
     top = max((rank.peak_bytes or 0 for rank in ranks), default=0)
-    first = sorted(ranks, key=lambda one: (one.rank != odd, one.rank))
+    first = sorted(ranks, key=lambda item: (item.rank != odd, item.rank))
     badges = {} if len(ranks) <= FEW else _standing_out(ranks)
     badges |= {odd: "differs first"} if odd is not None else {}
-    shown = first if len(ranks) <= FEW else [one for one in first if one.rank in badges]
+    shown = first if len(ranks) <= FEW else [item for item in first if item.rank in badges]
     others = [] if len(ranks) <= FEW else list(ranks)
     known = places or {}
     rows = [
@@ -136,17 +136,17 @@ def attempt_rows(attempts: Sequence[RankAttempt]) -> list[AttemptRow]:
     """Return a row per attempt."""
     return [
         AttemptRow(
-            name=f"attempt {one.number}",
-            is_judged=one.is_judged,
+            name=f"attempt {attempt.number}",
+            is_judged=attempt.is_judged,
             facts=[
-                humane_number(one.ranks),
-                humane_number(one.steps),
-                humane_duration(one.began_s),
-                humane_duration(one.duration_s),
-                one.ended,
+                humane_number(attempt.ranks),
+                humane_number(attempt.steps),
+                humane_duration(attempt.began_s),
+                humane_duration(attempt.duration_s),
+                attempt.ended,
             ],
         )
-        for one in attempts
+        for attempt in attempts
     ]
 
 
@@ -214,7 +214,7 @@ def _rank_row(rank: RankMemory, top: int, badge: str, memory: str = "") -> RankR
 
 def _chart(courses: Sequence[RankCourse]) -> RankChart | None:
     points = [course.points for course in courses]
-    if not any(finite(one) for one in points):
+    if not any(finite(point) for point in points):
         return None
     wide, narrow = (
         draw_ranks(points, "ranks-wide", WIDE),
@@ -245,8 +245,8 @@ def _rates(culprit: Culprit, ranks: Sequence[RankMemory]) -> CulpritRates:
     rates = culprit.rates_by_rank
     name = f"{culprit.name} per {culprit.unit}"
     if len(ranks) <= COLUMNS:
-        told = (rates.get(str(rank.rank)) for rank in ranks)
-        return CulpritRates(name, ["–" if rate is None else humane_bytes(rate) for rate in told])
+        parts = (rates.get(str(rank.rank)) for rank in ranks)
+        return CulpritRates(name, ["–" if rate is None else humane_bytes(rate) for rate in parts])
     values = list(rates.values())
     least, middle, most = (humane_bytes(v) for v in (min(values), median(values), max(values)))
     at = max(rates, key=lambda rank: rates[rank])
@@ -281,13 +281,13 @@ def named_in_workers(culprits: Sequence[Culprit]) -> str:
 
     It makes up growth of child processes; no ledger of this process can measure how much.
     """
-    told = [
+    parts = [
         f"{c.name} by {humane_rate(c.bytes_per_unit * c.workers, c.unit)}"
         f" in {plural(c.workers, 'worker')}"
         for c in culprits
         if c.workers and c.severity is not Severity.NOTE and c.growth == "across"
     ]
-    return f"in DataLoader workers: {', '.join(told)}" if told else ""
+    return f"in DataLoader workers: {', '.join(parts)}" if parts else ""
 
 
 def worker_rows(

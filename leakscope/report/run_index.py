@@ -78,7 +78,7 @@ class _Work(msgspec.Struct):
     duration_s: float | None = None
 
 
-class _Glance(msgspec.Struct):
+class _ReportHead(msgspec.Struct):
     """The part of a report that a list needs; the decoder passes over the rest."""
 
     schema_version: int
@@ -105,7 +105,7 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
         UnreadableReportError: it is damaged, or a newer leakscope wrote it.
 
     """
-    seen = _glance(report)
+    seen = _read_head(report)
     points = _memory(seen.timeline.lines) if seen.timeline else []
     growth, unit = _growth(seen.growth)
     if growth is not None:
@@ -133,17 +133,17 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
     )
 
 
-def _glance(report: Path) -> _Glance:
+def _read_head(report: Path) -> _ReportHead:
     try:
         data = report.read_bytes()
         if _decoded(data, _Version).schema_version > REPORT_SCHEMA_VERSION:
             raise UnreadableReportError("was written by a newer leakscope; update this one")
-        seen = _decoded(data, _Glance)
+        seen = _decoded(data, _ReportHead)
     except OSError as fault:
         raise UnreadableReportError(f"can't be read: {fault.strerror or fault}") from fault
     except (ValueError, RecursionError) as fault:
         raise UnreadableReportError(f"is damaged: {fault}") from fault
-    assert isinstance(seen, _Glance)
+    assert isinstance(seen, _ReportHead)
     return seen
 
 
@@ -151,7 +151,7 @@ def _decoded(data: bytes, kind: type) -> Any:
     return msgspec.json.decode(data, type=kind)
 
 
-def _lead(seen: _Glance) -> Lead | None:
+def _lead(seen: _ReportHead) -> Lead | None:
     named = [(suspect, True) for suspect in seen.culprits]
     titled = [(suspect, False) for suspect in seen.findings]
     for suspect, is_code in named + titled:
@@ -195,7 +195,7 @@ def _memory(lines: list[_Line]) -> list[float]:
 
 def _has_children(lines: list[_Line]) -> bool:
     return any(
-        y > 0 for one in lines if one.metric == CHILDREN_PSS for _, y in _plausible(one.points)
+        y > 0 for line in lines if line.metric == CHILDREN_PSS for _, y in _plausible(line.points)
     )
 
 
@@ -254,16 +254,16 @@ def _link_of(page: Path) -> RunLink | None:
             head = stream.read(_HEAD).decode("utf-8", "replace")
     except OSError:
         return None
-    told = _PageHead()
+    parsed = _PageHead()
     try:
-        told.feed(head)
+        parsed.feed(head)
     except AssertionError:  # how the parser refuses what is no markup
         return None
-    runs = told.metas.get("leakscope-comparison", "")
-    if told.metas.get("generator") != "leakscope" or not runs:
+    runs = parsed.metas.get("leakscope-comparison", "")
+    if parsed.metas.get("generator") != "leakscope" or not runs:
         return None
     return RunLink(
-        label=f"{runs}, compared", page=str(page), sentence=told.metas.get("description", "")
+        label=f"{runs}, compared", page=str(page), sentence=parsed.metas.get("description", "")
     )
 
 
@@ -276,6 +276,6 @@ class _PageHead(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Keep what a ``meta`` says, the first of each name."""
-        told = dict(attrs)
-        if tag == "meta" and told.get("name"):
-            self.metas.setdefault(str(told["name"]), told.get("content") or "")
+        attributes = dict(attrs)
+        if tag == "meta" and attributes.get("name"):
+            self.metas.setdefault(str(attributes["name"]), attributes.get("content") or "")

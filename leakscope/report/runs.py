@@ -93,7 +93,9 @@ def bounds_by_run(listed: RunList) -> list[Bounds]:
     courses: dict[str, list[Sequence[float]]] = {}
     for key, run in zip(keys, listed.runs, strict=True):
         courses.setdefault(key, []).append(settled(run.course))
-    bounds = {key: _bounds_of([one for one in some if one]) for key, some in courses.items()}
+    bounds = {
+        key: _bounds_of([course for course in some if course]) for key, some in courses.items()
+    }
     return [bounds[key] for key in keys]
 
 
@@ -117,7 +119,7 @@ def ending_of(run: ListedRun) -> str:
     return "" if run.ran_out_of_memory else run.ended
 
 
-def lead_rate(lead: Lead | None) -> str:
+def rate_of_lead_culprit(lead: Lead | None) -> str:
     """Return how fast what makes a run a leak grows; empty where that has no rate."""
     if lead is None or not lead.bytes_per_unit:
         return ""
@@ -206,7 +208,7 @@ class RunsPage:
     data: dict[str, Any] = field(default_factory=lambda: {"charts": {}, "copies": {}})
 
 
-def runs_page(lists: Sequence[RunList], title: str, lead_in: str, beside: PurePath) -> RunsPage:
+def runs_page(lists: Sequence[RunList], title: str, lead_in: str, folder: PurePath) -> RunsPage:
     """Return the page of some lists; its links are relative to the folder that it lies in."""
     return RunsPage(
         title=title,
@@ -217,11 +219,11 @@ def runs_page(lists: Sequence[RunList], title: str, lead_in: str, beside: PurePa
                 anchor=f"list-{number}",
                 title=listed.title or listed.directory,
                 rows=[
-                    _run_row(run, beside, bounds)
+                    _run_row(run, folder, bounds)
                     for run, bounds in zip(listed.runs, bounds_by_run(listed), strict=True)
                 ],
                 links=[
-                    LinkView(k.label, href_of(k.page, beside), k.sentence) for k in listed.links
+                    LinkView(k.label, href_of(k.page, folder), k.sentence) for k in listed.links
                 ],
                 others=others_words(listed),
             )
@@ -230,11 +232,11 @@ def runs_page(lists: Sequence[RunList], title: str, lead_in: str, beside: PurePa
     )
 
 
-def _run_row(run: ListedRun, beside: PurePath, bounds: Bounds) -> RunRow:
+def _run_row(run: ListedRun, folder: PurePath, bounds: Bounds) -> RunRow:
     lead = run.lead
     return RunRow(
         name=run.name,
-        href=href_of(run.page, beside) if run.page else "",
+        href=href_of(run.page, folder) if run.page else "",
         script=run.script,
         sub=PurePath(run.script).name,
         kind=run.verdict.value if run.verdict else run.standing.value,
@@ -245,7 +247,7 @@ def _run_row(run: ListedRun, beside: PurePath, bounds: Bounds) -> RunRow:
         when_order=str(run.created),
         lead=lead.name if lead else "",
         lead_is_code=lead is not None and lead.is_code,
-        rate=lead_rate(lead),
+        rate=rate_of_lead_culprit(lead),
         remark=pieces_of(run.remark or ("" if lead else run.headline)),
         growth=growth_words(run),
         growth_order=str(run.growth_bytes_per_unit or 0.0),
@@ -275,10 +277,10 @@ def spark_of(course: Sequence[float], bounds: Bounds) -> Spark | None:
     return Spark(line, f"{line}L{_WIDTH} {_HEIGHT}L0 {_HEIGHT}Z", label)
 
 
-def href_of(page: str, beside: PurePath) -> str:
+def href_of(page: str, folder: PurePath) -> str:
     """Return the address of a page for a link from a page in a folder."""
     # A colon in the first part would be taken for a scheme; quoted, it is a name like any other.
-    relative = os.path.relpath(page, beside)
+    relative = os.path.relpath(page, folder)
     try:
         return quote(os.fsencode(relative), safe="/")
     except UnicodeEncodeError:  # no name of a file
@@ -347,5 +349,7 @@ def _about(run: ListedRun, room: int) -> str:
     if run.lead is None:
         return ending_of(run)
     grown = f"all memory {growth_words(run)}" if run.growth_bytes_per_unit else ""
-    told = one_line(" · ".join(filter(None, [run.lead.name, lead_rate(run.lead), ending_of(run)])))
-    return f"{told} · {grown}" if grown and len(f"{told} · {grown}") <= room else told
+    text = one_line(
+        " · ".join(filter(None, [run.lead.name, rate_of_lead_culprit(run.lead), ending_of(run)]))
+    )
+    return f"{text} · {grown}" if grown and len(f"{text} · {grown}") <= room else text

@@ -102,8 +102,8 @@ def _device_facts(device: DeviceMemory) -> list[Fact]:
         ("Outside the allocator", device.outside_bytes),
         ("Page-locked on the host", device.pinned_bytes),
     ]
-    told = [(label, size_of(amount)) for label, amount in sizes if amount]
-    return [Fact(label, size.text, size.exact) for label, size in told]
+    parts = [(label, size_of(amount)) for label, amount in sizes if amount]
+    return [Fact(label, size.text, size.exact) for label, size in parts]
 
 
 def _map(device: DeviceMemory, anchor: str) -> MapView:
@@ -224,8 +224,8 @@ def _shortage_facts(ended: OutOfMemory) -> list[Fact]:
         ("Held by torch's allocator", ended.reserved_bytes),
         ("Limit", ended.limit_bytes),
     ]
-    told = [(label, size_of(size)) for label, size in sizes if size is not None]
-    facts = [Fact(label, size.text, size.exact) for label, size in told]
+    parts = [(label, size_of(size)) for label, size in sizes if size is not None]
+    facts = [Fact(label, size.text, size.exact) for label, size in parts]
     return [*facts, Fact("Kind of shortage", ended.shortage)] if ended.shortage else facts
 
 

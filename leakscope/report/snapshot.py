@@ -317,11 +317,11 @@ def _fault(device: DeviceExplanation) -> FaultView | None:
     fault = device.fault
     if fault is None:
         return None
-    asked, free, missing = (
+    requested, free, missing = (
         size_of(amount) for amount in (fault.request, fault.device_free, fault.missing)
     )
     facts = [
-        Fact("Asked for", asked.text, asked.exact),
+        Fact("Asked for", requested.text, requested.exact),
         Fact("Left on the device", free.text, free.exact),
         Fact("Missing", missing.text, missing.exact),
         Fact("Asked by", fault.operation),

@@ -51,8 +51,8 @@ def render_snapshots_text(
     lines = _verdict(kind, label, comparison.headline, paper)
     lines += [""]
     for number, name in enumerate(comparison.names):
-        told = f"{number + 1}. {name}: {comparison.headlines[number]}"
-        lines += paper.wrap(told, "  ")
+        text = f"{number + 1}. {name}: {comparison.headlines[number]}"
+        lines += paper.wrap(text, "  ")
     for device in comparison.devices:
         lines += ["", *_compared(device, comparison.names, paper)]
     if len(comparison.names) > 1 and comparison.devices:
@@ -140,11 +140,11 @@ def _classes(rows: Sequence[ClassRow], paper: Paper) -> list[str]:
 
 
 def _sites(rows: Sequence[SiteRow], paper: Paper) -> list[str]:
-    told = [row for row in rows if row.function][:SHOWN_SITES]
-    if not told:
+    parts = [row for row in rows if row.function][:SHOWN_SITES]
+    if not parts:
         return []
     lines = ["", f"  {'live, by the line that allocated it':<38}"]
-    for row in told:
+    for row in parts:
         head = f"{humane_bytes(row.bytes):>10}{row.count:>8,}{humane_share(row.share):>7}  "
         name = f"{row.place} {row.function}" + (f" › {row.operation}" if row.operation else "")
         lines.append("  " + head + _tail(name, max(16, paper.width - len(head) - 2)))

@@ -25,7 +25,7 @@ from leakscope.model.text import clipped, one_line, plural, printable
 from leakscope.report import words
 from leakscope.report import words as wording
 from leakscope.report.json import render_plain
-from leakscope.report.measuring import in_longer_runs, is_mostly_put_off, put_off
+from leakscope.report.measuring import is_mostly_postponed, longer_run_words, postponed_words
 from leakscope.report.text import (
     curve_with_ends,
     humane_bytes,
@@ -71,7 +71,7 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
     tells how sure the first one is. Where there is none, less is shown of what to change.
     """
     paper = paper_of(width, color)
-    lead = wording.lead_of(report)
+    lead = wording.leading_suspect(report)
     head = [*_verdict(report, paper), *_ending(report, paper), *_curve(report, paper)]
     head += _shortage(report.out_of_memory, paper)
     leading, remedy = _leading(report, lead, paper), _remedy(lead, paper)
@@ -89,7 +89,7 @@ def _others(report: Report, culprits: Sequence[Culprit], paper: Paper, room: int
     """Return as many further culprits as there is room for, one in any case, and how many more."""
     noted = _noted(report, paper)
     room -= len(noted) + 2
-    told, shown = [*noted], 0
+    parts, shown = [*noted], 0
     for culprit in culprits[:MOST_OTHERS]:
         lines = _short(culprit, paper)
         if len(lines) > room:
@@ -97,8 +97,8 @@ def _others(report: Report, culprits: Sequence[Culprit], paper: Paper, room: int
         room -= len(lines)
         if shown and room < 0:
             break
-        told, shown = [*told, *lines], shown + 1
-    return spaced([*told, *_more(report, culprits[shown:])])
+        parts, shown = [*parts, *lines], shown + 1
+    return spaced([*parts, *_more(report, culprits[shown:])])
 
 
 def _foot(report: Report, lead: Culprit | Finding | None, paper: Paper) -> list[str]:
@@ -117,7 +117,7 @@ def render_summary(
     Without a ``report_path`` there is none.
     """
     paper = paper_of(width, color)
-    lead = wording.lead_of(report)
+    lead = wording.leading_suspect(report)
     lines = [*_verdict(report, paper), *_ending(report, paper)]
     lines += _first_way(report.out_of_memory, paper)
     lines += _noted(report, paper, "  ")
@@ -143,8 +143,8 @@ def advice_lines(advice: Sequence[Advice], paper: Paper) -> list[str]:
     lines = []
     for item in advice:
         mark = paper.paint("✓" if item.helps else "✗", "clean" if item.helps else "muted")
-        said = "" if item.helps else " (would not help)"
-        lines += [f"  {mark} {clipped(item.title + said, paper.width - 4)}"]
+        text = "" if item.helps else " (would not help)"
+        lines += [f"  {mark} {clipped(item.title + text, paper.width - 4)}"]
         lines += paper.wrap(item.evidence, "      ")
     return lines
 
@@ -174,8 +174,8 @@ def _shortage(ended: OutOfMemory | None, paper: Paper) -> list[str]:
         return []
     lines = ["", *paper.wrap(ended.evidence)]
     for title, rows in (("held by", ended.names), ("live as", ended.components)):
-        told = [f"{row.name} {humane_bytes(row.bytes)}" for row in rows[:SHOWN_TERMS]]
-        lines += paper.wrap(f"{title}: {', '.join(told)}") if told else []
+        parts = [f"{row.name} {humane_bytes(row.bytes)}" for row in rows[:SHOWN_TERMS]]
+        lines += paper.wrap(f"{title}: {', '.join(parts)}") if parts else []
     if ended.fits_if:
         lines += ["what would have made it fit:", *advice_lines(ended.fits_if, paper)]
     return lines
@@ -183,8 +183,8 @@ def _shortage(ended: OutOfMemory | None, paper: Paper) -> list[str]:
 
 def _ending(report: Report, paper: Paper) -> list[str]:
     """Return how the program ended if not by itself, unless the headline tells that already."""
-    told = wording.ending_words(report)
-    return paper.wrap(told, "  ") if told else []
+    text = wording.ending_words(report)
+    return paper.wrap(text, "  ") if text else []
 
 
 def _first_way(ended: OutOfMemory | None, paper: Paper) -> list[str]:
@@ -210,13 +210,13 @@ def _leading(report: Report, lead: Culprit | Finding | None, paper: Paper) -> li
     severity = lead.severity.value
     name = paper.paint(clipped(lead.name, paper.width - 16), "name")
     device = f" on {lead.device}" if lead.device != "host" else ""
-    told = (
+    text = (
         f"{wording.rate_words(lead)}{device}, 95 % interval {humane_interval(lead.interval)}; "
         f"{wording.share_words(lead.share, lead.growth)}"
     )
     return [
         f"{lead.rank}. {name}  {paper.paint(severity, severity)}",
-        paper.clip(told, "   "),
+        paper.clip(text, "   "),
         paper.clip(_course(lead, paper), "   "),
         *([_fed_at(lead, paper, "   ")] if wording.source_place(lead) else []),
         *known_lines(lead.known, paper, "   "),
@@ -238,12 +238,12 @@ def _doubt(lead: Culprit | Finding | None, paper: Paper, room: int) -> list[str]
     """Return how sure it is, what would prove it wrong and what came of that, as far as it fits."""
     if lead is None:
         return []
-    told = [wording.evidence(lead)]
+    parts = [wording.evidence(lead)]
     if lead.falsifier is not None:
-        told[0] += f"; falsifier: {lead.falsifier.text}"
-        told.append(f"tried: {wording.tried_words(lead.falsifier)}")
-    whole = [line for text in told for line in paper.wrap(text, "   ")]
-    short = [line for text in told for line in paper.wrap(text, "   ", 1)]
+        parts[0] += f"; falsifier: {lead.falsifier.text}"
+        parts.append(f"tried: {wording.tried_words(lead.falsifier)}")
+    whole = [line for text in parts for line in paper.wrap(text, "   ")]
+    short = [line for text in parts for line in paper.wrap(text, "   ", 1)]
     return whole if len(whole) <= room else short[: max(0, room)]
 
 
@@ -280,8 +280,8 @@ def _changed_lines(diff: str) -> list[str]:
 def _what_next(suspect: Culprit | Finding, paper: Paper, indent: str) -> list[str]:
     """Return when memory runs out, where that is near, and what to change, in a line each."""
     is_near = suspect.severity is Severity.CRITICAL
-    told = getattr(suspect, "forecast", None) if is_near else None
-    lines = [paper.clip(told.text, indent)] if told else []
+    forecast = getattr(suspect, "forecast", None) if is_near else None
+    lines = [paper.clip(forecast.text, indent)] if forecast else []
     return [
         *lines,
         *([paper.clip(f"→ {suspect.remedy.title}", indent)] if suspect.remedy.title else []),
@@ -308,14 +308,14 @@ def _short(culprit: Culprit, paper: Paper, indent: str = "", *, has_room: bool =
     place = wording.source_place(culprit)
     whole = f"{share}, {_fed(culprit)}{one_line(place)}" if place else share
     fits = len(inner) + len(whole) <= paper.width
-    told = [paper.clip(whole if fits else share, inner)]
-    told += [] if fits or not place else [_fed_at(culprit, paper, inner)]
+    parts = [paper.clip(whole if fits else share, inner)]
+    parts += [] if fits or not place else [_fed_at(culprit, paper, inner)]
     room = paper.width - len(head) - len(rate) - 2
     if room < _SHORTEST_NAME:
-        told, rate, room = [paper.clip(rate, inner), *told], "", paper.width - len(head)
+        parts, rate, room = [paper.clip(rate, inner), *parts], "", paper.width - len(head)
     name = paper.paint(clipped(culprit.name, room), culprit.severity.value)
     first = f"{head}{name}  {rate}".rstrip()
-    return [first, *told, *known_lines(culprit.known, paper, inner, has_room=has_room)]
+    return [first, *parts, *known_lines(culprit.known, paper, inner, has_room=has_room)]
 
 
 def _fed(culprit: Culprit) -> str:
@@ -349,7 +349,7 @@ def _whereto(report: Report, paper: Paper) -> list[str]:
     """Return where memory went: the ledgers, the rank that differs, the devices."""
     lines = [line for ledger in report.ledgers[:2] for line in _ledger(ledger, paper)]
     lines += paper.wrap(report.odd_rank.sentence) if report.odd_rank else []
-    return lines + [line for one in report.devices for line in paper.wrap(device_line(one))]
+    return lines + [line for device in report.devices for line in paper.wrap(device_line(device))]
 
 
 def _ledger(ledger: Ledger, paper: Paper) -> list[str]:
@@ -399,7 +399,7 @@ def _settle(report: Report, paper: Paper) -> list[str]:
 def _cost(report: Report, paper: Paper) -> list[str]:
     overhead = report.overhead
     share = humane_share(overhead.wall_share) if overhead.wall_share else "no measurable part"
-    longer = in_longer_runs(overhead)
+    longer = longer_run_words(overhead)
     spent = (
         f"{share} of the time ({longer})"
         if longer
@@ -410,8 +410,10 @@ def _cost(report: Report, paper: Paper) -> list[str]:
         f"{humane_duration(overhead.longest_pause_s)}"
     )
     lines = [cost]
-    if is_mostly_put_off(overhead):
-        lines.append(paper.clip(f"measuring waited for a later boundary: {put_off(overhead)}"))
+    if is_mostly_postponed(overhead):
+        lines.append(
+            paper.clip(f"measuring waited for a later boundary: {postponed_words(overhead)}")
+        )
     if overhead.walker == "reference":
         slower = "walker: reference, the slower one: nothing was compiled at install"
         lines.append(paper.clip(slower))
@@ -419,11 +421,11 @@ def _cost(report: Report, paper: Paper) -> list[str]:
 
 
 def _problems(report: Report, paper: Paper) -> list[str]:
-    told = list(
-        dict.fromkeys(f"! {one.where}: {wording.problem_words(one)}" for one in report.errors)
+    parts = list(
+        dict.fromkeys(f"! {error.where}: {wording.problem_words(error)}" for error in report.errors)
     )
-    more = len(told) - SHOWN_PROBLEMS
-    shown = told[:SHOWN_PROBLEMS] + ([f"! and {more:,} more: see report.html"] if more > 0 else [])
+    more = len(parts) - SHOWN_PROBLEMS
+    shown = parts[:SHOWN_PROBLEMS] + ([f"! and {more:,} more: see report.html"] if more > 0 else [])
     if wording.has_gaps(report):
         shown.append(f"! {wording.GAPS}.")
     return [line for text in shown for line in paper.wrap(text)]
@@ -432,7 +434,7 @@ def _problems(report: Report, paper: Paper) -> list[str]:
 def _next_command(report: Report, run_path: str) -> str:
     if not run_path:
         return "leakscope report RUN --format text"
-    if wording.lead_of(report) is not None:
+    if wording.leading_suspect(report) is not None:
         return f"change it, run again, then: leakscope compare {run_path} NEW-RUN"
     return f"leakscope report {run_path} --format text"
 
@@ -441,13 +443,13 @@ def _more(report: Report, left: Sequence[Culprit], indent: str = "") -> list[str
     """Return how many culprits, and how many that hardly matter, are left to the report, and what
     all come to.
     """
-    notes = sum(one.severity is Severity.NOTE for one in left)
+    notes = sum(culprit.severity is Severity.NOTE for culprit in left)
     serious = len(left) - notes
-    told = [plural(serious, "more culprit")] if serious else []
-    told += [plural(notes, "note" if serious else "more note")] if notes else []
+    parts = [plural(serious, "more culprit")] if serious else []
+    parts += [plural(notes, "note" if serious else "more note")] if notes else []
     rate = rate_together(report) if serious else ""
     together = f"; all together grow by {rate}" if rate else ""
-    return [f"{indent}   and {', '.join(told)}: see report.html{together}"] if told else []
+    return [f"{indent}   and {', '.join(parts)}: see report.html{together}"] if parts else []
 
 
 SHOWN_LINES = 3
@@ -492,9 +494,9 @@ def render_health_text(health: Health, *, width: int = 100, color: bool = False)
     lines = [f"leakscope {health.leakscope_version}", ""]
     where = health.project or "no pyproject.toml with [tool.leakscope]"
     lines.append(paper.clip(f"In force ({where}):"))
-    for one in health.settings:
-        value = clipped(_shown(one.value), _VALUE)
-        lines.append(paper.clip(f"  {one.name:<{_SETTING}} {value:<{_VALUE}} {one.source}"))
+    for setting in health.settings:
+        value = clipped(_shown(setting.value), _VALUE)
+        lines.append(paper.clip(f"  {setting.name:<{_SETTING}} {value:<{_VALUE}} {setting.source}"))
     if health.suppressions:
         lines.append(f"  {'suppressions':<{_SETTING}} {health.suppressions}")
     lines += ["", "What is there:"]

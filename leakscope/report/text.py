@@ -247,7 +247,7 @@ _PLAIN = str.maketrans({
 })  # fmt: skip
 
 
-def fitted(text: str, encoding: str | None) -> str:
+def encodable(text: str, encoding: str | None) -> str:
     r"""Return text that can be written in an encoding; as it stands where that holds all of it.
 
     What a program's names are made of is spelled out then, ``\u4e2d``.

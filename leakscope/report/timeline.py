@@ -21,7 +21,6 @@ from leakscope.report.charts import (
     SECONDS,
     WIDE,
     PlotLine,
-    begins_anew,
     draw_timeline,
     epoch_starts,
     finite,
@@ -29,6 +28,7 @@ from leakscope.report.charts import (
     limit_in_sight,
     moments_of,
     phase_shades,
+    restarts_of,
     series_dash,
     series_shade,
     shown_stretch,
@@ -63,7 +63,7 @@ class LegendEntry:
 
 
 @dataclass(frozen=True)
-class LaidOver:
+class OverlaidCulprit:
     """A culprit's series over seconds."""
 
     key: str
@@ -94,7 +94,7 @@ class TimelineView:
 
 
 def timeline_view(
-    timeline: Timeline | None, beginning: str = "", laid: LaidOver | None = None
+    timeline: Timeline | None, beginning: str = "", laid: OverlaidCulprit | None = None
 ) -> TimelineView | None:
     """Return the timeline, or None where nothing was measured.
 
@@ -108,7 +108,7 @@ def timeline_view(
         return None
     timeline = msgspec.structs.replace(timeline, lines=shown_lines(timeline))
     over = PlotLine(laid.points, laid.shade, laid.dash) if laid else None
-    told = [*timeline.lines, *([_as_line(laid)] if laid else [])]
+    lines = [*timeline.lines, *([_as_line(laid)] if laid else [])]
     return TimelineView(
         key="timeline",
         wide=draw_timeline(timeline, "timeline-wide", WIDE, over),
@@ -128,17 +128,17 @@ def timeline_view(
             for phase, shade in phase_shades(timeline.spans).items()
         ],
         note=" ".join(filter(None, [beginning, _note(timeline)])),
-        summary=" ".join(_summary(line) for line in told),
+        summary=" ".join(_summary(line) for line in lines),
         zooms=True,
         laid_over=_entry(laid) if laid else None,
     )
 
 
-def _as_line(laid: LaidOver) -> Line:
+def _as_line(laid: OverlaidCulprit) -> Line:
     return Line(label=laid.label, metric=laid.key, points=laid.points)
 
 
-def _entry(laid: LaidOver) -> LegendEntry:
+def _entry(laid: OverlaidCulprit) -> LegendEntry:
     peak = peak_of(laid.points)
     return LegendEntry(laid.label, laid.shade, key=laid.key, dash=laid.dash, peak=peak)
 
@@ -178,7 +178,7 @@ def chart_data(chart: ChartView) -> dict[str, Any]:
 def line_data(label: str, line: Line, moments: Sequence[float]) -> dict[str, Any]:
     """Return a gauge as plain values; ``begins`` are the places where it is drawn anew."""
     points = finite(line.points)
-    begins = begins_anew(points, moments)
+    begins = restarts_of(points, moments)
     return {"label": label, "points": compact(points)} | ({"begins": begins} if begins else {})
 
 
@@ -232,7 +232,7 @@ def _note(timeline: Timeline) -> str:
             "evenly over the run."
         )
     moments = moments_of(timeline.lines)
-    if any(begins_anew(finite(line.points), moments) for line in timeline.lines):
+    if any(restarts_of(finite(line.points), moments) for line in timeline.lines):
         notes.append("Points that no line joins: readings far apart, nothing known between them.")
     if timeline.thinned_from:
         notes.append(f"Thinned from {timeline.thinned_from:,} points; peaks are kept.")
@@ -280,7 +280,7 @@ MOST_CULPRITS = 8
 """So many culprits can be laid over the gauges."""
 
 
-def laid_over(report: Report, cards: Sequence[CulpritView]) -> list[LaidOver]:
+def overlaid_culprits(report: Report, cards: Sequence[CulpritView]) -> list[OverlaidCulprit]:
     """Return the culprits whose series can be placed in time, the worst first.
 
     The first culprit alone is ``on``, where the chart keeps its scale with it.
@@ -291,14 +291,14 @@ def laid_over(report: Report, cards: Sequence[CulpritView]) -> list[LaidOver]:
     gauges = shown_lines(timeline)
     top = max((y for gauge in gauges for _, y in finite(gauge.points)), default=0.0)
     accused = next((card.anchor for card in cards if card.severity != Severity.NOTE.value), "")
-    found: list[LaidOver] = []
+    found: list[OverlaidCulprit] = []
     for culprit, card in zip(report.culprits, cards, strict=True):
         points = _placed(culprit, timeline)
         if len(points) > 1 and len(found) < MOST_CULPRITS:
             place = len(gauges) + len(found)
             fits = max(y for _, y in points) <= top
             found.append(
-                LaidOver(
+                OverlaidCulprit(
                     key=card.anchor,
                     label=_label(culprit),
                     shade=series_shade(place),
@@ -332,7 +332,7 @@ _DIGITS = 3
 
 
 def exploring_data(
-    view: TimelineView | None, report: Report, laid: Sequence[LaidOver]
+    view: TimelineView | None, report: Report, laid: Sequence[OverlaidCulprit]
 ) -> dict[str, Any]:
     """Return all that the script needs to draw any stretch of the timeline, as plain values.
 
@@ -400,7 +400,7 @@ def _further_lines(timeline: Timeline, taken: int) -> list[dict[str, Any]]:
     ]
 
 
-def _culprit_line(line: LaidOver) -> dict[str, Any]:
+def _culprit_line(line: OverlaidCulprit) -> dict[str, Any]:
     return {
         "key": line.key,
         "culprit": True,
@@ -451,13 +451,13 @@ def beginning_note(whole: Timeline, shown: Timeline) -> str:
     if shown is whole:
         return ""
     start = clock(_first_phase(whole))
-    told = f"The picture begins {start} into the run, where work does"
+    text = f"The picture begins {start} into the run, where work does"
     for line, rest in zip(whole.lines, shown.lines, strict=True):
         points, after = finite(line.points), finite(rest.points)
         if len(after) < len(points) and after:
             taken = f"from {humane_bytes(points[0][1])} to {humane_bytes(after[0][1])}"
-            return f"{told}; imports and loading had taken memory {taken}."
-    return f"{told}."
+            return f"{text}; imports and loading had taken memory {taken}."
+    return f"{text}."
 
 
 def _first_phase(timeline: Timeline) -> float:

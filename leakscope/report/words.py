@@ -170,10 +170,10 @@ def problem_words(problem: Problem) -> str:
 
 def count_words(culprits: Sequence[Culprit]) -> str:
     """Return how many culprits there are, and of what grows too little to matter: ``5, 1 note``."""
-    notes = sum(one.severity is Severity.NOTE for one in culprits)
+    notes = sum(culprit.severity is Severity.NOTE for culprit in culprits)
     serious = len(culprits) - notes
-    told = [str(serious) if serious else "", plural(notes, "note") if notes else ""]
-    return ", ".join(filter(None, told))
+    parts = [str(serious) if serious else "", plural(notes, "note") if notes else ""]
+    return ", ".join(filter(None, parts))
 
 
 def metric_words(metric: str) -> str:
@@ -244,7 +244,7 @@ def is_address(link: str) -> bool:
     return re.fullmatch(r"https?://[^\s<>\"'()]+", link) is not None
 
 
-def lead_of(report: Report) -> Culprit | Finding | None:
+def leading_suspect(report: Report) -> Culprit | Finding | None:
     """Return what makes the run a leak: the first grave culprit, else the first grave finding."""
     suspects: list[Culprit | Finding] = [*report.culprits, *report.findings]
     return next((s for s in suspects if s.severity is not Severity.NOTE), None)
@@ -285,8 +285,8 @@ def outcome_of(comparison: Comparison) -> tuple[str, str]:
     if comparison.is_another_program:
         return RunVerdict.INCONCLUSIVE.value, ANOTHER_SCRIPT
     grave = [c for c in comparison.culprits if c.severity is not Severity.NOTE]
-    changes = {c.change for c in grave if not is_unseen(c)}
-    is_open = comparison.after_verdict is RunVerdict.INCONCLUSIVE or any(map(is_unseen, grave))
+    changes = {c.change for c in grave if not is_missing(c)}
+    is_open = comparison.after_verdict is RunVerdict.INCONCLUSIVE or any(map(is_missing, grave))
     if verdicts == (RunVerdict.LEAK, RunVerdict.CLEAN) and not is_open:
         return RunVerdict.CLEAN.value, "Fixed"
     if verdicts == (RunVerdict.CLEAN, RunVerdict.CLEAN) and not grave:
@@ -306,14 +306,14 @@ def outcome_of(comparison: Comparison) -> tuple[str, str]:
     return RunVerdict.INCONCLUSIVE.value, "No difference"
 
 
-def is_unseen(change: CulpritChange) -> bool:
+def is_missing(change: CulpritChange) -> bool:
     """Return whether a culprit is missing from one run where that tells of no change."""
     return change.is_elsewhere or change.is_unproven
 
 
 def change_word(change: CulpritChange) -> str:
     """Return what became of a culprit in a word."""
-    if not is_unseen(change):
+    if not is_missing(change):
         return CHANGES[change.change]
     if change.change is not ChangeKind.NEW:
         return NOT_SEEN
@@ -322,20 +322,20 @@ def change_word(change: CulpritChange) -> str:
 
 def change_style(change: CulpritChange) -> str:
     """Return the style of what became of a culprit: never that of what is fixed where it isn't."""
-    return MISSING if is_unseen(change) else change.change.value
+    return MISSING if is_missing(change) else change.change.value
 
 
 def missing_rate(change: CulpritChange) -> str:
     """Return what stands for the rate of a run that lacks the culprit."""
-    return "not seen" if is_unseen(change) else "no growth"
+    return "not seen" if is_missing(change) else "no growth"
 
 
 def worst_first(changes: Sequence[CulpritChange]) -> list[CulpritChange]:
     """Return changes as they are shown: notes last, what is new or worse before what is fixed."""
-    return sorted(changes, key=lambda c: (c.severity is Severity.NOTE, _gravity(c)))
+    return sorted(changes, key=lambda c: (c.severity is Severity.NOTE, _order_of_change(c)))
 
 
-def _gravity(change: CulpritChange) -> int:
+def _order_of_change(change: CulpritChange) -> int:
     return WORST_FIRST.index(change.change)
 
 
@@ -360,7 +360,7 @@ def rate_in_workers(bytes_per_unit: float, unit: str, workers: int) -> str:
     return f"{rate} in each of {workers} workers"
 
 
-def certainty(change: CulpritChange | ValueChange) -> str:
+def significance_words(change: CulpritChange | ValueChange) -> str:
     """Return whether a difference is real; nothing is said of what has no interval."""
     culprit = change if isinstance(change, CulpritChange) else None
     if change.significant is None or (culprit and culprit.is_elsewhere):
@@ -385,8 +385,8 @@ def headline_after(word: str, headline: str) -> str:
 
 def undecided(comparison: Comparison) -> list[str]:
     """Return a sentence for each thing that can't be told from noise, and why."""
-    told = [f"{change.name}: {change.doubt}." for change in comparison.culprits if change.doubt]
-    return told + [_within_noise(value) for value in comparison.growth if is_noise(value)]
+    parts = [f"{change.name}: {change.doubt}." for change in comparison.culprits if change.doubt]
+    return parts + [_within_noise(value) for value in comparison.growth if is_noise(value)]
 
 
 def is_noise(value: ValueChange) -> bool:
@@ -411,7 +411,7 @@ def _within_noise(value: ValueChange) -> str:
 
 def together_words(report: Report) -> str:
     """Return ``5 % of the growth; all 25 culprits grow by 341 KiB per step`` of who leads."""
-    lead = lead_of(report)
+    lead = leading_suspect(report)
     if not isinstance(lead, Culprit) or lead.growth != "across":
         return ""
     part = share_words(lead.share, lead.growth) if lead.share else ""
@@ -463,8 +463,8 @@ def owner_words(owner: DeviceOwner) -> str:
 def device_line(device: DeviceMemory) -> str:
     """Return ``cuda:0: 12 GiB live of 15 GiB reserved after step 40 of train: …``."""
     figures = device.figures
-    told = [row for row in device.roles if row.role != "unexplained"][:SHOWN_PARTS]
-    parts = [f"{role_words(row.role)} {humane_share(row.share)}" for row in told]
+    named = [row for row in device.roles if row.role != "unexplained"][:SHOWN_PARTS]
+    parts = [f"{role_words(row.role)} {humane_share(row.share)}" for row in named]
     parts.append(f"{humane_share(1.0 - device.explained_share)} unexplained")
     free = (
         f"{humane_bytes(figures.cached + figures.releasable)} cached, "
@@ -523,7 +523,7 @@ def verdict_of(explanation: Explanation) -> tuple[str, str]:
     severities = {f.severity for device in explanation.devices for f in device.findings}
     if Severity.CRITICAL in severities:
         return "leak", "Leak"
-    slack = lead_device(explanation).slack
+    slack = main_device(explanation).slack
     if slack in (Slack.FRAGMENTATION, Slack.BOTH):
         return "inconclusive", SLACKS[slack]
     if Severity.WARNING in severities:
@@ -531,7 +531,7 @@ def verdict_of(explanation: Explanation) -> tuple[str, str]:
     return "clean", SLACKS[slack]
 
 
-def lead_device(explanation: Explanation) -> DeviceExplanation:
+def main_device(explanation: Explanation) -> DeviceExplanation:
     """Return the device that matters most: one that ran out of memory, else the fullest."""
     failed = [d for d in explanation.devices if d.fault is not None]
     return max(failed or explanation.devices, key=lambda device: device.figures.reserved)
@@ -541,7 +541,7 @@ def devices_in_order(explanation: Explanation) -> list[DeviceExplanation]:
     """Return the devices, the one that matters most first."""
     if not explanation.devices:
         return []
-    lead = lead_device(explanation)
+    lead = main_device(explanation)
     return [lead, *(device for device in explanation.devices if device is not lead)]
 
 
@@ -549,14 +549,14 @@ def comparison_verdict(comparison: SnapshotComparison) -> tuple[str, str]:
     """Return whose colours several snapshots wear, and a word for what happened."""
     if not comparison.devices:
         return "clean", "Empty"
-    lead = lead_comparison(comparison)
+    lead = main_change(comparison)
     alarming = lead.kind == "fragmentation" or lead.is_leak is True
     calm = lead.kind in ("cache", "less", "nothing") or lead.is_leak is False
     kind = "leak" if alarming else "clean" if calm else "inconclusive"
     return kind, CHANGED.get(lead.kind, lead.kind)
 
 
-def lead_comparison(comparison: SnapshotComparison) -> DeviceComparison:
+def main_change(comparison: SnapshotComparison) -> DeviceComparison:
     """Return the device whose change is the headline."""
     order = list(CHANGED)
     return min(comparison.devices, key=lambda d: (order.index(d.kind), -d.figures[-1].reserved))

@@ -86,7 +86,7 @@ def _growth(table: RowTable, sources: SourceIndex, grower: Grower, reach: Scenar
         fed_by=_likeliest(origins.fed_at, origins.allocated_at),
         feeding=origins.fed_at or origins.allocated_at,
         defined_at=origins.defined_at or "",
-        holds=[" ".join(filter(None, (held.type, held.detail))) for held in row.holds],
+        holds=[" ".join(filter(None, (content.type, content.detail))) for content in row.holds],
         advice=_advice(row, origins.remedy.title),
         diff=origins.remedy.diff or "",
         excerpts=origins.excerpts,
@@ -272,8 +272,8 @@ class RoundSeriesTable:
         """Return whether growth of a path is none: it has a bound, or the user ignores it."""
         row = self.table.latest[path]
         patterns = (*_STOPPING, *self._ignore) if not row.user else self._ignore
-        spoken = (row.name, row.path, row.path.replace("·", "."))
-        if any(fnmatchcase(name, pattern) for pattern in patterns for name in spoken):
+        shown = (row.name, row.path, row.path.replace("·", "."))
+        if any(fnmatchcase(name, pattern) for pattern in patterns for name in shown):
             return True
         columns = _since_first(self.table.length[path])
         if len(columns) <= _FEWEST_ROUNDS:

@@ -258,8 +258,8 @@ class _Fixtures(Mapping[str, Any]):
 
     def _values(self) -> dict[str, Any]:
         item = self._item
-        asked = getattr(getattr(item, "_request", None), "_fixture_defs", {})
-        results = {name: getattr(made, "cached_result", None) for name, made in asked.items()}
+        definitions = getattr(getattr(item, "_request", None), "_fixture_defs", {})
+        results = {name: getattr(made, "cached_result", None) for name, made in definitions.items()}
         values = {name: result[0] for name, result in results.items() if result is not None}
         values |= item.funcargs
         return values if item.instance is None else {**values, "self": item.instance}

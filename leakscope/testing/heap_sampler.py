@@ -137,11 +137,11 @@ class Count:
 class HeapSampler:
     """Looks at the heap of this process, past itself and past what the test runner gathers."""
 
-    def __init__(self, project_root: str, given: KnownNames) -> None:
+    def __init__(self, project_root: str, known_names: KnownNames) -> None:
         self.project_root = project_root
         self._ownership = ownership_under(project_root)
         self._definitions = Definitions(self._ownership)
-        self._given = given
+        self._known_names = known_names
         self._module_names = ModuleNames(self._ownership)
         self._exit_handlers = ExitHandlers(self._ownership)
         self._sizes: dict[str, tuple[int, int]] = {}
@@ -196,7 +196,7 @@ class HeapSampler:
     @property
     def reach(self) -> ScenarioCode:
         """Which code the scenario is."""
-        return self._given.reach
+        return self._known_names.reach
 
     @property
     def source_files(self) -> set[str]:
@@ -260,17 +260,17 @@ class HeapSampler:
     def _roots(self) -> Roots:
         """Return the roots: what is given has a name after globals, before running functions."""
         roots = find_roots(self._ownership, self._definitions, full=True)
-        owner = self._given.owner
-        spoken = owner.name if owner else "scenario"
-        given = [
+        owner = self._known_names.owner
+        shown = owner.name if owner else "scenario"
+        own_roots = [
             Root(
                 value,
                 RootKind.LOCAL,
-                f"{spoken}()·{name}",
-                f"{spoken}.{name}",
+                f"{shown}()·{name}",
+                f"{shown}.{name}",
                 None if owner is None else _with_variable(owner, name),
             )
-            for name, value in dict(self._given.values).items()
+            for name, value in dict(self._known_names.values).items()
             if not (is_made_by_runner(value) or _is_ours(value))
         ]
         at = roots.user_count
@@ -279,8 +279,8 @@ class HeapSampler:
         self.class_paths = {root.path for root in classes}
         return replace(
             roots,
-            named=[*named, *given, *classes, *roots.named[at:]],
-            user_count=at + len(given) + len(classes),
+            named=[*named, *own_roots, *classes, *roots.named[at:]],
+            user_count=at + len(own_roots) + len(classes),
             stages=[*roots.stages, at],
         )
 

@@ -73,9 +73,9 @@ def leakscope(request: pytest.FixtureRequest) -> Iterator[LeakscopeFixture]:
     """
     from leakscope.testing.fixture import LeakscopeFixture
 
-    asked = LeakscopeFixture(request.node)
-    yield asked
-    asked.close()
+    fixture = LeakscopeFixture(request.node)
+    yield fixture
+    fixture.close()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -60,10 +60,10 @@ def class_roots(
             alike.setdefault((anatomy.module_name(cls), name), []).append(cls)
     for (module, name), classes in alike.items():
         for cls in classes:
-            said = name if len(classes) > 1 else anatomy.qualname(cls)
-            spoken = said.replace("<locals>.", "")
+            text = name if len(classes) > 1 else anatomy.qualname(cls)
+            shown = text.replace("<locals>.", "")
             owner = definitions.class_(cls, "")
-            yield Root(cls, RootKind.CLASS_ATTRIBUTE, f"{module}·{said}", spoken, owner)
+            yield Root(cls, RootKind.CLASS_ATTRIBUTE, f"{module}·{text}", shown, owner)
 
 
 def latest_classes(ownership: Ownership) -> list[object]:
@@ -401,16 +401,16 @@ def _row(
     for obj in added:
         # What comes to less than a census tells of is known by itself alone.
         host, others = weights.get(id(obj)) or (_shallow(obj), {})
-        held = by_type[anatomy.qualified_name(type(obj))]
-        held[0] += 1
+        holding = by_type[anatomy.qualified_name(type(obj))]
+        holding[0] += 1
         for device, size in ((_HOST, host), *others.items()):
             on_devices[device] += size
-            held[1] += size
+            holding[1] += size
     holds = [Content(type=name, count=n, bytes=size) for name, (n, size) in by_type.items()]
-    spoken = _NAMESPACE if module == "__main__" else f"{module}.{_NAMESPACE}"
+    shown = _NAMESPACE if module == "__main__" else f"{module}.{_NAMESPACE}"
     return CensusRow(
         path=f"{module}·{_NAMESPACE}",
-        name=spoken,
+        name=shown,
         root=RootKind.GLOBAL,
         type="dict",
         kind="dict",

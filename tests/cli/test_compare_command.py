@@ -11,7 +11,7 @@ from cli_runs import MIB, record_run, report_with
 from click.testing import CliRunner, Result
 
 from leakscope.cli import leakscope
-from leakscope.cli.compare import page_beside, read_report, to_changes
+from leakscope.cli.compare import existing_page, read_report, to_changes
 from leakscope.model.comparison import ChangeKind
 from leakscope.model.errors import NewerSchemaError, NoRunError
 from leakscope.model.report import Severity
@@ -168,4 +168,4 @@ def test_a_comparison_links_the_reports_that_lie_beside_it(tmp_path: Path) -> No
     (tmp_path / "elsewhere").mkdir()
     compare(before, after, "--out", tmp_path / "elsewhere" / "comparison.html")
     assert "Report<span" not in (tmp_path / "elsewhere" / "comparison.html").read_text()
-    assert page_beside(None, before) == ""
+    assert existing_page(None, before) == ""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from cli_runs import MIB, report_with
 
-from leakscope.cli.output import deliver, tell, wants_color
+from leakscope.cli.output import print_text, wants_color, write_output
 from leakscope.cli.report import print_summary
 from leakscope.report import render_json, render_text
 
@@ -37,8 +37,8 @@ def narrow_streams() -> Iterator[Narrow]:
 
 def test_text_is_written_in_plain_signs() -> None:
     with narrow_streams() as stream:
-        deliver(render_text(report_with(4.0 * MIB)), None)
-        tell("✓ done")
+        write_output(render_text(report_with(4.0 * MIB)), None)
+        print_text("✓ done")
     written = stream.written().decode("ascii")
     assert written.startswith("x Leak - ")
     assert written.endswith("v done\n")
@@ -53,13 +53,13 @@ def test_the_summary_is_written_in_plain_signs(tmp_path: Path) -> None:
 def test_what_programs_read_stays_as_it_is() -> None:
     text = render_json(report_with(4.0 * MIB)).replace('"headline": "', '"headline": "…', 1)
     with narrow_streams() as stream:
-        deliver(text, None, "json")
+        write_output(text, None, "json")
     assert json.loads(stream.written())["headline"].startswith("…")
 
 
 def test_markdown_can_be_printed_too() -> None:
     with narrow_streams() as stream:
-        deliver("a → b", None, "markdown")
+        write_output("a → b", None, "markdown")
     assert stream.written() == b"a -> b\n"
 
 

@@ -12,7 +12,7 @@ from page_reader import read_page
 
 from leakscope.model.report import Line, Report, Timeline
 from leakscope.report import render_html, render_text
-from leakscope.report.charts import begins_anew, stretches_of
+from leakscope.report.charts import restarts_of, stretches_of
 from leakscope.report.text import curve_with_ends
 
 MIB = 1 << 20
@@ -45,25 +45,25 @@ def charts(report: Report) -> dict[str, Any]:
 
 def test_readings_far_apart_are_not_joined() -> None:
     points = read_seldom().points
-    begins = begins_anew(points, OFTEN)
+    begins = restarts_of(points, OFTEN)
     assert begins == [2, 3]
     assert [len(part) for part in stretches_of(points, begins)] == [2, 1, 1]
 
 
 def test_readings_at_boundaries_that_follow_each_other_are_joined() -> None:
-    assert begins_anew(climbing_and_freed().points, OFTEN) == []
+    assert restarts_of(climbing_and_freed().points, OFTEN) == []
     every_third = [(second, 1.0) for second in OFTEN[::3]]
-    assert begins_anew(every_third, OFTEN) == []
+    assert restarts_of(every_third, OFTEN) == []
 
 
 def test_a_gap_too_narrow_to_be_seen_is_drawn_through() -> None:
     dense = [second / 10_000 for second in range(10_000)]
-    assert begins_anew([(0.5, 1.0), (0.501, 1.0)], dense) == []
-    assert begins_anew([(0.5, 1.0), (0.51, 1.0)], dense) == [1]
+    assert restarts_of([(0.5, 1.0), (0.501, 1.0)], dense) == []
+    assert restarts_of([(0.5, 1.0), (0.51, 1.0)], dense) == [1]
 
 
 def test_moments_that_are_no_number_join_what_there_is() -> None:
-    assert begins_anew([(0.0, 1.0), (9.0, 1.0)], [0.0, float("nan")]) == []
+    assert restarts_of([(0.0, 1.0), (9.0, 1.0)], [0.0, float("nan")]) == []
 
 
 def test_the_page_and_its_script_know_where_a_line_breaks_and_say_so() -> None:

@@ -9,7 +9,7 @@ from hostile_text import ATTACKS, infested
 
 from leakscope.model.report import Falsifier, Problem, ProblemKind
 from leakscope.report import render_comparison_text, render_summary, render_text, words
-from leakscope.report.text import fitted, sparkline
+from leakscope.report.text import encodable, sparkline
 
 ESCAPE = "\x1b"
 CONTROL = re.compile(
@@ -218,7 +218,7 @@ def test_each_culprit_has_its_course_its_share_and_its_line() -> None:
 
 def test_report_and_summary_give_one_answer_in_the_same_words() -> None:
     report, said = render_text(samples.leaking(), width=80), summary(samples.leaking(), width=80)
-    lead = words.lead_of(samples.leaking())
+    lead = words.leading_suspect(samples.leaking())
     assert lead is not None
     for told in (
         samples.leaking().headline[:40],
@@ -368,12 +368,12 @@ def test_sparklines_of_one_scale_can_be_compared() -> None:
 
 def test_an_encoding_without_our_signs_gets_plain_ones() -> None:
     for text in all_texts(samples.leaking(), samples.comparison()):
-        plain = fitted(text, "ascii")
+        plain = encodable(text, "ascii")
         assert plain.isascii()
         assert "\\u" not in plain
-    assert fitted("✗ Leak · a → b ▁▂▃▄▅▆▇█ −1 …", "ascii") == "x Leak - a -> b _.-:=+*# -1 ~"
-    assert fitted("✗ Leak", "utf-8") == "✗ Leak"
-    assert fitted("✗ Leak", None) == "✗ Leak"
+    assert encodable("✗ Leak · a → b ▁▂▃▄▅▆▇█ −1 …", "ascii") == "x Leak - a -> b _.-:=+*# -1 ~"
+    assert encodable("✗ Leak", "utf-8") == "✗ Leak"
+    assert encodable("✗ Leak", None) == "✗ Leak"
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
@@ -381,7 +381,7 @@ def test_an_encoding_without_our_signs_gets_plain_ones() -> None:
 def test_any_name_can_be_written_in_any_encoding(attack: str, encoding: str) -> None:
     report = infested(samples.leaking(), attack)
     for text in all_texts(report, infested(samples.comparison(), attack)):
-        fitted(text, encoding).encode(encoding)
+        encodable(text, encoding).encode(encoding)
 
 
 def test_out_of_memory_comes_before_the_culprits() -> None:

@@ -295,7 +295,21 @@ def with_culprits_of_workers(own: list[Culprit], of_workers: list[Culprit]) -> l
 def _is_worse(one: Culprit, other: Culprit) -> bool:
     if one.severity is not other.severity:
         return SEVERITY_ORDER[one.severity] < SEVERITY_ORDER[other.severity]
+    gained, rival = _part_of_limit(one), _part_of_limit(other)
+    if gained is not None and rival is not None:
+        return gained > rival
     return one.total_bytes * max(one.workers, 1) > other.total_bytes * max(other.workers, 1)
+
+
+def _part_of_limit(culprit: Culprit) -> float | None:
+    """Return how far growth went towards the limit in the run; None without a forecast.
+
+    A worker is looked at in its first passes, so that what was seen in it is less than it gained.
+    """
+    ahead = culprit.forecast
+    if ahead is None or ahead.at is None or ahead.units_left <= 0:
+        return None
+    return (ahead.at - ahead.units_left) / ahead.units_left
 
 
 def worker_rows(

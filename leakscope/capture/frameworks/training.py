@@ -43,7 +43,7 @@ from leakscope.capture.sites import call_site
 from leakscope.capture.trackers import memory_figures
 from leakscope.capture.workers import start_method
 from leakscope.cleanup import cleanup_every as repeated_cleanup
-from leakscope.cleanup.logs import nobody, say
+from leakscope.cleanup.logs import say, silent_logger
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.errors import is_interrupt
 from leakscope.model.text import plural
@@ -464,7 +464,7 @@ class Upkeep:
             return
         self._is_begun = True
         if self._cleanup_every is not None and self._cleanup is None:
-            logger = nobody() if self._training.is_quiet else None
+            logger = silent_logger() if self._training.is_quiet else None
             self._cleanup = repeated_cleanup(self._cleanup_every, logger=logger)
         if self._log_every is not None:
             self._training.draws_memory()

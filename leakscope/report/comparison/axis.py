@@ -26,7 +26,7 @@ from leakscope.report.svg import Tick, count_ticks
 LEAST_SHARE = 1 / 3
 """Of the steps' width: what pauses get together at least."""
 MOST_SHARE = 1.0
-BESIDE = 0.25
+GAP_WIDTH = 0.25
 """So much of a step lies before each pause."""
 _PER_STEP = 0.5
 """A phase that comes with so many of the steps is a part of them."""
@@ -104,8 +104,8 @@ def shared_axis(comparison: Comparison) -> SharedAxis | None:
     widths = _widths(pauses, costs, max(1.0, last - first))
     ends = _ends(widths)
     clocks = [
-        _clock(timeline, pace, one, ends) if timeline else []
-        for timeline, pace, one in zip(timelines, paces, pauses, strict=True)
+        _clock(timeline, pace, item, ends) if timeline else []
+        for timeline, pace, item in zip(timelines, paces, pauses, strict=True)
     ]
     moments = [{m.boundary: m.time_s for m in t.moments} if t else {} for t in timelines]
     halts = [(place, step / (each or 1.0)) for place, step in _halts(widths, last)]
@@ -137,7 +137,7 @@ def _epochs_begun(timeline: Timeline) -> list[int]:
     """
     if timeline.epochs_begun or len(timeline.epochs) < 2 or not timeline.steps:
         return []
-    told = {
+    found = {
         span.epoch: span.steps[0]
         for span in reversed(timeline.spans)
         if is_training(span.phase) and span.steps is not None
@@ -145,7 +145,7 @@ def _epochs_begun(timeline: Timeline) -> list[int]:
     numbers = [epoch for _, epoch in timeline.epochs]
     at = by_step([start for start, _ in timeline.epochs], timeline.steps)
     starts = [
-        told.get(epoch, math.floor(step + 1e-9)) for epoch, step in zip(numbers, at, strict=True)
+        found.get(epoch, math.floor(step + 1e-9)) for epoch, step in zip(numbers, at, strict=True)
     ]
     starts[0] = math.floor(timeline.steps[0][1])
     last = math.floor(timeline.steps[-1][1])
@@ -210,9 +210,9 @@ def _ends(widths: dict[Slot, float]) -> dict[Slot, tuple[float, float]]:
     """Return where each pause begins and ends."""
     ends, before = {}, 0.0
     for slot, width in widths.items():
-        begin = slot[0] + before + BESIDE
+        begin = slot[0] + before + GAP_WIDTH
         ends[slot] = (begin, begin + width)
-        before += BESIDE + width
+        before += GAP_WIDTH + width
     return ends
 
 
@@ -220,7 +220,7 @@ def _halts(widths: dict[Slot, float], last: float) -> Points:
     """Return the places between which the steps go on evenly, or halt."""
     gaps: dict[float, float] = {}
     for (step, _, _), width in widths.items():
-        gaps[step] = gaps.get(step, 0.0) + BESIDE + width
+        gaps[step] = gaps.get(step, 0.0) + GAP_WIDTH + width
     halts, before = [(0.0, 0.0)], 0.0
     for step, width in gaps.items():
         halts += [(step + before, float(step)), (step + before + width, float(step))]
@@ -252,7 +252,7 @@ def _clock(
     clock.sort()
     last_moment = max((x for line in timeline.lines for x, _ in line.points), default=0.0)
     if clock and last_moment > clock[-1][0]:
-        clock.append((last_moment, clock[-1][1] + BESIDE))
+        clock.append((last_moment, clock[-1][1] + GAP_WIDTH))
     highest = np.maximum.accumulate([place for _, place in clock]).tolist()
     return list(zip((second for second, _ in clock), highest, strict=True))
 

@@ -216,7 +216,7 @@ def _overlay(
         )
         for name, size in (("wide", WIDE), ("narrow", NARROW))
     ]
-    told = {name: points for name, points in zip(SIDES, sides, strict=True) if points}
+    found = {name: points for name, points in zip(SIDES, sides, strict=True) if points}
     thinned = any(t and t.thinned_from for t in timelines)
     return Overlay(
         title=f"{_title(metric)} {f'by {shared.unit}' if shared else 'over time'}",
@@ -226,17 +226,17 @@ def _overlay(
             narrow=drawings[1],
             lines=[
                 replace(_side(name, points), dash=SIDE_DASHES[name])
-                for name, points in told.items()
+                for name, points in found.items()
             ],
             phases=[
                 LegendEntry(phase or OUTSIDE, shade) for phase, shade in phase_shades(spans).items()
             ],
             note=_note(shared, wanted, epochs, unshaded_words(spans, drawings[0].frame.x), thinned),
-            summary=" ".join(_summary(name, points) for name, points in told.items()),
+            summary=" ".join(_summary(name, points) for name, points in found.items()),
             zooms=True,
         ),
         axis=shared.unit if shared else CLOCK,
-        lines=told,
+        lines=found,
         spans=spans,
         epochs=epochs,
         steps=shared.steps if shared else [],
@@ -294,7 +294,7 @@ def _phased(timelines: Sequence[Timeline | None], shared: SharedAxis | None) -> 
     known = [(side, t) for side, t in enumerate(timelines) if t is not None and t.spans and t.steps]
     if shared is None or not known:
         return None
-    side, longest = max(known, key=lambda one: one[1].steps[-1][1])
+    side, longest = max(known, key=lambda item: item[1].steps[-1][1])
     starts = shared.places(side, [span.start_s for span in longest.spans])
     ends = shared.places(side, [span.end_s for span in longest.spans])
     begun = shared.places(side, [start for start, _ in longest.epochs])
@@ -412,7 +412,7 @@ def _view(
         severity_label=words.SEVERITIES[change.severity],
         before=before,
         after=after,
-        certain=words.certainty(change),
+        certain=words.significance_words(change),
         text=change.text,
         doubt=change.doubt,
         place=change.place,
@@ -484,8 +484,8 @@ def _ranks(change: CulpritChange) -> str:
     ranks = sorted({**first, **second}, key=lambda rank: (len(rank), rank))
     if len(ranks) > FEW_RANKS:
         return f"grew in {plural(len(first), 'rank')} before, in {len(second):,} after"
-    told = [f"{rank}: {_rate(first.get(rank))} → {_rate(second.get(rank))}" for rank in ranks]
-    return "; ".join(told)
+    rates = [f"{rank}: {_rate(first.get(rank))} → {_rate(second.get(rank))}" for rank in ranks]
+    return "; ".join(rates)
 
 
 def _rate(rate: float | None) -> str:

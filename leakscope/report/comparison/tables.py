@@ -140,8 +140,8 @@ def _work_summary(facts: Sequence[WorkFact], differing: Sequence[WorkFact]) -> s
     return f"{len(differing)} of {len(compared)} differ"
 
 
-def _cost(name: str, sides: tuple[RunCost, RunCost], told: Callable[[RunCost], str]) -> CostRow:
-    return CostRow(name, *(told(cost) for cost in sides))
+def _cost(name: str, sides: tuple[RunCost, RunCost], describe: Callable[[RunCost], str]) -> CostRow:
+    return CostRow(name, *(describe(cost) for cost in sides))
 
 
 def _step_time(cost: RunCost) -> str:
@@ -189,7 +189,7 @@ def value_rows(changes: Sequence[ValueChange]) -> list[ValueRow]:
 def _value_row(change: ValueChange, top: float) -> ValueRow:
     before, after = change.before_bytes, change.after_bytes
     delta = None if before is None or after is None else after - before
-    told = change.significant is not False and _is_worth_a_word(before, after)
+    is_significant = change.significant is not False and _is_worth_a_word(before, after)
     return ValueRow(
         name=words.metric_words(change.name).replace("_", " "),
         device=change.device,
@@ -203,9 +203,9 @@ def _value_row(change: ValueChange, top: float) -> ValueRow:
         after_bar=bar_of(after, top, "after"),
         delta=size_of(delta, signed=True),
         delta_share=signed_share(delta / before) if delta is not None and before else "",
-        direction="" if not delta or not told else "down" if delta < 0 else "up",
+        direction="" if not delta or not is_significant else "down" if delta < 0 else "up",
         order=str(delta or 0),
-        certain=words.certainty(change),
+        certain=words.significance_words(change),
     )
 
 
@@ -278,7 +278,7 @@ def worker_table(pairs: Sequence[WorkerPair]) -> ProcessTable | None:
     if not pairs:
         return None
     shares = [
-        tuple(None if one is None else one.pss_bytes for one in (pair.before, pair.after))
+        tuple(None if worker is None else worker.pss_bytes for worker in (pair.before, pair.after))
         for pair in pairs
     ]
     top = max((share or 0 for both in shares for share in both), default=0)

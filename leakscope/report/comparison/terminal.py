@@ -69,10 +69,10 @@ def _details(comparison: Comparison, paper: Paper, room: int) -> list[str]:
 
     What the list of culprits tells too goes first.
     """
-    told = [paper.wrap(text, "  ", most=2) for text in comparison.details]
-    if sum(map(len, told)) > room:
-        told = [[paper.clip(text, "  ")] for text in comparison.details]
-    return [line for lines in told[max(0, len(told) - room) :] for line in lines]
+    parts = [paper.wrap(text, "  ", most=2) for text in comparison.details]
+    if sum(map(len, parts)) > room:
+        parts = [[paper.clip(text, "  ")] for text in comparison.details]
+    return [line for lines in parts[max(0, len(parts) - room) :] for line in lines]
 
 
 def _curves(comparison: Comparison, paper: Paper) -> list[str]:
@@ -130,15 +130,15 @@ def _change(change: CulpritChange, paper: Paper) -> list[str]:
     label = f"{wording.change_word(change).lower():<{LABEL - 1}}"
     name = clipped(change.name, paper.width - LABEL)
     curves = _both(change.before_chart, change.after_chart)
-    told = _rates(change)
-    certain = wording.certainty(change)
+    parts = _rates(change)
+    certain = wording.significance_words(change)
     certain = f", {certain}" if certain not in {"", "real"} else ""
     place = f", {one_line(change.place)}" if change.place else ""
-    room = paper.width - LABEL - len(told) - len(certain) - len(curves) - 1
+    room = paper.width - LABEL - len(parts) - len(certain) - len(curves) - 1
     place = place if len(place) <= room else ""
     return [
         f"{paper.paint(label, wording.change_style(change))} {name}",
-        paper.clip(f"{told}{certain}{place}{curves}", " " * LABEL),
+        paper.clip(f"{parts}{certain}{place}{curves}", " " * LABEL),
         *known_lines(change.known, paper, " " * LABEL),
     ]
 
@@ -158,7 +158,7 @@ def _rates(change: CulpritChange) -> str:
     """Return ``2 MiB → none per step``, or ``2 MiB per step → not seen``."""
     before, after = _rate(change.before_bytes_per_unit), _rate(change.after_bytes_per_unit)
     unit = one_line(change.unit)
-    if wording.is_unseen(change):
+    if wording.is_missing(change):
         missing = wording.missing_rate(change)
         if change.before_bytes_per_unit is None:
             return f"{missing} → {after} per {unit}"
@@ -181,9 +181,9 @@ def _values(comparison: Comparison, paper: Paper, most: int) -> list[str]:
     if not rows:
         return []
     left = len(rows) - most
-    told = [_value(kind, value, paper) for kind, value in rows[:most]]
+    parts = [_value(kind, value, paper) for kind, value in rows[:most]]
     width = _name_width(paper)
-    lines = ["", f"{'':<{width}}{'before':>12}{'after':>12}", *told]
+    lines = ["", f"{'':<{width}}{'before':>12}{'after':>12}", *parts]
     return [*lines, f"and {plural(left, 'more amount')} that differ"] if left > 0 else lines
 
 
@@ -217,8 +217,8 @@ def _value(kind: str, value: ValueChange, paper: Paper) -> str:
 
 def _doubts(comparison: Comparison, paper: Paper) -> list[str]:
     """Return what can't be told from noise, a line each."""
-    told = [f"{one_line(c.name)}: {c.doubt}" for c in comparison.culprits if c.doubt]
-    told += [
+    parts = [f"{one_line(c.name)}: {c.doubt}" for c in comparison.culprits if c.doubt]
+    parts += [
         f"growth of {_inner(value.name)} per {value.unit}: "
         f"{_interval(value.before_interval)} before, {_interval(value.after_interval)} after"
         for value in comparison.growth
@@ -226,10 +226,10 @@ def _doubts(comparison: Comparison, paper: Paper) -> list[str]:
     ]
     lines = [
         line
-        for text in told[:MOST_DOUBTS]
+        for text in parts[:MOST_DOUBTS]
         for line in paper.wrap(f"~ within the noise: {text}", most=2)
     ]
-    left = len(told) - MOST_DOUBTS
+    left = len(parts) - MOST_DOUBTS
     return [*lines, *([f"~ and {plural(left, 'more')} within the noise"] if left > 0 else [])]
 
 

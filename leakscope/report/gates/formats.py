@@ -44,31 +44,31 @@ def to_location(text: str) -> SourceLocation:
     return SourceLocation(text)
 
 
-def location_of(one: Checked) -> SourceLocation | None:
+def location_of(growth: Checked) -> SourceLocation | None:
     """Return the line to look at first; None where none is known."""
-    return to_location(one.place) if one.place else None
+    return to_location(growth.place) if growth.place else None
 
 
-def rate_of(one: Checked) -> str:
+def rate_of(growth: Checked) -> str:
     """Return ``412 MiB per validation``; empty where nothing was measured per unit of work."""
-    return humane_rate(one.bytes_per_unit, one.unit) if one.bytes_per_unit > 0 else ""
+    return humane_rate(growth.bytes_per_unit, growth.unit) if growth.bytes_per_unit > 0 else ""
 
 
-def why_of(one: Checked) -> str:
+def why_of(growth: Checked) -> str:
     """Return why it fails or doesn't, with the reason that people gave."""
-    return f"{one.why} {one.excuse}".strip()
+    return f"{growth.why} {growth.excuse}".strip()
 
 
-def account_of(one: Checked) -> list[str]:
+def account_of(growth: Checked) -> list[str]:
     """Return what grows, why it fails or doesn't, and what to change: a line each."""
-    title = [] if one.path else [f"{one.name}."]
-    told = (*title, one.sentence, known_of(one), why_of(one), one.remedy)
-    return [text for text in told if text]
+    title = [] if growth.path else [f"{growth.name}."]
+    parts = (*title, growth.sentence, known_of(growth), why_of(growth), growth.remedy)
+    return [text for text in parts if text]
 
 
-def known_of(one: Checked) -> str:
+def known_of(growth: Checked) -> str:
     """Return what is known of it, with the address where that is said; empty if nothing is."""
-    return known_line(one.recognised) if one.recognised else ""
+    return known_line(growth.recognised) if growth.recognised else ""
 
 
 def log_line(text: str) -> str:
@@ -95,11 +95,11 @@ def render_check_text(check: Check, *, width: int = 100, color: bool = False) ->
     mark, style = _TERMINAL_MARKS[check.outcome]
     first, *rest = paper.wrap(f"{mark} {check.headline}")
     lines = [paper.paint(first, style), *rest]
-    for one in check.growths:
-        if one.standing is CheckReason.FAILED:
-            lines += ["", *_failed_lines(one, paper)]
-    excused = [one for one in check.growths if one.standing not in _NOT_EXCUSED]
-    lines += spaced([line for one in excused for line in _excused_lines(one, paper)])
+    for growth in check.growths:
+        if growth.standing is CheckReason.FAILED:
+            lines += ["", *_failed_lines(growth, paper)]
+    excused = [growth for growth in check.growths if growth.standing not in _NOT_EXCUSED]
+    lines += spaced([line for growth in excused for line in _excused_lines(growth, paper)])
     gone = [f"in the baseline, but no longer needed: {known.name}" for known in check.gone]
     lines += spaced([paper.clip(text) for text in gone])
     lines += spaced([line for remark in check.remarks for line in paper.wrap(f"! {remark}")])
@@ -111,30 +111,30 @@ def render_check_text(check: Check, *, width: int = 100, color: bool = False) ->
 _NOT_EXCUSED = (CheckReason.FAILED, CheckReason.NOTE)
 
 
-def _failed_lines(one: Checked, paper: Paper) -> list[str]:
-    severity = one.severity.value
-    name = clipped(one.name, paper.width - 16)
+def _failed_lines(growth: Checked, paper: Paper) -> list[str]:
+    severity = growth.severity.value
+    name = clipped(growth.name, paper.width - 16)
     lines = [f"✗ {paper.paint(name, 'name')}  {paper.paint(severity, severity)}"]
-    rate = rate_of(one)
-    told = " at ".join(text for text in (rate, one.place) if text)
-    lines += [paper.clip(told, "  ")] if told else []
-    lines += paper.wrap(one.why, "  ")
-    lines += _known_lines(one, paper)
-    lines += [paper.clip(f"→ {one.remedy}", "  ")] if one.remedy else []
-    return [*lines, paper.clip(f"signature {one.signature}", "  ")]
+    rate = rate_of(growth)
+    summary = " at ".join(text for text in (rate, growth.place) if text)
+    lines += [paper.clip(summary, "  ")] if summary else []
+    lines += paper.wrap(growth.why, "  ")
+    lines += _known_lines(growth, paper)
+    lines += [paper.clip(f"→ {growth.remedy}", "  ")] if growth.remedy else []
+    return [*lines, paper.clip(f"signature {growth.signature}", "  ")]
 
 
-def _known_lines(one: Checked, paper: Paper) -> list[str]:
-    known = one.recognised
+def _known_lines(growth: Checked, paper: Paper) -> list[str]:
+    known = growth.recognised
     if known is None:
         return []
     return [paper.clip(f"{known_words(known)}: {known.title}", "  "), f"  {one_line(known.link)}"]
 
 
-def _excused_lines(one: Checked, paper: Paper) -> list[str]:
-    rate = rate_of(one)
-    head = f"{one.standing.value:<10} {one.name}" + (f"  {rate}" if rate else "")
-    return [paper.clip(head), *paper.wrap(why_of(one), " " * 11)]
+def _excused_lines(growth: Checked, paper: Paper) -> list[str]:
+    rate = rate_of(growth)
+    head = f"{growth.standing.value:<10} {growth.name}" + (f"  {rate}" if rate else "")
+    return [paper.clip(head), *paper.wrap(why_of(growth), " " * 11)]
 
 
 def _no_command(line: str) -> str:
@@ -159,12 +159,14 @@ def render_check_markdown(check: Check) -> str:
     mark = _MARKDOWN_MARKS[check.outcome] if check.passes else _MARKDOWN_MARKS[Outcome.FAILED]
     lines = [f"## {mark} Memory of {_markdown_code(program_of(check))}", ""]
     lines += [_markdown_text(check.headline), ""]
-    failed = [one for one in check.growths if one.standing is CheckReason.FAILED]
+    failed = [growth for growth in check.growths if growth.standing is CheckReason.FAILED]
     rest = [
-        one for one in check.growths if one.standing not in (CheckReason.FAILED, CheckReason.NOTE)
+        growth
+        for growth in check.growths
+        if growth.standing not in (CheckReason.FAILED, CheckReason.NOTE)
     ]
-    lines += _markdown_section("Not allowed", [_markdown_growth(one) for one in failed])
-    lines += _markdown_section("Excused", [_markdown_growth(one) for one in rest])
+    lines += _markdown_section("Not allowed", [_markdown_growth(growth) for growth in failed])
+    lines += _markdown_section("Excused", [_markdown_growth(growth) for growth in rest])
     gone = [
         f"- {_markdown_code(known.name)} ({_markdown_code(known.signature)})"
         for known in check.gone
@@ -183,22 +185,26 @@ def _markdown_section(title: str, items: Sequence[str]) -> list[str]:
     return [f"### {title}", "", *items, ""] if items else []
 
 
-def _markdown_growth(one: Checked) -> str:
-    rate = rate_of(one)
-    head = f"- **{one.severity.value}** {_markdown_code(one.name)}"
+def _markdown_growth(growth: Checked) -> str:
+    rate = rate_of(growth)
+    head = f"- **{growth.severity.value}** {_markdown_code(growth.name)}"
     head += f": {_markdown_text(rate)}" if rate else ""
-    head += f", {_markdown_code(one.place)}" if one.place else ""
-    details = [_markdown_known(one), _markdown_text(why_of(one)), f"→ {_markdown_text(one.remedy)}"]
-    kept = details if one.standing is CheckReason.FAILED and one.remedy else details[:2]
+    head += f", {_markdown_code(growth.place)}" if growth.place else ""
+    details = [
+        _markdown_known(growth),
+        _markdown_text(why_of(growth)),
+        f"→ {_markdown_text(growth.remedy)}",
+    ]
+    kept = details if growth.standing is CheckReason.FAILED and growth.remedy else details[:2]
     return "\n".join([head, *(f"  <br>{text}" for text in kept if text)])
 
 
-def _markdown_known(one: Checked) -> str:
-    known = one.recognised
+def _markdown_known(growth: Checked) -> str:
+    known = growth.recognised
     if known is None:
         return ""
-    told = f"{_markdown_text(known_words(known))}: {_markdown_text(known.title)}"
-    return f"{told}, <{one_line(known.link)}>" if is_address(known.link) else told
+    text = f"{_markdown_text(known_words(known))}: {_markdown_text(known.title)}"
+    return f"{text}, <{one_line(known.link)}>" if is_address(known.link) else text
 
 
 def _markdown_code(text: str) -> str:
@@ -217,9 +223,13 @@ _LONGEST_TITLE = 120
 def render_check_github(check: Check) -> str:
     """Return a command for each thing that fails or is excused, and for each remark."""
     lines = [
-        _annotation(one, "error") for one in check.growths if one.standing is CheckReason.FAILED
+        _annotation(growth, "error")
+        for growth in check.growths
+        if growth.standing is CheckReason.FAILED
     ]
-    lines += [_annotation(one, "notice") for one in check.growths if one.standing in _EXCUSED]
+    lines += [
+        _annotation(growth, "notice") for growth in check.growths if growth.standing in _EXCUSED
+    ]
     for known in check.gone:
         text = f"{clipped(known.name, _LONGEST_TITLE)} no longer needs its entry in the baseline."
         lines.append(_workflow_command("notice", "leakscope: baseline", text))
@@ -234,11 +244,11 @@ def render_check_github(check: Check) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _annotation(one: Checked, level: str) -> str:
-    if level == "error" and one.severity is Severity.NOTE:
+def _annotation(growth: Checked, level: str) -> str:
+    if level == "error" and growth.severity is Severity.NOTE:
         level = "warning"
-    title = f"leakscope: {clipped(one.name, _LONGEST_TITLE)}"
-    return _workflow_command(level, title, *account_of(one), place=location_of(one))
+    title = f"leakscope: {clipped(growth.name, _LONGEST_TITLE)}"
+    return _workflow_command(level, title, *account_of(growth), place=location_of(growth))
 
 
 def _workflow_command(
@@ -246,11 +256,11 @@ def _workflow_command(
 ) -> str:
     properties = {"file": place.file, "line": str(place.line)} if place and place.file else {}
     properties["title"] = title
-    told = ",".join(
+    parts = ",".join(
         f"{name}={_escaped_property(value)}" for name, value in properties.items() if value
     )
     text = "\n".join(one_line(line) for line in lines if line)
-    return f"::{level} {told}::{_escaped_data(text)}"
+    return f"::{level} {parts}::{_escaped_data(text)}"
 
 
 def _escaped_data(text: str) -> str:
@@ -268,8 +278,8 @@ _LONGEST_CASE_NAME = 200
 
 def render_check_junit(check: Check) -> str:
     """Return the check as a test report; notes are left out."""
-    told = [one for one in check.growths if one.standing is not CheckReason.NOTE]
-    cases = [_run_case(check), *(_growth_case(one) for one in told)]
+    shown = [growth for growth in check.growths if growth.standing is not CheckReason.NOTE]
+    cases = [_run_case(check), *(_growth_case(growth) for growth in shown)]
     failures = sum(case.find("failure") is not None for case in cases)
     skipped = sum(case.find("skipped") is not None for case in cases)
     suite = ET.Element(
@@ -294,27 +304,27 @@ def _run_case(check: Check) -> ET.Element:
     case = _test_case("leakscope", program_of(check))
     if check.outcome is Outcome.INCONCLUSIVE:
         verdict = "skipped" if check.passes else "failure"
-        told = ET.SubElement(case, verdict, message=one_line(check.headline))
-        told.text = "\n".join(map(one_line, check.missing))
+        element = ET.SubElement(case, verdict, message=one_line(check.headline))
+        element.text = "\n".join(map(one_line, check.missing))
     return case
 
 
-def _growth_case(one: Checked) -> ET.Element:
-    case = _test_case(f"leakscope.{one.rule}", one.name)
-    place = location_of(one)
+def _growth_case(growth: Checked) -> ET.Element:
+    case = _test_case(f"leakscope.{growth.rule}", growth.name)
+    place = location_of(growth)
     if place is not None and place.is_in_repository:
         case.set("file", one_line(place.file))
         case.set("line", str(place.line))
-    if one.standing is not CheckReason.FAILED:
-        ET.SubElement(case, "skipped", message=one_line(why_of(one)))
+    if growth.standing is not CheckReason.FAILED:
+        ET.SubElement(case, "skipped", message=one_line(why_of(growth)))
         return case
     failure = ET.SubElement(
         case,
         "failure",
-        type=one_line(one.rule),
-        message=one_line(f"{rate_of(one) or 'grows'}. {one.why}"),
+        type=one_line(growth.rule),
+        message=one_line(f"{rate_of(growth) or 'grows'}. {growth.why}"),
     )
-    failure.text = "\n".join(map(one_line, [*account_of(one), *one.places]))
+    failure.text = "\n".join(map(one_line, [*account_of(growth), *growth.places]))
     return case
 
 

@@ -284,17 +284,17 @@ def render_check_sarif(check: Check, *, version: str = "", otherwise: str = "") 
             result without one.
 
     """
-    grave = [one for one in check.growths if one.standing is not CheckReason.NOTE]
-    told = [
-        (one, likeness)
-        for one, likeness in zip(grave, _likenesses(grave), strict=True)
-        if one.standing is CheckReason.FAILED
+    grave = [growth for growth in check.growths if growth.standing is not CheckReason.NOTE]
+    failed = [
+        (growth, likeness)
+        for growth, likeness in zip(grave, _likenesses(grave), strict=True)
+        if growth.standing is CheckReason.FAILED
     ]
-    rules = list(dict.fromkeys(rule_of(one.rule) for one, _ in told))
+    rules = list(dict.fromkeys(rule_of(growth.rule) for growth, _ in failed))
     run = {
         "tool": {"driver": _driver(rules, version)},
         "originalUriBaseIds": {ROOT: {"description": {"text": "The repository's root."}}},
-        "results": [_result(one, likeness, rules, otherwise) for one, likeness in told],
+        "results": [_result(growth, likeness, rules, otherwise) for growth, likeness in failed],
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(check)],
     }
@@ -321,39 +321,39 @@ def _rule(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _result(one: Checked, likeness: str, rules: list[Rule], otherwise: str) -> dict[str, Any]:
-    rule = rule_of(one.rule)
-    places = [to_location(text) for text in one.places[:5]]
-    first = location_of(one) or (SourceLocation(otherwise) if otherwise else None)
+def _result(growth: Checked, likeness: str, rules: list[Rule], otherwise: str) -> dict[str, Any]:
+    rule = rule_of(growth.rule)
+    places = [to_location(text) for text in growth.places[:5]]
+    first = location_of(growth) or (SourceLocation(otherwise) if otherwise else None)
     others = [place for place in places if place != first]
     result: dict[str, Any] = {
         "ruleId": one_line(rule.id),
         "ruleIndex": rules.index(rule),
-        "level": _LEVELS[one.severity],
-        "message": {"text": _message(one)},
+        "level": _LEVELS[growth.severity],
+        "message": {"text": _message(growth)},
         "locations": [_location(first)] if first else [],
         "partialFingerprints": {
             "primaryLocationLineHash": likeness,
             "leakscopeLikeness/v1": likeness,
-            "leakscopeSignature/v1": _fingerprint(one, one.signature),
+            "leakscopeSignature/v1": _fingerprint(growth, growth.signature),
         },
-        "properties": {"standing": one.standing.value, **_known(one)},
+        "properties": {"standing": growth.standing.value, **_known(growth)},
     }
     if others:
         result["relatedLocations"] = [_location(place) for place in others]
     return result
 
 
-def _known(one: Checked) -> dict[str, Any]:
-    known = one.recognised
+def _known(growth: Checked) -> dict[str, Any]:
+    known = growth.recognised
     if known is None:
         return {}
-    told = {"id": known.id, "nature": known.nature.value, "library": known.library}
-    return {"knownCulprit": {**told, "version": known.version, "link": one_line(known.link)}}
+    found = {"id": known.id, "nature": known.nature.value, "library": known.library}
+    return {"knownCulprit": {**found, "version": known.version, "link": one_line(known.link)}}
 
 
-def _message(one: Checked) -> str:
-    return "\n".join(map(one_line, account_of(one)))
+def _message(growth: Checked) -> str:
+    return "\n".join(map(one_line, account_of(growth)))
 
 
 def _likenesses(grave: Sequence[Checked]) -> list[str]:
@@ -362,13 +362,15 @@ def _likenesses(grave: Sequence[Checked]) -> list[str]:
     Those that are alike in it have their signatures too: an alert that somebody dismissed must not
     be taken for another one.
     """
-    found = [_fingerprint(one, _digest(one.name, one.kind, one.type)) for one in grave]
+    found = [
+        _fingerprint(growth, _digest(growth.name, growth.kind, growth.type)) for growth in grave
+    ]
     counts = Counter(found)
     return [
         text
         if counts[text] == 1
-        else _fingerprint(one, _digest(one.name, one.kind, one.type, one.signature))
-        for one, text in zip(grave, found, strict=True)
+        else _fingerprint(growth, _digest(growth.name, growth.kind, growth.type, growth.signature))
+        for growth, text in zip(grave, found, strict=True)
     ]
 
 
@@ -377,9 +379,9 @@ def _digest(*parts: str) -> str:
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]
 
 
-def _fingerprint(one: Checked, identity: str) -> str:
-    where = f"{one.device}-workers" if one.in_workers else one.device
-    return one_line(f"{identity}-{one.growth}-{where}:1")
+def _fingerprint(growth: Checked, identity: str) -> str:
+    where = f"{growth.device}-workers" if growth.in_workers else growth.device
+    return one_line(f"{identity}-{growth.growth}-{where}:1")
 
 
 def _location(place: SourceLocation) -> dict[str, Any]:
@@ -395,12 +397,12 @@ def _location(place: SourceLocation) -> dict[str, Any]:
 
 
 def _invocation(check: Check) -> dict[str, Any]:
-    told = [*check.remarks]
+    remarks = [*check.remarks]
     if check.outcome is Outcome.INCONCLUSIVE:
-        told += [check.headline, *check.missing]
+        remarks += [check.headline, *check.missing]
     invocation: dict[str, Any] = {"executionSuccessful": True}
-    if told:
+    if remarks:
         invocation["toolExecutionNotifications"] = [
-            {"level": "warning", "message": {"text": one_line(text)}} for text in told
+            {"level": "warning", "message": {"text": one_line(text)}} for text in remarks
         ]
     return invocation
