@@ -56,7 +56,8 @@ def steps_done(track: BoundaryTable) -> int:
 def unit_of_phase(track: BoundaryTable, phase: str) -> WorkUnit:
     """Return the unit of growth inside a phase: steps of training, passes of anything else.
 
-    Of a phase that began once, such as a service that answers, batches are the unit. What is predicted in evaluation mode as a part of nearly every step is no unit of its own.
+    Of a phase that began once, such as a service that answers, batches are the unit. What is
+    predicted in evaluation mode as a part of nearly every step is no unit of its own.
     """
     training = next((name for name in track.phases if is_training(name)), "")
     if training and track.begun(phase) >= policy.EACH_STEP_SHARE * max(
