@@ -61,7 +61,7 @@ class Costs:
         self.seconds[activity] = self.seconds.get(activity, 0.0) + seconds
         self.total += seconds
 
-    def tell(self, activity: str, seconds: float) -> None:
+    def charge_request(self, activity: str, seconds: float) -> None:
         """Note time that the user has asked to be spent: told, but not out of the budget."""
         self.seconds[activity] = self.seconds.get(activity, 0.0) + seconds
 
@@ -316,7 +316,7 @@ class CensusCost:
         seconds: float = _SECONDS.unpack_from(self._page)[0]
         return seconds
 
-    def hand_on(self, costs: Costs) -> None:
+    def publish(self, costs: Costs) -> None:
         """Tell those that come after this worker, if it knows."""
         if costs.knows(Due.FOCUSED):
             _SECONDS.pack_into(self._page, 0, costs.expect_alone(Due.FOCUSED))

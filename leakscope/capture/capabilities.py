@@ -1,4 +1,7 @@
-"""What can be recorded with this Python: the heap's walker, torch, its devices. Asked in a process of its own."""
+"""What can be recorded with this Python: the heap's walker, torch, its devices.
+
+Importing torch takes seconds and may fail, so a process of its own does it.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +16,25 @@ from typing import Any
 
 PATIENCE_S = 60.0
 _MARK = "leakscope abilities "
-_ASKING = """\
+_QUERY_SCRIPT = """\
 import sys
 sys.path[:] = [folder for folder in sys.path if folder] + [sys.argv.pop(1)]
-from leakscope.capture.capabilities import tell
-tell()"""
+from leakscope.capture.capabilities import print_capabilities
+print_capabilities()"""
 """A file of the user's named like a library of ours is not imported."""
 
 
-def ask(patience_s: float = PATIENCE_S) -> dict[str, Any]:
-    """Return what :func:`tell` told in a process of its own; ``fault`` says why it told nothing."""
+def query_capabilities(patience_s: float = PATIENCE_S) -> dict[str, Any]:
+    """Return what :func:`print_capabilities` prints in a process of its own.
+
+    Where that failed, ``fault`` says why.
+    """
     root = str(Path(__file__).parents[2])
     # With NVML torch counts devices without waking them.
     environment = {**os.environ, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _ASKING, root],
+            [sys.executable, "-c", _QUERY_SCRIPT, root],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=patience_s,
@@ -40,24 +46,24 @@ def ask(patience_s: float = PATIENCE_S) -> dict[str, Any]:
     except OSError as fault:
         return {"fault": f"Python can't be started ({fault.strerror or fault})"}
     lines = done.stdout.decode(errors="replace").splitlines()
-    told = [line.removeprefix(_MARK) for line in lines if line.startswith(_MARK)]
+    answers = [line.removeprefix(_MARK) for line in lines if line.startswith(_MARK)]
     try:
-        answer: dict[str, Any] = json.loads(told[-1])
+        answer: dict[str, Any] = json.loads(answers[-1])
         return answer
     except (IndexError, ValueError):
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        reason = said[-1] if said else f"it ended with code {done.returncode}"
+        errors = done.stderr.decode(errors="replace").strip().splitlines()
+        reason = errors[-1] if errors else f"it ended with code {done.returncode}"
         return {"fault": f"looking for torch failed: {reason}"}
 
 
-def tell() -> None:
+def print_capabilities() -> None:
     """Print what is there, as JSON."""
-    facts = {**_told("walker", _walker), **_told("torch", _torch)}
+    facts = {**_facts("walker", _walker), **_facts("torch", _torch)}
     sys.stdout.write(f"\n{_MARK}{json.dumps(facts)}\n")
     sys.stdout.flush()
 
 
-def _told(name: str, look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _facts(name: str, look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         return look()
     except Exception as fault:

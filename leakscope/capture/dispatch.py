@@ -1,8 +1,8 @@
 """The one way into a session: an event at a time, of the training thread, with our faults and our
 frames kept away from the program.
 
-A bare ``raise`` adds no entry for the frame that it stands in. So whoever takes that frame's entry
-off an exception, and raises it again, leaves no trace.
+Interrupts leave without our frames. A bare ``raise`` adds no entry for the frame that it stands in.
+So whoever takes that frame's entry off an exception, and raises it again, leaves no trace.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from threading import get_ident
 from time import perf_counter
 from types import FrameType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from leakscope.capture.budget import Costs
-from leakscope.model.errors import is_interrupt, since_the_handler
+from leakscope.model.errors import OUR_FILES, is_interrupt, since_the_handler
 
 PART = "boundaries"
 LATE_KEPT = 64
@@ -40,7 +39,7 @@ class EventDispatcher:
         self, guard: Guard, costs: Costs, clock: Callable[[], float] = perf_counter
     ) -> None:
         self.is_open = False
-        self.is_led = False
+        self.is_phase_control_claimed = False
         """Whether a framework says where training stands, so that nothing is to be found."""
         self.turned_away = 0
         self.thread = 0
@@ -51,7 +50,7 @@ class EventDispatcher:
         self._clock = clock
         self._busy = False
         self._is_muted = False
-        self._heard = 0
+        self._dispatched = 0
         self._interrupt: BaseException | None = None
         self._late: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque(maxlen=LATE_KEPT)
 
@@ -64,7 +63,7 @@ class EventDispatcher:
         self.is_open = False
         self._late.clear()
 
-    def hear(self, event: Callable[..., Any], *args: Any) -> Any:
+    def dispatch(self, event: Callable[..., Any], *args: Any) -> Any:
         """Pass an event on and return what it returns; None if it is turned away or fails."""
         if self._busy or not self.is_open or get_ident() != self.thread:
             left = self._holder is not None and self.is_left()
@@ -73,10 +72,10 @@ class EventDispatcher:
                 return None
             self._hold()
         self._busy = True
-        self._heard += 1
+        self._dispatched += 1
         try:
             try:
-                if not self._heard % SAMPLE_EVERY:
+                if not self._dispatched % SAMPLE_EVERY:
                     return self._timed(event, args)
                 return event(*args)
             except Exception as error:
@@ -93,9 +92,9 @@ class EventDispatcher:
             leave_event(interrupt)
             raise
 
-    def hear_found(self, event: Callable[..., Any], *args: Any) -> Any:
+    def dispatch_found(self, event: Callable[..., Any], *args: Any) -> Any:
         """Pass on an event that was found by itself, unless somebody leads."""
-        return None if self.is_led else self.hear(event, *args)
+        return None if self.is_phase_control_claimed else self.dispatch(event, *args)
 
     def postpone(self, interrupt: BaseException) -> bool:
         """Have an interrupt leave when the event that it broke into is dealt with.
@@ -110,7 +109,7 @@ class EventDispatcher:
 
     def is_training_thread(self) -> bool:
         """Return whether what the calling thread does would be found and heard."""
-        is_free = self.is_open and not self.is_led and not self._busy
+        is_free = self.is_open and not self.is_phase_control_claimed and not self._busy
         return is_free and self.thread in (0, get_ident())
 
     def is_idle_here(self) -> bool:
@@ -129,12 +128,12 @@ class EventDispatcher:
         if not self._busy:
             self._hold()
 
-    def hear_late(self, event: Callable[..., Any], *args: Any) -> None:
+    def dispatch_deferred(self, event: Callable[..., Any], *args: Any) -> None:
         """Pass on an event that must not be lost: after the present one if need be."""
         if self._busy and get_ident() == self.thread:
             self._late.append((event, args))
         else:
-            self.hear(event, *args)
+            self.dispatch(event, *args)
 
     def seize(self, event: Callable[..., Any], *args: Any) -> bool:
         """Pass on an event of any thread; return False, undone, if another is just heard."""
@@ -191,7 +190,7 @@ class EventDispatcher:
     def _catch_up(self) -> None:
         for _ in range(len(self._late)):
             event, args = self._late.popleft()
-            self.hear(event, *args)
+            self.dispatch(event, *args)
 
     def _fault(self, error: Exception) -> None:
         self._guard.fault(PART, error)
@@ -274,9 +273,6 @@ def describe(error: BaseException) -> str:
     return f"{text[:500]} ({os.path.basename(code.co_filename)}:{traceback.tb_lineno})"  # noqa: PTH119
 
 
-_OURS = f"{Path(__file__).parents[1]}/"
-
-
 def leave_event(interrupt: BaseException) -> None:
     """Take off all that an event of ours did until the interrupt struck.
 
@@ -307,7 +303,7 @@ def without_our_frames(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def _without_leading(traceback: TracebackType | None) -> TracebackType | None:
-    while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(_OURS):
+    while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(OUR_FILES):
         traceback = traceback.tb_next
     return traceback
 

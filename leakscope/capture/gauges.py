@@ -6,8 +6,8 @@ by time, also in the middle of a pass that lasts: ever further apart at first, s
 seconds shows whether they grow and for how long; then as often as their part of the budget allows.
 So is a DataLoader's worker, which is a child itself and whose censuses may lie far apart.
 
-They stay when the census is over, and would otherwise be growth that nothing explains. What a
-census needs meanwhile would otherwise be a peak of the program's.
+Pages that a census touched stay resident when it is over, and would otherwise be growth that
+nothing explains. What a census needs meanwhile would otherwise be a peak of the program's.
 
 Libraries keep something for each shape that they meet: oneDNN compiles a kernel and caches it. What
 grows with new shapes alone is no leak, so their number stands beside the memory at boundaries.
@@ -19,12 +19,10 @@ without walking the heap again, which large datasets make dear.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import UserDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
-from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
@@ -32,6 +30,7 @@ from leakscope.capture import policy
 from leakscope.capture.dispatch import Guard
 from leakscope.heap.anatomy import locals_of
 from leakscope.model import gauge
+from leakscope.model.errors import OUR_FILES
 
 SLOW_SHARE = 0.05
 """Part of the budget for each source of gauges that is slow to read."""
@@ -117,8 +116,8 @@ class SlowGauges:
 
     def _share_of(self, reader: _SlowReader) -> float:
         """Return the part of a short run that a source may take between phases."""
-        is_told_of = reader.is_of_tree and self._tree_from < inf
-        return TREE_FIRST_COST if is_told_of else policy.SLOW_FLOOR_SHARE
+        is_of_tree = reader.is_of_tree and self._tree_from < inf
+        return TREE_FIRST_COST if is_of_tree else policy.SLOW_FLOOR_SHARE
 
     def _plan_tree(self, now: float, children: int, seconds: float) -> None:
         """Say when child processes are read again, given what this reading has cost."""
@@ -241,7 +240,6 @@ LEAST_DIMENSIONS = 2
 
 _CONTAINERS = frozenset({dict, list, tuple})
 """Looking into these runs no code of the program's."""
-_LEAKSCOPE = str(Path(__file__).parents[1]) + os.sep
 
 
 class ShapesReader:
@@ -289,7 +287,7 @@ def _frames(inner: FrameType | None) -> Iterator[FrameType]:
     for _ in range(MOST_FRAMES):
         if inner is None:
             return
-        if not inner.f_code.co_filename.startswith(_LEAKSCOPE):
+        if not inner.f_code.co_filename.startswith(OUR_FILES):
             yield inner
         inner = inner.f_back
 

@@ -1,8 +1,9 @@
 """Steps and batches: counted from optimizers and loaders, from forward passes, or told by a
 framework.
 
-Told of are the calls of outermost modules, in evaluation mode or without gradients, while no pass
-over a loader is under way. A series of them becomes a phase by these rules, the first that fits:
+Forward passes are the calls of outermost modules, in evaluation mode or without gradients, while no
+pass over a loader is under way. A series of them becomes a phase by these rules, the first that
+fits:
 
 1. ``eval()`` was called since the last step: at once; before the first step of all, where it may
    have been that of a frozen part, after a few calls or once ``train()`` is called.
@@ -28,7 +29,7 @@ from leakscope.capture.sites import Site
 from leakscope.model.boundary import BoundaryKind
 
 MOST_ACCUMULATION = 32
-LEAD_LOST_AFTER = 32
+PRIMARY_LOST_AFTER = 32
 """Another optimizer takes the lead after so many steps without the first one."""
 ALONE_FOR = 64
 """One that comes when another has led for so many steps alone is that of a next training."""
@@ -49,13 +50,13 @@ class Iterations:
         self.by_hand = False
         """Whether the user calls ``scope.step()``."""
         self._emit = emit
-        self._lead: int | None = None
-        self._since_lead = 0
-        self._led = 0
+        self._primary: int | None = None
+        self._since_primary = 0
+        self._primary_steps = 0
         self._companions: set[int] = set()
-        self._beside: dict[int, None] = {}
+        self._secondary: dict[int, None] = {}
         """Optimizers that stepped while another led, the last to come at the end."""
-        self._made = self._made_before_lead = 0
+        self._made = self._made_before_primary = 0
         """Steps of all optimizers: so far, and before the leading one took the lead."""
         self._made_at: dict[int, int] = {}
         """How many had been made at the last one of each that stepped before the last."""
@@ -86,27 +87,27 @@ class Iterations:
 
     def leads(self, optimizer: int) -> bool:
         """Return whether this optimizer's steps are the ones that count, without a loader."""
-        self._since_lead += 1
+        self._since_primary += 1
         self._made += 1
         if optimizer == self._last:
             self._in_a_row += 1
         else:
             self._meet(optimizer)
-        if optimizer != self._lead and not self._takes_the_lead(optimizer):
-            if len(self._beside) < ALONE_FOR:
-                self._beside[optimizer] = None
+        if optimizer != self._primary and not self._becomes_primary(optimizer):
+            if len(self._secondary) < ALONE_FOR:
+                self._secondary[optimizer] = None
             return False
-        self._since_lead = 0
-        self._led += 1
+        self._since_primary = 0
+        self._primary_steps += 1
         return True
 
-    def _takes_the_lead(self, optimizer: int) -> bool:
+    def _becomes_primary(self, optimizer: int) -> bool:
         patience = self._patience_with(optimizer)
-        if self._lead is not None and self._since_lead <= patience:
+        if self._primary is not None and self._since_primary <= patience:
             return False
-        self._led = self._in_a_row - 1 if patience < LEAD_LOST_AFTER else 0
-        self.steps += self._led
-        self._lead, self._made_before_lead = optimizer, self._made - self._in_a_row
+        self._primary_steps = self._in_a_row - 1 if patience < PRIMARY_LOST_AFTER else 0
+        self.steps += self._primary_steps
+        self._primary, self._made_before_primary = optimizer, self._made - self._in_a_row
         self._companions.clear()
         return True
 
@@ -128,19 +129,19 @@ class Iterations:
         A client of federated learning makes one for a few steps; so does the inner loop of
         meta-learning, but beside it the outer one goes on.
         """
-        for known in (self._beside, self._made_at):
+        for known in (self._secondary, self._made_at):
             for optimizer in gone & known.keys():
                 del known[optimizer]
         self._last = 0 if self._last in gone else self._last
-        if self._lead in gone:
-            others = (o for o in reversed(self._beside) if self._stepped_beside(o))
-            self._lead, self._since_lead, self._led = next(others, None), 0, 0
+        if self._primary in gone:
+            others = (o for o in reversed(self._secondary) if self._stepped_since_primary(o))
+            self._primary, self._since_primary, self._primary_steps = next(others, None), 0, 0
             self._companions.clear()
 
-    def _stepped_beside(self, optimizer: int) -> bool:
+    def _stepped_since_primary(self, optimizer: int) -> bool:
         """Return whether it made a step since the leading one leads."""
         made_at = self._made if optimizer == self._last else self._made_at.get(optimizer, 0)
-        return made_at > self._made_before_lead
+        return made_at > self._made_before_primary
 
     def _patience_with(self, optimizer: int) -> int:
         """Return after how many steps without the leading one another takes the lead.
@@ -149,11 +150,11 @@ class Iterations:
         as an exception keeps them: one that was never met leads soon, unless it is a part of a game
         with those met before.
         """
-        if optimizer == self._newcomer and self._led >= TRAINED_FOR:
+        if optimizer == self._newcomer and self._primary_steps >= TRAINED_FOR:
             return max(NEXT_TRAINING_AFTER, self._longest_game)
-        if self._led < ALONE_FOR and len(self._companions) < ALONE_FOR:
+        if self._primary_steps < ALONE_FOR and len(self._companions) < ALONE_FOR:
             self._companions.add(optimizer)
-        return LEAD_LOST_AFTER if optimizer in self._companions else NEXT_TRAINING_AFTER
+        return PRIMARY_LOST_AFTER if optimizer in self._companions else NEXT_TRAINING_AFTER
 
     def patience(self, run: Pass, *, stepped: bool) -> int:
         """Return after how many batches without a step a pass is none of training.
@@ -163,7 +164,7 @@ class Iterations:
         ahead = run.route and run.evaluating and not stepped
         return MOST_ACCUMULATION if ahead else self.accumulation
 
-    def asked(self, run: Pass, phase: Phase) -> None:
+    def batch_requested(self, run: Pass, phase: Phase) -> None:
         """A pass is asked for its next batch: end what its last one was used for."""
         if self.silent(phase):
             phase.pending = 0
@@ -178,7 +179,7 @@ class Iterations:
         if not self.silent(phase):
             if phase.pending and (phase.training or phase.explicit):
                 self.step_ends(phase)
-            elif dropped and run.asked and not phase.training:
+            elif dropped and run.requests and not phase.training:
                 self.batch_ends(phase)
         run.seen = NO_BATCH
 
@@ -196,7 +197,7 @@ class Iterations:
         elif phase.in_hand:
             phase.in_hand = False
             phase.batch += 1
-        elif run is not None and run.asked and run.seen == phase.batch and not phase.training:
+        elif run is not None and run.requests and run.seen == phase.batch and not phase.training:
             phase.batch += 1
 
 

@@ -50,14 +50,14 @@ class Launch:
     def command(self, interpreter: list[str]) -> list[str]:
         """Return the child's command line, ``interpreter`` being Python and its options."""
         boot = _BOOT.format(root=str(Path(__file__).parents[2]))
-        told = json.dumps([self.program.kind, self.run_path, self.options, self.supervisor])
-        return [*interpreter, "-c", boot, told, self.program.target, *self.program.args]
+        startup = json.dumps([self.program.kind, self.run_path, self.options, self.supervisor])
+        return [*interpreter, "-c", boot, startup, self.program.target, *self.program.args]
 
     @classmethod
     def from_words(cls, words: list[str]) -> Launch:
         """Return the launch that :meth:`command` wrote after the boot code."""
-        told, target, *args = words
-        kind, run_path, options, supervisor = json.loads(told)
+        startup, target, *args = words
+        kind, run_path, options, supervisor = json.loads(startup)
         return cls(Program(kind, target, tuple(args)), run_path, options, supervisor)
 
 

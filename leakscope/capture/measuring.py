@@ -119,7 +119,7 @@ class Measuring:
         gauges = self._read_gauges(boundary, due)
         is_last_chance = self._headroom.is_running_out(self.resident)
         if is_last_chance:
-            self._headroom.told(self.resident)
+            self._headroom.reported(self.resident)
             full = self._costs.is_sealed and self._fits(Due.FULL, self._left)
             due = max(due, Due.FULL if full else Due.FOCUSED)
         if due >= Due.FOCUSED:
@@ -142,7 +142,7 @@ class Measuring:
                 self._guard.call("own memory", None, self._own_memory.charge, gauges)
         return Due.RECORD if census is None else _done(census)
 
-    def beside(self, done: Due) -> float:
+    def uncounted_seconds(self, done: Due) -> float:
         """Return the seconds of what was just done that say nothing of the next time it is done.
 
         Slow gauges are read at few of the boundaries that are only recorded, and are paid for.
@@ -201,7 +201,7 @@ class Measuring:
         self._writer.write(record, sync=True)
         self._keep_sources()
         self._guard.call("own memory", None, self._own_memory.charge, gauges)
-        self._costs.tell("on request", self._clock() - began)
+        self._costs.charge_request("on request", self._clock() - began)
 
     def keep_failure(self, record: OutOfMemoryRecord) -> None:
         """Write down that memory ran out, and wait for the disk."""
@@ -506,7 +506,7 @@ class Headroom:
     """
 
     def __init__(self) -> None:
-        self._told_at = inf
+        self._reported_at = inf
         self._left: dict[str, tuple[int, int]] = {}
 
     def learn(self, gauges: dict[str, int], resident: int) -> None:
@@ -528,11 +528,11 @@ class Headroom:
         left = self.left(resident)
         if left is None:
             return False
-        return left < threshold(left, resident) and 2 * left <= self._told_at
+        return left < threshold(left, resident) and 2 * left <= self._reported_at
 
-    def told(self, resident: int) -> None:
+    def reported(self, resident: int) -> None:
         """Remember that it was told: once per halving, so some twenty times in a run at most."""
-        self._told_at = max(1, self.left(resident) or 0)
+        self._reported_at = max(1, self.left(resident) or 0)
 
 
 def threshold(available: int, resident: int) -> float:

@@ -109,15 +109,15 @@ class Monitor:
 
     def _outcome(self, exit_code: int | None, signal: int | None) -> dict[str, str | int]:
         kills = self.kills()
-        told: dict[str, str | int] = {}
+        ending: dict[str, str | int] = {}
         if exit_code is not None:
-            told["exit_code"] = exit_code
+            ending["exit_code"] = exit_code
         if signal is not None:
-            told["signal"] = signal
+            ending["signal"] = signal
         if kills:
-            told["oom_kills"] = kills
-            told |= {"oom_killed": 1} if signal in {None, 9} else {}
-        return told
+            ending["oom_kills"] = kills
+            ending |= {"oom_killed": 1} if signal in {None, 9} else {}
+        return ending
 
     def _read(self, kind: BoundaryKind) -> ProcessReading | None:
         seconds = self._clock() - self._begun

@@ -140,12 +140,14 @@ def chosen_trackers(value: object) -> str | None:
         ) from None
 
 
-def configured_options(say: Callable[[str], None] | None = None, **asked: Any) -> SessionOptions:
+def configured_options(
+    say: Callable[[str], None] | None = None, **overrides: Any
+) -> SessionOptions:
     """Return the options of a session.
 
     Args:
         say: Told each sentence on what is passed over, such as a key that is unknown.
-        asked: Fields of the options; None stands for what was not said.
+        **overrides: fields of the options; None stands for what was not said.
 
     Raises:
         LeakscopeError: options make no sense, wherever they come from.
@@ -164,5 +166,5 @@ def configured_options(say: Callable[[str], None] | None = None, **asked: Any) -
         for setting in SETTINGS
         if setting.name in configuration.chosen and not setting.name.startswith(f"{CHECK}.")
     }
-    options |= {name: value for name, value in asked.items() if value is not None}
+    options |= {name: value for name, value in overrides.items() if value is not None}
     return SessionOptions(**options)

@@ -172,7 +172,6 @@ class Pass:
     """One iteration over a loader, from ``iter(loader)`` until it is exhausted or dropped."""
 
     __slots__ = (
-        "asked",
         "born",
         "evaluating",
         "expected",
@@ -183,6 +182,7 @@ class Pass:
         "loader",
         "moment",
         "phase",
+        "requests",
         "route",
         "seen",
         "site",
@@ -220,7 +220,7 @@ class Pass:
         self.is_over = False
         self.verdict: Verdict | None = None
         self.phase: Phase | None = None
-        self.asked = 0
+        self.requests = 0
         """How often a batch was asked for."""
         self.moment = 0
         """When one was last asked for: counts what all passes together were asked for."""

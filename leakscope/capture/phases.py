@@ -49,7 +49,7 @@ class PhaseTracker:
         self.iterations = Iterations(emit)
         self.elsewhere = OtherThreads()
         self._stack = PhaseStack(emit, self.iterations.flush)
-        self.led = ExternalPhases(self._stack, self.iterations)
+        self.external = ExternalPhases(self._stack, self.iterations)
         self.open_phases = self._stack.inwards  # innermost first
         self.sites = PassSites()
         self.forwards = ForwardPasses(self._stack, self.iterations, self.sites)
@@ -124,10 +124,10 @@ class PhaseTracker:
                 self._enter(run)
             phase = run.phase
         if phase is not None:
-            if run.asked:
-                self.iterations.asked(run, phase)
+            if run.requests:
+                self.iterations.batch_requested(run, phase)
             run.seen = phase.batch
-        run.asked += 1
+        run.requests += 1
         run.moment = self._moment = self._moment + 1
 
     def loader_end(self, token: int) -> None:
@@ -175,7 +175,7 @@ class PhaseTracker:
         self.evaluated.remove(keys, between_phases=self._stack.top is None)
         self.forwards.train(keys)
         if not self.evaluated and not self._stepped:
-            for run in [r for r in self._undecided if r.asked and r.evaluating]:
+            for run in [r for r in self._undecided if r.requests and r.evaluating]:
                 run.evaluating = False  # its batches were asked for ahead of the training
                 self._decide(run, Verdict.TRAINING)
         self._settle()
@@ -195,7 +195,7 @@ class PhaseTracker:
         if self.evaluated:
             return  # those of what a model is given
         for run in self._undecided:
-            if run.asked and run.moment == self._moment:
+            if run.requests and run.moment == self._moment:
                 self._decide(run, Verdict.TRAINING)
                 self._settle()
                 return
@@ -207,11 +207,11 @@ class PhaseTracker:
 
     def finish(self) -> None:
         """The run is over: close what is open."""
-        self.give_way()
+        self.yield_to_external()
         while (phase := self._stack.top) is not None:
             self._stack.end(phase)
 
-    def give_way(self) -> None:
+    def yield_to_external(self) -> None:
         """Close what was found: nothing is to be found from now on."""
         self.forwards.forget()
         self._stack.leave_to(None)
@@ -245,7 +245,7 @@ class PhaseTracker:
         phase, run.phase = run.phase, None
         if run in self._undecided:
             self._undecided.remove(run)
-            if run.asked > 1:
+            if run.requests > 1:
                 self.sites.learn(run, Verdict.VALIDATION)
         elif phase is not None and phase.owner is run and phase in self._stack:
             self.iterations.left(run, phase, dropped=dropped)
@@ -268,7 +268,7 @@ class PhaseTracker:
         for old in [p for p in others if p.loader == run.loader]:
             phase = old.phase
             unused = phase is not None and phase.owner is old and not phase.steps + phase.pending
-            if unused and phase in self._stack and old.verdict is run.verdict and old.asked < 2:
+            if unused and phase in self._stack and old.verdict is run.verdict and old.requests < 2:
                 assert phase is not None
                 self._forget_pass(old.token)
                 self._feed(run, phase)
@@ -318,7 +318,7 @@ class PhaseTracker:
         """Bring the phase of a pass back to the top: what lies inside was left without notice."""
         self.forwards.disarm()
         if run.phase is None:
-            if run.asked > self.iterations.patience(run, stepped=self._stepped):
+            if run.requests > self.iterations.patience(run, stepped=self._stepped):
                 self._decide(run, Verdict.VALIDATION)
         elif run.phase in self._stack:
             if run.phase.owner is run or not self._take_validation(run):
@@ -326,7 +326,7 @@ class PhaseTracker:
                 self._feed(run, run.phase)
         else:
             # zip(strict=True) asks once more when all is over: only a step makes it training again.
-            run.asked = 0
+            run.requests = 0
             if run.verdict is Verdict.TRAINING:
                 run.verdict, run.evaluating = None, False
             run.phase = None
@@ -356,10 +356,10 @@ class PhaseTracker:
         self._place(run)
         phase = run.phase
         if phase is not None and phase.owner is run and not phase.batch:
-            phase.batch = phase.micro = run.seen = run.asked - 1
+            phase.batch = phase.micro = run.seen = run.requests - 1
 
     def _learn_from(self, run: Pass, phase: Phase) -> None:
-        if phase.training and not phase.explicit and run.asked > 1:
+        if phase.training and not phase.explicit and run.requests > 1:
             self._last_training = run
             trains = phase.steps or run.gradients
             self.sites.learn(run, Verdict.TRAINING if trains else Verdict.VALIDATION)
@@ -538,5 +538,5 @@ class Tuning:
         if not self._sites.only_trained(run) or self.tunes(self._evaluated.keys):
             return False
         if self._newcomer != (optimizer, run):
-            self._newcomer, self._since = (optimizer, run), run.asked
-        return run.asked >= self._since + TRAINS_AFTER_BATCHES
+            self._newcomer, self._since = (optimizer, run), run.requests
+        return run.requests >= self._since + TRAINS_AFTER_BATCHES

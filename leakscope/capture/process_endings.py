@@ -1,4 +1,4 @@
-"""Hears of processes that end by themselves: killed, crashed, or left with an exit code.
+"""Notices processes that end by themselves: killed, crashed, or left with an exit code.
 
 multiprocessing learns of it in one place, whoever started the process: a DataLoader, a pool or the
 program itself. Whoever was told to end (``terminate``, ``kill``) did not end by himself.
@@ -40,7 +40,7 @@ class ProcessEndings:
     def __init__(self, boundary: Callable[[], int]) -> None:
         self._boundary = boundary
         self._pid = os.getpid()
-        self._told_to_end: set[int] = set()
+        self._signalled: set[int] = set()
         self._loaders: dict[int, int] = {}
         self._others: Counter[str] = Counter()
         """How many of each name ended that are no workers of DataLoaders."""
@@ -114,7 +114,7 @@ class ProcessEndings:
                 without_our_frame(error)
                 raise
             if code is not None and not was_known:
-                self._hear(process, code)
+                self._record_end(process, code)
             return code
 
         return poll
@@ -122,23 +122,23 @@ class ProcessEndings:
     def _wrap_send(self, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
         def _send_signal(process: Any, *args: Any) -> None:
-            if len(self._told_to_end) < MOST_KNOWN and getattr(process, "returncode", 0) is None:
-                self._told_to_end.add(process.pid)
+            if len(self._signalled) < MOST_KNOWN and getattr(process, "returncode", 0) is None:
+                self._signalled.add(process.pid)
             original(process, *args)
 
         return _send_signal
 
-    def _hear(self, process: Any, code: int) -> None:
+    def _record_end(self, process: Any, code: int) -> None:
         """Note an end; raises nothing of ours. Any thread may come here."""
         try:
             if os.getpid() != self._pid:
                 return
             loader = self._loaders.pop(process.pid, 0)
-            told = process.pid in self._told_to_end
-            self._told_to_end.discard(process.pid)
+            was_signalled = process.pid in self._signalled
+            self._signalled.discard(process.pid)
             if not loader and len(self._others) < MOST_KEPT:
                 self._others[_name_of(process)] += 1
-            if code != 0 and not told:
+            if code != 0 and not was_signalled:
                 self._ended.append(
                     ProcessEndRecord(
                         boundary=self._boundary(),

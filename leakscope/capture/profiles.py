@@ -1,12 +1,13 @@
 """Profiles of allocations in a recording: the history of devices in windows, native allocations by
 samples.
 
-Off unless asked for: a stack costs some microseconds an allocation, and a step may make thousands.
-What that adds is measured by the program's pace, and a window ends when its share is spent.
+The history of devices is off unless asked for: a stack costs some microseconds an allocation, and a
+step may make thousands. What that adds is measured by the program's pace, and a window ends when
+its share is spent.
 
-Sampling itself costs what ``benchmarks/native`` says, all run long. Looking at what is live takes a
-millisecond or two, and at first some tens for the names of functions; with a census that is part of
-what the census costs, otherwise it has a part of the budget of its own.
+Sampling native allocations costs what ``benchmarks/native`` says, all run long. Looking at what is
+live takes a millisecond or two, and at first some tens for the names of functions; with a census
+that is part of what the census costs, otherwise it has a part of the budget of its own.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ the census is taken at the next boundary, where training stands between two piec
 none has come for a while, as in a step of minutes, it is taken at once, if nothing of ours, of
 autograd's or of the compiler's is under way. Otherwise it waits on; a later signal looks again.
 
-They run where a phase has just ended, so never inside a step: after the first ends of each phase,
-and then after ever longer pauses. The first few are tried at once, since the user asked for them;
-those after them wait until the budget pays. A collection takes with it the garbage that would have
-waited, so a run with trials is not the run without them.
+Cleaning calls are tried where a phase has just ended, so never inside a step: after the first ends
+of each phase, and then after ever longer pauses. The first few are tried at once, since the user
+asked for them; those after them wait until the budget pays. A collection takes with it the garbage
+that would have waited, so a run with trials is not the run without them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Requests:
         self,
         gate: EventDispatcher,
         look: TakeCensus,
-        tell: Callable[[SnapshotSignalRecord], object],
+        write: Callable[[SnapshotSignalRecord], object],
         idle: Callable[[], float],
     ) -> None:
         """Prepare to listen.
@@ -64,7 +64,7 @@ class Requests:
         Args:
             gate: the way into the session, closed while something is recorded.
             look: takes the census.
-            tell: writes down which signal is listened to.
+            write: writes down which signal is listened to.
             idle: seconds since the last boundary.
 
         """
@@ -72,7 +72,7 @@ class Requests:
         """Whether a census is wanted at the next boundary."""
         self._gate = gate
         self._look = look
-        self._tell = tell
+        self._write = write
         self._idle = idle
         self._pid = os.getpid()
         self._number = 0
@@ -85,14 +85,14 @@ class Requests:
         number = int(getattr(signal, f"SIG{name}", 0))
         why_not = _why_not(number, name)
         if why_not:
-            self._tell(SnapshotSignalRecord(why_not=why_not))
+            self._write(SnapshotSignalRecord(why_not=why_not))
             return
         _listening = weakref.ref(self)
         signal.signal(number, _on_signal)
         # Or what the signal breaks into in C, a library's read for example, would fail.
         signal.siginterrupt(number, False)
         self._number, self._is_ours = number, True
-        self._tell(SnapshotSignalRecord(signal=number))
+        self._write(SnapshotSignalRecord(signal=number))
 
     def look_after(self) -> None:
         """Notice, and write down, when the program has put a handler of its own in our place."""
@@ -102,8 +102,8 @@ class Requests:
         if is_ours is not self._is_ours:
             self._is_ours = is_ours
             why_not = "the program has since taken that signal for itself"
-            told = SnapshotSignalRecord(signal=self._number) if is_ours else None
-            self._tell(told or SnapshotSignalRecord(why_not=why_not))
+            record = SnapshotSignalRecord(signal=self._number) if is_ours else None
+            self._write(record or SnapshotSignalRecord(why_not=why_not))
 
     def mute(self) -> None:
         """Take note of nothing any more; the handler stays."""

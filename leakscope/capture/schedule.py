@@ -80,7 +80,7 @@ class Schedule:
         self._next_inside = 2.0
         self._last_paid = 0.0
         self._trained = False
-        self._told = False
+        self._has_reported = False
         self._has_census = False
         self._is_aligned = False
         self._record_spacing = 0.0
@@ -401,8 +401,8 @@ class Schedule:
             return False
         affords = self._costs.total + expected <= self._budget * now
         is_sparse = kind is self._usual and expected > self._ceiling * policy.SPARSE_SECONDS
-        if not affords and is_sparse and not self._told:
-            self._told = True
+        if not affords and is_sparse and not self._has_reported:
+            self._has_reported = True
             self._note(
                 "census-sparse",
                 f"A census takes {expected:.1f} s in this program; to stay within the budget of "
@@ -450,7 +450,7 @@ KEYS_KEPT = 48
 ROWS_KEPT = 400
 CALM_AFTER = 12
 """Censuses in a row in which nothing was seen to grow."""
-_HELD = ""
+_RESIDENT = ""
 _IN_USE = (gauge.MALLOC_IN_USE, gauge.RSS)
 """What is in use, as near as a boundary tells."""
 _INSIDE = (BoundaryKind.STEP, BoundaryKind.BATCH)
@@ -508,8 +508,8 @@ class GrowthWatch:
         if len(self._known) >= KEYS_KEPT:
             del self._known[next(iter(self._known))]
         self._free = gauges.get(gauge.MALLOC_FREE, self._free)
-        held = gauges.get(gauge.RSS, 0) - self._free
-        now = {_HELD: _rise(before.get(_HELD), held, LEAST_RSS_RISE)}
+        resident = gauges.get(gauge.RSS, 0) - self._free
+        now = {_RESIDENT: _rise(before.get(_RESIDENT), resident, LEAST_RSS_RISE)}
         for row in census.rows[:ROWS_KEPT]:
             if row.user:
                 others = (*row.device_bytes.values(), *row.shared_bytes.values())

@@ -94,7 +94,7 @@ class Scope:
         gate, tracker = session.gate, session.tracker
         opened: list[Phase] = []
         try:
-            gate.hear(_open, opened, tracker, tracker.phase_begin, name)
+            gate.dispatch(_open, opened, tracker, tracker.phase_begin, name)
             yield
         finally:
             try:
@@ -106,7 +106,7 @@ class Scope:
         """Say that a training iteration has ended; from now on nobody else says so."""
         session = self._session
         if session is not None:
-            session.gate.hear(session.tracker.step_over)
+            session.gate.dispatch(session.tracker.step_over)
 
     def mark(self, name: str) -> None:
         """Measure here. Marks of one name are compared with each other."""
@@ -304,16 +304,16 @@ def profile(
     )
 
 
-def _scope(out: Any, **asked: Any) -> Any:
+def _scope(out: Any, **overrides: Any) -> Any:
     """Return the scope, or the function that it decorates."""
     if callable(out):
-        return Scope(_options(**asked))(out)
-    return Scope(_options(out=None if out is None else Path(out), **asked))
+        return Scope(_options(**overrides))(out)
+    return Scope(_options(out=None if out is None else Path(out), **overrides))
 
 
-def _options(**asked: Any) -> SessionOptions:
+def _options(**overrides: Any) -> SessionOptions:
     """Complete what was asked for; where a session runs already, it has told what is amiss."""
-    return configured_options(_say_once if current_session() is None else None, **asked)
+    return configured_options(_say_once if current_session() is None else None, **overrides)
 
 
 def is_off() -> bool:
@@ -376,7 +376,7 @@ def _steps(session: Session, iterable: Iterable[T]) -> Iterator[T]:
     iterator = gate.muted(iter, iterable)
     opened: list[Phase] = []
     try:
-        gate.hear(_open, opened, tracker, tracker.steps_begin, passes_of(iterable))
+        gate.dispatch(_open, opened, tracker, tracker.steps_begin, passes_of(iterable))
         while True:
             try:
                 # Not kept in a variable here: the user alone decides how long a batch lives.
@@ -384,7 +384,7 @@ def _steps(session: Session, iterable: Iterable[T]) -> Iterator[T]:
             except StopIteration:
                 return
             for phase in opened:
-                gate.hear(tracker.steps_next, phase)
+                gate.dispatch(tracker.steps_next, phase)
     finally:
         try:
             _close(opened, gate, tracker.steps_end)
@@ -410,7 +410,7 @@ def _close(opened: list[Phase], gate: EventDispatcher, end: Callable[[Phase], No
     It is called twice: an interrupt may strike anywhere in the first call, its beginning included.
     """
     while opened:
-        gate.hear(end, opened[-1])
+        gate.dispatch(end, opened[-1])
         opened.pop()
 
 

@@ -169,23 +169,23 @@ class Session:
 
     def boundary(self, kind: BoundaryKind, *, label: str = "") -> None:
         """Reach a boundary that somebody else has found, in the phase that is open."""
-        self.gate.hear(self._reach_inside, kind, label)
+        self.gate.dispatch(self._reach_inside, kind, label)
 
-    def take_lead(self) -> bool:
-        """Find no phases and steps from now on: the caller tells them to ``tracker.led``.
+    def claim_phase_control(self) -> bool:
+        """Find no phases and steps from now on: the caller tells them to ``tracker.external``.
 
         Return False, with nothing changed, if somebody leads already.
         """
-        if self.gate.is_led or not self.is_live:
+        if self.gate.is_phase_control_claimed or not self.is_live:
             return False
         self.gate.take_over()
-        self.gate.hear(self.tracker.give_way)
-        self.gate.is_led = True
+        self.gate.dispatch(self.tracker.yield_to_external)
+        self.gate.is_phase_control_claimed = True
         return True
 
-    def give_lead_back(self) -> None:
+    def release_phase_control(self) -> None:
         """Find phases and steps again."""
-        self.gate.is_led = False
+        self.gate.is_phase_control_claimed = False
 
     def note(self, slug: str, message: str) -> None:
         """Have the report mention something."""
@@ -339,7 +339,7 @@ class Session:
         now = self._now()
         if done >= Due.FOCUSED:
             self._costs.learn_pace(now - boundary.time_s, self._work_clock() - began)
-        seconds = now - boundary.time_s - self._measuring.beside(done)
+        seconds = now - boundary.time_s - self._measuring.uncounted_seconds(done)
         objects = self._measuring.objects_of(done)
         self._schedule.recorded(done, seconds, now, resident, objects)
         if self._trials is not None and not self._closed and not self._concluded:

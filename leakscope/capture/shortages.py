@@ -1,4 +1,6 @@
-"""Records that memory ran out: at the allocator, before the exception unwinds, and when it leaves."""
+"""Records that memory ran out: at the allocator, before the exception unwinds, and as it leaves
+the program.
+"""
 
 from __future__ import annotations
 
@@ -80,14 +82,14 @@ class Shortages:
         self._seen += 1
         if self._seen > MOST_RECORDED:
             return
-        told = OutOfMemoryMessage(f"cuda:{device}", requested=requested, free=free, total=total)
+        oom = OutOfMemoryMessage(f"cuda:{device}", requested=requested, free=free, total=total)
         met = unobservable_state()
         if self._is_in_backward():
-            self._record(told, "observer", no_look="a backward pass was under way")
+            self._record(oom, "observer", no_look="a backward pass was under way")
         elif met is not None and not met.may_last:
-            self._record(told, "observer", no_look=f"{met.reason} was under way")
-        elif not self._gate.seize(self._record, told, "observer"):
-            self._record(told, "observer", no_look="another census was under way")
+            self._record(oom, "observer", no_look=f"{met.reason} was under way")
+        elif not self._gate.seize(self._record, oom, "observer"):
+            self._record(oom, "observer", no_look="another census was under way")
 
     def _is_in_backward(self) -> bool:
         """Return whether autograd is at work: its threads change the graph without the interpreter.
@@ -103,10 +105,10 @@ class Shortages:
         cause = shortage_behind(error)
         if cause is None:
             return
-        told = _located(read_message(cause))
-        self._seen += not self._was_observed(told)
+        oom = _located(read_message(cause))
+        self._seen += not self._was_observed(oom)
         self._record(
-            told,
+            oom,
             "exception",
             error=type(cause).__name__,
             message=redact_text(message_of(cause))[:_MESSAGE_CHARACTERS],
@@ -115,7 +117,7 @@ class Shortages:
 
     def _record(
         self,
-        told: OutOfMemoryMessage,
+        oom: OutOfMemoryMessage,
         seen: str,
         *,
         no_look: str = "",
@@ -124,7 +126,7 @@ class Shortages:
         message: str = "",
     ) -> None:
         moment = self._moment()
-        census, why = None, no_look or self._why_not(told, seen)
+        census, why = None, no_look or self._why_not(oom, seen)
         if not why:
             census = self._measuring.census_of_failure(host_room().free, unwound)
             why = "" if census else "there was no room or no time for one"
@@ -136,26 +138,26 @@ class Shortages:
             step=moment.step,
             batch=moment.batch,
             seen=seen,
-            device=told.device,
-            requested=told.requested,
+            device=oom.device,
+            requested=oom.requested,
             census=census,
             no_census=why,
             number=self._seen,
-            **_figures(told, _room(told, seen)),
+            **_figures(oom, _room(oom, seen)),
             error=error,
             message=message,
         )
         self._measuring.keep_failure(record)
         self._last = record
 
-    def _why_not(self, told: OutOfMemoryMessage, seen: str) -> str:
+    def _why_not(self, oom: OutOfMemoryMessage, seen: str) -> str:
         """Return why no census is taken; empty where one is.
 
         The first shortage gets one whatever it costs, since it is likely to be the end. A program
         that survives it pays no more than its budget for those that come after.
         """
         if seen == "exception":
-            has_one = self._was_observed(told) and self._last is not None and self._last.census
+            has_one = self._was_observed(oom) and self._last is not None and self._last.census
             return "there is one from before the exception" if has_one else ""
         if self._last is None:
             return ""
@@ -165,16 +167,16 @@ class Shortages:
             return "it would have cost more than the budget"
         return ""
 
-    def _was_observed(self, told: OutOfMemoryMessage) -> bool:
+    def _was_observed(self, oom: OutOfMemoryMessage) -> bool:
         """Return whether the last thing observed is what this message tells of."""
         last = self._last
-        if last is None or last.device != told.device:
+        if last is None or last.device != oom.device:
             return False
         if last.boundary != self._moment().index:
             return False
-        if told.requested is None or last.requested is None:
+        if oom.requested is None or last.requested is None:
             return True
-        return abs(told.requested - last.requested) <= SAME_REQUEST * last.requested
+        return abs(oom.requested - last.requested) <= SAME_REQUEST * last.requested
 
 
 def _await_device(cuda: ModuleType) -> None:
@@ -182,32 +184,32 @@ def _await_device(cuda: ModuleType) -> None:
     attach_when_awake(cuda)
 
 
-def _located(told: OutOfMemoryMessage) -> OutOfMemoryMessage:
+def _located(oom: OutOfMemoryMessage) -> OutOfMemoryMessage:
     """Return what was told, with the program's current device where the message names none."""
     cuda = awake_cuda()
-    if told.device != "cuda" or cuda is None:
-        return told
-    return replace(told, device=f"cuda:{cuda.current_device()}")
+    if oom.device != "cuda" or cuda is None:
+        return oom
+    return replace(oom, device=f"cuda:{cuda.current_device()}")
 
 
-def _room(told: OutOfMemoryMessage, seen: str) -> Room:
+def _room(oom: OutOfMemoryMessage, seen: str) -> Room:
     """Return what there was; of a device nothing once the exception has let go of its tensors."""
-    if told.device == HOST:
+    if oom.device == HOST:
         return host_room()
     if seen == "exception":
-        return Room(limits={} if told.total is None else {"device": told.total})
-    kind, _, number = told.device.partition(":")
+        return Room(limits={} if oom.total is None else {"device": oom.total})
+    kind, _, number = oom.device.partition(":")
     if kind != "cuda" or not number.isdigit():
         return Room()
-    return device_room(int(number), told.requested, total=told.total, free=told.free)
+    return device_room(int(number), oom.requested, total=oom.total, free=oom.free)
 
 
-def _figures(told: OutOfMemoryMessage, room: Room) -> dict[str, Any]:
+def _figures(oom: OutOfMemoryMessage, room: Room) -> dict[str, Any]:
     """Return what the message says of that moment, else what is found now."""
     return {
-        "allocated": room.allocated if told.allocated is None else told.allocated,
-        "reserved": room.reserved if told.reserved is None else told.reserved,
-        "free": room.free if told.free is None else told.free,
+        "allocated": room.allocated if oom.allocated is None else oom.allocated,
+        "reserved": room.reserved if oom.reserved is None else oom.reserved,
+        "free": room.free if oom.free is None else oom.free,
         "limits": room.limits,
         "largest_hole": room.largest_hole,
         "snapshot": room.snapshot,

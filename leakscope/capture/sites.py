@@ -17,14 +17,13 @@ from types import FrameType
 from typing import Any
 
 from leakscope.model.census import cells_of_shell
-from leakscope.model.errors import ours
+from leakscope.model.errors import OUR_FILES, ours
 from leakscope.model.record import SourceRecord
 
 Site = tuple[str, int]
 """File and line of the user's code that started something."""
 
 FILES_KEPT = 4096
-OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # noqa: PTH100, PTH120
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _STANDARD = tuple(
     os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")
@@ -49,7 +48,7 @@ def call_route() -> tuple[Site, int]:
         file = frame.f_code.co_filename
         if _belongs_to_user(file):
             return (file, frame.f_lineno), route
-        if not file.startswith(OURS):
+        if not file.startswith(OUR_FILES):
             innermost = innermost or frame
             route = hash((route, file, frame.f_lineno))
         frame = frame.f_back
@@ -69,7 +68,9 @@ def _belongs_to_user(file: str) -> bool:
 def _looks_like_user(file: str) -> bool:
     if file.startswith("<frozen"):
         return False
-    return not (file.startswith((OURS, *_STANDARD)) or any(part in file for part in _INSTALLED))
+    return not (
+        file.startswith((OUR_FILES, *_STANDARD)) or any(part in file for part in _INSTALLED)
+    )
 
 
 class WeakNumbering:

@@ -1,10 +1,12 @@
 """Experiment trackers: memory beside the loss, in the runs that the program itself has open. None
 is ever imported here.
 
-A row of its history has one step, which only rises. What is logged without being committed waits
-for the program's next log and goes into that row, so the program's rows and steps stay as they are.
+In Weights & Biases a row of a run's history has one step, which only rises. What is logged without
+being committed waits for the program's next log and goes into that row, so the program's rows and
+steps stay as they are.
 
-torch keeps no list of its ``SummaryWriter``s, so it is looked for among what refers to the class.
+For TensorBoard, torch keeps no list of its ``SummaryWriter``s, so it is looked for among what
+refers to the class.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class TrackedRun(Protocol):
     def log(self, figures: Mapping[str, float], step: int) -> None:
         """Draw figures; the axis of the program's own figures stays as it is."""
 
-    def keep(self, told: ReportSummary) -> None:
+    def keep(self, summary: ReportSummary) -> None:
         """Keep a report, as far as the tracker has room for files."""
 
 
@@ -108,17 +110,17 @@ class WandBRun:
         """Add figures to the program's next row."""
         self._run.log(dict(figures), commit=False)
 
-    def keep(self, told: ReportSummary) -> None:
+    def keep(self, summary: ReportSummary) -> None:
         """Log the report as an artifact; verdict and rates go into the summary."""
         self._run.summary.update(
             {
-                "leakscope/verdict": told.verdict,
-                "leakscope/headline": told.sentence,
-                **told.rates,
+                "leakscope/verdict": summary.verdict,
+                "leakscope/headline": summary.sentence,
+                **summary.rates,
             }
         )
         artifact = self._library.Artifact(f"leakscope-{self._run.id}", type="leakscope-report")
-        artifact.add_file(str(told.page), name=told.page.name)
+        artifact.add_file(str(summary.page), name=summary.page.name)
         self._run.log_artifact(artifact)
 
 
@@ -168,14 +170,14 @@ class MLflowRun:
             metrics=[metric(name, figure, now, step) for name, figure in figures.items()],
         )
 
-    def keep(self, told: ReportSummary) -> None:
+    def keep(self, summary: ReportSummary) -> None:
         """Log the report as an artifact, the rates as metrics, the verdict as a tag."""
         client, run = self._client, self._info.run_id
-        if told.rates:
-            self.log(told.rates, told.step)
-        client.set_tag(run, "leakscope.verdict", told.verdict)
-        client.set_tag(run, "leakscope.headline", told.sentence)
-        client.log_artifact(run, str(told.page), _FOLDER)
+        if summary.rates:
+            self.log(summary.rates, summary.step)
+        client.set_tag(run, "leakscope.verdict", summary.verdict)
+        client.set_tag(run, "leakscope.headline", summary.sentence)
+        client.log_artifact(run, str(summary.page), _FOLDER)
 
     @property
     def _client(self) -> Any:
@@ -224,11 +226,11 @@ class TensorBoardWriter:
         for name, figure in figures.items():
             self._writer.add_scalar(name, figure, global_step=step)
 
-    def keep(self, told: ReportSummary) -> None:
+    def keep(self, summary: ReportSummary) -> None:
         """Add the verdict as a text and the rates as scalars: TensorBoard keeps no files."""
-        self.log(told.rates, told.step)
-        text = f"**{told.verdict}** · {told.sentence}\n\n`{told.page}`"
-        self._writer.add_text("leakscope/report", text, global_step=told.step)
+        self.log(summary.rates, summary.step)
+        text = f"**{summary.verdict}** · {summary.sentence}\n\n`{summary.page}`"
+        self._writer.add_text("leakscope/report", text, global_step=summary.step)
         self._writer.flush()
 
 
@@ -356,13 +358,13 @@ class Trackers:
         note: Callable[[str, str], None],
         clock: Callable[[], float],
     ) -> None:
-        self._asked = options.trackers.split(",")
+        self._requested = options.trackers.split(",")
         self._reports = options.report
         self._share = options.budget * SHARE
         self._guard, self._costs, self._note, self._clock = guard, costs, note, clock
         known: tuple[Tracker, ...] = (TensorBoard(), WandB(), MLflow())
-        takes_all = ALL_OF_THIS_MACHINE in self._asked
-        self._trackers = [one for one in known if takes_all or one.name in self._asked]
+        takes_all = ALL_OF_THIS_MACHINE in self._requested
+        self._trackers = [one for one in known if takes_all or one.name in self._requested]
         self._next: dict[str, float] = {}
         self._logged: set[str] = set()
         self._rates = Rates()
@@ -399,12 +401,12 @@ class Trackers:
         """Have the trackers keep the report of a run; return what went wrong, as sentences."""
         wrong: list[str] = []
         try:
-            told = self._told(run_path)
+            summary = self._summary(run_path)
         except ours(OSError, ValueError, KeyError, TypeError, AttributeError) as fault:
             return [f"no tracker keeps the report: {describe(fault)}"]
         for name, place in self._places(wrong.append):
             with _contained(name, wrong.append):
-                place.keep(told)
+                place.keep(summary)
         return wrong
 
     def _is_due(self, tracker: Tracker, now: float, is_last: bool) -> bool:
@@ -434,7 +436,7 @@ class Trackers:
             )
 
     def _may_log(self, tracker: Tracker, place: TrackedRun) -> bool:
-        return tracker.name in self._asked or place.is_local
+        return tracker.name in self._requested or place.is_local
 
     def _places(self, say: Callable[[str], None]) -> Iterator[tuple[str, TrackedRun]]:
         for tracker in tuple(self._trackers):
@@ -443,13 +445,13 @@ class Trackers:
                 if place is not None and self._may_log(tracker, place):
                     yield tracker.name, place
 
-    def _told(self, run_path: Path) -> ReportSummary:
-        told = json.loads((run_path / "report.json").read_text(encoding="utf-8"))
-        culprits = told["culprits"][:_CULPRITS]
+    def _summary(self, run_path: Path) -> ReportSummary:
+        summary = json.loads((run_path / "report.json").read_text(encoding="utf-8"))
+        culprits = summary["culprits"][:_CULPRITS]
         return ReportSummary(
             page=run_path / "report.html",
-            verdict=str(told["verdict"]),
-            sentence=str(told["headline"]),
+            verdict=str(summary["verdict"]),
+            sentence=str(summary["headline"]),
             rates={
                 f"{PREFIX}culprits/{named(one['name'])}_kib_per_{named(one['unit'])}": round(
                     one["bytes_per_unit"] / 1024, 3
@@ -464,8 +466,8 @@ class Trackers:
         return max(0, self._step - self.ahead)
 
     def _tell_of_absent(self) -> None:
-        asked = {tracker.name for tracker in self._trackers} & set(self._asked)
-        for name in sorted(asked - self._logged):
+        requested = {tracker.name for tracker in self._trackers} & set(self._requested)
+        for name in sorted(requested - self._logged):
             self._note(
                 "tracker-absent",
                 f"{name} was asked for, but the program had no run of it open where memory was "

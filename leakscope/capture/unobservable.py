@@ -213,7 +213,7 @@ def _files_of(torch: ModuleType | None) -> dict[str, tuple[str, frozenset[str]]]
     found = _known_files.get(place)
     if found is None:
         folder = Path(place).parent
-        found = {str(folder.joinpath(*name.split("/"))): told for name, told in _FRAMES.items()}
+        found = {str(folder.joinpath(*name.split("/"))): reason for name, reason in _FRAMES.items()}
         _known_files[place] = found
     return found
 

@@ -103,7 +103,7 @@ class WorkerLoop:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run torch's loop to its end; whatever it raises goes on."""
         loop = self._original or _loop_of_torch()
-        _tell_the_parent(self._place)
+        _notify_parent(self._place)
         worker = _started(self._place, loop, args, kwargs)
         try:
             return loop(*args, **kwargs)
@@ -113,19 +113,19 @@ class WorkerLoop:
         finally:
             if worker is not None:
                 worker.close()
-                worker.hand_on(self._cost)
+                worker.publish_cost(self._cost)
 
 
 class WorkerSession:
     """Records one worker: a pass begins with each new fetcher, a batch ends with each fetch."""
 
     def __init__(
-        self, session: Session, batches: BatchProbe, given: dict[str, object], costs: Costs
+        self, session: Session, batches: BatchProbe, work_items: dict[str, object], costs: Costs
     ) -> None:
         self._session = session
         self._costs = costs
         self._batches = batches
-        self._given = given
+        self._work_items = work_items
         self._fetcher: object = None
         self._phase: Any = None
         self._depth = 0
@@ -148,20 +148,20 @@ class WorkerSession:
         except ours(Exception):
             return
 
-    def hand_on(self, cost: CensusCost | None) -> None:
+    def publish_cost(self, cost: CensusCost | None) -> None:
         """Tell the workers that come after this one what a census costs."""
         if cost is not None:
-            cost.hand_on(self._costs)
+            cost.publish(self._costs)
 
     def _wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        hear = self._session.gate.hear
+        dispatch = self._session.gate.dispatch
 
         @functools.wraps(original)
         def fetch(fetcher: Any, *args: Any) -> Any:
             if self._depth:  # a loader that the dataset itself iterates over
                 return original(fetcher, *args)
             self._depth += 1
-            hear(self._asked, fetcher)
+            dispatch(self._batch_requested, fetcher)
             try:
                 batch = original(fetcher, *args)
             except BaseException as error:
@@ -169,12 +169,12 @@ class WorkerSession:
                 raise
             finally:
                 self._depth -= 1
-            hear(self._fetched, batch)
+            dispatch(self._fetched, batch)
             return batch
 
         return fetch
 
-    def _asked(self, fetcher: object) -> None:
+    def _batch_requested(self, fetcher: object) -> None:
         if fetcher is self._fetcher:
             return
         tracker = self._session.tracker
@@ -190,16 +190,16 @@ class WorkerSession:
 
         A dataset that is its own iterator has a better name already.
         """
-        self._given.pop(ITERATOR, None)
-        if iterator is not None and iterator is not self._given.get("dataset"):
-            self._given[ITERATOR] = iterator
+        self._work_items.pop(ITERATOR, None)
+        if iterator is not None and iterator is not self._work_items.get("dataset"):
+            self._work_items[ITERATOR] = iterator
 
     def _fetched(self, batch: object) -> None:
         self._batches.see(batch)
         self._session.tracker.steps_next(self._phase)
 
 
-def _tell_the_parent(place: WorkerPlacement) -> None:
+def _notify_parent(place: WorkerPlacement) -> None:
     """Have torch's loop end with the process that made the loader, in this worker.
 
     The loop ends when its parent is another than when it began. One that is killed while its worker
@@ -231,13 +231,13 @@ def _started(
     """Return a worker that is being recorded; None where that can't be."""
     try:
         named = inspect.signature(loop).bind(*args, **kwargs).arguments
-        given = {name: named[name] for name in LOOP_ARGUMENTS if named.get(name) is not None}
+        work_items = {name: named[name] for name in LOOP_ARGUMENTS if named.get(name) is not None}
         batches, costs = BatchProbe(), costs_with(place.census_seconds)
-        session = _session(place, int(named["worker_id"]), given, batches, costs)
+        session = _session(place, int(named["worker_id"]), work_items, batches, costs)
         if session is None:
             return None
         session.begin()
-        worker = WorkerSession(session, batches, given, costs)
+        worker = WorkerSession(session, batches, work_items, costs)
         worker.listen()
         return worker
     except ours(Exception):
@@ -245,7 +245,11 @@ def _started(
 
 
 def _session(
-    place: WorkerPlacement, worker: int, given: dict[str, object], batches: BatchProbe, costs: Costs
+    place: WorkerPlacement,
+    worker: int,
+    work_items: dict[str, object],
+    batches: BatchProbe,
+    costs: Costs,
 ) -> Session | None:
     from leakscope.heap import CensusTaker
     from leakscope.probes import AllocationWindow, worker_probes
@@ -265,7 +269,7 @@ def _session(
     writer = RecordingWriter(path, _header(place, worker))
     if writer.failed:
         return None
-    taker = CensusTaker(project_root=place.project_root, given=given)
+    taker = CensusTaker(project_root=place.project_root, work_items=work_items)
     _prepare(taker, costs)
     return Session(
         options,

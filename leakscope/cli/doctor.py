@@ -76,7 +76,7 @@ def doctor(*, as_json: bool) -> int:
 
 def examine() -> Health:
     """Return everything that is told; changes nothing and raises nothing."""
-    from leakscope.capture.capabilities import ask
+    from leakscope.capture.capabilities import query_capabilities
     from leakscope.configuration import read_configuration, read_known_culprits, read_suppressions
     from leakscope.model.documents import Health, Item, State
     from leakscope.probes.capabilities import memory_abilities
@@ -103,7 +103,7 @@ def examine() -> Health:
         items=[
             *items,
             _python(),
-            *_torch(ask()),
+            *_torch(query_capabilities()),
             _frameworks(),
             _known_culprits(own),
             *memory_abilities(),

@@ -137,9 +137,9 @@ def write_text(path: Path, text: str) -> None:
         UnwritableError: it can't be written; nothing is left behind.
 
     """
-    from leakscope.recording.directory import temporary_beside
+    from leakscope.recording.directory import temporary_path_for
 
-    temporary = temporary_beside(path)
+    temporary = temporary_path_for(path)
     try:
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
         temporary.replace(path)

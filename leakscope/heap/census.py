@@ -61,7 +61,7 @@ class CensusTaker:
         project_root: str,
         cutoff_bytes: int = 16384,
         max_rows: int = 400,
-        given: Mapping[str, object] | None = None,
+        work_items: Mapping[str, object] | None = None,
     ) -> None:
         """Prepare to take censuses.
 
@@ -69,8 +69,8 @@ class CensusTaker:
             project_root: the folder whose files are the user's own code.
             cutoff_bytes: what retains less has no row.
             max_rows: rows of one census.
-            given: for a worker, what it works on at the time of a census, by name. What is in it
-                must live until it is taken out.
+            work_items: for a worker, what it works on at the time of a census, by name. What is in
+                it must live until it is taken out.
 
         """
         self._ownership = ownership_under(project_root)
@@ -79,10 +79,10 @@ class CensusTaker:
         self._cutoff_bytes = cutoff_bytes
         self._max_rows = max_rows
         self._device_storages: list[DeviceStorages] = []
-        self._given = given
+        self._work_items = work_items
         self._seal, self._sealed_roots, self._sealed_rows = Seal(), SealedRoots(), SealedRows()
         # A worker is a copy: to go through all that it inherited would cost a census.
-        self._baseline = GraphBaseline() if given is None else None
+        self._baseline = GraphBaseline() if work_items is None else None
         self._modules = 0
         """How many modules were imported when the baseline was made, or last added to."""
         self._memory_before: RowMemory | None = None
@@ -95,7 +95,7 @@ class CensusTaker:
         No heap is walked: what that costs can then be told from the first census alone.
         """
         without_collector(
-            find_roots, self._ownership, self._definitions, full=False, given=self._given
+            find_roots, self._ownership, self._definitions, full=False, work_items=self._work_items
         )
 
     def take(self, scope: CensusScope, unwound: Sequence[FrameType] = ()) -> Census:
@@ -170,14 +170,14 @@ class CensusTaker:
         return {path: share for path, share in shares.items() if share is not None}
 
     def _request(self, roots: Roots, *, full: bool) -> WalkRequest:
-        given = len(self._sealed_roots.modules) - len(roots.library_objects)
+        sealed_before = len(self._sealed_roots.modules) - len(roots.library_objects)
         return replace(
             walk_request(roots, full=full, own=[self]),
             keep_graph=True,
             cutoff_bytes=self._cutoff_bytes,
             max_selected=max(_LEAST_OBJECTS, self._max_rows * _OBJECTS_PER_ROW),
             lasting_from=len(roots.named),
-            root_base=max(given, 0),
+            root_base=max(sealed_before, 0),
         )
 
     def _walk(self, scope: CensusScope, unwound: Sequence[FrameType]) -> tuple[Roots, WalkResult]:
@@ -191,7 +191,7 @@ class CensusTaker:
             sealed=self._sealed_roots if full else None,
             imported=[] if baseline is None else self._imported(),
             unwound=unwound,
-            given=self._given,
+            work_items=self._work_items,
         )
         try:
             request = self._request(roots, full=scope is CensusScope.FULL)
@@ -270,7 +270,7 @@ class CensusTaker:
                 row.allocated_at[:] = origins(maker.groups(drafts[row.path]), self._ownership)
         gathering = {row.path for row in grown if row.length is not None}
         shared = with_shares(result, drafts, rows, gathering)
-        if self._given is None:
+        if self._work_items is None:
             return shared
         self._sampled = _places(result, drafts, shared)
         copied = self.copied_shares()

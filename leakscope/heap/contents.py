@@ -41,8 +41,8 @@ def _detail(groups: list[Group]) -> str:
     formed = [group for group in groups if kind_of_class(group.type) in _FORMS]
     form = commonest_form([sample for group in formed for sample in group.samples])
     unused = sum(group.unused_bytes for group in groups)
-    told = form and unused * _TOLD_FROM >= sum(group.bytes for group in groups) > 0
-    return f"{form}, {human_bytes(unused)} unused" if told else form
+    is_shown = form and unused * _TOLD_FROM >= sum(group.bytes for group in groups) > 0
+    return f"{form}, {human_bytes(unused)} unused" if is_shown else form
 
 
 def commonest_form(samples: list[object]) -> str:

@@ -148,10 +148,12 @@ class Nodes:
     them beside the one that names them."""
     holders: list[list[list[int]]]
     """For selected containers of the user's that name much and keep little of it alive alone: of
-    each of some sampled items, indices here of the others that hold it. See ``holders.py``."""
+    each of some sampled items, indices here of the others that hold it. See ``holders`` in
+    ``reference/relations.py``."""
     circle: list[list[int]]
     """For the heaviest garbage: indices here of those on the circle that keeps it from being freed
-    at once, each referring to the next, the last to the first. See ``circles.py``."""
+    at once, each referring to the next, the last to the first. See
+    ``circles_among`` in ``reference/relations.py``."""
     sealed: list[int]
     """Number of the object in the seal; -1 where the walk reached it. Where something changed that
     leads to the object, its name may be another: there it is -2 less the number."""

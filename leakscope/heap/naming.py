@@ -33,7 +33,7 @@ class Anchor:
 
     name: str
     owner: Owner | None
-    said: int
+    used: int
     """Number of steps that the name already covers."""
 
 
@@ -60,8 +60,8 @@ class NamedObject:
     @property
     def name(self) -> str:
         """The pattern as a person would say it."""
-        said = "".join(self.steps[self.anchor.said :])
-        return (self.anchor.name + _spoken(said)).lstrip(".")
+        rest = "".join(self.steps[self.anchor.used :])
+        return (self.anchor.name + _spoken(rest)).lstrip(".")
 
     @property
     def owner(self) -> Owner | None:
@@ -120,41 +120,41 @@ class Naming:
 
     def _anchor(self, parent: NamedObject, step: Label) -> Anchor:
         """A name begins again at the last class or function of the user's on the way."""
-        said = len(parent.steps)
+        used = len(parent.steps)
         whole = parent.part.obj if parent.part.whole is None else parent.part.whole
         if step.edge is Edge.ATTRIBUTE:
-            return self._attribute_anchor(parent, whole, step, said)
+            return self._attribute_anchor(parent, whole, step, used)
         if step.edge is Edge.CELL and self._is_user_function(whole):
             owner = self._definitions.enclosing(whole, step.variable)
-            return Anchor(f"{_plain(owner.name)}.{step.variable}", owner, said + 1)
+            return Anchor(f"{_plain(owner.name)}.{step.variable}", owner, used + 1)
         if step.edge is Edge.DEFAULT and self._is_user_function(whole):
             owner = self._function_owner(whole, step.variable)
-            return Anchor(f"{_plain(owner.name)}.{step.variable}", owner, said + 1)
+            return Anchor(f"{_plain(owner.name)}.{step.variable}", owner, used + 1)
         if step.edge is Edge.LOCAL:
-            return self._local_anchor(parent, whole, step, said)
+            return self._local_anchor(parent, whole, step, used)
         return parent.anchor
 
-    def _attribute_anchor(self, parent: NamedObject, whole: Any, step: Label, said: int) -> Anchor:
+    def _attribute_anchor(self, parent: NamedObject, whole: Any, step: Label, used: int) -> Anchor:
         """Parts of a module are said as torch prints them: ``model.layers[0].weight``."""
         if parent.part.stands is Stands.SUBMODULES:
             return parent.anchor
         if self._is_user_function(whole):
             owner = self._function_owner(whole, step.variable)
-            return Anchor(_plain(whole.__qualname__), owner, said)
+            return Anchor(_plain(whole.__qualname__), owner, used)
         cls = whole if anatomy.is_instance(whole, type) else type(whole)
         if not issubclass(cls, tuple) and self._owns(cls):
             owner = self._definitions.class_(cls, step.variable)
-            return Anchor(_class_name(cls), owner, said)
+            return Anchor(_class_name(cls), owner, used)
         return parent.anchor
 
-    def _local_anchor(self, parent: NamedObject, whole: Any, step: Label, said: int) -> Anchor:
+    def _local_anchor(self, parent: NamedObject, whole: Any, step: Label, used: int) -> Anchor:
         frame = labels.frame_of(whole)
         if frame is None or not self._ownership.owns_code(frame.f_code, frame.f_globals):
             return parent.anchor
         name = self._definitions.qualname(frame.f_code)
         module = module_of(frame.f_globals)
         owner = self._definitions.function(frame.f_code, step.variable, module, name)
-        return Anchor(_plain(name), owner, said)
+        return Anchor(_plain(name), owner, used)
 
     def _function_owner(self, function: types.FunctionType, variable: str) -> Owner:
         module = module_of(function.__globals__)
@@ -266,17 +266,17 @@ def steps_of(circle: list[Any], qualname: Callable[[types.CodeType], str]) -> li
     first = next((i for i, obj in enumerate(circle) if _speaks(obj)), 0)
     circle = circle[first:] + circle[:first]
     steps: list[str] = []
-    part, said = ChainPart(circle[0]), _subject(circle[0], qualname)
+    part, subject = ChainPart(circle[0]), _subject(circle[0], qualname)
     rest = [*circle[1:], circle[0]]
     for place, obj in enumerate(rest):
         beyond = rest[place + 1] if place + 1 < len(rest) else obj
         step = _step(part, obj, beyond)
-        said += step.text
+        subject += step.text
         part = ChainPart(obj, step.stands, whole_of(part, step))
         is_named = _speaks(obj) and step.stands is not Stands.FRAME  # that of its generator
         if is_named or place + 1 == len(rest):
-            steps.append(said)
-            part, said = ChainPart(obj), _subject(obj, qualname)
+            steps.append(subject)
+            part, subject = ChainPart(obj), _subject(obj, qualname)
     return steps if len(steps) <= _MOST_STEPS else []
 
 

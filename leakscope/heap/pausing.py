@@ -1,8 +1,8 @@
 """Keeps the cyclic collector and tracemalloc from working while the heap is looked at, in this
 process alone.
 
-A traceback of each of those blocks would make the census several times as dear, and tell nothing:
-they are gone when it ends. Objects that were traced before keep their tracebacks.
+A traceback of each block that a census allocates would make the census several times as dear, and
+tell nothing: they are gone when it ends. Objects that were traced before keep their tracebacks.
 """
 
 from __future__ import annotations

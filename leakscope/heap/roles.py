@@ -48,7 +48,7 @@ class Roles:
         self._maker = maker
         self._gathered: dict[int, str] = {}
         self._storages = self._by_storage()
-        self._held = self._by_holder()
+        self._counts = self._by_holder()
 
     def components(self) -> dict[str, dict[str, int]]:
         """Return bytes by role and device; they add up to the payload and the Python heap."""
@@ -89,8 +89,10 @@ class Roles:
             return self._gathering(node) or "other"
         if kind in _ROLE_OF_KIND:
             return _ROLE_OF_KIND[kind]
-        held = self._held.get(node)
-        return max(held, key=lambda role: held[role]) if held else self._gathering(node) or "other"
+        counts = self._counts.get(node)
+        if counts:
+            return max(counts, key=lambda role: counts[role])
+        return self._gathering(node) or "other"
 
     def _by_storage(self) -> dict[int, StorageRole]:
         tensors, devices = self._result.tensors, self._result.devices

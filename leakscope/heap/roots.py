@@ -131,11 +131,11 @@ def find_roots(
     sealed: SealedRoots | None = None,
     imported: Sequence[str] = (),
     unwound: Sequence[types.FrameType] = (),
-    given: Mapping[str, Any] | None = None,
+    work_items: Mapping[str, Any] | None = None,
 ) -> Roots:
     """Return the roots: the user's and the locals of what they call; in full the library's too.
 
-    ``given`` are objects that come before all others, by the names that they shall have.
+    ``work_items`` are objects that come before all others, by the names that they shall have.
 
     ``unwound`` are frames, outermost first, that an exception has left and its traceback keeps:
     what they hold has the names that it had while they ran.
@@ -148,7 +148,7 @@ def find_roots(
     hidden: list[Any] = []
     stages: list[int] = []
     library: list[Root] = []
-    user = _given(given or {}, definitions)
+    user = _work_item_roots(work_items or {}, definitions)
     found = _globals(ownership, definitions, hidden)
     history = [root for root in found if _is_history(root)]
     made = [root for root in found if not _is_history(root)]
@@ -324,10 +324,10 @@ def _locals(
     return roots
 
 
-def _given(given: Mapping[str, Any], definitions: Definitions) -> list[Root]:
+def _work_item_roots(work_items: Mapping[str, Any], definitions: Definitions) -> list[Root]:
     """Return the roots for what a worker works on; a generator has its function's name."""
     roots = []
-    for name, value in given.items():
+    for name, value in work_items.items():
         if is_generator(value):
             roots += _generators([value], WORKER, definitions)
         else:

@@ -50,7 +50,7 @@ _FORGOTTEN_AFTER = 50
 class _Last(NamedTuple):
     nbytes: int
     census: int
-    told: bool
+    is_detailed: bool
 
 
 class RowMemory:
@@ -75,7 +75,7 @@ class RowMemory:
         """Return the rows to record, the heaviest first, and remember the sizes of all."""
         self._census += 1
         self._grew = {row.path: self._growth_of(row) for row in rows}
-        wanted = [row for row in rows if row.user or self._is_told(row)]
+        wanted = [row for row in rows if row.user or self._is_detailed(row)]
         wanted.sort(key=self._precedence)
         chosen = wanted[: self._max_rows]
         self._remember(rows, {row.path for row in chosen})
@@ -98,13 +98,13 @@ class RowMemory:
             return reached_bytes(row) - last.nbytes
         return reached_bytes(row) if self._knows_libraries and not row.user else 0
 
-    def _is_told(self, row: CensusRow) -> bool:
+    def _is_detailed(self, row: CensusRow) -> bool:
         """Of a library only what is large is told, at its top or if it gathers, and what changes.
 
         Once told, a row is always.
         """
         last = self._last.get(row.path)
-        if abs(self._grew[row.path]) > _LIBRARY_CHANGE or (last and last.told):
+        if abs(self._grew[row.path]) > _LIBRARY_CHANGE or (last and last.is_detailed):
             return True
         gathers = row.length is not None
         return (gathers or not row.parent) and total_bytes(row) >= _LIBRARY_SIZE
@@ -112,12 +112,12 @@ class RowMemory:
     def _precedence(self, row: CensusRow) -> tuple[bool, bool, bool, int]:
         last = self._last.get(row.path)
         grows = row.length is not None and self._grew[row.path] > 0
-        return (not row.user, not grows, last is None or not last.told, -total_bytes(row))
+        return (not row.user, not grows, last is None or not last.is_detailed, -total_bytes(row))
 
     def _remember(self, rows: list[CensusRow], chosen: set[str]) -> None:
         for row in rows:
-            told = row.path in chosen
-            self._last[row.path] = _Last(reached_bytes(row), self._census, told)
+            is_detailed = row.path in chosen
+            self._last[row.path] = _Last(reached_bytes(row), self._census, is_detailed)
         recent = [p for p in self._last.items() if p[1].census > self._census - _FORGOTTEN_AFTER]
         recent.sort(key=_newest_first)
         self._last = dict(recent[: max(_LEAST_PATHS, _PATHS_PER_ROW * self._max_rows)])

@@ -14,6 +14,9 @@ import sys
 from types import FrameType, TracebackType
 from typing import TypeVar
 
+OUR_FILES = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # noqa: PTH100, PTH120
+"""What the names of files of this package begin with, as code objects have them."""
+
 EXIT_OK = 0
 EXIT_ERROR = 1
 EXIT_THRESHOLD = 2

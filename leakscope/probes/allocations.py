@@ -25,13 +25,12 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import repeat
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from leakscope.model.census import Site, cells_of_shell
-from leakscope.model.errors import real_path
+from leakscope.model.errors import OUR_FILES, real_path
 
 try:
     from leakscope.probes import _counting
@@ -138,8 +137,7 @@ class AllocationWindow:
 class _Attribution:
     """Finds the line that a block is charged to."""
 
-    _own = str(Path(__file__).parents[1]) + os.sep
-    _wrappers = str(Path(__file__).parents[1] / "capture") + os.sep
+    _wrappers = f"{OUR_FILES}capture{os.sep}"
     _noise = ("<frozen importlib", tracemalloc.__file__)
     _installed = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
     _standard = tuple(
@@ -154,14 +152,14 @@ class _Attribution:
     def line(self, traceback: _Traceback) -> _Frame | None:
         """Return the line to charge; None for leakscope's own blocks and the import system's."""
         innermost = traceback[0]
-        if innermost[0].startswith((self._own, *self._noise)):
+        if innermost[0].startswith((OUR_FILES, *self._noise)):
             return None
         for frame in traceback:
             if self._is_user(frame[0]):
                 return frame
             # Wrapped iterators pass through capture's frames; the other rooms only
             # ever call libraries for themselves.
-            if frame[0].startswith(self._own) and not frame[0].startswith(self._wrappers):
+            if frame[0].startswith(OUR_FILES) and not frame[0].startswith(self._wrappers):
                 return None
         return innermost
 
@@ -182,7 +180,7 @@ class _Attribution:
         return (
             self._root != ""
             and path.startswith(self._root)
-            and not path.startswith((self._own, *self._standard))
+            and not path.startswith((OUR_FILES, *self._standard))
             and not any(part in path for part in self._installed)
         )
 

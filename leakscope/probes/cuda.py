@@ -4,9 +4,9 @@ Nothing here wakes CUDA: as long as the program has not used it there are no gau
 answer to the same names. Under ``cudaMallocAsync`` the statistics are the driver's and there are
 no segments to look at.
 
-Their allocators answer to the names of CUDA's, of which they leave out what they don't count. An
-allocator that the program has not used is never asked, and neither is one of a torch that can't say
-whether it was used: MPS before torch 2.13.
+Allocators of other accelerators answer to the names of CUDA's, of which they leave out what they
+don't count. An allocator that the program has not used is never asked, and neither is one of a
+torch that can't say whether it was used: MPS before torch 2.13.
 """
 
 from __future__ import annotations
@@ -154,9 +154,9 @@ def summarise(
 
 def pool_of(segment: Mapping[str, Any]) -> tuple[int, int]:
     """Return the pool that a segment belongs to; a recording in JSON has lists for pairs."""
-    told = segment.get("segment_pool_id", DEFAULT_POOL)
-    told = told.get("$tuple", DEFAULT_POOL) if isinstance(told, Mapping) else told
-    first, second = told
+    pool = segment.get("segment_pool_id", DEFAULT_POOL)
+    pool = pool.get("$tuple", DEFAULT_POOL) if isinstance(pool, Mapping) else pool
+    first, second = pool
     return (first, second)
 
 

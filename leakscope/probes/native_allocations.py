@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from leakscope.model.errors import ours
+from leakscope.model.errors import OUR_FILES, ours
 from leakscope.model.record import NativeAllocationsRecord, NativeKind, NativeOwner, NativeSite
 
 try:
@@ -200,7 +200,6 @@ STACK_ROWS = 12
 
 _BYTES_PER_NAME = 200
 _KINDS = (NativeKind.BLOCK, NativeKind.MAPPING)
-_PACKAGE = Path(__file__).parents[1]
 
 _RUNTIMES = (
     "libc.so",
@@ -453,18 +452,18 @@ def _by_owner(sums: dict[_SiteKey, _SiteSums]) -> dict[str, int]:
 
 def _owner(stack: list[Named], place: _Place) -> tuple[Named, NativeOwner]:
     """Return the function that a stack is charged to, and who keeps books of what it allocated."""
-    asking = next((named for named in stack if not _is_plumbing(named)), None)
-    asking = asking or (stack[0] if stack else _UNLOADED)
+    requester = next((named for named in stack if not _is_plumbing(named)), None)
+    requester = requester or (stack[0] if stack else _UNLOADED)
     if place.origin == _Origin.OWN:
-        return asking, NativeOwner.LEAKSCOPE
-    first = next((named for named in stack if not named.library.startswith(_RUNTIMES)), asking)
+        return requester, NativeOwner.LEAKSCOPE
+    first = next((named for named in stack if not named.library.startswith(_RUNTIMES)), requester)
     if first.function.startswith(("c10::alloc_cpu", "c10::DefaultCPUAllocator")):
-        return asking, NativeOwner.TENSOR
+        return requester, NativeOwner.TENSOR
     if "_multiarray_umath" in first.library:
-        return asking, NativeOwner.ARRAY
+        return requester, NativeOwner.ARRAY
     if _is_interpreter(first.library):
-        return asking, NativeOwner.INTERPRETER
-    return asking, NativeOwner.LIBRARY
+        return requester, NativeOwner.INTERPRETER
+    return requester, NativeOwner.LIBRARY
 
 
 def _is_plumbing(named: Named) -> bool:
@@ -478,8 +477,8 @@ def _is_interpreter(library: str) -> bool:
 def _origins(project_root: str) -> list[tuple[str, int]]:
     """Return prefixes of files and whose they are; the first that fits decides."""
     origins = [
-        (f"{_PACKAGE / 'capture'}{os.sep}", _Origin.WRAPPER),
-        (f"{_PACKAGE}{os.sep}", _Origin.OWN),
+        (f"{OUR_FILES}capture{os.sep}", _Origin.WRAPPER),
+        (OUR_FILES, _Origin.OWN),
     ]
     if "-packages" in project_root:  # a program that is installed itself
         origins.append((f"{project_root.rstrip(os.sep)}{os.sep}", _Origin.USER))

@@ -5,9 +5,10 @@ A message was written at the moment of the failure, so its figures are better th
 
 Reads what is cheap and needs no memory to speak of; never synchronises a device.
 
-It can't be detached again, so that one function is attached once per process, and tells whoever
-listens just then; nobody listening, it does nothing. torch's lock is released when it is called,
-and whatever is raised in it would reach the program in place of torch's own error.
+torch's out-of-memory observer can't be detached again, so one function is attached once per
+process, and tells whoever listens just then; nobody listening, it does nothing. torch's lock is
+released when it is called, and whatever is raised in it would reach the program in place of torch's
+own error.
 """
 
 from __future__ import annotations

@@ -86,11 +86,11 @@ class PeakReader:
 
         It falls where the program sets it back.
         """
-        told = _peak_by_getrusage()
+        peak = _peak_by_getrusage()
         if self._pid != os.getpid():
-            self._pid, self._inherited = os.getpid(), told
+            self._pid, self._inherited = os.getpid(), peak
             self._at_first = peak_resident() or 0
-        return self._at_first if told == self._inherited else told
+        return self._at_first if peak == self._inherited else peak
 
 
 def peak_resident() -> int | None:

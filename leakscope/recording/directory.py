@@ -94,7 +94,7 @@ class RunDirectory:
             outcome = {**outcome, "rank": rank}
             name = f"outcome-rank{rank}-{outcome.get('attempt', 0)}.json"
         target = self.path / name
-        temporary = temporary_beside(target)
+        temporary = temporary_path_for(target)
         try:
             temporary.write_bytes(encode(outcome))
             temporary.replace(target)
@@ -119,7 +119,7 @@ def find_run(path: Path) -> Path:
         raise NoRunError(f"{path} can't be read: {fault}.", slug="no-run") from fault
 
 
-def temporary_beside(target: Path) -> Path:
+def temporary_path_for(target: Path) -> Path:
     """Return where to write a file before it takes its place, a path that nobody else has.
 
     In a directory that machines share, processes of two of them may have the same number.
@@ -200,7 +200,7 @@ def _is_json(path: Path) -> bool:
 
 def _write_new(target: Path, data: bytes) -> None:
     """Write a file that must not exist; whole or not at all, and only one of two writers wins."""
-    temporary = temporary_beside(target)
+    temporary = temporary_path_for(target)
     try:
         temporary.write_bytes(data)
         try:

@@ -129,8 +129,8 @@ def folder_goes_on(folder: Path) -> bool | None:
     """
     if (folder / OUTCOME).exists():
         return False
-    told = [goes_on(recording) for path in journals(folder) if (recording := _sketch(path))]
-    return True if True in told else None if None in told else False
+    ongoing = [goes_on(recording) for path in journals(folder) if (recording := _sketch(path))]
+    return True if True in ongoing else None if None in ongoing else False
 
 
 def _sketch(journal: Path) -> Recording | None:

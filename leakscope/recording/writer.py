@@ -62,7 +62,7 @@ class RecordingWriter:
         self._max_bytes = max_bytes
         self._thinned = False
         self._full = False
-        self._is_told = False
+        self._has_noted_end = False
         self._pid = os.getpid()
         self._fd = -1
         self._identity = (0, 0)
@@ -80,7 +80,7 @@ class RecordingWriter:
         """
         if self._fd < 0 or os.getpid() != self._pid:
             return False
-        if self._full and not self._is_told and isinstance(record, EndRecord):
+        if self._full and not self._has_noted_end and isinstance(record, EndRecord):
             record = msgspec.structs.replace(record, is_cut_off=True)
         try:
             data = to_frame(encode_record(record))
@@ -208,7 +208,7 @@ class RecordingWriter:
         if not self._full:
             self._full = True
             self.failed = reason
-            self._is_told = self.write(NoteRecord(slug=slug, message=reason))
+            self._has_noted_end = self.write(NoteRecord(slug=slug, message=reason))
 
     def _give_up(self, reason: str) -> None:
         self.failed = reason

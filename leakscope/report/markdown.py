@@ -14,7 +14,6 @@ from leakscope.report.text import humane_bytes, humane_interval, humane_rate
 from leakscope.report.words import is_address, known_words, rate_words, share_words
 
 MOST_ROWS, MOST_CONTENTS = 12, 2
-_MARKS = {"leak": "✗", "clean": "✓", "inconclusive": "?"}
 _MARKUP = re.compile(r"([\\`*\[\]<>|~])")
 
 
@@ -121,7 +120,7 @@ def comparison_markdown(comparison: Comparison) -> str:
     """Return verdict, culprits, peaks and the check of the work, for a pull request."""
     outcome, word = words.outcome_of(comparison)
     headline = words.headline_after(word, comparison.headline)
-    lines = [f"### {_MARKS[outcome]} {word}: {_running(headline)}", ""]
+    lines = [f"### {words.MARKS[outcome]} {word}: {_running(headline)}", ""]
     also = _running(" ".join(comparison.details))
     lines += [f"- **Also:** {also}", ""] if also else []
     ordered = words.worst_first(comparison.culprits)

@@ -48,7 +48,6 @@ SHOWN_TERMS = 5
 SHOWN_LEDGER_TERMS = 3
 SHOWN_CLEARED = 3
 SHOWN_PROBLEMS = 2
-MARKS = {"leak": "✗", "out_of_memory": "✗", "clean": "✓", "inconclusive": "?"}
 _EFFECTS = {
     Effect.HELPS: ("✓", "clean"),
     Effect.LITTLE: ("✗", "muted"),
@@ -152,7 +151,7 @@ def advice_lines(advice: Sequence[Advice], paper: Paper) -> list[str]:
 def _verdict(report: Report, paper: Paper) -> list[str]:
     verdict = report.verdict.value
     words = wording.verdict_words(report.verdict, ran_out=report.out_of_memory is not None)
-    label = f"{MARKS[verdict]} {words}"
+    label = f"{wording.MARKS[verdict]} {words}"
     lines = paper.wrap(f"{label} · {report.headline}")
     return [lines[0].replace(label, paper.paint(label, verdict), 1), *lines[1:]]
 

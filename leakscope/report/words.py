@@ -57,6 +57,8 @@ VERDICTS = {
     RunVerdict.INCONCLUSIVE: "Not enough evidence",
     RunVerdict.OUT_OF_MEMORY: "Out of memory",
 }
+MARKS = {"leak": "✗", "out_of_memory": "✗", "clean": "✓", "inconclusive": "?"}
+"""By verdict, the sign that stands before it in plain text."""
 LEAK_RAN_OUT = "Out of memory, leak"
 SEVERITIES = {
     Severity.CRITICAL: "Critical",

@@ -269,37 +269,41 @@ class FakeSession:
 
     def train_pass(self, batches: int, seconds: float = 0.01, *, known: bool = True) -> None:
         """One pass over a training loader."""
-        hear, tracker = self.session.gate.hear, self.session.tracker
+        dispatch, tracker = self.session.gate.dispatch, self.session.tracker
         self._token += 1
         token = self._token
         expected = batches if known else None
-        hear(lambda: tracker.loader_begin(token, site=("train.py", 1), loader=1, expected=expected))
+        dispatch(
+            lambda: tracker.loader_begin(token, site=("train.py", 1), loader=1, expected=expected)
+        )
         for _ in range(batches):
-            hear(tracker.loader_next, token)
+            dispatch(tracker.loader_next, token)
             self.clock.sleep(seconds)
-            hear(tracker.optimizer_step, 9)
-        hear(tracker.loader_next, token)
-        hear(tracker.loader_end, token)
+            dispatch(tracker.optimizer_step, 9)
+        dispatch(tracker.loader_next, token)
+        dispatch(tracker.loader_end, token)
 
     def validation_pass(self, batches: int, seconds: float = 0.01) -> None:
         """One pass over a validation loader."""
-        hear, tracker = self.session.gate.hear, self.session.tracker
+        dispatch, tracker = self.session.gate.dispatch, self.session.tracker
         self._token += 1
         token = self._token
         tracker.surroundings = lambda: (False, True)
-        hear(lambda: tracker.loader_begin(token, site=("train.py", 9), loader=2, expected=batches))
+        dispatch(
+            lambda: tracker.loader_begin(token, site=("train.py", 9), loader=2, expected=batches)
+        )
         for _ in range(batches):
-            hear(tracker.loader_next, token)
+            dispatch(tracker.loader_next, token)
             self.clock.sleep(seconds)
-        hear(tracker.loader_next, token)
-        hear(tracker.loader_end, token)
+        dispatch(tracker.loader_next, token)
+        dispatch(tracker.loader_end, token)
         tracker.surroundings = lambda: (True, True)
 
     def steps(self, count: int, seconds: float) -> None:
         """Training without a loader."""
         for _ in range(count):
             self.clock.sleep(seconds)
-            self.session.gate.hear(self.session.tracker.optimizer_step, 9)
+            self.session.gate.dispatch(self.session.tracker.optimizer_step, 9)
 
     def close(self) -> None:
         self.session.close(status="completed")

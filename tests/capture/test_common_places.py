@@ -33,17 +33,17 @@ def train_together(costs: list[float], epochs: int, batches: int, *, aligned: bo
 
 
 def one_pass(rank, batches):
-    hear, tracker = rank.session.gate.hear, rank.session.tracker
+    dispatch, tracker = rank.session.gate.dispatch, rank.session.tracker
     rank._token += 1
     token = rank._token
-    hear(lambda: tracker.loader_begin(token, site=("t.py", 1), loader=1, expected=None))
+    dispatch(lambda: tracker.loader_begin(token, site=("t.py", 1), loader=1, expected=None))
     for batch in range(batches):
-        hear(tracker.loader_next, token)
+        dispatch(tracker.loader_next, token)
         rank.clock.sleep(BATCH_SECONDS)
-        hear(tracker.optimizer_step, 9)
+        dispatch(tracker.optimizer_step, 9)
         yield batch
-    hear(tracker.loader_next, token)
-    hear(tracker.loader_end, token)
+    dispatch(tracker.loader_next, token)
+    dispatch(tracker.loader_end, token)
 
 
 def places(rank) -> set[tuple[str, str, int, int]]:

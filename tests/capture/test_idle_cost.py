@@ -35,21 +35,21 @@ def calls(work: Callable[[], object], repeats: int = 200) -> float:
 def idle_run():
     """A session in the midst of a training pass, with nothing due for ever."""
     run = FakeSession()
-    tracker, hear = run.session.tracker, run.session.gate.hear
-    hear(lambda: tracker.loader_begin(1, site=("train.py", 1), loader=1))
-    hear(tracker.loader_next, 1)
+    tracker, dispatch = run.session.tracker, run.session.gate.dispatch
+    dispatch(lambda: tracker.loader_begin(1, site=("train.py", 1), loader=1))
+    dispatch(tracker.loader_next, 1)
     schedule = run.session._schedule
     schedule._next_record = schedule._next_inside = tracker.phase.plan.mark = inf
     yield run
 
 
 def test_an_idle_step_costs_little_more_than_calling_functions(idle_run):
-    hear, tracker = idle_run.session.gate.hear, idle_run.session.tracker
+    dispatch, tracker = idle_run.session.gate.dispatch, idle_run.session.tracker
     written = idle_run.writer.count
 
     def step() -> None:
-        hear(tracker.optimizer_step, 9)
-        hear(tracker.loader_next, 1)
+        dispatch(tracker.optimizer_step, 9)
+        dispatch(tracker.loader_next, 1)
 
     assert calls(step) <= 2 * MOST_CALLS
     assert tracker.step > 200
@@ -61,12 +61,12 @@ def test_an_idle_step_without_a_loader_costs_as_little():
     run.steps(2, 0.1)
     schedule = run.session._schedule
     schedule._next_record = schedule._next_inside = run.session.tracker.phase.plan.mark = inf
-    hear, tracker = run.session.gate.hear, run.session.tracker
-    assert calls(lambda: hear(tracker.optimizer_step, 9)) <= MOST_CALLS
+    dispatch, tracker = run.session.gate.dispatch, run.session.tracker
+    assert calls(lambda: dispatch(tracker.optimizer_step, 9)) <= MOST_CALLS
 
 
 def test_events_of_another_thread_cost_less_than_heard_ones(idle_run):
     gate, tracker = idle_run.session.gate, idle_run.session.tracker
-    heard = calls(lambda: gate.hear(tracker.optimizer_step, 9))
+    heard = calls(lambda: gate.dispatch(tracker.optimizer_step, 9))
     gate.thread += 1
-    assert calls(lambda: gate.hear(tracker.optimizer_step, 9)) < heard
+    assert calls(lambda: gate.dispatch(tracker.optimizer_step, 9)) < heard

@@ -85,9 +85,9 @@ class TestRecords:
         assert run.writer.of(SourceRecord) == []
 
     def test_a_mark_carries_its_name_and_the_open_phase(self, run):
-        with_phase = run.session.gate.hear(run.session.tracker.phase_begin, "warmup")
+        with_phase = run.session.gate.dispatch(run.session.tracker.phase_begin, "warmup")
         run.session.boundary(Kind.MARK, label="loaded")
-        run.session.gate.hear(run.session.tracker.phase_end, with_phase)
+        run.session.gate.dispatch(run.session.tracker.phase_end, with_phase)
         (mark,) = [b for b in run.writer.boundaries if b.kind is Kind.MARK]
         assert (mark.label, mark.phase) == ("loaded", "warmup")
 
@@ -131,7 +131,7 @@ class TestFaults:
             raise ValueError("no such phase")
 
         for _ in range(5):
-            run.session.gate.hear(broken)
+            run.session.gate.dispatch(broken)
         assert len(run.writer.of(ErrorRecord)) == 3
         assert not run.session.gate.is_open
 
@@ -155,7 +155,7 @@ class TestFaults:
 class TestTurnedAway:
     def test_events_inside_an_event(self, run):
         def census_that_trains() -> dict[str, int]:
-            run.session.gate.hear(run.session.tracker.optimizer_step, 9)
+            run.session.gate.dispatch(run.session.tracker.optimizer_step, 9)
             return {}
 
         run.fast.read = census_that_trains
@@ -176,10 +176,10 @@ class TestTurnedAway:
         gate, seen = run.session.gate, []
 
         def outer() -> None:
-            gate.hear_late(seen.append, "late")
+            gate.dispatch_deferred(seen.append, "late")
             seen.append("outer")
 
-        gate.hear(outer)
+        gate.dispatch(outer)
         assert seen == ["outer", "late"]
 
 

@@ -139,7 +139,7 @@ class TestObserver:
         assert records(run) == []
 
     def test_inside_a_census_only_the_figures_are_kept(self, run):
-        run.session.gate.hear(lambda: observe(run))
+        run.session.gate.dispatch(lambda: observe(run))
         (record,) = records(run)
         assert record.census is None
         assert record.no_census == "another census was under way"
@@ -229,7 +229,7 @@ def says(headroom: Headroom, available: int, resident: int) -> bool:
     headroom.learn({gauge.SYSTEM_AVAILABLE: available}, resident)
     low = headroom.is_running_out(resident)
     if low:
-        headroom.told(resident)
+        headroom.reported(resident)
     return low
 
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from leakscope.analysis.remedies.catalogue import shipped
-from leakscope.capture.capabilities import ask
+from leakscope.capture.capabilities import query_capabilities
 from leakscope.cleanup.nvidia import DriverReading, Gpu
 from leakscope.cli import leakscope
 from leakscope.cli.doctor import _torch, device_items, examine
@@ -151,7 +151,7 @@ def test_a_torch_that_cannot_be_imported_is_broken(
     text: str, said: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in_torch(folder, f"print('noise')\n{text}", monkeypatch)
-    told = item(_torch(ask()), "torch")
+    told = item(_torch(query_capabilities()), "torch")
     assert told.state is State.BROKEN
     assert said in told.text
     assert told.advice
@@ -161,7 +161,7 @@ def test_a_torch_that_hangs_costs_a_time_limit(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in_torch(folder, "import time; time.sleep(600)", monkeypatch)
-    assert "more than" in ask(patience_s=1.0)["fault"]
+    assert "more than" in query_capabilities(patience_s=1.0)["fault"]
 
 
 def test_every_tracker_is_among_the_libraries(
@@ -182,7 +182,7 @@ def test_a_file_of_the_users_is_not_taken_for_a_library(
 ) -> None:
     (folder / "json.py").write_text("raise SystemExit('taken')")
     stand_in_torch(folder, "raise ModuleNotFoundError(name='torch')", monkeypatch)
-    assert "fault" not in ask()
+    assert "fault" not in query_capabilities()
 
 
 @pytest.mark.parametrize(

@@ -319,7 +319,7 @@ def test_an_interrupt_keeps_what_it_came_upon_unless_that_is_ours() -> None:
         raise ValueError("the program's")
     except ValueError as first:
         with pytest.raises(KeyboardInterrupt) as caught:
-            gate.hear(event)
+            gate.dispatch(event)
         assert caught.value.__context__ is first
     names = [entry.name for entry in caught.traceback]
     assert names == ["test_an_interrupt_keeps_what_it_came_upon_unless_that_is_ours"]
@@ -359,7 +359,7 @@ def test_what_the_program_kept_goes_when_an_interrupt_has_passed() -> None:
     def interrupted() -> weakref.ref[Batch]:
         batch = Batch()
         try:
-            gate.hear(guard.call, "census", None, signal.raise_signal, signal.SIGUSR1)
+            gate.dispatch(guard.call, "census", None, signal.raise_signal, signal.SIGUSR1)
         except TimeoutError:
             return weakref.ref(batch)
         raise AssertionError("it did not pass")

@@ -329,7 +329,7 @@ class TestTrainingsThatTellNoEnd:
         trackers[0].start()
         session = current_session()
         assert session is not None
-        session.gate.hear(trackers.clear)
+        session.gate.dispatch(trackers.clear)
         assert session.is_live
         second = self.recorded(tmp_path / "second")
         second.start()

@@ -441,7 +441,7 @@ class TestTrainingIsUndisturbed:
         monkeypatch.setattr(kind, method, property(raiser) if is_property else raiser)
         assert all(map(torch.equal, self.trained(scope.attach), plain))
 
-    @pytest.mark.parametrize("method", ["listen", "since_last_asked", "close"])
+    @pytest.mark.parametrize("method", ["listen", "stepped_since_last_query", "close"])
     def test_nor_does_one_in_what_it_calls(
         self, scope: LeakScope, plain: list[torch.Tensor], method: str, course: Course,
         monkeypatch: pytest.MonkeyPatch,

@@ -199,7 +199,7 @@ class TestTrainingIsUndisturbed:
             (training_module.Training, "step"),
             (training_module.Training, "end"),
             (keras_course, "iterations"),
-            (keras_joining, "is_told_of"),
+            (keras_joining, "contains_ours"),
         ],
     )
     def test_no_fault_of_ours_changes_it(
@@ -242,7 +242,7 @@ class TestTrainingIsUndisturbed:
         assert not [path for path in frames if "leakscope/capture" in str(path)]
         session = current_session()
         assert session is not None
-        assert not session.gate.is_led
+        assert not session.gate.is_phase_control_claimed
         assert str(course) == "train[ train]", "an epoch that was broken off is none"
 
     def test_nothing_is_kept_and_keras_is_as_it_was(self, tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ class TestPhasesAndSteps:
             trainer.predict(Rows(4))
             assert current_session() is not None
             assert scope.run_path == tmp_path / "own"
-            assert not current_session().gate.is_led  # type: ignore[union-attr]
+            assert not current_session().gate.is_phase_control_claimed  # type: ignore[union-attr]
         assert not (tmp_path / "run").exists()
         assert str(course) == ("train[ 1 2 train] epoch validation[ b b validation] test[ b test]")
 
@@ -446,7 +446,7 @@ class TestTrainingIsUndisturbed:
             trainer_of(callback).train()
             session = current_session()
             assert session is not None
-            assert not session.gate.is_led
+            assert not session.gate.is_phase_control_claimed
         errors = open_run(tmp_path / "own").main.errors
         assert [e.where for e in errors] == ["framework"] * 3
         assert errors[-1].disabled

@@ -74,7 +74,7 @@ def test_what_a_census_looked_at_can_be_asked_again_without_another():
 
     def asked_again():
         # Whatever else the process holds may be looked at, too.
-        taker = CensusTaker(project_root="/", given={"samples": samples})
+        taker = CensusTaker(project_root="/", work_items={"samples": samples})
         taker.take(CensusScope.FOCUSED)
         before = taker.copied_shares()
         for sample in samples:

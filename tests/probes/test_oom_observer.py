@@ -29,7 +29,7 @@ class Listener:
         self.told: list[tuple[int, int, int, int]] = []
         self.error: BaseException | None = None
 
-    def hear(self, *told: int) -> None:
+    def dispatch(self, *told: int) -> None:
         self.told.append(told)
         if self.error is not None:
             raise self.error
@@ -52,7 +52,7 @@ def torch(monkeypatch):
 def test_it_is_attached_once_however_many_sessions_there_are(torch):
     for _ in range(3):
         listener = Listener()
-        listen(listener.hear)
+        listen(listener.dispatch)
         attach()
     assert len(torch.attached) == 1
     torch.attached[0](0, 10, 100, 5)
@@ -63,7 +63,7 @@ def test_nobody_listening_nothing_is_attached_or_told(torch):
     attach()
     assert torch.attached == []
     listener = Listener()
-    listen(listener.hear)
+    listen(listener.dispatch)
     attach()
     stop_listening()
     torch.attached[0](0, 10, 100, 5)
@@ -72,7 +72,7 @@ def test_nobody_listening_nothing_is_attached_or_told(torch):
 
 def test_it_keeps_no_listener_alive(torch):
     listener = Listener()
-    listen(listener.hear)
+    listen(listener.dispatch)
     attach()
     del listener
     torch.attached[0](0, 10, 100, 5)
@@ -82,7 +82,7 @@ def test_it_keeps_no_listener_alive(torch):
 def test_nothing_raised_by_a_listener_reaches_torch(torch, error):
     listener = Listener()
     listener.error = error
-    listen(listener.hear)
+    listen(listener.dispatch)
     attach()
     torch.attached[0](0, 10, 100, 5)
     assert len(listener.told) == 1
@@ -91,7 +91,7 @@ def test_nothing_raised_by_a_listener_reaches_torch(torch, error):
 def test_an_interrupt_comes_after_torchs_own_error(torch):
     listener = Listener()
     listener.error = KeyboardInterrupt()
-    listen(listener.hear)
+    listen(listener.dispatch)
     attach()
     with pytest.raises(KeyboardInterrupt):
         torch.attached[0](0, 10, 100, 5)
@@ -103,7 +103,7 @@ def test_cuda_is_not_woken(monkeypatch):
     fake = Torch(awake=False)
     monkeypatch.setitem(sys.modules, "torch", fake)
     listener = Listener()
-    listen(listener.hear)
+    listen(listener.dispatch)
     attach()
     assert fake.attached == []
     attach_when_awake(fake.cuda)
@@ -116,6 +116,6 @@ def test_cuda_is_not_woken(monkeypatch):
 def test_a_build_without_cuda_has_no_observer(torch):
     del torch._C._cuda_attach_out_of_memory_observer
     listener = Listener()
-    listen(listener.hear)
+    listen(listener.dispatch)
     attach()
     assert torch.attached == []

@@ -79,7 +79,7 @@ class LeakScopeTracker(GeneralTracker, FrameworkCallback):  # type: ignore[misc]
             tracker.log(dict(figures), step=step)
 
     def _begin(self) -> None:
-        self.training.begin(lead=False)
+        self.training.begin(claims_control=False)
         self._beside()
 
     @contained

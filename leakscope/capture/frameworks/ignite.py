@@ -134,12 +134,12 @@ class LeakScope(FrameworkCallback):
         self.training.end_epoch()
         length, skipped, self._skipped = engine.state.epoch_length, self._skipped, 0
         self.training.enter(TRAIN, None if length is None else length - skipped)
-        self._steps.since_last_asked()
+        self._steps.stepped_since_last_query()
 
     @contained
     def iteration_ends(self, engine: Engine) -> None:
         """An iteration is over, and a step with it if an optimizer stepped."""
-        self._tell_iteration(engine)
+        self._report_iteration(engine)
         is_step, self._is_step = self._is_step, False
         if is_step:
             engine.state.metrics.update(self._upkeep.step(self._done))
@@ -169,7 +169,7 @@ class LeakScope(FrameworkCallback):
     def evaluation_starts(self, engine: Engine, trainer: Engine, phase: str) -> None:
         """Begin the phase of an evaluator, after the training's if the epoch is complete."""
         if trainer.last_event_name == Events.ITERATION_COMPLETED:
-            self._tell_iteration(trainer)  # who evaluates may have been added before us
+            self._report_iteration(trainer)  # who evaluates may have been added before us
         elif trainer.last_event_name == Events.EPOCH_COMPLETED:
             self.training.leave(TRAIN)
         self.training.enter(phase, engine.state.epoch_length)
@@ -184,11 +184,11 @@ class LeakScope(FrameworkCallback):
         """End the phase of an evaluator."""
         self.training.leave(phase)
 
-    def _tell_iteration(self, engine: Engine) -> None:
+    def _report_iteration(self, engine: Engine) -> None:
         if engine.state.iteration == self._iteration:
             return
         self._iteration = engine.state.iteration
-        self._is_step = self._steps.since_last_asked()
+        self._is_step = self._steps.stepped_since_last_query()
         self._done += self._is_step
         (self.training.step if self._is_step else self.training.batch)()
 
@@ -203,7 +203,7 @@ class LeakScope(FrameworkCallback):
             self.training.end(error)
 
 
-def _telling_run(original: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_run(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def run(engine: Engine, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -229,12 +229,12 @@ def _handlers(engine: Engine, hook: Callable[..., None]) -> list[tuple[LeakScope
         ]
     except faults(Exception):
         return []
-    ours = [one for one in handlers if getattr(one[0], "__func__", None) is hook]
+    ours = [handler for handler in handlers if getattr(handler[0], "__func__", None) is hook]
     return [(handler.__self__, given) for handler, given in ours]
 
 
 def _wrapped() -> list[PatchedMethod]:
-    return [PatchedMethod(Engine, "run", _telling_run)] if "run" in vars(Engine) else []
+    return [PatchedMethod(Engine, "run", _wrap_run)] if "run" in vars(Engine) else []
 
 
 _methods = LibraryPatches(_wrapped)

@@ -64,7 +64,7 @@ class FitCourse:
             self._done = self._batches // _accumulation(model)
             self._training.resume(step=self._done, epoch=epoch)
         self._training.enter(TRAIN, expected)
-        self._torch_steps.since_last_asked()
+        self._torch_steps.stepped_since_last_query()
 
     def end_batch(self, model: Any) -> int | None:
         """A batch is over: return the number of its step, None if the optimizer made none."""
@@ -131,7 +131,7 @@ class FitCourse:
 
     def _has_stepped(self, model: Any) -> bool:
         """Return whether the batch was a step: of Keras's optimizer, or of one of torch's."""
-        by_torch = self._torch_steps.since_last_asked()
+        by_torch = self._torch_steps.stepped_since_last_query()
         if self._counts is None:
             # Asked once: on a device each answer would wait for all that is under way.
             self._counts = iterations(model) > self._batches
@@ -157,31 +157,31 @@ def _optimizer(model: Any) -> Any:
 class NestedFitListener(Protocol):
     """A callback of ours in a ``fit()`` that is under way."""
 
-    def hear_beside(self, event: str) -> None:
+    def dispatch_nested(self, event: str) -> None:
         """Another list of callbacks is told of an event of Keras's, named as its method."""
 
 
-_under_way: list[NestedFitListener] = []
+_listeners: list[NestedFitListener] = []
 
 
 @contextmanager
-def under_way(callbacks: Sequence[NestedFitListener]) -> Iterator[None]:
+def listening(callbacks: Sequence[NestedFitListener]) -> Iterator[None]:
     """Have these callbacks hear what others evaluate and predict in their ``fit()``."""
-    _under_way.extend(callbacks)
+    _listeners.extend(callbacks)
     try:
         yield
     finally:
-        del _under_way[len(_under_way) - len(callbacks) :]
+        del _listeners[len(_listeners) - len(callbacks) :]
 
 
-def hear_beside(event: str, callbacks: Any) -> None:
+def dispatch_nested(event: str, callbacks: Any) -> None:
     """A list of callbacks is told of an event: pass it on where it has none of ours."""
     try:
-        told = () if not _under_way or is_told_of(callbacks) else tuple(_under_way)
+        listeners = () if not _listeners or contains_ours(callbacks) else tuple(_listeners)
     except faults(Exception):
         return
-    for callback in told:
-        callback.hear_beside(event)
+    for callback in listeners:
+        callback.dispatch_nested(event)
 
 
 class JoinedFits(FrameworkCallback):
@@ -219,7 +219,7 @@ class JoinedFits(FrameworkCallback):
             self.training.end()
 
     @contained
-    def hear(self, event: str, callbacks: Any, *args: Any) -> None:
+    def dispatch(self, event: str, callbacks: Any, *args: Any) -> None:
         """A list of callbacks is told of an event of Keras's, named as its method."""
         if get_ident() != self._thread:
             return
@@ -237,7 +237,7 @@ class JoinedFits(FrameworkCallback):
             self._course.evaluate(event, after_training=is_own)
 
 
-def is_told_of(callbacks: Any) -> bool:
+def contains_ours(callbacks: Any) -> bool:
     """Return whether a callback of ours is among those that ``fit()`` is given."""
     inside = getattr(callbacks, "callbacks", callbacks)
     given = inside if isinstance(inside, (list, tuple)) else (inside,)
@@ -294,7 +294,7 @@ class LeakScopeCallback(keras.callbacks.Callback, FrameworkCallback):  # type: i
         self.training.begin()
 
     @contained
-    def hear_beside(self, event: str) -> None:
+    def dispatch_nested(self, event: str) -> None:
         """Another callback evaluates or predicts: this one is not among those that are told."""
         self._course.evaluate(event, after_training=False)
 
@@ -386,13 +386,13 @@ def _add(logs: Any, figures: dict[str, float]) -> None:
         logs.update(figures)
 
 
-def _telling_fit(original: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_fit(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
-        args, kwargs = _told_once(args, kwargs)
+        args, kwargs = _without_duplicates(args, kwargs)
         ours = _ours(args, kwargs)
         try:
-            with under_way(ours):
+            with listening(ours):
                 return original(model, *args, **kwargs)
         except BaseException as error:
             without_our_frame(error)
@@ -407,7 +407,7 @@ def _ours(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[LeakScopeCallba
     """Tell the callbacks of ours that ``fit()`` was called with these arguments; return them."""
     try:
         given = {**dict(zip(_NAMES, args, strict=False)), **kwargs}
-        ours = [one for one in _several(given.get("callbacks")) if _is_ours(one)]
+        ours = [callback for callback in _several(given.get("callbacks")) if _is_ours(callback)]
     except faults(Exception):
         return []
     for callback in ours:
@@ -415,7 +415,7 @@ def _ours(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[LeakScopeCallba
     return ours
 
 
-def _told_once(
+def _without_duplicates(
     args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of ``fit()`` with each callback of ours in them once."""
@@ -446,7 +446,7 @@ def _is_ours(callback: Any) -> bool:
 
 def _wrapped() -> list[PatchedMethod]:
     owners = [kind for kind in keras.Model.__mro__ if "fit" in vars(kind)]
-    return [PatchedMethod(owner, "fit", _telling_fit) for owner in owners[:1]]
+    return [PatchedMethod(owner, "fit", _wrap_fit) for owner in owners[:1]]
 
 
 _methods = LibraryPatches(_wrapped)

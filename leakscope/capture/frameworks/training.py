@@ -83,7 +83,7 @@ class Training:
         self._phases: list[Phase] = []
         self._leads = False
         self._is_in_epoch = False
-        self._steps_told = 0
+        self._steps_reported = 0
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy in another process records for itself."""
@@ -112,19 +112,19 @@ class Training:
         return self._phases[-1].name if self._phases else ""
 
     @property
-    def steps_told(self) -> int:
+    def steps_reported(self) -> int:
         """How many steps of the training that goes on just now were told."""
-        return self._steps_told if self.leads else 0
+        return self._steps_reported if self.leads else 0
 
     # A training's course
 
     def begin(
-        self, *, lead: bool = True, joins: bool = False, step: int = 0, epoch: int = 0
+        self, *, claims_control: bool = True, joins: bool = False, step: int = 0, epoch: int = 0
     ) -> None:
         """Join the session that runs, or start one; a training that begins anew goes on in it.
 
         Args:
-            lead: whether its events tell phases and steps, which are found otherwise.
+            claims_control: whether its events tell phases and steps, which are found otherwise.
             joins: whether it starts none itself.
             step: steps done before, where it resumes from a checkpoint.
             epoch: epochs done before.
@@ -133,7 +133,7 @@ class Training:
         if not self.is_allowed:
             return
         self._is_in_epoch = False
-        self._steps_told = 0
+        self._steps_reported = 0
         if self.leads:
             self.leave_all()
             self.resume(step=step, epoch=epoch)
@@ -141,7 +141,7 @@ class Training:
         if not self._join() and not joins:
             self._start()
         session = self.session
-        if session is not None and lead and session.take_lead():
+        if session is not None and claims_control and session.claim_phase_control():
             self._leads = True
             self.resume(step=step, epoch=epoch)
 
@@ -149,7 +149,9 @@ class Training:
         """Go on from a checkpoint, where it is read only after the beginning."""
         session = self.session
         if session is not None and self._leads:
-            ahead = session.gate.hear(lambda: session.tracker.led.resume(step=step, epoch=epoch))
+            ahead = session.gate.dispatch(
+                lambda: session.tracker.external.resume(step=step, epoch=epoch)
+            )
             session.trackers.ahead = ahead or 0
 
     def enter(self, name: str, expected: int | None = None) -> None:
@@ -157,31 +159,35 @@ class Training:
         if not self._phases and not self._leads:
             self._join()
         session = self.session
-        if session is None or not self.is_allowed or (session.gate.is_led and not self._leads):
+        if (
+            session is None
+            or not self.is_allowed
+            or (session.gate.is_phase_control_claimed and not self._leads)
+        ):
             return
-        led = session.tracker.led
+        external = session.tracker.external
         self._is_in_epoch |= name == TRAIN
-        session.gate.hear(lambda: self._phases.append(led.begin(name, expected)))
+        session.gate.dispatch(lambda: self._phases.append(external.begin(name, expected)))
 
     def leave(self, name: str) -> None:
         """End the innermost phase of this name, with what is open inside it."""
         if any(phase.name == name for phase in self._phases):
-            while self._leave_one() != name:
+            while self._leave_innermost() != name:
                 pass
 
     def leave_all(self) -> None:
         """End every phase that it opened."""
         while self._phases:
-            self._leave_one()
+            self._leave_innermost()
 
     def step(self) -> None:
         """A step of an optimizer, with all batches it took, is over."""
-        self._steps_told += 1
-        self._tell("step")
+        self._steps_reported += 1
+        self._dispatch("step")
 
     def batch(self) -> None:
         """A batch without a step is over."""
-        self._tell("batch")
+        self._dispatch("batch")
 
     def end_epoch(self) -> None:
         """The epoch that a training phase began is over, with all that came after that phase."""
@@ -254,7 +260,7 @@ class Training:
         if session is not None:
             self._session = weakref.ref(session)
             self._begun = SharedSession(self._scope, session)
-            self._begun.is_told_by(self)
+            self._begun.attach(self)
 
     def _stop_leading(self) -> None:
         session, leads, self._leads = self.session, self._leads, False
@@ -262,19 +268,19 @@ class Training:
             self.leave_all()
         finally:
             if session is not None and leads:
-                session.give_lead_back()
+                session.release_phase_control()
 
-    def _leave_one(self) -> str:
+    def _leave_innermost(self) -> str:
         phase = self._phases.pop()
         session = self.session
         if session is not None:
-            session.gate.hear(session.tracker.led.end, phase)
+            session.gate.dispatch(session.tracker.external.end, phase)
         return phase.name
 
-    def _tell(self, event: str) -> None:
+    def _dispatch(self, event: str) -> None:
         session = self.session
         if session is not None and self._phases:
-            session.gate.hear(getattr(session.tracker.led, event), self._phases[-1])
+            session.gate.dispatch(getattr(session.tracker.external, event), self._phases[-1])
 
     def _reach(self, kind: BoundaryKind, label: str = "") -> None:
         session = self.session
@@ -295,7 +301,9 @@ def ours_once(callbacks: Iterable[Any]) -> list[Any]:
     """
     once: list[Any] = []
     for callback in callbacks:
-        if not isinstance(callback, FrameworkCallback) or all(one is not callback for one in once):
+        if not isinstance(callback, FrameworkCallback) or all(
+            known is not callback for known in once
+        ):
             once.append(callback)
     return once
 
@@ -362,12 +370,12 @@ class SharedSession:
         """Whether nobody is left who tells it anything."""
         return not any(teller() is not None for teller in self._tellers)
 
-    def is_told_by(self, training: Training) -> None:
+    def attach(self, training: Training) -> None:
         """Stay open as long as this training lives, too."""
         if not any(teller() is training for teller in self._tellers):
             self._tellers.append(weakref.ref(training, self._gone))
 
-    def is_left_by(self, training: Training, error: BaseException | None) -> None:
+    def detach(self, training: Training, error: BaseException | None) -> None:
         """The training tells it nothing more; the last one closes it."""
         before = len(self._tellers)
         self._tellers = [teller for teller in self._tellers if teller() is not training]
@@ -390,7 +398,7 @@ class SharedSession:
     def _gone(self, teller: weakref.ref[Training]) -> None:
         # In the middle of an event, or from another thread, the collector may run this as well;
         # the next training or the end of the program closes the session then.
-        self._tellers = [one for one in self._tellers if one is not teller]
+        self._tellers = [known for known in self._tellers if known is not teller]
         if self.is_lost and self.session.gate.is_idle_here():
             self.give_up()
 
@@ -410,21 +418,21 @@ class SharedSession:
 
 def attach_to_running_session(training: Training) -> Session | None:
     """Return the session that a training joins, if one runs; what was given up is closed."""
-    for one in [one for one in _shared_sessions if one.is_lost]:
-        one.give_up()
+    for shared in [lost for lost in _shared_sessions if lost.is_lost]:
+        shared.give_up()
     session = current_session()
     if session is None or not session.is_live:
         return None
-    for one in _shared_sessions:
-        if one.session is session:
-            one.is_told_by(training)
+    for shared in _shared_sessions:
+        if shared.session is session:
+            shared.attach(training)
     return session
 
 
 def detach_training(training: Training, error: BaseException | None) -> None:
     """Have no session wait for this training, which ended with an error or without."""
-    for one in [*_shared_sessions]:
-        one.is_left_by(training, error)
+    for shared in [*_shared_sessions]:
+        shared.detach(training, error)
 
 
 class Upkeep:
@@ -465,7 +473,7 @@ class Upkeep:
 
     def warn(self, *loaders: Any) -> None:
         """Say once what loaders should not keep beside workers."""
-        for sentence in (sentence for one in loaders for sentence in worker_warnings(one)):
+        for sentence in (sentence for loader in loaders for sentence in worker_warnings(loader)):
             if sentence not in self._said:
                 self._said.add(sentence)
                 self._training.say(sentence)
@@ -483,9 +491,9 @@ class Upkeep:
         """The training is over, with an error or without: tell what its cleanups gained."""
         cleanup, self._cleanup, self._is_begun = self._cleanup, None, False
         if cleanup is not None and cleanup.report().steps:
-            told = str(cleanup.report())
-            self._training.say(told)
-            self._training.note("cleanup", told)
+            summary = str(cleanup.report())
+            self._training.say(summary)
+            self._training.note("cleanup", summary)
 
 
 LOOKED_AT = 2000
@@ -518,7 +526,7 @@ def worker_warnings(loader: Any) -> list[str]:
         return []
     is_forked = start_method(loader) == "fork"
     kept = dict.fromkeys(find_kept(dataset))
-    sentences = (_sentence(one, workers, is_forked=is_forked) for one in kept)
+    sentences = (_sentence(found, workers, is_forked=is_forked) for found in kept)
     return [sentence for sentence in sentences if sentence]
 
 

@@ -68,7 +68,7 @@ class LeakScopeCallback(TrainerCallback, FrameworkCallback):  # type: ignore[mis
         self.training = Training(options)
         self._upkeep = Upkeep(self.training, log_every=log_every, cleanup_every=cleanup_every)
         self._trainer: weakref.ref[Trainer] | None = None
-        self._has_stepped = self._is_step_told = False
+        self._has_stepped = self._is_step_reported = False
         _methods.serve(self)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class LeakScopeCallback(TrainerCallback, FrameworkCallback):  # type: ignore[mis
     def evaluation_is_called(self, given: dict[str, Any]) -> None:
         """``evaluation_loop()`` was called with these arguments."""
         self._end_evaluation()
-        self._tell_step_before_evaluating()
+        self._report_step_before_evaluating()
         self.training.enter(phase_of(given), length_of(given.get("dataloader")))
         if self.training.leads:  # the trainer makes the loader of an evaluation only for it
             self._upkeep.warn(given.get("dataloader"))
@@ -110,7 +110,7 @@ class LeakScopeCallback(TrainerCallback, FrameworkCallback):  # type: ignore[mis
     @contained
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin to record, or join; again where ``auto_find_batch_size`` begins anew."""
-        done = self.training.steps_told
+        done = self.training.steps_reported
         self.training.begin(step=state.global_step, epoch=int(state.epoch or 0))
         if done and getattr(args, "auto_find_batch_size", False):
             self.training.note(
@@ -132,7 +132,7 @@ class LeakScopeCallback(TrainerCallback, FrameworkCallback):  # type: ignore[mis
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """An evaluation that told no end is over."""
         self._end_evaluation()
-        self._has_stepped = self._is_step_told = False
+        self._has_stepped = self._is_step_reported = False
 
     @contained
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -155,8 +155,9 @@ class LeakScopeCallback(TrainerCallback, FrameworkCallback):  # type: ignore[mis
 
     @contained
     def _step_over(self, state: Any) -> tuple[dict[str, float], Trainer | None] | None:
-        is_told, self._has_stepped, self._is_step_told = self._is_step_told, False, False
-        if self.training.phase == TRAIN and not is_told:
+        is_reported = self._is_step_reported
+        self._has_stepped = self._is_step_reported = False
+        if self.training.phase == TRAIN and not is_reported:
             self.training.step()
         figures = self._upkeep.step(state.global_step)
         return figures, None if self._trainer is None else self._trainer()
@@ -165,7 +166,7 @@ class LeakScopeCallback(TrainerCallback, FrameworkCallback):  # type: ignore[mis
     def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """A batch of an evaluation is over."""
         if self.training.phase in ("", TRAIN):  # a trainer with an evaluation loop of its own
-            self._tell_step_before_evaluating()
+            self._report_step_before_evaluating()
             self.training.enter(VALIDATION)
         self.training.batch()
 
@@ -206,10 +207,10 @@ class LeakScopeCallback(TrainerCallback, FrameworkCallback):  # type: ignore[mis
         finally:
             self.training.end(error)
 
-    def _tell_step_before_evaluating(self) -> None:
+    def _report_step_before_evaluating(self) -> None:
         """A callback before this one may evaluate where it hears that a step is over."""
-        if self._has_stepped and not self._is_step_told and self.training.phase == TRAIN:
-            self._is_step_told = True
+        if self._has_stepped and not self._is_step_reported and self.training.phase == TRAIN:
+            self._is_step_reported = True
             self.training.step()
 
     def _end_evaluation(self) -> None:
@@ -219,7 +220,7 @@ class LeakScopeCallback(TrainerCallback, FrameworkCallback):  # type: ignore[mis
 
 
 def _wrapped() -> list[PatchedMethod]:
-    wrapped = {"train": _telling_train, "evaluation_loop": _telling_evaluation}
+    wrapped = {"train": _wrap_train, "evaluation_loop": _wrap_evaluation}
     there = [(name, wrap) for name, wrap in wrapped.items() if name in vars(Trainer)]
     return [PatchedMethod(Trainer, name, wrap) for name, wrap in there]
 
@@ -227,7 +228,7 @@ def _wrapped() -> list[PatchedMethod]:
 _methods = LibraryPatches(_wrapped)
 
 
-def _telling_train(original: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_train(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def train(trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
         _tell(trainer, "training_is_called", trainer)
@@ -241,7 +242,7 @@ def _telling_train(original: Callable[..., Any]) -> Callable[..., Any]:
     return train
 
 
-def _telling_evaluation(original: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_evaluation(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def evaluation_loop(trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
         _tell(trainer, "evaluation_is_called", {**dict(zip(_NAMES, args, strict=False)), **kwargs})
@@ -280,11 +281,11 @@ def _before_trackers_close(callbacks: list[Any]) -> list[Any]:
 
     The trainer puts them before all that the program adds, and the report is kept only after that.
     """
-    closing = [place for place, one in enumerate(callbacks) if isinstance(one, CLOSING)]
+    closing = [place for place, callback in enumerate(callbacks) if isinstance(callback, CLOSING)]
     if not closing:
         return callbacks
     before, rest = callbacks[: closing[0]], callbacks[closing[0] :]
-    return before + sorted(rest, key=lambda one: not isinstance(one, LeakScopeCallback))
+    return before + sorted(rest, key=lambda callback: not isinstance(callback, LeakScopeCallback))
 
 
 def phase_of(given: dict[str, Any]) -> str:

@@ -52,7 +52,7 @@ class Fits(Protocol):
     def end(self) -> None:
         """The ``fit()`` is over."""
 
-    def hear(self, event: str, callbacks: Any, *args: Any) -> None:
+    def dispatch(self, event: str, callbacks: Any, *args: Any) -> None:
         """A list of callbacks is told of an event of Keras's."""
 
 
@@ -117,7 +117,7 @@ class KerasHooks:
         def train_on_batch(model: Any, *args: Any, **kwargs: Any) -> Any:
             if gate.is_training_thread():
                 try:
-                    gate.hear(trains, model)
+                    gate.dispatch(trains, model)
                 except BaseException as interrupt:
                     leave_hook(interrupt)
                     raise
@@ -136,14 +136,14 @@ class KerasHooks:
             @functools.wraps(original)
             def event(callbacks: Any, *args: Any, **kwargs: Any) -> Any:
                 if is_beginning:
-                    self._hear(name, callbacks, args)
+                    self._dispatch(name, callbacks, args)
                 try:
                     result = original(callbacks, *args, **kwargs)
                 except BaseException as error:
                     without_our_frame(error)
                     raise
                 if not is_beginning:
-                    self._hear(name, callbacks, args)
+                    self._dispatch(name, callbacks, args)
                 return result
 
             return event
@@ -164,7 +164,7 @@ class KerasHooks:
             kind = self._callbacks
             if kind and isinstance(given, kind) and type(given) is not kind:
                 return None
-            if joining.is_told_of(given):
+            if joining.contains_ours(given):
                 return None
             if self._fits is None:
                 self._fits = joining.JoinedFits()
@@ -173,11 +173,11 @@ class KerasHooks:
         except ours(Exception):
             return None
 
-    def _hear(self, name: str, callbacks: Any, args: tuple[Any, ...]) -> None:
+    def _dispatch(self, name: str, callbacks: Any, args: tuple[Any, ...]) -> None:
         if self._is_joined and self._fits is not None:
-            self._fits.hear(name, callbacks, *args)
+            self._fits.dispatch(name, callbacks, *args)
         elif (joining := sys.modules.get(JOINING)) is not None:
-            joining.hear_beside(name, callbacks)
+            joining.dispatch_nested(name, callbacks)
 
 
 class HookSource(Protocol):

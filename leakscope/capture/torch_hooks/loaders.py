@@ -19,9 +19,9 @@ from typing import Any, cast
 
 from leakscope.capture.dispatch import EventDispatcher, leave_hook
 from leakscope.capture.phases import PhaseTracker
-from leakscope.capture.sites import OURS, WeakNumbering, call_route
+from leakscope.capture.sites import WeakNumbering, call_route
 from leakscope.capture.torch_hooks.patching import PatchedMethod, opaque, without_our_frame
-from leakscope.model.errors import ours
+from leakscope.model.errors import OUR_FILES, ours
 
 
 class LoaderHooks:
@@ -69,7 +69,7 @@ class LoaderHooks:
                 del loader  # whoever clears the traceback's frames doesn't find ours
                 raise
             try:
-                gate.hear_found(begin, loader, iterator)
+                gate.dispatch_found(begin, loader, iterator)
             except BaseException as interrupt:
                 leave_hook(interrupt)
                 raise
@@ -78,13 +78,13 @@ class LoaderHooks:
         return __iter__
 
     def _wrap_next(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        gate, asked, ended = self._gate, self.asked, self.ended
+        gate, batch_requested, ended = self._gate, self.batch_requested, self.ended
 
         @opaque
         @functools.wraps(original)
         def __next__(iterator: Any) -> Any:  # noqa: N807
             try:
-                gate.hear_found(asked, iterator)
+                gate.dispatch_found(batch_requested, iterator)
             except BaseException as interrupt:
                 leave_hook(interrupt)
                 raise
@@ -92,7 +92,7 @@ class LoaderHooks:
                 return original(iterator)
             except StopIteration:
                 try:
-                    gate.hear_found(ended, iterator)
+                    gate.dispatch_found(ended, iterator)
                 except BaseException as interrupt:
                     leave_hook(interrupt)
                     raise
@@ -122,7 +122,7 @@ class LoaderHooks:
             expected=batches_of(loader) if is_counted else None,
         )
 
-    def asked(self, iterator: Any) -> None:
+    def batch_requested(self, iterator: Any) -> None:
         """A batch is asked for."""
         token = self._iterators.find(iterator)
         if token is not None:
@@ -144,7 +144,7 @@ class LoaderHooks:
         self._fetching = outside
 
     def _dropped(self, token: int) -> None:
-        self._gate.hear_late(self._tracker.loader_dropped, token)
+        self._gate.dispatch_deferred(self._tracker.loader_dropped, token)
 
 
 def _is_kept(loader: Any, iterator: Any) -> bool:
@@ -158,7 +158,7 @@ def _is_kept(loader: Any, iterator: Any) -> bool:
     ):
         return False
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(OURS):
+    while frame is not None and frame.f_code.co_filename.startswith(OUR_FILES):
         frame = frame.f_back
     return frame is not None and frame.f_code is not getattr(method, "__code__", None)
 
@@ -231,12 +231,12 @@ class OuterPasses:
         self._patches.clear()
         self._known.clear()
 
-    def asked(self, fetched: Iterator[Any]) -> int:
+    def batch_requested(self, fetched: Iterator[Any]) -> int:
         """The program asks for a batch: what loaders do until :meth:`fetched` is none of its own.
 
         Return what :meth:`fetched` takes.
         """
-        self._gate.hear_found(self._loaders.asked, fetched)
+        self._gate.dispatch_found(self._loaders.batch_requested, fetched)
         return self._loaders.begin_fetching()
 
     def fetched(self, outside: int) -> None:
@@ -245,7 +245,7 @@ class OuterPasses:
 
     def ended(self, fetched: Iterator[Any]) -> None:
         """There are no more batches."""
-        self._gate.hear_found(self._loaders.ended, fetched)
+        self._gate.dispatch_found(self._loaders.ended, fetched)
 
     def _wrap_iter(
         self, original: Callable[[Any], Iterator[Any]], *, is_counted: bool
@@ -258,7 +258,7 @@ class OuterPasses:
         def __iter__(loader: Any) -> Iterator[Any]:  # noqa: N807
             fetched = original(loader)
             try:
-                gate.hear_found(begin, loader, fetched)
+                gate.dispatch_found(begin, loader, fetched)
             except BaseException as interrupt:
                 leave_hook(interrupt)
                 raise
@@ -295,7 +295,7 @@ def _handed_out(fetched: Iterator[Any], hooks: weakref.ref[OuterPasses]) -> Iter
     """
     batch: list[Any] = []
     while True:
-        outside = _call_outer(hooks, "asked", fetched)
+        outside = _call_outer(hooks, "batch_requested", fetched)
         try:
             batch.append(next(fetched))
         except StopIteration:

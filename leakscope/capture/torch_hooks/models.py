@@ -108,7 +108,7 @@ class ModeHooks:
             finally:
                 self._inside = False
             try:
-                gate.hear(self._changed, module, bool(mode))
+                gate.dispatch(self._changed, module, bool(mode))
             except BaseException as interrupt:
                 leave_hook(interrupt)
                 raise
@@ -281,7 +281,7 @@ class ForwardHooks:
 
     def _is_heard(self) -> bool:
         tracing = sys.modules["torch._C"]._get_tracing_state() is not None
-        return self._tracker.listens and not self._gate.is_led and not tracing
+        return self._tracker.listens and not self._gate.is_phase_control_claimed and not tracing
 
     def _trains(self, module: Any, args: tuple[Any, ...]) -> None:
         self._trained_calls += 1
@@ -289,13 +289,13 @@ class ForwardHooks:
             self._trained = _size(args)
         if self._tracker.forwards.is_in_series and self._is_heard():
             call = Call(self._modes.number(module), evaluating=False, mode=False)
-            self._gate.hear_found(self._tracker.forward, call)
+            self._gate.dispatch_found(self._tracker.forward, call)
 
     def _evaluates(self, module: Any, args: tuple[Any, ...], *, mode: bool) -> None:
         large = self._tracker.forwards.is_open or _size(args) >= AS_LARGE * self._trained
         call = Call(self._modes.number(module), mode=mode, large=large)
         if self._gate.thread in (0, get_ident()):
-            self._gate.hear_found(self._tracker.forward, call)
+            self._gate.dispatch_found(self._tracker.forward, call)
         elif self._gate.thread not in self._inside:
             self._in_another_thread(call)
 
@@ -303,7 +303,7 @@ class ForwardHooks:
         """An engine may run in a thread of its own, requests be answered by many."""
         if self._tracker.is_idle or self._gate.is_left():
             self._gate.take_over()
-            self._gate.hear_found(self._tracker.forward, call)
+            self._gate.dispatch_found(self._tracker.forward, call)
         else:
             self._tracker.forwards.called_elsewhere()
 

@@ -44,7 +44,11 @@ class OptimizerHooks:
 
     def install(self, module: ModuleType) -> None:
         """Register the hook."""
-        gate, hear, stepped = self._gate, self._gate.hear_found, self._tracker.optimizer_step
+        gate, dispatch, stepped = (
+            self._gate,
+            self._gate.dispatch_found,
+            self._tracker.optimizer_step,
+        )
         inside_compiled_code = compiler_callback(module)
 
         @opaque
@@ -55,8 +59,8 @@ class OptimizerHooks:
                 elif get_ident() == gate.thread:
                     self._leads, self._stepping = True, optimizer
                     if self._last is None or self._last() is not optimizer:
-                        hear(self._meet, optimizer)
-                    hear(stepped, id(optimizer))
+                        dispatch(self._meet, optimizer)
+                    dispatch(stepped, id(optimizer))
                 else:
                     self._from_any_thread(id(optimizer))
             except BaseException as interrupt:
@@ -85,9 +89,9 @@ class OptimizerHooks:
         gate = self._gate
         if get_ident() == gate.thread:
             self._leads = True
-            gate.hear_found(self._tracker.optimizer_step, key)
+            gate.dispatch_found(self._tracker.optimizer_step, key)
             return
-        if gate.is_led or not gate.is_open:
+        if gate.is_phase_control_claimed or not gate.is_open:
             return
         is_left = gate.is_left()
         self._leads = self._leads and not is_left
@@ -99,7 +103,7 @@ class OptimizerHooks:
         else:
             gate.take_over()
             self._leads = gate.thread == get_ident()
-            gate.hear(self._tracker.optimizer_step, key)
+            gate.dispatch(self._tracker.optimizer_step, key)
 
     def uninstall(self) -> None:
         """Remove the hook."""
@@ -178,9 +182,9 @@ class BackwardHooks:
                 raise
             if kwargs.get("accumulate_grad"):
                 if inside_compiled_code() is None:
-                    gate.hear_found(passed)
+                    gate.dispatch_found(passed)
                 elif not self._has_optimizer:
-                    uncompiled(gate.hear_found, passed)
+                    uncompiled(gate.dispatch_found, passed)
             return result
 
         return run_backward
@@ -227,7 +231,7 @@ class OptimizerSteps:
         """Whether any has since :meth:`since_last_asked` was called."""
         return self._any
 
-    def since_last_asked(self) -> bool:
+    def stepped_since_last_query(self) -> bool:
         """Return whether any has stepped since this was last asked."""
         stepped, self._any = self._any, False
         return stepped

@@ -124,12 +124,12 @@ class ImportWatch:
             spec = finder.find_spec(name, path, target)
             if spec is not None:
                 if spec.loader is not None and hasattr(spec.loader, "exec_module"):
-                    spec.loader = _TellingLoader(spec.loader, self)
+                    spec.loader = _NotifyingLoader(spec.loader, self)
                 return spec
         return None
 
 
-class _TellingLoader(Loader):
+class _NotifyingLoader(Loader):
     """Loads as the real loader does and leaves no trace in the module."""
 
     def __init__(self, loader: Any, watch: ImportWatch) -> None:

@@ -4,10 +4,10 @@ dict's traversal leaves out.
 An array is read through NumPy's own accessors and its memory: to index it would make arrays, and
 so call ``__array_finalize__`` of a subclass.
 
-Only getters written in C++ are asked that neither make Python code run nor release the GIL. An
-array of a type that Python defines is left alone: to wrap it runs that type's code.
+Of Arrow only getters written in C++ are called that neither make Python code run nor release the
+GIL. An array of a type that Python defines is left alone: to wrap it runs that type's code.
 
-Source: CPython's Objects/dictobject.c, ``dict_traverse``.
+Source for the keys: CPython's Objects/dictobject.c, ``dict_traverse``.
 """
 
 from __future__ import annotations

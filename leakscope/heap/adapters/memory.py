@@ -1,8 +1,9 @@
 """Memory that is no Python object's own: nodes for it, what backs an address, and the types that
 adapters look for.
 
-The kernel's table of mappings tells. Where there is none, all memory counts as private. A private
-mapping of a file stays the file's, even where the program has written to its pages.
+What backs an address is read from the kernel's table of mappings. Where there is none, all memory
+counts as private. A private mapping of a file stays the file's, even where the program has written
+to its pages.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Memory(NamedTuple):
     address: int = 0
     """Where it lies; 0 where that isn't known."""
     is_foreign: bool = True
-    """Its holder's own allocator did not make it: see ``extents.py``."""
+    """Its holder's own allocator did not make it: see ``settle_extents``."""
 
 
 _HEADER = object.__basicsize__

@@ -3,8 +3,9 @@
 The accessors are taken from ``torch._C`` by descriptor, so that no attribute lookup of a subclass,
 no ``__torch_function__`` and no property of the user's runs.
 
-Only operations tell of their parts, and those release the GIL: the heap would change under a walk.
-So a walk reports whom it met, and only then are they asked, and the next walk is told.
+Only operations tell of the parts of sparse tensors, and those release the GIL: the heap would
+change under a walk. So a walk reports whom it met, and only then are they asked, and the next walk
+is told.
 
 ``node._saved_x`` would unpack, and under non-reentrant checkpointing *recompute*; the raw saved
 variables hand out what they hold as it is: the tensor, or whatever a pack hook made of it.

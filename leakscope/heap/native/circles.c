@@ -1,5 +1,5 @@
 /* Circles of references that keep garbage from being freed at once: for what is selected, the shortest
- * through it, or through the nearest that refers to it. The same rules as circles.py.
+ * through it, or through the nearest that refers to it. The same rules as reference/relations.py.
  */
 #include "walk.h"
 

@@ -29,7 +29,7 @@ static int is_subtype(PyTypeObject *type, PyObject *base) {
 static int is_trusted(PyTypeObject *type) {
     static const char *const prefixes[] = {
         "collections.", "array.", "_io.", "re.", "_struct.", "decimal.", "itertools.", "_pickle.",
-        "xml.etree.ElementTree."}; /* as shallow.py says */
+        "xml.etree.ElementTree."}; /* as anatomy.py says */
     if ((type->tp_flags & Py_TPFLAGS_HEAPTYPE) && !(type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE))
         return 0;
     if (strchr(type->tp_name, '.') == NULL)

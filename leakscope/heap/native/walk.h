@@ -1,4 +1,4 @@
-/* The native heap walker: the same walk as reference.py, over arrays of C integers.
+/* The native heap walker: the same walk as the reference walker, over arrays of C integers.
  *
  * From the first edge to the moment when the answer takes its strong references no bytecode runs:
  * the GIL is never released, the collector is off, and of the objects met only tp_traverse, sizes
@@ -6,8 +6,8 @@
  * and borrowed pointers are enough: of a plain Python object not a byte is written, its reference
  * count included, so that a forked process goes on sharing its pages.
  *
- * The answer's rules (order of edges, phases, selection) are those of edges.py, reference.py and
- * selection.py; tests hold both engines side by side.
+ * The answer's rules (order of edges, phases, selection) are those of the modules of
+ * heap/reference; tests hold both engines side by side.
  */
 #ifndef LEAKSCOPE_WALK_H
 #define LEAKSCOPE_WALK_H

@@ -1,6 +1,6 @@
 """The walk in plain Python: the fallback where nothing was compiled, the native engine's oracle.
 
-Source of the method: LeakShare of BLeak (Vilk and Berger, PLDI 2018), as LeakCanary's
+Source of how shares are computed: LeakShare of BLeak (Vilk and Berger, PLDI 2018), as LeakCanary's
 ``LeakShareCalculator.kt`` carries it out.
 """
 

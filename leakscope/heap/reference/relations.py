@@ -1,19 +1,21 @@
 """What the reference walker tells beside the graph: chains, circles, other holders, shared extents
 of memory.
 
-To ask for a node makes a Python object for it, which the node then keeps for life, and torch frees
-nodes that have one by recursion: some 190 bytes of stack for each node in a row. A chain of fifty
-thousand, which a program may well make and torch alone frees without recursion, would then crash
-the program. So a chain is measured while it is asked for, and left alone beyond that.
+To ask for a node of an autograd graph makes a Python object for it, which the node then keeps for
+life, and torch frees nodes that have one by recursion: some 190 bytes of stack for each node in a
+row. A chain of fifty thousand, which a program may well make and torch alone frees without
+recursion, would then crash the program. So a chain is measured while it is asked for, and left
+alone beyond that.
 
 ``python benchmarks/heap/graphs.py`` measures what asking costs: the time a node, and some hundred
 bytes left behind with each.
 
-For what is selected, the shortest through it, or through the nearest that refers to it: attributes
-and items are followed before code. The same rules as ``native/circles.c``.
+A circle is the shortest through a selected object, or through the nearest that refers to it:
+attributes and items are followed before code. The same rules as ``native/circles.c``.
 
-Emptying such a container frees nothing. A few samples from its middle tell: at its ends stand what
-came last and what was kept for another reason. The same rules as ``native/holders.c``.
+Emptying a container whose items others hold too frees nothing. A few samples from its middle tell:
+at its ends stand what came last and what was kept for another reason. The same rules as
+``native/holders.c``.
 
 ``torch.from_numpy`` keeps an array, and its memory, where no traversal sees. Foreign memory, which
 did not come from its holder's own allocator, is settled when the walk is over: it is part of a
@@ -197,8 +199,8 @@ class Sharing:
                 if target not in samples or target == node or not may_hold(node):
                     continue
                 for holders in samples[target]:
-                    told = node in holders or self._graph.parent[target] == node
-                    if not told and len(holders) < MOST_HOLDERS:
+                    is_named = node in holders or self._graph.parent[target] == node
+                    if not is_named and len(holders) < MOST_HOLDERS:
                         holders.append(node)
         return found
 

@@ -196,8 +196,8 @@ def answer(graph: Graph, request: Any, pinned: dict[int, list[int]]) -> dict[str
     chosen = heaviest | _lineage(graph, pinned)
     holders = _holders(graph, retained, request, heaviest)
     circles = _circles(graph, retained, request, heaviest)
-    told = chosen.union(*pinned.values(), *holders.values(), *circles.values())
-    named = _in_order(graph, _lineage(graph, told))
+    chosen_nodes = chosen.union(*pinned.values(), *holders.values(), *circles.values())
+    named = _in_order(graph, _lineage(graph, chosen_nodes))
     position = {node: i for i, node in enumerate(named)}
     visible = [n for n in graph.order if graph.phase[n] != WalkPhase.HIDDEN]
     return {
@@ -323,7 +323,7 @@ def _node_columns(
 ) -> dict[str, list[Any]]:
     position = {node: i for i, node in enumerate(named)}
     others = [d for d in retained.devices if d != "host"]
-    held = _children(retained, chosen)
+    children = _children(retained, chosen)
     return {
         "objects": [graph.objects[n] for n in named],
         "parent": [position.get(graph.parent[n], -1) for n in named],
@@ -341,7 +341,7 @@ def _node_columns(
         "unused_bytes": [{d: v[n] for d, v in retained.unread.items() if v[n]} for n in named],
         "graph_nodes": [retained.graph_nodes[n] for n in named],
         "keeps_graph": [graph.keeps_graph[n] for n in named],
-        "holds": [_groups(graph, retained, request, held.get(n, [])) for n in named],
+        "holds": [_groups(graph, retained, request, children.get(n, [])) for n in named],
         "number": named,
         "sealed": [-1] * len(named),
     }
@@ -355,11 +355,11 @@ def _above(retained: _Retained, node: int, chosen: set[int]) -> int:
 
 
 def _children(retained: _Retained, chosen: set[int]) -> dict[int, list[int]]:
-    held: dict[int, list[int]] = defaultdict(list)
+    children: dict[int, list[int]] = defaultdict(list)
     for node, above in enumerate(retained.dominator):
         if above in chosen:
-            held[above].append(node)
-    return held
+            children[above].append(node)
+    return children
 
 
 def _groups(graph: Graph, retained: _Retained, request: Any, children: list[int]) -> list[Any]:

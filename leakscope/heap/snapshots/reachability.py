@@ -234,8 +234,8 @@ class _ReachabilityReader:
         for referrer in self._nodes.referrers[at]:
             holder = self._nodes.objects[referrer]
             of_variable = id(holder) in self._namespaces or type(holder) is CellType
-            told = referrer == self._nodes.parent[at] or (named and of_variable)
-            if not told:
+            is_shown = referrer == self._nodes.parent[at] or (named and of_variable)
+            if not is_shown:
                 found[self._reference(referrer, obj)] = None
         return tuple(found)
 

@@ -24,7 +24,6 @@ from leakscope.report.text import (
 )
 
 LINES = 30
-MARKS = {"leak": "✗", "clean": "✓", "inconclusive": "?"}
 MOST_CHANGES = 5
 MOST_DIFFERENCES = 4
 MOST_DOUBTS = 3
@@ -58,7 +57,7 @@ def render_comparison_text(comparison: Comparison, *, width: int = 100, color: b
 
 def _verdict(comparison: Comparison, paper: Paper) -> list[str]:
     outcome, word = wording.outcome_of(comparison)
-    label = f"{MARKS[outcome]} {word}"
+    label = f"{wording.MARKS[outcome]} {word}"
     headline = wording.headline_after(word, comparison.headline)
     lines = paper.wrap(f"{label} · {headline}")
     return [lines[0].replace(label, paper.paint(label, outcome), 1), *lines[1:]]
