@@ -79,7 +79,7 @@ class RunContext:
 
     @property
     def catalogue(self) -> Catalogue:
-        """The known culprits that are asked; read when something grows."""
+        """The catalogue of known culprits; read when something grows."""
         return shipped() if self._catalogue is None else self._catalogue
 
     def known_of(self, row: CensusRow, path: int, *, growth: str, device: str) -> KnownMatch | None:
@@ -130,7 +130,7 @@ class RunContext:
         return np.arange(begin, self.track.last_work + 1)
 
     def _before_the_end(self, readings: IntArray) -> IntArray:
-        """Return readings without those at which the process may have given back what it held."""
+        """Return readings without those at which the process may have been releasing its memory."""
         times = self.track.time_s[readings]
         if not len(times):
             return readings
@@ -256,7 +256,7 @@ class RunContext:
         It is read seldom: between two readings it is taken to have changed evenly.
         """
         every = self.track.known(name)
-        # After its work a program gives back what it held.
+        # After its work a program releases what it held.
         known = every[every <= self.working[-1]] if len(self.working) else every
         known = known if len(known) else every
         if self.window is None or not len(known):

@@ -1,7 +1,8 @@
 """The ledger: where the growth of each kind of memory went, with the remainder as a number.
 
-Beside it: how fast whole gauges grow, how much of that is explained, and what the remainder is put
-down to as an estimate (things that are counted, not weighed).
+``find_growth`` has the rate of each gauge and how much of it is explained. ``with_imputed`` puts
+the remainder down to things that are counted, not weighed, as an estimate: no census weighs the
+pixels of open figures.
 """
 
 from __future__ import annotations
@@ -198,7 +199,7 @@ def named_bytes(case: RunContext, device: str) -> FloatArray:
 def _new_unnamed(
     case: RunContext, window: MeasuredWindow, entries: list[LedgerEntry], growers: list[Grower]
 ) -> list[LedgerEntry]:
-    """Return what is new, and held by libraries or native code without a name that is told."""
+    """Return what is new and held by libraries or native code, less what culprits name."""
     known = [(p, c.elsewhere_bytes) for p, c in _at(case) if c.elsewhere_bytes is not None]
     if len(known) < 2:
         return []

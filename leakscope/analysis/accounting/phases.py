@@ -19,7 +19,7 @@ from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.report import Line, Moment, PhaseMemory, PhaseSpan, Timeline
 
 RAISED_BYTES, RAISED_SHARE = 4 << 20, 0.02
-"""What resident memory reached between boundaries is told from so far above them on."""
+"""A peak between boundaries is reported if it lies so far above those at them."""
 MOST_POINTS = 3000
 MOST_FURTHER_POINTS = 600
 MOST_SPANS = 2000
@@ -113,9 +113,8 @@ def phase_height(case: RunContext, phase: str, device: str, climbed: float) -> s
     it, so that resident memory doesn't move. What the C heap has in use tells better, where it was
     read. The lowest rise that has room for what ``climbed`` says most about it.
 
-    What stands between two boundaries is part of the peak and of the full rise, not of the rise:
-    most often it is a copy of all that was gathered, of which nobody could say that it would be
-    there without.
+    What stands between two boundaries is part of the peak and of the full rise, not of the rise.
+    Most often it is a copy of all that was gathered; it might be there without that, too.
     """
     metric = case.metric_of(device)
     resident = _passages(case, phase, metric)
@@ -259,7 +258,7 @@ def _kept(track: BoundaryTable, metric: str, most: int = MOST_POINTS) -> IntArra
 
 
 def _moves(track: BoundaryTable, metric: str) -> bool:
-    """Return whether a gauge was read more than once and tells of any memory."""
+    """Return whether a gauge was read more than once and was not always 0."""
     values = track.gauge(metric)[track.known(metric)] if track.has_gauge(metric) else ()
     return len(values) > 1 and bool(np.any(values))
 

@@ -334,7 +334,7 @@ def named_series(
     x, left = case.work_done[table.at[inside]], left[inside]
     released = np.flatnonzero(np.diff(left[:-1]) < -policy.GAUGE_NOISE_BYTES)
     if len(released) and left[-1] <= left[: released[-1] + 1].max() + policy.ROW_NOISE_BYTES:
-        return x[:-1], left[:-1]  # as high as what was given back: one more tooth
+        return x[:-1], left[:-1]  # as high as what was released: one more tooth
     return x, left
 
 
@@ -385,7 +385,7 @@ def unexplained_series(
             left = left - unseen_growth(case, g, at)
     for name in (gauge.MALLOC_FREE, gauge.PINNED_HOST):
         known = case.track.known(name)
-        known = known[known <= case.track.last_work]  # later it gives back what it held
+        known = known[known <= case.track.last_work]  # later it releases what it held
         if len(known):
             left = left - case.read_between(at, known, case.track.gauge(name)[known])
             since = np.clip(case.work_done[at] - case.work_done[known[-1]], 0, None)

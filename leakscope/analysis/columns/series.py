@@ -24,7 +24,7 @@ NOWHERE = ""
 """The place of a stretch outside every phase."""
 
 MOST_PHASES = 200
-"""Names of phases told apart; a program that names each pass anew is judged by the first ones."""
+"""Distinct names of phases; a program that names each pass differently is judged by the first."""
 MOST_DEVICES = 64
 MOST_CELLS = 4_000_000
 """Paths times censuses, ten times what a long run has; the smallest paths beyond are left out."""

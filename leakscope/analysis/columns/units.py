@@ -39,6 +39,10 @@ class WorkUnit:
         return float(self.done[-1] - self.done[0]) if len(self.done) else 0.0
 
 
+WORKER_PHASE = "pass"
+"""The phase of a loader's worker, a way through its loader, and the unit of what it does."""
+
+
 def is_training(phase: str) -> bool:
     """Return whether a phase is the training phase (or a second one)."""
     return phase.partition(":")[0] == "train"
@@ -56,7 +60,8 @@ def steps_done(track: BoundaryTable) -> int:
 def unit_of_phase(track: BoundaryTable, phase: str) -> WorkUnit:
     """Return the unit of growth inside a phase: steps of training, passes of anything else.
 
-    Of a phase that began once, such as a service that answers, batches are the unit. What is predicted in evaluation mode as a part of nearly every step is no unit of its own.
+    Of a phase that began once, such as a service that answers, batches are the unit. What is
+    predicted in evaluation mode as a part of nearly every step is no unit of its own.
     """
     training = next((name for name in track.phases if is_training(name)), "")
     if training and track.begun(phase) >= policy.EACH_STEP_SHARE * max(
@@ -68,7 +73,7 @@ def unit_of_phase(track: BoundaryTable, phase: str) -> WorkUnit:
             return WorkUnit("step", phase, track.step.astype(np.float64))
         return WorkUnit("batch", phase, batches_done(track, phase))
     batches = batches_done(track, phase)
-    if track.begun(phase) == 1 and np.ptp(batches) > 1:
+    if phase != WORKER_PHASE and track.begun(phase) == 1 and np.ptp(batches) > 1:
         return WorkUnit("batch", phase, batches)
     return WorkUnit(phase.partition(":")[0], phase, passes_done(track, phase))
 

@@ -11,7 +11,6 @@ from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import judge, policy
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
-from leakscope.analysis.source import SourceIndex
 from leakscope.analysis.source.index import places_that_call
 from leakscope.analysis.verdict.wording import to_finding
 from leakscope.model import gauge
@@ -223,19 +222,13 @@ def diagnose_collector(
             severity=Severity.WARNING if piles_up else Severity.NOTE,
             trend=trend,
             total_bytes=most,
-            fed_at=_disabling_lines(case, "disable" if off else "freeze"),
+            fed_at=places_that_call(case.sources, {"gc"}, {"disable" if off else "freeze"}),
             falsifier=(
                 "gc.collect() frees what awaits it.",
                 f"{human_bytes(most)} were unreached.",
             ),
         )
     ]
-
-
-def _disabling_lines(case: RunContext, function: str) -> list[str]:
-    """Return the places that did it."""
-    sources = SourceIndex(case.recording.sources, case.run.manifest.project_root)
-    return places_that_call(sources, {"gc"}, {function})
 
 
 SLACK_REMEDY = Remedy(

@@ -62,7 +62,7 @@ _WORKERS_FALSIFIER = "With num_workers=0 the growth moves to the main process, o
 
 @dataclass(frozen=True)
 class GaugeRule:
-    """A gauge of which growth is a diagnosis by itself."""
+    """A gauge whose growth is a diagnosis by itself."""
 
     kind: str
     gauge: str
@@ -113,14 +113,12 @@ def _things(
 def _gauge_trend(case: RunContext, rule: GaugeRule, device: str) -> tuple[Trend, float]:
     """Return how a gauge grows and what it read last."""
     name = f"{device}.{rule.gauge}" if rule.of_devices else rule.gauge
+    trend, (_, sizes) = case.gauge_trend(name, rule.noise), case.gauge_series(name)
     if rule.snapshot_field and not case.track.has_gauge(name):
         series = device_series(case, device)
+        trend = snapshot_trend(case, series, rule.snapshot_field)
         sizes = series.of(rule.snapshot_field)
-        return snapshot_trend(case, series, rule.snapshot_field), float(
-            sizes[-1] if len(sizes) else 0
-        )
-    _, y = case.gauge_series(name)
-    return case.gauge_trend(name, rule.noise), float(y[-1]) if len(y) else 0.0
+    return trend, float(sizes[-1]) if len(sizes) else 0.0
 
 
 def _gauge_finding(
@@ -567,7 +565,7 @@ def diagnose_watched(
             "tree_grows",
             "The process and its children take ever more",
             f"{human_bytes(trend.bytes_per_unit)} more per {trend.unit}, "
-            f"{human_bytes(trend.net_bytes)} in all{_part(case, trend)}.{ends}",
+            f"{human_bytes(trend.net_bytes)} in all{_where_it_grows(case, trend)}.{ends}",
             FROM_WITHIN,
             severity=Severity.CRITICAL if fatal else Severity.WARNING,
             trend=trend,
@@ -590,7 +588,7 @@ def _tree_series(case: RunContext) -> tuple[FloatArray, FloatArray]:
     return case.unit.done[case.working][known], values[known]
 
 
-def _part(case: RunContext, trend: Trend) -> str:
+def _where_it_grows(case: RunContext, trend: Trend) -> str:
     """Return where it grows, where that is clear."""
     share = case.children_gain() / max(trend.net_bytes, 1.0)
     if share > MORE_THAN_ALL_FACTOR:  # children read files, which don't count in the whole

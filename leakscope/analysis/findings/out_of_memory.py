@@ -221,7 +221,7 @@ class Shortage:
 
     @property
     def requested(self) -> int | None:
-        """Bytes asked for."""
+        """Bytes requested."""
         return None if self.record is None else self.record.requested
 
     @property
@@ -253,7 +253,7 @@ def find_shortage(case: RunContext) -> Shortage | None:
 
 def counts_epochs(case: RunContext) -> bool:
     """Return whether the number of an epoch means something: where a phase came again in what
-    counts as the first, nobody told where epochs begin.
+    counts as the first, nothing says where epochs begin.
     """
     track = case.track
     came_again = bool(len(track)) and int(track.occurrence.max()) > 0
@@ -500,7 +500,7 @@ def _of_the_host(case: RunContext, need: Need) -> Iterator[Advice]:
 
 
 def snapshot_notes(recording: Recording) -> list[str]:
-    """Return a note on the censuses that were asked for; none where there was none."""
+    """Return a note on the censuses taken on request, if there were any."""
     taken = [snapshot for snapshot in recording.snapshots if snapshot.census is not None]
     if not taken:
         return []

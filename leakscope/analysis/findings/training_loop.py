@@ -29,7 +29,7 @@ from leakscope.analysis.source.training_loops import (
     never_clears,
     training_loop,
 )
-from leakscope.analysis.verdict.wording import to_finding
+from leakscope.analysis.verdict.wording import listed, to_finding
 from leakscope.model import gauge
 from leakscope.model.census import Census, CensusRow, RootKind
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
@@ -61,7 +61,7 @@ def diagnose_gradients(
 
 
 def _through_forward(case: RunContext, device: str) -> Finding | None:
-    """Return what the forward pass of the next step has beside it for no use."""
+    """Return the gradients that lie in memory during the next forward pass, for no use."""
     kept = _gradients(case, device, training=True)
     if not kept:
         return None
@@ -136,7 +136,7 @@ def _zeros(case: RunContext, device: str, kept: int, clearing: Clearing) -> Find
 
 
 def _in_validation(case: RunContext, device: str) -> Finding | None:
-    """Return the gradients beside a phase without training that makes the highest peak.
+    """Return the gradients kept through a phase without training that makes the highest peak.
 
     Only where an allocator tells its peak: resident memory doesn't move as tensors come and go.
     """
@@ -255,7 +255,7 @@ def is_gradient_cycle(row: CensusRow) -> bool:
 
 def gradient_cycle(case: RunContext, row: CensusRow) -> GradientCycle:
     """Return what is known of the circle that these parameters are in."""
-    lines = _create_graph_lines(SourceIndex(case.recording.sources, case.run.manifest.project_root))
+    lines = _create_graph_lines(case.sources)
     where = f" {lines[0]} calls backward(create_graph=True)." if lines else ""
     return GradientCycle(
         title="Parameters and their gradients keep each other alive",
@@ -430,12 +430,7 @@ def _text(outliving: list[Outliving], device: str, whole: float) -> str:
 
 def _line_list(some: list[Outliving]) -> str:
     lines = sorted({o.life.replaced_at or 0 for o in some})
-    numbers = [str(line) for line in lines]
-    return (
-        f"line {numbers[0]}"
-        if len(numbers) == 1
-        else f"lines {', '.join(numbers[:-1])} and {numbers[-1]}"
-    )
+    return f"{'line' if len(lines) == 1 else 'lines'} {listed([str(line) for line in lines])}"
 
 
 def _listed(some: list[Outliving]) -> str:
@@ -445,8 +440,7 @@ def _listed(some: list[Outliving]) -> str:
 
 
 def _names(some: list[Outliving]) -> str:
-    names = [o.life.name for o in some]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return listed([o.life.name for o in some])
 
 
 def _verb(some: list[Outliving], verb: str) -> str:

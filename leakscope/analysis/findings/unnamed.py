@@ -1,6 +1,6 @@
 """Growth without a Python name: held by native code only, or by nothing that was weighed.
 
-Native allocations are told by library and line of the user's from a sampled profile.
+Native allocations have their library and the user's line from a sampled profile.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def diagnose_unexplained(
 
 
 def is_named(case: RunContext, growth: SearchResult, term: Term) -> bool:
-    """Return whether what grows in libraries is told by its name."""
+    """Return whether culprits name most of what grows in libraries."""
     named = [
         g.trend.bytes_per_unit * g.units
         for g in growth.growers

@@ -1,4 +1,4 @@
-"""The rules beside the growth model: what grows, and yet is no leak.
+"""The ordered rules for what grows and yet is no leak.
 
 Each rule has a name and a reason. It returns the figure that it went by and the threshold, and the
 report records both with the outcome (``decisions`` in ``report.json``). The first rule that applies
@@ -60,7 +60,7 @@ class RowRule:
     name: str
     reason: str
     applies: Callable[[RunContext, Grower, Sequence[Grower]], Figure | None]
-    """Of the run, a path that grows, and all others that do and are told."""
+    """Takes the run, a path that grows, and the other paths that do and that no rule excluded."""
     stops: bool = False
     """Whether growth is real and ends by itself: the report lists it as filling."""
 
@@ -100,7 +100,7 @@ def moved(case: RunContext, grower: Grower, others: Sequence[Grower]) -> Figure 
 
 
 def recreated(case: RunContext, grower: Grower, others: Sequence[Grower]) -> Figure | None:
-    """Return whether it is a graph of which nothing was kept from begin to middle to end.
+    """Return whether it is a graph that was replaced between begin, middle and end of the run.
 
     Of a loss that accumulates, the oldest autograd node was made in the first step that it holds.
     Sequences that get longer make a graph larger, and it is freed with the next one.
@@ -266,7 +266,7 @@ def new_shapes_only(case: RunContext, term: Term, growers: Sequence[Grower]) -> 
 
 
 def pinned_by_culprit(case: RunContext, term: Term, growers: Sequence[Grower]) -> Figure | None:
-    """Return whether free memory rises beside a container that grows: it lies between its parts."""
+    """Return whether free memory rises with a container that grows: it lies between its parts."""
     if term.kind != "slack":
         return None
     begin = int(np.searchsorted(case.work_done, term.trend.tail_from))
@@ -300,9 +300,11 @@ def nothing_pins_it(case: RunContext, term: Term, growers: Sequence[Grower]) -> 
 
 
 MOVED = RowRule("moved", "another path lost what this one gained", moved)
-PART_OF_OWNER = RowRule("part_of_owner", "an owner that grows across phases is told", part_of_owner)
+PART_OF_OWNER = RowRule(
+    "part_of_owner", "an owner that grows across phases is a culprit", part_of_owner
+)
 ROW_RULES = (
-    RowRule("recreated", "it is made anew, and nothing of it is kept", recreated),
+    RowRule("recreated", "it is rebuilt, and nothing of it is kept", recreated),
     RowRule(
         "follows_the_model", "gradients and states come to parameters", follows_the_model, True
     ),
@@ -366,9 +368,10 @@ def _with_rule(case: RunContext, term: Term, growers: Sequence[Grower]) -> Term:
 
 
 def _pinned_by_unnamed(case: RunContext, terms: dict[str, Term]) -> dict[str, Term]:
-    """Return terms of which free memory is none by itself beside new objects without a name.
+    """Return the terms, without free memory where new objects without a name grow too.
 
-    They lie between it: they are the leak, and what it costs beyond their size is free memory.
+    These lie between the free blocks: they are the leak, and free memory is what it costs beyond
+    their size.
     """
     slack = terms.get("slack")
     if slack is None or not slack.grows or not terms["elsewhere"].grows:
@@ -401,8 +404,8 @@ def growth_driver(case: RunContext, left: float, explained: float) -> GrowthDriv
 
     Args:
         case: The run.
-        left: The bytes of it that are asked about.
-        explained: The bytes beside these that grow with work, such as those of culprits.
+        left: The growth in question, in bytes.
+        explained: Further growth that is known to come with work, such as that of culprits.
 
     """
     at = _looked_at(case)

@@ -165,7 +165,7 @@ def _is_released_late(series: Series) -> bool:
 
 
 def _without_rise(series: Series) -> GrowthJudgement:
-    """Judge a series of which nothing more is kept at its end than at its beginning."""
+    """Judge a series that keeps no more at its end than at its beginning."""
     begin = float(series.x[0])
     if len(series.valleys):
         return _concluded(series, TrendVerdict.BOUNDED, Reason.RELEASED, begin)
@@ -345,7 +345,7 @@ def _is_jump(series: Series) -> bool:
 def _half_rates(x: FloatArray, y: FloatArray) -> tuple[float, float]:
     """Return the rates of the first and the second half of a stretch of work.
 
-    A half of which the readings span less than its half reaches to the middle, where the series is
+    A half whose readings span less than half of it is extended to the middle, where the series is
     taken to lie on the line between its neighbours.
     """
     if len(x) < 2:

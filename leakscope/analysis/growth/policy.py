@@ -25,7 +25,7 @@ EVEN_FACTOR = 1.6
 """They do if the steepest of their rises is at most so many times as steep as the least: a
 warm-up's first rise is steeper, and of noise one series in 200 rises so."""
 ALIKE_FACTOR = 2.5
-"""Two pieces of which one is at most so many times as steep as the other are one growth."""
+"""Two pieces are one growth if the steeper one is at most so many times as steep."""
 FEW_READINGS = 9
 """Up to so many the interval of slopes is too coarse: Kendall's score decides instead."""
 Z_OF_FEW = 2.15
@@ -51,12 +51,12 @@ NORMAL_MAD = 1.482602218505602
 ROUNDING = 1e-9
 """Scatter of less than this part of the range is the rounding of floats."""
 LATE_SHARE = 2 / 3
-"""Where the last third of a run, or of a tail, begins. What is given back must have been as low as
-ever there; a tail of scattered readings must rise there too."""
+"""Where the last third of a run, or of a tail, begins. A series that is released must
+have come back to its least there; a tail of scattered readings must rise there too."""
 EARLY_SHARE = 0.5
 """Scattered readings must have been as low within this part of the run already."""
 EXACT_SHARE = 0.25
-"""Scatter, as wide as a release must be, is little beside a range of which it is this part."""
+"""Readings are exact if a release of scatter's width is at most this part of the range."""
 
 # The growth model: how long a tail must be.
 
@@ -73,7 +73,7 @@ long as the longest before it."""
 END_SHARE = 0.1
 """A rest at the end of less than this part of the tail is none."""
 JUMP_SHARE = 0.8
-"""Growth of which fewer rises than ``FEWEST_RISES`` brought more than this part came in jumps."""
+"""Growth came in jumps if fewer than ``FEWEST_RISES`` rises brought more than this part of it."""
 JUMP_FACTOR = 1.5
 """A jump is so many times as steep as the growth that it is part of."""
 LONE_SHARE = 0.5
@@ -91,7 +91,7 @@ Z_GROWING = 2.575829303548901
 Z_INTERVAL = 1.959963984540054
 """95 %: the interval that is reported, and by which a tail is flat."""
 MOST_FURTHER = 10.0
-"""More runs than this nobody waits for: no more is asked for."""
+"""A verdict that would take more than so many runs is not waited for: no advice is given."""
 LEAST_FURTHER = 0.25
 """Part of the tail for which a scattered trend is watched on at least."""
 
@@ -152,13 +152,13 @@ EPOCH_PREFERENCE = 1e-3
 """Part of the variation by which another counter must fit better than epochs."""
 ENDING_S = 10.0
 ENDING_SHARE = 0.1
-"""A process that ends gives back what it held: seconds that this may take, and part of its time."""
+"""A process that ends releases its memory: seconds that this may take, and part of its time."""
 
 # Accumulation points: where in a tree of rows growth lies.
 
 SPREAD_SHARE = 0.5
-"""Growth that comes from more objects, not larger ones, to this part lies in their container; so
-does growth of which this part is in no single object below."""
+"""Growth lies in a container if this part of it comes from more objects, not larger ones; or if
+this part is in no single object below."""
 SMALL_SIBLING_SHARE = 0.3
 """An entry with less than this part of its container's growth is a small one."""
 SIMILAR_SIBLINGS = 4
@@ -226,8 +226,8 @@ SLACK_BYTES = float(32 << 20)
 SLACK_SHARE = 0.5
 """The same of free memory in the C heap, which settles over some epochs."""
 HANDED_OUT_SHARE = 0.5
-"""``first_touch``: growth of which the C heap has handed out less than this part was handed out
-before."""
+"""``first_touch``: if the C heap handed out less than this part of growth, its memory was handed
+out before."""
 SHAPE_CACHE_BYTES = float(1 << 30)
 """``new_shapes``: oneDNN's cache has 1,024 entries of a MiB at most: growth beyond is more than it
 may hold."""
@@ -270,7 +270,7 @@ SHARED_MEMORY_BYTES = float(16 << 20)
 """Named files of shared memory that nobody removes are a diagnosis from so much on: workers'
 batches in flight are less."""
 NAMED_SHARE = 0.5
-"""Shared memory of which this part has a name is told under that name."""
+"""Shared memory is reported under a name that holds this part of it."""
 WATCHED_READINGS = 8
 """Readings from outside below which growth may as well be a beginning."""
 CHILDREN_BYTES = float(128 << 20)
@@ -299,7 +299,7 @@ this part of all tensors alive: less changes no peak that anybody would notice."
 REPLACED_SHARE = 0.2
 """The same of what goes in the course of the next step: it may be gone before the peak anyway."""
 LEFTOVER_NAME_BYTES = float(1 << 20)
-"""What a single variable, or frozen parameters, must hold to be told."""
+"""What a single variable, or frozen parameters, must hold to be reported."""
 LEFTOVER_CENSUSES = 2
 """Censuses at the ends of steps that it takes."""
 NUMBERED_NAMES = 5
@@ -334,6 +334,6 @@ counts there."""
 BOOKKEEPING_BYTES = float(1 << 20)
 """What a library gathers by itself is not worth a note up to this much."""
 GATHERED_BYTES = float(2 << 20)
-"""What a phase gathers and gives back is not worth a note up to this much."""
+"""What a phase gathers and releases is not worth a note up to this much."""
 MEMBER_SHARE = 0.05
 """Several lists gathered in one phase are judged together; one this small is left out."""

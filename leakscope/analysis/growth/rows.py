@@ -69,7 +69,7 @@ class Grower:
     repeats: int = 1
     """Occurrences of the phase in which growth within was seen."""
     falls_back: bool = True
-    """Within: whether it was seen to be given back; an only passage may last to the end."""
+    """Within: whether it was seen to be released; a single passage may last to the end."""
 
 
 class Observations:
@@ -153,7 +153,7 @@ def _in_single_passage(
     """Return whether a path rose in one passage through a phase alone: that is growth within it.
 
     The whole of a training may be one passage, or the whole of a run: there it must have been as
-    high in an earlier passage, and have been given back.
+    high in an earlier passage, and have been released.
     """
     track, at = observations.track, observations.table.at[columns]
     looked_at = at
@@ -314,7 +314,7 @@ class Occurrence:
         return self.inside[:-1] if last <= policy.FALLEN_SHARE * self.rise(values) else self.inside
 
     def falls(self, values: FloatArray) -> bool | None:
-        """Return whether the climb was given back, None when no census shows it."""
+        """Return whether the climb was released, None when no census shows it."""
         if not len(self.after):
             return None
         left = float(np.nan_to_num(values[self.after]).min()) - self.base(values)
@@ -350,7 +350,7 @@ def passages(track: BoundaryTable, table: RowTable, phase: str) -> Passages:
         later = np.arange(inside[-1] + 1, len(table.at))
         again = later[mine[later]]
         end = len(table.at)
-        if len(again):  # inside the next passage it may have climbed anew
+        if len(again):  # inside the next passage it may have climbed again
             end = int(again[0]) + int(begins[again[0]])
         after = np.arange(inside[-1] + 1, end)
         after = after[table.at[after] <= track.last_work]

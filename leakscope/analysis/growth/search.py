@@ -200,7 +200,7 @@ def _climbing(case: RunContext, grown: set[int], across: list[Grower]) -> list[d
     Args:
         case: The run.
         grown: All paths that grow across phases.
-        across: Those of them that are told.
+        across: Those of them that no rule excluded.
 
     """
     return [
@@ -376,7 +376,7 @@ class _Walk:
 
 
 def with_siblings_joined(case: RunContext, growth: SearchResult) -> SearchResult:
-    """Return growth in which entries that one statement feeds are told as their container."""
+    """Return growth in which the container stands for entries that one statement feeds."""
     growers = growth.growers
     nearest_first = sorted(growth.owners, key=lambda g: -len(case.table.ancestors(g.path)))
     for owner in nearest_first:

@@ -70,11 +70,11 @@ class Series:
 
     @property
     def is_exact(self) -> bool:
-        """Whether rises and rests can be read off, scatter being little beside them."""
+        """Whether scatter is so small that rises and rests can be read off."""
         return self.is_little(float(np.ptp(self.y)))
 
     def is_little(self, size: float) -> bool:
-        """Return whether scatter is little beside a change of some size."""
+        """Return whether scatter is small compared with a change of some size."""
         return policy.RELEASE_SCATTERS * self.scatter <= policy.EXACT_SHARE * size
 
     def step(self, rise: float) -> float:
@@ -220,12 +220,12 @@ class Tail:
     longest_rest_before: float
     """The same, over the run before it."""
     is_exact: bool
-    """Whether its rises and rests can be read off, scatter being little beside them."""
+    """Whether scatter is so small that its rises and rests can be read off."""
     is_in_jumps: bool
     """Whether a few rises brought nearly all that it gained."""
     span: float
     is_even: bool
-    """Whether it has just enough readings for growth of which each rise is like the others."""
+    """Whether it has just enough readings, and each rise is like the others."""
 
     @staticmethod
     def of(series: Series, begin: float) -> Tail:
@@ -261,7 +261,7 @@ class Tail:
 def _is_flat(series: Series, x: FloatArray, y: FloatArray, slope: Slope, before: float) -> bool:
     """Return whether a tail gains next to nothing, by the upper end of its interval.
 
-    Next to nothing beside what was gained before it, or beside the scatter of its readings.
+    Next to nothing is relative to what was gained before, or to the scatter of its readings.
     """
     span = float(x[-1] - x[0])
     little = max(series.noise, policy.STEP_SHARE * series.rise, policy.FLAT_OF_RISE * before)

@@ -31,7 +31,7 @@ __all__ = [
     "join_retained",
 ]
 MOST_PROCESSES = 5
-"""Beside the one that a report tells of."""
+"""In addition to the one that a report is about."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def find_retained(
 
 
 def process_of(case: RunContext) -> RetainedProcess:
-    """Return whose memory a case tells of."""
+    """Return which process a run context is of."""
     header = case.recording.header
     return RetainedProcess(
         rank=header.rank if header.world_size > 1 else None,
@@ -102,8 +102,8 @@ def find_retained_of_others(
     """Return what the memory of other processes held, in their order; each process once.
 
     Args:
-        case: of the process that the report tells of, on whose clock all is told.
-        others: of the others, the most important first; no more are asked for than are told.
+        case: of the process that the report is about, whose clock is used.
+        others: of the others, the most important first; no more are taken than are reported.
         culprits: all of the report.
 
     """
@@ -146,12 +146,12 @@ def secondary_recordings(
     workers: Workers,
     read: Callable[[int], Recording | None],
 ) -> Iterator[RunContext]:
-    """Yield those as which culprits are told, the worst first, then other ranks and workers.
+    """Yield the recordings that culprits are of, the worst first, then other ranks and workers.
 
-    Nothing is read or counted for one that nobody asks for.
+    It is lazy: a recording is read and tabulated only when it is taken.
 
     Args:
-        case: of the process that the report tells of.
+        case: of the process that the report is about.
         culprits: all of the report.
         ranks: what was concluded of the ranks.
         workers: what was concluded of the workers.
@@ -175,6 +175,6 @@ def secondary_recordings(
 
 
 def _to_compare_with(run: Run, ranks: int) -> list[Recording]:
-    """Return ranks besides those that are told of: all of few, of many the first alone."""
+    """Return further ranks: all of few, of many the first alone."""
     here = ranks_here(run)
     return here if ranks <= MANY else [each for each in here if each is run.main]

@@ -21,7 +21,7 @@ from leakscope.model.run import NodeKind, Retained, RetainedNode
 
 MOST_DEVICES = 16
 MOST_BYTES = 1 << 52
-"""What a page's script can count to exactly; more is only told by a recording made to overflow."""
+"""What a page's script can count to exactly; only a forged recording has more."""
 Column = list[int | None]
 _Parts = dict[str, dict[str, list[RetainedNode]]]
 
@@ -55,7 +55,7 @@ class RetainedTree:
 
 
 def grow(looks: Sequence[CensusLook]) -> RetainedTree:
-    """Return the tree of all names that any of the censuses tells of."""
+    """Return the tree of all names in any of the censuses."""
     latest = {row.path: row for look in looks for row in look.census.rows}
     tree = RetainedTree([RetainedNode(kind=NodeKind.WHOLE)], [], {(): 0})
     for row in _parents_first(latest):
@@ -141,7 +141,7 @@ def _add(
 
 
 def _gathering(tree: RetainedTree, latest: dict[str, CensusRow]) -> set[str]:
-    """Return the rows whose contents are told by type: those below which no attribute is named."""
+    """Return the rows whose contents are shown by type: those below which no attribute is named."""
     named = {
         tree.nodes[node.parent].path
         for node in tree.nodes
@@ -209,9 +209,8 @@ def _contents(
     more than it can be. What all lies under one row of items counts for that row: a census looks
     at some of many items only.
 
-    How the contents of one type lie on several devices isn't recorded. They are told where all
-    that the object retains is on one device, or, of a single type, on the only device beside the
-    host.
+    How the contents of one type lie on several devices isn't recorded. They are shown where all
+    that the object retains is on one device, or, of a single type, on the host and one device.
     """
     elsewhere = [d for d in (HOST, *row.device_bytes) if d != device and _size(row, d)]
     size = _size(row, device)
@@ -244,9 +243,7 @@ def _raise_parents(tree: RetainedTree, column: list[int]) -> None:
 
 
 def _sampled(tree: RetainedTree, column: Sequence[int], sizes: dict[str, int]) -> set[int]:
-    """Return the rows of items of which a census named only a part: what it says of their insides
-    is of that part.
-    """
+    """Return the rows of items that a census named only in part: their insides are of that part."""
     return {
         place
         for place, node in enumerate(tree.nodes)
@@ -308,8 +305,9 @@ def choose_censuses(
 
 
 def like_pair(case: RunContext, looks: Sequence[CensusLook]) -> tuple[int, int]:
-    """Return places of the two censuses between which growth is told best: of one scope, at
-    comparable boundaries, far apart; where there are no two such, the first and the last.
+    """Return places of the two censuses that show growth best.
+
+    They are of one scope, at comparable boundaries, far apart; else the first and the last.
     """
     window = _window(case, looks)
     if window is not None and kind_of(looks[window[0]]) == kind_of(looks[window[1]]):
@@ -430,15 +428,15 @@ def fold(
     heights = _heights(tree)
     columns = sum(len(by_device) for by_device in tree.bytes)
     most = max(_LEAST_NODES, min(MOST_NODES, cells // max(1, columns)))
-    told = {
+    shown = {
         place
         for place, node in enumerate(tree.nodes)
         if heights[place] >= (cutoff_bytes if node.kind is NodeKind.CONTENT else 1)
     }
-    asked = [p for p, node in enumerate(tree.nodes) if node.path and node.path in wanted]
-    heaviest = sorted(told, key=lambda place: (-heights[place], place))[:most]
-    kept = _with_parents(tree, [0, *asked, *heaviest])
-    return _folded(tree, sorted(kept), told)
+    required = [p for p, node in enumerate(tree.nodes) if node.path and node.path in wanted]
+    heaviest = sorted(shown, key=lambda place: (-heights[place], place))[:most]
+    kept = _with_parents(tree, [0, *required, *heaviest])
+    return _folded(tree, sorted(kept), shown)
 
 
 def _heights(tree: RetainedTree) -> list[int]:
@@ -460,11 +458,11 @@ def _with_parents(tree: RetainedTree, places: Sequence[int]) -> set[int]:
     return kept
 
 
-def _folded(tree: RetainedTree, kept: Sequence[int], told: Collection[int]) -> RetainedTree:
+def _folded(tree: RetainedTree, kept: Sequence[int], shown: Collection[int]) -> RetainedTree:
     new = {place: number for number, place in enumerate(kept)}
     smaller: dict[int, list[int]] = {}
     for place, node in enumerate(tree.nodes):
-        if place in told and place not in new and node.parent in new:
+        if place in shown and place not in new and node.parent in new:
             smaller.setdefault(node.parent, []).append(place)
     nodes = [
         msgspec.structs.replace(tree.nodes[p], parent=new.get(tree.nodes[p].parent, -1))
@@ -494,8 +492,8 @@ def _added(column: Column, places: Collection[int]) -> int | None:
 class Weights:
     """By node: its bytes or their change, and the width that it has in a picture.
 
-    Widths of children never add up to more than their parent's. Bytes are None where nothing can
-    be told.
+    Widths of children never add up to more than their parent's. Bytes are None where they are
+    unknown.
     """
 
     bytes: list[int | None]

@@ -197,4 +197,4 @@ def analyse_recording(
         growth.growers[:] = [
             replace(g, falls_back=True) if g.growth == "within" else g for g in growth.growers
         ]
-    return case, growth, find_culprits(case, case.sources, growth.growers)
+    return case, growth, find_culprits(case, growth.growers)

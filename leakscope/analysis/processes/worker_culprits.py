@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.columns.series import HOST
+from leakscope.analysis.columns.units import WORKER_PHASE
 from leakscope.analysis.growth import policy
 from leakscope.analysis.processes.recordings import analyse_recording, with_rates
 from leakscope.analysis.remedies.catalogue import Catalogue
@@ -30,8 +31,6 @@ from leakscope.model.text import human_bytes, plural
 MOST_JUDGED = 32
 """Workers with most measurements, beyond which the others are taken to be like them."""
 MOST_TOLD = 64
-WAY = "pass"
-"""The phase of a worker's recording, and its unit."""
 
 Group = tuple[int, int, int]
 """Rank, loader and generation: workers of one group live at the same time."""
@@ -233,8 +232,8 @@ def _moments(case: RunContext, worker: RunContext, culprit: Culprit) -> list[flo
 
 def _last_look(case: RunContext, unit: str) -> str:
     """Return in which pass a worker's heap was looked at last, where that was before its end."""
-    passes = case.track.occurrence[case.track.phase == case.track.phase_code(WAY)]
-    if unit != WAY or not len(passes):
+    passes = case.track.occurrence[case.track.phase == case.track.phase_code(WORKER_PHASE)]
+    if unit != WORKER_PHASE or not len(passes):
         return ""
     looked = case.track.occurrence[case.table.at]
     last, done = int(looked.max(initial=0)) + 1, int(passes.max()) + 1
@@ -419,7 +418,7 @@ def last_look(worker: Worker) -> LastLook | None:
 
 def _with_last_look(found: Finding, look: LastLook) -> Finding:
     sources, row = look.worker.case.sources, look.row
-    feeding = sources.feeding(row.owner, row, WAY) if row.owner is not None else []
+    feeding = sources.feeding(row.owner, row, WORKER_PHASE) if row.owner is not None else []
     text = (
         f"{found.text} When one of them was looked into last, after {max(look.time_s, 1.0):.0f} s, "
         f"{row.name} held {human_bytes(look.held)} more than at first, of "

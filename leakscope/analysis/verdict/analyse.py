@@ -71,7 +71,7 @@ def analyse(
         run: what was read.
         others: ranks of it that were judged elsewhere, because there are many.
         catalogue: the known culprits to ask, by default those that leakscope ships.
-        read_rank: reads one of those ranks, in case it is the one to tell of.
+        read_rank: reads one of those ranks, in case the report is about it.
 
     """
     attempts = find_attempts(run)
@@ -91,7 +91,7 @@ def _report(
     read_rank: ReadRank | None = None,
     known: Ranks | None = None,
 ) -> Report:
-    """Return the report, of several ranks told as of the worst one.
+    """Return the report; of several ranks it is about the worst one.
 
     ``known`` is what was concluded of all ranks where the case is the one chosen of many.
     """
@@ -99,7 +99,7 @@ def _report(
     growth = with_siblings_joined(case, search_growth(case))
     cures = find_cleanup_trials(case.recording)
     ledgers = find_ledgers(case, growth.growers)
-    culprits = find_culprits(case, case.sources, growth.growers)
+    culprits = find_culprits(case, growth.growers)
     shortage = find_out_of_memory(case, culprits)
     findings = find_findings(case, growth, ledgers, shortage)
     ranks = known.as_of(case, culprits) if known else conclude_ranks(case, culprits, others)

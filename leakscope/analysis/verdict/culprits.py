@@ -30,8 +30,8 @@ from leakscope.model.known import KnownCulprit
 from leakscope.model.path_pattern import parse_steps
 from leakscope.model.report import Culprit, Excerpt, Forecast, HeldLine, Point, Remedy, Severity
 
-SHARED_FROM = 0.1
-"""Others are told to hold the same from this part of what is reached through a container on."""
+MIN_SHARED_FRACTION = 0.1
+"""Other holders are named if they share this part of what is reached through a container."""
 MOST_NOTES = 12
 MOST_POINTS = 200
 MOST_LINES = 5
@@ -50,25 +50,25 @@ class Judged:
     """Within: what it comes to by the last batch."""
 
 
-def find_culprits(case: RunContext, sources: SourceIndex, growers: list[Grower]) -> list[Culprit]:
+def find_culprits(case: RunContext, growers: list[Grower]) -> list[Culprit]:
     """Return the culprits behind these growers, the worst first."""
     judged = [*_judge_across(case, growers), *_judge_within(case, growers)]
     judged.sort(key=lambda j: (SEVERITY_ORDER[j.severity], *_sort_key(case, j.grower, growers)))
     serious = [j for j in judged if j.severity is not Severity.NOTE]
     minor = [j for j in judged if j.severity is Severity.NOTE]
-    notes = [
-        j for j in minor if not _is_ordinary(j) and not _is_bookkeeping(case, sources, j.grower)
-    ][:MOST_NOTES]
-    return [_culprit(case, sources, j, rank) for rank, j in enumerate([*serious, *notes], 1)]
+    notes = [j for j in minor if not _is_ordinary(j) and not _is_bookkeeping(case, j.grower)][
+        :MOST_NOTES
+    ]
+    return [_culprit(case, j, rank) for rank, j in enumerate([*serious, *notes], 1)]
 
 
 def _is_ordinary(judged: Judged) -> bool:
-    """Return whether it is little that is gathered in a phase and given back: loops are so made."""
+    """Return whether it is little that is gathered in a phase and released: loops do that."""
     returned = judged.grower.growth == "within" and judged.grower.falls_back
     return returned and judged.peak_bytes < policy.GATHERED_BYTES
 
 
-def _is_bookkeeping(case: RunContext, sources: SourceIndex, g: Grower) -> bool:
+def _is_bookkeeping(case: RunContext, g: Grower) -> bool:
     """Return whether a library gathers it, by no statement of the user's: little, or a while."""
     row = case.table.latest[g.path]
     if g.growth == "within" and not row.user:
@@ -77,9 +77,9 @@ def _is_bookkeeping(case: RunContext, sources: SourceIndex, g: Grower) -> bool:
         return False
     if row.owner is None:
         return not row.user
-    feeding = sources.feeding(row.owner, row, g.phase)
+    feeding = case.sources.feeding(row.owner, row, g.phase)
     if not feeding and case.recording.sources:
-        return _is_a_librarys_own(case.table, sources, g.path)
+        return _is_a_librarys_own(case.table, case.sources, g.path)
     return bool(feeding) and not any(line.is_direct for line in feeding)
 
 
@@ -98,7 +98,7 @@ def _is_a_librarys_own(table: RowTable, sources: SourceIndex, path: int) -> bool
 def _sort_key(case: RunContext, g: Grower, growers: list[Grower]) -> tuple[float, bool, int]:
     """Return what growers of one severity are ordered by: those that come to most are first.
 
-    What is made anew from what its neighbours in the same object gather comes after them.
+    What is rebuilt from what its neighbours in the same object gather comes after them.
     """
     impact = _impact(case, g)
     peers = [o for o in growers if o.items_per_unit and _are_neighbours(case.table, g, o)]
@@ -184,14 +184,14 @@ def _peak(case: RunContext, g: Grower) -> float:
     return float(g.y[-1]) + left * g.trend.bytes_per_unit
 
 
-def _culprit(case: RunContext, sources: SourceIndex, judged: Judged, rank: int) -> Culprit:
+def _culprit(case: RunContext, judged: Judged, rank: int) -> Culprit:
     grower, table = judged.grower, case.table
     column, total = table.highest(grower.path, grower.device)
     row = table.row_at(grower.path, column)
     holders = [table.latest[a].name for a in table.ancestors(grower.path)]
     others, freed = _other_holders(table, row), _freed(row, grower.device)
     found = case.known_of(row, grower.path, growth=grower.growth, device=grower.device)
-    origins = find_origins(sources, table, grower, row, found.known if found else None)
+    origins = find_origins(case.sources, table, grower, row, found.known if found else None)
     chart, chart_unit = _chart(case, grower)
     pinned, is_across = pinned_bytes(row), grower.growth == "across"
     return Culprit(
@@ -245,7 +245,7 @@ def _other_holders(table: RowTable, row: CensusRow) -> list[str]:
 
     Small objects in common, such as numbers, make nobody a holder of what is large.
     """
-    if _shared(row) < SHARED_FROM * (_shared(row) + _own_bytes_of(row)):
+    if _shared(row) < MIN_SHARED_FRACTION * (_shared(row) + _own_bytes_of(row)):
         return []
     names = {latest.path: latest.name for latest in table.latest}
     together = [names[path] for path in row.shared_with if path in names]

@@ -18,6 +18,7 @@ from leakscope.analysis.processes.endings import (
 )
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.cleared import Undecided
+from leakscope.analysis.verdict.wording import listed
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.device import OutOfMemory
@@ -194,7 +195,7 @@ def _gained_by_as_many(case: RunContext) -> float:
 
 
 def _become_more(case: RunContext) -> bool:
-    """Return whether the number of child processes rises, as far as that can be told."""
+    """Return whether the number of child processes rises, as far as is known."""
     counted = case.gauge_trend(gauge.CHILDREN, policy.COUNT_NOISE)
     rises = counted.points >= policy.FEWEST_READINGS and counted.interval[0] > 0
     return rises and not counted.is_bounded
@@ -247,7 +248,7 @@ def _costs(findings: list[Finding]) -> str:
 
 
 def _where_it_ended(ended: OutOfMemory) -> str:
-    """Return where memory ran out; beside a leak its figures are no part of the first line."""
+    """Return where memory ran out; with a leak its figures are no part of the first line."""
     if ended.cause != EXCEPTION:
         return ended.sentence
     return f"{ended.sentence.partition(': ')[0]}."
@@ -341,4 +342,4 @@ def _did(work: Work) -> str:
     ]
     if not parts:
         return f"{work.duration_s:.1f} s"
-    return ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]
+    return listed(parts)
