@@ -167,7 +167,7 @@ def _is_of_tree(name: str) -> bool:
     return name in _TREE or gauge.is_copied(name)
 
 
-WORTH_ASKING_BYTES = 256 << 10
+WORTH_READING_BYTES = 256 << 10
 """The C heap is asked again, which takes its locks, only after a rise beyond this."""
 
 
@@ -219,7 +219,7 @@ class OwnMemory:
         now = self._process.gauges()
         self._mark = now.get(gauge.RSS_PEAK, self._mark)
         risen = now.get(gauge.RSS, 0) - before[gauge.RSS]
-        if risen >= WORTH_ASKING_BYTES and self._heap is not None and _heap_bytes(before):
+        if risen >= WORTH_READING_BYTES and self._heap is not None and _heap_bytes(before):
             risen -= _heap_bytes(self._heap.gauges()) - _heap_bytes(before)
         self.resident = max(self.resident + risen, 0)
 

@@ -188,7 +188,7 @@ class Measuring:
             self._guard.call("census", None, self._taker.take_aside, scope)
             for scope in self._bearable(headroom.left(gauges.get(gauge.RSS, 0)))
         )
-        census = next((one for one in taken if one is not None), None)
+        census = next((each for each in taken if each is not None), None)
         self._keep_seal(census)
         record = SnapshotRecord(
             boundary=boundary,

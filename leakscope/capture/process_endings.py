@@ -31,7 +31,7 @@ MOST_KEPT = 64
 MOST_KNOWN = 4096
 WORTH_SECONDS = 1.0
 """Processor time of child processes that may be the program's work."""
-HEARD = frozenset({"poll", "_send_signal"})
+PATCHED_METHODS = frozenset({"poll", "_send_signal"})
 
 
 class ProcessEndings:
@@ -101,7 +101,7 @@ class ProcessEndings:
         wraps = {"poll": self._wrap_poll, "_send_signal": self._wrap_send}
         self._patches += [
             PatchedMethod(module.Popen, name, wraps[name])
-            for name in sorted(HEARD & vars(module.Popen).keys())
+            for name in sorted(PATCHED_METHODS & vars(module.Popen).keys())
         ]
 
     def _wrap_poll(self, original: Callable[..., int | None]) -> Callable[..., int | None]:

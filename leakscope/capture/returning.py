@@ -35,7 +35,7 @@ IS_SUPPORTED = hasattr(_native, "watch")
 _NO_WORK = frozenset({*sys.stdlib_module_names, "torch", "wandb", "mlflow"})
 """Modules whose functions a program calls when its work is done: to exit, save and shut down."""
 _DATA = (bool, int, float, str, bytes, tuple, list, dict, set)
-_TELLS_CALLS = sys.version_info >= (3, 11)
+_EVENTS_OF_CALLS = sys.version_info >= (3, 11)
 """Whether a name that is called can be told from others in a code."""
 _LOOKS_UP = frozenset({"LOAD_NAME", "LOAD_GLOBAL"})
 _BEGINS_WORK = frozenset(
@@ -113,7 +113,7 @@ def is_done_after(module: FrameType) -> bool:
             loaded = ""
         if name in _LOOKS_UP:
             loaded = code.co_names[argument >> 1 if _is_shifted(name) else argument]
-            is_called = before == "PUSH_NULL" or not _TELLS_CALLS
+            is_called = before == "PUSH_NULL" or not _EVENTS_OF_CALLS
         before = name
     return True
 
@@ -159,7 +159,7 @@ def _is_no_work(name: str, names: dict[str, Any]) -> bool:
         return hasattr(builtins, name)
     value = names[name]
     is_function = type(value) in (FunctionType, BuiltinFunctionType, type)
-    return (is_function and _is_of_no_work(value)) or (not _TELLS_CALLS and _is_data(value))
+    return (is_function and _is_of_no_work(value)) or (not _EVENTS_OF_CALLS and _is_data(value))
 
 
 def _has_no_work(name: str, names: dict[str, Any]) -> bool:

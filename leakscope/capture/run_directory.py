@@ -127,7 +127,7 @@ def _launcher() -> int:
 
     try:
         parents = psutil.Process().parents()
-        return int(next(one.pid for one in parents if _RUN_ID not in one.environ()))
+        return int(next(parent.pid for parent in parents if _RUN_ID not in parent.environ()))
     except (psutil.Error, StopIteration):
         return os.getppid()
 

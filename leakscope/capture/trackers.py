@@ -240,7 +240,7 @@ def _first_open() -> Any:
     if not isinstance(kind, type):
         return None
     referring = gc.get_referrers(kind, *kind.__subclasses__())
-    writers = [one for one in referring if issubclass(type(one), kind) and _is_open(one)]
+    writers = [found for found in referring if issubclass(type(found), kind) and _is_open(found)]
     return min(writers, key=lambda writer: str(writer.log_dir), default=None)
 
 
@@ -364,7 +364,9 @@ class Trackers:
         self._guard, self._costs, self._note, self._clock = guard, costs, note, clock
         known: tuple[Tracker, ...] = (TensorBoard(), WandB(), MLflow())
         takes_all = ALL_OF_THIS_MACHINE in self._requested
-        self._trackers = [one for one in known if takes_all or one.name in self._requested]
+        self._trackers = [
+            tracker for tracker in known if takes_all or tracker.name in self._requested
+        ]
         self._next: dict[str, float] = {}
         self._logged: set[str] = set()
         self._rates = Rates()
@@ -377,7 +379,9 @@ class Trackers:
     def at(self, boundary: Boundary, gauges: Mapping[str, int], growth: GrowthWatch) -> None:
         """Log what was just recorded, where the last log has been paid for."""
         is_last = boundary.kind is BoundaryKind.RUN_END
-        due = [one for one in self._trackers if self._is_due(one, boundary.time_s, is_last)]
+        due = [
+            tracker for tracker in self._trackers if self._is_due(tracker, boundary.time_s, is_last)
+        ]
         if not due and not is_last:
             return
         began = self._clock()
@@ -389,8 +393,8 @@ class Trackers:
             self._guard.call(part, None, self._log, tracker, figures, boundary.time_s)
         self._costs.spend("trackers", self._clock() - began)
         if is_last:
-            self._tell_of_absent()
-            self._tell_of_closed()
+            self._note_absent()
+            self._note_closed()
 
     @property
     def has_places(self) -> bool:
@@ -465,7 +469,7 @@ class Trackers:
     def _drawn_step(self) -> int:
         return max(0, self._step - self.ahead)
 
-    def _tell_of_absent(self) -> None:
+    def _note_absent(self) -> None:
         requested = {tracker.name for tracker in self._trackers} & set(self._requested)
         for name in sorted(requested - self._logged):
             self._note(
@@ -474,7 +478,7 @@ class Trackers:
                 "recorded, so nothing was logged there.",
             )
 
-    def _tell_of_closed(self) -> None:
+    def _note_closed(self) -> None:
         for tracker in self._trackers if self._reports else ():
             if tracker.name not in self._logged:
                 continue

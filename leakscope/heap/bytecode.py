@@ -129,7 +129,7 @@ def _loops(after: dict[int, list[int]]) -> list[set[int]]:
     return list(bodies.values())
 
 
-_MAY_RAISE_ANEW = ("END_ASYNC_FOR", "CLEANUP_THROW")
+_MAY_RERAISE = ("END_ASYNC_FOR", "CLEANUP_THROW")
 _MOST_OBJECTS = 64
 """So many objects are looked at behind an iterator: wrappers such as ``enumerate`` are few."""
 _NEVER_A_WRAPPER = (type, ModuleType, FunctionType, BuiltinFunctionType)
@@ -252,11 +252,11 @@ def stack_in(code: CodeType) -> ValueStack:
                 lying = (*lying, depth - 1)
             depth += dis.stack_effect(operation, argument, jump=False)
             lying = tuple(d for d in lying if d < depth)
-            iterators[at] = () if name.startswith((*_LEAVES, *_MAY_RAISE_ANEW)) else lying
+            iterators[at] = () if name.startswith((*_LEAVES, *_MAY_RERAISE)) else lying
             if name.startswith((*_LEAVES, *_GOES_ELSEWHERE)):
                 break
             at += 1
-    return _by_runs([one.offset for one in instructions], iterators)
+    return _by_runs([step.offset for step in instructions], iterators)
 
 
 def _by_runs(offsets: list[int], iterators: dict[int, tuple[int, ...]]) -> ValueStack:

@@ -16,7 +16,7 @@ from leakscope.model.errors import ours
 from leakscope.model.text import human_bytes
 
 _LONGEST_SHAPE = 8
-_TOLD_FROM = 10
+_SHOWN_FROM = 10
 """Of what is retained, the part that nothing can read is told from a tenth on."""
 
 
@@ -41,7 +41,7 @@ def _detail(groups: list[Group]) -> str:
     formed = [group for group in groups if kind_of_class(group.type) in _FORMS]
     form = commonest_form([sample for group in formed for sample in group.samples])
     unused = sum(group.unused_bytes for group in groups)
-    is_shown = form and unused * _TOLD_FROM >= sum(group.bytes for group in groups) > 0
+    is_shown = form and unused * _SHOWN_FROM >= sum(group.bytes for group in groups) > 0
     return f"{form}, {human_bytes(unused)} unused" if is_shown else form
 
 

@@ -362,13 +362,13 @@ class _Places:
         return self._nameless(obj, root)
 
     def _nameless(self, obj: Any, root: int) -> NamedObject:
-        said = _said_of(obj)
+        spoken = _text_of(obj)
         if root == NATIVE:
-            text = f"<held by native code>·{said}"
+            text = f"<held by native code>·{spoken}"
             return self._naming.without_root(obj, RootKind.NATIVE, text)
         if root == GARBAGE:
-            return self._naming.without_root(obj, RootKind.GARBAGE, f"<garbage>·{said}")
-        return self._naming.without_root(obj, RootKind.LIBRARY, f"<unnamed>·{said}")
+            return self._naming.without_root(obj, RootKind.GARBAGE, f"<garbage>·{spoken}")
+        return self._naming.without_root(obj, RootKind.LIBRARY, f"<unnamed>·{spoken}")
 
 
 class _Paths:
@@ -404,7 +404,7 @@ def _name(place: NamedObject) -> str:
     return place.name
 
 
-def _said_of(obj: object) -> str:
+def _text_of(obj: object) -> str:
     form = contents.form_of(obj).partition(" ")[0]
     return f"{anatomy.qualified_name(type(obj))} {form}".rstrip()
 

@@ -154,8 +154,15 @@ class AllocationHistory:
         A torch that can't tell whether it records (before 2.1) is left alone too.
         """
         cuda = allocator.awake_cuda()
-        asks = getattr(sys.modules["torch"]._C, "_cuda_isHistoryEnabled", None) if cuda else None
-        if cuda is None or asks is None or asks() or cuda.is_current_stream_capturing():
+        is_recording = (
+            getattr(sys.modules["torch"]._C, "_cuda_isHistoryEnabled", None) if cuda else None
+        )
+        if (
+            cuda is None
+            or is_recording is None
+            or is_recording()
+            or cuda.is_current_stream_capturing()
+        ):
             return False
         cuda.memory._record_memory_history("state", context="state", stacks="python")
         self.is_open = allocator.own_history = True

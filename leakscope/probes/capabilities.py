@@ -65,23 +65,25 @@ def _kills() -> Item:
 
 
 def _shared(proc: Path) -> Item:
-    tells = _is_read(proc / "smaps_rollup")
+    is_read = _is_read(proc / "smaps_rollup")
     return Item(
         name="own and shared",
-        state=State.OK if tells else State.MISSING,
-        text=f"{proc / 'smaps_rollup'} tells" if tells else f"no {proc / 'smaps_rollup'}",
-        advice="" if tells else "What processes share counts for each of them. Linux 4.14 has it.",
+        state=State.OK if is_read else State.MISSING,
+        text=f"{proc / 'smaps_rollup'} tells" if is_read else f"no {proc / 'smaps_rollup'}",
+        advice=""
+        if is_read
+        else "What processes share counts for each of them. Linux 4.14 has it.",
     )
 
 
 def _page_map(proc: Path) -> Item:
-    tells = _is_read(proc / "pagemap")
+    is_read = _is_read(proc / "pagemap")
     return Item(
         name="page map",
-        state=State.OK if tells else State.MISSING,
-        text=f"{proc / 'pagemap'} tells" if tells else f"{proc / 'pagemap'} can't be read",
+        state=State.OK if is_read else State.MISSING,
+        text=f"{proc / 'pagemap'} tells" if is_read else f"{proc / 'pagemap'} can't be read",
         advice=""
-        if tells
+        if is_read
         else "What forked workers copy by looking at it isn't told from leaks: mount /proc.",
     )
 

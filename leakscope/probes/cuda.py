@@ -246,8 +246,8 @@ def allocator_segments() -> list[dict[str, Any]]:
 
 def _records_history() -> bool:
     native = sys.modules["torch"]._C
-    asks = getattr(native, "_cuda_isHistoryEnabled", None)
-    return bool(asks and asks())
+    is_recording = getattr(native, "_cuda_isHistoryEnabled", None)
+    return bool(is_recording and is_recording())
 
 
 class AcceleratorProbe(GuardedProbe):

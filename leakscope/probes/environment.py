@@ -62,22 +62,22 @@ def environment(more: Iterable[str] = ()) -> dict[str, str]:
     facts = {
         "python": platform.python_version(),
         "implementation": sys.implementation.name,
-        "platform": _told(_platform),
-        "libc": _told(lambda: os.confstr("CS_GNU_LIBC_VERSION") or ""),
-        "machine": _told(_machine),
-        "processors": _told(_processors),
+        "platform": _answer(_platform),
+        "libc": _answer(lambda: os.confstr("CS_GNU_LIBC_VERSION") or ""),
+        "machine": _answer(_machine),
+        "processors": _answer(_processors),
         "gc_thresholds": " ".join(map(str, gc.get_threshold())),
         "gc_enabled": str(gc.isenabled()).lower(),
     }
     libraries = [name for name in (*_LIBRARIES, *more) if name not in facts]
     installed = _installed()
-    facts |= {name: _told(partial(_version, name, installed)) for name in libraries}
+    facts |= {name: _answer(partial(_version, name, installed)) for name in libraries}
     facts |= {name: os.environ.get(name, "") for name in _SETTINGS}
-    facts |= {"allocator": _told(_allocator), **_gpus()}
+    facts |= {"allocator": _answer(_allocator), **_gpus()}
     return {name: value for name, value in facts.items() if value}
 
 
-def _told(ask: Callable[[], str]) -> str:
+def _answer(ask: Callable[[], str]) -> str:
     try:
         return ask()
     except ours(Exception):

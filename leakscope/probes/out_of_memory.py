@@ -206,8 +206,8 @@ def device_room(
     cuda = awake_cuda()
     if cuda is None:
         return Room(free=free)
-    told = [] if cuda.is_current_stream_capturing() else allocator_segments()
-    segments = [s for s in told if s.get("device", 0) == device]
+    segments_listed = [] if cuda.is_current_stream_capturing() else allocator_segments()
+    segments = [s for s in segments_listed if s.get("device", 0) == device]
     snapshot = next(iter(summarise(segments)), None)
     return Room(
         allocated=int(cuda.memory_allocated(device)),
@@ -277,7 +277,7 @@ def attach() -> None:
     attach_to_torch = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)  # type: ignore[union-attr]
     if attach_to_torch is not None and _is_awake(cuda):
         _is_attached = True
-        attach_to_torch(_tell)
+        attach_to_torch(_notify)
 
 
 def attach_when_awake(cuda: object) -> None:
@@ -300,7 +300,7 @@ def _is_awake(cuda: object) -> bool:
     return waking or bool(cuda.is_initialized())  # type: ignore[attr-defined]
 
 
-def _tell(device: int, requested: int, total: int, free: int) -> None:
+def _notify(device: int, requested: int, total: int, free: int) -> None:
     try:
         listener = None if _listener is None else _listener()
         if listener is not None and os.getpid() == _process:

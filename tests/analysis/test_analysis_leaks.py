@@ -367,7 +367,6 @@ def test_what_a_running_function_of_a_library_gathers_climbs_within_it() -> None
     assert (culprit.growth, culprit.unit, culprit.phase) == ("within", "batch", "validation")
 
 
-@pytest.mark.xfail(strict=True, reason="the ledger books 3 MiB of it as other named objects")
 def test_what_a_running_function_of_a_library_keeps_is_told_by_censuses_of_names() -> None:
     history = Thing(
         "trainers.Trainer.train()·self.history", lambda s: 50 * KIB + s.step * 100 * KIB,

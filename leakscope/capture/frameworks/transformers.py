@@ -92,13 +92,13 @@ class LeakScopeCallback(TrainerCallback, FrameworkCallback):  # type: ignore[mis
         self._end(error)
 
     @contained
-    def evaluation_is_called(self, given: dict[str, Any]) -> None:
+    def evaluation_is_called(self, arguments: dict[str, Any]) -> None:
         """``evaluation_loop()`` was called with these arguments."""
         self._end_evaluation()
         self._report_step_before_evaluating()
-        self.training.enter(phase_of(given), length_of(given.get("dataloader")))
+        self.training.enter(phase_of(arguments), length_of(arguments.get("dataloader")))
         if self.training.leads:  # the trainer makes the loader of an evaluation only for it
-            self._upkeep.warn(given.get("dataloader"))
+            self._upkeep.warn(arguments.get("dataloader"))
 
     @contained
     def evaluation_has_failed(self, error: BaseException) -> None:
@@ -231,12 +231,12 @@ _methods = LibraryPatches(_wrapped)
 def _wrap_train(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def train(trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-        _tell(trainer, "training_is_called", trainer)
+        _notify(trainer, "training_is_called", trainer)
         try:
             return original(trainer, *args, **kwargs)
         except BaseException as error:
             without_our_frame(error)
-            _tell(trainer, "training_has_failed", error)
+            _notify(trainer, "training_has_failed", error)
             raise
 
     return train
@@ -245,18 +245,20 @@ def _wrap_train(original: Callable[..., Any]) -> Callable[..., Any]:
 def _wrap_evaluation(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def evaluation_loop(trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-        _tell(trainer, "evaluation_is_called", {**dict(zip(_NAMES, args, strict=False)), **kwargs})
+        _notify(
+            trainer, "evaluation_is_called", {**dict(zip(_NAMES, args, strict=False)), **kwargs}
+        )
         try:
             return original(trainer, *args, **kwargs)
         except BaseException as error:
             without_our_frame(error)
-            _tell(trainer, "evaluation_has_failed", error)
+            _notify(trainer, "evaluation_has_failed", error)
             raise
 
     return evaluation_loop
 
 
-def _tell(trainer: Trainer, event: str, detail: object) -> None:
+def _notify(trainer: Trainer, event: str, detail: object) -> None:
     handler = getattr(trainer, "callback_handler", None)
     callbacks = _arranged(handler)
     for callback in callbacks:
@@ -288,11 +290,11 @@ def _before_trackers_close(callbacks: list[Any]) -> list[Any]:
     return before + sorted(rest, key=lambda callback: not isinstance(callback, LeakScopeCallback))
 
 
-def phase_of(given: dict[str, Any]) -> str:
+def phase_of(arguments: dict[str, Any]) -> str:
     """Return the phase of an evaluation by its arguments: ``validation``, ``test:NAME``, …"""
-    is_prediction = given.get("description") == "Prediction"
+    is_prediction = arguments.get("description") == "Prediction"
     phase, usual = (TEST, "test") if is_prediction else (VALIDATION, "eval")
-    data = str(given.get("metric_key_prefix") or usual).removeprefix(usual).lstrip("_")
+    data = str(arguments.get("metric_key_prefix") or usual).removeprefix(usual).lstrip("_")
     return f"{phase}:{data}" if data else phase
 
 

@@ -271,7 +271,7 @@ class ForwardHooks:
             mode = self._modes.is_evaluating(module)
             if not mode and self._is_grad_enabled():
                 self._trains(module, args)
-            elif self._is_heard():
+            elif self._is_observed():
                 self._evaluates(module, args, mode=mode)
         except ours(Exception):
             return
@@ -279,7 +279,7 @@ class ForwardHooks:
             leave_hook(interrupt)
             raise
 
-    def _is_heard(self) -> bool:
+    def _is_observed(self) -> bool:
         tracing = sys.modules["torch._C"]._get_tracing_state() is not None
         return self._tracker.listens and not self._gate.is_phase_control_claimed and not tracing
 
@@ -287,7 +287,7 @@ class ForwardHooks:
         self._trained_calls += 1
         if self._trained_calls % LOOK_EVERY == 1:
             self._trained = _size(args)
-        if self._tracker.forwards.is_in_series and self._is_heard():
+        if self._tracker.forwards.is_in_series and self._is_observed():
             call = Call(self._modes.number(module), evaluating=False, mode=False)
             self._gate.dispatch_found(self._tracker.forward, call)
 

@@ -116,7 +116,7 @@ class OptimizerHooks:
         groups = getattr(self._stepping, "param_groups", None)
         if not isinstance(groups, list):
             return True  # not known
-        return any(id(one) in parameters for group in groups for one in group["params"])
+        return any(id(parameter) in parameters for group in groups for parameter in group["params"])
 
     def any_made(self) -> bool:
         """Return whether the program has made an optimizer: torch marks its class then."""

@@ -109,9 +109,11 @@ class _Walker:
         self._walk_from(WalkPhase.HIDDEN, self._waiting(WalkPhase.HIDDEN))
         for value in self._reader.given():
             self._reserve(value, WalkPhase.HIDDEN)
-        held = self._held_by_native_code(everything)
-        kept = [value for value in held if self._is_kept_by_torch(value)]
-        self._walk_from(WalkPhase.NATIVE, [v for v in held if not self._is_kept_by_torch(v)])
+        kept_by_native = self._kept_by_native_code(everything)
+        kept = [value for value in kept_by_native if self._is_kept_by_torch(value)]
+        self._walk_from(
+            WalkPhase.NATIVE, [v for v in kept_by_native if not self._is_kept_by_torch(v)]
+        )
         self._walk_each(WalkPhase.NATIVE, kept)
         for are_kept in (False, True):
             garbage = [v for v in everything if self._is_kept_by_torch(v) == are_kept]
@@ -135,7 +137,7 @@ class _Walker:
         columns = zip(self.graph.objects, self.graph.phase, strict=True)
         return [value for value, waiting in columns if waiting == phase]
 
-    def _held_by_native_code(self, everything: list[object]) -> list[object]:
+    def _kept_by_native_code(self, everything: list[object]) -> list[object]:
         """Return the unreached objects with more references than unreached objects hold."""
         left = [o for o in everything if id(o) not in self._index and o is not everything]
         ours = _reference_counts([object()])[0] + 1  # the list of everything is one more
@@ -168,7 +170,7 @@ class _Walker:
         if self._reader.facts(value).rank is Rank.GRAPH:
             return gc.get_referents(value)  # all else belongs to C++, as the node itself
         found = self._reader.referents(value, everything=True)
-        if self._reader.facts(value).tensor and self._may_ask_graph():
+        if self._reader.facts(value).tensor and self._may_query_graph():
             found.append(self._reader.maker(value))
         return found
 
@@ -222,7 +224,7 @@ class _Walker:
         if type(value) is Memory:
             return
         facts = self._reader.facts(value)
-        if facts.node is not None and not self._may_ask_graph():
+        if facts.node is not None and not self._may_query_graph():
             graph.graph_truncated = True
             return
         graph.graph_count += facts.node is not None
@@ -237,7 +239,7 @@ class _Walker:
 
     def _follow_maker(self, node: int) -> None:
         graph = self.graph
-        if not self._may_ask_graph():
+        if not self._may_query_graph():
             graph.graph_truncated = True
             return
         place = len(graph.successors[node]) - 1
@@ -247,7 +249,7 @@ class _Walker:
         if len(graph.successors[node]) > place + 1:
             del graph.successors[node][place]
 
-    def _may_ask_graph(self) -> bool:
+    def _may_query_graph(self) -> bool:
         """Say whether autograd may be asked for one more node: see ``native/chains.c``."""
         graph = self.graph
         if graph.graph_is_deep or graph.graph_count >= self._request.graph_budget:

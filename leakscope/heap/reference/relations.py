@@ -77,19 +77,19 @@ _MOST_EDGES = 1 << 18
 """Followed for all that are asked about."""
 
 
-def circles_among(graph: Any, walked: list[int], asked: list[int]) -> dict[int, list[int]]:
+def circles_among(graph: Any, walked: list[int], queried: list[int]) -> dict[int, list[int]]:
     """Return the circles of some nodes of garbage.
 
     Args:
         graph: what was walked.
         walked: all garbage, in the order of the walk.
-        asked: the nodes whose circles are looked for, in this order.
+        queried: the nodes whose circles are looked for, in this order.
 
     """
     facts = {node: graph.facts[node] for node in walked}
     plain = {n for n, f in facts.items() if f is None or f.rank in {Rank.PLAIN, Rank.LATE}}
     circles = Circles([(node, _edges(graph, node)) for node in walked], plain)
-    return {node: circles.of(node) for node in asked}
+    return {node: circles.of(node) for node in queried}
 
 
 def _edges(graph: Any, node: int) -> list[int]:
@@ -191,7 +191,7 @@ class Sharing:
         found: dict[tuple[int, int], list[int]] = {}
         samples: dict[int, list[list[int]]] = defaultdict(list)
         for container in containers:
-            for item in self._asked(container):
+            for item in self._queried(container):
                 holders = found[container, item] = []
                 samples[item].append(holders)
         for node, targets in enumerate(self._graph.successors):
@@ -204,14 +204,14 @@ class Sharing:
                         holders.append(node)
         return found
 
-    def _asked(self, container: int) -> Iterator[int]:
+    def _queried(self, container: int) -> Iterator[int]:
         if _gathers(type(self._graph.objects[container])):
             yield container
         enough = len(self._items(container)) >= _FEWEST_ITEMS
-        if enough and self._is_asked_about(container):
+        if enough and self._is_queried(container):
             yield from dict.fromkeys(self._samples(container))
 
-    def _is_asked_about(self, node: int) -> bool:
+    def _is_queried(self, node: int) -> bool:
         reached = self._retained.worth(self._graph, node)
         shared = reached - self._retained.total(node)
         return bool(shared >= self._cutoff and shared >= reached // _SHARED_PART)
@@ -294,7 +294,7 @@ def settle_extents(graph: Any, exported: Callable[[object], tuple[int, int]]) ->
             _give_to_owner(graph, extent)
         elif extent.memory.is_foreign and extent.memory.nbytes >= _SMALLEST_MAPPED:
             mappings = mappings or read_mappings()
-            _tell_backing(graph, extent, mappings)
+            _note_backing(graph, extent, mappings)
 
 
 def _by_address(extent: _Extent) -> tuple[int, int, bool, int]:
@@ -334,7 +334,7 @@ def _give_to_owner(graph: Any, extent: _Extent) -> None:
         graph.successors[extent.node].append(extent.owner)
 
 
-def _tell_backing(graph: Any, extent: _Extent, mappings: Mappings) -> None:
+def _note_backing(graph: Any, extent: _Extent, mappings: Mappings) -> None:
     graph.backing[extent.node] = mappings.backing_of(extent.memory.address)
     if graph.backing[extent.node] == FILE:
         graph.data[extent.node] = 0

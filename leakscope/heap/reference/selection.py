@@ -20,7 +20,7 @@ from leakscope.heap.adapters.memory import FILE, HOST, Memory
 from leakscope.heap.reference.edges import TypeFacts
 from leakscope.heap.reference.relations import Sharing, circles_among
 
-_MOST_ASKED = 32
+_MOST_QUERIED = 32
 """Of how much garbage circles are looked for."""
 _MOST_DEPTH = 511
 """Depths are counted up to here; from there on the order of the walk tells parents first."""
@@ -255,7 +255,7 @@ def _circles(
     if not garbage or sum(map(retained.total, garbage)) < max(1, request.circle_bytes):
         return {}
     walked = [n for n in graph.order if graph.phase[n] == WalkPhase.GARBAGE]
-    return circles_among(graph, walked, garbage[:_MOST_ASKED])
+    return circles_among(graph, walked, garbage[:_MOST_QUERIED])
 
 
 def _chosen(graph: Graph, retained: _Retained, request: Any) -> set[int]:

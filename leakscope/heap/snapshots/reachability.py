@@ -21,7 +21,7 @@ from leakscope.model.census import RootKind
 from leakscope.model.layout import AnswerCell, AnswerPage, Column, Printed, Table, size
 
 _LONGEST_KEY = 40
-_SAID_IN_FULL = (str, int, float, bool, bytes, type(None))
+_PRINTED_IN_FULL = (str, int, float, bool, bytes, type(None))
 _LINKS_AT_ENDS = 8
 """Links told at either end of a long chain."""
 
@@ -185,7 +185,7 @@ class _ReachabilityReader:
         return Reachability(
             type=kind,
             root=self._root_kind(self._nodes.root[at]),
-            links=tuple(self._link(n, paths[n]) for n in paths if n == at or self._is_said(n)),
+            links=tuple(self._link(n, paths[n]) for n in paths if n == at or self._is_printed(n)),
             keepers=tuple(self._link(n, paths[n]) for n in self._keepers(at) if n in paths),
             holders=self._holders(at, obj, paths[at]),
         )
@@ -193,12 +193,12 @@ class _ReachabilityReader:
     def _keepers(self, at: int) -> Iterator[int]:
         above = self._nodes.dominator[at]
         while above >= 0:
-            if self._is_said(above):
+            if self._is_printed(above):
                 yield above
             is_namespace = id(self._nodes.objects[above]) in self._of_modules
             above = -1 if is_namespace else self._nodes.dominator[above]
 
-    def _is_said(self, node: int) -> bool:
+    def _is_printed(self, node: int) -> bool:
         """What is merely inside of another, such as the dict of its attributes, has no name."""
         return not self._places[node].inside
 
@@ -270,7 +270,7 @@ def _position(container: Any, child: object) -> str:
 def _key(key: object) -> str:
     """Say a key where that runs no code of the user's, else its type."""
     parts = key if type(key) is tuple else (key,)
-    plain = all(any(type(part) is kind for kind in _SAID_IN_FULL) for part in parts)
+    plain = all(any(type(part) is kind for kind in _PRINTED_IN_FULL) for part in parts)
     text = repr(key) if plain else f"<{anatomy.qualified_name(type(key))}>"
     return f"[{text if len(text) <= _LONGEST_KEY else text[: _LONGEST_KEY - 1] + '…'}]"
 
