@@ -40,7 +40,7 @@ def compare_snapshots(
     """Return what changed from the first to the last of some snapshots."""
     numbers = sorted({n for s in snapshots for n in s.devices if device in (None, n)})
     studies = [{n: study(snapshot, n) for n in numbers} for snapshot in snapshots]
-    told = [
+    explanations = [
         explain_studied(snapshot, [of[n] for n in numbers if n in snapshot.devices])
         for snapshot, of in zip(snapshots, studies, strict=True)
     ]
@@ -53,10 +53,10 @@ def compare_snapshots(
         devices=devices,
         by_stuck=sorted(range(len(totals)), key=lambda n: (-fixed(totals[n]), n)),
         slack=[kind_of_slack(total) for total in totals],
-        headlines=[explanation.headline for explanation in told],
+        headlines=[explanation.headline for explanation in explanations],
         notes=[
             f"{name}: {note}"
-            for name, explanation in zip(names, told, strict=True)
+            for name, explanation in zip(names, explanations, strict=True)
             for note in explanation.notes
         ]
         + _of_versions(snapshots),
@@ -89,10 +89,10 @@ def _grown(found: Sequence[Sequence[Live]], key: Callable[[Live], _Key]) -> list
     sizes: dict[_Key, list[int]] = {}
     counts: dict[_Key, list[int]] = {}
     for number, live in enumerate(found):
-        for one in live:
-            told = key(one)
-            sizes.setdefault(told, [0] * len(found))[number] += one.block.size
-            counts.setdefault(told, [0] * len(found))[number] += 1
+        for allocation in live:
+            name = key(allocation)
+            sizes.setdefault(name, [0] * len(found))[number] += allocation.block.size
+            counts.setdefault(name, [0] * len(found))[number] += 1
     rows = [
         DeviceGrowth(
             name=name,
@@ -202,11 +202,11 @@ def _live_words(
             f"Live memory rose by {human_bytes(change)} of {' and '.join(grown)}: state that "
             "appears once and stays, no leak"
         )
-    lead = max(sites, key=lambda row: row.change, default=None)
+    largest = max(sites, key=lambda row: row.change, default=None)
     made = ""
-    if lead is not None and lead.change > 0 and lead.name not in (NATIVE, NOT_RECORDED):
-        share = human_share(min(1.0, lead.change / change))
-        made = f", {share} of it allocated at {lead.name}"
+    if largest is not None and largest.change > 0 and largest.name not in (NATIVE, NOT_RECORDED):
+        share = human_share(min(1.0, largest.change / change))
+        made = f", {share} of it allocated at {largest.name}"
     if is_leak:
         return (
             f"Live memory rises from each to the next, by {human_bytes(change)} in all: a leak, "
@@ -223,8 +223,8 @@ def _headline(devices: Sequence[DeviceComparison]) -> str:
     if not devices:
         return "No device memory in any of them."
     order = (LIVE, FRAGMENTATION, CACHE, LESS, NOTHING)
-    lead = min(devices, key=lambda d: (order.index(d.kind), -d.figures[-1].reserved))
-    return f"cuda:{lead.device}: {lead.headline}" if len(devices) > 1 else lead.headline
+    gravest = min(devices, key=lambda d: (order.index(d.kind), -d.figures[-1].reserved))
+    return f"cuda:{gravest.device}: {gravest.headline}" if len(devices) > 1 else gravest.headline
 
 
 def _apart(names: Sequence[str]) -> list[str]:
@@ -237,5 +237,5 @@ def _of_versions(snapshots: Sequence[AllocatorSnapshot]) -> list[str]:
     versions = {snapshot.version for snapshot in snapshots if snapshot.version}
     if len(versions) < 2:
         return []
-    told = "; ".join(sorted(versions))
-    return [f"They come from {plural(len(versions), 'version')} of torch: {told}."]
+    listed = "; ".join(sorted(versions))
+    return [f"They come from {plural(len(versions), 'version')} of torch: {listed}."]
