@@ -129,7 +129,7 @@ def test_nothing_is_kept_alive_by_the_seal(taker: CensusTaker) -> None:
 def test_the_users_rows_do_not_depend_on_the_seal(taker: CensusTaker) -> None:
     mine = [{"text": "x" * 4000, "n": [n]} for n in range(50)]
     names = {"test_mine": mine}
-    taker = CensusTaker(project_root="/nowhere", cutoff_bytes=2048, given=names)
+    taker = CensusTaker(project_root="/nowhere", cutoff_bytes=2048, work_items=names)
     whole = {row.path: row.host_bytes for row in taker.take(CensusScope.FULL).rows if row.user}
     sealed = {row.path: row.host_bytes for row in taker.take(CensusScope.FULL).rows if row.user}
     assert whole["worker()·test_mine"] == sealed["worker()·test_mine"]
