@@ -430,7 +430,7 @@ class TestTrainingIsUndisturbed:
     @pytest.mark.parametrize(
         "method",
         ["begin", "resume", "enter", "leave", "leave_all", "step", "batch", "end_epoch", "end",
-         "fault", "session", "_start", "_join", "_tell"],
+         "fault", "session", "_start", "_join", "_dispatch"],
     )  # fmt: skip
     def test_no_fault_of_ours_changes_it(
         self, scope: LeakScope, plain: list[torch.Tensor], method: str, course: Course,

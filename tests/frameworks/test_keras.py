@@ -319,7 +319,7 @@ class TestTrainingIsUndisturbed:
     @pytest.mark.parametrize(
         "method",
         ["begin", "resume", "enter", "leave", "leave_all", "step", "batch", "end_epoch", "end",
-         "fault", "session", "_start", "_join", "_tell"],
+         "fault", "session", "_start", "_join", "_dispatch"],
     )  # fmt: skip
     def test_no_fault_of_ours_changes_it(
         self, callback: LeakScopeCallback, plain: list[torch.Tensor], method: str, course: Course,

@@ -349,7 +349,7 @@ class TestTrainingIsUndisturbed:
     @pytest.mark.parametrize(
         "method",
         ["begin", "resume", "enter", "leave", "leave_all", "step", "batch", "end_epoch", "mark",
-         "end", "fault", "phase", "session", "_start", "_join", "_tell"],
+         "end", "fault", "phase", "session", "_start", "_join", "_dispatch"],
     )  # fmt: skip
     def test_no_fault_of_ours_changes_it(
         self, callback: Any, plain: list[torch.Tensor], method: str, course: Course,

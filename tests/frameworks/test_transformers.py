@@ -414,7 +414,7 @@ class TestTrainingIsUndisturbed:
     @pytest.mark.parametrize(
         "method",
         ["begin", "enter", "leave", "leave_all", "step", "batch", "end_epoch", "mark", "end",
-         "note", "say", "fault", "phase", "leads", "session", "_start", "_join", "_tell"],
+         "note", "say", "fault", "phase", "leads", "session", "_start", "_join", "_dispatch"],
     )  # fmt: skip
     def test_no_fault_of_ours_changes_it(
         self, trainer_of: Callable[..., Any], callback: LeakScopeCallback, plain: Any, method: str,
