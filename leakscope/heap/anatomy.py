@@ -96,15 +96,21 @@ def class_attribute(cls: type, name: str) -> Any:
 
 
 def module_name(cls: type) -> str:
-    """Return the module a class says it was defined in; empty where it says nothing sensible."""
-    module = _module(cls)
+    """Return the module a class says it was defined in; empty where it says nothing sensible.
+
+    A class of an extension, made at run time, may have no module at all.
+    """
+    try:
+        module = _module(cls)
+    except AttributeError:
+        return ""
     return module if type(module) is str else ""
 
 
 def qualified_name(cls: type) -> str:
     """Return ``list``, ``torch.Tensor`` or ``__main__.Trainer``."""
     module = module_name(cls)
-    return qualname(cls) if module == "builtins" else f"{module}.{qualname(cls)}"
+    return qualname(cls) if module in {"", "builtins"} else f"{module}.{qualname(cls)}"
 
 
 def qualname(cls: type) -> str:

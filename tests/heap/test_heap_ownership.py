@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import types
@@ -8,7 +9,9 @@ from pathlib import Path
 import pytest
 
 import leakscope.heap.census
+from leakscope.heap.anatomy import module_name
 from leakscope.heap.ownership import Definitions, Ownership
+from leakscope.model.census import CensusScope
 
 
 @pytest.fixture
@@ -100,3 +103,16 @@ def test_leakscopes_own_modules_are_known_and_no_users():
     assert sys.modules["leakscope.heap.ownership"] in own
     assert all(module.__name__.partition(".")[0] == "leakscope" for module in own)
     assert not {id(vars(m)) for m in own} & {id(names) for _, names in ownership.user_modules()}
+
+
+def test_a_class_of_an_extension_may_have_no_module(ownership: Ownership) -> None:
+    nameless = type("iterator", (), {})
+    (names,) = (found for found in gc.get_referents(nameless.__dict__) if type(found) is dict)
+    del names["__module__"]  # as a type made from a spec whose name has no dot in it
+    with pytest.raises(AttributeError):
+        _ = nameless.__module__
+    assert module_name(nameless) == ""
+    assert not ownership.owns_class(nameless)
+    kept = [nameless() for _ in range(3)]
+    leakscope.heap.census.CensusTaker(project_root="/nowhere").take(CensusScope.FULL)
+    assert len(kept) == 3
