@@ -98,6 +98,20 @@ def test_beside_a_leak_that_goes_on_nothing_is_withdrawn(until: int) -> None:
     assert {culprit.name for culprit in report.culprits} == {"kept", "state"}
 
 
+def test_what_another_leak_gained_later_accounts_for_no_earlier_growth() -> None:
+    kept = Thing("kept", lambda s: 4 * MIB * (1 + s.epoch), "list", "list")
+    run = run_of(kept, replace(grown(until=16), path="train()·state"))
+    only_kept = Program(epochs=16, steps=20, validation=0).plant(kept).build()
+    last = [m.census for m in only_kept.main.measurements if m.census is not None][-1]
+    recorded = run.main.measurements
+    recorded[-1] = replace(recorded[-1], census=last)
+    for m in recorded:
+        if m.boundary.epoch > LOOKED_UNTIL + 4:
+            m.gauges.pop(gauge.MALLOC_FREE, None)
+    report = analyse(run)
+    assert {culprit.name for culprit in report.culprits} == {"kept", "train.state"}
+
+
 @pytest.mark.parametrize("items", [16, 6])
 def test_items_that_come_without_any_growth_of_memory_are_no_leak(items: int) -> None:
     thing = replace(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from synthetic_runs import MIB, Program, State, Thing
+from synthetic_runs import KIB, MIB, Program, State, Thing
 
 from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model.boundary import BoundaryKind
@@ -36,6 +36,20 @@ def test_what_arrived_between_phases_is_no_climb_within_one() -> None:
     assert peak.growth == "within"
     assert peak.severity is Severity.NOTE
     assert peak.bytes_per_unit == pytest.approx(0.1 * MIB, rel=0.01)
+
+
+def test_what_a_phase_alone_holds_is_seen_to_climb_without_a_look_at_its_beginning() -> None:
+    program = Program(epochs=5, validation=80).local("validate()·outputs", 250 * KIB)
+    run = program.build()
+    recorded = run.main.measurements
+    for place, m in enumerate(recorded):
+        b = m.boundary
+        late = b.phase == "validation" and b.occurrence > 0
+        if late and b.batch not in {40, 72} and b.kind is not BoundaryKind.PHASE_END:
+            recorded[place] = replace(m, census=None)
+    (peak,) = [c for c in analyse(run).culprits if c.growth == "within"]
+    assert peak.name == "validate.outputs"
+    assert peak.bytes_per_unit == pytest.approx(250 * KIB, rel=0.02)
 
 
 def with_arrivals(count: int) -> Report:

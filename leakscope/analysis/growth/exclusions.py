@@ -201,16 +201,16 @@ def rested_since(case: RunContext, grower: Grower, others: Sequence[Grower]) -> 
     # Memory that was free and not resident is taken into use without a change of private memory,
     # and small objects lie in arenas that are none of the C heap's: the larger figure counts.
     in_use = case.read_between(ends, known, case.track.gauge(gauge.MALLOC_IN_USE)[known])
-    gained = max(float(np.diff(private - free_bytes)[0]), float(np.diff(in_use)[0]))
-    gained -= _gained_by_others(case, grower, begin)
+    gained = max(float(np.diff(private - free_bytes)[0]), float(np.nan_to_num(np.diff(in_use))[0]))
+    gained -= _gained_by_others(case, grower, ends)
     share = gained / due
     return Figure(share, policy.RESTED_SHARE) if share < policy.RESTED_SHARE else None
 
 
-def _gained_by_others(case: RunContext, grower: Grower, begin: int) -> float:
-    """Return what other names gained from a boundary to the last census, as far as it tells.
+def _gained_by_others(case: RunContext, grower: Grower, ends: IntArray) -> float:
+    """Return what other names gained between two measurements, as far as censuses tell.
 
-    A function that has returned takes its names with it, so that they count as nothing there.
+    A function that has returned takes its names with it, so that they count as nothing then.
     """
     table = case.table
     own = {grower.path, *table.ancestors(grower.path)}
@@ -220,9 +220,8 @@ def _gained_by_others(case: RunContext, grower: Grower, begin: int) -> float:
         if path not in own and table.parent(path) is None and table.is_reached(path)
     ]
     retained = np.nan_to_num(table.retained[HOST][others])
-    first = np.searchsorted(table.at, begin, side="right") - 1
-    gains = retained[:, -1] - retained[:, max(int(first), 0)]
-    return float(gains.clip(min=0).sum())
+    gains = [float(np.diff(case.read_between(ends, table.at, row))[0]) for row in retained]
+    return sum(max(gain, 0.0) for gain in gains)
 
 
 def _in_use_rests_from(case: RunContext) -> int:

@@ -294,13 +294,8 @@ class Occurrence:
     """The census at the very beginning."""
 
     def base(self, values: FloatArray) -> float:
-        """Return what a path retained before the first batch: nothing, when it was not there.
-
-        Where no census shows that, it is the least that it retained inside.
-        """
-        if self.begin is None:
-            return float(np.nan_to_num(values[self.inside]).min())
-        return float(np.nan_to_num(values[self.begin]))
+        """Return what a path retained before the first batch: nothing, when it was not there."""
+        return 0.0 if self.begin is None else float(np.nan_to_num(values[self.begin]))
 
     def rise(self, values: FloatArray) -> float:
         """Return how far a path climbed above its base."""
@@ -331,6 +326,22 @@ class Passages:
     """Units done in its passage at each census."""
     occurrences: list[Occurrence]
     begun: int
+    outside: IntArray
+    """The censuses between the passages, at their beginnings too."""
+
+    def of(self, values: FloatArray) -> Passages:
+        """Return the passages of which it is known what a path retained before the first batch.
+
+        What is never there outside was nothing. Of other paths the first census of a passage shows
+        it, and where no passage has one, the first census inside stands for it.
+        """
+        if not np.isfinite(values[self.outside]).any():
+            return self
+        known = [o for o in self.occurrences if o.begin is not None]
+        if not known:
+            several = [o for o in self.occurrences if len(o.inside) > 1]
+            known = [replace(o, begin=int(o.inside[0]), inside=o.inside[1:]) for o in several]
+        return replace(self, occurrences=known)
 
 
 def passages(track: BoundaryTable, table: RowTable, phase: str) -> Passages:
@@ -354,9 +365,9 @@ def passages(track: BoundaryTable, table: RowTable, phase: str) -> Passages:
             end = int(again[0]) + int(begins[again[0]])
         after = np.arange(inside[-1] + 1, end)
         after = after[table.at[after] <= track.last_work]
-        if len(begin) or len(inside) > 1:  # else nothing tells what it was before
-            found.append(Occurrence(inside, after, int(begin[0]) if len(begin) else None))
-    return Passages(phase, unit.name, done, found, track.begun(phase))
+        found.append(Occurrence(inside, after, int(begin[0]) if len(begin) else None))
+    outside = np.flatnonzero(~inner)
+    return Passages(phase, unit.name, done, found, track.begun(phase), outside)
 
 
 def find_within(track: BoundaryTable, table: RowTable, device: str) -> dict[str, dict[int, Grower]]:
@@ -379,9 +390,8 @@ def _candidates(table: RowTable, through: Passages, device: str) -> list[int]:
     values = np.nan_to_num(table.retained[device])
     varies = np.zeros(len(table.paths), dtype=np.int64)
     for o in through.occurrences:
-        inside = values[:, o.inside]
-        base = values[:, o.begin] if o.begin is not None else inside.min(axis=1)
-        varies += inside.max(axis=1) - base > ROW_NOISE_BYTES
+        base = values[:, o.begin] if o.begin is not None else 0.0
+        varies += values[:, o.inside].max(axis=1) - base > ROW_NOISE_BYTES
     seen = np.array([row.user or _is_of_a_call(row) for row in table.latest], dtype=bool)
     enough = 1 if through.begun == 1 else 2
     return np.flatnonzero(seen & (varies >= enough)).tolist()
@@ -399,6 +409,9 @@ def _climb(table: RowTable, through: Passages, path: int, device: str) -> Grower
     every passage alike gives one line over the batches.
     """
     values = table.retained[device][path]
+    through = through.of(values)
+    if not through.occurrences:
+        return None
     columns, x, level = _overlaid(through, values)
     trend = judge(*_from_base(through, x, level), unit=through.unit, noise=ROW_NOISE_BYTES)
     if not trend.is_growing or not _repeats(through, values, len(x)):
