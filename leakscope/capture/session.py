@@ -38,7 +38,7 @@ from leakscope.capture.trackers import Trackers
 from leakscope.capture.unobservable import DeferredReadings, unobservable_state
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.errors import is_interrupt
-from leakscope.model.record import EndRecord, HeaderRecord
+from leakscope.model.record import UNRECORDED_CHILDREN, EndRecord, HeaderRecord
 from leakscope.recording import RunDirectory, redact_text
 
 _current: weakref.ref[Session] | None = None
@@ -395,7 +395,7 @@ class Session:
 
     def _write_unrecorded(self) -> None:
         if self._workers is not None and (unrecorded := self._workers.unrecorded()):
-            self._write_note("children", unrecorded)
+            self._write_note(UNRECORDED_CHILDREN, unrecorded)
 
     def _write_note(self, slug: str, message: str) -> None:
         self._measuring.note(slug, message, max(0, self._index - 1))

@@ -388,6 +388,10 @@ class ErrorRecord(msgspec.Struct, tag="error", kw_only=True, omit_defaults=True)
     """Whether that part was switched off for the rest of the run."""
 
 
+UNRECORDED_CHILDREN = "children"
+"""Slug of the note that child processes did most of the work, and weren't recorded."""
+
+
 class NoteRecord(msgspec.Struct, tag="note", kw_only=True, omit_defaults=True):
     """Something the report should mention, e.g. a census skipped for lack of memory."""
 

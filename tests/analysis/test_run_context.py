@@ -8,6 +8,8 @@ from synthetic_runs import MIB, Program
 
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.analyse import analyse
+from leakscope.model.record import UNRECORDED_CHILDREN, NoteRecord
+from leakscope.model.report import RunVerdict
 from leakscope.model.run import Run
 
 
@@ -37,3 +39,14 @@ def test_a_leak_is_accounted_for_where_few_boundaries_were_recorded() -> None:
     named = sum(entry.bytes for entry in ledger.entries if entry.kind == "named")
     assert named == pytest.approx(ledger.total_bytes, rel=0.05)
     assert not [f for f in report.findings if f.kind == "unexplained"]
+
+
+@pytest.mark.parametrize("leaks", [False, True])
+def test_nobody_is_acquitted_whose_children_did_the_work_unrecorded(leaks: bool) -> None:
+    program = Program(epochs=8)
+    run = (program.leak("history", MIB) if leaks else program).build()
+    sentence = "2 child processes (Process) did most of the work: 5 s against 1 s in this process."
+    run.main.notes.append(NoteRecord(slug=UNRECORDED_CHILDREN, message=sentence))
+    report = analyse(run)
+    assert report.verdict is (RunVerdict.LEAK if leaks else RunVerdict.INCONCLUSIVE)
+    assert (sentence in report.headline) is not leaks

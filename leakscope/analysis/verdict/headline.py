@@ -22,6 +22,7 @@ from leakscope.analysis.verdict.wording import listed
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.device import OutOfMemory
+from leakscope.model.record import UNRECORDED_CHILDREN
 from leakscope.model.report import Culprit, Finding, RunVerdict, Severity, Work
 from leakscope.model.text import clipped, human_bytes, plural
 from leakscope.model.trend import Reason
@@ -54,9 +55,14 @@ def verdict_of(
     grades = [c.severity for c in culprits] + [f.severity for f in findings if _is_growth(f)]
     if any(grade is not Severity.NOTE for grade in grades):
         return RunVerdict.LEAK, []
-    missing = _too_little(case) or _may_leak(case, undecided)
+    missing = _unrecorded_work(case) or _too_little(case) or _may_leak(case, undecided)
     missing = missing or _unsettled(case, growth) or _missing_evidence(findings) or _children(case)
     return (RunVerdict.INCONCLUSIVE if missing else RunVerdict.CLEAN), missing
+
+
+def _unrecorded_work(case: RunContext) -> list[str]:
+    """Return what is missing where child processes did most of the work, and weren't recorded."""
+    return [n.message for n in case.recording.notes if n.slug == UNRECORDED_CHILDREN]
 
 
 def _too_little(case: RunContext) -> list[str]:
