@@ -17,7 +17,9 @@ from leakscope.analysis.columns.series import (
     FloatArray,
     IntArray,
     RowTable,
+    code_of,
     tabulate,
+    without_idle_time,
 )
 from leakscope.analysis.columns.units import (
     Places,
@@ -25,6 +27,7 @@ from leakscope.analysis.columns.units import (
     epochs,
     in_part,
     is_training,
+    minutes,
     unit_of_phase,
 )
 from leakscope.analysis.growth import judge, policy
@@ -39,7 +42,7 @@ from leakscope.analysis.remedies.catalogue import (
 )
 from leakscope.analysis.source import SourceIndex
 from leakscope.model import gauge
-from leakscope.model.boundary import comparable_key
+from leakscope.model.boundary import BoundaryKind, comparable_key
 from leakscope.model.census import CensusRow
 from leakscope.model.known import Recognised
 from leakscope.model.report import Decision
@@ -64,7 +67,7 @@ class RunContext:
     def __init__(self, run: Run, recording: Recording, catalogue: Catalogue | None = None) -> None:
         self._catalogue = catalogue
         self.run = run
-        self.recording = recording
+        self.recording = recording = without_idle_time(recording, policy.TIMED_SHARE)
         self.track = BoundaryTable(recording)
         self.table: RowTable = tabulate(self.track)
         self.observations = Observations(self.track, self.table)
@@ -125,9 +128,17 @@ class RunContext:
         if self.is_watched:
             every = np.arange(len(self.track))
             return self._before_the_end(every) if self._was_ending else every
+        if self.track.is_timed:
+            return np.arange(self._set_up_until, self.track.last_work + 1)
         inside = np.flatnonzero(self.track.phase)
         begin = int(inside[0]) if len(inside) else 0
         return np.arange(begin, self.track.last_work + 1)
+
+    @property
+    def _set_up_until(self) -> int:
+        """The first boundary that time made."""
+        made = np.flatnonzero(self.track.kind == code_of(BoundaryKind.TIME))
+        return int(made[0])
 
     def _before_the_end(self, readings: IntArray) -> IntArray:
         """Return readings without those at which the process may have been releasing its memory."""
@@ -201,7 +212,7 @@ class RunContext:
 
     def _reach(self, positions: IntArray | list[int]) -> int:
         """Return how many boundaries lie between the first and the last of some."""
-        return int(np.ptp(self.track.index[positions])) if len(positions) else 0
+        return int(np.ptp(self.track.work[positions])) if len(positions) else 0
 
     @cached_property
     def tail(self) -> IntArray:
@@ -221,8 +232,8 @@ class RunContext:
         """The unit for the growth of whole gauges: epochs when there are some, else steps; minutes
         of what was only watched.
         """
-        if self.is_watched:
-            return WorkUnit("minute", "", self.track.time_s / 60)
+        if self.is_watched or self.track.is_timed:
+            return minutes(self.track)
         counted = epochs(self.track)
         if counted.total >= policy.FEWEST_EPOCHS or not self.track.phases:
             return counted if counted.total else WorkUnit("step", "", self.track.step.astype(float))
@@ -277,7 +288,7 @@ class RunContext:
             before: What was there before the first; None: as much as at the first.
 
         """
-        index = self.track.index
+        index = self.track.work
         return np.interp(index[at], index[known], values, left=before)
 
     def nearest(self, name: str, position: int) -> float | None:
@@ -292,7 +303,7 @@ class RunContext:
         """Return what a path that grows across phases gained over the window, by its rate."""
         if self.window is None:
             return grower.gained
-        span = self.track.index[self.window.last] - self.track.index[self.window.first]
+        span = self.track.work[self.window.last] - self.track.work[self.window.first]
         _, highest = self.table.highest(grower.path, grower.device)
         return min(grower.per_boundary * float(span), max(highest, grower.gained))
 

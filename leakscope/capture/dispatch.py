@@ -17,6 +17,7 @@ from time import perf_counter
 from types import FrameType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
+from leakscope.capture import policy
 from leakscope.capture.budget import Costs
 from leakscope.model.errors import OUR_FILES, is_interrupt, since_the_handler
 
@@ -53,6 +54,9 @@ class EventDispatcher:
         self._dispatched = 0
         self._interrupt: BaseException | None = None
         self._late: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque(maxlen=LATE_KEPT)
+        self._turn = threading.Lock()
+        self._clock_thread = 0
+        self._is_clock_at_work = False
 
     def open(self) -> None:
         """Begin to hear."""
@@ -65,12 +69,16 @@ class EventDispatcher:
 
     def dispatch(self, event: Callable[..., Any], *args: Any) -> Any:
         """Pass an event on and return what it returns; None if it is turned away or fails."""
-        if self._busy or not self.is_open or get_ident() != self.thread:
+        me = get_ident()
+        if me != self.thread or self._busy or not self.is_open:
+            if self._is_clock_at_work:
+                self._wait_for_turn(me)
             left = self._holder is not None and self.is_left()
-            if self._busy or not self.is_open or (self.thread and not left):
+            if self._busy or not self.is_open or (self.thread not in (0, me) and not left):
                 self.turned_away += self.is_open
                 return None
-            self._hold()
+            if me != self.thread:
+                self._hold()
         self._busy = True
         self._dispatched += 1
         try:
@@ -150,6 +158,24 @@ class EventDispatcher:
             if self._interrupt is not None:
                 self._let_pass()
         return True
+
+    def take_turn(self, event: Callable[..., Any], *args: Any) -> bool:
+        """Pass on an event of a thread of ours; the training thread waits for its end.
+
+        Return False, undone, if another event is just heard.
+        """
+        with self._turn:
+            self._clock_thread, self._is_clock_at_work = get_ident(), True
+            try:
+                return self.seize(event, *args)
+            finally:
+                self._is_clock_at_work = False
+
+    def _wait_for_turn(self, me: int) -> None:
+        """Wait until an event of a thread of ours is dealt with: none of the program's is lost."""
+        is_heard = me != self._clock_thread and self.thread in (0, me)
+        if is_heard and self._turn.acquire(timeout=policy.TURN_SECONDS):
+            self._turn.release()
 
     def muted(self, function: Callable[..., Any], *args: Any) -> Any:
         """Return what ``function`` returns, hearing no event meanwhile."""

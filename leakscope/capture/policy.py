@@ -181,3 +181,28 @@ module that makes more is itself the loop, and its variables stay to the end."""
 RETURN_FOREIGN_CALLS = 16
 """Calls in other threads meanwhile: none is inlined while they are looked at, and each takes
 stack."""
+
+# Boundaries by time, where no others come
+
+TIME_WAKES_SECONDS = 0.05
+"""Seconds from one look of the clock's thread to the next; it costs some microseconds."""
+TIME_IDLE_SECONDS = 3.0
+"""Seconds without a boundary of the program's own after which time makes them: a step of training
+that takes longer is rare, and what time sees then is left out of its verdict."""
+TIME_SPACING_SECONDS = 1.0
+TIME_SPACING_SHARE = 1 / 60
+"""Seconds, and part of the time so far, from one to the next: some sixty in a run of a minute, then
+a number that grows with the logarithm of time."""
+TIME_FLOOR = 12
+"""Censuses at such boundaries that the floor pays for: …"""
+TIME_FURTHER = 1.25
+"""… each lies so many times further from the beginning than the one before it, so that a run of
+twenty seconds has eight, evenly enough for a rate, and one of a minute thirteen."""
+TIME_PATIENCE_SECONDS = 2.0
+"""Seconds that a boundary waits for a moment without a backward pass, compilation or import."""
+TIME_SETUP_SECONDS = 60.0
+"""Seconds after which a program that still imports is taken to work inside an import."""
+TIME_JOIN_SECONDS = 10.0
+"""Seconds that the end of the recording waits for a census that the clock takes."""
+TURN_SECONDS = 10.0
+"""Seconds that an event of the program waits for such a census."""

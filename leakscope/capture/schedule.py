@@ -78,6 +78,7 @@ class Schedule:
         self._records = 0
         self._next_record = 0.0
         self._next_inside = 2.0
+        self._next_by_time = 0.0
         self._last_paid = 0.0
         self._trained = False
         self._has_reported = False
@@ -98,6 +99,8 @@ class Schedule:
             self._is_too_long = False
             return self._inside(kind, phase, plan, now)
         self._is_too_long = False
+        if kind is BoundaryKind.TIME:
+            return self._by_time(now)
         return self._between(kind, phase, label, now)
 
     @property
@@ -230,6 +233,20 @@ class Schedule:
             return granted
         is_recorded = key.seen % _stride(key.seen, policy.RECORDS_PER_OCTAVE) == 0
         return Due.RECORD if is_recorded else Due.NOTHING
+
+    def _by_time(self, now: float) -> Due:
+        """Return what a boundary is worth that time has made: the looks lie ever further apart."""
+        if self._is_aligned or now < self._next_by_time:
+            return Due.RECORD  # other ranks don't look at the same time
+        key = self._key((BoundaryKind.TIME, "", ""))
+        key.seen += 1
+        granted = Due.NOTHING
+        if key.censuses < policy.TIME_FLOOR:
+            granted = self._grant_floor(key, now, inside=True)
+        granted = granted or self._grant_paid((BoundaryKind.TIME, "", ""), key, now)
+        if granted:
+            self._next_by_time = now * policy.TIME_FURTHER
+        return granted or Due.RECORD
 
     def _at_end(self, now: float) -> Due:
         """Return what the end of the run gets, where a pause disturbs nobody."""

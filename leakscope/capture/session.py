@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from leakscope.capture.budget import Costs, Due, Floor, Pauses
+from leakscope.capture.clock import BoundaryClock
 from leakscope.capture.dispatch import EventDispatcher, Guard
 from leakscope.capture.gauges import Reader
 from leakscope.capture.measuring import Devices, Measuring, Taker, WorkerFollower, Writer
@@ -86,12 +87,15 @@ class Session:
         floor: Floor | None = None,
         costs: Costs | None = None,
         follow_workers: Callable[[Session], WorkerFollower] | None = None,
+        watches_time: bool = False,
     ) -> None:
         self.options, self.run_path = options, run_path
         self._writer, self._put_off = writer, DeferredReadings()
         self._clock, self._work_clock = clock, work_clock
         self._pid = os.getpid()
-        self._index, self._reached, self._begun = 0, 0.0, clock()
+        self._index, self._begun = 0, clock()
+        self._reached = self._worked = 0.0
+        self._time = self._make_clock() if watches_time else None
         self._costs = costs or Costs()
         self._guard = Guard(self._write_fault)
         self.gate = EventDispatcher(self._guard, self._costs, clock)
@@ -150,6 +154,8 @@ class Session:
         self._guard.call("workers", None, self._follow_workers)
         if self.options.snapshot_signal != "off":
             self._guard.call("requests", None, self._requests.listen, self.options.snapshot_signal)
+        if self._time is not None:
+            self._guard.call("time", None, self._time.start)
 
     def take_place(self, world: World) -> None:
         """Know that this process is one of those that train together."""
@@ -249,8 +255,12 @@ class Session:
         """Be dead: this is the copy of a session in a forked child."""
         self._closed = True
         self.gate.shut()
+        if self._time is not None:
+            self._time.forget()
 
     def _stop(self) -> None:
+        if self._time is not None:
+            self._guard.call("time", None, self._time.stop)
         self._requests.mute()
         self.gate.shut()
         self._guard.call("shortages", None, self._shortages.stop)
@@ -262,6 +272,25 @@ class Session:
         self._guard.call("boundaries", None, self._reach, BoundaryKind.RUN_END, None, "")
         self._guard.call("overhead", None, self._measuring.finish, self._last_boundary())
         self._guard.call("native", None, self._native.stop)
+
+    def _make_clock(self) -> BoundaryClock:
+        """Return what makes boundaries by time, without a reference to this session."""
+        session = weakref.ref(self)
+
+        def reach() -> None:
+            if (alive := session()) is not None and alive.is_live:
+                alive.gate.take_turn(alive._reach_by_time)
+
+        def idle() -> float:
+            return 0.0 if (alive := session()) is None else alive._now() - alive._worked
+
+        def now() -> float:
+            return 0.0 if (alive := session()) is None else alive._now()
+
+        return BoundaryClock(reach, idle, now)
+
+    def _reach_by_time(self) -> None:
+        self._guard.call("time", None, self._reach, BoundaryKind.TIME, None, "")
 
     @property
     def boundaries_reached(self) -> int:
@@ -306,6 +335,8 @@ class Session:
             index = self._index
             self._index = index + 1
             now = self._reached = self._clock() - self._begun
+            if kind is not BoundaryKind.TIME:
+                self._worked = now
             due = self._schedule.due(kind, phase, label, now)
             waits = self._put_off.due or self._requests.waiting
             if due or waits or self._windows.listens or self._history.is_open:

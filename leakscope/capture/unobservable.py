@@ -20,7 +20,7 @@ threads of its own too, and modules that run in further threads do while the cal
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import get_ident
 from types import FrameType, FunctionType, MethodType, ModuleType
@@ -245,7 +245,8 @@ _FIRST_OF_REAL_TIME = 32
 _NUMBERS = _catchable()
 
 
-_AT_WORK = ("torch/nn/modules/module.py", "torch/autograd/", "torch/_dynamo/")
+_CHANGE_GRAPHS = ("torch/autograd/", "torch/_dynamo/")
+_AT_WORK = ("torch/nn/modules/module.py", *_CHANGE_GRAPHS)
 
 
 def is_in_backward() -> bool:
@@ -257,11 +258,25 @@ def is_in_backward() -> bool:
 
 def other_threads_compute() -> bool:
     """Return whether another thread is inside a module's call, a backward pass or the compiler."""
+    return _any_inside(_AT_WORK, sys._current_frames())
+
+
+def changes_graphs(frames: Mapping[int, FrameType]) -> bool:
+    """Return whether a thread other than this is inside a backward pass or the compiler.
+
+    Args:
+        frames: The innermost frame of each thread, by its number.
+
+    """
+    return _any_inside(_CHANGE_GRAPHS, frames)
+
+
+def _any_inside(places: Sequence[str], frames: Mapping[int, FrameType]) -> bool:
     me = get_ident()
-    for thread, top in sys._current_frames().items():
+    for thread, top in frames.items():
         frame = None if thread == me else top
         while frame is not None:
-            if any(part in frame.f_code.co_filename for part in _AT_WORK):
+            if any(part in frame.f_code.co_filename for part in places):
                 return True
             frame = frame.f_back
     return False

@@ -360,6 +360,7 @@ def start_session(options: SessionOptions, run_path: Path | None = None) -> Sess
         native=chosen_profile(options, root),
         project_root=root,
         follow_workers=WorkerHooks.of,
+        watches_time=True,
     )
     session.header = header
     session.take_place(world)

@@ -138,23 +138,39 @@ def _attribute_of(obj: Any, child: object) -> Label | None:
     cls = type(obj)
     for name, descriptor in anatomy.slots(cls).items():
         if name != "__dict__" and anatomy.slot_value(descriptor, obj) is child:
-            return _of_instance(cls, name)
+            return _of_instance(cls, name, child)
     names = anatomy.instance_dict(obj)
     if names is None:
         return None
     if names is child:
         return Label("", Edge.HIDDEN, stands=Stands.ATTRIBUTES)
     found = _name_of(names, child)
-    return None if found is None else _of_instance(cls, found)
+    return None if found is None else _of_instance(cls, found, child)
 
 
-def _of_instance(cls: type, name: str) -> Label:
+def _of_instance(cls: type, name: str, child: object) -> Label:
     """Some attributes are a wrapper's own affair and are not said."""
     if name in _TORCH_PARTS and is_torch_module(cls):
+        return Label("", Edge.HIDDEN, stands=Stands.SUBMODULES)
+    if type(child) is dict and _answers_from(cls, name):
         return Label("", Edge.HIDDEN, stands=Stands.SUBMODULES)
     if name in _INNER and any(anatomy.inherits(cls, *owner) for owner in _INNER[name]):
         return INSIDE
     return attribute(name)
+
+
+def _answers_from(cls: type, name: str) -> bool:
+    """Return whether a class looks up missing attributes in a private dict of this name.
+
+    So ``app.state.history`` of Starlette's is what its users write, not ``app.state._state``.
+    """
+    if not name.startswith("_"):
+        return False
+    for base in anatomy.mro(cls):
+        found = anatomy.class_dict(base).get("__getattr__")
+        if found is not None:
+            return type(found) is types.FunctionType and name in found.__code__.co_names
+    return False
 
 
 def is_torch_module(cls: type) -> bool:
@@ -286,7 +302,7 @@ def _in_attributes(parent: ChainPart, child: object) -> Label:
     name = _name_of(parent.obj, child)
     if name is None:
         return ANY
-    return _of_instance(type(parent.whole), name)
+    return _of_instance(type(parent.whole), name, child)
 
 
 def names_by_id(names: dict[Any, Any]) -> dict[int, str]:

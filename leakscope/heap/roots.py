@@ -218,9 +218,13 @@ def _called_by_user(ownership: Ownership) -> list[types.FrameType]:
 
 
 def _outermost_first(unwound: Sequence[types.FrameType]) -> list[types.FrameType]:
-    """Return the frames of all threads, those of the calling thread before the others'."""
-    me = threading.get_ident()
-    by_thread: dict[int, list[types.FrameType]] = {me: []}
+    """Return the frames of all threads: the calling thread's, the main thread's, the others'.
+
+    A census by time comes from a thread without frames of the program's. What several threads hold
+    has the main thread's name then too.
+    """
+    first = (threading.get_ident(), threading.main_thread().ident or 0)
+    by_thread: dict[int, list[types.FrameType]] = {thread: [] for thread in first}
     for thread, frame in running_frames():
         by_thread.setdefault(thread, []).append(frame)
     mine, *others = ([*reversed(stack)] for stack in by_thread.values())

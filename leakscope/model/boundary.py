@@ -32,6 +32,8 @@ class BoundaryKind(str, Enum):
     """Only where the program says so (``scope.epochs``, a framework's callback)."""
     MARK = "mark"
     """The user's own ``scope.mark("name")``; comparable with marks of the same label."""
+    TIME = "time"
+    """A while has passed in which the program reached no other boundary."""
     RUN_END = "run_end"
     REQUEST = "request"
     """The user asked for a census just now. Comparable with nothing, and part of no series."""

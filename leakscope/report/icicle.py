@@ -35,6 +35,7 @@ _EVENTS = {
     BoundaryKind.BATCH: "{phase}, batch {batch}",
     BoundaryKind.PHASE_END: "end of {phase}",
     BoundaryKind.EPOCH_END: "end of the epoch",
+    BoundaryKind.TIME: "while it ran",
     BoundaryKind.RUN_END: "end of the run",
     BoundaryKind.REQUEST: "when asked for",
 }

@@ -154,6 +154,12 @@ TRUTHS: dict[str, Truth] = {
         (Leak(("validate.all_preds",), growth="within", kept={"batch": 16 * 64 * 768 * 4.0}),)
     ),
     "worker_caches": leak("Cached.cache"),
+    "order_service": leak("Service.confirmations"),
+    "engine_thread": leak("Engine.blocks"),
+    "fastapi_audit": leak("app.state.audit", needs=("fastapi", "uvicorn", "httpx")),
+    "healthy_order_service": healthy(),
+    "healthy_engine_thread": healthy(),
+    "healthy_fastapi": healthy("fastapi", "uvicorn", "httpx"),
     "healthy_actor_critic": healthy(),
     "healthy_arena_retention": healthy(),
     "healthy_async_metrics": healthy(),

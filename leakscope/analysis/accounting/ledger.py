@@ -159,7 +159,7 @@ def _gain_of(case: RunContext, window: MeasuredWindow, g: Grower) -> int:
 
 def unseen_growth(case: RunContext, g: Grower, positions: IntArray) -> FloatArray:
     """Return what a culprit has gained since it could be seen last, at its rate, by position."""
-    index, seen = case.track.index, case.table.at[g.observed]
+    index, seen = case.track.work, case.table.at[g.observed]
     last = index[seen[-1]] if len(seen) else index[-1]
     end = index[case.track.last_work]
     since = np.clip(np.minimum(index[positions], end) - last, 0, None)

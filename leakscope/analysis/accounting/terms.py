@@ -375,10 +375,10 @@ def unexplained_series(
     read = case.working[np.isfinite(private[case.working])]
     if HOST not in table.retained or not len(table.at) or not len(read):
         return case.pool_series()
-    least = policy.REACHES * np.ptp(case.track.index[read])
+    least = policy.REACHES * np.ptp(case.track.work[read])
     looked_at = (read[np.isin(read, p)] for p in (table.at, case.track.known(gauge.MALLOC_FREE)))
     enough = (at for at in looked_at if len(at) >= policy.FEW_READINGS)
-    at = next((at for at in enough if np.ptp(case.track.index[at]) >= least), read)
+    at = next((at for at in enough if np.ptp(case.track.work[at]) >= least), read)
     left = private[at] - case.read_between(at, table.at, named_bytes(case, HOST))
     for g in growers:
         if g.growth == "across" and g.device == HOST:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from operator import attrgetter
 
 import numpy as np
@@ -43,6 +44,39 @@ def own_bytes(row: CensusRow, device: str) -> int:
     return row.host_bytes if device == HOST else row.device_bytes.get(device, 0)
 
 
+def without_idle_time(recording: Recording, share: float) -> Recording:
+    """Return a recording without the boundaries that time made, where there are better ones.
+
+    What time saw while a training was set up, or in the middle of a long step, is comparable with
+    nothing else. It stays where the program reached no other boundary for most of its time.
+
+    Args:
+        recording: The recording.
+        share: The part of the time, from the first boundary of work on, that is most of it.
+
+    """
+    boundaries = [measurement.boundary for measurement in recording.measurements]
+    if all(b.kind is not BoundaryKind.TIME for b in boundaries):
+        return recording
+    first = next((b.time_s for b in boundaries if b.kind in _WORK), None)
+    if first is not None:
+        gaps = (
+            after.time_s - max(before.time_s, first)
+            for before, after in pairwise(boundaries)
+            if after.kind is BoundaryKind.TIME and after.time_s > first
+        )
+        if sum(gaps) >= share * (boundaries[-1].time_s - first):
+            return recording
+        kept = [m for m in recording.measurements if m.boundary.kind is not BoundaryKind.TIME]
+        return replace(recording, measurements=kept)
+    return recording
+
+
+_WORK = frozenset(
+    {BoundaryKind.STEP, BoundaryKind.BATCH, BoundaryKind.EPOCH_END, BoundaryKind.MARK}
+)
+
+
 class BoundaryTable:
     """The boundaries of one recording as columns, one entry per measurement."""
 
@@ -56,6 +90,10 @@ class BoundaryTable:
         self.batch = self._column("batch")
         self.time_s = np.array([b.time_s for b in self.boundaries], dtype=np.float64)
         self.kind = np.array([_KINDS[b.kind] for b in self.boundaries], dtype=np.int64)
+        self.is_timed = bool((self.kind == code_of(BoundaryKind.TIME)).any())
+        """Whether nothing better than time tells how far the program has come."""
+        self.work = (self.time_s * 100).astype(np.int64) if self.is_timed else self.index
+        """How far the program has come: boundaries, or hundredths of a second."""
         self._codes: dict[str, int] = {NOWHERE: 0}
         self.phase = np.array([self._code(b.phase) for b in self.boundaries], dtype=np.int64)
         self.before, self.after = self._places()
@@ -134,8 +172,8 @@ class BoundaryTable:
         """The last measurement at which the program was still at work: what is gone after it went
         because functions returned, not because the program let go of it.
         """
-        begin = code_of(BoundaryKind.PHASE_BEGIN)
-        working = np.flatnonzero(np.isin(self.kind, (*INNER, begin)))
+        others = map(code_of, (BoundaryKind.PHASE_BEGIN, BoundaryKind.TIME))
+        working = np.flatnonzero(np.isin(self.kind, (*INNER, *others)))
         return int(working[-1]) if len(working) else len(self) - 1
 
     def completed(self, phase: str) -> IntArray:

@@ -104,6 +104,11 @@ def epochs(track: BoundaryTable) -> WorkUnit:
     return WorkUnit("epoch", "train", done.astype(np.float64))
 
 
+def minutes(track: BoundaryTable) -> WorkUnit:
+    """Return minutes since the recording began as a unit, where nothing better was seen."""
+    return WorkUnit("minute", NOWHERE, track.time_s / 60)
+
+
 def in_part(track: BoundaryTable, unit: WorkUnit) -> FloatArray:
     """Return how much of a unit was done at each measurement, the running epoch by its steps.
 
@@ -244,6 +249,8 @@ def unit_of_growth(
         gained: How much it grew between the first and the last of them.
 
     """
+    if track.is_timed:
+        return minutes(track)
     if not track.phases:
         return _unit_of_marks(track)
     shares = places.growth_by_phase(values, int(columns[0]), int(columns[-1]))

@@ -180,7 +180,7 @@ def rested_since(case: RunContext, grower: Grower, others: Sequence[Grower]) -> 
     """
     if grower.growth != "across" or grower.device != HOST:
         return None
-    index, end = case.track.index, case.track.last_work
+    index, end = case.track.work, case.track.last_work
     last = max(int(case.table.at[grower.observed[-1]]), _in_use_rests_from(case))
     free, known = case.track.gauge(gauge.MALLOC_FREE), case.track.known(gauge.MALLOC_FREE)
     known = known[known <= end]
@@ -269,7 +269,7 @@ def pinned_by_culprit(case: RunContext, term: Term, growers: Sequence[Grower]) -
     if term.kind != "slack":
         return None
     begin = int(np.searchsorted(case.work_done, term.trend.tail_from))
-    boundaries = float(case.track.index[case.track.last_work] - case.track.index[begin])
+    boundaries = float(case.track.work[case.track.last_work] - case.track.work[begin])
     memory = term.trend.net_bytes / max(term.share, policy.PINNING_SHARE)
     across = [g for g in growers if g.growth == "across" and g.device == HOST]
     gains = (g.per_boundary * boundaries for g in across if g.gained >= policy.PINNING_BYTES)
@@ -412,7 +412,7 @@ def growth_driver(case: RunContext, left: float, explained: float) -> GrowthDriv
     if len(at) < policy.FEWEST_GROWING or seen[-1] - seen[0] < policy.FEWEST_GROWING or left <= 0:
         return GrowthDriver.WORK
     is_rest = _settled(np.diff(seen) == 0)
-    work = np.diff(case.track.index[at])
+    work = np.diff(case.track.work[at])
     share = float(work[is_rest].sum() / max(work.sum(), 1))
     rises = np.diff(case.track.gauge(case.host_metric)[at])
     at_rest, due = _usual(work[is_rest], rises[is_rest]) - explained * share, left * share

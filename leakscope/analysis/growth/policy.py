@@ -142,6 +142,8 @@ COUNT_NOISE = 0.5
 
 UNIT_SHARE = 0.7
 """The phase that carries this part of the growth gives the unit."""
+TIMED_SHARE = 0.5
+"""Part of the time without a boundary of the program's own from which growth is counted by time."""
 EACH_STEP_SHARE = 0.7
 """Passes for so many of the steps, and more, are parts of the steps."""
 FEWEST_STEPS = 20

@@ -122,7 +122,7 @@ class Observations:
         What came after its last step ended with the boundary that follows.
         """
         at = np.minimum(self.table.at[columns], self.track.last_work + 1)
-        return self.track.index[at].astype(np.float64)
+        return self.track.work[at].astype(np.float64)
 
 
 def find_across(
@@ -200,7 +200,7 @@ def grower_of(
 
     """
     table, track = observations.table, observations.track
-    x = track.index[table.at[columns]].astype(np.float64)
+    x = track.work[table.at[columns]].astype(np.float64)
     y = np.nan_to_num(table.retained[device][path, columns])
     slope, units = theil_sen(x, y), float(x[-1] - x[0])
     trend = msgspec.structs.replace(
@@ -224,7 +224,7 @@ def grower_of(
         x=x,
         y=y,
         observed=observed,
-        observed_x=track.index[table.at[observed]].astype(np.float64),
+        observed_x=track.work[table.at[observed]].astype(np.float64),
         per_boundary=slope.rate,
         spread=spread_of(table.count[path, columns], y),
     )

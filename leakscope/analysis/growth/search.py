@@ -144,7 +144,7 @@ def find_carriers(case: RunContext, trends: dict[int, Trend]) -> dict[tuple[int,
         rises = np.diff(y)
         if not len(rises) or (rises < -ROW_NOISE_BYTES).any():
             continue
-        if is_user and _jumps(rises, np.diff(case.track.index[at[columns]])):
+        if is_user and _jumps(rises, np.diff(case.track.work[at[columns]])):
             continue  # it may have got another name
         if is_user:
             whole = case.read_between(at[columns], read, private[read])
@@ -179,7 +179,7 @@ def _at_the_rate_of(
     if is_user or (grower.path, grower.device) not in carriers:
         return grower
     columns, y = unnamed_readings(case)
-    x = case.track.index[case.table.at[columns]].astype(np.float64)
+    x = case.track.work[case.table.at[columns]].astype(np.float64)
     slope, units = theil_sen(x, y), float(x[-1] - x[0])
     trend = msgspec.structs.replace(
         grower.trend, bytes_per_unit=slope.rate, interval=(slope.low, slope.high), points=len(x)

@@ -291,7 +291,7 @@ def _chart(case: RunContext, grower: Grower) -> tuple[list[Point], str]:
         x, unit = track.time_s[table.at[columns]], "s"
     y = np.nan_to_num(table.retained[grower.device][grower.path, columns])
     chosen = np.unique(np.linspace(0, len(columns) - 1, min(len(columns), MOST_POINTS)).astype(int))
-    where = track.index[table.at[columns]]
+    where = track.work[table.at[columns]]
     return [Point(float(x[i]), float(y[i]), int(where[i])) for i in chosen], unit
 
 

@@ -105,7 +105,7 @@ def _open_row(case: RunContext, row: Undecided) -> str:
 
 def _in_units(case: RunContext, row: Undecided) -> float | None:
     """Return how many more units would decide."""
-    index = case.track.index
+    index = case.track.work
     if row.more_boundaries is None or index[-1] <= index[0]:
         return None
     return row.more_boundaries * case.unit.total / float(index[-1] - index[0])

@@ -10,7 +10,7 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable
-from threading import get_ident
+from threading import RLock, get_ident
 from types import ModuleType
 from typing import Any
 
@@ -38,6 +38,7 @@ class OptimizerHooks:
         self._gate = gate
         self._handle: Any = None
         self._leads = False
+        self._taking_over = RLock()
         self._stepping: object = None
         self._last: weakref.ref[object] | None = None
         self._met: dict[int, weakref.ref[object]] = {}
@@ -94,16 +95,20 @@ class OptimizerHooks:
         if gate.is_phase_control_claimed or not gate.is_open:
             return
         is_left = gate.is_left()
-        self._leads = self._leads and not is_left
+        if is_left:
+            self._leads = False
         belongs = is_in_backward() or not self._leads
         if belongs and gate.thread and not is_left and self._tracker.step_elsewhere():
             return
-        if self._leads:
-            self._tracker.elsewhere.step(get_ident(), key)
-        else:
-            gate.take_over()
-            self._leads = gate.thread == get_ident()
-            gate.dispatch(self._tracker.optimizer_step, key)
+        if not self._leads:
+            with self._taking_over:  # of threads that begin at the same time only one leads
+                if not self._leads:
+                    gate.take_over()
+                    self._leads = gate.thread == get_ident()
+                    if self._leads:
+                        gate.dispatch(self._tracker.optimizer_step, key)
+                        return
+        self._tracker.elsewhere.step(get_ident(), key)
 
     def uninstall(self) -> None:
         """Remove the hook."""

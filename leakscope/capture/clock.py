@@ -1,0 +1,175 @@
+"""Boundaries by time, for programs in which no other boundary comes: servers, engines, pipelines.
+
+A thread of ours wakes now and then. Where the program has reached no boundary for a while, it
+reaches one itself: gauges are read and, within the budget, a census is taken, while the program's
+threads wait for the interpreter's lock. As long as a training loop, requests or passes of a model
+make boundaries, the thread sleeps on.
+
+The thread is not one of :mod:`threading`, so that the program doesn't find it in
+``threading.enumerate()``. It keeps nothing of the session alive. On CPython 3.12 and newer it is
+stopped around ``os.fork``, which warns where a process has several threads.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import sys
+import weakref
+from collections.abc import Callable
+from types import FrameType
+
+from leakscope.capture import policy
+from leakscope.capture.unobservable import changes_graphs
+from leakscope.heap.pausing import is_collecting
+
+_WARNS_OF_FORKS = sys.version_info >= (3, 12)
+
+
+class BoundaryClock:
+    """Calls ``reach`` from a thread of its own, as long as the program reaches no boundary.
+
+    Args:
+        reach: Reaches a boundary; called with no lock of ours held.
+        idle: Seconds since the program reached one by itself.
+        now: Seconds since the recording began.
+
+    """
+
+    def __init__(
+        self, reach: Callable[[], object], idle: Callable[[], float], now: Callable[[], float]
+    ) -> None:
+        self._reach, self._idle, self._now = reach, idle, now
+        self._main = _thread.get_ident()
+        self._stop: _Signal | None = None
+        self._next = 0.0
+        self._waited_since = 0.0
+
+    def start(self) -> None:
+        """Begin to watch the time, in this thread's process."""
+        self._stop = _Signal()
+        _clocks.add(self)
+        _run_thread(weakref.ref(self), self._stop)
+
+    def stop(self) -> None:
+        """Reach no more boundaries; one that is being reached is over when this returns."""
+        stop, self._stop = self._stop, None
+        _clocks.discard(self)
+        if stop is not None:
+            stop.send()
+
+    def forget(self) -> None:
+        """Be dead: this is the copy in a forked child, where the thread is not."""
+        self._stop = None
+        _clocks.discard(self)
+
+    def tick(self) -> None:
+        """Reach a boundary if one is due and nothing is under way that must not be seen."""
+        now = self._now()
+        if now < self._next or self._idle() < policy.TIME_IDLE_SECONDS:
+            self._waited_since = now
+            return
+        waited = now - self._waited_since
+        if waited < policy.TIME_PATIENCE_SECONDS and not self._is_quiet(now):
+            return
+        self._waited_since = now
+        self._next = now + max(policy.TIME_SPACING_SECONDS, policy.TIME_SPACING_SHARE * now)
+        self._reach()
+
+    def _is_quiet(self, now: float) -> bool:
+        """Return whether no collection, backward pass or compilation is under way, and no import.
+
+        A program that imports is being set up: what it holds then is neither work nor growth.
+        """
+        frames = sys._current_frames()
+        main = frames.get(self._main)
+        is_set_up = now >= policy.TIME_SETUP_SECONDS or not _is_importing(main)
+        return is_set_up and not is_collecting() and not changes_graphs(frames)
+
+
+class _Signal:
+    """Ends a thread, and tells when it has ended."""
+
+    def __init__(self) -> None:
+        self._sent, self._ended = _thread.allocate_lock(), _thread.allocate_lock()
+        self._sent.acquire()
+        self._ended.acquire()
+        self.thread = 0
+        """The thread that it ends."""
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether it was sent, after so many seconds at most."""
+        return self._sent.acquire(timeout=seconds)
+
+    def end(self) -> None:
+        """Tell that the thread has ended."""
+        self._ended.release()
+
+    def send(self) -> None:
+        """End the thread; return when it has ended, or after :data:`policy.TIME_JOIN_SECONDS`."""
+        self._sent.release()
+        if self.thread == _thread.get_ident():
+            return
+        self._ended.acquire(timeout=policy.TIME_JOIN_SECONDS)
+
+
+def _run_thread(clock: weakref.ref[BoundaryClock], stop: _Signal) -> None:
+    pid = os.getpid()
+
+    def run() -> None:
+        stop.thread = _thread.get_ident()
+        try:
+            while not stop.wait(policy.TIME_WAKES_SECONDS) and os.getpid() == pid:
+                alive = clock()
+                if alive is None:
+                    return
+                alive.tick()
+                del alive
+        except BaseException:  # the interpreter is shutting down, or what reads the clock is gone
+            return
+        finally:
+            stop.end()
+
+    _thread.start_new_thread(run, ())
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+_clocks: weakref.WeakSet[BoundaryClock] = weakref.WeakSet()
+"""Those whose threads run."""
+_paused: list[weakref.ref[BoundaryClock]] = []
+
+
+def _pause_for_fork() -> None:
+    _paused[:] = [weakref.ref(clock) for clock in _clocks]
+    for clock in list(_clocks):
+        clock.stop()
+
+
+def _go_on_after_fork() -> None:
+    """Start the threads once ``os.fork`` has returned, which counts them before."""
+    import ctypes
+
+    def start(_: object = None) -> int:
+        for paused in _paused:
+            clock = paused()
+            if clock is not None:
+                clock.start()
+        _paused.clear()
+        return 0
+
+    _pending[:] = [ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(start)]
+    ctypes.pythonapi.Py_AddPendingCall(_pending[0], None)
+
+
+_pending: list[object] = []
+"""What a pending call of the interpreter's calls, kept as long as it may."""
+
+if _WARNS_OF_FORKS and hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_pause_for_fork, after_in_parent=_go_on_after_fork)
