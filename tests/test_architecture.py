@@ -102,7 +102,7 @@ MOST_MODULES = {
     "capture": 40,
     "analysis": 76,
     "report": 32,
-    "cli": 16,
+    "cli": 18,
     "notebook": 2,
     "testing": 8,
 }

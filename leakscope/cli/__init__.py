@@ -25,6 +25,7 @@ Examples:
   leakscope show leakscope-runs/20250101-120000-train --follow
   leakscope report leakscope-runs/20250101-120000-train --format text
   leakscope compare runs/before runs/after --fail-on new,worse
+  leakscope verify runs/before --remedy 1
   leakscope check runs/after --baseline leaks.json
   leakscope cuda snapshot.pickle
   leakscope gpu
@@ -36,15 +37,15 @@ Examples:
 Exit codes: `run` ends as the program does; otherwise
   0  all is well
   1  a fault, explained by one sentence on stderr (LEAKSCOPE_DEBUG=1 adds the traceback)
-  2  a command line that makes no sense, --fail-on was met, or check fails
+  2  a command line that makes no sense, --fail-on was met, check fails, or verify finds no fix
   3  `snapshot`: no census came in time
   4  `snapshot`: the process ended meanwhile
 """
 
 
 _COMMANDS = (
-    "run", "runs", "show", "snapshot", "monitor", "report", "compare", "check", "merge", "cuda",
-    "gpu", "doctor",
+    "run", "runs", "show", "snapshot", "monitor", "report", "compare", "verify", "check", "merge",
+    "cuda", "gpu", "doctor",
 )  # fmt: skip
 
 

@@ -433,7 +433,10 @@ def _problems(report: Report, paper: Paper) -> list[str]:
 def _next_command(report: Report, run_path: str) -> str:
     if not run_path:
         return "leakscope report RUN --format text"
-    if wording.leading_suspect(report) is not None:
+    suspect = wording.leading_suspect(report)
+    if isinstance(suspect, Culprit) and suspect.remedy.diff:
+        return f"try that change in a copy: leakscope verify {run_path}"
+    if suspect is not None:
         return f"change it, run again, then: leakscope compare {run_path} NEW-RUN"
     return f"leakscope report {run_path} --format text"
 

@@ -97,7 +97,7 @@ def test_the_summary_names_three_culprits_the_report_and_the_next_command() -> N
         assert name in text
     assert "and 1 more culprit" in text
     assert "runs/a/report.html" in text
-    assert "leakscope compare runs/a NEW-RUN" in text
+    assert "leakscope verify runs/a" in text
     assert len(text.splitlines()) <= 14
 
 

@@ -1,0 +1,278 @@
+"""``leakscope verify``: does an offered remedy free what grows?
+
+Applies the diffs in a copy of the project, runs the command there under ``leakscope run``, and
+compares both runs. The user's own files are never written.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leakscope.cli.output import say, write_text
+from leakscope.cli.program import split_command_line
+from leakscope.cli.project_copy import ProjectCopy, apply_diff, copy_project
+from leakscope.cli.report import conclude
+from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, LeakscopeError, NoRunError
+from leakscope.recording import open_run
+from leakscope.recording.directory import REDACTED, find_run, read_manifest
+
+if TYPE_CHECKING:
+    from leakscope.capture.program import Program
+    from leakscope.model.comparison import CulpritChange
+    from leakscope.model.record import RunManifest
+    from leakscope.model.report import Culprit, Report
+
+_SAME_OPTIONS = {
+    "budget": "--budget",
+    "max_pause": "--max-pause",
+    "tracemalloc": "--tracemalloc",
+    "native": "--native",
+    "native_interval": "--native-interval",
+    "workers": "--workers",
+}
+"""Options of the first run that the second gets too, so that both are measured alike."""
+_EPILOG = """\b
+Examples:
+  leakscope verify leakscope-runs/20250101-120000-train
+  leakscope verify runs/before --remedy 2 --remedy 3
+  leakscope verify runs/before -- train.py --epochs 5
+
+\b
+Without a command the run's own is run again, from this folder. RUN/remedy-N.patch is the diff:
+`patch -p1 < RUN/remedy-N.patch` applies it for good.
+
+\b
+Exit codes:
+  0  fixed: what grew no longer does
+  1  nothing was verified: no such run or remedy, the diff doesn't fit, the program failed
+  2  not fixed, or the second run can't show that it is; a command line that makes no sense
+"""
+
+
+class Outcome(Enum):
+    """What a remedy did."""
+
+    FIXED = "fixed"
+    REDUCED = "reduced, not fixed"
+    NOT_FIXED = "not fixed"
+    UNPROVEN = "unproven"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A remedy that was tried."""
+
+    number: int
+    """Rank of the culprit in the report, from 1."""
+    culprit: Culprit
+    outcome: Outcome
+    text: str
+    """What became of the culprit, as the comparison says it."""
+
+
+class NotVerifiedError(LeakscopeError):
+    """A remedy couldn't be tried."""
+
+
+@click.command(epilog=_EPILOG)
+@click.option(
+    "--remedy",
+    "numbers",
+    type=click.IntRange(min=1),
+    multiple=True,
+    metavar="N",
+    help="Culprit whose diff is tried, by its number in the report; more than once for several "
+    "[default: the first that has a diff].",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Run directory of the second run [default: RUN-remedy-N].",
+)
+@click.option(
+    "--project",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="Folder to copy [default: the project of the run].",
+)
+@click.option("--force", is_flag=True, help="Replace a run that --out holds already.")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+def verify(
+    run: Path,
+    *,
+    command: tuple[str, ...],
+    numbers: tuple[int, ...],
+    out: Path | None,
+    project: Path | None,
+    force: bool,
+) -> int:
+    """Try a remedy of RUN: apply its diff in a copy of the project, run COMMAND, compare."""
+    before = find_run(run)
+    report = conclude(before)
+    chosen = _chosen(report, numbers)
+    manifest = read_manifest(before)
+    if manifest is None:
+        raise NoRunError(f"{run} has no manifest that says what was run.", slug="no-run")
+    program = _program(manifest, command)
+    label = "-".join(str(number) for number, _ in chosen)
+    after = out or before.with_name(f"{before.name}-remedy-{label}")
+    patch = before / f"remedy-{label}.patch"
+    diffs = [f"{(culprit.remedy.diff or '').rstrip()}\n" for _, culprit in chosen]
+    with tempfile.TemporaryDirectory(prefix="leakscope-verify-") as scratch:
+        copy = copy_project(project or Path(manifest.project_root), Path(scratch, "project"))
+        changed = list[str]()
+        for diff in diffs:
+            changed += apply_diff(copy.copy, diff)
+        write_text(patch, "".join(diffs))
+        _announce(chosen, copy, program)
+        exit_code = _run_again(copy, program, changed, after, manifest.options, force=force)
+        _require_work(exit_code, before, after, copy, changed, program)
+    trials = judge(report, conclude(after), chosen)
+    for trial in trials:
+        say(f"{trial.outcome.value}: {trial.text}")
+    say(f"second run in {after}; the diff is {patch}.")
+    is_fixed = all(trial.outcome is Outcome.FIXED for trial in trials)
+    return EXIT_OK if is_fixed else EXIT_THRESHOLD
+
+
+def judge(before: Report, after: Report, chosen: Sequence[tuple[int, Culprit]]) -> list[Trial]:
+    """Return what became of culprits whose remedies were applied between two runs."""
+    from leakscope.analysis import compare
+
+    changes = {change.signature: change for change in compare(before, after).culprits}
+    return [_trial(number, culprit, changes.get(culprit.signature)) for number, culprit in chosen]
+
+
+def _trial(number: int, culprit: Culprit, change: CulpritChange | None) -> Trial:
+    from leakscope.model.comparison import ChangeKind
+
+    if change is None:
+        text = f"{culprit.name} is in neither run's comparison."
+        return Trial(number, culprit, Outcome.UNPROVEN, text)
+    if change.change is not ChangeKind.FIXED:
+        is_less = change.change is ChangeKind.REDUCED
+        outcome = Outcome.REDUCED if is_less else Outcome.NOT_FIXED
+        return Trial(number, culprit, outcome, change.text)
+    outcome = Outcome.UNPROVEN if change.is_unproven or change.is_elsewhere else Outcome.FIXED
+    return Trial(number, culprit, outcome, change.text)
+
+
+def _chosen(report: Report, numbers: Sequence[int]) -> list[tuple[int, Culprit]]:
+    """Return the culprits whose diffs are to be tried, with their ranks."""
+    ranked = list(enumerate(report.culprits, 1))
+    with_diff = [number for number, culprit in ranked if culprit.remedy.diff]
+    if not ranked:
+        raise NotVerifiedError(f"Nothing to verify: {report.headline}", slug="no-remedy")
+    if not numbers and not with_diff:
+        raise NotVerifiedError(
+            "No culprit of this run has a diff; change the program by its remedy in words, run it "
+            "again, and use `leakscope compare`.",
+            slug="no-remedy",
+        )
+    wanted = list(dict.fromkeys(numbers)) or with_diff[:1]
+    for number in wanted:
+        if number not in with_diff:
+            known = ", ".join(map(str, with_diff)) or "none"
+            raise NotVerifiedError(
+                f"Culprit {number} has no diff; those that have one: {known}.", slug="no-remedy"
+            )
+    return [ranked[number - 1] for number in wanted]
+
+
+def _program(manifest: RunManifest, command: Sequence[str]) -> Program:
+    """Return what to run: the given command, with or without ``python``, else the run's own."""
+    words = list(command or manifest.command)
+    if words and Path(words[0]).name.startswith("python"):
+        del words[0]
+    # The interpreter's own options come before the program; it is run with those of this process.
+    _, program = split_command_line(words, {"-W", "-X", "--check-hash-based-pycs"})
+    if program is None or REDACTED in words or program.kind == "stdin":
+        raise NotVerifiedError(
+            f"The run's command ({' '.join(words) or 'unknown'}) can't be run again as it was "
+            "recorded; give it after the run: leakscope verify RUN -- train.py ...",
+            slug="no-command",
+        )
+    if program.kind == "script" and not Path(program.filename).exists():
+        raise NotVerifiedError(
+            f"There is no {program.target} in this folder; run verify where the run was started, "
+            "or give the command after it: leakscope verify RUN -- train.py ...",
+            slug="no-command",
+        )
+    return program
+
+
+def _announce(chosen: Sequence[tuple[int, Culprit]], copy: ProjectCopy, program: Program) -> None:
+    for number, culprit in chosen:
+        say(f"remedy {number} ({culprit.remedy.title}) is applied in a copy of {copy.project}.")
+    if copy.linked:
+        names = ", ".join(map(str, copy.linked[:3]))
+        say(f"not copied but linked, for their size: {names}{', …' if copy.linked[3:] else ''}.")
+    say(f"running python {' '.join(program.arguments)}")
+
+
+def _run_again(
+    copy: ProjectCopy,
+    program: Program,
+    changed: Sequence[str],
+    after: Path,
+    options: dict[str, Any],
+    *,
+    force: bool,
+) -> int:
+    """Run the program in the copy, recorded like the first run; return its exit code."""
+    same = [
+        word
+        for name, option in _SAME_OPTIONS.items()
+        if (value := options.get(name)) is not None
+        for word in (option, str(value))
+    ]
+    arguments = list(program.arguments)
+    if program.kind == "script":
+        arguments[0] = str(copy.path(Path(program.target)))
+    recorder = [sys.executable, "-m", "leakscope", "run", "--quiet", "--out", str(after.absolute())]
+    environment = os.environ | {"PYTHONPATH": copy.search_path(changed)}
+    ended = subprocess.run(
+        [*recorder, *(["--force"] if force else []), *same, *arguments],
+        cwd=copy.path(Path.cwd()),
+        env=environment,
+        check=False,
+    )
+    return ended.returncode
+
+
+def _require_work(
+    exit_code: int,
+    before: Path,
+    after: Path,
+    copy: ProjectCopy,
+    changed: Sequence[str],
+    program: Program,
+) -> None:
+    """Refuse a second run that says nothing of the remedy: it failed, or ran other files."""
+    if exit_code and not open_run(before).outcome.get("exit_code"):
+        raise NotVerifiedError(
+            f"With the remedy the program ended with exit code {exit_code}, so nothing was "
+            f"verified; its run is {after}.",
+            slug="failed",
+        )
+    script = copy.path(Path(program.target)) if program.kind == "script" else None
+    for file in changed:
+        is_script = script is not None and script.resolve() == (copy.copy / file).resolve()
+        if not is_script and copy.was_imported(file) is False:
+            raise NotVerifiedError(
+                f"The program didn't import the changed {file} but another copy of it, or none; "
+                "nothing was verified.",
+                slug="not-imported",
+            )

@@ -1,0 +1,184 @@
+"""Apply each diff that a report of the zoo offers, run the program again, and count what is freed.
+
+    python tests/zoo/verify_remedies.py [--only PATTERN] [--from FOLDER ...] [--jobs N] [--table]
+
+Reads the recordings that ``record.py`` made, and runs ``leakscope verify`` for every culprit with a
+diff. What came of each is kept in ``verified.json`` until the diff changes; ``--table`` prints the
+share that frees by kind of remedy. The exit code is 1 where a kind frees in less than 90 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from archive import SUFFIX, unpack
+from judge import SAMPLE, archives, known_cases
+from record import CACHE, ROOT
+from running import ONE_THREAD, TIMEOUT_S
+
+from leakscope.analysis import analyse
+from leakscope.model.report import Culprit, Severity
+from leakscope.recording import open_run
+
+VERIFIED = Path(__file__).parent / "verified.json"
+LEAST_SHARE = 0.9
+"""A kind of remedy that frees less often offers no diff."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A diff that the report of a recording offers."""
+
+    archive: Path
+    program: Path
+    number: int
+    """Rank of the culprit."""
+    name: str
+    kind: str
+    """The remedy's title without the names of the program."""
+    digest: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.program.stem} {self.number}"
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What came of an offer."""
+
+    kind: str
+    culprit: str
+    digest: str
+    outcome: str
+    """``fixed``, ``reduced, not fixed``, ``not fixed``, ``unproven`` or ``not verified``."""
+    text: str
+
+
+def offers(archive: Path) -> list[Offer]:
+    """Return the diffs for what a recording's report accuses."""
+    with tempfile.TemporaryDirectory(prefix="zoo-") as scratch:
+        about = unpack(archive, Path(scratch))
+        report = analyse(open_run(scratch))
+    program = known_cases()[about.name].program
+    return [
+        Offer(
+            archive,
+            program,
+            number,
+            culprit.name,
+            kind_of(culprit),
+            hashlib.sha256((culprit.remedy.diff + program.read_text()).encode()).hexdigest()[:16],
+        )
+        for number, culprit in enumerate(report.culprits, 1)
+        if culprit.remedy.diff and culprit.severity is not Severity.NOTE
+    ]
+
+
+def kind_of(culprit: Culprit) -> str:
+    """Return a remedy's title without the names and numbers of the program."""
+    words = culprit.remedy.title.replace(culprit.name, "…").split()
+    plain = ["…" if re.search(r"[\d._()\[\]'\"]", word.rstrip(".,:;")) else word for word in words]
+    return re.sub(r"…( …)+", "…", " ".join(plain))
+
+
+def verify(offer: Offer) -> Verified:
+    """Run the program with the diff applied and return what became of the culprit."""
+    with tempfile.TemporaryDirectory(prefix="zoo-") as scratch:
+        run = Path(scratch, "run")
+        run.mkdir()
+        unpack(offer.archive, run)
+        command = [
+            *(sys.executable, "-m", "leakscope", "verify", str(run), "--project", str(ROOT)),
+            *("--remedy", str(offer.number), "--", str(offer.program)),
+        ]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=scratch,
+                env={**ONE_THREAD, **os.environ},
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            text = f"took more than {TIMEOUT_S} s"
+            return Verified(offer.kind, offer.name, offer.digest, "not verified", text)
+    lines = [line.removeprefix("leakscope: ") for line in done.stderr.splitlines()]
+    said = re.compile(r"(fixed|reduced, not fixed|not fixed|unproven): (.*)")
+    told = next((match for line in lines if (match := said.match(line))), None)
+    if told is None or done.returncode not in (0, 2):
+        text = lines[-1] if lines else f"exit code {done.returncode}"
+        return Verified(offer.kind, offer.name, offer.digest, "not verified", text)
+    return Verified(offer.kind, offer.name, offer.digest, told[1], told[2])
+
+
+def table(verified: Iterable[Verified]) -> tuple[str, list[str]]:
+    """Return the shares by kind as Markdown, and the kinds that free too seldom."""
+    by_kind: dict[str, list[Verified]] = defaultdict(list)
+    for each in verified:
+        by_kind[each.kind].append(each)
+    rows, poor = ["| remedy | tried | frees |", "| --- | --- | --- |"], []
+    for kind, some in sorted(by_kind.items(), key=lambda item: (-len(item[1]), item[0])):
+        frees = sum(each.outcome == "fixed" for each in some)
+        rows.append(f"| {kind} | {len(some)} | {frees} |")
+        if frees < LEAST_SHARE * len(some):
+            poor.append(kind)
+    total = [each for some in by_kind.values() for each in some]
+    frees = sum(each.outcome == "fixed" for each in total)
+    rows.append(f"| all | {len(total)} | {frees} |")
+    return "\n".join(rows), poor
+
+
+def read_verified() -> dict[str, Verified]:
+    if not VERIFIED.exists():
+        return {}
+    return {key: Verified(**value) for key, value in json.loads(VERIFIED.read_text()).items()}
+
+
+def write_verified(verified: dict[str, Verified]) -> None:
+    values = {key: asdict(value) for key, value in sorted(verified.items())}
+    VERIFIED.write_text(json.dumps(values, indent=1) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", default="*", metavar="PATTERN", help="parts of names, or globs")
+    parser.add_argument("--from", dest="folders", type=Path, action="append", metavar="FOLDER")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at once")
+    parser.add_argument("--table", action="store_true", help="only print what was verified")
+    arguments = parser.parse_args()
+    known = read_verified()
+    if not arguments.table:
+        folders = arguments.folders or [CACHE, SAMPLE]
+        files = [f for f in archives(folders, arguments.only) if f.name.endswith(f".short{SUFFIX}")]
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            every = [offer for some in pool.map(offers, files) for offer in some]
+            left = [o for o in every if o.key not in known or known[o.key].digest != o.digest]
+            print(f"{len(every)} diffs, {len(every) - len(left)} verified already", flush=True)
+            for offer, result in zip(left, pool.map(verify, left), strict=True):
+                known[offer.key] = result
+                write_verified(known)
+                print(f"{result.outcome:18} {offer.key}: {result.text}", flush=True)
+    text, poor = table(known.values())
+    print(text)
+    for kind in poor:
+        print(f"frees in less than {LEAST_SHARE:.0%}: {kind}")
+    sys.exit(1 if poor else 0)
+
+
+if __name__ == "__main__":
+    main()
