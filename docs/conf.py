@@ -20,7 +20,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_click",
 ]
-exclude_patterns = ["build"]
+exclude_patterns = ["build", "known-culprits-head.md"]
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]

@@ -100,7 +100,7 @@ MOST_MODULES = {
     "configuration": 2,
     "cleanup": 9,
     "capture": 40,
-    "analysis": 76,
+    "analysis": 75,
     "report": 32,
     "cli": 18,
     "notebook": 2,

@@ -1,4 +1,4 @@
-"""Prints the catalogue as a page: ``python -m leakscope.analysis.remedies.catalogue_page``."""
+"""Prints the catalogue as a page: ``python docs/catalogue_page.py``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NATURES = {
 }
 _GROWTHS = {GrowthKind.ACROSS: "growing across phases", GrowthKind.WITHIN: "growing within a phase"}
 _PLACES = {MemoryPlace.HOST: "on the host", MemoryPlace.OTHER: "on a device"}
-_HEAD = Path(__file__).with_name("page.md")
+_HEAD = Path(__file__).with_name("known-culprits-head.md")
 
 
 def page_text(catalogue: Catalogue) -> str:
