@@ -99,10 +99,10 @@ MOST_MODULES = {
     "recording": 7,
     "configuration": 2,
     "cleanup": 9,
-    "capture": 40,
-    "analysis": 75,
+    "capture": 41,
+    "analysis": 74,
     "report": 32,
-    "cli": 18,
+    "cli": 17,
     "notebook": 2,
     "testing": 8,
 }

@@ -2,16 +2,22 @@
 
 Applies the diffs in a copy of the project, runs the command there under ``leakscope run``, and
 compares both runs. The user's own files are never written.
+
+Small files are copied, so that a program which writes over them writes into the copy. Large ones
+are links to the user's, for they are data as a rule. What version control, environments and caches
+keep is left out.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +26,6 @@ import click
 
 from leakscope.cli.output import say, write_text
 from leakscope.cli.program import split_command_line
-from leakscope.cli.project_copy import ProjectCopy, apply_diff, copy_project
 from leakscope.cli.report import conclude
 from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, LeakscopeError, NoRunError
 from leakscope.recording import open_run
@@ -59,7 +64,7 @@ Exit codes:
 """
 
 
-class Outcome(Enum):
+class RemedyOutcome(Enum):
     """What a remedy did."""
 
     FIXED = "fixed"
@@ -69,13 +74,13 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True)
-class Trial:
+class RemedyTrial:
     """A remedy that was tried."""
 
     number: int
     """Rank of the culprit in the report, from 1."""
     culprit: Culprit
-    outcome: Outcome
+    outcome: RemedyOutcome
     text: str
     """What became of the culprit, as the comparison says it."""
 
@@ -143,11 +148,13 @@ def verify(
     for trial in trials:
         say(f"{trial.outcome.value}: {trial.text}")
     say(f"second run in {after}; the diff is {patch}.")
-    is_fixed = all(trial.outcome is Outcome.FIXED for trial in trials)
+    is_fixed = all(trial.outcome is RemedyOutcome.FIXED for trial in trials)
     return EXIT_OK if is_fixed else EXIT_THRESHOLD
 
 
-def judge(before: Report, after: Report, chosen: Sequence[tuple[int, Culprit]]) -> list[Trial]:
+def judge(
+    before: Report, after: Report, chosen: Sequence[tuple[int, Culprit]]
+) -> list[RemedyTrial]:
     """Return what became of culprits whose remedies were applied between two runs."""
     from leakscope.analysis import compare
 
@@ -155,18 +162,20 @@ def judge(before: Report, after: Report, chosen: Sequence[tuple[int, Culprit]]) 
     return [_trial(number, culprit, changes.get(culprit.signature)) for number, culprit in chosen]
 
 
-def _trial(number: int, culprit: Culprit, change: CulpritChange | None) -> Trial:
+def _trial(number: int, culprit: Culprit, change: CulpritChange | None) -> RemedyTrial:
     from leakscope.model.comparison import ChangeKind
 
     if change is None:
         text = f"{culprit.name} is in neither run's comparison."
-        return Trial(number, culprit, Outcome.UNPROVEN, text)
+        return RemedyTrial(number, culprit, RemedyOutcome.UNPROVEN, text)
     if change.change is not ChangeKind.FIXED:
         is_less = change.change is ChangeKind.REDUCED
-        outcome = Outcome.REDUCED if is_less else Outcome.NOT_FIXED
-        return Trial(number, culprit, outcome, change.text)
-    outcome = Outcome.UNPROVEN if change.is_unproven or change.is_elsewhere else Outcome.FIXED
-    return Trial(number, culprit, outcome, change.text)
+        outcome = RemedyOutcome.REDUCED if is_less else RemedyOutcome.NOT_FIXED
+        return RemedyTrial(number, culprit, outcome, change.text)
+    outcome = (
+        RemedyOutcome.UNPROVEN if change.is_unproven or change.is_elsewhere else RemedyOutcome.FIXED
+    )
+    return RemedyTrial(number, culprit, outcome, change.text)
 
 
 def _chosen(report: Report, numbers: Sequence[int]) -> list[tuple[int, Culprit]]:
@@ -276,3 +285,190 @@ def _require_work(
                 "nothing was verified.",
                 slug="not-imported",
             )
+
+
+# The copy of the project
+
+LINKED_FROM = 32 << 20
+"""Bytes of a file from which it is linked, not copied."""
+MOST_COPIED = 2 << 30
+"""Bytes of all copied files: more is a folder that holds more than a project."""
+_LEFT_OUT = frozenset(
+    {".git", ".hg", ".svn", ".tox", ".nox", "__pycache__", "node_modules", "leakscope-runs"}
+)
+_LINE = re.compile(r"[^\n]*\n|[^\n]+\Z")
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+
+
+class NoCopyError(LeakscopeError):
+    """The project can't be copied, or the diff doesn't fit its files."""
+
+
+@dataclass
+class ProjectCopy:
+    """A project's folder and its copy."""
+
+    project: Path
+    copy: Path
+    linked: list[Path] = field(default_factory=list)
+    """Files and folders that are links to the user's, relative to the project."""
+
+    def path(self, path: Path) -> Path:
+        """Return where a path of the project lies in the copy; a path elsewhere is unchanged."""
+        whole = Path(os.path.abspath(path))  # noqa: PTH100  # keeps links as the user wrote them
+        for candidate in (whole, whole.parent.resolve() / whole.name):
+            if candidate.is_relative_to(self.project):
+                return self.copy / candidate.relative_to(self.project)
+        return path
+
+    def was_imported(self, file: str) -> bool | None:
+        """Return whether Python compiled a module of the copy; None where it keeps no such files.
+
+        Args:
+            file: The module's path below the project.
+
+        """
+        if os.environ.get("PYTHONDONTWRITEBYTECODE") or sys.pycache_prefix:
+            return None
+        cache = (self.copy / file).parent / "__pycache__"
+        return any(cache.glob(f"{Path(file).stem}.*.pyc"))
+
+    def search_path(self, files: Sequence[str]) -> str:
+        """Return a ``PYTHONPATH`` by which changed modules are found before installed ones."""
+        folders = [str(_import_root(self.copy / file)) for file in files]
+        given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+        mapped = [str(self.path(Path(entry))) for entry in given]
+        return os.pathsep.join(dict.fromkeys([*folders, *mapped]))
+
+
+def copy_project(project: Path, destination: Path) -> ProjectCopy:
+    """Copy a project into an empty folder.
+
+    Raises:
+        NoCopyError: it is too large, or can't be read or written.
+
+    """
+    copied = ProjectCopy(project.resolve(), destination.resolve())
+    total = 0
+    try:
+        for source in _entries(copied.project):
+            target = copied.copy / source.relative_to(copied.project)
+            if source.is_dir():
+                target.mkdir(parents=True, exist_ok=True)
+                continue
+            size = source.stat().st_size
+            if size >= LINKED_FROM:
+                target.symlink_to(source)
+                copied.linked.append(source.relative_to(copied.project))
+                continue
+            total += size
+            if total > MOST_COPIED:
+                raise NoCopyError(
+                    f"{project} holds more than {MOST_COPIED >> 30} GiB of small files; name the "
+                    "folder of the program alone with --project.",
+                    slug="no-copy",
+                )
+            shutil.copy2(source, target)
+    except OSError as fault:
+        raise NoCopyError(
+            f"{project} can't be copied ({fault.strerror or fault}); TMPDIR chooses another place "
+            "for the copy.",
+            slug="no-copy",
+        ) from fault
+    return copied
+
+
+def apply_diff(folder: Path, diff: str) -> list[str]:
+    """Apply a unified diff to the files below a folder; return their paths relative to it.
+
+    Lines must be as the diff has them: nothing is moved or guessed.
+
+    Raises:
+        NoCopyError: a file is missing or was changed since; no file of it is written then.
+
+    """
+    changed = {name: _applied(folder, name, hunks) for name, hunks in _files_of(diff).items()}
+    for name, text in changed.items():
+        (folder / name).write_bytes(text.encode())
+    return [*changed]
+
+
+def _entries(project: Path) -> Iterator[Path]:
+    """Yield folders before what they hold; each once, however many links lead to it."""
+    seen = {project}
+    for place, folders, files in os.walk(project, followlinks=True):
+        kept = []
+        for name in sorted(folders):
+            folder = Path(place, name)
+            is_environment = (folder / "pyvenv.cfg").exists()
+            if name in _LEFT_OUT or is_environment or (real := folder.resolve()) in seen:
+                continue
+            seen.add(real)
+            kept.append(name)
+            yield folder
+        folders[:] = kept
+        yield from (path for name in sorted(files) if (path := Path(place, name)).is_file())
+
+
+def _import_root(module: Path) -> Path:
+    """Return the folder from which a module is imported: the first above it that is no package."""
+    folder = module.parent
+    while (folder / "__init__.py").exists():
+        folder = folder.parent
+    return folder
+
+
+@dataclass
+class _DiffHunk:
+    start: int
+    """Index of the first line that it replaces."""
+    counts: tuple[int, int]
+    """How many lines it has of the file before and after."""
+    before: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+
+    @property
+    def is_complete(self) -> bool:
+        return (len(self.before), len(self.after)) == self.counts
+
+
+def _files_of(diff: str) -> dict[str, list[_DiffHunk]]:
+    """Return the files that a diff changes, and how."""
+    files: dict[str, list[_DiffHunk]] = {}
+    hunks: list[_DiffHunk] = []
+    last: tuple[list[str], ...] = ()
+    for line in _LINE.findall(diff if diff.endswith("\n") else f"{diff}\n"):
+        if line.startswith("\\"):  # "No newline at end of file"
+            for lines in last:
+                lines[-1] = lines[-1].removesuffix("\n")
+        elif hunks and not hunks[-1].is_complete:
+            hunk = hunks[-1]
+            last = {"-": (hunk.before,), "+": (hunk.after,)}.get(line[0], (hunk.before, hunk.after))
+            for lines in last:
+                lines.append(line[1:])
+        elif line.startswith("--- "):
+            hunks = files.setdefault(line[4:].strip().removeprefix("a/"), [])
+        elif match := _HUNK.match(line):
+            before, after = int(match[2] or 1), int(match[4] or 1)
+            hunks.append(_DiffHunk(int(match[1]) - (before > 0), (before, after)))
+    return files
+
+
+def _applied(folder: Path, name: str, hunks: Sequence[_DiffHunk]) -> str:
+    try:
+        lines: list[str] = _LINE.findall((folder / name).read_bytes().decode())
+    except (OSError, UnicodeDecodeError) as fault:
+        raise NoCopyError(
+            f"{name} can't be read in {folder}; --project names the folder that the run's paths "
+            "are relative to.",
+            slug="no-copy",
+        ) from fault
+    for hunk in reversed(hunks):
+        end = hunk.start + len(hunk.before)
+        if lines[hunk.start : end] != hunk.before:
+            raise NoCopyError(
+                f"{name} has changed since the run was recorded; record it once more.",
+                slug="no-copy",
+            )
+        lines[hunk.start : end] = hunk.after
+    return "".join(lines)

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leakscope.cli import project_copy
-from leakscope.cli.project_copy import NoCopyError, apply_diff, copy_project
+from leakscope.cli import verify as module
+from leakscope.cli.verify import NoCopyError, apply_diff, copy_project
 
 LINES = st.lists(st.sampled_from(["a\n", "b\n", "\n", "-- x\n", "++ y\n", "c\r\n", "\x0c\n"]))
 ENDS = st.sampled_from(["", "last", "a\n"])
 
 
 def diff_of(before: str, after: str, name: str = "train.py") -> str:
-    lines = project_copy._LINE
+    lines = module._LINE
     made = []
     for line in difflib.unified_diff(
         lines.findall(before), lines.findall(after), f"a/{name}", f"b/{name}"
@@ -83,7 +83,7 @@ def test_copy_has_the_program_and_no_caches(project: Path, tmp_path: Path) -> No
 def test_large_files_are_links(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(project_copy, "LINKED_FROM", 100)
+    monkeypatch.setattr(module, "LINKED_FROM", 100)
     copied = copy_project(project, tmp_path / "copy")
     assert copied.linked == [Path("data.bin")]
     assert (copied.copy / "data.bin").resolve() == project / "data.bin"
@@ -99,7 +99,7 @@ def test_links_in_a_circle_are_copied_once(project: Path, tmp_path: Path) -> Non
 def test_folder_that_is_no_project_is_refused(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(project_copy, "MOST_COPIED", 50)
+    monkeypatch.setattr(module, "MOST_COPIED", 50)
     with pytest.raises(NoCopyError, match="--project"):
         copy_project(project, tmp_path / "copy")
 
