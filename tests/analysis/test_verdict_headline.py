@@ -120,6 +120,7 @@ def test_a_program_that_never_trained_is_told_by_its_end(
 def test_a_program_without_a_loop_is_told_what_would_be_seen() -> None:
     seen, settles = untrained(EndRecord(status="completed")).missing
     assert "no optimizer made a step" in seen
+    assert "by time alone it takes 20 s" in seen
     assert "leakscope.profile()" in settles
 
 

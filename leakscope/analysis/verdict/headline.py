@@ -31,6 +31,8 @@ LONGEST_NAME = 160
 """Characters of a name in the first line; in a key of a dict a whole text may stand."""
 LONGEST_BEGINNING = 300
 """Characters of a finding's text in the first line, its first sentence apart."""
+LOOP_SECONDS = 20
+"""Seconds of a program without a loop that was found, within which enough censuses are taken."""
 LOOP_STEPS = 50
 """Steps of a plain loop within which enough censuses are taken."""
 _PHRASES_OF_TERMS = {
@@ -83,7 +85,9 @@ def _too_little(case: RunContext) -> list[str]:
     is_seen = looks >= policy.FEWEST_FLAT or case.pool.is_bounded
     if is_seen and case.pool.reason is not Reason.TOO_FEW:
         return []
-    if case.track.step[-1] < LOOP_STEPS:
+    if track.is_timed and track.time_s[-1] < LOOP_SECONDS:
+        return [f"The run was too short to tell anything: let it run for {LOOP_SECONDS} s or more."]
+    if not track.is_timed and track.step[-1] < LOOP_STEPS:
         return [f"The run was too short to tell anything: profile at least {LOOP_STEPS} steps."]
     pause = max(census.pause_s for census in case.table.censuses)
     few = (
@@ -132,8 +136,9 @@ def _no_training(ended: str) -> list[str]:
         seen = f"No training loop was seen before {how}{'' if how.endswith('.') else '.'}"
         return [seen, "A run that gets to its training loop."]
     return [
-        "No training loop was seen: no optimizer made a step and no DataLoader was gone through.",
-        "leakscope.profile() tells of a loop of your own.",
+        "The program ended before anything could be told: no optimizer made a step, no DataLoader was "
+        f"gone through, and by time alone it takes {LOOP_SECONDS} s.",
+        "Let it run longer, or say where its loop is: leakscope.profile() and scope.step().",
     ]
 
 

@@ -27,7 +27,7 @@ class Engine(threading.Thread):
             self.answers.put(float(self.blocks[prefix].sum()))
 
 
-def main(seconds=18.0):
+def main(seconds=18):
     rng = random.Random(1)
     engine = Engine()
     engine.start()

@@ -32,7 +32,7 @@ def ask(server, seconds):
     server.should_exit = True
 
 
-def main(seconds=18.0):
+def main(seconds=18):
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
     client = threading.Thread(target=ask, args=(server, seconds))
     client.start()

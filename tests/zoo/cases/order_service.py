@@ -38,7 +38,7 @@ class Service:
         self.handled += 1
 
 
-def main(seconds=18.0):
+def main(seconds=18):
     service = Service()
     for order in Orders(seconds):
         service.handle(order)
