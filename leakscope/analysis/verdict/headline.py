@@ -135,9 +135,12 @@ def _no_training(ended: str) -> list[str]:
     if how := in_a_sentence(ended):
         seen = f"No training loop was seen before {how}{'' if how.endswith('.') else '.'}"
         return [seen, "A run that gets to its training loop."]
+    seen = (
+        "The program ended before anything could be told: no optimizer made a step, no DataLoader "
+        f"was gone through, and by time alone it takes {LOOP_SECONDS} s."
+    )
     return [
-        "The program ended before anything could be told: no optimizer made a step, no DataLoader was "
-        f"gone through, and by time alone it takes {LOOP_SECONDS} s.",
+        seen,
         "Let it run longer, or say where its loop is: leakscope.profile() and scope.step().",
     ]
 
