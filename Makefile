@@ -9,7 +9,7 @@ BENCHMARKS := start report recording memory workers ranks cuda heap pauses clean
 # Rooms whose tests walk the heap of their own process, as those under tests/heap do.
 OWN_HEAP := testing capture probes cleanup
 
-.PHONY: help demo test thorough quick gpu interpreters sanitize docs reports bench zoo robustness corpus judge ablation clean \
+.PHONY: help demo test thorough quick gpu interpreters sanitize docs reports bench zoo robustness corpus judge ablation verify-remedies clean \
 	$(BENCHMARKS:%=bench-%)
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo "make zoo           how often the verdicts are right, over all programs of the zoo"
 	@echo "make corpus        record the zoo's programs, those that changed, for make judge"
 	@echo "make ablation      switch off each rule, halve and double each number, print what changes"
+	@echo "make verify-remedies  apply each diff that the recorded zoo's reports offer, run again, compare"
 	@echo "make judge         judge these recordings and print what changed; ACCEPT=1 accepts it"
 	@echo "make robustness    whether they stay the same under other seeds, lengths and budgets"
 
@@ -167,6 +168,9 @@ judge: $(VENV)/.testing
 
 ablation: $(VENV)/.testing
 	$(BIN)/python tests/zoo/ablation.py --from $(CORPUS) --from tests/zoo/recordings --jobs 2
+
+verify-remedies: $(VENV)/.testing
+	$(BIN)/python tests/zoo/verify_remedies.py --from $(CORPUS) --from tests/zoo/recordings
 
 robustness: $(VENV)/.testing
 	$(BIN)/python tests/zoo/robustness.py

@@ -95,6 +95,25 @@ SNIPPETS = [
         "graph",
     ),
     Snippet(
+        "running total of an argument, which may be a number elsewhere",
+        "main()·meter.sum",
+        "class Meter sum",
+        """
+        class Meter:
+            def __init__(self):
+                self.sum = 0.0
+                self.count = 0
+            def update(self, value, n=1):
+                self.sum += value * n
+                self.count += n
+            def average(self):
+                return float(self.sum / self.count)
+        """,
+        ["self.sum += float(value * n)"],
+        "Add float(value * n)",
+        "graph",
+    ),
+    Snippet(
         "running total of a product",
         "train()·total",
         "function train total",
@@ -618,6 +637,22 @@ SNIPPETS = [
         kind="dict",
     ),
     Snippet(
+        "hook on each part, read after the loop",
+        "main()·layer._forward_hooks",
+        "instance Layer _forward_hooks",
+        """
+        def collect(model, loader):
+            states = {}
+            for part in model.encoder.layer:
+                part.register_forward_hook(keep(states))
+            return states
+        """,
+        [],
+        "Register the hook once",
+        "dict",
+        "collections.OrderedDict",
+    ),
+    Snippet(
         "hook with an early way out",
         "main()·model._forward_hooks",
         "function main model",
@@ -901,8 +936,8 @@ SNIPPETS = [
             def step(self, x):
                 self.norms.append(x)
         """,
-        ["del self.norms[:-1000]"],
-        "last 1000",
+        ["del self.norms[:-100]"],
+        "last 100",
         unit="step",
     ),
     Snippet(
@@ -950,8 +985,8 @@ SNIPPETS = [
                 for image in images:
                     self.images.append(image)
         """,
-        ["del self.images[:-1000]"],
-        "last 1000",
+        ["del self.images[:-100]"],
+        "last 100",
     ),
     Snippet(
         "a list under a key, which nothing reads",

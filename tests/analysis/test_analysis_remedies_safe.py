@@ -396,7 +396,7 @@ def test_a_list_that_nothing_reads_may_still_be_cut() -> None:
         """
     remedy = Kept(text, "main()·log.kept", "class Log.kept", holds=(TENSOR,)).remedy()
     assert "nothing reads it" in remedy.text
-    assert added(remedy) == ["del self.kept[:-1000]"]
+    assert added(remedy) == ["del self.kept[:-10]"]
 
 
 WEAK = """

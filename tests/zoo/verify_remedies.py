@@ -34,7 +34,7 @@ from leakscope.recording import open_run
 
 VERIFIED = Path(__file__).parent / "verified.json"
 LEAST_SHARE = 0.9
-"""A kind of remedy that frees less often offers no diff."""
+"""A kind of remedy that frees or reduces less often offers no diff."""
 
 
 @dataclass(frozen=True)
@@ -131,16 +131,23 @@ def table(verified: Iterable[Verified]) -> tuple[str, list[str]]:
     by_kind: dict[str, list[Verified]] = defaultdict(list)
     for each in verified:
         by_kind[each.kind].append(each)
-    rows, poor = ["| remedy | tried | frees |", "| --- | --- | --- |"], []
+    rows, poor = ["| remedy | tried | frees | reduces |", "| --- | --- | --- | --- |"], []
     for kind, some in sorted(by_kind.items(), key=lambda item: (-len(item[1]), item[0])):
-        frees = sum(each.outcome == "fixed" for each in some)
-        rows.append(f"| {kind} | {len(some)} | {frees} |")
-        if frees < LEAST_SHARE * len(some):
+        frees, reduces = (_count(some, outcome) for outcome in _OF_USE)
+        rows.append(f"| {kind} | {len(some)} | {frees} | {reduces} |")
+        if frees + reduces < LEAST_SHARE * len(some):
             poor.append(kind)
     total = [each for some in by_kind.values() for each in some]
-    frees = sum(each.outcome == "fixed" for each in total)
-    rows.append(f"| all | {len(total)} | {frees} |")
+    frees, reduces = (_count(total, outcome) for outcome in _OF_USE)
+    rows.append(f"| all | {len(total)} | {frees} | {reduces} |")
     return "\n".join(rows), poor
+
+
+_OF_USE = ("fixed", "reduced, not fixed")
+
+
+def _count(some: Iterable[Verified], outcome: str) -> int:
+    return sum(each.outcome == outcome for each in some)
 
 
 def read_verified() -> dict[str, Verified]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from leakscope.analysis.remedies.containers import reached_bound
 from leakscope.analysis.remedies.context import (
     CulpritContext,
     Use,
@@ -104,17 +105,18 @@ def recognise_dict_cache(case: CulpritContext) -> Remedy | None:
     if not isinstance(target, ast.Subscript) or _is_emptied(case):
         return None
     name = ast.unparse(target.value)
+    bound = reached_bound(case.row.length, _DICT_CACHE_BOUND)
     diff = None
     if not _read_as_a_whole(case):
         evict = f"    {name}.pop(next(iter({name})))"
-        edits = case.edits().insert_after(node, f"if len({name}) > {_DICT_CACHE_BOUND}:", evict)
+        edits = case.edits().insert_after(node, f"if len({name}) > {bound}:", evict)
         diff = edits.diff()
     return case.remedy(
         f"Bound {case.name}",
         "",
         f"{case.name} is a cache that never drops a key ({case.measure() or 'unbounded'}); "
         f"`{case.line.text if case.line else ''}` at {case.where()} adds them.",
-        f"Drop the oldest key once there are more than {_DICT_CACHE_BOUND} or as many as pay; "
+        f"Drop the oldest key once there are more than {bound} or as many as pay; "
         "functools.lru_cache(maxsize=N) on the function does it by use instead of by age.",
         case.still_reachable(),
         diff=diff,

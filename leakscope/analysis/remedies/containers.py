@@ -173,6 +173,22 @@ _WINDOW_BYTES = 16 << 20
 """What a list that nothing reads may keep."""
 
 
+REACHED_PART = 4
+"""A bound is at most this part of the entries that a run had: a second run reaches it soon, and
+shows that it holds."""
+
+
+def reached_bound(length: int | None, most: int) -> int:
+    """Return the largest bound that a second run reaches early.
+
+    Args:
+        length: Entries at the end of the run, None where they were not counted.
+        most: The bound for a run of any length.
+
+    """
+    return most if not length else min(most, max(1, length // REACHED_PART))
+
+
 def recognise_tail_reads(case: CulpritContext) -> Remedy | None:
     """Return how to keep the entries that are read."""
     sizes = _sizes(case)
@@ -187,7 +203,8 @@ def recognise_unread_list(case: CulpritContext) -> Remedy | None:
     if _sizes(case) is None:
         return None
     each = case.total / case.row.length if case.row.length else 1000.0
-    bound = next((n for n in (1000, 100, 10) if n * each <= _WINDOW_BYTES), 1)
+    most = reached_bound(case.row.length, 1000)
+    bound = next((n for n in (1000, 100, 10) if n <= most and n * each <= _WINDOW_BYTES), 1)
     return _window_remedy(case, bound, "nothing reads it")
 
 

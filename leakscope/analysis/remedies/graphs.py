@@ -184,11 +184,16 @@ def recognise_running_total(case: CulpritContext) -> Remedy | None:
         return None
     method = "item()" if _number_will_do(case, addends) else "detach()"
     edits = case.edits()
-    for addend in addends:
-        edits.call_method(addend, method)
-    written = ast.unparse(addends[0])
+    written = _called(ast.unparse(addends[0]), method)
+    if method == "item()" and any(_may_be_a_number(case, addend) for addend in addends):
+        written = f"float({ast.unparse(addends[0])})"
+        for addend in addends:
+            edits.replace(addend, f"float({edits.source_of(addend)})")
+    else:
+        for addend in addends:
+            edits.call_method(addend, method)
     return case.remedy(
-        f"Add {_called(written, method)}, not the tensor, to {case.name}",
+        f"Add {written}, not the tensor, to {case.name}",
         "",
         f"{case.name} is a tensor that remembers how it was computed: `{_first(case)}` at "
         f"{case.where()} chains the whole graph of each iteration to it, activations included.",
@@ -196,6 +201,16 @@ def recognise_running_total(case: CulpritContext) -> Remedy | None:
         case.still_reachable(),
         diff=edits.diff(),
     )
+
+
+def _may_be_a_number(case: CulpritContext, addend: ast.expr) -> bool:
+    """Whether an expression has an argument of the function in it: others may pass a number."""
+    function = case.scope.node if case.scope is not None else None
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return False
+    every = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+    arguments = {argument.arg for argument in every} - {"self", "cls"}
+    return any(isinstance(n, ast.Name) and n.id in arguments for n in ast.walk(addend))
 
 
 def is_cut(node: ast.expr) -> bool:

@@ -44,7 +44,7 @@ def _hook_diff(case: CulpritContext, statement: Statement, node: ast.Expr) -> st
     inner = statement.loops[-1]
     edits = case.edits()
     call = edits.source_of(node.value)
-    if _is_over_modules(inner) and len(statement.loops) > 1:
+    if _is_over_parts(inner, node) and len(statement.loops) > 1:
         outer = statement.loops[-2]
         if inner not in _body(outer) or node not in _body(inner) or _leaves_early(outer):
             return None
@@ -53,7 +53,9 @@ def _hook_diff(case: CulpritContext, statement: Statement, node: ast.Expr) -> st
         last = _body(outer)[-1]
         removal = ("for handle in handles:", "    handle.remove()")
         return edits.insert_after(last, *removal).diff()
-    if node not in _body(inner) or _is_over_modules(inner) or _leaves_early(inner):
+    if node not in _body(inner) or _is_over_parts(inner, node) or _leaves_early(inner):
+        return None
+    if _body(inner)[-1] is node:  # removed at once it would never be called
         return None
     edits.replace(node.value, f"handle = {call}")
     return edits.insert_after(_body(inner)[-1], "handle.remove()").diff()
@@ -63,10 +65,19 @@ def _body(loop: ast.stmt) -> list[ast.stmt]:
     return list(loop.body) if isinstance(loop, LOOPS) else []
 
 
-def _is_over_modules(loop: ast.stmt) -> bool:
-    """Whether a loop goes over the parts of a model rather than over epochs or batches."""
+def _is_over_parts(loop: ast.stmt, registration: ast.Expr) -> bool:
+    """Whether a loop goes over the parts of a model rather than over epochs or batches.
+
+    Then a hook is registered with what the loop goes over, or its text says so.
+    """
     if not isinstance(loop, ast.For):
         return False
+    items = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    call = registration.value
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+        owner = call.func.value
+        if any(isinstance(n, ast.Name) and n.id in items for n in ast.walk(owner)):
+            return True
     text = ast.unparse(loop.iter)
     return any(word in text for word in ("modules", "layers", "children", "blocks", "parameters"))
 
