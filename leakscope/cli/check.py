@@ -54,7 +54,7 @@ Examples:
 Culprits and findings of severity warning or critical fail the check, notes don't. With --max-growth
 those fail that grow faster, notes of culprits too, and slower ones pass unless they are faster
 together; what a phase gives back when it ends is no growth that a limit could allow. An
-inconclusive run passes and says so; --strict fails it.
+inconclusive run fails, as it shows nothing; --no-strict lets it pass.
 
 \b
 What isn't given is taken from LEAKSCOPE_CHECK_* and from [tool.leakscope.check] in pyproject.toml.
@@ -69,7 +69,8 @@ Exit codes:
   0  nothing grows that isn't allowed, or --write-baseline wrote what does
   1  RUN is no run, a file can't be read or written, or pyproject.toml has what a check can't
      follow: an unknown table, an unknown key of the check, a suppression without a reason
-  2  something grows that isn't allowed, or a command line that makes no sense
+  2  something grows that isn't allowed, the run is inconclusive, or a command line that makes no
+     sense
 """
 
 
@@ -148,7 +149,11 @@ def to_forms(
     metavar="PATTERN",
     help="Names, paths or kinds that may grow.",
 )
-@click.option("--strict/--no-strict", default=None, help="Fail for an inconclusive run.")
+@click.option(
+    "--strict/--no-strict",
+    default=None,
+    help="Whether an inconclusive run fails [default: it does].",
+)
 @click.option(
     "--format",
     "form",

@@ -223,7 +223,7 @@ SETTINGS = (
     ),
     Setting("check.ignore", _texts, [], "Names or paths that may grow.", _parted),
     Setting(
-        "check.strict", _flag, False, "Whether an inconclusive run fails a check.", _flag_of_text
+        "check.strict", _flag, True, "Whether an inconclusive run fails a check.", _flag_of_text
     ),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}

@@ -149,7 +149,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int = CHECK_SCHEMA_VERSION
     outcome: Outcome
     passes: bool
-    """Whether the exit code is 0; an inconclusive run passes unless ``--strict`` was given."""
+    """Whether the exit code is 0; an inconclusive run passes with ``--no-strict`` alone."""
     headline: str
     verdict: RunVerdict
     run: RunFacts

@@ -60,11 +60,11 @@ def test_a_recorded_run_that_leaks_fails_and_a_fixed_one_passes(folder: Path) ->
     assert not list(folder.glob("*/report.*"))
 
 
-def test_a_run_too_short_to_judge_passes_unless_strict(folder: Path) -> None:
+def test_a_run_too_short_to_judge_fails_unless_that_is_accepted(folder: Path) -> None:
     short = record_run(folder / "short", epochs=2)
-    assert check(short).return_value == 0
-    assert "inconclusive" in check(short).stdout
-    assert check(short, "--strict").return_value == 2
+    assert check(short).return_value == 2
+    assert "inconclusive, which shows nothing: --no-strict" in check(short).stdout
+    assert check(short, "--no-strict").return_value == 0
 
 
 @pytest.mark.parametrize(
@@ -354,11 +354,11 @@ def test_the_project_chooses_what_the_command_line_does_not(
 
 
 @reads_toml
-def test_a_short_run_fails_where_the_project_is_strict(folder: Path) -> None:
-    (folder / "pyproject.toml").write_text("[tool.leakscope.check]\nstrict = true\n")
+def test_a_short_run_passes_where_the_project_accepts_it(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("[tool.leakscope.check]\nstrict = false\n")
     short = record_run(folder / "short", epochs=2)
-    assert check(short).return_value == 2
-    assert check(short, "--no-strict").return_value == 0
+    assert check(short).return_value == 0
+    assert check(short, "--strict").return_value == 2
 
 
 @reads_toml

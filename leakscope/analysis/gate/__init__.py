@@ -55,7 +55,7 @@ class Allowed:
     suppressions: Sequence[Suppression] = ()
     remarks: Sequence[str] = field(default=())
     """What was found wrong with all this where it was read."""
-    strict: bool = False
+    strict: bool = True
     """Whether an inconclusive run fails."""
 
 
@@ -249,8 +249,9 @@ def _headline(
         more = f" And {len(failed) - 1} more." if len(failed) > 1 else ""
         return f"Not allowed: {_describe_checked(failed[0])}.{more}"
     if outcome is Outcome.INCONCLUSIVE:
-        end = "fails" if strict else "passes; --strict would fail it"
-        return f"The run is inconclusive and {end}."
+        if strict:
+            return "The run is inconclusive, which shows nothing: --no-strict lets it pass."
+        return "The run is inconclusive and passes, as --no-strict has it."
     counted = [(s.value, sum(one.standing is s for one in growths)) for s in _ORDER]
     excused = [f"{count} {name}" for name, count in counted if count and name != "note"]
     return "Nothing grows that isn't allowed" + (f" ({', '.join(excused)})." if excused else ".")
