@@ -31,7 +31,6 @@ from leakscope.analysis.columns.units import (
     unit_of_phase,
 )
 from leakscope.analysis.growth import judge, policy
-from leakscope.analysis.growth.policy import GAUGE_NOISE_BYTES
 from leakscope.analysis.growth.rows import Grower, Observations
 from leakscope.analysis.remedies.catalogue import (
     Catalogue,
@@ -253,12 +252,13 @@ class RunContext:
         read = self.working[np.isfinite(values[self.working])]
         return self.work_done[read], values[read]
 
-    def gauge_trend(self, name: str, noise: float = GAUGE_NOISE_BYTES) -> Trend:
+    def gauge_trend(self, name: str, noise: float | None = None) -> Trend:
         """Return whether a gauge grows over the work."""
         return self.trend_of(*self.gauge_series(name), noise)
 
-    def trend_of(self, x: FloatArray, y: FloatArray, noise: float = GAUGE_NOISE_BYTES) -> Trend:
-        """Return whether a series grows over units done."""
+    def trend_of(self, x: FloatArray, y: FloatArray, noise: float | None = None) -> Trend:
+        """Return whether a series grows over units done; ``noise`` is a gauge's by default."""
+        noise = policy.GAUGE_NOISE_BYTES if noise is None else noise
         return judge(x, y, unit=self.unit.name, noise=noise)
 
     def gauge_gain(self, name: str) -> float | None:

@@ -1,27 +1,45 @@
 """Switch off each rule and halve and double each number, and print what is judged otherwise.
 
     python tests/zoo/ablation.py [--only PATTERN] [--rules NAMES] [--numbers NAMES] [--jobs N]
-        [--from FOLDER ...]
+        [--from FOLDER ...] [--write FILE]
 
 A rule or number that changes no verdict of the recorded zoo is needed by none of its programs.
+
+Each recording is read once and judged over and over by one process. A number is tried only where
+judging the recording reads it, a rule only where it decides something; series are judged again only
+where the number is one of the growth model's.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import json
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from judge import SAMPLE, Verdict, archives, changes, judge
-from record import CACHE
+import msgspec
+from archive import unpack
+from judge import SAMPLE, Verdict, archives, known_cases, verdict_of
+from record import CACHE, read_kept
+from running import Outcome
+from scoring import score
 
-from leakscope.analysis.growth import exclusions, policy
+from leakscope.analysis import analyse
+from leakscope.analysis.growth import exclusions, model, policy, shape
+from leakscope.analysis.run_context import Decisions
+from leakscope.model.run import Run
+from leakscope.recording import open_run
 
 ANALYSIS = "leakscope.analysis."
 FACTORS = (0.5, 2.0)
@@ -35,32 +53,14 @@ def second_argument(*arguments: Any, **_: Any) -> Any:
     return arguments[1]
 
 
-def rules_without(names: str) -> Callable[[], None]:
-    """Return what takes a rule out of the ordered lists."""
-
-    def take_out() -> None:
-        for table in ("ROW_RULES", "TERM_RULES"):
-            kept = tuple(r for r in getattr(exclusions, table) if r.name != names)
-            for module in loaded():
-                if hasattr(module, table):
-                    setattr(module, table, kept)
-        for name in ("MOVED", "PART_OF_OWNER"):
-            rule = getattr(exclusions, name)
-            if rule.name == names:
-                for module in loaded():
-                    if getattr(module, name, None) is rule:
-                        setattr(module, name, replace(rule, applies=returns(None)))
-
-    return take_out
-
-
-OTHERS: dict[str, list[tuple[str, Callable[..., Any]]]] = {
-    "carried_by_pool": [("growth.search:find_carriers", returns({}))],
-    "share_named": [("growth.search:share_named", second_argument)],
-    "siblings": [("verdict.analyse:with_siblings_joined", second_argument)],
-    "undecided": [("verdict.analyse:find_undecided", returns([]))],
+OTHERS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "carried_by_pool": ("growth.search:find_carriers", returns({})),
+    "share_named": ("growth.search:share_named", second_argument),
+    "siblings": ("verdict.analyse:with_siblings_joined", second_argument),
+    "undecided": ("verdict.analyse:find_undecided", returns([])),
+    "pinned_by_unnamed": ("growth.exclusions:_pinned_by_unnamed", second_argument),
 }
-"""What is no exclusion, by the functions that stand for it, and what they do when it is off."""
+"""What is no entry of a list, by the function that stands for it, and what it does when off."""
 
 
 @dataclass(frozen=True)
@@ -73,32 +73,60 @@ class Change:
     def __str__(self) -> str:
         return f"{self.name} off" if self.factor is None else f"{self.name} × {self.factor:g}"
 
-    def make(self) -> None:
-        """Change the analysis of this process."""
+    @contextlib.contextmanager
+    def made(self) -> Iterator[None]:
+        """Have the analysis of this process go by it."""
         if self.factor is not None:
-            set_number(self.name, getattr(policy, self.name) * self.factor)
+            replaced = [(policy, self.name, number(self.name, self.factor))]
         elif self.name in OTHERS:
-            for place, replacement in OTHERS[self.name]:
-                module, _, name = place.partition(":")
-                found = importlib.import_module(ANALYSIS + module)
-                if not hasattr(found, name):
-                    raise AttributeError(f"{place} is no rule any more")
-                setattr(found, name, replacement)
-        elif self.name:
-            rules_without(self.name)()
+            place, replacement = OTHERS[self.name]
+            module, _, name = place.partition(":")
+            replaced = [(importlib.import_module(ANALYSIS + module), name, replacement)]
+        else:
+            replaced = rules_without(self.name)
+        with set_to(replaced):
+            yield
 
 
-def loaded() -> list[Any]:
-    return [m for n, m in list(sys.modules.items()) if n.startswith(ANALYSIS) and m is not None]
+def number(name: str, factor: float) -> float:
+    """Return a changed number; a whole one stays whole and is changed by one at least."""
+    before: float = getattr(policy, name)
+    if not isinstance(before, int):
+        return before * factor
+    changed = round(before * factor)
+    return changed if changed != before else before + (1 if factor > 1 else -1)
 
 
-def set_number(name: str, value: float) -> None:
-    """Change a number of the policy, also where it was imported by name."""
-    before = getattr(policy, name)
-    new = round(value) if isinstance(before, int) else value
+@contextlib.contextmanager
+def set_to(replaced: Iterable[tuple[ModuleType, str, Any]]) -> Iterator[None]:
+    """Set names of modules, and set them back."""
+    before = [(module, name, getattr(module, name)) for module, name, _ in replaced]
+    for module, name, value in replaced:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+def rules_without(rule_name: str) -> list[tuple[ModuleType, str, Any]]:
+    """Return what takes a rule out of the ordered lists."""
+    applies = exclusions.excludes
+
+    def excludes(case: Any, rule: Any, *others: Any) -> bool:
+        return rule.name != rule_name and applies(case, rule, *others)
+
+    replaced: list[tuple[ModuleType, str, Any]] = []
     for module in loaded():
-        if getattr(module, name, None) is before:
-            setattr(module, name, new)
+        if getattr(module, "excludes", None) is applies:
+            replaced.append((module, "excludes", excludes))
+    kept = tuple(rule for rule in exclusions.TERM_RULES if rule.name != rule_name)
+    return [*replaced, (exclusions, "TERM_RULES", kept)]
+
+
+def loaded() -> list[ModuleType]:
+    return [m for n, m in list(sys.modules.items()) if n.startswith(ANALYSIS) and m is not None]
 
 
 def rules() -> list[str]:
@@ -110,27 +138,163 @@ def numbers() -> list[str]:
     return [n for n, v in vars(policy).items() if n.isupper() and isinstance(v, int | float)]
 
 
-def verdicts(files: list[Path], jobs: int, change: Change) -> dict[str, Verdict]:
-    with ProcessPoolExecutor(jobs, initializer=change.make) as pool:
-        return {one.key: one.verdict for one in pool.map(judge, files, chunksize=4)}
+def numbers_of_the_model() -> set[str]:
+    """Return the numbers by which series are judged."""
+    text = "".join(Path(str(m.__file__)).read_text() for m in (model, shape))
+    return {name for name in numbers() if f"policy.{name}" in text}
 
 
-def report(
-    change: Change, usual: dict[str, Verdict], found: dict[str, Verdict], seconds: float
-) -> None:
-    """Print what is judged otherwise."""
-    changed = {k: lines for k in usual if (lines := list(changes(usual[k], found[k])))}
-    worse = [k for k in changed if usual[k]["right"] and not found[k]["right"]]
-    better = [k for k in changed if found[k]["right"] and not usual[k]["right"]]
-    print(
-        f"{change}: {len(changed)} changed, {len(worse)} worse, {len(better)} better "
-        f"({seconds:.0f} s)"
-    )
-    for title, keys in (("worse", worse), ("better", better)):
-        for key in keys:
-            print(f"    {title:7} {key}: {changed[key][0]}")
-    others = [key for key in changed if key not in (*worse, *better)]
-    print(f"    changed {', '.join(others[:12])}" if others else "", flush=True)
+class ReadPolicy(ModuleType):
+    """The policy, which notes what is read of it."""
+
+    seen: set[str] = set()
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.isupper():
+            ReadPolicy.seen.add(name)
+        return super().__getattribute__(name)
+
+
+@contextlib.contextmanager
+def reads_and_rules() -> Iterator[tuple[set[str], set[str]]]:
+    """Note which numbers are read meanwhile and which rules decide something."""
+    decided: set[str] = set()
+    add = Decisions.add
+
+    def noting(self: Decisions, subject: str, rule: str, outcome: str, **rest: Any) -> None:
+        decided.add(rule)
+        add(self, subject, rule, outcome, **rest)
+
+    ReadPolicy.seen = set()
+    policy.__class__ = ReadPolicy
+    Decisions.add = noting  # type: ignore[method-assign]
+    try:
+        yield ReadPolicy.seen, decided
+    finally:
+        Decisions.add = add  # type: ignore[method-assign]
+        policy.__class__ = ModuleType
+
+
+@contextlib.contextmanager
+def series_remembered(known: dict[tuple[bytes, bytes, float], Any]) -> Iterator[None]:
+    """Judge each series once."""
+    judge_growth = model.judge_growth
+
+    def remembering(x: Any, y: Any, *, noise: float = 0.0) -> Any:
+        key = (x.tobytes(), y.tobytes(), noise)
+        if key not in known:
+            known[key] = judge_growth(x, y, noise=noise)
+        return known[key]
+
+    places = [m for m in loaded() if getattr(m, "judge_growth", None) is judge_growth]
+    with set_to([(module, "judge_growth", remembering) for module in places]):
+        yield
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What changes do to what is said of one recording."""
+
+    key: str
+    right: bool
+    read: set[str]
+    decided: set[str]
+    effects: dict[Change, tuple[str, str]]
+    """How it changes, and in what: see ``effect``."""
+    seconds: float
+
+
+def examine(changes: list[Change], archive: Path) -> Effects:
+    """Judge one recording as usual and with each change that may matter."""
+    begun = time.perf_counter()
+    of_model, found = numbers_of_the_model(), {}
+    with tempfile.TemporaryDirectory(prefix="zoo-") as scratch:
+        about = unpack(archive, Path(scratch))
+        run = open_run(scratch)
+        key = f"{about.name}.{about.form}"
+        with reads_and_rules() as (read, decided):
+            usual = verdict(run, about)
+        known: dict[tuple[bytes, bytes, float], Any] = {}
+        for change in changes:
+            if change.factor is not None:
+                is_concerned = change.name in read
+            else:
+                is_concerned = change.name in decided or change.name in OTHERS
+            if not is_concerned:
+                continue
+            with change.made():
+                if change.factor is not None and change.name in of_model:
+                    other = verdict(run, about)
+                else:
+                    with series_remembered(known):
+                        other = verdict(run, about)
+            if what := effect(usual, other):
+                found[change] = what
+    seconds = time.perf_counter() - begun
+    return Effects(key, bool(usual["right"]), set(read), decided, found, seconds)
+
+
+def verdict(run: Run, about: Any) -> Verdict:
+    case = known_cases()[about.name]
+    try:
+        report = analyse(run)
+    except Exception as error:  # a number that makes no sense is a change as well
+        return {"right": False, "verdict": f"{type(error).__name__}: {error}", "culprits": [],
+                "findings": [], "explained": "", "unexplained": {}, "missing": []}  # fmt: skip
+    found: dict[str, Any] = json.loads(msgspec.json.encode(report, enc_hook=float))
+    kept = read_kept(case) or [{} for _ in case.leaks]
+    return verdict_of(found, score(case, Outcome(found, about.seconds, kept)))
+
+
+def effect(usual: Verdict, other: Verdict) -> tuple[str, str] | None:
+    """Return how and in what a verdict changes: worse, better, otherwise, or figures alone."""
+    if usual == other:
+        return None
+    parts = [(part(usual), part(other)) for part in (word, names, findings)]
+    differing = [f"{a} → {b}" for a, b in parts if a != b]
+    if usual["right"] != other["right"]:
+        return "worse" if usual["right"] else "better", "; ".join(differing) or "place or line"
+    if differing:
+        return "otherwise", "; ".join(differing)
+    return "figures", ""
+
+
+def word(one: Verdict) -> str:
+    return str(one["verdict"])
+
+
+def names(one: Verdict) -> str:
+    return ", ".join(f"{c['name']} ({c['severity']})" for c in one["culprits"]) or "nobody"
+
+
+def findings(one: Verdict) -> str:
+    return ", ".join(finding.partition(":")[0] for finding in one["findings"]) or "no finding"
+
+
+def report(changes: list[Change], every: list[Effects], seconds: float) -> dict[str, Any]:
+    """Print what each change does, and return it."""
+    told: dict[str, Any] = {}
+    by_name: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for change in changes:
+        kinds: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        for one in every:
+            if change in one.effects:
+                kind, what = one.effects[change]
+                kinds[kind][one.key] = what
+        told[str(change)] = {kind: dict(programs) for kind, programs in kinds.items()}
+        for kind, programs in kinds.items():
+            by_name[change.name][kind] += len(programs)
+        counts = ", ".join(f"{len(programs)} {kind}" for kind, programs in sorted(kinds.items()))
+        print(f"{change}: {counts or 'nothing'}")
+        for kind in ("worse", "better", "otherwise"):
+            for key, what in list(kinds[kind].items())[:6]:
+                print(f"    {kind:9} {key}: {what[:150]}")
+    tried = dict.fromkeys(change.name for change in changes)
+    idle = [n for n in tried if not by_name[n]]
+    alone = [n for n in tried if n not in idle and not set(by_name[n]) - {"figures"}]
+    print(f"\nchange nothing: {', '.join(idle)}\nchange figures alone: {', '.join(alone)}")
+    print(f"{len(every)} recordings, {len(changes)} changes in {seconds:.0f} s")
+    return told
 
 
 def chosen(wanted: str, known: Iterable[str]) -> list[str]:
@@ -146,15 +310,18 @@ def main() -> None:
     parser.add_argument("--numbers", default="all", help="names between commas, all or none")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--from", dest="folders", type=Path, action="append")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="the same as JSON")
     arguments = parser.parse_args()
+    begun = time.perf_counter()
     files = archives(arguments.folders or [CACHE, SAMPLE], arguments.only)
-    usual = verdicts(files, arguments.jobs, Change(""))
-    tried = [Change(name) for name in chosen(arguments.rules, [*rules(), *OTHERS])]
-    tried += [Change(n, f) for n in chosen(arguments.numbers, numbers()) for f in FACTORS]
-    for change in tried:
-        begun = time.perf_counter()
-        found = verdicts(files, arguments.jobs, change)
-        report(change, usual, found, time.perf_counter() - begun)
+    changes = [Change(name) for name in chosen(arguments.rules, [*rules(), *OTHERS])]
+    changes += [Change(n, f) for n in chosen(arguments.numbers, numbers()) for f in FACTORS]
+    by_size = sorted(files, key=lambda file: -file.stat().st_size)
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        every = sorted(pool.map(partial(examine, changes), by_size), key=lambda one: one.key)
+    told = report(changes, every, time.perf_counter() - begun)
+    if arguments.write:
+        arguments.write.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

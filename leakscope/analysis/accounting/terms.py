@@ -27,12 +27,16 @@ from leakscope.model.trend import Reason, Trend, TrendVerdict
 _OPEN_REASONS = frozenset({Reason.SHORT_RISE, Reason.SETTLING})
 _WEIGHED_TERMS = frozenset({"elsewhere", "named"})
 """Terms that are weighed object by object: what isn't seen to end may go on."""
-_FLOORS = {
-    "slack": (policy.SLACK_BYTES, policy.SLACK_SHARE),
-    "elsewhere": (policy.UNNAMED_BYTES, 0.0),
-}
-"""What a term must have gained, and its share of what private memory did; of ``elsewhere`` every
-object is weighed, so that it tells also where private memory rests."""
+
+
+def floor_of(kind: str) -> tuple[float, float]:
+    """Return what a term must have gained, and its share of what private memory did.
+
+    Of ``elsewhere`` every object is weighed, so that it tells also where private memory rests.
+    """
+    if kind == "slack":
+        return policy.SLACK_BYTES, policy.SLACK_SHARE
+    return policy.UNNAMED_BYTES, 0.0 if kind == "elsewhere" else policy.UNNAMED_SHARE
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class Term:
     @property
     def is_much(self) -> bool:
         """Whether a leak would be missed."""
-        least, share = _FLOORS.get(self.kind, (policy.UNNAMED_BYTES, policy.UNNAMED_SHARE))
+        least, share = floor_of(self.kind)
         if self.is_open_pool and share > 0:
             least = max(least, policy.OPEN_POOL_BYTES)
         return self.trend.net_bytes >= least and self.share >= share
@@ -120,7 +124,7 @@ def _record(case: RunContext, term: Term) -> None:
     outcome = f"{trend.verdict.value}: {trend.reason.value}"
     case.decisions.add(term.kind, "growth", outcome, figure=trend.net_bytes)
     if not (term.grows or term.may_grow or trend.is_bounded):
-        floor, _ = _FLOORS.get(term.kind, (policy.UNNAMED_BYTES, 0.0))
+        floor, _ = floor_of(term.kind)
         case.decisions.add(
             term.kind, "floor", "too little", figure=trend.net_bytes, threshold=floor
         )

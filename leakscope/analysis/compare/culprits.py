@@ -27,8 +27,6 @@ from leakscope.model.report import (
 from leakscope.model.text import human_bytes, plural
 
 SECONDS = "s"
-ENOUGH_LOOKS = 2 * policy.FEWEST_GROWING
-"""With fewer censuses, some of them at begin and end, hardly enough are alike to show growth."""
 _COUNTED = frozenset({"step", "batch", "validation", "epoch"})
 _GRAVITY = [Severity.NOTE, Severity.WARNING, Severity.CRITICAL]
 
@@ -201,7 +199,8 @@ def _proves_nothing(suspect: Suspect, seen_in: Report, run: Report, which: str) 
 def _too_short(suspect: Suspect, seen_in: Report, run: Report) -> str:
     """Return in which way a run was too short to show what the other did; empty where it wasn't."""
     looks = seen_in.overhead.censuses, run.overhead.censuses
-    if isinstance(suspect, Culprit) and looks[1] < ENOUGH_LOOKS <= looks[0]:
+    enough = 2 * policy.FEWEST_GROWING  # some lie at begin and end
+    if isinstance(suspect, Culprit) and looks[1] < enough <= looks[0]:
         return f"was looked at only {plural(looks[1], 'time')}"
     there, here = (units_done(r.work, suspect.unit, suspect.phase) for r in (seen_in, run))
     if suspect.unit in _COUNTED and 0 < here < policy.FEWEST_GROWING <= there:

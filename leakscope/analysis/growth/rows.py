@@ -29,7 +29,6 @@ from leakscope.analysis.growth import (
     theil_sen,
     trend_of,
 )
-from leakscope.analysis.growth.policy import ROW_NOISE_BYTES
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.trend import Trend, TrendVerdict
@@ -109,7 +108,7 @@ class Observations:
         values = self.table.retained[device][path, columns]
         unseen = ~np.isfinite(values)
         least = max((self.table.censuses[c].cutoff_bytes for c in columns[unseen]), default=0)
-        return columns, np.nan_to_num(values), max(ROW_NOISE_BYTES, float(least))
+        return columns, np.nan_to_num(values), max(policy.ROW_NOISE_BYTES, float(least))
 
     def judge(self, path: int, device: str) -> tuple[GrowthJudgement, IntArray, FloatArray]:
         """Return how a path grows over boundaries, with the readings that this was judged by."""
@@ -177,7 +176,7 @@ def _varying(table: RowTable, device: str) -> list[int]:
         return []
     known = np.where(np.isfinite(values), values, 0.0)
     garbage = np.array([row.root.value in {"garbage", "native"} for row in table.latest])
-    return np.flatnonzero((np.ptp(known, axis=1) > ROW_NOISE_BYTES) & ~garbage).tolist()
+    return np.flatnonzero((np.ptp(known, axis=1) > policy.ROW_NOISE_BYTES) & ~garbage).tolist()
 
 
 def grower_of(
@@ -391,7 +390,7 @@ def _candidates(table: RowTable, through: Passages, device: str) -> list[int]:
     varies = np.zeros(len(table.paths), dtype=np.int64)
     for o in through.occurrences:
         base = values[:, o.begin] if o.begin is not None else 0.0
-        varies += values[:, o.inside].max(axis=1) - base > ROW_NOISE_BYTES
+        varies += values[:, o.inside].max(axis=1) - base > policy.ROW_NOISE_BYTES
     seen = np.array([row.user or _is_of_a_call(row) for row in table.latest], dtype=bool)
     enough = 1 if through.begun == 1 else 2
     return np.flatnonzero(seen & (varies >= enough)).tolist()
@@ -413,11 +412,11 @@ def _climb(table: RowTable, through: Passages, path: int, device: str) -> Grower
     if not through.occurrences:
         return None
     columns, x, level = _overlaid(through, values)
-    trend = judge(*_from_base(through, x, level), unit=through.unit, noise=ROW_NOISE_BYTES)
+    trend = judge(*_from_base(through, x, level), unit=through.unit, noise=policy.ROW_NOISE_BYTES)
     if not trend.is_growing or not _repeats(through, values, len(x)):
         return None
     slope = theil_sen(x, level)
-    climbed = [o for o in through.occurrences if o.rise(values) > ROW_NOISE_BYTES]
+    climbed = [o for o in through.occurrences if o.rise(values) > policy.ROW_NOISE_BYTES]
     rise = max(o.rise(values) for o in climbed)
     falls = any(o.falls(values) is not None for o in climbed)
     return Grower(
@@ -483,12 +482,12 @@ def _merged(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def _repeats(through: Passages, values: FloatArray, points: int) -> bool:
     """Return whether it climbed and fell back often enough to be the phase's own doing."""
-    climbed = [o for o in through.occurrences if o.rise(values) > ROW_NOISE_BYTES]
+    climbed = [o for o in through.occurrences if o.rise(values) > policy.ROW_NOISE_BYTES]
     fates = [fate for o in climbed if (fate := o.falls(values)) is not None]
     if through.begun == 1:
         seen = bool(fates) or not is_training(through.phase)
         return seen and points >= policy.FEWEST_GROWING and all(fates)
-    against = [o for o in through.occurrences if o.rise(values) <= ROW_NOISE_BYTES]
+    against = [o for o in through.occurrences if o.rise(values) <= policy.ROW_NOISE_BYTES]
     emptied = [o for o in climbed if len(o.climb(values)) < len(o.inside)]
     if 2 * len(emptied) > len(climbed):  # then a census at the end alone says nothing
         against = [o for o in against if len(o.inside) > 1]

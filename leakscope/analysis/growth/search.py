@@ -40,7 +40,6 @@ from leakscope.analysis.growth.exclusions import (
     with_rules_applied,
     without_excluded,
 )
-from leakscope.analysis.growth.policy import ROW_NOISE_BYTES
 from leakscope.analysis.growth.rows import Grower, find_across, find_within, grower_of, in_units
 from leakscope.analysis.run_context import RunContext
 from leakscope.model.path_pattern import Steps, parse_steps
@@ -142,7 +141,7 @@ def find_carriers(case: RunContext, trends: dict[int, Trend]) -> dict[tuple[int,
             shown = np.isfinite(case.table.retained[HOST][path, columns])
             columns, y = columns[shown], y[shown]
         rises = np.diff(y)
-        if not len(rises) or (rises < -ROW_NOISE_BYTES).any():
+        if not len(rises) or (rises < -policy.ROW_NOISE_BYTES).any():
             continue
         if is_user and _jumps(rises, np.diff(case.track.work[at[columns]])):
             continue  # it may have got another name
@@ -304,7 +303,7 @@ class _Walk:
             return [node]
         points = [point for child in single for point in self.down(child)]
         # Parts that change by less than what counts may come to more together.
-        noise = ROW_NOISE_BYTES * (1 + len(self.rows[node]))
+        noise = policy.ROW_NOISE_BYTES * (1 + len(self.rows[node]))
         return points or ([node] if self.growers[node].gained > noise else [])
 
     def is_spread_below(self, node: int, below: list[int]) -> bool:
@@ -331,7 +330,7 @@ class _Walk:
         ]
         inside = np.nan_to_num(table.retained[grower.device][single][:, grower.columns])
         own = grower.y - inside.sum(axis=0)
-        trend = judge(grower.x, own, unit="", noise=ROW_NOISE_BYTES)
+        trend = judge(grower.x, own, unit="", noise=policy.ROW_NOISE_BYTES)
         if trend.is_open:
             return float(own[-1] - own[0])
         if trend.is_bounded:

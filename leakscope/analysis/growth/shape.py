@@ -19,9 +19,6 @@ import numpy as np
 from leakscope.analysis.columns.series import FloatArray, IntArray
 from leakscope.analysis.growth import policy
 
-_CONSTANTS = np.geomspace(policy.SHORTEST_CONSTANT, policy.LONGEST_CONSTANT, policy.CONSTANTS_TRIED)
-"""Time constants that are tried, as shares of the run."""
-
 
 @dataclass(frozen=True)
 class Series:
@@ -153,13 +150,13 @@ class Slope:
     high: float
 
 
-def theil_sen(x: FloatArray, y: FloatArray, z: float = policy.Z_INTERVAL) -> Slope:
+def theil_sen(x: FloatArray, y: FloatArray, z: float | None = None) -> Slope:
     """Return Theil and Sen's slope with Sen's interval; zero where no two readings differ in work.
 
     Args:
         x: Work done, not falling.
         y: What was read.
-        z: The normal score of the interval.
+        z: The normal score of the interval, by default that of 95 %.
 
     """
     if len(x) > policy.MOST_READINGS:
@@ -177,6 +174,7 @@ def theil_sen(x: FloatArray, y: FloatArray, z: float = policy.Z_INTERVAL) -> Slo
     stands_for = np.maximum(stands_for, policy.USUAL_GAPS * np.median(stands_for))
     weights = (stands_for[first] * stands_for[second])[moved][order]
     share = np.cumsum(weights) / weights.sum()
+    z = policy.Z_INTERVAL if z is None else z
     half = z * math.sqrt(_kendall_variance(y)) / (2 * len(slopes))
     wanted = [0.5 - half, 0.5, 0.5 + half]
     places = np.minimum(np.searchsorted(share, wanted), len(slopes) - 1)
@@ -459,7 +457,10 @@ def _settling(x: FloatArray, y: FloatArray, scale: float) -> tuple[float | None,
         return None, np.inf
     span = float(x[-1] - x[0])
     t = (x - x[0]) / span
-    curves = 1 - np.exp(-t[None, :] / _CONSTANTS[:, None])
+    constants = np.geomspace(
+        policy.SHORTEST_CONSTANT, policy.LONGEST_CONSTANT, policy.CONSTANTS_TRIED
+    )
+    curves = 1 - np.exp(-t[None, :] / constants[:, None])
     curves -= curves.mean(axis=1, keepdims=True)
     level = y - y.mean()
     height = (curves * level).sum(axis=1) / (curves * curves).sum(axis=1)
@@ -468,7 +469,7 @@ def _settling(x: FloatArray, y: FloatArray, scale: float) -> tuple[float | None,
     best = int(np.argmin(costs))
     if height[best] <= 0 or _ends_straight(t, y, off[best], scale):
         return None, np.inf
-    return float(_CONSTANTS[best]) * span, float(costs[best])
+    return float(constants[best]) * span, float(costs[best])
 
 
 def _ends_straight(t: FloatArray, y: FloatArray, off: FloatArray, scale: float) -> bool:
@@ -477,7 +478,8 @@ def _ends_straight(t: FloatArray, y: FloatArray, off: FloatArray, scale: float) 
     n = int(late.sum())
     if n < policy.FEWEST_CURVED // 2:
         return False
-    slope, level = np.polyfit(t[late], y[late], 1)
-    line = float(np.abs(slope * t[late] + level - y[late]).sum())
+    done, read = t[late] - t[late].mean(), y[late] - y[late].mean()
+    slope = float((done * read).sum() / (done * done).sum())
+    line = float(np.abs(slope * done - read).sum())
     curve = _cost(float(off[late].sum()), n, scale, 0)
     return bool(slope > 0 and _cost(line, n, scale, 0) < curve - policy.CURVE_GAIN)
