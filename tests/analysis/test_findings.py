@@ -172,10 +172,44 @@ def test_garbage_that_the_collector_will_soon_free_is_no_leak() -> None:
     assert ("garbage", "collector_will_come") in rules
 
 
-def test_garbage_that_the_collector_will_not_free_for_long_is_a_warning() -> None:
-    report = report_of(awaiting(aged_per_step=1, mib_per_step=0.2))
+def test_garbage_that_the_collector_frees_long_after_the_run_is_undecided() -> None:
+    report = report_of(awaiting(aged_per_step=3, mib_per_step=0.2))
+    assert finding(report, "garbage").severity is Severity.NOTE
+    assert report.verdict is RunVerdict.INCONCLUSIVE
+    assert "which the collector visits only after about 155 more epochs" in report.headline
+    assert "gc.collect()" in report.headline
+
+
+def test_garbage_that_the_collector_frees_too_late_for_the_memory_there_is_is_a_leak() -> None:
+    program = awaiting(aged_per_step=3, mib_per_step=0.2)
+    program.limit = 2 << 30
+    report = report_of(program)
     assert finding(report, "garbage").severity is Severity.WARNING
     assert report.verdict is RunVerdict.LEAK
+
+
+def collected_every(epochs: int, stays: bool) -> Program:
+    """A program of which the collector visits all objects every few epochs."""
+    program = Program(epochs=14, full_every=1).swell(lambda s: s.step * 0.2 * MIB)
+
+    def waiting(state: State) -> float:
+        since = 0 if stays else state.epochs_done // epochs * epochs
+        return (state.epochs_done - since) * 8 * MIB
+
+    program.garbage = waiting
+    program.gauge(gauge.GC_ENABLED, lambda s: 1)
+    return program.gauge(gauge.GC_LONG_LIVED, lambda s: 80_000 + s.epochs_done // epochs)
+
+
+def test_garbage_that_stays_though_the_collector_came_is_a_leak() -> None:
+    report = report_of(collected_every(3, stays=True))
+    assert report.verdict is RunVerdict.LEAK
+    assert finding(report, "garbage").severity is Severity.WARNING
+
+
+def test_garbage_that_is_gone_after_each_collection_is_none() -> None:
+    report = report_of(collected_every(3, stays=False))
+    assert "garbage" not in {f.kind for f in report.findings if f.severity is not Severity.NOTE}
 
 
 def test_growth_without_a_name_is_undecided_while_as_much_garbage_waits() -> None:
@@ -219,6 +253,19 @@ def test_slack_between_new_objects_without_a_name_is_a_note_beside_them() -> Non
     assert report.findings[0].kind != "allocator_slack"
     assert finding(report, "allocator_slack").severity is Severity.NOTE
     assert report.verdict is RunVerdict.LEAK
+
+
+def test_a_little_without_a_name_that_costs_much_free_memory_is_the_leak() -> None:
+    path = "<held by native code>·torch.Tensor"
+    program = Program(epochs=14, full_every=1).swell(lambda s: s.step * MIB)
+    small = Thing(path, lambda s: s.step * 24 * 1024, "tensor", root=RootKind.NATIVE, user=False)
+    program.plant(small)
+    program.gauge(gauge.MALLOC_FREE, lambda s: s.step * 0.95 * MIB)
+    program.gauge(gauge.MALLOC_IN_USE, lambda s: 100 * MIB + s.step * 0.05 * MIB)
+    report = report_of(program)
+    assert report.verdict is RunVerdict.LEAK
+    assert finding(report, "allocator_slack").severity is Severity.NOTE
+    assert "lies between the parts of what grows" in finding(report, "allocator_slack").text
 
 
 def test_slack_is_undecided_while_what_is_in_use_is() -> None:

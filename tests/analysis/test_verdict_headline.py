@@ -138,21 +138,27 @@ def spent(kind: str, size: int) -> Finding:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "missing", "before"),
+    ("verdict", "missing", "before", "beside"),
     [
-        (RunVerdict.CLEAN, [], "No leak found in 3 epochs, 30 steps and 3 validations."),
+        (
+            RunVerdict.CLEAN,
+            [],
+            "No leak found in 3 epochs, 30 steps and 3 validations.",
+            "No leak, but large",
+        ),
         (
             RunVerdict.INCONCLUSIVE,
             ["Profile longer."],
             "Inconclusive after 3 epochs, 30 steps and 3 validations. Profile longer.",
+            "Large as well",
         ),
     ],
 )
 def test_what_takes_much_memory_without_a_leak_stands_in_the_first_line(
-    verdict: RunVerdict, missing: list[str], before: str
+    verdict: RunVerdict, missing: list[str], before: str, beside: str
 ) -> None:
     copied = [spent("copy_on_write", 228 << 20)]
     text = headline(verdict, [], copied, missing, WORK)
-    assert text == f"{before} No leak, but large: workers copy rows by looking at it (228 MiB)."
+    assert text == f"{before} {beside}: workers copy rows by looking at it (228 MiB)."
     assert headline(verdict, [], [spent("copy_on_write", 1 << 20)], missing, WORK) == before
     assert headline(verdict, [], [spent("native_held", 228 << 20)], missing, WORK) == before

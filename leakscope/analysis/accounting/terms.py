@@ -54,6 +54,8 @@ class Term:
     is_pool_bounded: bool = False
     excluded_by: str = ""
     """The rule by which its growth is none."""
+    pinned_bytes: float = 0.0
+    """What it costs beyond its size: free memory that lies between its parts and grew with it."""
 
     @property
     def grows(self) -> bool:
@@ -74,7 +76,7 @@ class Term:
         least, share = floor_of(self.kind)
         if self.is_open_pool and share > 0:
             least = max(least, policy.OPEN_POOL_BYTES)
-        return self.trend.net_bytes >= least and self.share >= share
+        return self.trend.net_bytes + self.pinned_bytes >= least and self.share >= share
 
 
 def judge_terms(
@@ -111,7 +113,7 @@ def judge_terms(
     terms = {kind: _term(case, kind, *xy) for kind, xy in series.items()}
     if "slack" in terms:
         terms["slack"] = _undecided_by_what_pins_it(case, terms["slack"])
-    if "unexplained" in terms:
+        terms["garbage"] = _undecided_until_freed(case, terms["garbage"])
         terms["unexplained"] = _undecided_until_collected(case, terms["unexplained"])
     for term in terms.values():
         _record(case, term)
@@ -175,6 +177,17 @@ def _undecided_until_collected(case: RunContext, unexplained: Term) -> Term:
     return _undecided(unexplained, following.further_work)
 
 
+def _undecided_until_freed(case: RunContext, garbage: Term) -> Term:
+    """Return growth of garbage as undecided where the collector comes late, but before it harms.
+
+    It has not yet been where the garbage is, so that nobody has seen whether it stays.
+    """
+    following = next_collection(case)
+    if following is None or following.comes_soon or not following.comes_in_time:
+        return garbage
+    return _undecided(garbage, following.further_work)
+
+
 def _undecided(term: Term, more_work: float | None) -> Term:
     if not term.trend.is_growing:
         return term
@@ -195,13 +208,20 @@ class NextCollection:
     """What it will find, if garbage goes on as it did."""
     limit_bytes: float
     """More than this is far beyond what was seen, or does harm."""
+    harmful_bytes: float
+    """So much garbage does harm."""
     further_work: float
     """How much more work is done until then."""
 
     @property
     def comes_soon(self) -> bool:
-        """Whether it comes before garbage does harm."""
+        """Whether it comes before garbage is far more than was seen, or does harm."""
         return self.garbage_bytes < self.limit_bytes
+
+    @property
+    def comes_in_time(self) -> bool:
+        """Whether it comes before garbage does harm."""
+        return self.garbage_bytes < self.harmful_bytes
 
 
 def next_collection(case: RunContext) -> NextCollection | None:
@@ -228,6 +248,7 @@ def next_collection(case: RunContext) -> NextCollection | None:
     return NextCollection(
         garbage_bytes=float(sizes[-1]) + missing * gained,
         limit_bytes=min(most, policy.COLLECTED_SOON * float(sizes.max())),
+        harmful_bytes=most,
         further_work=missing * worked,
     )
 
@@ -281,7 +302,8 @@ def garbage_readings(case: RunContext) -> tuple[IntArray, FloatArray]:
     """Return the measurements at which garbage was weighed, and its bytes.
 
     The first look after the work is among them where there is more: it awaited the collector
-    before. So is each collection of all generations in between, which leaves nothing.
+    before. So is each collection of all generations in between, which leaves nothing: unless there
+    was more at each look, whatever was collected before it. Then it is held, by what no walk sees.
     """
     track, sizes = case.track, [c.garbage_bytes for c in case.table.censuses]
     after = [
@@ -299,6 +321,9 @@ def garbage_readings(case: RunContext) -> tuple[IntArray, FloatArray]:
     if not len(at):
         return at, values
     collected = collected[(collected > at[0]) & (collected < at[-1]) & ~np.isin(collected, at)]
+    looks_between = np.unique(np.searchsorted(at, collected))
+    if len(looks_between) >= policy.FEWEST_RISES and (np.diff(values) > 0).all():
+        return at, values
     order = np.argsort(np.append(at, collected), kind="stable")
     return (
         np.append(at, collected)[order],

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.accounting.ledger import host_ledger
-from leakscope.analysis.accounting.terms import garbage_series, next_collection
+from leakscope.analysis.accounting.terms import Term, garbage_series, next_collection
 from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import judge, policy
 from leakscope.analysis.growth.search import SearchResult
@@ -42,6 +42,11 @@ _PINNED = (
     "blocks that leak between larger ones keep it."
 )
 
+_BETWEEN = (
+    " It lies between the parts of what grows, can't be returned while these live, and goes with "
+    "them."
+)
+
 
 def garbage_trend(case: RunContext) -> Trend:
     """Return rate and shape of the garbage that awaits the collector."""
@@ -71,7 +76,7 @@ def diagnose_garbage(
     )
     term = growth.terms.get("garbage")
     following = next_collection(case)
-    is_bounded = following is not None and following.comes_soon
+    is_bounded = following is not None and following.comes_in_time
     rises = not is_bounded and is_what_rises(case, ledgers, policy.GARBAGE_BYTES)
     piles_up = (term is not None and term.grows) or rises
     is_harmful = piles_up or (dominates and not is_bounded)
@@ -241,6 +246,12 @@ SLACK_REMEDY = Remedy(
 )
 
 
+def _why_it_stays(term: Term | None) -> str:
+    if term is None or not (term.trend.is_growing and term.is_much):
+        return ""
+    return _PINNED if not term.excluded_by else _BETWEEN if "pinned" in term.excluded_by else ""
+
+
 def diagnose_slack(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> list[Finding]:
     """Return a finding when the C heap keeps much freed memory: resident memory stays high.
 
@@ -270,7 +281,7 @@ def diagnose_slack(case: RunContext, growth: SearchResult, ledgers: list[Ledger]
             "Freed memory stays in the C heap",
             f"glibc keeps {human_bytes(free)} that the program has freed; this grew by "
             f"{human_bytes(max(gained, 0))}, {human_share(min(share, 1.0))} of what memory grew by."
-            f"{_PINNED if is_alone else ''}",
+            f"{_why_it_stays(term)}",
             SLACK_REMEDY,
             severity=Severity.WARNING if is_alone else Severity.NOTE,
             trend=term.trend if term is not None else None,

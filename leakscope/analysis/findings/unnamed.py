@@ -118,7 +118,7 @@ def _unnamed_objects_finding(case: RunContext, term: Term) -> Finding:
         "Memory grows outside the names of the program",
         f"{human_bytes(term.trend.net_bytes)} of new objects are held by libraries or native code "
         f"and by no name of the program's{', most of them ' + types if types else ''}: registries, "
-        "caches, queues, callbacks or graphs that something was handed to.",
+        f"caches, queues, callbacks or graphs that something was handed to.{_pinned(term)}",
         LOOK_ELSEWHERE,
         severity=Severity.WARNING,
         trend=term.trend,
@@ -129,6 +129,16 @@ def _unnamed_objects_finding(case: RunContext, term: Term) -> Finding:
             f"It grew through the last {plural(term.trend.points, 'reading')}.",
         ),
         subject="elsewhere",
+    )
+
+
+def _pinned(term: Term | None) -> str:
+    """Return what they cost beyond their size."""
+    if term is None or not term.pinned_bytes:
+        return ""
+    return (
+        f" They cost more than their size: {human_bytes(term.pinned_bytes)} of free memory in the "
+        "C heap lie between them and can't be returned while they live."
     )
 
 
@@ -292,7 +302,7 @@ def _grows(case: RunContext, growth: SearchResult, path: int, device: str) -> Fi
     return to_finding(
         cycle.kind if cycle else "native_held",
         cycle.title if cycle else title,
-        f"{text}{' ' + cycle.text if cycle else ''}",
+        f"{text}{' ' + cycle.text if cycle else ''}{_pinned(growth.terms.get('elsewhere'))}",
         cycle.remedy if cycle else remedy,
         severity=Severity.WARNING if serious else Severity.NOTE,
         trend=trend,

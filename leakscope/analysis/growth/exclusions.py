@@ -370,17 +370,22 @@ def _pinned_by_unnamed(case: RunContext, terms: dict[str, Term]) -> dict[str, Te
     """Return the terms, without free memory where new objects without a name grow too.
 
     These lie between the free blocks: they are the leak, and free memory is what it costs beyond
-    their size.
+    their size. A leak of a MiB of small objects may cost sixteen.
     """
-    slack = terms.get("slack")
-    if slack is None or not slack.grows or not terms["elsewhere"].grows:
+    slack, unnamed = terms.get("slack"), terms["elsewhere"]
+    if slack is None or not slack.grows or unnamed.excluded_by:
         return terms
-    gained = terms["elsewhere"].trend.net_bytes
+    gained = unnamed.trend.net_bytes
+    if not unnamed.trend.is_growing or gained < policy.PINNING_BYTES:
+        return terms
     case.decisions.add(
         "slack", "pinned_by_unnamed", "it lies between new objects without a name",
-        figure=gained, threshold=policy.UNNAMED_BYTES,
+        figure=gained, threshold=policy.PINNING_BYTES,
     )  # fmt: skip
-    return terms | {"slack": replace(slack, excluded_by="pinned_by_unnamed")}
+    return terms | {
+        "slack": replace(slack, excluded_by="pinned_by_unnamed"),
+        "elsewhere": replace(unnamed, pinned_bytes=slack.trend.net_bytes),
+    }
 
 
 class GrowthDriver(Enum):

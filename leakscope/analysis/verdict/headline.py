@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from leakscope.analysis.accounting.terms import NextCollection, next_collection
 from leakscope.analysis.findings.unnamed import LEAK_OR_SHAPES_TITLE
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import SearchResult
@@ -164,12 +165,25 @@ def _unsettled(case: RunContext, growth: SearchResult) -> list[str]:
         if not term.may_grow:
             continue
         left = term.trend.net_bytes
+        if term.kind == "garbage" and (following := next_collection(case)) is not None:
+            return [_until_collected(case, left, following)]
         text = (
             f"Memory grew by {human_bytes(left)} that {_PHRASES_OF_TERMS[term.kind]}, too short a "
             f"time to tell a leak from a warm-up: {_further(case, term.trend.more_work)}."
         )
         return [text]
     return []
+
+
+def _until_collected(case: RunContext, left: float, following: NextCollection) -> str:
+    """Return what is missing where nobody has seen whether the collector frees what waits."""
+    after = plural(max(math.ceil(following.further_work), 1), f"more {case.unit.name}")
+    return (
+        f"Memory grew by {human_bytes(left)} of objects in circles, which the collector visits "
+        f"only after about {after}, at {human_bytes(following.garbage_bytes)}: call gc.collect() "
+        f"at the end of each {case.unit.name}, or profile with --probe-cleanup; what goes on "
+        "growing then is a leak."
+    )
 
 
 def _children(case: RunContext) -> list[str]:
@@ -246,11 +260,11 @@ def headline(
         return _accusation(culprits, findings)
     did = _did(work)
     if verdict is RunVerdict.INCONCLUSIVE:
-        return f"Inconclusive after {did}. {missing[0]}{_costs(findings)}"
-    return f"No leak found in {did}.{_costs(findings)}"
+        return f"Inconclusive after {did}. {missing[0]}{_costs(findings, is_clean=False)}"
+    return f"No leak found in {did}.{_costs(findings, is_clean=True)}"
 
 
-def _costs(findings: list[Finding]) -> str:
+def _costs(findings: list[Finding], *, is_clean: bool) -> str:
     """Return what takes much memory without being a leak."""
     costly = [
         f for f in findings if f.kind in _COSTLY_KINDS and f.total_bytes >= policy.COSTLY_BYTES
@@ -258,7 +272,8 @@ def _costs(findings: list[Finding]) -> str:
     if not costly:
         return ""
     most = max(costly, key=lambda f: f.total_bytes)
-    return f" No leak, but large: {_inner(most.title)} ({human_bytes(most.total_bytes)})."
+    beside = "No leak, but large" if is_clean else "Large as well"
+    return f" {beside}: {_inner(most.title)} ({human_bytes(most.total_bytes)})."
 
 
 def _where_it_ended(ended: OutOfMemory) -> str:
