@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from archive import unpack
@@ -147,7 +147,7 @@ def numbers_of_the_model() -> set[str]:
 class ReadPolicy(ModuleType):
     """The policy, which notes what is read of it."""
 
-    seen: set[str] = set()
+    seen: ClassVar[set[str]] = set()
 
     def __getattribute__(self, name: str) -> Any:
         if name.isupper():

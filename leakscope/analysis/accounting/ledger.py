@@ -184,7 +184,8 @@ def _gain_of_roots(
 def named_bytes(case: RunContext, device: str) -> FloatArray:
     """Return by census what has a name of the user's: rows that no other row retains.
 
-    What a function held when it was last seen to run counts on when it has returned.
+    What a function held when it was last seen to run counts on when it has returned for good: nobody
+    saw it go. One that had returned before, and had let go of it, did so again.
     """
     table = case.table
     total = np.zeros(len(table.at))
@@ -192,7 +193,10 @@ def named_bytes(case: RunContext, device: str) -> FloatArray:
         columns = case.observations.columns(path)
         if table.is_reached(path) and table.parent(path) is None and len(columns):
             seen = np.nan_to_num(table.retained[device][path, columns])
-            total += case.read_between(table.at, table.at[columns], seen, before=0.0)
+            held = case.read_between(table.at, table.at[columns], seen, before=0.0)
+            if not table.alive(path)[columns].all():
+                held[columns[-1] + 1 :] = 0.0
+            total += held
     return total
 
 
