@@ -520,3 +520,12 @@ def test_each_gauge_is_told_with_how_often_it_was_read() -> None:
     assert told["rss"].last == read[-1]
     assert told["rss"].unit == "bytes"
     assert told["rss"].meaning == "resident memory of the process"
+
+
+def test_what_a_function_let_go_whenever_it_returned_is_no_growth_to_the_end() -> None:
+    program = Program(epochs=6, full_every=1).leak("Trainer.history", 100 * KIB)
+    program.local("Trainer.validate()·scores", 2 * MIB)
+    (ledger,) = report_of(program).ledgers
+    others = [e.bytes for e in ledger.entries if e.label == "all other named objects"]
+    assert sum(others) == pytest.approx(0, abs=MIB)
+    assert abs(amount(ledger, "unexplained")) < 4 * MIB

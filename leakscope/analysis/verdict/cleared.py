@@ -171,7 +171,7 @@ class Undecided:
 
 
 def find_undecided(case: RunContext, growth: SearchResult) -> list[Undecided]:
-    """Return the paths of the user's that may leak, outermost, the largest first."""
+    """Return the paths that may leak, outermost, the largest first: what every census looks into."""
     table = case.table
     judged = {g.path for g in (*growth.growers, *growth.filling)}
     kin = judged | {above for path in judged for above in table.ancestors(path)}
@@ -189,12 +189,12 @@ def find_undecided(case: RunContext, growth: SearchResult) -> list[Undecided]:
 
 
 def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:
-    """Return whether a path of the user's rises by much, and nobody can say whether it goes on."""
+    """Return whether a path rises by much, and nobody can say whether it goes on."""
     row = case.table.latest[path]
     if (
         trend is None
         or trend.reason not in _UNDECIDED_REASONS
-        or not row.user
+        or not case.table.is_reached(path)
         or row.role in _UNDECIDED_PARTS
     ):
         return False

@@ -82,6 +82,8 @@ def _too_little(case: RunContext) -> list[str]:
         return ["No census of the heap was taken: profile longer, or raise --budget."]
     if not case.track.has_gauge(case.host_metric):
         return ["The memory of the process could not be read, so that nobody can say it rests."]
+    if unread := _unread_steps(case):
+        return [unread]
     looks = int((case.table.at <= track.last_work).sum())
     is_seen = looks >= policy.FEWEST_FLAT or case.pool.is_bounded
     if is_seen and case.pool.reason is not Reason.TOO_FEW:
@@ -95,6 +97,18 @@ def _too_little(case: RunContext) -> list[str]:
         f"The heap was read only {plural(looks, 'time')}, because each reading takes {pause:.1f} s"
     )
     return [f"{few}: profile longer, or allow longer pauses (--max-pause 1000)."]
+
+
+def _unread_steps(case: RunContext) -> str:
+    """Return what is missing where memory was read in a small part of the work alone."""
+    steps = case.track.step
+    seen, done = int(steps[case.track.last_work]), int(steps[-1])
+    if seen >= policy.REACHES * done:
+        return ""
+    return (
+        f"Memory was read up to step {seen} of {done}: profile longer, or mark the rest of the "
+        "work (leakscope.profile())."
+    )
 
 
 def _may_leak(case: RunContext, undecided: list[Undecided]) -> list[str]:
