@@ -98,6 +98,9 @@ def is_done_after(module: FrameType) -> bool:
     what is no function of Python's own or of torch's.
     """
     code, names = module.f_code, module.f_globals
+    called, *waiting = _operands(code, module.f_lasti)
+    if _is_of_a_builtin(called, names) or not all(_waits_idly(one, names) for one in waiting):
+        return False
     before, loaded, is_called = "", "", False
     for name, argument, at in _instructions(code, module.f_lasti + 2):
         if name in _BEGINS_WORK or _leads_back(name, argument, at):
@@ -116,6 +119,96 @@ def is_done_after(module: FrameType) -> bool:
             is_called = before == "PUSH_NULL" or not _EVENTS_OF_CALLS
         before = name
     return True
+
+
+_CONSTANT, _RESULT = "constant", "result"
+_Operand = tuple[str, str]
+"""A name that was looked up and the attribute of it, if any; or what has no name."""
+_ENDS_STATEMENT = ("POP_TOP", "STORE_", "DELETE_", "JUMP", "RESUME", "RETURN", "FOR_ITER")
+_CALLS_BACK = frozenset(
+    {"map", "filter", "list", "tuple", "set", "dict", "sum", "max", "min", "any", "all", "sorted",
+     "next", "exec", "eval", "enumerate", "zip"}
+)  # fmt: skip
+
+
+def _operands(code: CodeType, at: int) -> list[_Operand]:
+    """Return what is called by the call at a place, then what its statement has put aside for
+    later: a function whose argument this is, the other arguments, the left side of a sum.
+    """
+    stack: list[_Operand] = []
+    called: _Operand = (_RESULT, "")
+    operands: list[_Operand] | None = None
+    for name, argument, place in _instructions(code, 0):
+        if operands is None and place > at:
+            operands = [called, *stack[:-1]]  # the topmost will be what it returns
+        ends = _ends_statement(name)
+        if operands is not None and len(stack) < _effect(name, argument)[0]:
+            return [*operands, (_RESULT, "")]  # what stands before a condition is taken later on
+        called = _execute(stack, code, name, argument)
+        if ends and operands is not None:
+            break
+        if ends:
+            stack.clear()
+    return operands or [called]
+
+
+def _execute(stack: list[_Operand], code: CodeType, name: str, argument: int) -> _Operand:
+    """Do to a stack of operands what an instruction does; return what it calls."""
+    pops, pushes = _effect(name, argument)
+    taken = [stack.pop() for _ in range(min(pops, len(stack)))]
+    if name in _LOOKS_UP:
+        stack.append((code.co_names[argument >> 1 if _is_shifted(name) else argument], ""))
+    elif name in ("LOAD_ATTR", "LOAD_METHOD") and taken:
+        stack += [(taken[0][0], code.co_names[argument])] * pushes
+    elif name in ("LOAD_CONST", "PUSH_NULL"):
+        stack.append((_CONSTANT, ""))
+    else:
+        stack += [(_RESULT, "")] * pushes
+    named = [operand for operand in taken if operand[0] not in (_CONSTANT, _RESULT)]
+    return named[-1] if named else (_RESULT, "")
+
+
+def _effect(name: str, argument: int) -> tuple[int, int]:
+    """Return how many operands an instruction takes from the stack, and how many it puts there."""
+    if name == "LOAD_ATTR":
+        return 1, 1
+    if name == "LOAD_METHOD":
+        return 1, 2
+    if name in ("CALL", "CALL_METHOD", "CALL_FUNCTION_KW"):
+        return argument + 2, 1
+    if name == "CALL_FUNCTION":
+        return argument + 1, 1
+    if name in ("PRECALL", "KW_NAMES"):
+        return 0, 0
+    code = dis.opmap[name]
+    net = dis.stack_effect(code, argument if code >= dis.HAVE_ARGUMENT else None)
+    if net < 0 and not _ends_statement(name):
+        return 1 - net, 1
+    return max(0, -net), max(0, net)
+
+
+def _ends_statement(name: str) -> bool:
+    return any(part in name for part in _ENDS_STATEMENT)
+
+
+def _is_of_a_builtin(called: _Operand, names: dict[str, Any]) -> bool:
+    """Return whether what is called calls functions of the program's itself, maybe several."""
+    name, attribute = called
+    return not attribute and name not in names and name in _CALLS_BACK
+
+
+def _waits_idly(operand: _Operand, names: dict[str, Any]) -> bool:
+    """Return whether an operand is no work when it is called."""
+    name, attribute = operand
+    if name == _CONSTANT:
+        return True
+    if name == _RESULT:
+        return False
+    if attribute:
+        return _has_no_work(name, names)
+    if name not in names:
+        return name not in _CALLS_BACK
+    return _is_data(names[name]) or _is_no_work(name, names)
 
 
 _IS_FUNCTION = 1

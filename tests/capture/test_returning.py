@@ -74,6 +74,9 @@ def run(program: str) -> list[str]:
         "functools.wraps(work)(lambda: work())()",
         "lock = threading.Lock()\nwork()\nlock.acquire()\nlock.release()",
         "log = []\nwork()\nlog.append(1)",
+        "def read(): return 1\nwork(read())",
+        "print('value', work(), sep=' ')",
+        "total = 1 + work()",
     ],
 )
 def test_the_last_work_is_looked_at_before_its_variables_go(program: str) -> None:
@@ -94,6 +97,12 @@ def test_the_last_work_is_looked_at_before_its_variables_go(program: str) -> Non
         "work()\nfor x in []: pass",
         "run = functools.partial(print)\nwork()\nrun()",
         "work()\nwith open('/dev/null') as f: pass",
+        "def train(data): pass\ntrain(work())",
+        "class Trainer:\n    def fit(self, data): pass\ntrainer = Trainer()\ntrainer.fit(work())",
+        "def train(data, epochs): pass\ntrain(epochs=2, data=work())",
+        "steps = [print]\nsteps[0](work())",
+        "list(map(work, [1, 2]))",
+        "def train(data, epochs): pass\ntrain(1 if sys.argv else 2, work())",
     ],
 )
 def test_what_may_be_followed_by_work_is_not(program: str) -> None:
