@@ -90,6 +90,18 @@ def test_garbage_that_dominates_the_peak_is_a_warning() -> None:
     assert finding(report_of(program), "garbage").severity is Severity.WARNING
 
 
+def garbage_until(epoch: int) -> Report:
+    program = Program(epochs=12, full_every=1)
+    program.garbage = lambda s: 100 * MIB if s.epoch < epoch else 0
+    program.swell(lambda s: 100 * MIB if s.epoch < epoch else 0)
+    return report_of(program)
+
+
+def test_garbage_of_the_set_up_alone_is_none() -> None:
+    assert not [f for f in garbage_until(3).findings if f.kind == "garbage"]
+    assert finding(garbage_until(10), "garbage").total_bytes == 100 * MIB
+
+
 def garbage_of(circle: tuple[str, ...]) -> Program:
     """A program whose garbage is freed at the end of every third epoch."""
     program = Program(epochs=12, full_every=1)

@@ -80,6 +80,8 @@ def diagnose_garbage(
     rises = not is_bounded and is_what_rises(case, ledgers, policy.GARBAGE_BYTES)
     piles_up = (term is not None and term.grows) or rises
     is_harmful = piles_up or (dominates and not is_bounded)
+    if not is_harmful and _has_ended(sizes):
+        return []
     next_time = (
         " It goes on until the collector visits all objects, at about "
         f"{human_bytes(following.garbage_bytes)}."
@@ -107,6 +109,12 @@ def _is_often_as_much(sizes: FloatArray, most: float) -> bool:
     """Return whether garbage was about as much at many looks: it is no single peak."""
     share = float(np.mean(sizes > policy.GARBAGE_SHARE * most))
     return share >= policy.GARBAGE_OFTEN_SHARE and len(sizes) >= policy.FEWEST_READINGS
+
+
+def _has_ended(sizes: FloatArray) -> bool:
+    """Return whether garbage was made in the first half alone, as what sets a program up does."""
+    later = sizes[len(sizes) // 2 :]
+    return len(later) >= policy.FEWEST_READINGS and float(later.max()) < policy.GARBAGE_BYTES
 
 
 def is_what_rises(case: RunContext, ledgers: list[Ledger], least: float) -> bool:

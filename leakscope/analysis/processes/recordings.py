@@ -195,6 +195,6 @@ def analyse_recording(
     growth = with_siblings_joined(case, search_growth(case))
     if ends_with_pass:
         growth.growers[:] = [
-            replace(g, falls_back=True) if g.growth == "within" else g for g in growth.growers
+            replace(grower, growth="within", falls_back=True) for grower in growth.growers
         ]
     return case, growth, find_culprits(case, growth.growers)
