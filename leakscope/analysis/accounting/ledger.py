@@ -184,7 +184,7 @@ def _gain_of_roots(
 def named_bytes(case: RunContext, device: str) -> FloatArray:
     """Return by census what has a name of the user's: rows that no other row retains.
 
-    What a function held when it was last seen to run counts on when it has returned for good: nobody
+    What a function held when it was last seen to run counts on when it has returned: nobody
     saw it go. One that had returned before, and had let go of it, did so again.
     """
     table = case.table

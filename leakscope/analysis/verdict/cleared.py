@@ -171,7 +171,7 @@ class Undecided:
 
 
 def find_undecided(case: RunContext, growth: SearchResult) -> list[Undecided]:
-    """Return the paths that may leak, outermost, the largest first: what every census looks into."""
+    """Return paths that may leak, outermost, the largest first: what every census looks into."""
     table = case.table
     judged = {g.path for g in (*growth.growers, *growth.filling)}
     kin = judged | {above for path in judged for above in table.ancestors(path)}
